@@ -1,0 +1,95 @@
+"""What a run holds and what the table has: plain values that planning and landing share.
+
+`Ledger` is read from the table and never from a checkpoint; see `pipelines/landing/ledger.py`
+for how it travels in a commit. Nothing here does I/O.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from sls_io.window import Cursor, IntervalSet
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to read `shards` until `until_s` of the monotonic clock; `holder` has it."""
+
+    holder: str
+    shards: frozenset[int]
+    until_s: float = float("inf")
+
+    def valid(self, monotonic_s: float) -> bool:
+        """Whether the claim still stands by our own clock."""
+        return monotonic_s < self.until_s
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Gap:
+    """[begin, end) of a shard that can never be landed. `cause` is `expired` or `shard_gone`."""
+
+    begin: Cursor
+    end: Cursor
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShardLedger:
+    """What the table knows of one shard.
+
+    start      cursor at which this shard's history in the table begins
+    landed     cursor intervals whose rows are in the table
+    gaps       intervals that can never be landed, with cause
+    withdrawn  intervals taken back by undo
+    end        end cursor once the shard is closed (read-only and drained), else None
+    reached_s  receive time, unix seconds, up to which the shard is known to be drained
+    rows, sum  rows in the table and the sum mod 2**64 of their identity hashes
+    """
+
+    start: Cursor
+    landed: IntervalSet = IntervalSet()
+    gaps: tuple[Gap, ...] = ()
+    withdrawn: IntervalSet = IntervalSet()
+    end: Cursor | None = None
+    reached_s: int = 0
+    rows: int = 0
+    sum: int = 0
+
+    @property
+    def settled(self) -> IntervalSet:
+        """Landed, gap or withdrawn: nothing of it is planned by a live run."""
+        return self.landed.union(self.withdrawn).union((g.begin, g.end) for g in self.gaps)
+
+    @property
+    def frontier(self) -> Cursor:
+        """From `start`, the end of the unbroken run of landed, gap and withdrawn."""
+        return self.settled.run_end(self.start)
+
+    @property
+    def closed(self) -> bool:
+        """Read-only, drained to its end, and said so by a landing."""
+        return self.end is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Per shard what has landed, for one origin. An empty `shards` means: no first start yet."""
+
+    origin: str
+    shards: Mapping[int, ShardLedger] = field(default_factory=dict)
+
+    @property
+    def started(self) -> bool:
+        """Whether a first start has been landed."""
+        return bool(self.shards)
+
+    def shard(self, shard: int, *, begin: Cursor) -> ShardLedger:
+        """The shard's entry; a shard never seen before is a child and starts at its `begin`."""
+        return self.shards.get(shard) or ShardLedger(start=begin)
+
+    def with_shards(self, changed: Mapping[int, ShardLedger]) -> "Ledger":
+        """A copy with these entries replaced or added."""
+        return replace(self, shards={**self.shards, **changed})
+
+    def closed(self, shards: Iterable[int]) -> bool:
+        """Whether all these shards are closed here."""
+        return all(s in self.shards and self.shards[s].closed for s in shards)

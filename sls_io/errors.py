@@ -1,0 +1,127 @@
+"""Every error of sls-lake, in one tree.
+
+    SlsError
+    + ConfigError          ours;   never retry; nothing was started
+    + TransportError       theirs; retry inside the deadline; claim and windows still valid
+    |  + TransportTimeout    the deadline passed before an answer
+    |  + ConnectFailed       no connection: refused, unresolved, closed before an answer
+    |  + Throttled           the service asked to slow down (403 quota, 429, 503)
+    + ServiceError         theirs; code, status, request id; retry by a table of codes
+    |  + CursorExpired       data is gone; stop unless a policy is named; recorded as a gap
+    |  + ShardGone           retention took the shard; plan again
+    + ClaimLost            nobody; start nothing new, claim again
+    + DecodeError          one page or record; shard, cursor, index; never the payload
+    + LandingConflict      another landing won; read the ledger, plan again
+    + LandingUnknown       answer lost and not decidable in time; nothing may be deleted
+    + LedgerBroken         the table contradicts itself; a person decides, the verb is named
+    + InvariantBroken      a bug; stop, keep the evidence
+
+A message is one or two sentences: what is wrong, with the name of the thing, then the cure.
+Messages never carry keys, tokens or log content: the text of a service error is cut to
+200 characters with control characters removed, because a service may echo what it was sent.
+"""
+
+from typing import ClassVar
+
+_SERVICE_TEXT_CHARS_MAX = 200
+
+
+class SlsError(Exception):
+    """Root of the tree. `retryable` says whether the same call may be sent again as it is."""
+
+    retryable: ClassVar[bool] = False
+
+
+class ConfigError(SlsError):
+    """What was asked for cannot work. Ours to fix; nothing was started, nothing moved."""
+
+
+class TransportError(SlsError):
+    """No usable answer came. Retry inside the deadline; claims and windows stay valid."""
+
+    retryable = True
+
+
+class TransportTimeout(TransportError):
+    """The deadline of the call passed before an answer."""
+
+
+class ConnectFailed(TransportError):
+    """No connection: refused, unresolved, or closed before an answer."""
+
+
+class Throttled(TransportError):
+    """The service asked to slow down; wait longer than for other failures.
+
+    Carries `code`, `status` and `request_id` like a service error does.
+    """
+
+    def __init__(self, code: str, message: str, *, status: int = 0, request_id: str = "") -> None:
+        super().__init__(f"{code}: {printable(message)} (HTTP {status}, request {request_id or '-'})")
+        self.code, self.status, self.request_id = code, status, request_id
+
+
+class ServiceError(SlsError):
+    """The service answered with an error: `code`, HTTP `status`, `request_id`."""
+
+    def __init__(
+        self, code: str, message: str, *, status: int = 0, request_id: str = "", hint: str = ""
+    ) -> None:
+        text = f"{code}: {printable(message)} (HTTP {status}, request {request_id or '-'})"
+        super().__init__(f"{text}. {hint}" if hint else text)
+        self.code, self.status, self.request_id = code, status, request_id
+
+
+class CursorExpired(ServiceError):
+    """The cursor points at data that retention removed. Recorded as a gap, never skipped over."""
+
+
+class ShardGone(ServiceError):
+    """Retention removed the shard. Plan again; what the ledger lacks of it becomes a gap."""
+
+
+class ClaimLost(SlsError):
+    """The right to read the shards is gone. Nobody's fault; start nothing new, claim again."""
+
+
+class DecodeError(SlsError):
+    """A page or record is not what its headers say. Position only, never the payload.
+
+    `shard` and `cursor` name the page; `index` the log in its group, -1 for the page itself.
+    """
+
+    retryable = True
+
+    def __init__(self, cause: str, *, shard: int, cursor: int, index: int = -1) -> None:
+        super().__init__(f"shard {shard}, cursor {cursor}, log {index}: {cause}")
+        self.cause, self.shard, self.cursor, self.index = cause, shard, cursor, index
+
+
+class LandingConflict(SlsError):
+    """Another landing won all of this one's windows. Read the ledger, plan again."""
+
+
+class LandingUnknown(SlsError):
+    """The answer to a commit was lost and the table could not be read in time.
+
+    Nothing may be deleted; the next run reads the ledger and knows.
+    """
+
+
+class LedgerBroken(SlsError):
+    """The table contradicts itself; a person decides. `verb` is the command that settles it."""
+
+    def __init__(self, message: str, *, verb: str) -> None:
+        super().__init__(f"{message}. To settle it: {verb}")
+        self.verb = verb
+
+
+class InvariantBroken(SlsError):
+    """A bug of ours. Stop, keep the evidence, change nothing more."""
+
+
+def printable(text: str) -> str:
+    """`text` on one line, without control characters, cut to 200 characters."""
+    flat = "".join(c if c.isprintable() else " " for c in text)
+    short = flat[:_SERVICE_TEXT_CHARS_MAX]
+    return short if len(flat) <= _SERVICE_TEXT_CHARS_MAX else short + "..."

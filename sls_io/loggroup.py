@@ -1,0 +1,131 @@
+"""LogGroupList framing and body compression, both directions, bounded.
+
+A LogGroupList is the concatenation of `0a <varint length> <LogGroup>` records, so a service can
+keep each LogGroup as opaque bytes and answer a pull by joining records, without decoding.
+lz4 bodies are raw blocks without a size prefix (the vendor SDKs strip it), zstd bodies are
+normal frames, deflate bodies are zlib streams; the plain size travels in `x-log-bodyrawsize`.
+Sizes are checked before anything is allocated: 306 KB of deflate can claim 300 MB.
+"""
+
+import zlib
+from collections.abc import Iterator
+
+import lz4.block
+import zstandard
+
+from sls_io.errors import ConfigError, DecodeError
+
+COMPRESSIONS = ("lz4", "zstd", "deflate")
+RAW_BYTES_MAX = 64 * 1024 * 1024
+_GROUP_TAG = 0x0A
+
+
+def compress(raw: bytes, kind: str) -> bytes:
+    """`raw` compressed as `lz4`, `zstd` or `deflate`; an empty kind leaves it as it is."""
+    if not kind:
+        return raw
+    if kind == "lz4":
+        return bytes(lz4.block.compress(raw, store_size=False))
+    if kind == "zstd":
+        return zstandard.ZstdCompressor(level=1).compress(raw)
+    if kind == "deflate":
+        return zlib.compress(raw, 1)
+    raise ConfigError(f"unknown compression {kind!r}: use one of {', '.join(COMPRESSIONS)}")
+
+
+def decompress(body: bytes, kind: str, raw_bytes: int, *, shard: int = -1, cursor: int = -1) -> bytes:
+    """The plain body, exactly `raw_bytes` long.
+
+    Raises DecodeError (with `shard` and `cursor`) when the size is over the bound, differs from
+    what the header said, or the stream is broken.
+    """
+    if raw_bytes < 0 or raw_bytes > RAW_BYTES_MAX:
+        raise DecodeError(f"raw size {raw_bytes} is over {RAW_BYTES_MAX} bytes", shard=shard, cursor=cursor)
+    try:
+        if kind == "lz4":
+            raw = lz4.block.decompress(body, uncompressed_size=raw_bytes) if raw_bytes else b""
+        elif kind == "zstd":
+            raw = zstandard.ZstdDecompressor().stream_reader(body).read(raw_bytes + 1)
+        elif kind == "deflate":
+            raw = zlib.decompressobj().decompress(body, raw_bytes + 1)
+        elif not kind:
+            raw = body
+        else:
+            raise DecodeError(f"unknown compression {kind!r}", shard=shard, cursor=cursor)
+    except (lz4.block.LZ4BlockError, zstandard.ZstdError, zlib.error) as error:
+        raise DecodeError(f"broken {kind} body of {len(body)} bytes", shard=shard, cursor=cursor) from error
+    if len(raw) != raw_bytes:
+        raise DecodeError(
+            f"body has {len(raw)} raw bytes, the header says {raw_bytes}", shard=shard, cursor=cursor
+        )
+    return raw
+
+
+def frame(group: bytes) -> bytes:
+    """One LogGroup as a record of a LogGroupList."""
+    return bytes((_GROUP_TAG,)) + varint(len(group)) + group
+
+
+def varint(value: int) -> bytes:
+    """`value` in protobuf's base-128 form."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """(value, position after it). Raises ValueError when `data` ends inside or it is over 64 bits."""
+    value = shift = 0
+    while shift < 64:
+        if at >= len(data):
+            raise ValueError("truncated varint")
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+    raise ValueError("varint over 64 bits")
+
+
+def fields(data: bytes, at: int = 0, end: int | None = None) -> Iterator[tuple[int, int, int, int]]:
+    """Walk one protobuf message: (field number, wire type, value begin, value end) of each field.
+
+    Raises ValueError for a message that is cut or uses an unknown wire type.
+    """
+    stop = len(data) if end is None else end
+    while at < stop:
+        tag, at = read_varint(data, at)
+        number, wire = tag >> 3, tag & 7
+        begin = at
+        if wire == 0:
+            _, at = read_varint(data, at)
+        elif wire == 1:
+            at += 8
+        elif wire == 5:
+            at += 4
+        elif wire == 2:
+            size, begin = read_varint(data, at)
+            at = begin + size
+        else:
+            raise ValueError(f"wire type {wire}")
+        if at > stop or number == 0:
+            raise ValueError("field runs past its message")
+        yield number, wire, begin, at
+
+
+def groups(raw: bytes) -> Iterator[tuple[int, int]]:
+    """(begin, end) of each LogGroup's bytes in a LogGroupList. Raises ValueError when broken."""
+    for number, wire, begin, end in fields(raw):
+        if number == 1 and wire == 2:
+            yield begin, end
+
+
+def logs(raw: bytes, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """(begin, end) of each Log's bytes in the LogGroup at [begin, end) of `raw`."""
+    for number, wire, log_begin, log_end in fields(raw, begin, end):
+        if number == 1 and wire == 2:
+            yield log_begin, log_end
