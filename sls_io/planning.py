@@ -1,0 +1,258 @@
+"""What to land now, what to close, and why each other shard waits. Pure.
+
+A plan is made from values only: the claim, what the service says of the shards (heads), the hour
+edges of what is unread (spans), the ledger, the budget, and `until`, the receive time this run may
+reach. Rules:
+
+- a live window begins at its shard's frontier; later windows of the shard follow without a hole,
+  skipping what the ledger already has;
+- a window lies in one receive hour. Spans say where hours begin, as cursors the service gave for
+  a time; nothing here computes a cursor;
+- a child is planned only when all its parents are closed in the ledger, in groups that keep order;
+- a shard without new data holds nobody back: it is reported as drained and its mark travels;
+- what retention took between frontier and begin cursor becomes a gap with its cause, never an
+  empty hour;
+- every shard without a window has a reason in `waits`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from sls_io.claim import Gap, Ledger
+from sls_io.settings import Budget
+from sls_io.shard import Head, Shard, parents
+from sls_io.window import HOUR_S, Cursor, IntervalSet, Window
+
+GAP_EXPIRED = "expired"
+GAP_SHARD_GONE = "shard_gone"
+CURSOR_UNKNOWN = Cursor(2**63 - 1)
+"""End of a gap in a shard that retention removed: nobody can say where it ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """The first group received at or after `time_s` (unix seconds) is at `cursor`."""
+
+    time_s: int
+    cursor: Cursor
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Unread cursors [begin, end) of one shard, all received within `hour` (since 1970)."""
+
+    hour: int
+    begin: Cursor
+    end: Cursor
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What the service said of one shard for this run.
+
+    head    its status and ends, or None when the service no longer knows the shard
+    spans   the unread part up to `until`, hour by hour, in order, as far as it was looked at
+    marks   times and the cursors they resolved to: reaching the cursor means reaching the time
+    """
+
+    shard: int
+    head: Head | None
+    spans: tuple[Span, ...] = ()
+    marks: tuple[Edge, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A window to write and the raw bytes it may pull; its end is an upper bound."""
+
+    window: Window
+    bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything one landing needs to know, decided before any log is pulled.
+
+    `starts` are shards first seen now; `marks` per shard as in `Survey`; `lineage` holds the
+    parents that must be closed before a window of the key's shard may land (empty when the group
+    keeps no order); `waits` says for each shard without a window what it waits for.
+    """
+
+    origin: str
+    live: bool
+    until_s: int
+    windows: tuple[Planned, ...] = ()
+    closings: Mapping[int, Cursor] = field(default_factory=dict)
+    gaps: Mapping[int, tuple[Gap, ...]] = field(default_factory=dict)
+    starts: Mapping[int, Cursor] = field(default_factory=dict)
+    marks: Mapping[int, tuple[Edge, ...]] = field(default_factory=dict)
+    lineage: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    waits: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def hours(self) -> tuple[int, ...]:
+        """The receive hours the windows lie in, ascending."""
+        return tuple(sorted({p.window.hour for p in self.windows}))
+
+
+def lineage(shards: Iterable[Shard], ledger: Ledger, *, ordered: bool) -> Mapping[int, frozenset[int]]:
+    """Parents of each listed shard that the ledger must have closed first.
+
+    A parent that is neither listed nor in the ledger was removed before this history began and
+    holds nobody back.
+    """
+    if not ordered:
+        return {}
+    listed = list(shards)
+    return {child: above for child, above in parents(listed).items() if above}
+
+
+def plan_live(
+    *,
+    shards: Iterable[Shard],
+    held: Iterable[int],
+    surveys: Mapping[int, Survey],
+    ledger: Ledger,
+    budget: Budget,
+    until_s: int,
+    ordered: bool = True,
+) -> Plan:
+    """Plan the held shards from their frontiers. `surveys` has one entry for each held shard."""
+    listed = list(shards)
+    needed = lineage(listed, ledger, ordered=ordered)
+    draft = _Draft()
+    for shard in sorted(set(held)):
+        _plan_shard(draft, surveys[shard], ledger, needed.get(shard, frozenset()))
+    for entry in listed:
+        known = ledger.shards.get(entry.id)
+        if entry.id not in surveys and not (known and known.closed):
+            draft.waits[entry.id] = "held by another holder"
+    for shard, known in ledger.shards.items():
+        if not known.closed and shard not in {s.id for s in listed}:
+            draft.gaps[shard] = (Gap(known.frontier, CURSOR_UNKNOWN, GAP_SHARD_GONE),)
+            draft.closings[shard] = CURSOR_UNKNOWN
+            draft.waits[shard] = "removed by retention: the rest of it is a named gap"
+    return Plan(
+        origin=ledger.origin,
+        live=True,
+        until_s=until_s,
+        windows=_within_budget(draft, budget),
+        closings=draft.closings,
+        gaps=draft.gaps,
+        starts=draft.starts,
+        marks=draft.marks,
+        lineage=needed,
+        waits=draft.waits,
+    )
+
+
+def plan_fill(
+    *,
+    surveys: Mapping[int, Survey],
+    ledger: Ledger,
+    budget: Budget,
+    until_s: int,
+) -> Plan:
+    """Plan what the ledger lacks of the surveyed spans: a backfill. Moves no frontier by itself.
+
+    Windows need not begin at a frontier; landed, gap and withdrawn intervals are left out.
+    """
+    draft = _Draft()
+    for shard, survey in sorted(surveys.items()):
+        if survey.head is None:
+            draft.waits[shard] = "removed by retention"
+            continue
+        entry = ledger.shard(shard, begin=survey.head.begin)
+        if shard not in ledger.shards:
+            draft.starts[shard] = entry.start
+        pieces = _windows(shard, survey.spans, entry.settled)
+        draft.windows[shard] = pieces
+        if not pieces:
+            draft.waits[shard] = "nothing missing in these hours"
+    return Plan(
+        origin=ledger.origin,
+        live=False,
+        until_s=until_s,
+        windows=_within_budget(draft, budget),
+        starts=draft.starts,
+        waits=draft.waits,
+    )
+
+
+def zero_row_landing_due(plan: Plan, ledger: Ledger) -> bool:
+    """Whether a landing without rows is worth a commit: closings, gaps, or an hour edge passed."""
+    if plan.closings or plan.gaps:
+        return True
+    for shard, marks in plan.marks.items():
+        entry = ledger.shards.get(shard)
+        if entry is None or entry.closed:
+            continue
+        reached = max((m.time_s for m in marks if m.cursor <= entry.frontier), default=0)
+        if reached // HOUR_S > entry.reached_s // HOUR_S:
+            return True
+    return bool(set(plan.starts) - set(ledger.shards))
+
+
+class _Draft:
+    def __init__(self) -> None:
+        self.windows: dict[int, list[Window]] = {}
+        self.closings: dict[int, Cursor] = {}
+        self.gaps: dict[int, tuple[Gap, ...]] = {}
+        self.starts: dict[int, Cursor] = {}
+        self.marks: dict[int, tuple[Edge, ...]] = {}
+        self.waits: dict[int, str] = {}
+
+
+def _plan_shard(draft: _Draft, survey: Survey, ledger: Ledger, needed: frozenset[int]) -> None:
+    shard, head = survey.shard, survey.head
+    if head is None:
+        return
+    entry = ledger.shard(shard, begin=head.begin)
+    if shard not in ledger.shards:
+        draft.starts[shard] = entry.start
+    if entry.closed:
+        draft.waits[shard] = "closed: read-only and drained"
+        return
+    open_parents = sorted(p for p in needed if p not in ledger.shards or not ledger.shards[p].closed)
+    if open_parents:
+        draft.waits[shard] = f"parents not closed yet: {', '.join(map(str, open_parents))}"
+        return
+    frontier = entry.frontier
+    if frontier < head.begin:
+        draft.gaps[shard] = (Gap(frontier, head.begin, GAP_EXPIRED),)
+        frontier = entry.settled.union([(frontier, head.begin)]).run_end(entry.start)
+    draft.marks[shard] = survey.marks
+    settled = entry.settled.union([(int(g.begin), int(g.end)) for g in draft.gaps.get(shard, ())])
+    pieces = _windows(shard, [s for s in survey.spans if s.end > frontier], settled)
+    if pieces:
+        draft.windows[shard] = pieces
+    elif head.readonly and frontier >= head.end:
+        draft.closings[shard] = head.end
+        draft.waits[shard] = "read-only and drained: closed by this landing"
+    else:
+        draft.waits[shard] = "drained: nothing new before the settle time"
+
+
+def _windows(shard: int, spans: Iterable[Span], settled: IntervalSet) -> list[Window]:
+    return [
+        Window(shard, Cursor(begin), Cursor(end), span.hour)
+        for span in spans
+        for begin, end in IntervalSet.of([(span.begin, span.end)]).minus(settled)
+    ]
+
+
+def _within_budget(draft: _Draft, budget: Budget) -> tuple[Planned, ...]:
+    """Rank by rank over the shards, so that every shard advances before one advances twice."""
+    chosen: list[Window] = []
+    rank = 0
+    while len(chosen) < budget.windows_max:
+        layer = [pieces[rank] for _, pieces in sorted(draft.windows.items()) if rank < len(pieces)]
+        if not layer:
+            break
+        chosen.extend(layer[: budget.windows_max - len(chosen)])
+        rank += 1
+    for shard, pieces in draft.windows.items():
+        if pieces and not any(w.shard == shard for w in chosen):
+            draft.waits[shard] = "the run's window budget is used up"
+    share = max(1, budget.bytes_max // max(1, len(chosen)))
+    return tuple(Planned(window, share) for window in chosen)
