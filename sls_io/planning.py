@@ -129,9 +129,7 @@ def plan_live(
             draft.waits[entry.id] = "held by another holder"
     for shard, known in ledger.shards.items():
         if not known.closed and shard not in {s.id for s in listed}:
-            draft.gaps[shard] = (Gap(known.frontier, CURSOR_UNKNOWN, GAP_SHARD_GONE),)
-            draft.closings[shard] = CURSOR_UNKNOWN
-            draft.waits[shard] = "removed by retention: the rest of it is a named gap"
+            _write_off(draft, shard, ledger)
     return Plan(
         origin=ledger.origin,
         live=True,
@@ -206,6 +204,7 @@ class _Draft:
 def _plan_shard(draft: _Draft, survey: Survey, ledger: Ledger, needed: frozenset[int]) -> None:
     shard, head = survey.shard, survey.head
     if head is None:
+        _write_off(draft, shard, ledger)
         return
     entry = ledger.shard(shard, begin=head.begin)
     if shard not in ledger.shards:
@@ -231,6 +230,16 @@ def _plan_shard(draft: _Draft, survey: Survey, ledger: Ledger, needed: frozenset
         draft.waits[shard] = "read-only and drained: closed by this landing"
     else:
         draft.waits[shard] = "drained: nothing new before the settle time"
+
+
+def _write_off(draft: _Draft, shard: int, ledger: Ledger) -> None:
+    """The service no longer knows the shard: what the ledger lacks of it can never be landed."""
+    known = ledger.shards.get(shard)
+    draft.waits[shard] = "removed by retention"
+    if known is not None and not known.closed:
+        draft.gaps[shard] = (Gap(known.frontier, CURSOR_UNKNOWN, GAP_SHARD_GONE),)
+        draft.closings[shard] = CURSOR_UNKNOWN
+        draft.waits[shard] = "removed by retention: the rest of it is a named gap"
 
 
 def _windows(shard: int, spans: Iterable[Span], settled: IntervalSet) -> list[Window]:

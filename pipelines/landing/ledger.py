@@ -1,0 +1,238 @@
+"""The ledger: read from the table, checked, and carried back in the summary of a commit.
+
+One tag, `sls-lake`, sits on the snapshot of the newest landing. That snapshot's summary holds
+
+    sls-lake.attempt            id of the attempt that made it
+    sls-lake.windows            what this landing brought, with rows and flags
+    sls-lake.ledger.<origin>    for every origin of the table: per shard start, landed, gaps,
+                                withdrawn, end, receive time reached, rows, identity sum
+
+Text, version 1: entries joined by ";", fields by ":", numbers in base 36. A shard is
+`id:start:landed:gaps:withdrawn:end:reached:rows:sum`; intervals are `begin-end` joined by ",",
+`begin` left out where it equals the shard's start. 256 shards take about 13 KB.
+
+`merge` is the fence of a landing, as values: what a landing brings is accepted only when no window
+overlaps what has landed, each live window begins at its shard's frontier, and parents are closed
+before children. It is computed against the exact table state the commit then requires.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from sls_io.claim import Gap, Ledger, ShardLedger
+from sls_io.errors import LedgerBroken
+from sls_io.planning import GAP_EXPIRED, GAP_SHARD_GONE, Edge
+from sls_io.window import Cursor, IntervalSet, Window
+
+TAG = "sls-lake"
+ATTEMPT_KEY = "sls-lake.attempt"
+WINDOWS_KEY = "sls-lake.windows"
+LEDGER_PREFIX = "sls-lake.ledger."
+ORIGIN_PROPERTY_PREFIX = "sls-lake.origin."
+VERSION = "1"
+
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_CAUSES = {GAP_EXPIRED: "x", GAP_SHARD_GONE: "g"}
+_CAUSE_OF = {letter: cause for cause, letter in _CAUSES.items()}
+_SUM_MODULUS = 2**64
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """A window that was written: actual ends, rows, identity sum (mod 2**64), raw bytes, flags."""
+
+    window: Window
+    rows: int
+    sum: int
+    raw_bytes: int = 0
+    flags: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What one landing changes in the ledger of its origin."""
+
+    origin: str
+    live: bool
+    windows: tuple[Landed, ...] = ()
+    starts: Mapping[int, Cursor] = field(default_factory=dict)
+    gaps: Mapping[int, tuple[Gap, ...]] = field(default_factory=dict)
+    closings: Mapping[int, Cursor] = field(default_factory=dict)
+    marks: Mapping[int, tuple[Edge, ...]] = field(default_factory=dict)
+    lineage: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The ledger after a delta, which of its windows are in it, and which lost to another landing."""
+
+    ledger: Ledger
+    accepted: tuple[Landed, ...]
+    lost: tuple[Landed, ...]
+
+
+def merge(ledger: Ledger, delta: Delta) -> Merged:
+    """Apply `delta` to `ledger`, window by window, refusing what another landing was first with.
+
+    A refused live window takes the later windows of its shard with it, since they no longer begin
+    at the frontier. Closings and marks apply only where the frontier really is where they say.
+    """
+    shards = dict(ledger.shards)
+    for shard, start in delta.starts.items():
+        shards.setdefault(shard, ShardLedger(start=start, reached_s=0))
+    for shard, gaps in delta.gaps.items():
+        entry = shards[shard]
+        kept = [g for gap in gaps for g in _trim(gap, entry.settled)]
+        shards[shard] = replace(entry, gaps=tuple(sorted({*entry.gaps, *kept})))
+    accepted: list[Landed] = []
+    lost: list[Landed] = []
+    for landed in sorted(delta.windows, key=lambda x: x.window):
+        shard = landed.window.shard
+        if _fits(shards.get(shard), landed.window, delta, ledger):
+            shards[shard] = _with_window(shards[shard], landed)
+            accepted.append(landed)
+        else:
+            lost.append(landed)
+    for shard, end in delta.closings.items():
+        if shards[shard].frontier >= end and not shards[shard].closed:
+            shards[shard] = replace(shards[shard], end=end)
+    for shard, marks in delta.marks.items():
+        if shard in shards:
+            shards[shard] = _with_marks(shards[shard], marks)
+    return Merged(Ledger(ledger.origin, shards), tuple(accepted), tuple(lost))
+
+
+def _fits(entry: ShardLedger | None, window: Window, delta: Delta, base: Ledger) -> bool:
+    if entry is None or entry.landed.overlaps(window.begin, window.end):
+        return False
+    if any(g.begin < window.end and window.begin < g.end for g in entry.gaps):
+        return False
+    if not delta.live:
+        return True
+    # A: plans a child's window while its parent has data left. B: lands it first, out of order.
+    # The parents are looked up in the base that this commit requires, so B is refused here.
+    needed = delta.lineage.get(window.shard, frozenset())
+    return window.begin == entry.frontier and base.closed(needed)
+
+
+def _with_window(entry: ShardLedger, landed: Landed) -> ShardLedger:
+    pair = (int(landed.window.begin), int(landed.window.end))
+    return replace(
+        entry,
+        landed=entry.landed.union([pair]),
+        withdrawn=entry.withdrawn.minus(IntervalSet.of([pair])),
+        rows=entry.rows + landed.rows,
+        sum=(entry.sum + landed.sum) % _SUM_MODULUS,
+    )
+
+
+def _with_marks(entry: ShardLedger, marks: Iterable[Edge]) -> ShardLedger:
+    reached = max((m.time_s for m in marks if m.cursor <= entry.frontier), default=0)
+    return replace(entry, reached_s=max(entry.reached_s, reached))
+
+
+def _trim(gap: Gap, settled: IntervalSet) -> list[Gap]:
+    rest = IntervalSet.of([(gap.begin, gap.end)]).minus(settled)
+    return [Gap(Cursor(b), Cursor(e), gap.cause) for b, e in rest]
+
+
+def encode(ledger: Ledger) -> str:
+    """The ledger of one origin as the text of its summary property."""
+    return VERSION + ";" + ";".join(_encode_shard(s, e) for s, e in sorted(ledger.shards.items()))
+
+
+def decode(origin: str, text: str) -> Ledger:
+    """The ledger in a summary property. Raises LedgerBroken for text of another version or shape."""
+    version, _, body = text.partition(";")
+    if version != VERSION:
+        raise LedgerBroken(
+            f"the ledger of {origin} has version {version[:8]!r}, this release reads {VERSION}",
+            verb="upgrade sls-lake to the release that wrote the table",
+        )
+    try:
+        return Ledger(origin, dict(_decode_shard(part) for part in body.split(";") if part))
+    except (ValueError, KeyError, IndexError) as error:
+        raise LedgerBroken(
+            f"the ledger of {origin} cannot be read: its text is damaged", verb="sls-lake table adopt"
+        ) from error
+
+
+def encode_windows(origin: str, windows: Iterable[Landed]) -> str:
+    """`1;origin;shard:begin:end:hour:rows:bytes:flags;...` for `sls-lake.windows`."""
+    parts = [VERSION, origin]
+    for x in windows:
+        w = x.window
+        numbers = (w.shard, w.begin, w.end, w.hour, x.rows, x.raw_bytes)
+        parts.append(":".join([*(_base36(n) for n in numbers), x.flags]))
+    return ";".join(parts)
+
+
+def decode_windows(text: str) -> tuple[str, tuple[Landed, ...]]:
+    """(origin, windows) of a landing; sums are not in it. An empty text is no landing of ours."""
+    parts = text.split(";")
+    if len(parts) < 2 or parts[0] != VERSION:
+        return "", ()
+    windows = []
+    for part in parts[2:]:
+        *numbers, flags = part.split(":")
+        shard, begin, end, hour, rows, raw_bytes = (int(n, 36) for n in numbers)
+        windows.append(Landed(Window(shard, Cursor(begin), Cursor(end), hour), rows, 0, raw_bytes, flags))
+    return parts[1], tuple(windows)
+
+
+def _encode_shard(shard: int, entry: ShardLedger) -> str:
+    start = int(entry.start)
+    gaps = ",".join(f"{_interval(start, (g.begin, g.end))}{_CAUSES[g.cause].upper()}" for g in entry.gaps)
+    parts = (
+        _base36(shard),
+        _base36(start),
+        ",".join(_interval(start, p) for p in entry.landed),
+        gaps,
+        ",".join(_interval(start, p) for p in entry.withdrawn),
+        "" if entry.end is None else _base36(entry.end),
+        _base36(entry.reached_s),
+        _base36(entry.rows),
+        _base36(entry.sum),
+    )
+    return ":".join(parts)
+
+
+def _decode_shard(text: str) -> tuple[int, ShardLedger]:
+    shard, start_text, landed, gaps, withdrawn, end, reached, rows, total = text.split(":")
+    start = int(start_text, 36)
+    return int(shard, 36), ShardLedger(
+        start=Cursor(start),
+        landed=IntervalSet.of(_pair(start, p) for p in landed.split(",") if p),
+        gaps=tuple(_gap(start, p) for p in gaps.split(",") if p),
+        withdrawn=IntervalSet.of(_pair(start, p) for p in withdrawn.split(",") if p),
+        end=Cursor(int(end, 36)) if end else None,
+        reached_s=int(reached, 36),
+        rows=int(rows, 36),
+        sum=int(total, 36),
+    )
+
+
+def _interval(start: int, pair: tuple[int, int]) -> str:
+    begin = "" if pair[0] == start else _base36(pair[0])
+    return f"{begin}-{_base36(pair[1])}"
+
+
+def _pair(start: int, text: str) -> tuple[int, int]:
+    begin, end = text.split("-")
+    return (int(begin, 36) if begin else start), int(end, 36)
+
+
+def _gap(start: int, text: str) -> Gap:
+    begin, end = _pair(start, text[:-1])
+    return Gap(Cursor(begin), Cursor(end), _CAUSE_OF[text[-1].lower()])
+
+
+def _base36(value: int) -> str:
+    if value < 36:
+        return _DIGITS[value]
+    digits = []
+    while value:
+        value, rest = divmod(value, 36)
+        digits.append(_DIGITS[rest])
+    return "".join(reversed(digits))

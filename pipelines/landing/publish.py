@@ -1,0 +1,170 @@
+"""One try of a landing: built as data from a table state, then sent once.
+
+    append the files + windows and ledger in the summary + move the tag + set what first start needs
+    required: table uuid, main at the state's head, tag at its snapshot, schema id, spec id
+
+`build` writes manifests (files nobody sees) and returns updates and requirements; `send` is a single
+shot under a deadline. Any answer but "accepted" means unknown: the caller reloads the table.
+
+PyIceberg's public transaction is not used: it de-duplicates requirements by type, so the second
+AssertRefSnapshotId would be dropped in silence, and its retry loses the tag. `_commit` of a snapshot
+producer is private; the version is pinned and a test asserts every requirement of a request.
+"""
+
+import base64
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.update import (
+    AddSchemaUpdate,
+    AddSnapshotUpdate,
+    AssertCurrentSchemaId,
+    AssertDefaultSpecId,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetCurrentSchemaUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+    update_table_metadata,
+)
+
+from pipelines.landing import ledger as codec
+from pipelines.landing.ledger import Delta
+from pipelines.landing.state import TableState
+from sls_io.claim import Ledger
+
+REF_AGE_MS_MAX = 2**63 - 1
+"""The tag carries its own age: table properties would let an expiry delete it."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """Everything one try sends; `snapshot_id` is how it is recognised in the table later."""
+
+    snapshot_id: int
+    updates: tuple[TableUpdate, ...]
+    requirements: tuple[TableRequirement, ...]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a landing writes about where its rows came from: id and the readable identity."""
+
+    id: str
+    text: str
+
+
+def build(
+    table: Table,
+    state: TableState,
+    *,
+    delta: Delta,
+    ledger: Ledger,
+    files: Sequence[DataFile],
+    attempt: str,
+    origin: Origin,
+    now_ms: int,
+    schema: Schema | None = None,
+) -> Request:
+    """A try on exactly `state`. `schema` is the evolved schema the files were written with, if any."""
+    schema_updates: tuple[TableUpdate, ...] = ()
+    if schema is not None:
+        schema_updates = (AddSchemaUpdate(schema=schema), SetCurrentSchemaUpdate(schema_id=-1))
+    staged = _staged(table, schema_updates)
+    producer = (
+        staged.transaction()
+        .update_snapshot(snapshot_properties=_summary(state, delta, ledger, attempt))
+        .fast_append()
+    )
+    for file in files:
+        file.spec_id = state.spec_id
+        producer.append_data_file(file)
+    updates, requirements = producer._commit()
+    tag: tuple[TableRequirement, ...] = ()
+    if state.head is not None:
+        tag = (AssertRefSnapshotId(ref=codec.TAG, snapshot_id=state.tagged),)
+    origin_update: tuple[TableUpdate, ...] = ()
+    if origin.id not in state.origins:
+        name = codec.ORIGIN_PROPERTY_PREFIX + origin.id
+        origin_update = (SetPropertiesUpdate(updates={name: origin.text}),)
+    moved = SetSnapshotRefUpdate(
+        ref_name=codec.TAG, type="tag", snapshot_id=producer.snapshot_id, max_ref_age_ms=REF_AGE_MS_MAX
+    )
+    return Request(
+        snapshot_id=producer.snapshot_id,
+        updates=(*schema_updates, *_clamped(updates, state, now_ms), moved, *origin_update),
+        requirements=(
+            AssertTableUUID(uuid=table.metadata.table_uuid),
+            *requirements,
+            *tag,
+            AssertCurrentSchemaId(current_schema_id=state.schema_id),
+            AssertDefaultSpecId(default_spec_id=state.spec_id),
+        ),
+    )
+
+
+def send(catalog: Catalog, table: Table, request: Request, *, deadline_s: float) -> str:
+    """Send the try once. "" when it was accepted, else the kind of the error.
+
+    A call that outlives the deadline is left behind on its thread: it may still land, which is what
+    "unknown" means, and the reload will tell.
+    """
+    outcome: list[str] = []
+
+    def call() -> None:
+        try:
+            catalog.commit_table(table, request.requirements, request.updates)
+        except Exception as error:  # a refusal, a lost answer, a driver's error: all mean "ask the table"
+            outcome.append(type(error).__name__)
+        else:
+            outcome.append("")
+
+    thread = threading.Thread(target=call, name="publish", daemon=True)
+    thread.start()
+    thread.join(deadline_s)
+    return outcome[0] if outcome else "deadline"
+
+
+def _staged(table: Table, updates: tuple[TableUpdate, ...]) -> Table:
+    """The table as it will be after `updates`, so that manifests carry the schema of the files."""
+    if not updates:
+        return table
+    metadata = update_table_metadata(table.metadata, updates)
+    return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)
+
+
+def _summary(state: TableState, delta: Delta, ledger: Ledger, attempt: str) -> dict[str, str]:
+    ledgers: Mapping[str, Ledger] = {**state.ledgers, ledger.origin: ledger}
+    return {
+        codec.ATTEMPT_KEY: attempt,
+        codec.WINDOWS_KEY: codec.encode_windows(delta.origin, delta.windows),
+        **{codec.LEDGER_PREFIX + name: codec.encode(entry) for name, entry in ledgers.items()},
+    }
+
+
+def _clamped(updates: tuple[TableUpdate, ...], state: TableState, now_ms: int) -> list[TableUpdate]:
+    """Never older than the table's last update: Spark refuses a table whose snapshot log goes back."""
+    at = max(now_ms, state.last_updated_ms)
+    return [
+        AddSnapshotUpdate(snapshot=u.snapshot.model_copy(update={"timestamp_ms": at}))
+        if isinstance(u, AddSnapshotUpdate)
+        else u
+        for u in updates
+    ]
+
+
+def pack_bounds(bounds: Mapping[int, bytes]) -> dict[str, str]:
+    """Column bounds as JSON-safe text, for the row a writing task sends to the driver."""
+    return {str(k): base64.b64encode(v).decode("ascii") for k, v in bounds.items()}
+
+
+def unpack_bounds(bounds: Mapping[str, str]) -> dict[int, bytes]:
+    """The inverse of `pack_bounds`."""
+    return {int(k): base64.b64decode(v) for k, v in bounds.items()}

@@ -1,0 +1,183 @@
+"""A loaded table as facts: its head, its tag, the ledgers under the tag, and whether they agree.
+
+The ledger is trusted only after three questions: does every known origin have a ledger, is the
+tagged snapshot still an ancestor of `main` (else somebody rolled the table back by hand), and are
+the rows that the landing under the tag brought still there. What cannot be proven stops with the
+verb that settles it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from pipelines.landing import ledger as codec
+from sls_io.claim import Ledger
+from sls_io.errors import LedgerBroken
+
+
+@dataclass(frozen=True)
+class TableState:
+    """What a commit is checked against, read once from one metadata version.
+
+    `head` is the snapshot of `main`, `tagged` the newest landing's; both None before any.
+    """
+
+    uuid: str
+    head: int | None
+    tagged: int | None
+    schema_id: int
+    spec_id: int
+    last_updated_ms: int
+    ledgers: Mapping[str, Ledger]
+    origins: Mapping[str, str]
+
+    def ledger(self, origin: str) -> Ledger:
+        """The origin's ledger; empty when the origin never landed here."""
+        return self.ledgers.get(origin) or Ledger(origin)
+
+
+def read_state(table: Table) -> TableState:
+    """Read and check `table`. Raises LedgerBroken when its ledger cannot be trusted."""
+    metadata = table.metadata
+    tag = metadata.refs.get(codec.TAG)
+    origins = {
+        name.removeprefix(codec.ORIGIN_PROPERTY_PREFIX): value
+        for name, value in metadata.properties.items()
+        if name.startswith(codec.ORIGIN_PROPERTY_PREFIX)
+    }
+    ledgers: dict[str, Ledger] = {}
+    if tag is not None:
+        ledgers = dict(_ledgers(_summary(table.snapshot_by_id(tag.snapshot_id))))
+        check_ancestry(table)
+    _check_origins(table, origins, ledgers)
+    return TableState(
+        uuid=str(metadata.table_uuid),
+        head=metadata.current_snapshot_id,
+        tagged=tag.snapshot_id if tag else None,
+        schema_id=metadata.current_schema_id,
+        spec_id=metadata.default_spec_id,
+        last_updated_ms=metadata.last_updated_ms,
+        ledgers=ledgers,
+        origins=origins,
+    )
+
+
+def check_ancestry(table: Table) -> None:
+    """Prove that the tagged landing is still part of `main`. Raises LedgerBroken otherwise.
+
+    Story: rows land under the tag, somebody rolls `main` back behind them, the tag stays. Without
+    this check the next landing would append after the hole and bury the evidence.
+    """
+    tag = table.metadata.refs[codec.TAG]
+    tagged = table.snapshot_by_id(tag.snapshot_id)
+    floor = tagged.sequence_number if tagged and tagged.sequence_number is not None else 0
+    last_seen: Snapshot | None = None
+    for snapshot in ancestry(table):
+        if snapshot.snapshot_id == tag.snapshot_id:
+            return
+        last_seen = snapshot
+        if (snapshot.sequence_number or 0) < floor:
+            break
+    rolled_back = last_seen is None or (last_seen.sequence_number or 0) < floor
+    name = ".".join(table.name())
+    if rolled_back:
+        raise LedgerBroken(
+            f"table {name} was rolled back by hand: main no longer contains the newest landing "
+            f"(snapshot {tag.snapshot_id})",
+            verb=f"sls-lake table rollback {table.metadata.current_snapshot_id or 'SNAPSHOT'}",
+        )
+    raise LedgerBroken(
+        f"table {name}: snapshots between main and the newest landing (snapshot {tag.snapshot_id}) were "
+        "expired, so nobody can prove that it was not rolled back",
+        verb="sls-lake table adopt",
+    )
+
+
+def ancestry(table: Table) -> Iterator[Snapshot]:
+    """Snapshots of `main`, newest first, as far as metadata still has them."""
+    snapshot = table.current_snapshot()
+    while snapshot is not None:
+        yield snapshot
+        parent = snapshot.parent_snapshot_id
+        snapshot = table.snapshot_by_id(parent) if parent is not None else None
+
+
+def landed_snapshot(table: Table, tries: Iterable[int]) -> int | None:
+    """The snapshot id of any of these tries that is part of `main`, else None."""
+    wanted = set(tries)
+    return next((s.snapshot_id for s in ancestry(table) if s.snapshot_id in wanted), None)
+
+
+def reconcile(table: Table) -> list[str]:
+    """What disagrees in the landing under the tag: missing files, rows that do not add up.
+
+    Empty when all is well. Reads the manifests of that one snapshot and asks for its files.
+    """
+    tag = table.metadata.refs.get(codec.TAG)
+    if tag is None:
+        return []
+    snapshot = table.snapshot_by_id(tag.snapshot_id)
+    summary = _summary(snapshot)
+    _, windows = codec.decode_windows(summary.get(codec.WINDOWS_KEY, ""))
+    problems: list[str] = []
+    rows = 0
+    for entry in added_entries(table, snapshot):
+        rows += entry.data_file.record_count
+        if not table.io.new_input(entry.data_file.file_path).exists():
+            problems.append(f"file is gone: {entry.data_file.file_path.rsplit('/', 1)[-1]}")
+    expected = sum(w.rows for w in windows)
+    if rows != expected:
+        problems.append(f"snapshot {tag.snapshot_id} holds {rows} rows, its windows say {expected}")
+    return problems
+
+
+def added_entries(table: Table, snapshot: Snapshot | None) -> Iterator[ManifestEntry]:
+    """Manifest entries of the data files that `snapshot` itself added."""
+    if snapshot is None:
+        return
+    for manifest in snapshot.manifests(table.io):
+        if manifest.added_snapshot_id != snapshot.snapshot_id:
+            continue
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+            if entry.status == ManifestEntryStatus.ADDED:
+                yield entry
+
+
+def _summary(snapshot: Snapshot | None) -> Mapping[str, str]:
+    if snapshot is None or snapshot.summary is None:
+        return {}
+    return snapshot.summary.additional_properties
+
+
+def _ledgers(summary: Mapping[str, str]) -> Iterator[tuple[str, Ledger]]:
+    for name, text in summary.items():
+        if name.startswith(codec.LEDGER_PREFIX):
+            origin = name.removeprefix(codec.LEDGER_PREFIX)
+            yield origin, codec.decode(origin, text)
+
+
+def _check_origins(table: Table, origins: Mapping[str, str], ledgers: Mapping[str, Ledger]) -> None:
+    name = ".".join(table.name())
+    orphaned = sorted(set(origins) - set(ledgers))
+    if orphaned:
+        raise LedgerBroken(
+            f"table {name} knows the logstore {orphaned[0]} but has no ledger of it", verb="sls-lake table adopt"
+        )
+    head = table.current_snapshot()
+    if head is None:
+        return
+    total = _summary(head).get("total-records")
+    known = sum(entry.rows for ledger in ledgers.values() for entry in ledger.shards.values())
+    if not ledgers and total != "0":
+        raise LedgerBroken(
+            f"table {name} has rows ({total or 'an unknown number'}) but no ledger of where they came from",
+            verb="sls-lake table adopt",
+        )
+    if total is not None and int(total) > known:
+        raise LedgerBroken(
+            f"table {name} has {total} rows, its ledger knows {known}: rows of unknown origin were added",
+            verb="sls-lake table adopt",
+        )

@@ -1,0 +1,138 @@
+"""The catalog and the table: opened, created, and what a creation must contain.
+
+The catalog is PyIceberg's, named `lake` on both sides (the name is a key column of the SQL
+catalogs: with another name Spark and PyIceberg do not see each other's tables). Any setting of
+PyIceberg's own configuration (`PYICEBERG_CATALOG__LAKE__URI` and the like) wins; without one it is
+SQLite and a folder under the state folder, `SLS_LAKE_HOME` or `./var`.
+"""
+
+import os
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.table import Table
+from pyiceberg.utils.config import Config
+
+from pipelines.landing.contract import Contract, partition_spec
+from sls_io.errors import ConfigError, printable
+
+CATALOG = "lake"
+HOME_VARIABLE = "SLS_LAKE_HOME"
+_BUSY_TIMEOUT_S = 30
+_TABLE_PROPERTIES = {
+    "format-version": "2",
+    "write.parquet.compression-codec": "zstd",
+    "write.target-file-size-bytes": str(128 * 1024 * 1024),
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    "commit.retry.num-retries": "10",
+}
+
+
+def home() -> Path:
+    """The state folder: `SLS_LAKE_HOME`, or `var` under the working folder. Absolute."""
+    return Path(os.environ.get(HOME_VARIABLE, "var")).absolute()
+
+
+@dataclass(frozen=True)
+class Lake:
+    """Where tables are: the catalog's properties. Holds no connection, so it may be passed around."""
+
+    properties: Mapping[str, str]
+
+    @staticmethod
+    def default() -> "Lake":
+        """From PyIceberg's configuration, else SQLite under the state folder."""
+        configured = Config().get_catalog_config(CATALOG)
+        if configured:
+            return Lake({str(k): str(v) for k, v in configured.items()})
+        folder = home() / "lake"
+        return Lake(
+            {
+                "type": "sql",
+                "uri": f"sqlite:///{folder}/catalog.sqlite?timeout={_BUSY_TIMEOUT_S}",
+                "warehouse": f"file://{folder}/warehouse",
+            }
+        )
+
+    @property
+    def sqlite_path(self) -> Path | None:
+        """The catalog's file when it is SQLite."""
+        uri = self.properties.get("uri", "")
+        if not uri.startswith("sqlite:///"):
+            return None
+        return Path(uri.removeprefix("sqlite:///").partition("?")[0])
+
+    def catalog(self) -> Catalog:
+        """Open the catalog. Raises ConfigError when it cannot be reached."""
+        try:
+            if self.sqlite_path is not None:
+                _prepare_sqlite(self.sqlite_path)
+            return load_catalog(CATALOG, **self.properties)
+        except Exception as error:  # every catalog has its own exceptions; none of them is ours
+            raise ConfigError(unreachable(self, error)) from error
+
+    def load(self, table: str) -> Table | None:
+        """The table as it is now, or None when there is none."""
+        catalog = self.catalog()
+        try:
+            return catalog.load_table(table)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return None
+        except Exception as error:
+            raise ConfigError(unreachable(self, error)) from error
+
+    def ensure(self, table: str, contract: Contract) -> Table:
+        """The table, created empty (format version 2) when there is none yet."""
+        found = self.load(table)
+        if found is not None:
+            return found
+        catalog = self.catalog()
+        try:
+            catalog.create_namespace(table.split(".")[0])
+        except NamespaceAlreadyExistsError:
+            pass
+        schema = contract.iceberg_schema()
+        try:
+            return catalog.create_table(
+                table, schema, partition_spec=partition_spec(schema), properties=_TABLE_PROPERTIES
+            )
+        except TableAlreadyExistsError:
+            return catalog.load_table(table)
+        except OSError as error:
+            raise ConfigError(unreachable(self, error)) from error
+
+
+def unreachable(lake: Lake, error: BaseException) -> str:
+    """One sentence for a catalog that does not answer; never shows credentials in an address."""
+    path = lake.sqlite_path
+    where = f"SQLite file {path}" if path else f"{lake.properties.get('type', 'configured')} catalog"
+    kind = type(error).__name__
+    return (
+        f"the Iceberg catalog ({where}) cannot be reached ({kind}: {_masked(error)}); "
+        f"check PYICEBERG_CATALOG__LAKE__* or {HOME_VARIABLE}, nothing was landed"
+    )
+
+
+def _masked(error: BaseException) -> str:
+    text = str(error).splitlines()[0] if str(error) else ""
+    return printable(text if "://" not in text and "@" not in text else "details hidden, they hold an address")
+
+
+def _prepare_sqlite(path: Path) -> None:
+    """WAL lets readers pass a writer, and it is a property of the file, so Spark profits too."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S)
+    try:
+        connection.execute("PRAGMA journal_mode=WAL")
+    finally:
+        connection.close()
