@@ -1,0 +1,71 @@
+# One verb per chore. `make` alone lists them. Everything made here lives under var/.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+VENV := var/venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+JARS := var/jars/.fetched
+
+# Tools that keep state are told to keep it here.
+export HYPOTHESIS_STORAGE_DIRECTORY := $(CURDIR)/var/cache/hypothesis
+export DAGSTER_DISABLE_TELEMETRY := yes
+export DO_NOT_TRACK := 1
+
+.PHONY: help
+help:
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: java $(INSTALLED) $(JARS) ## virtual environment, pinned packages and jars under var/ (again: a second)
+
+.PHONY: demo
+demo: setup ## logs through the whole path to a printed proof; LOGS=file lands yours, BREAK=1 must end red
+	@$(BIN)/sls-lake demo $(if $(LOGS),--logs '$(LOGS)') $(if $(BREAK),--break-one-file)
+
+.PHONY: dev
+dev: setup ## emulator, a steady producer and the Dagster page with the schedule on, until Ctrl-C
+	@$(BIN)/sls-lake dev
+
+.PHONY: test
+test: setup check ## what CI runs: check, then every test
+	@$(BIN)/python -m pytest
+
+.PHONY: check
+check: $(INSTALLED) ## style, types and import layers; no test is run
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --cache-dir var/cache/import-linter
+
+.PHONY: bench
+bench: setup ## raw MB per CPU second of a landing, beside the limit of one core
+	@$(BIN)/python -m bench
+
+.PHONY: clean
+clean: ## remove what the other verbs made; landed data in var/lake stays
+	@rm -rf $(VENV) var/jars var/ivy var/cache var/demo var/dev var/bench build sls_lake.egg-info
+	@find sls_io pipelines tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+	@if [ -e var/lake ]; then echo "kept var/lake: it holds landed data; remove it yourself if you mean it"; fi
+
+# --- behind `setup` ----------------------------------------------------------------------------
+
+# The packages are installed again when what they are made from changes. An environment made by
+# hand is taken as it is. PYTHON=... names the interpreter.
+$(INSTALLED): pyproject.toml constraints.txt
+	@python=$$(sh .ci/find-python $(PYTHON)); \
+	if [ ! -x $(BIN)/python ]; then echo "making $(VENV) with $$python"; "$$python" -m venv $(VENV); fi
+	@echo "installing the pinned packages into $(VENV) (about a minute the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+$(JARS): pipelines/landing/jars.py | $(INSTALLED)
+	@$(BIN)/python -m pipelines.landing.jars
+	@touch $@
+
+.PHONY: java
+java:
+	@sh .ci/find-java
