@@ -47,7 +47,7 @@ bench: setup ## raw MB per CPU second of a landing, beside the limit of one core
 
 .PHONY: clean
 clean: ## remove what the other verbs made; landed data in var/lake stays
-	@rm -rf $(VENV) var/jars var/ivy var/cache var/demo var/dev var/bench build sls_lake.egg-info
+	@rm -rf $(VENV) var/jars var/cache var/demo var/dev var/bench build sls_lake.egg-info
 	@find sls_io pipelines tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 	@if [ -e var/lake ]; then echo "kept var/lake: it holds landed data; remove it yourself if you mean it"; fi
 
@@ -63,7 +63,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@touch $@
 
 $(JARS): pipelines/landing/jars.py | $(INSTALLED)
-	@$(BIN)/python -m pipelines.landing.jars
+	@$(BIN)/python -m pipelines.landing.jars var/jars
 	@touch $@
 
 .PHONY: java

@@ -1,10 +1,10 @@
 """The three jars of the Spark side: which, from where, and how set-up gets them.
 
-They come by Maven coordinates through Spark's own resolver, once, into `<home>/jars`; sessions
-then name files and need no network. A jar is taken only when its sha256 is the one written here,
-so a second run downloads nothing and a damaged file is fetched again.
+They come by Maven coordinates through Spark's own resolver, once, into one folder; sessions then
+name files (`engine.py`) and need no network. A jar is taken only when its sha256 is the one written
+here, so a second run downloads nothing and a damaged file is fetched again.
 
-    python -m pipelines.landing.jars        what `make setup` runs
+    python -m pipelines.landing.jars FOLDER        what `make setup` runs
 """
 
 import hashlib
@@ -45,7 +45,7 @@ class Jar:
 
     @property
     def name(self) -> str:
-        """The file name under `<home>/jars`."""
+        """The name we give it."""
         return f"{self.artifact}-{self.version}.jar"
 
 
@@ -72,32 +72,18 @@ JARS = (
 """Iceberg for Spark 4.0, and the two databases a JDBC catalog is kept in."""
 
 
-def state_home() -> Path:
-    """The folder of all state: SLS_LAKE_HOME, or `var` in the working directory."""
-    return Path(os.environ.get("SLS_LAKE_HOME") or "var").absolute()
-
-
-def jar_paths(home: Path) -> list[Path]:
-    """The jars under `home`, for `spark.jars`. Raises ConfigError when one is missing."""
-    paths = [home / "jars" / jar.name for jar in JARS]
-    missing = [path.name for path in paths if not path.is_file()]
-    if missing:
-        raise ConfigError(f"{', '.join(missing)} missing under {home / 'jars'}: run `make setup`")
-    return paths
-
-
-def fetch(home: Path) -> list[Path]:
-    """Bring every jar that is missing or damaged to `<home>/jars`; returns the fetched ones.
+def fetch(folder: Path) -> list[Path]:
+    """Bring every jar that is missing or damaged to `folder`; returns the fetched ones.
 
     Raises ConfigError, with the cure, when Java or the network is missing or a file is not the
     one that was pinned.
     """
-    folder = home / "jars"
+    folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     wanted = [jar for jar in JARS if not _is_good(folder / jar.name, jar)]
     if not wanted:
         return []
-    ivy = home / "ivy"
+    ivy = folder / "ivy"
     _resolve(wanted, ivy)
     for jar in wanted:
         found = ivy / "jars" / jar.resolved_name
@@ -135,7 +121,7 @@ def _resolve(jars: Iterable[Jar], ivy: Path) -> None:
         str(Path(__file__).with_name("__init__.py")),
     ]
     environment = {**os.environ, "SPARK_HOME": str(spark), "PYSPARK_PYTHON": sys.executable}
-    log = ivy.with_name("jars.log")
+    log = ivy.with_name("resolve.log")
     with log.open("wb") as output:
         try:
             code = subprocess.run(
@@ -157,11 +143,10 @@ def _resolve(jars: Iterable[Jar], ivy: Path) -> None:
     log.unlink()
 
 
-def main() -> int:
+def main(folder: str) -> int:
     """Fetch what is missing and say so; 1 with one sentence when it cannot be had."""
-    home = state_home()
     try:
-        fetched = fetch(home)
+        fetched = fetch(Path(folder))
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
         return 1
@@ -171,4 +156,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else "var/jars"))
