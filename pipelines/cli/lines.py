@@ -1,0 +1,163 @@
+"""Lines of a file -> logs: Apache/nginx combined, JSON lines, or plain text. Pure.
+
+A line is never dropped: one that does not have the shape of its format becomes a log with the
+single key `line`, and says so by `whole=False`. Values stay bytes from the file to the wire,
+because a log line need not be UTF-8 and the log service does not require it of a value.
+
+Keys of a combined line are the ones nginx and the vendor's own nginx mode use. A field that the
+server wrote as `-` is absent there and absent here.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta, timezone
+from functools import lru_cache
+from typing import NamedTuple
+
+from sls_io.errors import ConfigError
+
+LINE_KEY = "line"
+SAMPLE_LINES = 20
+
+_COMBINED = re.compile(
+    rb"(?P<remote_addr>\S+) \S+ (?P<remote_user>\S+) \[(?P<time_local>[^\]]+)\] "
+    rb'"(?P<request>(?:[^"\\]|\\.)*)" (?P<status>\d{3}) (?P<body_bytes_sent>\d+|-)'
+    rb'(?: "(?P<http_referer>(?:[^"\\]|\\.)*)" "(?P<http_user_agent>(?:[^"\\]|\\.)*)")?'
+)
+_REQUEST = re.compile(rb"([A-Z]{3,16}) (\S+) (HTTP/[0-9.]+)")
+_REQUEST_KEYS = ("request_method", "request_uri", "server_protocol")
+_LOCAL_TIME = re.compile(r"(\d\d)/([A-Z][a-z]{2})/(\d{4}):(\d\d):(\d\d):(\d\d) ([+-])(\d\d)(\d\d)")
+_MONTHS = {
+    name: number
+    for number, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), start=1)
+}
+_TIME_KEYS = ("__time__", "time", "timestamp", "@timestamp", "ts")
+_MILLISECONDS_FROM = 1e11
+"""Epoch numbers from here on are milliseconds: as seconds they would be after the year 5000."""
+
+
+class Log(NamedTuple):
+    """One log on its way in. `time_s` is its own time (unix seconds, fraction kept) where it has one."""
+
+    time_s: float | None
+    contents: tuple[tuple[str, bytes], ...]
+    whole: bool = True
+
+
+Parser = Callable[[bytes], Log]
+
+
+def combined(line: bytes) -> Log:
+    """One line of the Apache/nginx combined (or common) format."""
+    match = _COMBINED.fullmatch(line)
+    if match is None:
+        return kept(line)
+    contents: list[tuple[str, bytes]] = []
+    for key, value in match.groupdict().items():
+        if value is None or value == b"-":
+            continue
+        request = _REQUEST.fullmatch(value) if key == "request" else None
+        if request is None:
+            contents.append((key, value))
+        else:
+            contents.extend(zip(_REQUEST_KEYS, request.groups(), strict=True))
+    return Log(local_time_s(match["time_local"].decode("ascii", "replace")), tuple(contents))
+
+
+def json_line(line: bytes) -> Log:
+    """One JSON object: each key a content, text as it is, everything else as JSON text.
+
+    A key that stands twice is sent twice: a log is a list of contents, not a map.
+    """
+    try:
+        value = json.loads(line, object_pairs_hook=_Object)
+        if not isinstance(value, _Object):
+            return kept(line)
+        contents = tuple((_encodable(key), _json_text(item)) for key, item in value.pairs)
+    except (ValueError, RecursionError):
+        return kept(line)
+    return Log(_json_time_s(value), contents)
+
+
+def text(line: bytes) -> Log:
+    """The whole line under the key `line`: what plain text is, not a line in trouble."""
+    return Log(None, ((LINE_KEY, line),))
+
+
+def kept(line: bytes) -> Log:
+    """A line that does not have the shape of its format: kept whole, and said so."""
+    return Log(None, ((LINE_KEY, line),), whole=False)
+
+
+PARSERS: Mapping[str, Parser] = {"combined": combined, "json": json_line, "text": text}
+
+
+def detect(sample: list[bytes]) -> str:
+    """The format most of the sampled lines have. Raises ConfigError when none of them has one."""
+    scores = {
+        name: sum(parser(line).whole for line in sample) for name, parser in PARSERS.items() if name != "text"
+    }
+    best = max(scores, key=lambda name: scores[name])
+    if not scores[best]:
+        raise ConfigError(
+            "the first lines are neither access-log lines nor JSON objects; "
+            "name the format: --format combined, json, or text (each line kept under the key `line`)"
+        )
+    return best
+
+
+@lru_cache(maxsize=4096)
+def local_time_s(value: str) -> float | None:
+    """`17/May/2015:10:05:03 +0000` as unix seconds; None when it is no such time."""
+    match = _LOCAL_TIME.fullmatch(value)
+    if match is None or match[2] not in _MONTHS:
+        return None
+    offset = timedelta(hours=int(match[8]), minutes=int(match[9]))
+    day, year, hour, minute, second = (int(match[i]) for i in (1, 3, 4, 5, 6))
+    try:
+        zone = timezone(-offset if match[7] == "-" else offset)
+        return datetime(year, _MONTHS[match[2]], day, hour, minute, second, tzinfo=zone).timestamp()
+    except ValueError:
+        return None
+
+
+def epoch_s(value: object) -> float | None:
+    """Unix seconds of an epoch number (seconds or milliseconds) or an ISO text, else None."""
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    seconds = value / 1000 if value >= _MILLISECONDS_FROM else float(value)
+    return seconds if 0 <= seconds < 2**32 else None
+
+
+class _Object(dict[str, object]):
+    """A JSON object that remembers its pairs, repeated keys included."""
+
+    def __init__(self, pairs: list[tuple[str, object]]) -> None:
+        super().__init__(pairs)
+        self.pairs = pairs
+
+
+def _encodable(key: str) -> str:
+    """`key` itself; UnicodeEncodeError for half a surrogate pair, which no wire format can carry."""
+    key.encode()
+    return key
+
+
+def _json_text(value: object) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _json_time_s(value: Mapping[str, object]) -> float | None:
+    for key in _TIME_KEYS:
+        if key in value:
+            return epoch_s(value[key])
+    return None

@@ -1,0 +1,67 @@
+"""Which logstore a verb means: a name under `pipelines/defs`, or the only one there is."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pipelines.landing.logstore import Logstore, load_logstore
+from sls_io.errors import ConfigError
+
+DEFS = Path("pipelines") / "defs"
+
+
+def logstore_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The `--logstore` option that all verbs share."""
+    return click.option(
+        "--logstore",
+        "-l",
+        "name",
+        metavar="NAME",
+        help="Folder under pipelines/defs, or a path to a defs.yaml; not needed when there is only one.",
+    )(function)
+
+
+def project_root(start: Path | None = None) -> Path:
+    """The nearest folder at or above `start` that has a pyproject.toml, else `start` itself."""
+    here = (start or Path.cwd()).resolve()
+    for folder in (here, *here.parents):
+        if (folder / "pyproject.toml").is_file() and (folder / DEFS).is_dir():
+            return folder
+    return here
+
+
+def known(root: Path) -> list[str]:
+    """Names of the logstores of the project: folders of pipelines/defs that hold a logstore."""
+    return sorted(
+        path.parent.name for path in (root / DEFS).glob("*/defs.yaml") if "SlsLogstore" in path.read_text()
+    )
+
+
+def defs_path(name: str | None, root: Path) -> Path:
+    """The defs.yaml that `name` means. Raises ConfigError that lists the names there are."""
+    if name and (name.endswith((".yaml", ".yml")) or "/" in name):
+        path = Path(name)
+        if not path.is_file():
+            raise ConfigError(f"no file {name}: give a name under pipelines/defs or a path to a defs.yaml")
+        return path
+    names = known(root)
+    if not names:
+        raise ConfigError(
+            f"no logstore under {root / DEFS}: run this in the project's folder, "
+            "or write pipelines/defs/NAME/defs.yaml"
+        )
+    if name is None and len(names) > 1:
+        raise ConfigError(
+            f"there are {len(names)} logstores: choose one with --logstore {' or '.join(names)}"
+        )
+    chosen = name or names[0]
+    if chosen not in names:
+        raise ConfigError(f"no logstore {chosen!r}: there is {', '.join(names)}")
+    return root / DEFS / chosen / "defs.yaml"
+
+
+def resolve(name: str | None) -> Logstore:
+    """The logstore that `name` means, read from its defs.yaml."""
+    return load_logstore(defs_path(name, project_root()))

@@ -1,0 +1,137 @@
+"""How every verb talks: text for people, one JSON document with `--json`, errors in one sentence.
+
+Text for people goes through rich; with `--json` stdout carries the JSON document and nothing
+else, so that it can be piped. Progress goes to stderr in both cases.
+"""
+
+import functools
+import json
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+WIDTH_WITHOUT_TERMINAL = 120
+
+
+class Output:
+    """What a verb prints. `as_json` turns `say` and `table` off and `result` into JSON."""
+
+    def __init__(self, *, as_json: bool = False) -> None:
+        self.as_json = as_json
+        self._console = _console(stderr=False)
+
+    def say(self, text: str = "") -> None:
+        """One line for people; `[bold]...[/]` is rich's markup."""
+        if not self.as_json:
+            self._console.print(text, highlight=False, soft_wrap=True)
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "") -> None:
+        """Rows under headings; columns named with a leading `>` hold numbers and align right."""
+        if self.as_json:
+            return
+        table = Table(box=SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False)
+        for column in columns:
+            table.add_column(
+                column.removeprefix(">"),
+                justify="right" if column.startswith(">") else "left",
+                overflow="fold",
+            )
+        for row in rows:
+            table.add_row(*(shown(cell) for cell in row))
+        self._console.print(table, highlight=False)
+
+    def result(self, data: object) -> None:
+        """The JSON document of the verb; nothing without `--json`."""
+        if self.as_json:
+            print(json.dumps(data, indent=2, default=_plain, ensure_ascii=False))
+
+    def progress(self, unit: str) -> Progress:
+        """A progress bar on stderr that vanishes when it is done; silent without a terminal."""
+        console = _console(stderr=True)
+        return Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=32),
+            TaskProgressColumn(),
+            TextColumn(f"{{task.completed:,.0f}} {unit}"),
+            TextColumn("{task.fields[rate]}"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+
+
+def verb(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a click command `--json` and `--debug`; the function gets `output` as first argument."""
+
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+    @click.option("--debug", is_flag=True, help="Show the trace of an error.")
+    @click.pass_context
+    @functools.wraps(function)
+    def run(context: click.Context, /, *, as_json: bool, debug: bool, **arguments: Any) -> None:
+        if debug:
+            context.ensure_object(dict)["debug"] = True
+        function(Output(as_json=as_json), **arguments)
+
+    return run
+
+
+def shown(cell: object) -> str:
+    """A cell as people read it: numbers grouped by thousands, nothing for None."""
+    if cell is None:
+        return ""
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    if isinstance(cell, float):
+        return f"{cell:,.1f}"
+    return str(cell)
+
+
+def moment(time_s: float | None) -> str:
+    """Unix seconds as `2026-11-20 07:00:05`, in UTC; empty for None and 0."""
+    if not time_s:
+        return ""
+    return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def hour_name(hour: int) -> str:
+    """Hours since the epoch as the partition key Dagster shows: `2026-11-20-07:00`."""
+    return datetime.fromtimestamp(hour * 3600, UTC).strftime("%Y-%m-%d-%H:00")
+
+
+def span(duration_s: float | None) -> str:
+    """Seconds as `4.2 s`, `3 min 20 s`, `5 h 02 min`; empty for None."""
+    if duration_s is None:
+        return ""
+    if duration_s < 60:
+        return f"{duration_s:.1f} s"
+    minutes, seconds = divmod(round(duration_s), 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def megabytes(size: float) -> str:
+    """Bytes as `12.3 MB` (10^6)."""
+    return f"{size / 1e6:,.1f} MB"
+
+
+def _console(*, stderr: bool) -> Console:
+    console = Console(stderr=stderr)
+    return console if console.is_terminal else Console(stderr=stderr, width=WIDTH_WITHOUT_TERMINAL)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    return str(value)

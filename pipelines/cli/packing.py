@@ -1,0 +1,159 @@
+"""Logs -> serialised LogGroups, and files -> logs. No network here.
+
+LogGroups are built with the vendor SDK's own protobuf classes, the ones with bytes as values.
+"""
+
+import gzip
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import IO, cast
+
+from aliyun.log.log_logs_raw_pb2 import LogGroupRaw
+
+from pipelines.cli.lines import PARSERS, SAMPLE_LINES, Log, Parser, detect
+from sls_io.errors import ConfigError
+from sls_io.window import HOUR_S
+
+GROUP_ROWS = 1000
+GROUP_ROWS_MAX = 4096
+GROUP_BYTES_MAX = 2_000_000
+"""A group is closed at this size: the service refuses a PutLogs body over 3 MB."""
+LINE_BYTES_MAX = 2_500_000
+LOG_AGE_MAX_S = 7 * 24 * HOUR_S
+LOG_AHEAD_MAX_S = 15 * 60
+TOPIC = "access"
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a load did. `bytes` are raw LogGroup bytes before compression."""
+
+    rows: int = 0
+    groups: int = 0
+    bytes: int = 0
+    odd_lines: int = 0
+    blank_lines: int = 0
+    late_rows: int = 0
+    seconds: float = 0.0
+
+    @property
+    def megabytes_per_s(self) -> float:
+        """Raw MB (10^6 bytes) a second, building and sending together."""
+        return self.bytes / 1e6 / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """One serialised LogGroup and how many logs are in it."""
+
+    body: bytes
+    rows: int
+
+
+@dataclass(slots=True)
+class Packer:
+    """Logs -> LogGroups of at most `group_rows` rows and about 2 MB.
+
+    `now_s` is the service's time: logs without a time of their own, and those it would refuse, get it.
+    """
+
+    source: str
+    tags: tuple[tuple[str, str], ...] = ()
+    group_rows: int = GROUP_ROWS
+    counts: Counts = field(default_factory=Counts)
+
+    def pack(self, logs: Iterable[Log], now_s: float) -> Iterator[Packed]:
+        """The logs in their order, packed; counts rows as they pass."""
+        group, size = self._group(), 0
+        for log in logs:
+            weight = sum(len(key) + len(value) + 8 for key, value in log.contents)
+            if group.Logs and (len(group.Logs) >= self.group_rows or size + weight > GROUP_BYTES_MAX):
+                yield self._closed(group)
+                group, size = self._group(), 0
+            self._add(group, log, now_s)
+            size += weight
+        if group.Logs:
+            yield self._closed(group)
+
+    def _group(self) -> LogGroupRaw:
+        group = LogGroupRaw(Topic=TOPIC, Source=self.source)
+        for key, value in self.tags:
+            group.LogTags.add(Key=key, Value=value)
+        return group
+
+    def _add(self, group: LogGroupRaw, log: Log, now_s: float) -> None:
+        time_s = now_s if log.time_s is None else log.time_s
+        if not now_s - LOG_AGE_MAX_S <= time_s <= now_s + LOG_AHEAD_MAX_S:
+            time_s = now_s
+            self.counts.late_rows += 1
+        record = group.Logs.add(Time=int(time_s))
+        for key, value in log.contents:
+            record.Contents.add(Key=key, Value=value)
+        self.counts.odd_lines += not log.whole
+
+    def _closed(self, group: LogGroupRaw) -> Packed:
+        body = group.SerializeToString()
+        self.counts.rows += len(group.Logs)
+        self.counts.groups += 1
+        self.counts.bytes += len(body)
+        return Packed(body, len(group.Logs))
+
+
+def read_lines(path: Path, counts: Counts) -> Iterator[bytes]:
+    """The lines of a plain or gzip file without their line ends; blank ones are counted, not sent."""
+    with _opened(path) as stream:
+        number = 0
+        try:
+            while line := stream.readline(LINE_BYTES_MAX + 1):
+                number += 1
+                if len(line) > LINE_BYTES_MAX:
+                    raise ConfigError(
+                        f"{path.name}, line {number}: longer than {LINE_BYTES_MAX:,} bytes; "
+                        "the service would refuse it, so split the line or take it out"
+                    )
+                line = line.rstrip(b"\r\n")
+                if line:
+                    yield line
+                else:
+                    counts.blank_lines += 1
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise ConfigError(
+                f"{path.name}: the gzip stream is broken after line {number}; "
+                "rows up to there were loaded, get a whole copy of the file for the rest"
+            ) from error
+
+
+def parse_file(path: Path, format_name: str, counts: Counts) -> Iterator[Log]:
+    """The logs of a file; with format `auto` its first lines decide."""
+    lines = read_lines(path, counts)
+    sample = list(islice(lines, SAMPLE_LINES))
+    if not sample:
+        raise ConfigError(f"{path.name} has no lines: nothing to load")
+    parser: Parser = PARSERS[detect(sample) if format_name == "auto" else format_name]
+    yield from map(parser, sample)
+    yield from map(parser, lines)
+
+
+def slices(total: int, pieces: int) -> list[range]:
+    """Row numbers 0..total in `pieces` runs of nearly equal length, none empty."""
+    edges = [total * i // pieces for i in range(pieces + 1)]
+    return [range(a, b) for a, b in pairwise(edges) if a < b]
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    try:
+        stream = path.open("rb")
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}; check the path") from error
+    with stream:
+        if stream.peek(2)[:2] != _GZIP_MAGIC:
+            yield stream
+            return
+        with gzip.GzipFile(fileobj=stream) as unzipped:
+            yield cast(IO[bytes], unzipped)
