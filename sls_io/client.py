@@ -1,0 +1,356 @@
+"""The calls we use, typed, for one logstore.
+
+The control plane returns small frozen values. The data plane returns a page as it came:
+compressed body, and what its headers say of it. Nothing is decoded here, and no answer is taken
+for granted: one that is not what the protocol says raises instead of becoming "nothing there".
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sls_io import loggroup
+from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.errors import ClaimLost, ConfigError, DecodeError, ServiceError
+from sls_io.settings import PAGE_GROUPS_MAX, Group, Service
+from sls_io.shard import Head, Shard
+from sls_io.transport import Transport
+from sls_io.window import Cursor, cursor_from_wire, cursor_to_wire
+
+COMPRESSION = "lz4"
+"""What pages are asked for in: every client of the service reads it, faster than the rest."""
+
+_NOT_A_MEMBER = frozenset({"NotExistConsumerWithBody"})
+_NOT_THE_HOLDER = frozenset({"ConsumerNotMatch", "ConsumerNotExist", "ConsumerNotExsit"})
+_SECONDS_MAX = 10**11
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One PullLogs answer of `shard` from `cursor`; progress is `next`, never `count`.
+
+    `count` is in LogGroups, `raw_bytes` the size of the plain body. `body` is compressed as
+    received, by `compression` ("lz4", "zstd", "deflate" or ""). `last` is the cursor of the last
+    group where the service says so (`x-log-read-last-cursor`).
+    """
+
+    shard: int
+    cursor: Cursor
+    next: Cursor
+    count: int
+    raw_bytes: int
+    compression: str
+    body: bytes
+    last: Cursor | None
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Identity of a logstore. One that is deleted and made again is another origin."""
+
+    region: str
+    project: str
+    logstore: str
+    created_s: int
+
+    @property
+    def id(self) -> str:
+        """The logstore's name and 8 hex digits of a hash of all four parts."""
+        text = f"{self.region}/{self.project}/{self.logstore}/{self.created_s}"
+        return f"{self.logstore}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInfo:
+    """A consumer group as the service has it."""
+
+    name: str
+    timeout_s: int
+    order: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCheckpoint:
+    """One shard's checkpoint. `cursor` is None before the first one; `holder` wrote it, or has the shard."""
+
+    shard: int
+    cursor: Cursor | None
+    updated_us: int
+    holder: str
+
+
+class SlsClient:
+    """One logstore of the service. Safe to use from many threads.
+
+    `deadline_s` bounds every call as a whole, retries included (see `transport.py`).
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        *,
+        deadline_s: float | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        transport: Transport | None = None,
+    ) -> None:
+        self.service = service
+        self.transport = transport or Transport(service, deadline_s=deadline_s, clock=clock)
+        self._clock = clock
+        self._origin: Origin | None = None
+        self._path = f"/logstores/{service.logstore}"
+
+    def with_deadline(self, deadline_s: float | None) -> "SlsClient":
+        """The same connections and counters under another deadline per call, in seconds."""
+        transport = self.transport.with_deadline(deadline_s)
+        return SlsClient(self.service, clock=self._clock, transport=transport)
+
+    def close(self) -> None:
+        """Close idle connections."""
+        self.transport.close()
+
+    def __enter__(self) -> "SlsClient":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- shards and cursors
+
+    def shards(self) -> list[Shard]:
+        """All listed shards by id, read-only ones included until retention removes them."""
+        found = []
+        for entry in self._list("GET", f"{self._path}/shards"):
+            try:
+                found.append(
+                    Shard(
+                        id=int(entry["shardID"]),
+                        readonly={"readwrite": False, "readonly": True}[entry["status"]],
+                        begin_key=str(entry["inclusiveBeginKey"]).lower(),
+                        end_key=str(entry["exclusiveEndKey"]).lower(),
+                        created_s=int(entry.get("createTime") or 0),
+                    )
+                )
+            except (KeyError, TypeError, ValueError, AttributeError):
+                raise _unexpected("ListShards") from None
+        return sorted(found, key=lambda s: s.id)
+
+    def head(self, shard: Shard) -> Head:
+        """Begin and end cursor of `shard`.
+
+        The end is read after the status in `shard` was seen, so a read-only shard's end is final.
+        """
+        begin = self.cursor_at(shard.id, "begin")
+        return Head(shard=shard, begin=begin, end=self.cursor_at(shard.id, "end"))
+
+    def cursor_at(self, shard: int, at: int | Literal["begin", "end"]) -> Cursor:
+        """Cursor of the first group received at or after `at` (unix seconds), or of an edge.
+
+        Before the oldest kept group it is the begin cursor, in the future the end. Raises
+        ShardGone when retention took the shard.
+        """
+        answer = self._object("GET", self._shard(shard), {"type": "cursor", "from": str(at)})
+        try:
+            return cursor_from_wire(answer["cursor"])
+        except (KeyError, TypeError, ConfigError):
+            raise _unexpected("GetCursor") from None
+
+    def cursor_time_s(self, shard: int, cursor: Cursor) -> int:
+        """Receive time of the group at `cursor`, unix seconds. Raises CursorExpired."""
+        params = {"type": "cursor_time", "cursor": cursor_to_wire(cursor)}
+        try:
+            return int(self._object("GET", self._shard(shard), params)["cursor_time"])
+        except (KeyError, TypeError, ValueError):
+            raise _unexpected("GetCursorTime") from None
+
+    # --- data
+
+    def pull(
+        self, shard: int, cursor: Cursor, *, end: Cursor | None = None, groups_max: int = PAGE_GROUPS_MAX
+    ) -> Page:
+        """One page of `shard` from `cursor`, never beyond `end`, of at most `groups_max` LogGroups.
+
+        Raises CursorExpired, ShardGone, and DecodeError when the headers a page must have are
+        missing or broken: pull it again.
+        """
+        params = {"type": "logs", "cursor": cursor_to_wire(cursor), "count": str(groups_max)}
+        if end is not None:
+            params["end_cursor"] = cursor_to_wire(end)
+        accept = {"Accept": "application/x-protobuf", "Accept-Encoding": COMPRESSION}
+        body, headers = self.transport.exchange("GET", self._shard(shard), params=params, headers=accept)
+        last = headers.get("x-log-read-last-cursor")
+        try:
+            return Page(
+                shard=shard,
+                cursor=cursor,
+                next=cursor_from_wire(headers["x-log-cursor"]),
+                count=int(headers["x-log-count"]),
+                raw_bytes=int(headers["x-log-bodyrawsize"]),
+                compression=headers.get("x-log-compresstype", "").lower(),
+                body=body,
+                last=Cursor(int(last)) if last else None,
+            )
+        except (KeyError, ValueError, ConfigError):
+            raise DecodeError("a page without its headers", shard=shard, cursor=cursor) from None
+
+    def put_raw(self, group: bytes, *, key: str | None = None, compression: str = COMPRESSION) -> None:
+        """Store one serialised LogGroup; `key` (32 hex digits) names the shard by its range.
+
+        A lost answer is not sent again: the group may be stored, and twice would be worse.
+        """
+        headers = {"Content-Type": "application/x-protobuf", "x-log-bodyrawsize": str(len(group))}
+        if compression:
+            headers["x-log-compresstype"] = compression
+        body = loggroup.compress(group, compression)
+        tail, params = ("lb", {}) if key is None else ("route", {"key": key})
+        path = f"{self._path}/shards/{tail}"
+        self.transport.exchange("POST", path, params=params, headers=headers, body=body)
+
+    # --- time and identity
+
+    def now_s(self) -> float:
+        """The service's own time, unix seconds, from the Date of its last answer; asks if there is none."""
+        if (now := self.transport.service_now()) is None:
+            self.shards()
+            now = self.transport.service_now()
+        if now is None:
+            raise ServiceError("NoDate", "answers carry no Date", hint="Check what stands before the service")
+        return now
+
+    def origin(self) -> Origin:
+        """Identity of this logstore; asked once."""
+        if self._origin is None:
+            answer = self._object("GET", self._path)
+            try:
+                created_s = int(answer["createTime"])
+            except (KeyError, TypeError, ValueError):
+                raise _unexpected("GetLogStore") from None
+            service = self.service
+            self._origin = Origin(service.region_name, service.project, service.logstore, created_s)
+        return self._origin
+
+    # --- consumer groups
+
+    def groups(self) -> list[GroupInfo]:
+        """The consumer groups of this logstore."""
+        try:
+            return [
+                GroupInfo(name=str(e["name"]), timeout_s=int(e["timeout"]), order=bool(e["order"]))
+                for e in self._list("GET", f"{self._path}/consumergroups")
+            ]
+        except (KeyError, TypeError, ValueError):
+            raise _unexpected("ListConsumerGroup") from None
+
+    def create_group(self, group: Group) -> bool:
+        """Make the group; False when it is there already, whose settings are left as they are."""
+        body = {"consumerGroup": group.name, "timeout": group.timeout_s, "order": group.order}
+        try:
+            self._post(f"{self._path}/consumergroups", {}, body)
+        except ServiceError as error:
+            if error.code != "ConsumerGroupAlreadyExist":
+                raise
+            return False
+        return True
+
+    def heartbeat(self, group: str, holder: str, held: Iterable[int]) -> frozenset[int]:
+        """Say that `holder` lives and still works on `held`; the shards that are its own now.
+
+        Raises ClaimLost when the service does not know the holder any more: it was silent for
+        too long and must join again with nothing held.
+        """
+        params = {"type": "heartbeat", "consumer": holder}
+        try:
+            answer = self._post(self._group(group), params, sorted(held))
+        except ServiceError as error:
+            if error.code not in _NOT_A_MEMBER:
+                raise
+            raise ClaimLost(
+                f"group {group!r} dropped {holder!r}: it was silent too long. Claim again"
+            ) from error
+        if not isinstance(answer, list) or not all(type(s) is int for s in answer):
+            raise _unexpected("ConsumerGroupHeartBeat")
+        return frozenset(answer)
+
+    def checkpoints(self, group: str) -> dict[int, GroupCheckpoint]:
+        """Every listed shard's checkpoint in `group`. A failed read raises; it is never "none"."""
+        found: dict[int, GroupCheckpoint] = {}
+        for entry in self._list("GET", self._group(group)):
+            try:
+                shard, text = int(entry["shard"]), entry["checkpoint"]
+                updated = int(entry.get("updateTime") or 0)
+                found[shard] = GroupCheckpoint(
+                    shard=shard,
+                    cursor=_stored_cursor(group, shard, text) if text else None,
+                    # The documentation says seconds, every sample has microseconds.
+                    updated_us=updated * 1_000_000 if 0 < updated < _SECONDS_MAX else updated,
+                    holder=str(entry.get("consumer") or ""),
+                )
+            except (KeyError, TypeError, ValueError, AttributeError):
+                raise _unexpected("GetCheckPoint") from None
+        return found
+
+    def save_checkpoint(self, group: str, holder: str, shard: int, cursor: Cursor) -> None:
+        """Publish `cursor` if `holder` has the shard, and never by force.
+
+        Raises ClaimLost when the service says that it has not, ShardGone when retention took it.
+        """
+        params = {"type": "checkpoint", "consumer": holder, "forceSuccess": "false"}
+        body = {"shard": shard, "checkpoint": cursor_to_wire(cursor)}
+        try:
+            self._post(self._group(group), params, body)
+        except ServiceError as error:
+            if error.code not in _NOT_THE_HOLDER:
+                raise
+            raise ClaimLost(
+                f"shard {shard} of group {group!r} is not {holder!r}'s any more, its checkpoint did not move. "
+                "Claim again"
+            ) from error
+
+    # --- below
+
+    def _shard(self, shard: int) -> str:
+        return f"{self._path}/shards/{shard}"
+
+    def _group(self, group: str) -> str:
+        return f"{self._path}/consumergroups/{group}"
+
+    def _json(self, method: str, path: str, params: Mapping[str, str], body: bytes = b"") -> Any:
+        headers = {"Content-Type": "application/json"} if body else {}
+        answer, _ = self.transport.exchange(method, path, params=params, headers=headers, body=body)
+        try:
+            return json.loads(answer) if answer else None
+        except ValueError:
+            raise _unexpected(f"{method} {path}") from None
+
+    def _post(self, path: str, params: Mapping[str, str], body: object) -> Any:
+        return self._json("POST", path, params, json.dumps(body).encode())
+
+    def _list(self, method: str, path: str) -> list[Any]:
+        answer = self._json(method, path, {})
+        if not isinstance(answer, list):
+            raise _unexpected(f"{method} {path}")
+        return answer
+
+    def _object(self, method: str, path: str, params: Mapping[str, str] | None = None) -> dict[str, Any]:
+        answer = self._json(method, path, params or {})
+        if not isinstance(answer, dict):
+            raise _unexpected(f"{method} {path}")
+        return answer
+
+
+def _stored_cursor(group: str, shard: int, text: object) -> Cursor:
+    try:
+        return cursor_from_wire(str(text))
+    except ConfigError:
+        raise ServiceError(
+            "BadCheckpoint",
+            f"group {group!r} has a checkpoint for shard {shard} that is no cursor",
+            hint="Somebody forced it; set it again with `sls-lake checkpoints reset`",
+        ) from None
+
+
+def _unexpected(call: str) -> ServiceError:
+    return ServiceError(
+        "BadResponse", f"{call} succeeded with an answer that is not the protocol's", status=200
+    )

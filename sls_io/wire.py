@@ -1,0 +1,206 @@
+"""One HTTP request to one answer, under a deadline that counts the sum of all waiting.
+
+Pooled connections, verified TLS, no proxies or netrc from the environment, no redirects, no
+retries: what to do when there is no answer is decided by the caller (`transport.py`), which is
+told whether the request may have reached the service.
+
+Name resolution is the one step that the deadline cannot cut short: the system's resolver takes
+no timeout.
+"""
+
+import io
+import socket
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from http.client import HTTPResponse
+from typing import Any
+from urllib.parse import urlsplit
+
+import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, SSLError
+from urllib3.exceptions import TimeoutError as PoolTimeoutError
+
+from sls_io.clock import Clock
+from sls_io.errors import ConfigError
+from sls_io.settings import is_loopback
+
+ANSWER_BYTES_MAX = 64 * 1024 * 1024
+"""The most an answer's body may have. The service's own pages stay near 10 MiB."""
+
+_CONNECTIONS_MAX = 16
+_RECEIVE_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Status, headers with lower-case names, and the body as it came."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+class Lost(Exception):
+    """No whole answer.
+
+    `timeout`: time ran out. `sent`: the service may have acted on the request. `hopeless`: the
+    same request would fail the same way.
+    """
+
+    def __init__(
+        self, reason: str, *, timeout: bool = False, sent: bool = True, hopeless: bool = False
+    ) -> None:
+        super().__init__(reason)
+        self.reason, self.timeout, self.sent, self.hopeless = reason, timeout, sent, hopeless
+
+
+_remaining_s: ContextVar[Callable[[], float]] = ContextVar("_remaining_s")
+"""Seconds left of the request that this thread is making: read before every receive."""
+
+
+class _Reader(io.RawIOBase):
+    """A socket's bytes, each receive bounded by what is left of the request.
+
+    A socket's own timeout starts afresh with every byte: a server that sends one byte a second
+    would hold a caller for ever. Here the sum counts.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__()
+        self._sock, self._raw = sock, sock.makefile("rb", buffering=0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = _remaining_s.get()()
+        if left <= 0:
+            raise TimeoutError("deadline")
+        self._sock.settimeout(left)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._raw.close()
+        super().close()
+
+
+class _Received(HTTPResponse):
+    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
+        super().__init__(sock, *args, **kwargs)
+        plain = self.fp
+        self.fp = io.BufferedReader(_Reader(sock), _RECEIVE_BYTES)
+        plain.close()
+
+
+class _Http(HTTPConnection):
+    response_class = _Received
+
+
+class _Https(HTTPSConnection):
+    response_class = _Received
+
+
+class _HttpPool(HTTPConnectionPool):
+    ConnectionCls = _Http
+
+
+class _HttpsPool(HTTPSConnectionPool):
+    ConnectionCls = _Https
+
+
+class Wire:
+    """Connections to one endpoint. Safe to use from many threads.
+
+    With a loopback endpoint it connects to that very address, whatever the Host header says:
+    `project.127.0.0.1` is no name that anybody resolves.
+    """
+
+    def __init__(self, endpoint: str, clock: Clock) -> None:
+        parts = urlsplit(endpoint)
+        self.scheme, self.host = parts.scheme, parts.hostname or ""
+        if ":" in self.host:
+            raise ConfigError("service.endpoint: write the loopback as 127.0.0.1, not as an IPv6 address")
+        self.place = parts.netloc
+        self._port = parts.port or (443 if self.scheme == "https" else 80)
+        self._direct = is_loopback(self.host)
+        self._clock = clock
+        self._pool = urllib3.PoolManager(num_pools=8, maxsize=_CONNECTIONS_MAX, block=False)
+        self._pool.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
+
+    def send(
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        *,
+        connect_timeout_s: float,
+        until_s: float,
+    ) -> Answer:
+        """Send to `headers["Host"]`; the answer must be here by `until_s` of the monotonic clock.
+
+        Raises Lost when it is not, ConfigError when a header cannot be sent as it is.
+        """
+        left = max(until_s - self._clock.monotonic(), 0.001)
+        address = self.host if self._direct else headers["Host"]
+        pool = self._pool.connection_from_host(address, self._port, scheme=self.scheme)
+        token = _remaining_s.set(lambda: until_s - self._clock.monotonic())
+        try:
+            response = pool.urlopen(
+                method,
+                target,
+                body=body or None,
+                headers=headers,
+                retries=False,
+                redirect=False,
+                assert_same_host=False,
+                timeout=urllib3.Timeout(connect=min(connect_timeout_s, left), read=left),
+                preload_content=False,
+                decode_content=False,
+            )
+            try:
+                whole = _read_all(response)
+            except BaseException:
+                response.close()
+                raise
+        except (HTTPError, OSError) as error:
+            raise _lost(error, self.place) from None
+        except ValueError:
+            raise ConfigError("a header of the request holds characters that cannot be sent") from None
+        finally:
+            _remaining_s.reset(token)
+        return Answer(response.status, {k.lower(): v for k, v in response.headers.items()}, whole)
+
+    def close(self) -> None:
+        """Close idle connections."""
+        self._pool.clear()
+
+
+def _lost(error: Exception, place: str) -> Lost:
+    name = type(error).__name__
+    if isinstance(error, SSLError):
+        return Lost(f"{place} shows no certificate we trust; check the endpoint", sent=False, hopeless=True)
+    if isinstance(error, NewConnectionError):
+        return Lost(f"no connection to {place} ({name}); check the endpoint and the network", sent=False)
+    if isinstance(error, ConnectTimeoutError):
+        return Lost(f"no connection to {place} in time; check the endpoint", timeout=True, sent=False)
+    if isinstance(error, PoolTimeoutError | TimeoutError):
+        return Lost(f"no whole answer from {place} in time", timeout=True)
+    return Lost(f"{place} closed the connection, or answered no HTTP ({name})")
+
+
+def _read_all(response: urllib3.BaseHTTPResponse) -> bytes:
+    """The whole body; OSError when it is over the bound, an HTTPError when it is cut short."""
+    chunks: list[bytes] = []
+    size = 0
+    # The last, empty read is what makes a body shorter than its Content-Length an error.
+    while chunk := response.read(ANSWER_BYTES_MAX + 1 - size):
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > ANSWER_BYTES_MAX:
+            raise OSError("answer too long")
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
