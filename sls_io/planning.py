@@ -223,10 +223,12 @@ def _plan_shard(draft: _Draft, survey: Survey, ledger: Ledger, needed: frozenset
     draft.marks[shard] = survey.marks
     settled = entry.settled.union([(int(g.begin), int(g.end)) for g in draft.gaps.get(shard, ())])
     pieces = _windows(shard, [s for s in survey.spans if s.end > frontier], settled)
+    if head.readonly and (pieces[-1].end if pieces else frontier) >= head.end:
+        # Applied by the ledger only if the frontier really gets there: a window may stop early.
+        draft.closings[shard] = head.end
     if pieces:
         draft.windows[shard] = pieces
-    elif head.readonly and frontier >= head.end:
-        draft.closings[shard] = head.end
+    elif shard in draft.closings:
         draft.waits[shard] = "read-only and drained: closed by this landing"
     else:
         draft.waits[shard] = "drained: nothing new before the settle time"

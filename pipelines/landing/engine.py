@@ -1,0 +1,174 @@
+"""The Spark session: built when first asked for, local by default, or Spark Connect.
+
+Landing needs no Iceberg jar (tasks write Parquet themselves, the commit needs no JVM); the jars are
+there for SQL, dbt and compaction, so a session gets them when set-up has fetched them. Nothing here
+is imported or started at load time: code servers and sensors import this module too.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipelines.landing.table import CATALOG, Lake, home
+from sls_io.errors import ConfigError, printable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JARS_VARIABLE = "SLS_LAKE_JARS"
+_JAVA_MIN = 17
+
+
+class Engine:
+    """A lazy Spark session. `remote` is `sc://host:port`; else `master` is a local or cluster master.
+
+    `local[2,3]` gives each task three attempts; plain `local[2]` would fail the job at the first.
+    """
+
+    def __init__(
+        self,
+        *,
+        remote: str = "",
+        master: str = "local[2,3]",
+        conf: Mapping[str, str] | None = None,
+        lake: Lake | None = None,
+    ) -> None:
+        self.remote, self.master = remote, master
+        self._conf = dict(conf or {})
+        self._lake = lake
+        self._session: SparkSession | None = None
+
+    @property
+    def started(self) -> bool:
+        """Whether a session exists; asking does not build one."""
+        return self._session is not None
+
+    @property
+    def session(self) -> "SparkSession":
+        """The session. Raises ConfigError when Java is missing or the server cannot be reached."""
+        if self._session is None:
+            self._session = self._connect() if self.remote else self._start()
+        return self._session
+
+    def cancel(self, tag: str) -> None:
+        """Stop the work that was started under `tag`; harmless when there is none."""
+        if self._session is not None:
+            self._session.interruptTag(tag)
+
+    def stop(self) -> None:
+        """Stop the session, if any."""
+        if self._session is not None:
+            self._session.stop()
+            self._session = None
+
+    def _connect(self) -> "SparkSession":
+        from pyspark.sql import SparkSession
+
+        try:
+            return SparkSession.builder.remote(self.remote).getOrCreate()
+        except Exception as error:  # grpc and pyspark raise many kinds; all mean "no server there"
+            raise ConfigError(
+                f"Spark Connect server {self.remote} cannot be reached ({type(error).__name__}: "
+                f"{printable(str(error))}); start it, or leave `remote` empty for a local session"
+            ) from error
+
+    def _start(self) -> "SparkSession":
+        require_java()
+        from pyspark.sql import SparkSession
+
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        builder = SparkSession.builder.master(self.master).appName("sls-lake")
+        for name, value in {**base_conf(), **catalog_conf(self._lake or Lake.default()), **self._conf}.items():
+            builder = builder.config(name, value)
+        session: SparkSession = builder.getOrCreate()
+        session.sparkContext.setLogLevel("ERROR")
+        return session
+
+
+def base_conf() -> dict[str, str]:
+    """What every local session of ours has."""
+    scratch = home() / "spark"
+    return {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "2g",
+        "spark.local.dir": str(scratch),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.redaction.regex": "(?i)secret|password|token|access[.]?key",
+    }
+
+
+def catalog_conf(lake: Lake) -> dict[str, str]:
+    """Spark's settings for the same catalog PyIceberg uses, when the jars are there."""
+    jars = installed_jars()
+    if not jars:
+        return {}
+    prefix = f"spark.sql.catalog.{CATALOG}"
+    conf = {
+        "spark.jars": ",".join(str(p) for p in jars),
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.sql.defaultCatalog": CATALOG,
+        prefix: "org.apache.iceberg.spark.SparkCatalog",
+        f"{prefix}.cache-enabled": "false",
+        f"{prefix}.warehouse": lake.properties.get("warehouse", ""),
+    }
+    uri = lake.properties.get("uri", "")
+    if lake.properties.get("type", "sql") == "rest":
+        return {**conf, f"{prefix}.type": "rest", f"{prefix}.uri": uri}
+    return {**conf, f"{prefix}.type": "jdbc", f"{prefix}.jdbc.schema-version": "V1", **_jdbc(prefix, lake)}
+
+
+def installed_jars() -> list[Path]:
+    """The jars set-up fetched: `SLS_LAKE_JARS`, the state folder, or `var/jars` of the project."""
+    named = os.environ.get(JARS_VARIABLE)
+    folders = [Path(named)] if named else [home() / "jars", Path(__file__).parents[2] / "var" / "jars"]
+    for folder in folders:
+        if folder.is_dir() and (found := sorted(folder.glob("*.jar"))):
+            return found
+    return []
+
+
+def require_jars() -> list[Path]:
+    """The jars, or ConfigError with the verb that fetches them."""
+    found = installed_jars()
+    if not found:
+        raise ConfigError(f"Spark's Iceberg jars are not installed; run `make setup` or set {JARS_VARIABLE}")
+    return found
+
+
+def require_java() -> None:
+    """Raises ConfigError unless a Java of at least version 17 can be started."""
+    home_variable = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home_variable}/bin") if home_variable else shutil.which("java")
+    if java is None:
+        raise ConfigError("Java was not found; install Java 17, or set JAVA_HOME to where it is")
+    shown = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(\d+)', shown)
+    if version is None or int(version[1]) < _JAVA_MIN:
+        raise ConfigError(f"Java {_JAVA_MIN} or newer is needed, {java} is {version[1] if version else 'unknown'}")
+
+
+def _jdbc(prefix: str, lake: Lake) -> dict[str, str]:
+    path = lake.sqlite_path
+    if path is not None:
+        options = "busy_timeout=30000&journal_mode=WAL&transaction_mode=IMMEDIATE&synchronous=FULL"
+        return {f"{prefix}.uri": f"jdbc:sqlite:{path}?{options}"}
+    from sqlalchemy.engine import make_url
+
+    url = make_url(lake.properties["uri"])
+    conf = {f"{prefix}.uri": f"jdbc:postgresql://{url.host}:{url.port or 5432}/{url.database}"}
+    if url.username:
+        conf[f"{prefix}.jdbc.user"] = url.username
+    if url.password:
+        conf[f"{prefix}.jdbc.password"] = str(url.password)
+    return conf

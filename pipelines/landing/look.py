@@ -1,0 +1,185 @@
+"""Looking without touching: what a live run would do, and where every shard stands.
+
+Nothing here claims a shard, writes a file or commits. `preview` plans as if every shard were ours.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pipelines.landing.ledger import decode_windows
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.report import PlanReport
+from pipelines.landing.run import gap_lines
+from pipelines.landing.start import check_origin
+from pipelines.landing.state import added_entries, ancestry, read_state, reconcile
+from pipelines.landing.table import Lake
+from sls_io.claim import Ledger, ShardLedger
+from sls_io.client import GroupCheckpoint, SlsClient
+from sls_io.errors import LedgerBroken, ServiceError, ShardGone
+from sls_io.planning import plan_live
+from sls_io.shard import Head, Shard
+from sls_io.survey import survey_live
+from sls_io.window import Cursor
+
+NO_GROUP_CODE = "ConsumerGroupNotExist"
+
+
+@dataclass(frozen=True)
+class ShardView:
+    """One shard as service, group and table see it. Cursors are integers, None where unknown.
+
+    `reached_s` is the receive time up to which the table has it; `lag_s` counts from there to the
+    service's now, 0 for a closed or drained shard.
+    """
+
+    shard: int
+    status: str
+    holder: str
+    checkpoint: Cursor | None
+    frontier: Cursor | None
+    end: Cursor | None
+    rows: int
+    reached_s: int
+    lag_s: float | None
+    closed: bool
+
+
+@dataclass(frozen=True)
+class LandingView:
+    """One landing in the table's history: snapshot, time, windows as text, files and rows."""
+
+    snapshot_id: int
+    at_ms: int
+    origin: str
+    windows: int
+    rows: int
+    files: int
+    hours: tuple[int, ...]
+
+
+def read_ledger(logstore: Logstore, lake: Lake, client: SlsClient) -> Ledger:
+    """The proven ledger of the logstore; empty when there is no table yet."""
+    origin = client.origin()
+    table = lake.load(logstore.table)
+    if table is None:
+        return Ledger(origin.id)
+    state = read_state(table)
+    check_origin(state, origin, logstore.table)
+    return state.ledger(origin.id)
+
+
+def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
+    """What a live run that got every shard would do now, and why each shard waits."""
+    ledger = read_ledger(logstore, lake, client)
+    table = lake.load(logstore.table)
+    problems = reconcile(table) if table is not None else []
+    if problems:
+        raise LedgerBroken(
+            f"the newest landing in {logstore.table} does not add up ({'; '.join(problems)})", verb="sls-lake verify"
+        )
+    until_s = int(client.now_s()) - logstore.budget.settle_s
+    if not ledger.started:
+        waits = {s.id: "first start: its begin is fixed by the first run" for s in client.shards()}
+        return PlanReport(ledger.origin, logstore.table, True, until_s, waits=waits)
+    shards = client.shards()
+    surveys = survey_live(
+        client, shards, ledger, until_s=until_s, spans_max=logstore.budget.windows_max, pieces=logstore.splits_per_hour
+    )
+    plan = plan_live(
+        shards=shards,
+        held=surveys,
+        surveys=surveys,
+        ledger=ledger,
+        budget=logstore.budget,
+        until_s=until_s,
+        ordered=logstore.group.order,
+    )
+    return PlanReport(
+        origin=ledger.origin,
+        table=logstore.table,
+        first_start=False,
+        until_s=until_s,
+        windows=tuple((p.window.shard, p.window.hour, p.window.begin, p.window.end) for p in plan.windows),
+        closings=dict(plan.closings),
+        gaps=gap_lines(plan),
+        waits=dict(sorted(plan.waits.items())),
+    )
+
+
+def describe(logstore: Logstore, lake: Lake, client: SlsClient) -> list[ShardView]:
+    """Every shard the service lists or the ledger knows, in order of id."""
+    ledger = read_ledger(logstore, lake, client)
+    checkpoints = _checkpoints(client, logstore.group.name)
+    listed = {s.id: s for s in client.shards()}
+    now_s = client.now_s()
+    return [
+        _view(s, listed.get(s), client, ledger.shards.get(s), checkpoints.get(s), now_s)
+        for s in sorted({*listed, *ledger.shards})
+    ]
+
+
+def landings(logstore: Logstore, lake: Lake) -> list[LandingView]:
+    """The landings still in the table's history, oldest first."""
+    table = lake.load(logstore.table)
+    found: list[LandingView] = []
+    for snapshot in ancestry(table) if table is not None else ():
+        summary = snapshot.summary.additional_properties if snapshot.summary else {}
+        origin, windows = decode_windows(summary.get("sls-lake.windows", ""))
+        if not origin or table is None:
+            continue
+        found.append(
+            LandingView(
+                snapshot_id=snapshot.snapshot_id,
+                at_ms=snapshot.timestamp_ms,
+                origin=origin,
+                windows=len(windows),
+                rows=sum(w.rows for w in windows),
+                files=sum(1 for _ in added_entries(table, snapshot)) if windows else 0,
+                hours=tuple(sorted({w.window.hour for w in windows})),
+            )
+        )
+    return found[::-1]
+
+
+def _checkpoints(client: SlsClient, group: str) -> Mapping[int, GroupCheckpoint]:
+    try:
+        return client.checkpoints(group)
+    except ServiceError as error:
+        if error.code == NO_GROUP_CODE:
+            return {}
+        raise
+
+
+def _view(
+    shard: int,
+    listed: Shard | None,
+    client: SlsClient,
+    entry: ShardLedger | None,
+    checkpoint: GroupCheckpoint | None,
+    now_s: float,
+) -> ShardView:
+    head: Head | None = None
+    if listed is not None:
+        try:
+            head = client.head(listed)
+        except ShardGone:
+            listed = None
+    status = "gone" if listed is None else "readonly" if listed.readonly else "readwrite"
+    drained = entry is not None and head is not None and entry.frontier >= head.end
+    lag_s: float | None = None
+    if (entry is not None and entry.closed) or drained:
+        lag_s = 0.0
+    elif entry is not None and head is not None:
+        lag_s = max(0.0, now_s - client.cursor_time_s(shard, max(entry.frontier, head.begin)))
+    return ShardView(
+        shard=shard,
+        status=status,
+        holder=checkpoint.holder if checkpoint else "",
+        checkpoint=checkpoint.cursor if checkpoint else None,
+        frontier=entry.frontier if entry else None,
+        end=head.end if head else None,
+        rows=entry.rows if entry else 0,
+        reached_s=entry.reached_s if entry else 0,
+        lag_s=lag_s,
+        closed=bool(entry and entry.closed),
+    )

@@ -1,0 +1,62 @@
+"""Renews a claim beside the work, until the last checkpoint is out.
+
+The thread has its own client with short deadlines: a heartbeat that shares a connection with a long
+pull is a lost claim. Losing the claim protects nothing (the fence is in the commit); it only tells
+the run to stop wasting work.
+"""
+
+import threading
+from collections.abc import Callable
+
+from sls_io.claim import Claim
+from sls_io.clock import Clock
+from sls_io.coordination.coordinator import Coordinator
+from sls_io.errors import ClaimLost, SlsError
+
+
+class Renewal:
+    """A context manager around the work that a claim covers. `lost` is called once, from the thread."""
+
+    def __init__(
+        self, coordinator: Coordinator, claim: Claim, *, clock: Clock, lost: Callable[[str], None]
+    ) -> None:
+        self._coordinator, self._claim, self._clock, self._lost = coordinator, claim, clock, lost
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._renew, name="renewal", daemon=True)
+        self._lost_why = ""
+
+    def start(self) -> None:
+        """Begin renewing."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop renewing; returns when the last heartbeat is over."""
+        self._stop.set()
+        self._thread.join()
+
+    @property
+    def valid(self) -> bool:
+        """Whether the claim stands: not taken away, and not expired by our own clock."""
+        return not self._lost_why and self._claim.valid(self._clock.monotonic())
+
+    @property
+    def why(self) -> str:
+        """Why the claim was lost; empty while it stands."""
+        return self._lost_why
+
+    def _renew(self) -> None:
+        while not self._stop.wait(self._coordinator.renew_every_s):
+            try:
+                self._claim = self._coordinator.renew()
+            except ClaimLost as error:
+                self._give_up(str(error))
+                return
+            except SlsError as error:
+                # The claim still stands until its own clock says otherwise; the next beat may pass.
+                if not self._claim.valid(self._clock.monotonic()):
+                    self._give_up(f"no heartbeat was answered in time: {error}")
+                    return
+
+    def _give_up(self, why: str) -> None:
+        self._lost_why = why
+        self._lost(why)

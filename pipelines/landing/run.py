@@ -1,0 +1,463 @@
+"""A run in production: carries out the effects of `protocol.py` and answers with facts.
+
+    with Run(logstore, engine) as run:
+        report = run.land()          # claim .. publish
+        verdict = run.reconcile()    # the landing under the tag: files exist, counts agree
+        saved = run.checkpoint()     # only now does the service hear of it
+
+Leaving the block lets go of the claim, whatever happened. A live run holds shards in the consumer
+group and moves frontiers; a fill run names receive hours, holds nothing and moves no checkpoint.
+"""
+
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+
+from pipelines.landing import protocol, publish
+from pipelines.landing.contract import Contract
+from pipelines.landing.engine import Engine
+from pipelines.landing.ledger import Landed
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.renewal import Renewal
+from pipelines.landing.report import CheckpointReport, HourReport, LandingReport, Verdict
+from pipelines.landing.start import check_origin, resolve_starts
+from pipelines.landing.state import TableState, landed_snapshot, read_state, reconcile
+from pipelines.landing.table import Lake
+from pipelines.landing.write import (
+    FileRow,
+    WriteJob,
+    WrittenWindow,
+    assemble,
+    public_properties,
+    to_data_file,
+    write_windows,
+)
+from sls_io.client import SlsClient
+from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.coordination.coordinator import Coordinator
+from sls_io.coordination.server_group import ServerGroup
+from sls_io.coordination.static import Static
+from sls_io.errors import ClaimLost, ConfigError, InvariantBroken, LandingUnknown, LedgerBroken, SlsError
+from sls_io.planning import Plan
+from sls_io.survey import survey_hours, survey_live
+from sls_io.window import Window
+
+Mode = Literal["live", "fill"]
+
+PUBLISH_DEADLINE_S = 60.0
+RELOAD_DEADLINE_S = 60.0
+SWEEP_FLOOR_S = 24 * 3600.0
+"""No orphan younger than this is ever swept; a file older than half of it is not published."""
+
+
+class Run:
+    """One run of one logstore; see the module's head for how it is used.
+
+    `hours` (half-open, hours since 1970) goes with mode fill. `until_s` bounds the receive time; the
+    service's own Date minus the settle time always does. `on_event` hears the name of each effect
+    before (`publish`) and after (`publish.done`) it is carried out.
+    """
+
+    def __init__(
+        self,
+        logstore: Logstore,
+        engine: Engine,
+        *,
+        mode: Mode = "live",
+        hours: tuple[int, int] | None = None,
+        until_s: int | None = None,
+        lake: Lake | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        on_event: Callable[[str], None] = lambda name: None,
+    ) -> None:
+        if (mode == "fill") != (hours is not None):
+            raise ConfigError("a fill run names its hours, a live run never does")
+        self.logstore, self.engine, self.mode, self.clock = logstore, engine, mode, clock
+        self.hours = range(*hours) if hours else range(0)
+        self.lake = lake or Lake.default()
+        self._asked_until_s, self._on_event = until_s, on_event
+        self.contract = Contract.from_columns(logstore.columns)
+        self._client = SlsClient(logstore.service, clock=clock)
+        self._coordinator: Coordinator | None = None
+        self._renewal: Renewal | None = None
+        self._tag = f"sls-lake-{uuid.uuid4().hex[:12]}"
+        self._attempt = ""
+        self._rows: dict[Window, WrittenWindow] = {}
+        self._effects: list[protocol.Effect] = []
+        self._state: protocol.State | None = None
+        self._checkpoints: list[CheckpointReport] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._let_go()
+        finally:
+            self._client.close()
+
+    def land(self) -> LandingReport:
+        """Claim, plan, write and publish; stops before any checkpoint. Call once.
+
+        Raises what the tree of `sls_io.errors` says; whatever it raises, no checkpoint moved.
+        """
+        self._begun_s = self.clock.monotonic()
+        self._deadline_s = self.clock.now() + self.logstore.budget.seconds_max
+        self.origin = self._client.origin()
+        until = int(self._client.now_s()) - self.logstore.budget.settle_s
+        self.until_s = min(until, self._asked_until_s or until)
+        setting = protocol.Setting(
+            live=self.mode == "live",
+            ordered=self.logstore.group.order,
+            budget=self.logstore.budget,
+            until_s=self.until_s,
+        )
+        self._state = protocol.State(setting)
+        self._feed(protocol.Begin())
+        self._drive(before=(protocol.Reconcile,))
+        return self._report()
+
+    def reconcile(self) -> Verdict:
+        """Check the landing under the tag; while that fails no checkpoint moves."""
+        self._drive(before=(protocol.PublishCheckpoints, protocol.Release))
+        state = self._protocol
+        return Verdict(problems=state.problems)
+
+    def checkpoint(self) -> list[CheckpointReport]:
+        """Publish the frontiers (live runs whose check held) and let go of the shards."""
+        self._drive(before=())
+        return self._checkpoints
+
+    # --- driving ---------------------------------------------------------------------------------
+
+    @property
+    def _protocol(self) -> protocol.State:
+        if self._state is None:
+            raise InvariantBroken("land() comes first")
+        return self._state
+
+    def _feed(self, event: protocol.Event) -> None:
+        self._state, effects = protocol.step(self._protocol, event)
+        self._effects.extend(effects)
+
+    def _drive(self, *, before: tuple[type, ...]) -> None:
+        while self._effects and not isinstance(self._effects[0], before):
+            effect = self._effects.pop(0)
+            name = _EFFECT_NAMES[type(effect)]
+            self._on_event(name)
+            event = _EXECUTORS[type(effect)](self, effect)
+            self._on_event(f"{name}.done")
+            self._feed(event)
+
+    # --- effects ---------------------------------------------------------------------------------
+
+    def _claim(self, _: protocol.ClaimShards) -> protocol.Event:
+        self._let_go()
+        if self.mode == "fill":
+            self._coordinator = Static(s.id for s in self._client.shards())
+            return protocol.Claimed(self._coordinator.claim())
+        group = self.logstore.group
+        service = self.logstore.service.model_copy(
+            update={
+                "connect_timeout_s": min(self.logstore.service.connect_timeout_s, group.heartbeat_deadline_s),
+                "read_timeout_s": group.heartbeat_deadline_s,
+            }
+        )
+        self._coordinator = ServerGroup(
+            SlsClient(service, deadline_s=group.heartbeat_deadline_s, clock=self.clock), group, clock=self.clock
+        )
+        claim = self._coordinator.claim()
+        self._renewal = Renewal(self._coordinator, claim, clock=self.clock, lost=self._claim_lost)
+        self._renewal.start()
+        return protocol.Claimed(claim)
+
+    def _claim_lost(self, why: str) -> None:
+        self._on_event("claim.lost")
+        self.engine.cancel(self._tag)
+
+    def _claim_valid(self) -> bool:
+        return self._renewal is None or self._renewal.valid
+
+    def _read_ledger(self, _: protocol.ReadLedger) -> protocol.Event:
+        self._table = self.lake.ensure(self.logstore.table, self.contract)
+        self._base = read_state(self._table)
+        problems = reconcile(self._table)
+        if problems:
+            raise LedgerBroken(
+                f"the newest landing in {self.logstore.table} does not add up ({'; '.join(problems)}); "
+                "nothing was landed and no checkpoint moved",
+                verb="sls-lake verify",
+            )
+        check_origin(self._base, self.origin, self.logstore.table)
+        self._evolved = self.contract.evolve(self._table.schema())
+        self._attempt, self._rows = uuid.uuid4().hex, {}
+        return protocol.LedgerRead(self._base.ledger(self.origin.id))
+
+    def _resolve_start(self, _: protocol.ResolveStart) -> protocol.Event:
+        checkpoints = self._coordinator.checkpoints() if self.logstore.reset == "group" and self._coordinator else {}
+        return protocol.StartResolved(resolve_starts(self._client, self.logstore, checkpoints))
+
+    def _survey(self, effect: protocol.SurveyShards) -> protocol.Event:
+        shards = tuple(self._client.shards())
+        mine = [s for s in shards if s.id in effect.claim.shards]
+        pieces = self.logstore.splits_per_hour
+        if self.mode == "fill":
+            surveys = survey_hours(
+                self._client, shards, hours=self.hours, until_s=self.until_s, pieces=pieces
+            )
+        else:
+            surveys = survey_live(
+                self._client,
+                mine,
+                effect.ledger,
+                until_s=self.until_s,
+                spans_max=max(1, self.logstore.budget.windows_max // max(1, len(mine))),
+                pieces=pieces,
+            )
+        return protocol.Surveyed(shards, surveys)
+
+    def _write(self, effect: protocol.WriteWindows) -> protocol.Event:
+        plan = effect.plan
+        job = WriteJob(
+            service=self.logstore.service,
+            origin=self.origin.id,
+            attempt=self._attempt,
+            windows=plan.windows,
+            columns=self.logstore.columns,
+            schema=self._schema,
+            location=self._table.location(),
+            io_properties=public_properties(self._table.io.properties),
+            table_properties=dict(self._table.properties),
+            deadline_s=self._deadline_s,
+            page_groups_max=self.logstore.budget.page_groups_max,
+        )
+        self._written_s = self.clock.monotonic()
+        try:
+            rows = write_windows(self.engine, job, tag=self._tag)
+        except Exception:
+            if self._claim_valid():
+                raise
+            # The work was cancelled because the claim went away: nothing was written that counts.
+            return protocol.Written((), {}, claim_valid=False)
+        written = assemble(plan.windows, rows)
+        self._rows = {w.landed.window: w for w in written if w.landed}
+        landed = tuple(w.landed for w in written if w.landed)
+        return protocol.Written(landed, _stop_reasons(plan, written), claim_valid=self._claim_valid())
+
+    @property
+    def _schema(self) -> Schema:
+        return self._evolved if self._evolved is not None else self._table.schema()
+
+    def _publish(self, effect: protocol.Publish) -> protocol.Event:
+        request = publish.build(
+            self._table,
+            self._base,
+            delta=effect.delta,
+            ledger=effect.ledger,
+            files=[f for x in effect.delta.windows for f in self._files(x)],
+            attempt=self._attempt,
+            origin=publish.Origin(self.origin.id, self.origin.text),
+            now_ms=int(self.clock.now() * 1000),
+            schema=self._evolved,
+        )
+        self._on_event("publish.built")
+        refusal = publish.send(self._table.catalog, self._table, request, deadline_s=PUBLISH_DEADLINE_S)
+        return protocol.Answered(request.snapshot_id, accepted=not refusal)
+
+    def _files(self, landed: Landed) -> list[DataFile]:
+        written = self._rows[landed.window]
+        hour = landed.window.hour
+        return [
+            to_data_file(row, origin=self.origin.id, hour=hour, spec_id=self._base.spec_id) for row in written.files
+        ]
+
+    def _reload(self, effect: protocol.Reload) -> protocol.Event:
+        written_schema, written_spec = self._base.schema_id, self._base.spec_id
+        self._table = self._load_again()
+        landed = landed_snapshot(self._table, effect.tries)
+        self._base = read_state(self._table)
+        age_s = self.clock.monotonic() - getattr(self, "_written_s", self.clock.monotonic())
+        fits = (self._base.schema_id, self._base.spec_id) == (written_schema, written_spec)
+        return protocol.Reloaded(
+            landed=landed,
+            ledger=self._base.ledger(self.origin.id),
+            files_fit=fits,
+            files_fresh=age_s < SWEEP_FLOOR_S / 2,
+            claim_valid=self._claim_valid(),
+        )
+
+    def _load_again(self) -> Table:
+        deadline_s = self.clock.monotonic() + RELOAD_DEADLINE_S
+        pause_s = 0.1
+        while True:
+            try:
+                table = self.lake.load(self.logstore.table)
+            except SlsError as error:
+                if self.clock.monotonic() + pause_s > deadline_s:
+                    raise LandingUnknown(
+                        f"the answer to a commit was lost and {self.logstore.table} cannot be read: {error}. "
+                        "Nothing was deleted; run again, the next run reads the table and knows"
+                    ) from error
+                self.clock.sleep(pause_s)
+                pause_s = min(5.0, pause_s * 2)
+                continue
+            if table is None or str(table.metadata.table_uuid) != self._base.uuid:
+                raise LedgerBroken(
+                    f"table {self.logstore.table} was dropped or replaced while a landing was on its way",
+                    verb="run again to start a new table, or restore the old one",
+                )
+            return table
+
+    def _reconcile(self, _: protocol.Reconcile) -> protocol.Event:
+        table = self.lake.load(self.logstore.table)
+        return protocol.Reconciled(tuple(reconcile(table)) if table is not None else ("the table is gone",))
+
+    def _send_checkpoints(self, effect: protocol.PublishCheckpoints) -> protocol.Event:
+        if self._coordinator is None:
+            raise InvariantBroken("checkpoints without a claim")
+        try:
+            known = dict(self._coordinator.checkpoints())
+        except SlsError as error:
+            self._checkpoints = [
+                CheckpointReport(s, c, f"put off: {error}") for s, c in effect.frontiers.items()
+            ]
+            return protocol.CheckpointsPublished()
+        for shard, cursor in sorted(effect.frontiers.items()):
+            held = known.get(shard)
+            if held is not None and held >= cursor and shard not in effect.closed:
+                outcome = "unchanged" if held == cursor else "ahead of the table: the ledger decides"
+            else:
+                outcome = self._send_checkpoint(shard, cursor)
+            self._checkpoints.append(CheckpointReport(shard, cursor, outcome))
+        return protocol.CheckpointsPublished()
+
+    def _send_checkpoint(self, shard: int, cursor: Any) -> str:
+        if self._coordinator is None or not self._claim_valid():
+            return "put off: the claim was lost"
+        try:
+            self._coordinator.checkpoint(shard, cursor)
+        except (ClaimLost, SlsError) as error:
+            # The landing stands without it; the next run repairs the checkpoint from the table.
+            return f"put off: {error}"
+        return "moved"
+
+    def _release(self, _: protocol.Release) -> protocol.Event:
+        self._let_go()
+        return protocol.Released()
+
+    def _let_go(self) -> None:
+        if self._renewal is not None:
+            self._renewal.stop()
+            self._renewal = None
+        if self._coordinator is not None:
+            coordinator, self._coordinator = self._coordinator, None
+            coordinator.release()
+
+    # --- telling ---------------------------------------------------------------------------------
+
+    def _report(self) -> LandingReport:
+        state = self._protocol
+        files = [(x.window.hour, row) for x in state.landed for row in self._file_rows(x)]
+        hours: dict[int, HourReport] = {}
+        for x in state.landed:
+            mine = self._file_rows(x)
+            old = hours.get(x.window.hour, HourReport(0, 0, 0, 0))
+            hours[x.window.hour] = HourReport(
+                rows=old.rows + x.rows,
+                raw_bytes=old.raw_bytes + x.raw_bytes,
+                files=old.files + len(mine),
+                file_bytes=old.file_bytes + sum(r.size for r in mine),
+            )
+        plan = state.plan
+        return LandingReport(
+            mode=self.mode,
+            origin=self.origin.id,
+            table=self.logstore.table,
+            snapshot_id=state.snapshot_id,
+            rows=sum(x.rows for x in state.landed),
+            raw_bytes=sum(x.raw_bytes for x in state.landed),
+            files=len(files),
+            file_bytes=sum(r.size for _, r in files),
+            error_rows=sum(r.errors for _, r in files),
+            pages=sum(r.pages for _, r in files),
+            seconds=self.clock.monotonic() - self._begun_s,
+            until_s=self.until_s,
+            windows=len(state.landed),
+            hours=dict(sorted(hours.items())),
+            waits=dict(sorted((state.waits or {}).items())),
+            gaps=gap_lines(plan) if plan else (),
+            closed=tuple(sorted(plan.closings)) if plan else (),
+            lag_s=self._lag_s(),
+            conflicts=state.conflicts,
+            replans=state.replans,
+            peak_bytes=max((r.peak_bytes for _, r in files), default=0),
+        )
+
+    def _file_rows(self, landed: Landed) -> tuple[FileRow, ...]:
+        written = self._rows.get(landed.window)
+        return written.files if written else ()
+
+    def _lag_s(self) -> float | None:
+        ledger = self._protocol.ledger
+        reached = [e.reached_s for e in ledger.shards.values() if not e.closed and e.reached_s] if ledger else []
+        return max(0.0, self._client.now_s() - min(reached)) if reached else None
+
+    @property
+    def base(self) -> TableState:
+        """The table state of the last read; for people who look, not for deciding."""
+        return self._base
+
+
+def gap_lines(plan: Plan) -> tuple[str, ...]:
+    """The gaps of a plan, one line each."""
+    return tuple(
+        f"shard {shard}: [{g.begin}, {g.end}) {g.cause}" for shard, gaps in sorted(plan.gaps.items()) for g in gaps
+    )
+
+
+def _stop_reasons(plan: Plan, written: list[WrittenWindow]) -> dict[int, str]:
+    texts = {
+        "bytes": "stopped at a page edge: the run's byte budget is used up",
+        "time": "stopped at a page edge: the run's time is used up",
+        "short": "stopped before a page that stayed broken after several pulls",
+        "overtaken": "retention removed data of the window while it was read",
+    }
+    return {
+        p.window.shard: texts.get(w.stopped, w.stopped)
+        for p, w in zip(plan.windows, written, strict=True)
+        if w.stopped
+    }
+
+
+_EXECUTORS: dict[type, Callable[[Run, Any], protocol.Event]] = {
+    protocol.ClaimShards: Run._claim,
+    protocol.ReadLedger: Run._read_ledger,
+    protocol.ResolveStart: Run._resolve_start,
+    protocol.SurveyShards: Run._survey,
+    protocol.WriteWindows: Run._write,
+    protocol.Publish: Run._publish,
+    protocol.Reload: Run._reload,
+    protocol.Reconcile: Run._reconcile,
+    protocol.PublishCheckpoints: Run._send_checkpoints,
+    protocol.Release: Run._release,
+}
+_EFFECT_NAMES = {
+    protocol.ClaimShards: "claim",
+    protocol.ReadLedger: "read_ledger",
+    protocol.ResolveStart: "resolve_start",
+    protocol.SurveyShards: "survey",
+    protocol.WriteWindows: "write",
+    protocol.Publish: "publish",
+    protocol.Reload: "reload",
+    protocol.Reconcile: "reconcile",
+    protocol.PublishCheckpoints: "checkpoint",
+    protocol.Release: "release",
+}

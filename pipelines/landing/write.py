@@ -1,0 +1,326 @@
+"""Windows -> data files, on Spark executors: one task a window, nothing published.
+
+`spark.range(0, n, 1, n).mapInArrow(task)`: exactly one window a task, no shuffle, the same over
+Spark Connect. A task pulls pages, decodes them to Arrow, writes Parquet through the table's own
+FileIO with the Iceberg field ids, and yields one JSON row a file. The closure carries a description
+of where credentials come from, never a key; tasks resolve it themselves.
+
+Memory of a task is one raw page, its decoded form, and at most `_GROUP_BYTES` of decoded batches,
+whatever the backlog. A file holds rows of one window; a retried task leaves an orphan file.
+"""
+
+import json
+import resource
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import Record
+
+from pipelines.landing.contract import Contract
+from pipelines.landing.engine import Engine
+from pipelines.landing.ledger import Landed
+from pipelines.landing.publish import pack_bounds, unpack_bounds
+from sls_io.client import SlsClient
+from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.decode import Decoded, Decoder
+from sls_io.errors import DecodeError, InvariantBroken
+from sls_io.fetch import Fetch
+from sls_io.planning import Planned
+from sls_io.settings import Service
+from sls_io.window import Cursor, Window
+
+ROW_VERSION = 1
+_GROUP_BYTES = 48 * 1024 * 1024
+_FILE_BYTES = 512 * 1024 * 1024
+_SECRET_WORDS = ("secret", "password", "token", "access-key", "credential", "key-id")
+OVERTAKEN = "overtaken"
+
+
+@dataclass(frozen=True)
+class WriteJob:
+    """All a task needs, picklable, without a secret.
+
+    `deadline_s` is wall time (unix seconds): the driver's and the executors' clocks agree to seconds.
+    """
+
+    service: Service
+    origin: str
+    attempt: str
+    windows: tuple[Planned, ...]
+    columns: Mapping[str, str]
+    schema: Schema
+    location: str
+    io_properties: Mapping[str, str]
+    table_properties: Mapping[str, str]
+    deadline_s: float
+    page_groups_max: int
+
+
+@dataclass(frozen=True)
+class FileRow:
+    """What one file of a window is; `path` is empty for a window part without rows.
+
+    `first` and `next` are the cursors the file proves, half-open; `stopped` says why a window ended
+    before its planned end: bytes, time, short, overtaken, or "".
+    """
+
+    v: int
+    index: int
+    path: str
+    size: int
+    rows: int
+    sum: int
+    first: int
+    next: int
+    pages: int
+    groups: int
+    raw_bytes: int
+    errors: int
+    forward: bool
+    stopped: str
+    peak_bytes: int
+    metrics: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class WrittenWindow:
+    """A planned window as it ended: what was proven, its files, and why it stopped early."""
+
+    landed: Landed | None
+    files: tuple[FileRow, ...]
+    stopped: str
+
+
+def public_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """FileIO properties without secrets: executors find those in their own environment."""
+    return {
+        k: v for k, v in properties.items() if not any(word in k.lower() for word in _SECRET_WORDS) and k != "uri"
+    }
+
+
+def write_windows(engine: Engine, job: WriteJob, *, tag: str) -> list[FileRow]:
+    """Run the job on Spark and collect its rows. `tag` cancels it (`Engine.cancel`)."""
+    count = len(job.windows)
+    session = engine.session
+    session.addTag(tag)
+    try:
+        frame = session.range(0, count, 1, count).mapInArrow(_task(job), "row string")
+        collected = frame.collect()
+    finally:
+        session.removeTag(tag)
+    return [FileRow(**json.loads(r["row"])) for r in collected]
+
+
+def assemble(windows: Sequence[Planned], rows: Iterable[FileRow]) -> list[WrittenWindow]:
+    """The rows of each window put together; a window without any row was not written.
+
+    Raises InvariantBroken when a window's files do not follow one another without a hole.
+    """
+    by_index: dict[int, list[FileRow]] = {}
+    for row in rows:
+        if row.v != ROW_VERSION:
+            raise InvariantBroken(f"a writing task speaks version {row.v}, this driver {ROW_VERSION}: update workers")
+        by_index.setdefault(row.index, []).append(row)
+    return [_assemble_one(p.window, by_index.get(i, [])) for i, p in enumerate(windows)]
+
+
+def to_data_file(row: FileRow, *, origin: str, hour: int, spec_id: int) -> DataFile:
+    """The Iceberg entry of a written file; partition values in the order of the table's spec."""
+    metrics = dict(row.metrics)
+    for name in ("lower_bounds", "upper_bounds"):
+        metrics[name] = unpack_bounds(metrics[name])
+    for name in ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts"):
+        metrics[name] = {int(k): v for k, v in metrics[name].items()}
+    file = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=row.path,
+        file_format=FileFormat.PARQUET,
+        partition=Record(origin, hour),
+        file_size_in_bytes=row.size,
+        sort_order_id=None,
+        equality_ids=None,
+        key_metadata=None,
+        **metrics,
+    )
+    file.spec_id = spec_id
+    return file
+
+
+def _assemble_one(window: Window, rows: list[FileRow]) -> WrittenWindow:
+    if not rows:
+        return WrittenWindow(None, (), "not written")
+    rows.sort(key=lambda r: r.first)
+    stopped = next((r.stopped for r in rows if r.stopped), "")
+    if stopped == OVERTAKEN:
+        return WrittenWindow(None, (), stopped)
+    at = int(window.begin)
+    for row in rows:
+        if row.first != at:
+            raise InvariantBroken(f"shard {window.shard}: files do not follow at cursor {at}")
+        at = row.next
+    if at <= window.begin:
+        return WrittenWindow(None, (), stopped or "no progress")
+    landed = Landed(
+        window=replace(window, end=Cursor(at)),
+        rows=sum(r.rows for r in rows),
+        sum=sum(r.sum for r in rows) % 2**64,
+        raw_bytes=sum(r.raw_bytes for r in rows),
+        flags="f" if any(r.forward for r in rows) else "",
+    )
+    return WrittenWindow(landed, tuple(r for r in rows if r.path), stopped)
+
+
+def _task(job: WriteJob) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                rows = [json.dumps(asdict(row)) for row in write_window(job, index)]
+                yield pa.RecordBatch.from_arrays([pa.array(rows, pa.string())], names=["row"])
+
+    return run
+
+
+def write_window(job: WriteJob, index: int, *, clock: Clock = SYSTEM_CLOCK) -> list[FileRow]:
+    """Write window `index` of the job; the body of one Spark task, callable without Spark."""
+    planned = job.windows[index]
+    client = SlsClient(job.service, clock=clock)
+    try:
+        fetch = Fetch(
+            client,
+            planned.window,
+            bytes_max=planned.bytes_max,
+            deadline_s=clock.monotonic() + max(0.0, job.deadline_s - clock.now()),
+            groups_max=job.page_groups_max,
+            clock=clock,
+        )
+        decoder = Contract.from_columns(job.columns).decoder(job.origin, job.schema)
+        writer = _Writer(job, index)
+        try:
+            _drain(fetch, decoder, writer)
+        except BaseException:
+            writer.abandon()
+            raise
+        rows = writer.finish(stopped=fetch.stopped)
+        return rows if fetch.proved() else [replace(r, stopped=OVERTAKEN) for r in rows]
+    finally:
+        client.close()
+
+
+def _drain(fetch: Fetch, decoder: Decoder, writer: "_Writer") -> None:
+    """Every page through the decoder; a page that does not decode is pulled again, then stops it."""
+    for page in fetch:
+        try:
+            decoded = decoder.decode(page, hour=fetch.window.hour)
+        except DecodeError as error:
+            fetch.retry(page, error)
+            continue
+        writer.add(decoded, next_cursor=page.next, raw_bytes=page.raw_bytes)
+
+
+class _Writer:
+    """Parquet files of one window: buffers decoded batches, rolls a file at a page edge."""
+
+    def __init__(self, job: WriteJob, index: int) -> None:
+        self._job, self._index = job, index
+        self._window = job.windows[index].window
+        self._io: FileIO = load_file_io(dict(job.io_properties), job.location)
+        self._done: list[FileRow] = []
+        self._next = int(self._window.begin)
+        self._open_file()
+
+    def _open_file(self) -> None:
+        self._row = FileRow(
+            v=ROW_VERSION, index=self._index, path="", size=0, rows=0, sum=0, first=self._next,
+            next=self._next, pages=0, groups=0, raw_bytes=0, errors=0, forward=False, stopped="", peak_bytes=0,
+        )  # fmt: skip
+        self._buffer: list[pa.RecordBatch] = []
+        self._buffer_bytes = 0
+        self._stream: Any = None
+        self._parquet: pq.ParquetWriter | None = None
+
+    def add(self, decoded: Decoded, *, next_cursor: Cursor, raw_bytes: int) -> None:
+        """One page's rows; written when enough have come together for a row group."""
+        self._next = int(next_cursor)
+        row = self._row
+        self._row = replace(
+            row,
+            rows=row.rows + decoded.rows,
+            sum=(row.sum + decoded.sum) % 2**64,
+            next=self._next,
+            pages=row.pages + 1,
+            groups=row.groups + decoded.groups,
+            raw_bytes=row.raw_bytes + raw_bytes,
+            errors=row.errors + decoded.errors,
+            forward=row.forward or decoded.forward,
+        )
+        if decoded.rows:
+            self._buffer.append(decoded.batch)
+            self._buffer_bytes += decoded.batch.nbytes
+        if self._buffer_bytes >= _GROUP_BYTES:
+            self._flush()
+            if self._stream is not None and self._stream.tell() >= _FILE_BYTES:
+                self._close_file(stopped="")
+                self._open_file()
+
+    def _flush(self) -> None:
+        if not self._buffer:
+            return
+        table = pa.Table.from_batches(self._buffer)
+        if self._parquet is None:
+            name = f"{self._window.id(self._job.origin)}-{self._job.attempt[:8]}-{uuid.uuid4().hex[:8]}.parquet"
+            path = f"{self._job.location}/data/{self._job.origin}/{self._window.hour}/{name}"
+            self._row = replace(self._row, path=path)
+            self._stream = self._io.new_output(path).create()
+            self._parquet = pq.ParquetWriter(
+                self._stream, table.schema, compression="zstd", compression_level=1, store_decimal_as_integer=True
+            )
+        self._parquet.write_table(table, row_group_size=1 << 20)
+        self._buffer, self._buffer_bytes = [], 0
+
+    def _close_file(self, *, stopped: str) -> None:
+        self._flush()
+        row = replace(self._row, stopped=stopped, peak_bytes=_peak_bytes())
+        if self._parquet is not None:
+            self._parquet.close()
+            size = self._stream.tell()
+            self._stream.close()
+            row = replace(row, size=size, metrics=self._metrics(self._parquet))
+        self._done.append(row)
+
+    def _metrics(self, parquet: pq.ParquetWriter) -> dict[str, Any]:
+        statistics = data_file_statistics_from_parquet_metadata(
+            parquet_metadata=parquet.writer.metadata,
+            stats_columns=compute_statistics_plan(self._job.schema, dict(self._job.table_properties)),
+            parquet_column_mapping=parquet_path_to_id_mapping(self._job.schema),
+        ).to_serialized_dict()
+        for name in ("lower_bounds", "upper_bounds"):
+            statistics[name] = pack_bounds(statistics[name])
+        return dict(statistics)
+
+    def finish(self, *, stopped: str) -> list[FileRow]:
+        """Close the last file and return one row a file."""
+        self._close_file(stopped=stopped)
+        return self._done
+
+    def abandon(self) -> None:
+        """After a failure: let go of the streams; what was written stays behind as an orphan."""
+        if self._parquet is not None:
+            self._parquet.close()
+        if self._stream is not None:
+            self._stream.close()
+
+
+def _peak_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
