@@ -1,0 +1,414 @@
+"""The house rules that a machine can check. A failure names the place and what to write instead.
+
+Every rule is a function that returns complaints, "file:line: what; what instead". Product code is
+`sls_io` and `pipelines`; the rules that protect readers hold for tests and bench too.
+"""
+
+import ast
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from importlinter import cli as import_linter
+
+ROOT = Path(__file__).resolve().parents[1]
+
+FILE_LINES_MAX = 600
+FUNCTION_LINES_MAX = 70
+LINE_CHARS_MAX = 110
+TRACKED_FILE_BYTES_MAX = 300_000
+
+BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
+
+BANNED_CALLS = {
+    "time.time": "take a Clock and call clock.now()",
+    "time.sleep": "take a Clock and call clock.sleep(); a test waits on a socket, pipe or condition",
+    "time.monotonic": "take a Clock and call clock.monotonic()",
+    "asyncio.sleep": "wait for the event itself: a condition, a future, a socket",
+    "datetime.datetime.now": "take a Clock and use datetime.fromtimestamp(clock.now(), UTC)",
+    "datetime.datetime.utcnow": "take a Clock and use datetime.fromtimestamp(clock.now(), UTC)",
+    "datetime.datetime.today": "take a Clock and use datetime.fromtimestamp(clock.now(), UTC)",
+    "datetime.date.today": "take a Clock and use datetime.fromtimestamp(clock.now(), UTC).date()",
+}
+CLOCK_FILE = "sls_io/clock.py"
+
+BANNED_IN_TESTS = {
+    "unittest.mock": "start the emulator, or hand in a value or a small real object",
+    "mock": "start the emulator, or hand in a value or a small real object",
+    "pytest_mock": "start the emulator, or hand in a value or a small real object",
+}
+
+OWNERS = {
+    "aliyun": {"sls_io/transport.py", "pipelines/cli/packing.py"},
+    "ptars": {"sls_io/decode.py"},
+    "lz4": {"sls_io/loggroup.py"},
+    "zstandard": {"sls_io/loggroup.py"},
+    "urllib3": {"sls_io/transport.py", "sls_io/wire.py"},
+    "pyspark": {"pipelines/landing/engine.py"},
+}
+"""A library that could be exchanged is imported by the files named here and by no other."""
+
+FOREIGN = {
+    "a path of one machine": re.compile(r"/(?:work|root|home/\w+|Users/\w+)/"),
+    "a package registry": re.compile(
+        r"\b(?:pypi|files\.pythonhosted|registry\.npmjs|repo1?\.maven(?:\.apache)?"
+        r"|crates|proxy\.golang)\.(?:org|io)\b"
+    ),
+    "a tracker number": re.compile(r"\b(?:issue|ticket) #?\d+", re.IGNORECASE),
+}
+
+OVERRIDES = {"get_command", "list_commands", "format_help", "invoke", "build_defs"}
+"""Methods whose contract stands in the library that calls them."""
+
+ENTRY_POINTS = {
+    "pipelines.cli.main",
+    "pipelines.definitions",
+    "pipelines.landing.jars",
+    "pipelines.components",
+}
+"""Modules that start by name: console script, what Dagster loads, set-up, what a defs.yaml names."""
+
+
+@cache
+def tracked() -> tuple[Path, ...]:
+    """Files that git tracks or would track, as they are on disk."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    ).stdout.decode()
+    paths = sorted({ROOT / name for name in listed.split("\0") if name})
+    return tuple(path for path in paths if path.is_file() and not path.is_symlink())
+
+
+@cache
+def python_files(*folders: str) -> tuple[Path, ...]:
+    """Tracked Python under these folders; all of it when none is named."""
+    wanted = folders or ("sls_io", "pipelines", "tests", "bench")
+    return tuple(p for p in tracked() if p.suffix == ".py" and p.relative_to(ROOT).parts[0] in wanted)
+
+
+def product() -> tuple[Path, ...]:
+    """The modules we ship."""
+    return python_files("sls_io", "pipelines")
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    """The file's syntax tree."""
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def at(path: Path, line: int = 0) -> str:
+    """`file:line`, as editors take it."""
+    name = path.relative_to(ROOT).as_posix()
+    return f"{name}:{line}" if line else name
+
+
+def module_name(path: Path) -> str:
+    """The dotted name of a module or package file."""
+    parts = list(path.relative_to(ROOT).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Every function and method of the file, nested ones included."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def imported(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, dotted name) of what a file imports at run time; `from a import b` gives `a.b`."""
+    typing_only = {
+        inner
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+        for statement in node.body
+        for inner in ast.walk(statement)
+    }
+    for node in ast.walk(tree(path)):
+        if node in typing_only:
+            continue
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def called(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, dotted name) of what a file refers to through its imports, aliases resolved."""
+    names: dict[str, str] = {}
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            names |= {
+                a.asname or a.name.split(".")[0]: a.name if a.asname else a.name.split(".")[0]
+                for a in node.names
+            }
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Attribute | ast.Name):
+            head, _, tail = ast.unparse(node).partition(".")
+            if head in names and re.fullmatch(r"[\w.]*", tail):
+                yield node.lineno, f"{names[head]}.{tail}" if tail else names[head]
+
+
+def test_no_file_is_longer_than_600_lines() -> None:
+    complain(
+        f"{at(p)}: {lines} lines; split it by what it is about"
+        for p in python_files()
+        if (lines := len(p.read_text(encoding="utf-8").splitlines())) > FILE_LINES_MAX
+    )
+
+
+def test_no_function_is_longer_than_70_lines() -> None:
+    complain(
+        f"{at(p, f.lineno)}: {f.name} has {lines} lines; branch in the caller, move pure leaves out"
+        for p in python_files()
+        for f in functions(p)
+        if (lines := (f.end_lineno or f.lineno) - f.lineno + 1) > FUNCTION_LINES_MAX
+    )
+
+
+def test_no_module_is_an_attic() -> None:
+    complain(
+        f"{at(p)}: name it after what it does"
+        for p in tracked()
+        if BANNED_NAMES & {*p.relative_to(ROOT).parts[:-1], p.stem.lstrip("_")}
+    )
+
+
+def test_time_comes_from_the_clock_only() -> None:
+    complain(
+        f"{at(p, line)}: {name}; {BANNED_CALLS[name]}"
+        for p in python_files()
+        if at(p) != CLOCK_FILE
+        for line, name in called(p)
+        if name in BANNED_CALLS
+    )
+
+
+def test_nothing_is_mocked() -> None:
+    modules = [
+        f"{at(p, line)}: {name}; {cure}"
+        for p in python_files()
+        for line, name in imported(p)
+        for banned, cure in BANNED_IN_TESTS.items()
+        if name == banned or name.startswith(f"{banned}.")
+    ]
+    patches = [
+        f"{at(p, node.lineno)}: replaces an attribute; hand the value in, or ask the emulator for the fault"
+        for p in python_files("tests")
+        for node in ast.walk(tree(p))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("monkeypatch.setattr")
+    ]
+    complain([*modules, *patches])
+
+
+def test_product_code_does_not_assert() -> None:
+    complain(
+        f"{at(p, node.lineno)}: raise InvariantBroken; an assert vanishes under -O"
+        for p in product()
+        for node in ast.walk(tree(p))
+        if isinstance(node, ast.Assert)
+    )
+
+
+def test_a_library_that_could_be_exchanged_has_one_owner() -> None:
+    complain(
+        f"{at(p, line)}: imports {name}; only {', '.join(sorted(OWNERS[library]))} may"
+        for p in product()
+        for line, name in imported(p)
+        if (library := name.split(".")[0]) in OWNERS and at(p) not in OWNERS[library]
+    )
+
+
+def test_sls_io_modules_import_each_other_by_name() -> None:
+    """The package root is for users; inside, it would make every module depend on all."""
+    packages = {module_name(p) for p in product()}
+    complain(
+        f"{at(p, line)}: imports from the package root; name the module"
+        for p in python_files("sls_io")
+        if at(p) != "sls_io/__init__.py"
+        for line, name in imported(p)
+        if name == "sls_io" or (name.count(".") == 1 and name.startswith("sls_io.") and name not in packages)
+    )
+
+
+def test_public_names_are_documented_and_typed() -> None:
+    contracts = OVERRIDES | set(documented_methods())
+    complain(problem for p in product() for problem in undocumented(p, contracts))
+
+
+def documented_methods() -> Iterator[str]:
+    """Method names that some class documents: an implementation need not repeat the contract."""
+    for path in product():
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.ClassDef):
+                for inner in node.body:
+                    if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(inner):
+                        yield inner.name
+
+
+def undocumented(path: Path, contracts: set[str]) -> Iterator[str]:
+    """Complaints about one file: module, public classes, functions and methods."""
+    module = tree(path)
+    if module.body and not ast.get_docstring(module):
+        yield f"{at(path, 1)}: no docstring; say what the module is and its rules"
+    for node in module.body:
+        if not isinstance(
+            node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+        ) or node.name.startswith("_"):
+            continue
+        if not ast.get_docstring(node):
+            yield f"{at(path, node.lineno)}: {node.name} has no docstring; shapes, units, errors"
+        members = node.body if isinstance(node, ast.ClassDef) else [node]
+        for member in members:
+            if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef) and not member.name.startswith("_"):
+                yield from unfinished(path, member, contracts)
+
+
+def unfinished(
+    path: Path, function: ast.FunctionDef | ast.AsyncFunctionDef, contracts: set[str]
+) -> Iterator[str]:
+    """Complaints about one public function: a short one may let its name speak, none may lack hints."""
+    short = len(function.body) == 1
+    if not short and not ast.get_docstring(function) and function.name not in contracts:
+        yield f"{at(path, function.lineno)}: {function.name} has no docstring; shapes, units, errors"
+    arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+    bare = [a.arg for a in arguments if a.annotation is None and a.arg not in ("self", "cls")]
+    if bare or function.returns is None:
+        yield f"{at(path, function.lineno)}: {function.name} lacks hints: {', '.join(bare) or 'return'}"
+
+
+def test_every_module_is_used() -> None:
+    """Imported by product code or bench, or named in text (a defs.yaml, the Makefile, a lazy import)."""
+    names = {module_name(p): p for p in product() if p.name not in ("__init__.py", "__main__.py")}
+    used = {name for p in python_files("sls_io", "pipelines", "bench") for _, name in imported(p)}
+    used |= {name.rpartition(".")[0] for name in used}
+    texts = [
+        p.read_text(encoding="utf-8")
+        for p in tracked()
+        if p.suffix in (".py", ".yaml") or p.name == "Makefile"
+    ]
+    complain(
+        f"{at(path)}: nobody imports it; use it or delete it"
+        for name, path in names.items()
+        if name not in used | ENTRY_POINTS
+        and not any(f'"{name}' in text or f"-m {name}" in text for text in texts)
+    )
+
+
+def test_every_test_file_has_a_test() -> None:
+    complain(
+        f"{at(p)}: no test in it; write one or rename the file"
+        for p in python_files("tests")
+        if p.name.startswith("test_") and not any(f.name.startswith("test_") for f in functions(p))
+    )
+
+
+def test_dbt_is_no_python_package() -> None:
+    """An __init__.py there would shadow dbt's own package."""
+    complain(
+        f"{at(p)}: remove it"
+        for p in tracked()
+        if p.match("dbt/**/__init__.py") or at(p) == "dbt/__init__.py"
+    )
+
+
+def test_text_is_clean() -> None:
+    problems: list[str] = []
+    for path in tracked():
+        for number, line in enumerate(text_of(path).split("\n"), 1):
+            if line != line.rstrip():
+                problems.append(f"{at(path, number)}: trailing space")
+            if "\t" in line and path.name != "Makefile":
+                problems.append(f"{at(path, number)}: tab; write spaces, or \\t")
+            if len(line) > LINE_CHARS_MAX and path.suffix in (".py", ".sql", ".yaml", ".yml"):
+                problems.append(f"{at(path, number)}: {len(line)} characters; {LINE_CHARS_MAX} at most")
+    complain(problems)
+
+
+def test_no_binary_is_tracked() -> None:
+    complain(
+        f"{at(p)}: {p.stat().st_size} bytes, binary or too large; set-up fetches or a test makes it"
+        for p in tracked()
+        if p.suffix in (".jar", ".whl", ".so", ".parquet", ".sqlite", ".png", ".gz")
+        or b"\0" in p.read_bytes()
+        or p.stat().st_size > TRACKED_FILE_BYTES_MAX
+    )
+
+
+def test_the_project_speaks_of_itself_alone() -> None:
+    complain(
+        f"{at(p, number)}: names {what}; leave it out"
+        for p in tracked()
+        for number, line in enumerate(text_of(p).split("\n"), 1)
+        for what, pattern in FOREIGN.items()
+        if pattern.search(line)
+    )
+
+
+def test_constraints_are_names_and_versions() -> None:
+    complain(
+        f"constraints.txt:{number}: {line!r}; write name==version"
+        for number, line in enumerate((ROOT / "constraints.txt").read_text().splitlines(), 1)
+        if not re.fullmatch(r"[A-Za-z0-9._-]+==[0-9A-Za-z.+]+", line)
+    )
+
+
+def test_links_in_the_docs_lead_somewhere() -> None:
+    complain(
+        f"{at(p, number)}: {target} is not there"
+        for p in tracked()
+        if p.suffix == ".md"
+        for number, line in enumerate(text_of(p).split("\n"), 1)
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", line)
+        if "://" not in target and not (p.parent / target).exists()
+    )
+
+
+def test_every_module_has_a_layer() -> None:
+    layers = " ".join(layer for contract in contracts() for layer in contract.get("layers", []))
+    listed = set(re.findall(r"[\w.]+", layers))
+    complain(
+        f"{at(p)}: give it a level in the layers contract of pyproject.toml"
+        for p in product()
+        if p.name != "__init__.py"
+        and (name := module_name(p)).startswith(("sls_io.", "pipelines.landing."))
+        and not name.startswith("sls_io.emulator.")
+        and name not in listed
+    )
+
+
+def contracts() -> list[dict[str, list[str]]]:
+    """The import-linter contracts of pyproject.toml."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        found: list[dict[str, list[str]]] = tomllib.load(file)["tool"]["importlinter"]["contracts"]
+    return found
+
+
+def test_imports_go_one_way(capsys: pytest.CaptureFixture[str]) -> None:
+    broken = import_linter.lint_imports(
+        config_filename=str(ROOT / "pyproject.toml"), no_cache=True, no_logo=True
+    )
+    if broken:
+        pytest.fail(capsys.readouterr().out, pytrace=False)
+
+
+def text_of(path: Path) -> str:
+    """The file as text; a binary one is the business of its own rule."""
+    return path.read_bytes().decode("utf-8", errors="replace")
+
+
+def complain(problems: Iterable[str]) -> None:
+    """Fail with every complaint, one a line."""
+    found = sorted(set(problems))
+    if found:
+        pytest.fail("\n".join(found), pytrace=False)
