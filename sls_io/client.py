@@ -303,7 +303,7 @@ class SlsClient:
             if error.code not in _NOT_THE_HOLDER:
                 raise
             raise ClaimLost(
-                f"shard {shard} of group {group!r} is not {holder!r}'s any more, its checkpoint did not move. "
+                f"shard {shard} of group {group!r} is not {holder!r}'s any more, its checkpoint stays. "
                 "Claim again"
             ) from error
 
