@@ -66,7 +66,13 @@ class Service(Settings):
         text = value if "://" in value else f"https://{value}"
         parts = urlsplit(text)
         host = parts.hostname or ""
-        if parts.scheme not in ("http", "https") or not host or parts.username or parts.query or parts.fragment:
+        if (
+            parts.scheme not in ("http", "https")
+            or not host
+            or parts.username
+            or parts.query
+            or parts.fragment
+        ):
             raise ValueError("endpoint: expected https://HOST, without user, path or query")
         if parts.path not in ("", "/"):
             raise ValueError("endpoint: expected https://HOST, without a path")

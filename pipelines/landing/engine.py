@@ -83,7 +83,11 @@ class Engine:
 
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = SparkSession.builder.master(self.master).appName("sls-lake")
-        for name, value in {**base_conf(), **catalog_conf(self._lake or Lake.default()), **self._conf}.items():
+        for name, value in {
+            **base_conf(),
+            **catalog_conf(self._lake or Lake.default()),
+            **self._conf,
+        }.items():
             builder = builder.config(name, value)
         session: SparkSession = builder.getOrCreate()
         session.sparkContext.setLogLevel("ERROR")
@@ -155,7 +159,9 @@ def require_java() -> None:
     shown = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     version = re.search(r'version "(\d+)', shown)
     if version is None or int(version[1]) < _JAVA_MIN:
-        raise ConfigError(f"Java {_JAVA_MIN} or newer is needed, {java} is {version[1] if version else 'unknown'}")
+        raise ConfigError(
+            f"Java {_JAVA_MIN} or newer is needed, {java} is {version[1] if version else 'unknown'}"
+        )
 
 
 def _jdbc(prefix: str, lake: Lake) -> dict[str, str]:

@@ -110,7 +110,9 @@ def load_logstore(path: Path) -> Logstore:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}; name a logstore that has a defs.yaml") from error
+        raise ConfigError(
+            f"cannot read {path}: {error.strerror}; name a logstore that has a defs.yaml"
+        ) from error
     try:
         document = yaml.safe_load(_TEMPLATE.sub(_environment(path), text))
     except yaml.YAMLError as error:
@@ -131,7 +133,9 @@ def describe(error: ValidationError) -> str:
     for problem in error.errors(include_input=False, include_url=False):
         where = ".".join(str(x) for x in problem["loc"])
         message = problem["msg"].removeprefix("Value error, ")
-        lines.append(message if not where or message.startswith(where.split(".")[-1]) else f"{where}: {message}")
+        lines.append(
+            message if not where or message.startswith(where.split(".")[-1]) else f"{where}: {message}"
+        )
     return "; ".join(lines)
 
 

@@ -75,7 +75,8 @@ def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
     problems = reconcile(table) if table is not None else []
     if problems:
         raise LedgerBroken(
-            f"the newest landing in {logstore.table} does not add up ({'; '.join(problems)})", verb="sls-lake verify"
+            f"the newest landing in {logstore.table} does not add up ({'; '.join(problems)})",
+            verb="sls-lake verify",
         )
     until_s = int(client.now_s()) - logstore.budget.settle_s
     if not ledger.started:
@@ -83,7 +84,12 @@ def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
         return PlanReport(ledger.origin, logstore.table, True, until_s, waits=waits)
     shards = client.shards()
     surveys = survey_live(
-        client, shards, ledger, until_s=until_s, spans_max=logstore.budget.windows_max, pieces=logstore.splits_per_hour
+        client,
+        shards,
+        ledger,
+        until_s=until_s,
+        spans_max=logstore.budget.windows_max,
+        pieces=logstore.splits_per_hour,
     )
     plan = plan_live(
         shards=shards,

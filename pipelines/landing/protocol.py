@@ -305,9 +305,7 @@ def _surveyed(state: State, event: Surveyed) -> Step:
             ordered=setting.ordered,
         )
     else:
-        plan = plan_fill(
-            surveys=event.surveys, ledger=ledger, budget=setting.budget, until_s=setting.until_s
-        )
+        plan = plan_fill(surveys=event.surveys, ledger=ledger, budget=setting.budget, until_s=setting.until_s)
     state = replace(state, plan=plan, waits=plan.waits)
     if plan.windows:
         return replace(state, phase=Phase.WRITING), (WriteWindows(plan),)
@@ -399,7 +397,9 @@ def _publish(state: State, delta: Delta) -> Step:
 def _again(state: State, phase: Phase, why: str) -> Step:
     """Plan again from the ledger (or from a fresh claim), a counted number of times."""
     if state.replans >= state.setting.replans_max:
-        raise LandingConflict(f"gave up after planning {state.replans} times again: {why}; the next run goes on")
+        raise LandingConflict(
+            f"gave up after planning {state.replans} times again: {why}; the next run goes on"
+        )
     effect: Effect = ClaimShards() if phase is Phase.CLAIMING else ReadLedger()
     state = replace(state, phase=phase, replans=state.replans + 1, plan=None, delta=None, tries=())
     return state, (effect,)

@@ -76,7 +76,7 @@ def build(
     """A try on exactly `state`. `schema` is the evolved schema the files were written with, if any."""
     schema_updates: tuple[TableUpdate, ...] = ()
     if schema is not None:
-        schema_updates = (AddSchemaUpdate(schema=schema), SetCurrentSchemaUpdate(schema_id=-1))
+        schema_updates = (AddSchemaUpdate(schema_=schema), SetCurrentSchemaUpdate(schema_id=-1))
     staged = _staged(table, schema_updates)
     producer = (
         staged.transaction()
@@ -95,7 +95,12 @@ def build(
         name = codec.ORIGIN_PROPERTY_PREFIX + origin.id
         origin_update = (SetPropertiesUpdate(updates={name: origin.text}),)
     moved = SetSnapshotRefUpdate(
-        ref_name=codec.TAG, type="tag", snapshot_id=producer.snapshot_id, max_ref_age_ms=REF_AGE_MS_MAX
+        ref_name=codec.TAG,
+        type="tag",
+        snapshot_id=producer.snapshot_id,
+        max_ref_age_ms=REF_AGE_MS_MAX,
+        max_snapshot_age_ms=None,
+        min_snapshots_to_keep=None,
     )
     return Request(
         snapshot_id=producer.snapshot_id,

@@ -11,7 +11,6 @@ group and moves frontiers; a fill run names receive hours, holds nothing and mov
 
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -26,7 +25,7 @@ from pipelines.landing.ledger import Landed
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.renewal import Renewal
 from pipelines.landing.report import CheckpointReport, HourReport, LandingReport, Verdict
-from pipelines.landing.start import check_origin, resolve_starts
+from pipelines.landing.start import check_origin, origin_text, resolve_starts
 from pipelines.landing.state import TableState, landed_snapshot, read_state, reconcile
 from pipelines.landing.table import Lake
 from pipelines.landing.write import (
@@ -43,10 +42,10 @@ from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.coordination.coordinator import Coordinator
 from sls_io.coordination.server_group import ServerGroup
 from sls_io.coordination.static import Static
-from sls_io.errors import ClaimLost, ConfigError, InvariantBroken, LandingUnknown, LedgerBroken, SlsError
+from sls_io.errors import ConfigError, InvariantBroken, LandingUnknown, LedgerBroken, SlsError
 from sls_io.planning import Plan
 from sls_io.survey import survey_hours, survey_live
-from sls_io.window import Window
+from sls_io.window import Cursor, Window
 
 Mode = Literal["live", "fill"]
 
@@ -172,7 +171,9 @@ class Run:
             }
         )
         self._coordinator = ServerGroup(
-            SlsClient(service, deadline_s=group.heartbeat_deadline_s, clock=self.clock), group, clock=self.clock
+            SlsClient(service, deadline_s=group.heartbeat_deadline_s, clock=self.clock),
+            group,
+            clock=self.clock,
         )
         claim = self._coordinator.claim()
         self._renewal = Renewal(self._coordinator, claim, clock=self.clock, lost=self._claim_lost)
@@ -202,7 +203,9 @@ class Run:
         return protocol.LedgerRead(self._base.ledger(self.origin.id))
 
     def _resolve_start(self, _: protocol.ResolveStart) -> protocol.Event:
-        checkpoints = self._coordinator.checkpoints() if self.logstore.reset == "group" and self._coordinator else {}
+        checkpoints = (
+            self._coordinator.checkpoints() if self.logstore.reset == "group" and self._coordinator else {}
+        )
         return protocol.StartResolved(resolve_starts(self._client, self.logstore, checkpoints))
 
     def _survey(self, effect: protocol.SurveyShards) -> protocol.Event:
@@ -264,7 +267,7 @@ class Run:
             ledger=effect.ledger,
             files=[f for x in effect.delta.windows for f in self._files(x)],
             attempt=self._attempt,
-            origin=publish.Origin(self.origin.id, self.origin.text),
+            origin=publish.Origin(self.origin.id, origin_text(self.origin)),
             now_ms=int(self.clock.now() * 1000),
             schema=self._evolved,
         )
@@ -276,7 +279,8 @@ class Run:
         written = self._rows[landed.window]
         hour = landed.window.hour
         return [
-            to_data_file(row, origin=self.origin.id, hour=hour, spec_id=self._base.spec_id) for row in written.files
+            to_data_file(row, origin=self.origin.id, hour=hour, spec_id=self._base.spec_id)
+            for row in written.files
         ]
 
     def _reload(self, effect: protocol.Reload) -> protocol.Event:
@@ -331,23 +335,24 @@ class Run:
             ]
             return protocol.CheckpointsPublished()
         for shard, cursor in sorted(effect.frontiers.items()):
-            held = known.get(shard)
-            if held is not None and held >= cursor and shard not in effect.closed:
-                outcome = "unchanged" if held == cursor else "ahead of the table: the ledger decides"
+            # A closed shard's checkpoint is sent even when unchanged: only then does the service look
+            # whether a read-only shard is over, and lets its children go.
+            if known.get(shard) == cursor and shard not in effect.closed:
+                outcome = "unchanged"
             else:
                 outcome = self._send_checkpoint(shard, cursor)
             self._checkpoints.append(CheckpointReport(shard, cursor, outcome))
         return protocol.CheckpointsPublished()
 
-    def _send_checkpoint(self, shard: int, cursor: Any) -> str:
+    def _send_checkpoint(self, shard: int, cursor: Cursor) -> str:
         if self._coordinator is None or not self._claim_valid():
             return "put off: the claim was lost"
         try:
-            self._coordinator.checkpoint(shard, cursor)
-        except (ClaimLost, SlsError) as error:
+            published = self._coordinator.checkpoint(shard, cursor)
+        except SlsError as error:
             # The landing stands without it; the next run repairs the checkpoint from the table.
             return f"put off: {error}"
-        return "moved"
+        return "moved" if published == "sent" else "ahead of the table: the ledger decides"
 
     def _release(self, _: protocol.Release) -> protocol.Event:
         self._let_go()
@@ -407,7 +412,9 @@ class Run:
 
     def _lag_s(self) -> float | None:
         ledger = self._protocol.ledger
-        reached = [e.reached_s for e in ledger.shards.values() if not e.closed and e.reached_s] if ledger else []
+        reached = (
+            [e.reached_s for e in ledger.shards.values() if not e.closed and e.reached_s] if ledger else []
+        )
         return max(0.0, self._client.now_s() - min(reached)) if reached else None
 
     @property
@@ -419,7 +426,9 @@ class Run:
 def gap_lines(plan: Plan) -> tuple[str, ...]:
     """The gaps of a plan, one line each."""
     return tuple(
-        f"shard {shard}: [{g.begin}, {g.end}) {g.cause}" for shard, gaps in sorted(plan.gaps.items()) for g in gaps
+        f"shard {shard}: [{g.begin}, {g.end}) {g.cause}"
+        for shard, gaps in sorted(plan.gaps.items())
+        for g in gaps
     )
 
 

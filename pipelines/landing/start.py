@@ -36,12 +36,17 @@ def check_origin(state: TableState, origin: Origin, table: str) -> None:
     Its cursors begin anew, so a ledger of the old one would say "nothing to do", or worse.
     """
     for known, text in state.origins.items():
-        if known != origin.id and text.rpartition("@")[0] == origin.text.rpartition("@")[0]:
+        if known != origin.id and text.rpartition("@")[0] == origin_text(origin).rpartition("@")[0]:
             raise LedgerBroken(
                 f"logstore {origin.logstore} was deleted and created again since it was landed in {table} "
                 f"(known as {known}, now {origin.id})",
                 verb="sls-lake table adopt",
             )
+
+
+def origin_text(origin: Origin) -> str:
+    """The readable identity that the table keeps of an origin: region/project/logstore@created."""
+    return f"{origin.region}/{origin.project}/{origin.logstore}@{origin.created_s}"
 
 
 def _start(

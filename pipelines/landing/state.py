@@ -164,7 +164,8 @@ def _check_origins(table: Table, origins: Mapping[str, str], ledgers: Mapping[st
     orphaned = sorted(set(origins) - set(ledgers))
     if orphaned:
         raise LedgerBroken(
-            f"table {name} knows the logstore {orphaned[0]} but has no ledger of it", verb="sls-lake table adopt"
+            f"table {name} knows the logstore {orphaned[0]} but has no ledger of it",
+            verb="sls-lake table adopt",
         )
     head = table.current_snapshot()
     if head is None:

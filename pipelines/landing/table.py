@@ -6,6 +6,7 @@ PyIceberg's own configuration (`PYICEBERG_CATALOG__LAKE__URI` and the like) wins
 SQLite and a folder under the state folder, `SLS_LAKE_HOME` or `./var`.
 """
 
+import contextlib
 import os
 import sqlite3
 from collections.abc import Mapping
@@ -97,10 +98,8 @@ class Lake:
         if found is not None:
             return found
         catalog = self.catalog()
-        try:
-            catalog.create_namespace(table.split(".")[0])
-        except NamespaceAlreadyExistsError:
-            pass
+        with contextlib.suppress(NamespaceAlreadyExistsError):
+            catalog.create_namespace(table.split(".", maxsplit=1)[0])
         schema = contract.iceberg_schema()
         try:
             return catalog.create_table(
@@ -125,7 +124,9 @@ def unreachable(lake: Lake, error: BaseException) -> str:
 
 def _masked(error: BaseException) -> str:
     text = str(error).splitlines()[0] if str(error) else ""
-    return printable(text if "://" not in text and "@" not in text else "details hidden, they hold an address")
+    return printable(
+        text if "://" not in text and "@" not in text else "details hidden, they hold an address"
+    )
 
 
 def _prepare_sqlite(path: Path) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from pyiceberg.expressions import EqualTo
 from pyiceberg.table import Table
 
@@ -26,6 +27,9 @@ from sls_io.decode import identity_sum
 from sls_io.errors import LedgerBroken, ShardGone
 from sls_io.planning import CURSOR_UNKNOWN
 from sls_io.window import Cursor
+
+
+_Longs = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,7 @@ class Proof:
 
 @dataclass
 class _Tally:
-    keys: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    keys: list[_Longs] = field(default_factory=list)
     rows: int = 0
     sum: int = 0
 
@@ -100,7 +104,7 @@ def verify(logstore: Logstore, lake: Lake, client: SlsClient) -> Proof:
 def _tally(table: Table, origin: str) -> dict[int, _Tally]:
     """Rows, identity sum and identities of each shard, from the table's files."""
     columns = ("__shard__", "__cursor__", "__index__")
-    scan = table.scan(row_filter=EqualTo("__origin__", origin), selected_fields=columns)
+    scan = table.scan(row_filter=EqualTo(term="__origin__", value=origin), selected_fields=columns)
     tallies: dict[int, _Tally] = {}
     for shards, cursors, indexes in _identities(scan.to_arrow_batch_reader()):
         for shard in np.unique(shards).tolist():
@@ -112,14 +116,13 @@ def _tally(table: Table, origin: str) -> dict[int, _Tally]:
     return tallies
 
 
-def _identities(
-    reader: object,
-) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-    for batch in reader:  # type: ignore[attr-defined]
-        yield tuple(  # type: ignore[misc]
+def _identities(reader: pa.RecordBatchReader) -> Iterator[tuple[_Longs, _Longs, _Longs]]:
+    for batch in reader:
+        shards, cursors, indexes = (
             batch.column(name).to_numpy(zero_copy_only=False).astype(np.int64)
             for name in ("__shard__", "__cursor__", "__index__")
         )
+        yield shards, cursors, indexes
 
 
 def _ends(client: SlsClient) -> dict[int, Cursor]:
@@ -142,7 +145,9 @@ def _prove(shard: int, ledger: Ledger, tally: _Tally | None, ends: dict[int, Cur
     notes = [f"landed ahead of the frontier: [{b}, {e})" for b, e in entry.landed if b > entry.frontier]
     end = ends.get(shard)
     if end is not None and entry.frontier > end and not entry.closed:
-        problems.append(f"the ledger reached {entry.frontier}, the service ends at {end}: not the same logstore")
+        problems.append(
+            f"the ledger reached {entry.frontier}, the service ends at {end}: not the same logstore"
+        )
     notes += [f"hole before [{b}, {e})" for b, e in entry.landed if b > entry.frontier]
     return ShardProof(
         shard=shard,
@@ -151,9 +156,7 @@ def _prove(shard: int, ledger: Ledger, tally: _Tally | None, ends: dict[int, Cur
         frontier=entry.frontier,
         end=end,
         closed=entry.closed,
-        gaps=tuple(
-            f"[{g.begin}, {'?' if g.end == CURSOR_UNKNOWN else g.end}) {g.cause}" for g in entry.gaps
-        ),
+        gaps=tuple(f"[{g.begin}, {'?' if g.end == CURSOR_UNKNOWN else g.end}) {g.cause}" for g in entry.gaps),
         problems=tuple(problems),
         notes=tuple(notes),
     )

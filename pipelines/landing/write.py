@@ -27,6 +27,7 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
+from sls_io.fetch import Fetch
 
 from pipelines.landing.contract import Contract
 from pipelines.landing.engine import Engine
@@ -36,7 +37,6 @@ from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.decode import Decoded, Decoder
 from sls_io.errors import DecodeError, InvariantBroken
-from sls_io.fetch import Fetch
 from sls_io.planning import Planned
 from sls_io.settings import Service
 from sls_io.window import Cursor, Window
@@ -78,19 +78,19 @@ class FileRow:
 
     v: int
     index: int
-    path: str
-    size: int
-    rows: int
-    sum: int
     first: int
     next: int
-    pages: int
-    groups: int
-    raw_bytes: int
-    errors: int
-    forward: bool
-    stopped: str
-    peak_bytes: int
+    path: str = ""
+    size: int = 0
+    rows: int = 0
+    sum: int = 0
+    pages: int = 0
+    groups: int = 0
+    raw_bytes: int = 0
+    errors: int = 0
+    forward: bool = False
+    stopped: str = ""
+    peak_bytes: int = 0
     metrics: dict[str, Any] = field(default_factory=dict)
 
 
@@ -106,7 +106,9 @@ class WrittenWindow:
 def public_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """FileIO properties without secrets: executors find those in their own environment."""
     return {
-        k: v for k, v in properties.items() if not any(word in k.lower() for word in _SECRET_WORDS) and k != "uri"
+        k: v
+        for k, v in properties.items()
+        if not any(word in k.lower() for word in _SECRET_WORDS) and k != "uri"
     }
 
 
@@ -131,7 +133,9 @@ def assemble(windows: Sequence[Planned], rows: Iterable[FileRow]) -> list[Writte
     by_index: dict[int, list[FileRow]] = {}
     for row in rows:
         if row.v != ROW_VERSION:
-            raise InvariantBroken(f"a writing task speaks version {row.v}, this driver {ROW_VERSION}: update workers")
+            raise InvariantBroken(
+                f"a writing task speaks version {row.v}, this driver {ROW_VERSION}: update workers"
+            )
         by_index.setdefault(row.index, []).append(row)
     return [_assemble_one(p.window, by_index.get(i, [])) for i, p in enumerate(windows)]
 
@@ -182,8 +186,8 @@ def _assemble_one(window: Window, rows: list[FileRow]) -> WrittenWindow:
     return WrittenWindow(landed, tuple(r for r in rows if r.path), stopped)
 
 
-def _task(job: WriteJob) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _task(job: WriteJob) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for index in batch.column(0).to_pylist():
                 rows = [json.dumps(asdict(row)) for row in write_window(job, index)]
@@ -241,10 +245,7 @@ class _Writer:
         self._open_file()
 
     def _open_file(self) -> None:
-        self._row = FileRow(
-            v=ROW_VERSION, index=self._index, path="", size=0, rows=0, sum=0, first=self._next,
-            next=self._next, pages=0, groups=0, raw_bytes=0, errors=0, forward=False, stopped="", peak_bytes=0,
-        )  # fmt: skip
+        self._row = FileRow(v=ROW_VERSION, index=self._index, first=self._next, next=self._next)
         self._buffer: list[pa.RecordBatch] = []
         self._buffer_bytes = 0
         self._stream: Any = None
@@ -279,12 +280,18 @@ class _Writer:
             return
         table = pa.Table.from_batches(self._buffer)
         if self._parquet is None:
-            name = f"{self._window.id(self._job.origin)}-{self._job.attempt[:8]}-{uuid.uuid4().hex[:8]}.parquet"
+            name = (
+                f"{self._window.id(self._job.origin)}-{self._job.attempt[:8]}-{uuid.uuid4().hex[:8]}.parquet"
+            )
             path = f"{self._job.location}/data/{self._job.origin}/{self._window.hour}/{name}"
             self._row = replace(self._row, path=path)
             self._stream = self._io.new_output(path).create()
             self._parquet = pq.ParquetWriter(
-                self._stream, table.schema, compression="zstd", compression_level=1, store_decimal_as_integer=True
+                self._stream,
+                table.schema,
+                compression="zstd",
+                compression_level=1,
+                store_decimal_as_integer=True,
             )
         self._parquet.write_table(table, row_group_size=1 << 20)
         self._buffer, self._buffer_bytes = [], 0
