@@ -44,7 +44,7 @@ BANNED_IN_TESTS = {
 
 OWNERS = {
     "aliyun": {"sls_io/transport.py", "pipelines/cli/packing.py"},
-    "ptars": {"sls_io/decode.py"},
+    "ptars": {"sls_io/nested.py"},
     "lz4": {"sls_io/loggroup.py"},
     "zstandard": {"sls_io/loggroup.py"},
     "urllib3": {"sls_io/transport.py", "sls_io/wire.py"},
