@@ -1,0 +1,1 @@
+"""One logstore in Dagster: assets, check, schedule."""

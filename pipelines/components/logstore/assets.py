@@ -1,0 +1,255 @@
+"""One logstore as three assets: the service's, the landed table, and the published checkpoint.
+
+    sls/<name> (external)  ->  bronze/<name>  ->  sls/<name>_checkpoint
+                               hourly, by         unpartitioned
+                               receive time
+
+The table and the checkpoint are outputs of one step, so one run has one claim. The table is
+`skippable`: an hour is reported by logging an `AssetMaterialization` for it, and only hours that
+were reached are. An output that was planned and did not come is not an error then, and the hours
+keep their own rows, bytes and files, which one result for a whole range could not carry.
+
+What a run may do follows from its selection and tags:
+
+    selected            sls/mode=live        dagster/backfill    neither
+    table (+ checkpt)   live                 fill                fill
+    checkpoint alone    publish              nothing moves       publish
+
+Live claims shards and moves checkpoints. Fill lands what the ledger lacks of the asked hours with
+a static holder; a checkpoint that is selected beside it reports that nothing moved. A run that is
+both live and a backfill is refused: a backfill is split into runs that would claim side by side.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import dagster as dg
+
+from pipelines.components.logstore import checks, metadata
+from pipelines.components.logstore.schedule import (
+    BACKFILL_TAG,
+    CLAIMS_TAG,
+    KEY_FORMAT,
+    LIVE,
+    MODE_TAG,
+    busy_run,
+    hour_key,
+    hour_of_key,
+    reached_s,
+)
+from pipelines.components.logstore.spark import SparkEngine
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.report import LandingReport, Verdict
+from pipelines.landing.run import Run
+from sls_io.errors import ConfigError, LedgerBroken, SlsError
+from sls_io.window import HOUR_S
+
+Mode = Literal["live", "fill", "publish", "nothing"]
+Results = Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]
+
+HOURS_PER_RUN_MAX = 6
+"""A backfill of more hours becomes several runs, so that a failure costs at most this much."""
+
+
+def origin_key(logstore: Logstore) -> dg.AssetKey:
+    """The logstore as the service has it."""
+    return dg.AssetKey(["sls", logstore.name])
+
+
+def bronze_key(logstore: Logstore) -> dg.AssetKey:
+    """The landed table."""
+    return dg.AssetKey(["bronze", logstore.name])
+
+
+def checkpoint_key(logstore: Logstore) -> dg.AssetKey:
+    """The cursors published to the service."""
+    return dg.AssetKey(["sls", f"{logstore.name}_checkpoint"])
+
+
+def hours_of(logstore: Logstore) -> dg.HourlyPartitionsDefinition:
+    """Receive hours from `start`; the running hour is one of them, since live runs land into it."""
+    return dg.HourlyPartitionsDefinition(
+        start_date=logstore.start, fmt=KEY_FORMAT, timezone="UTC", end_offset=1
+    )
+
+
+def mode_of(tags: Mapping[str, str], *, bronze: bool, checkpoint: bool) -> Mode:
+    """What a run with these tags and this selection does. Raises ConfigError for a live backfill."""
+    live, backfill = tags.get(MODE_TAG) == LIVE, BACKFILL_TAG in tags
+    if live and backfill:
+        raise ConfigError(
+            f"a backfill cannot claim shards: launch it again without the tag {MODE_TAG}, "
+            "it then lands the hours and leaves the checkpoint"
+        )
+    if bronze:
+        if live and not checkpoint:
+            raise ConfigError(
+                f"a live run selects the checkpoint too: launch the job, or drop the tag {MODE_TAG}"
+            )
+        return "live" if live else "fill"
+    return "nothing" if backfill else "publish"
+
+
+def origin_spec(logstore: Logstore) -> dg.AssetSpec:
+    """The external asset: nothing is run for it, it is where the lineage begins."""
+    service = logstore.service
+    return dg.AssetSpec(
+        origin_key(logstore),
+        description=f"Logstore {service.logstore} of {service.project}, read as group {logstore.group.name}.",
+        group_name=logstore.name,
+        kinds={"source"},
+        metadata={
+            "endpoint": service.endpoint,
+            "project": service.project,
+            "logstore": service.logstore,
+            "group": logstore.group.name,
+        },
+    )
+
+
+def landing_assets(logstore: Logstore, *, unset: str = "") -> dg.AssetsDefinition:
+    """The step that lands and publishes, with its two outputs and its check. `unset` names the
+    environment variable of the endpoint when it is not set: every run is refused then."""
+    bronze, checkpoint = bronze_key(logstore), checkpoint_key(logstore)
+
+    @dg.multi_asset(
+        name=f"bronze__{logstore.name}",
+        can_subset=True,
+        specs=[
+            dg.AssetSpec(
+                bronze,
+                deps=[origin_key(logstore)],
+                partitions_def=hours_of(logstore),
+                skippable=True,
+                description="Every log once, by receive hour, with the declared columns typed.",
+                group_name=logstore.name,
+                kinds={"spark", "iceberg"},
+                metadata=metadata.table(logstore),
+            ),
+            dg.AssetSpec(
+                checkpoint,
+                deps=[bronze],
+                skippable=True,
+                description="Cursors published to the consumer group, after the data is in the table.",
+                group_name=logstore.name,
+                kinds={"source"},
+            ),
+        ],
+        check_specs=[checks.reconciled_spec(bronze)],
+        backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=HOURS_PER_RUN_MAX),
+    )
+    def land(context: dg.AssetExecutionContext, spark: SparkEngine) -> Results:
+        selected = context.selected_asset_keys
+        with plainly():
+            if unset:
+                raise ConfigError(f"set the environment variable {unset} to the endpoint of {logstore.name}")
+            mode = mode_of(context.run.tags, bronze=bronze in selected, checkpoint=checkpoint in selected)
+            if mode in ("live", "fill"):
+                yield from _land(context, logstore, spark, live=mode == "live")
+            elif mode == "publish":
+                yield _publish(context, logstore, spark)
+            if mode in ("fill", "nothing") and checkpoint in selected:
+                yield dg.MaterializeResult(asset_key=checkpoint, metadata=metadata.not_moved())
+
+    return land
+
+
+def _land(
+    context: dg.AssetExecutionContext, logstore: Logstore, spark: SparkEngine, *, live: bool
+) -> Results:
+    """Land, report the hours, check; publish last, and only where the check passed."""
+    bronze = bronze_key(logstore)
+    keys = context.partition_keys
+    hours = hour_of_key(keys[0]), hour_of_key(keys[-1]) + 1
+    asked: dict[str, Any] = {"until_s": hours[1] * HOUR_S} if live else {"hours": hours}
+    mode: Literal["live", "fill"] = "live" if live else "fill"
+    with Run(logstore, spark.engine(), mode=mode, on_event=_log(context), **asked) as run:
+        try:
+            report = run.land()
+        except LedgerBroken as error:
+            # The table contradicts itself, so nothing was landed: the red check is where people look.
+            yield from _checked(context, bronze, Verdict(problems=(str(error),)))
+            return
+        complete = complete_hours(range(*hours), reached_s(logstore) or 0)
+        moved = report.snapshot_id is not None
+        for event in hour_events(logstore, report, complete if moved or not live else ()):
+            context.log_event(event)
+        verdict = run.reconcile()
+        yield from _checked(context, bronze, verdict)
+        if verdict.ok and live:
+            yield dg.MaterializeResult(
+                asset_key=checkpoint_key(logstore), metadata=metadata.checkpoint(run.checkpoint(), report)
+            )
+
+
+def _checked(context: dg.AssetExecutionContext, bronze: dg.AssetKey, verdict: Verdict) -> Results:
+    """The check's result; a run launched without the check fails where the check would have."""
+    if context.selected_asset_check_keys:
+        yield checks.reconciled_result(bronze, verdict)
+    elif not verdict.ok:
+        raise LedgerBroken("; ".join(verdict.problems), verb="sls-lake verify")
+
+
+def _log(context: dg.AssetExecutionContext) -> Callable[[str], None]:
+    return lambda event: context.log.info(f"landing: {event}")
+
+
+def complete_hours(asked: Iterable[int], reached_s: int) -> set[int]:
+    """The asked hours that lie wholly before the receive time reached."""
+    return {hour for hour in asked if (hour + 1) * HOUR_S <= reached_s}
+
+
+def hour_events(
+    logstore: Logstore, report: LandingReport, complete: Iterable[int]
+) -> Iterator[dg.AssetMaterialization]:
+    """One event per hour that a landing reached, oldest first, rows or none.
+
+    Those are the hours it has rows for, and the `complete` ones: for a live landing when its commit
+    moved the ledger, for a fill always, so that whoever asked for an hour that lacked nothing sees
+    it done.
+    """
+    for hour in sorted({*report.hours, *complete}):
+        yield dg.AssetMaterialization(
+            bronze_key(logstore),
+            partition=hour_key(hour),
+            metadata=metadata.hour(report, hour),
+            tags=metadata.version_tags(report),
+        )
+
+
+def _publish(
+    context: dg.AssetExecutionContext, logstore: Logstore, spark: SparkEngine
+) -> dg.MaterializeResult[None]:
+    """Publish the frontier that the ledger has. It claims shards, so it says so and waits for none."""
+    context.instance.add_run_tags(context.run_id, {CLAIMS_TAG: logstore.name})
+    busy = busy_run(context.instance, logstore.name, but=context.run_id)
+    if busy is not None:
+        raise ConfigError(
+            f"run {busy.run_id} holds the claim on {logstore.name}: launch again when it is done"
+        )
+    if reached_s(logstore) is None:
+        raise ConfigError(
+            f"{logstore.table} has no landing yet, so there is no checkpoint to publish: run the job"
+        )
+    # Nothing lies before `start`, so a live run up to it lands nothing and publishes what is there.
+    with Run(logstore, spark.engine(), mode="live", until_s=logstore.start_s, on_event=_log(context)) as run:
+        report = run.land()
+        verdict = run.reconcile()
+        if not verdict.ok:
+            raise LedgerBroken("; ".join(verdict.problems), verb="sls-lake verify")
+        return dg.MaterializeResult(
+            asset_key=checkpoint_key(logstore), metadata=metadata.checkpoint(run.checkpoint(), report)
+        )
+
+
+@contextmanager
+def plainly() -> Iterator[None]:
+    """Our errors as one sentence in the run's page, and never retried in the same process: a
+    retried step would start a second reader beside tasks of the first."""
+    try:
+        yield
+    except SlsError as error:
+        raise dg.Failure(
+            description=str(error), metadata={"error": type(error).__name__}, allow_retries=False
+        ) from error

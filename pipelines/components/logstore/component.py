@@ -1,0 +1,82 @@
+"""`SlsLogstore`: a logstore as Dagster definitions, from the attributes of one `defs.yaml`."""
+
+from typing import Any, Self
+
+import dagster as dg
+from pydantic import BaseModel, RootModel, ValidationError
+
+from pipelines.components.logstore import environment
+from pipelines.components.logstore.assets import bronze_key, checkpoint_key, landing_assets, origin_spec
+from pipelines.components.logstore.schedule import microbatch_schedule
+from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK
+from pipelines.landing.logstore import Logstore, describe
+from sls_io.errors import ConfigError
+
+_TEMPLATE = {"type": "string", "pattern": r"\{\{.+\}\}"}
+
+
+class LogstoreAttributes(RootModel[dict[str, Any]]):
+    """The attributes as written: templates are still in them, so their types come later."""
+
+    @classmethod
+    def model_json_schema(cls, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """The schema of `Logstore`, where a template may stand for any number or switch."""
+        schema: dict[str, Any] = Logstore.model_json_schema(*args, **kwargs)
+        group = schema["properties"]["group"]
+        schema["properties"]["group"] = {"anyOf": [group, {"type": "string"}]}
+        return {name: _or_template(part) for name, part in schema.items()}
+
+
+class SlsLogstore(dg.Component):
+    """A logstore of the log service, landed in an Apache Iceberg table by micro-batches.
+
+    Makes the assets sls/<name> (external), bronze/<name> (hourly by receive time) and
+    sls/<name>_checkpoint, the blocking check `reconciled`, the job <name>_microbatch and the
+    schedule <name>_schedule. <name> is the last part of `table`.
+    """
+
+    def __init__(self, logstore: Logstore, *, unset: str = "") -> None:
+        self.logstore = logstore
+        self.unset = unset
+
+    @classmethod
+    def get_model_cls(cls) -> type[BaseModel]:
+        """The attributes before templates are filled in."""
+        return LogstoreAttributes
+
+    @classmethod
+    def load(cls, attributes: BaseModel | None, context: dg.ComponentLoadContext) -> Self:
+        """Fill in the templates and check every setting. Raises ConfigError with the cure."""
+        written = attributes.root if isinstance(attributes, LogstoreAttributes) else {}
+        try:
+            values, unset = environment.filled(written, context.resolution_context.resolve_value(written))
+            return cls(Logstore.model_validate(values), unset=unset)
+        except ValidationError as error:
+            raise ConfigError(f"{context.path}: {describe(error)}") from error
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """The definitions of this logstore. Reads no table and starts no engine."""
+        logstore = self.logstore
+        job = dg.define_asset_job(
+            f"{logstore.name}_microbatch",
+            selection=dg.AssetSelection.assets(bronze_key(logstore), checkpoint_key(logstore)),
+            executor_def=dg.in_process_executor,
+            description="Lands what is new and publishes the checkpoint. Live only when the schedule asks.",
+        )
+        return dg.Definitions(
+            assets=[origin_spec(logstore), landing_assets(logstore, unset=self.unset)],
+            jobs=[job],
+            schedules=[microbatch_schedule(logstore, job, unset=self.unset)],
+            resources={RESOURCE_KEY: SPARK},
+        )
+
+
+def _or_template(schema: Any) -> Any:
+    """`schema`, with every number and switch allowed to be a template as well."""
+    if isinstance(schema, list):
+        return [_or_template(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("type") in ("integer", "number", "boolean"):
+        return {"anyOf": [schema, _TEMPLATE]}
+    return {name: _or_template(part) for name, part in schema.items()}

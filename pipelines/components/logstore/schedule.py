@@ -1,0 +1,137 @@
+"""The tick: asks for one live run, or says why not.
+
+It plans no work. It names the hours that the run may touch, from the hour of the oldest receive
+time reached in the table to the hour of now - settle, so that the partition bar shows what is in
+progress; what to land inside them the run finds out itself.
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+import dagster as dg
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
+
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.state import read_state
+from pipelines.landing.table import Lake
+from sls_io.claim import Ledger
+from sls_io.errors import LedgerBroken
+from sls_io.window import HOUR_S
+
+KEY_FORMAT = "%Y-%m-%d-%H:%M"
+
+MODE_TAG = "sls/mode"
+CLAIMS_TAG = "sls/claims"
+BACKFILL_TAG = "dagster/backfill"
+RANGE_START_TAG = "dagster/asset_partition_range_start"
+RANGE_END_TAG = "dagster/asset_partition_range_end"
+PRIORITY_TAG = "dagster/priority"
+MAX_RUNTIME_TAG = "dagster/max_runtime"
+
+LIVE = "live"
+LIVE_PRIORITY = "10"
+
+
+def hour_key(hour: int) -> str:
+    """Partition key of an hour since 1970-01-01 00:00 UTC."""
+    return datetime.fromtimestamp(hour * HOUR_S, UTC).strftime(KEY_FORMAT)
+
+
+def hour_of_key(key: str) -> int:
+    """The hour since 1970-01-01 00:00 UTC that a partition key names."""
+    return int(datetime.strptime(key, KEY_FORMAT).replace(tzinfo=UTC).timestamp()) // HOUR_S
+
+
+def max_runtime_s(logstore: Logstore) -> int:
+    """Seconds after which run monitoring ends a live run: well over the budget, since a run in
+    its budget must never be cut, and short enough that a hung one does not hold the claim."""
+    return int(2 * logstore.budget.seconds_max + 120)
+
+
+def live_tags(logstore: Logstore, first_hour: int, last_hour: int) -> dict[str, str]:
+    """Run tags of a live micro-batch over the hours first..last, both included."""
+    return {
+        RANGE_START_TAG: hour_key(first_hour),
+        RANGE_END_TAG: hour_key(last_hour),
+        MODE_TAG: LIVE,
+        CLAIMS_TAG: logstore.name,
+        PRIORITY_TAG: LIVE_PRIORITY,
+        MAX_RUNTIME_TAG: str(max_runtime_s(logstore)),
+    }
+
+
+def busy_run(instance: dg.DagsterInstance, logstore: str, *, but: str = "") -> dg.DagsterRun | None:
+    """An unfinished run that claims shards of `logstore`, queued ones included; `but` is not one."""
+    busy = dg.RunsFilter(tags={CLAIMS_TAG: logstore}, statuses=list(NOT_FINISHED_STATUSES))
+    return next((r for r in instance.get_runs(filters=busy, limit=2) if r.run_id != but), None)
+
+
+def decide(
+    logstore: Logstore, *, now_s: float, reached_s: int | None, busy: dg.DagsterRun | None
+) -> dg.RunRequest | dg.SkipReason:
+    """One live run over the hours that lie between the table and now, or why not.
+
+    `reached_s` is the oldest receive time reached over all open shards, None before first start.
+    """
+    if busy is not None:
+        return dg.SkipReason(
+            f"run {busy.run_id} ({busy.job_name}, {busy.status.value}) holds the claim on {logstore.name}"
+        )
+    start = logstore.start_hour
+    last = int(now_s - logstore.budget.settle_s) // HOUR_S
+    if last < start:
+        return dg.SkipReason(f"{logstore.name} starts at {logstore.start} UTC, which is still to come")
+    first = start if reached_s is None else max(start, min(last, reached_s // HOUR_S))
+    return dg.RunRequest(tags=live_tags(logstore, first, last))
+
+
+def oldest_reached_s(ledgers: Iterable[Ledger]) -> int | None:
+    """The oldest receive time reached over all open shards, or over all shards when none is open
+    (a split whose children are not in the table yet). None before first start."""
+    shards = [entry for ledger in ledgers for entry in ledger.shards.values()]
+    open_shards = [entry for entry in shards if not entry.closed]
+    return min((entry.reached_s for entry in open_shards or shards), default=None)
+
+
+def reached_s(logstore: Logstore) -> int | None:
+    """`oldest_reached_s` as the table has it now. Milliseconds, no JVM, no call to the service.
+
+    An origin's id begins with the name of its logstore; two projects' logstores of one name that
+    land in one table are taken together, which only makes the range longer.
+    """
+    table = Lake.default().load(logstore.table)
+    if table is None:
+        return None
+    prefix = f"{logstore.service.logstore}-"
+    ledgers = read_state(table).ledgers
+    return oldest_reached_s(ledger for origin, ledger in ledgers.items() if origin.startswith(prefix))
+
+
+def microbatch_schedule(
+    logstore: Logstore, job: UnresolvedAssetJobDefinition, *, unset: str = ""
+) -> dg.ScheduleDefinition:
+    """`<logstore>_schedule`, stopped until somebody turns it on. `unset` names the environment
+    variable of the endpoint when it is not set: every tick is skipped then."""
+
+    @dg.schedule(
+        name=f"{logstore.name}_schedule",
+        job=job,
+        cron_schedule=logstore.schedule,
+        execution_timezone="UTC",
+        default_status=dg.DefaultScheduleStatus.STOPPED,
+        description="Requests one live micro-batch when no other run holds the claim.",
+    )
+    def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        if unset:
+            return dg.SkipReason(f"set the environment variable {unset} to the endpoint of {logstore.name}")
+        now_s = context.scheduled_execution_time.timestamp()
+        busy = busy_run(context.instance, logstore.name)
+        try:
+            reached = None if busy else reached_s(logstore)
+        except LedgerBroken:
+            # The run meets the same and says so on the check, where people look; a tick could not.
+            reached = int(now_s)
+        return decide(logstore, now_s=now_s, reached_s=reached, busy=busy)
+
+    return tick

@@ -1,0 +1,97 @@
+"""The dbt project as assets after bronze: its models, and its tests as checks.
+
+The manifest is written by `dbt parse`, which needs neither Spark nor Java, whenever a file of the
+project is newer than it; a machine that has it already loads it in milliseconds.
+"""
+
+import fcntl
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from dagster_dbt import DagsterDbtTranslator, DbtCliResource, DbtProject, dbt_assets
+
+from pipelines.components.logstore.spark import SparkEngine
+from pipelines.landing.dbt_environment import PROJECT_DIR, dbt_environment
+
+POOL = "dbt"
+"""One dbt run at a time: it starts an engine of its own, and models are replaced as a whole."""
+
+# A virtual environment need not be on the PATH for its `dg` to work; dbt lies beside the Python.
+_DBT = str(Path(sys.executable).with_name("dbt"))
+_SOURCES = ("*.yml", "models/**/*", "macros/**/*", "tests/**/*", "seeds/**/*", "snapshots/**/*")
+
+
+class _Translator(DagsterDbtTranslator):
+    """Models follow bronze, at most one run behind, and stay where they are while a check is red."""
+
+    def get_asset_spec(
+        self, manifest: Mapping[str, Any], unique_id: str, project: DbtProject | None
+    ) -> dg.AssetSpec:
+        spec = super().get_asset_spec(manifest, unique_id, project)
+        # Hours before the first log never come, so "no upstream partition is missing" never holds.
+        condition = dg.AutomationCondition.eager().without(~dg.AutomationCondition.any_deps_missing())
+        ready = dg.AutomationCondition.all_deps_blocking_checks_passed()
+        return spec.replace_attributes(automation_condition=condition & ready, kinds={"dbt", "iceberg"})
+
+
+def stale(project: DbtProject) -> bool:
+    """Whether the manifest is missing or older than a file it is made from."""
+    if not project.manifest_path.exists():
+        return True
+    written = project.manifest_path.stat().st_mtime
+    files = (path for pattern in _SOURCES for path in project.project_dir.glob(pattern))
+    return any(path.is_file() and path.stat().st_mtime > written for path in files)
+
+
+def prepared(project: DbtProject) -> DbtProject:
+    """`project` with a manifest that is up to date.
+
+    Code server, daemon and run workers load this at the same moment: one of them parses, the others
+    wait for it and then find nothing to do.
+    """
+    if stale(project):
+        folder = project.manifest_path.parent
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "manifest.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if stale(project):
+                dbt = DbtCliResource(project_dir=project, dbt_executable=_DBT)
+                dbt.cli(["parse", "--quiet"], target_path=folder).wait()
+    return project
+
+
+PROJECT = prepared(DbtProject(project_dir=PROJECT_DIR, profiles_dir=PROJECT_DIR))
+
+
+@dbt_assets(
+    manifest=PROJECT.manifest_path,
+    project=PROJECT,
+    name="dbt__sls_lake",
+    pool=POOL,
+    dagster_dbt_translator=_Translator(),
+)
+def models(context: dg.AssetExecutionContext, spark: SparkEngine) -> Iterator[Any]:
+    """`dbt build` of what was selected, over the catalog that the landing writes to."""
+    dbt = DbtCliResource(project_dir=PROJECT, dbt_executable=_DBT)
+    with _variables(dbt_environment(remote=spark.address())):
+        yield from dbt.cli(["build"], context=context).stream()
+
+
+@contextmanager
+def _variables(added: Mapping[str, str]) -> Iterator[None]:
+    """Environment variables for the dbt process; taken back after it, other steps share the process."""
+    before = {name: os.environ.get(name) for name in added}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
