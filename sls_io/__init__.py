@@ -1,0 +1,116 @@
+"""Reading the log service: shards, cursors, pages, claims. Importable alone.
+
+    from sls_io import Service, SlsClient
+
+    with SlsClient(Service(endpoint="https://cn-hangzhou.log.aliyuncs.com", project="demo",
+                           logstore="access_logs")) as client:
+        for shard in client.shards():
+            print(client.head(shard))
+
+`__all__` is the whole public surface and a test closes it. What talks to the service is loaded
+when it is first asked for, since the vendor's SDK takes half a second to import and most
+processes that need an error class or a setting need nothing else.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from sls_io.claim import Claim, Gap, Ledger, ShardLedger
+from sls_io.clock import SYSTEM_CLOCK, Clock, ManualClock, SystemClock
+from sls_io.errors import (
+    ClaimLost,
+    ConfigError,
+    ConnectFailed,
+    CursorExpired,
+    DecodeError,
+    InvariantBroken,
+    LandingConflict,
+    LandingUnknown,
+    LedgerBroken,
+    ServiceError,
+    ShardGone,
+    SlsError,
+    Throttled,
+    TransportError,
+    TransportTimeout,
+)
+from sls_io.settings import Budget, Credentials, Group, Service
+from sls_io.shard import Head, Shard
+from sls_io.window import Cursor, IntervalSet, Window, cursor_from_wire, cursor_to_wire
+
+if TYPE_CHECKING:
+    from sls_io.client import GroupCheckpoint, GroupInfo, Origin, Page, SlsClient
+    from sls_io.coordination.coordinator import Coordinator
+    from sls_io.coordination.server_group import ServerGroup
+    from sls_io.coordination.static import Static
+    from sls_io.transport import Transport
+
+__all__ = [
+    # the client
+    "SlsClient",
+    "Transport",
+    "Page",
+    "Origin",
+    "GroupInfo",
+    "GroupCheckpoint",
+    # settings
+    "Service",
+    "Credentials",
+    "Group",
+    "Budget",
+    # values
+    "Cursor",
+    "cursor_from_wire",
+    "cursor_to_wire",
+    "Window",
+    "IntervalSet",
+    "Shard",
+    "Head",
+    "Claim",
+    "Ledger",
+    "ShardLedger",
+    "Gap",
+    # holding shards
+    "Coordinator",
+    "ServerGroup",
+    "Static",
+    # time
+    "Clock",
+    "SystemClock",
+    "ManualClock",
+    "SYSTEM_CLOCK",
+    # errors
+    "SlsError",
+    "ConfigError",
+    "TransportError",
+    "TransportTimeout",
+    "ConnectFailed",
+    "Throttled",
+    "ServiceError",
+    "CursorExpired",
+    "ShardGone",
+    "ClaimLost",
+    "DecodeError",
+    "LandingConflict",
+    "LandingUnknown",
+    "LedgerBroken",
+    "InvariantBroken",
+]
+
+_LATER = {
+    "SlsClient": "sls_io.client",
+    "Page": "sls_io.client",
+    "Origin": "sls_io.client",
+    "GroupInfo": "sls_io.client",
+    "GroupCheckpoint": "sls_io.client",
+    "Transport": "sls_io.transport",
+    "Coordinator": "sls_io.coordination.coordinator",
+    "ServerGroup": "sls_io.coordination.server_group",
+    "Static": "sls_io.coordination.static",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LATER[name]), name)
