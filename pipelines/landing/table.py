@@ -11,6 +11,7 @@ import os
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from pyiceberg.catalog import Catalog, load_catalog
@@ -76,9 +77,7 @@ class Lake:
     def catalog(self) -> Catalog:
         """Open the catalog. Raises ConfigError when it cannot be reached."""
         try:
-            if self.sqlite_path is not None:
-                _prepare_sqlite(self.sqlite_path)
-            return load_catalog(CATALOG, **self.properties)
+            return _open(tuple(sorted(self.properties.items())))
         except Exception as error:  # every catalog has its own exceptions; none of them is ours
             raise ConfigError(unreachable(self, error)) from error
 
@@ -127,6 +126,15 @@ def _masked(error: BaseException) -> str:
     return printable(
         text if "://" not in text and "@" not in text else "details hidden, they hold an address"
     )
+
+
+@cache
+def _open(properties: tuple[tuple[str, str], ...]) -> Catalog:
+    """One catalog client a process and address: each has a pool of connections of its own."""
+    lake = Lake(dict(properties))
+    if lake.sqlite_path is not None:
+        _prepare_sqlite(lake.sqlite_path)
+    return load_catalog(CATALOG, **lake.properties)
 
 
 def _prepare_sqlite(path: Path) -> None:

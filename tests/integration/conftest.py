@@ -1,0 +1,39 @@
+"""A Spark session shared by all tests, and a world of its own for each."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipelines.landing.engine import Engine
+from sls_io.emulator import start
+from tests.integration.world import HOUR0_S, PROJECT, World, logstore_settings, make_lake
+
+
+@pytest.fixture(scope="session")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """One local Spark for the whole test session: a JVM takes seconds to start."""
+    home = tmp_path_factory.mktemp("home")
+    before = os.environ.get("SLS_LAKE_HOME")
+    os.environ["SLS_LAKE_HOME"] = str(home)
+    lake = make_lake(home / "lake")
+    engine = Engine(lake=lake)
+    yield engine
+    engine.stop()
+    if before is None:
+        del os.environ["SLS_LAKE_HOME"]
+    else:
+        os.environ["SLS_LAKE_HOME"] = before
+
+
+@pytest.fixture
+def world(tmp_path: Path, engine: Engine) -> Iterator[World]:
+    """A project with the logstore `access_logs` of two shards; the clock stands in HOUR0_S."""
+    with start(tmp_path / "emulator", now=HOUR0_S + 60.0) as emulator:
+        logstore = logstore_settings(emulator, "access_logs")
+        world = World(emulator, make_lake(tmp_path / "lake"), logstore, engine)
+        with world.client as client:
+            client.transport.create_project(PROJECT, "")
+            client.transport.create_logstore(PROJECT, "access_logs", ttl=30, shard_count=2)
+        yield world
