@@ -22,27 +22,23 @@ names keys and types, never a value.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import ptars
 import pyarrow as pa
 import pyarrow.compute as pc
-from google.protobuf import descriptor_pb2, descriptor_pool
 from numpy.typing import NDArray
 
 from sls_io import loggroup
 from sls_io.errors import ConfigError, DecodeError, printable
+from sls_io.nested import Ints, Tree, digest, escaped, is_utf8, redacted
 from sls_io.window import HOUR_S
 
 if TYPE_CHECKING:
     from sls_io.client import Page
-
-Ints = NDArray[np.int64]
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 TEXT_MAP = pa.map_(pa.string(), pa.string())
@@ -138,7 +134,7 @@ class Decoder:
             page.body, page.compression, page.raw_bytes, shard=page.shard, cursor=page.cursor
         )
         try:
-            tree = _Tree.of(raw)
+            tree = Tree.of(raw)
         except ValueError:  # includes ArrowInvalid; its text is left out
             raise DecodeError("not a LogGroupList", shard=page.shard, cursor=page.cursor) from None
         if tree.groups != page.count:
@@ -162,9 +158,7 @@ class Decoder:
             columns.update(_trouble_columns(tree, raw, self.declared, trouble))
         except ValueError:
             raise DecodeError("groups and logs do not add up", shard=page.shard, cursor=page.cursor) from None
-        arrays = [
-            columns[f.name] if f.name in columns else pa.nulls(tree.logs, f.type) for f in self.schema
-        ]
+        arrays = [columns[f.name] if f.name in columns else pa.nulls(tree.logs, f.type) for f in self.schema]
         return Decoded(
             batch=pa.RecordBatch.from_arrays(arrays, schema=self.schema),
             rows=tree.logs,
@@ -214,93 +208,7 @@ def _labels(page: Page) -> tuple[int, bool]:
     return first, forward
 
 
-# --- the nested form ---------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=1)
-def _handler() -> Any:
-    """The protobuf reader, built once a process. Texts are declared as bytes on purpose."""
-    kinds = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="sls_lake.proto", package="sls_lake", syntax="proto2")
-
-    def message(name: str, *fields: tuple[str, int, Any, str]) -> None:
-        entry = file.message_type.add(name=name)
-        for field_name, number, kind, of in fields:
-            repeated = of.endswith("*")
-            label = kinds.LABEL_REPEATED if repeated else kinds.LABEL_OPTIONAL
-            added = entry.field.add(name=field_name, number=number, type=kind, label=label)
-            if of:
-                added.type_name = f".sls_lake.{of.rstrip('*')}"
-
-    text, nested = kinds.TYPE_BYTES, kinds.TYPE_MESSAGE
-    message("Pair", ("Key", 1, text, ""), ("Value", 2, text, ""))
-    message(
-        "Log",
-        ("Time", 1, kinds.TYPE_UINT32, ""),
-        ("Contents", 2, nested, "Pair*"),
-        ("Time_ns", 4, kinds.TYPE_FIXED32, ""),
-    )
-    message(
-        "LogGroup",
-        ("Logs", 1, nested, "Log*"),
-        ("Topic", 3, text, ""),
-        ("Source", 4, text, ""),
-        ("LogTags", 6, nested, "Pair*"),
-    )
-    message("LogGroupList", ("LogGroups", 1, nested, "LogGroup*"))
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    described = pool.FindFileByName(file.name)
-    return ptars.HandlerPool([described]).get_for_message(described.message_types_by_name["LogGroupList"])
-
-
-@dataclass
-class _Tree:
-    """A page as nested Arrow arrays, and which log and group everything belongs to."""
-
-    groups: int
-    logs: int
-    topic: pa.Array
-    source: pa.Array
-    tag_offsets: Ints
-    tags: pa.StructArray
-    time: pa.Array
-    time_ns: pa.Array
-    keys: pa.Array
-    values: pa.Array
-    group_of_log: Ints
-    index_of_log: Ints
-    log_of_pair: Ints
-
-    @staticmethod
-    def of(raw: bytes) -> _Tree:
-        """Raises ValueError when `raw` is no LogGroupList."""
-        groups = _handler().list_to_record_batch([raw]).column(0).values
-        log_lists, tag_lists = groups.field("Logs"), groups.field("LogTags")
-        logs, tags = log_lists.values, tag_lists.values
-        pair_lists = logs.field("Contents")
-        pairs = pair_lists.values
-        log_offsets, pair_offsets = _offsets(log_lists), _offsets(pair_lists)
-        group_of_log = np.repeat(np.arange(len(groups), dtype=np.int64), np.diff(log_offsets))
-        return _Tree(
-            groups=len(groups),
-            logs=len(logs),
-            topic=groups.field("Topic"),
-            source=groups.field("Source"),
-            tag_offsets=_offsets(tag_lists),
-            tags=tags,
-            time=logs.field("Time"),
-            time_ns=logs.field("Time_ns"),
-            keys=pairs.field("Key"),
-            values=pairs.field("Value"),
-            group_of_log=group_of_log,
-            index_of_log=np.arange(len(logs), dtype=np.int64) - log_offsets[group_of_log],
-            log_of_pair=np.repeat(np.arange(len(logs), dtype=np.int64), np.diff(pair_offsets)),
-        )
-
-
-def _offsets(lists: pa.ListArray) -> Ints:
-    return lists.offsets.to_numpy().astype(np.int64)
+# --- rows in trouble ---------------------------------------------------------------------------
 
 
 @dataclass
@@ -313,14 +221,43 @@ class _Trouble:
         for row in rows:
             self.causes.setdefault(int(row), []).append(cause)
 
-    def note_group(self, tree: _Tree, group: int, cause: str) -> None:
+    def note_group(self, tree: Tree, group: int, cause: str) -> None:
         self.note(np.flatnonzero(tree.group_of_log == group).tolist(), cause)
+
+
+def _trouble_columns(
+    tree: Tree, raw: bytes, declared: Sequence[Declared], trouble: _Trouble
+) -> dict[str, pa.Array]:
+    """`__error__` and `__raw__`. Only these rows' groups are walked byte by byte.
+
+    Raises ValueError when the walk and the nested form disagree.
+    """
+    if not trouble.causes:
+        return {"__error__": pa.nulls(tree.logs, pa.string()), "__raw__": pa.nulls(tree.logs, pa.binary())}
+    errors: list[str | None] = [None] * tree.logs
+    bytes_of: list[bytes | None] = [None] * tree.logs
+    pii = {d.name.encode(): d.pii for d in declared if d.pii}
+    groups = list(loggroup.groups(raw))
+    if len(groups) != tree.groups:
+        raise ValueError("groups do not add up")
+    sizes = np.bincount(tree.group_of_log, minlength=tree.groups)
+    at, spans = -1, []
+    for row in sorted(trouble.causes):
+        group = int(tree.group_of_log[row])
+        if group != at:
+            at, spans = group, list(loggroup.logs(raw, *groups[group]))
+            if len(spans) != sizes[group]:
+                raise ValueError("logs do not add up")
+        begin, end = spans[int(tree.index_of_log[row])]
+        errors[row] = "; ".join(trouble.causes[row])
+        bytes_of[row] = redacted(raw[begin:end], pii)
+    return {"__error__": pa.array(errors, pa.string()), "__raw__": pa.array(bytes_of, pa.binary())}
 
 
 # --- columns of the group ----------------------------------------------------------------------
 
 
-def _group_columns(tree: _Tree, trouble: _Trouble) -> dict[str, pa.Array]:
+def _group_columns(tree: Tree, trouble: _Trouble) -> dict[str, pa.Array]:
     """Topic, source and tags of each group, repeated for its logs."""
     at = pa.array(tree.group_of_log)
     return {
@@ -330,20 +267,20 @@ def _group_columns(tree: _Tree, trouble: _Trouble) -> dict[str, pa.Array]:
     }
 
 
-def _group_text(tree: _Tree, values: pa.Array, what: str, trouble: _Trouble) -> pa.Array:
+def _group_text(tree: Tree, values: pa.Array, what: str, trouble: _Trouble) -> pa.Array:
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:
         pass
     texts: list[str | None] = []
     for group, value in enumerate(values.to_pylist()):
-        texts.append(None if value is None else _escaped(value))
-        if value is not None and not _is_utf8(value):
+        texts.append(None if value is None else escaped(value))
+        if value is not None and not is_utf8(value):
             trouble.note_group(tree, group, f"{what} is not UTF-8")
     return pa.array(texts, pa.string())
 
 
-def _group_tags(tree: _Tree, trouble: _Trouble) -> pa.Array:
+def _group_tags(tree: Tree, trouble: _Trouble) -> pa.Array:
     """One map a group, null without tags. Tags are few, so a page in doubt goes the slow way whole."""
     offsets = tree.tag_offsets
     keys, values = tree.tags.field("Key"), tree.tags.field("Value")
@@ -357,17 +294,17 @@ def _group_tags(tree: _Tree, trouble: _Trouble) -> pa.Array:
             except pa.ArrowInvalid:
                 pass
     maps: list[dict[str, str] | None] = []
-    for group, (begin, end) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
+    for group, (begin, end) in enumerate(itertools.pairwise(offsets)):
         tags: dict[str, str] = {}
         for key, value in zip(keys[begin:end].to_pylist(), values[begin:end].to_pylist(), strict=True):
-            name = _escaped(key or b"")
+            name = escaped(key or b"")
             if key is None or value is None:
                 trouble.note_group(tree, group, f"tag {printable(name)} has no key or no value")
-            elif not _is_utf8(key) or not _is_utf8(value):
+            elif not is_utf8(key) or not is_utf8(value):
                 trouble.note_group(tree, group, f"tag {printable(name)} is not UTF-8")
             if name in tags:
                 trouble.note_group(tree, group, f"repeated tag {printable(name)}")
-            tags[name] = _escaped(value or b"")
+            tags[name] = escaped(value or b"")
         maps.append(tags or None)
     return pa.array([list(tags.items()) if tags else None for tags in maps], TEXT_MAP)
 
@@ -383,7 +320,7 @@ def _maps(offsets: Ints, keys: pa.Array, items: pa.Array) -> pa.MapArray:
 # --- columns of the log ------------------------------------------------------------------------
 
 
-def _times(tree: _Tree, trouble: _Trouble) -> pa.Array:
+def _times(tree: Tree, trouble: _Trouble) -> pa.Array:
     """Time and its nanosecond part in microseconds; the part below is cut off."""
     seconds = tree.time.fill_null(0).to_numpy().astype(np.int64)
     nanos = tree.time_ns.fill_null(0).to_numpy().astype(np.int64)
@@ -398,7 +335,7 @@ def _times(tree: _Tree, trouble: _Trouble) -> pa.Array:
     return pa.array(seconds * 1_000_000 + nanos // 1_000, mask=missing).cast(TIMESTAMP)
 
 
-def _log_columns(tree: _Tree, declared: Sequence[Declared], trouble: _Trouble) -> dict[str, pa.Array]:
+def _log_columns(tree: Tree, declared: Sequence[Declared], trouble: _Trouble) -> dict[str, pa.Array]:
     """The declared columns and `__rest__`."""
     pairs = _Pairs.of(tree, declared, trouble)
     columns = {d.name: pairs.column(d, tree.logs, trouble) for d in declared if d.pii != "drop"}
@@ -428,7 +365,7 @@ class _Pairs:
     to_rest: NDArray[np.bool_]
 
     @staticmethod
-    def of(tree: _Tree, declared: Sequence[Declared], trouble: _Trouble) -> _Pairs:
+    def of(tree: Tree, declared: Sequence[Declared], trouble: _Trouble) -> _Pairs:
         rows, values = tree.log_of_pair, tree.values
         names, codes = _key_codes(tree.keys, rows, trouble)
         pii = {d.name: d.pii for d in declared}
@@ -482,7 +419,8 @@ class _Pairs:
         if values.null_count > text.null_count:
             misfit = pc.and_(values.is_null(), text.is_valid()).to_numpy(zero_copy_only=False)
             self.to_rest[at.filter(pa.array(misfit)).to_numpy()] = True
-            trouble.note(np.flatnonzero(misfit).tolist(), f"{declared.name} is not {declared.label or declared.type}")
+            cause = f"{declared.name} is not {declared.label or declared.type}"
+            trouble.note(np.flatnonzero(misfit).tolist(), cause)
         return values
 
     def rest(self, logs: int) -> pa.Array:
@@ -507,7 +445,7 @@ def _key_codes(keys: pa.Array, rows: Ints, trouble: _Trouble) -> tuple[list[str]
     places: dict[str, int] = {}
     place_of_code = []
     for code, key in enumerate(encoded.dictionary.to_pylist()):
-        if not _is_utf8(key):
+        if not is_utf8(key):
             trouble.note(np.unique(rows[codes == code]).tolist(), "a key is not UTF-8")
         place_of_code.append(places.setdefault(key.decode("utf-8", "replace"), len(places)))
     if len(places) < len(place_of_code):  # two broken keys may look alike once replaced
@@ -521,7 +459,7 @@ def _hashed(values: pa.Array, codes: Ints, which: list[int]) -> pa.Array:
         return values
     chosen = pa.array(np.isin(codes, which))
     plain = values.filter(chosen).to_pylist()
-    digests = {value: _digest(value) for value in set(plain)}
+    digests = {value: digest(value) for value in set(plain)}
     return pc.replace_with_mask(values, chosen, pa.array([digests[v] for v in plain], pa.binary()))
 
 
@@ -537,7 +475,7 @@ def _as_text(values: pa.Array) -> tuple[pa.Array, NDArray[np.bool_] | None]:
         try:
             chunk.cast(pa.string())
         except pa.ArrowInvalid:
-            broken[begin : begin + len(chunk)] = [not _is_utf8(v) for v in chunk.to_pylist()]
+            broken[begin : begin + len(chunk)] = [not is_utf8(v) for v in chunk.to_pylist()]
     mask = pa.array(broken)
     shown = [v.decode("utf-8", "replace").encode() for v in values.filter(mask).to_pylist()]
     return pc.replace_with_mask(values, mask, pa.array(shown, pa.binary())).cast(pa.string()), broken
@@ -555,77 +493,5 @@ def _earlier_ones(rows: Ints, codes: Ints, order: Ints) -> Ints:
     """Pairs that another pair of the same log and key follows."""
     sorted_rows, sorted_codes = rows[order], codes[order]
     again = (sorted_rows[1:] == sorted_rows[:-1]) & (sorted_codes[1:] == sorted_codes[:-1])
-    return order[:-1][again]
-
-
-# --- rows in trouble ---------------------------------------------------------------------------
-
-
-def _trouble_columns(
-    tree: _Tree, raw: bytes, declared: Sequence[Declared], trouble: _Trouble
-) -> dict[str, pa.Array]:
-    """`__error__` and `__raw__`. Only these rows' groups are walked byte by byte.
-
-    Raises ValueError when the walk and the nested form disagree.
-    """
-    if not trouble.causes:
-        return {"__error__": pa.nulls(tree.logs, pa.string()), "__raw__": pa.nulls(tree.logs, pa.binary())}
-    errors: list[str | None] = [None] * tree.logs
-    bytes_of: list[bytes | None] = [None] * tree.logs
-    pii = {d.name.encode(): d.pii for d in declared if d.pii}
-    groups = list(loggroup.groups(raw))
-    if len(groups) != tree.groups:
-        raise ValueError("groups do not add up")
-    sizes = np.bincount(tree.group_of_log, minlength=tree.groups)
-    at, spans = -1, []
-    for row in sorted(trouble.causes):
-        group = int(tree.group_of_log[row])
-        if group != at:
-            at, spans = group, list(loggroup.logs(raw, *groups[group]))
-            if len(spans) != sizes[group]:
-                raise ValueError("logs do not add up")
-        begin, end = spans[int(tree.index_of_log[row])]
-        errors[row] = "; ".join(trouble.causes[row])
-        bytes_of[row] = _redacted(raw[begin:end], pii)
-    return {"__error__": pa.array(errors, pa.string()), "__raw__": pa.array(bytes_of, pa.binary())}
-
-
-def _redacted(log: bytes, pii: Mapping[bytes, str]) -> bytes:
-    """One Log's bytes without the values of `drop` keys and with those of `hash` keys hashed."""
-    if not pii:
-        return log
-    out = bytearray()
-    at = 0
-    for number, wire, begin, end in loggroup.fields(log):
-        pair = _pair(log[begin:end]) if (number, wire) == (2, 2) else (b"", b"")
-        what = pii.get(pair[0])
-        if not what:
-            out += log[at:end]
-        elif what == "hash":
-            key, value = pair[0], _digest(pair[1])
-            body = b"\x0a" + loggroup.varint(len(key)) + key + b"\x12" + loggroup.varint(len(value)) + value
-            out += b"\x12" + loggroup.varint(len(body)) + body
-        at = end
-    return bytes(out)
-
-
-def _pair(data: bytes) -> tuple[bytes, bytes]:
-    """(key, value) of one pair; of a field sent twice the last counts, as in every protobuf reader."""
-    found = {number: data[b:e] for number, wire, b, e in loggroup.fields(data) if wire == 2}
-    return found.get(1, b""), found.get(2, b"")
-
-
-def _digest(value: bytes) -> bytes:
-    return hashlib.sha256(value).hexdigest().encode()
-
-
-def _is_utf8(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _escaped(value: bytes) -> str:
-    return value.decode("utf-8", "backslashreplace")
+    earlier: Ints = order[:-1][again]
+    return earlier
