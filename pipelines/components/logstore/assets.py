@@ -222,8 +222,8 @@ def _publish(
     context: dg.AssetExecutionContext, logstore: Logstore, spark: SparkEngine
 ) -> dg.MaterializeResult[None]:
     """Publish the frontier that the ledger has. It claims shards, so it says so and waits for none."""
-    context.instance.add_run_tags(context.run_id, {CLAIMS_TAG: logstore.name})
-    busy = busy_run(context.instance, logstore.name, but=context.run_id)
+    context.instance.add_run_tags(context.run.run_id, {CLAIMS_TAG: logstore.name})
+    busy = busy_run(context.instance, logstore.name, but=context.run.run_id)
     if busy is not None:
         raise ConfigError(
             f"run {busy.run_id} holds the claim on {logstore.name}: launch again when it is done"

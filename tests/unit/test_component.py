@@ -1,0 +1,369 @@
+"""A logstore's definitions, what a run may do, and what a tick asks for. No engine, no service."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from dagster._core.test_utils import create_run_for_test, instance_for_test
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+
+from pipelines.components import SlsLogstore
+from pipelines.components.logstore.assets import (
+    bronze_key,
+    checkpoint_key,
+    complete_hours,
+    hour_events,
+    landing_assets,
+    mode_of,
+    origin_spec,
+)
+from pipelines.components.logstore.component import LogstoreAttributes
+from pipelines.components.logstore.schedule import (
+    BACKFILL_TAG,
+    CLAIMS_TAG,
+    MAX_RUNTIME_TAG,
+    MODE_TAG,
+    RANGE_END_TAG,
+    RANGE_START_TAG,
+    busy_run,
+    decide,
+    hour_key,
+    hour_of_key,
+    live_tags,
+    microbatch_schedule,
+    oldest_reached_s,
+)
+from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.report import HourReport, LandingReport
+from sls_io.claim import Ledger, ShardLedger
+from sls_io.errors import ConfigError
+from sls_io.window import Cursor
+
+START = "2026-11-20-00:00"
+ATTRIBUTES: dict[str, Any] = {
+    "service": {"endpoint": "http://127.0.0.1:9", "project": "demo", "logstore": "access_logs"},
+    "group": "lake",
+    "table": "bronze.access_logs",
+    "start": START,
+    "columns": {"status": "int"},
+}
+
+
+def logstore(**changed: Any) -> Logstore:
+    return Logstore.model_validate({**ATTRIBUTES, **changed})
+
+
+def at(text: str) -> float:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+@pytest.fixture
+def lake_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("SLS_LAKE_HOME", str(tmp_path))
+    yield tmp_path
+
+
+# --- definitions -----------------------------------------------------------------------------
+
+
+def definitions(attributes: dict[str, Any]) -> dg.Definitions:
+    component = SlsLogstore.from_attributes_dict(attributes=attributes)
+    return component.build_defs(dg.ComponentTree.for_test().load_context)
+
+
+def test_a_logstore_becomes_three_assets_one_check_one_job_one_stopped_schedule() -> None:
+    defs = definitions(ATTRIBUTES)
+    graph = defs.resolve_asset_graph()
+    bronze = graph.get(dg.AssetKey(["bronze", "access_logs"]))
+    checkpoint = graph.get(dg.AssetKey(["sls", "access_logs_checkpoint"]))
+    assert bronze.parent_keys == {dg.AssetKey(["sls", "access_logs"])}
+    assert checkpoint.parent_keys == {bronze.key}
+    assert bronze.partitions_def == dg.HourlyPartitionsDefinition(
+        start_date=START, timezone="UTC", end_offset=1
+    )
+    assert checkpoint.partitions_def is None
+    assert bronze.backfill_policy == dg.BackfillPolicy.multi_run(max_partitions_per_run=6)
+    assert not graph.get(dg.AssetKey(["sls", "access_logs"])).is_executable
+    check = next(iter(graph.asset_check_keys))
+    assert (check.name, check.asset_key) == ("reconciled", bronze.key)
+    assert graph.get(check).blocking
+    job = defs.resolve_job_def("access_logs_microbatch")
+    assert job.executor_def is dg.in_process_executor
+    assert (
+        defs.resolve_schedule_def("access_logs_schedule").default_status == dg.DefaultScheduleStatus.STOPPED
+    )
+
+
+def test_no_job_carries_the_live_tag_so_a_backfill_launched_from_it_cannot_claim() -> None:
+    job = definitions(ATTRIBUTES).resolve_job_def("access_logs_microbatch")
+    assert MODE_TAG not in job.tags and CLAIMS_TAG not in job.tags
+
+
+def test_two_logstores_can_be_loaded_together() -> None:
+    other = {**ATTRIBUTES, "table": "bronze.orders"}
+    merged = dg.Definitions.merge(definitions(ATTRIBUTES), definitions(other))
+    dg.Definitions.validate_loadable(merged)
+
+
+def test_the_table_shows_its_name_and_every_column_with_its_type() -> None:
+    spec = landing_assets(logstore()).get_asset_spec(bronze_key(logstore()))
+    assert spec.metadata["dagster/table_name"] == dg.MetadataValue.text("bronze.access_logs")
+    schema = spec.metadata["dagster/column_schema"].value
+    types = {column.name: column.type for column in schema.columns}
+    assert types["status"] == "int"
+    assert types["__cursor__"] == "long"
+
+
+def test_an_unset_endpoint_loads_and_is_named_as_soon_as_something_runs(
+    lake_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SLS_ENDPOINT", raising=False)
+    service = {**ATTRIBUTES["service"], "endpoint": "{{ env.SLS_ENDPOINT }}"}
+    defs = definitions({**ATTRIBUTES, "service": service})
+    with instance_for_test() as instance:
+        result = defs.resolve_job_def("access_logs_microbatch").execute_in_process(
+            instance=instance, tags=live_tags(logstore(), *2 * [logstore().start_hour]), raise_on_error=False
+        )
+        failure = next(e for e in result.all_events if e.is_step_failure).step_failure_data
+        assert failure.user_failure_data is not None
+        assert failure.user_failure_data.description == (
+            "set the environment variable SLS_ENDPOINT to the endpoint of access_logs"
+        )
+        tick = defs.resolve_schedule_def("access_logs_schedule")(dg.build_schedule_context(instance))
+        assert isinstance(tick, dg.SkipReason)
+
+
+def test_any_other_unset_variable_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LAKE_GROUP", raising=False)
+    with pytest.raises(ConfigError, match="LAKE_GROUP"):
+        definitions({**ATTRIBUTES, "group": "{{ env.LAKE_GROUP }}"})
+
+
+def test_a_setting_that_does_not_exist_is_an_error_that_names_it() -> None:
+    with pytest.raises(ConfigError, match="shedule"):
+        definitions({**ATTRIBUTES, "shedule": "* * * * *"})
+
+
+@pytest.mark.parametrize(
+    ("changed", "good"),
+    [
+        ({}, True),
+        ({"group": {"name": "lake", "timeout_s": "{{ env.TIMEOUT }}"}}, True),
+        ({"budget": {"bytes_max": "{{ env.BYTES }}"}}, True),
+        ({"budget": {"bytes_max": "lots"}}, False),
+        ({"shedule": "* * * * *"}, False),
+    ],
+)
+def test_the_schema_knows_the_settings_and_lets_templates_stand_for_numbers(
+    changed: dict[str, Any], good: bool
+) -> None:
+    validator = Draft202012Validator(LogstoreAttributes.model_json_schema())
+    assert validator.is_valid({**ATTRIBUTES, **changed}) is good
+
+
+# --- what a run may do -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tags", "bronze", "checkpoint", "mode"),
+    [
+        ({MODE_TAG: "live"}, True, True, "live"),
+        ({}, True, True, "fill"),
+        ({}, True, False, "fill"),
+        ({BACKFILL_TAG: "b"}, True, False, "fill"),
+        ({BACKFILL_TAG: "b"}, True, True, "fill"),
+        ({MODE_TAG: "LIVE"}, True, True, "fill"),
+        ({}, False, True, "publish"),
+        ({MODE_TAG: "live"}, False, True, "publish"),
+        ({BACKFILL_TAG: "b"}, False, True, "nothing"),
+    ],
+)
+def test_selection_and_tags_say_what_a_run_does(
+    tags: dict[str, str], bronze: bool, checkpoint: bool, mode: str
+) -> None:
+    assert mode_of(tags, bronze=bronze, checkpoint=checkpoint) == mode
+
+
+@pytest.mark.parametrize(
+    ("tags", "checkpoint"), [({MODE_TAG: "live", BACKFILL_TAG: "b"}, True), ({MODE_TAG: "live"}, False)]
+)
+def test_a_live_run_that_is_a_backfill_or_lacks_the_checkpoint_is_refused(
+    tags: dict[str, str], checkpoint: bool
+) -> None:
+    with pytest.raises(ConfigError, match=MODE_TAG):
+        mode_of(tags, bronze=True, checkpoint=checkpoint)
+
+
+def assets_of(one: Logstore) -> list[Any]:
+    return [origin_spec(one), landing_assets(one)]
+
+
+def test_a_live_backfill_fails_with_one_sentence_and_is_not_retried(lake_home: Path) -> None:
+    with instance_for_test() as instance:
+        result = dg.materialize(
+            assets_of(logstore()),
+            instance=instance,
+            resources={RESOURCE_KEY: SPARK},
+            tags={**live_tags(logstore(), *2 * [logstore().start_hour]), BACKFILL_TAG: "b"},
+            raise_on_error=False,
+        )
+        failure = next(e for e in result.all_events if e.is_step_failure).step_failure_data
+    assert failure.user_failure_data is not None
+    assert "cannot claim shards" in (failure.user_failure_data.description or "")
+    assert not any(e.is_step_up_for_retry for e in result.all_events)
+
+
+def test_a_checkpoint_backfilled_with_its_table_moves_nothing_and_is_not_left_hanging(
+    lake_home: Path,
+) -> None:
+    one = logstore()
+    with instance_for_test() as instance:
+        result = dg.materialize(
+            assets_of(one),
+            selection=[checkpoint_key(one)],
+            instance=instance,
+            resources={RESOURCE_KEY: SPARK},
+            tags={BACKFILL_TAG: "b"},
+        )
+    (event,) = result.get_asset_materialization_events()
+    assert event.asset_key == checkpoint_key(one)
+    assert event.materialization.metadata["moved"].value == 0
+
+
+def test_publishing_waits_for_no_other_run_and_names_the_one_that_holds_the_claim(lake_home: Path) -> None:
+    one = logstore()
+    with instance_for_test() as instance:
+        other = create_run_for_test(instance, status=dg.DagsterRunStatus.STARTED, tags={CLAIMS_TAG: one.name})
+        result = dg.materialize(
+            assets_of(one),
+            selection=[checkpoint_key(one)],
+            instance=instance,
+            resources={RESOURCE_KEY: SPARK},
+            raise_on_error=False,
+        )
+        failure = next(e for e in result.all_events if e.is_step_failure).step_failure_data
+    assert failure.user_failure_data is not None
+    assert other.run_id in (failure.user_failure_data.description or "")
+
+
+# --- hours -----------------------------------------------------------------------------------
+
+
+def landing(**changed: Any) -> LandingReport:
+    numbers = {"rows": 0, "raw_bytes": 0, "files": 0, "file_bytes": 0, "error_rows": 0, "pages": 0}
+    base = {"mode": "live", "origin": "access_logs-1", "table": "bronze.access_logs", "snapshot_id": 7}
+    return LandingReport(**{**base, **numbers, "seconds": 1.0, "until_s": 0, **changed})
+
+
+def test_hours_with_rows_and_complete_hours_are_reported_oldest_first_with_their_own_numbers() -> None:
+    first = logstore().start_hour
+    report = landing(hours={first + 2: HourReport(rows=5, raw_bytes=2_000_000, files=1, file_bytes=10)})
+    events = list(hour_events(logstore(), report, complete={first}))
+    assert [e.partition for e in events] == ["2026-11-20-00:00", "2026-11-20-02:00"]
+    assert [e.metadata["rows"].value for e in events] == [0, 5]
+    assert events[1].metadata["MB"].value == 2.0
+    assert events[1].tags == {"dagster/data_version": "7"}
+
+
+def test_an_hour_is_complete_when_the_receive_time_reached_is_at_its_end() -> None:
+    assert complete_hours(range(10, 13), reached_s=12 * 3600) == {10, 11}
+    assert complete_hours(range(10, 13), reached_s=12 * 3600 - 1) == {10}
+
+
+def test_hour_keys_go_both_ways() -> None:
+    assert hour_key(hour_of_key("2026-11-20-23:00")) == "2026-11-20-23:00"
+
+
+# --- ticks -----------------------------------------------------------------------------------
+
+
+def asked(decision: dg.RunRequest | dg.SkipReason) -> tuple[str, str]:
+    assert isinstance(decision, dg.RunRequest)
+    return decision.tags[RANGE_START_TAG], decision.tags[RANGE_END_TAG]
+
+
+def test_the_first_run_asks_for_all_hours_from_the_start() -> None:
+    decision = decide(logstore(), now_s=at("2026-11-20T03:20:00"), reached_s=None, busy=None)
+    assert asked(decision) == ("2026-11-20-00:00", "2026-11-20-03:00")
+    assert isinstance(decision, dg.RunRequest)
+    assert decision.tags[MODE_TAG] == "live"
+    assert decision.tags[CLAIMS_TAG] == "access_logs"
+    assert int(decision.tags[MAX_RUNTIME_TAG]) > logstore().budget.seconds_max
+
+
+@pytest.mark.parametrize(
+    ("reached", "now", "hours"),
+    [
+        ("2026-11-21T05:59:59", "2026-11-21T08:20:00", ("2026-11-21-05:00", "2026-11-21-08:00")),
+        ("2026-11-21T08:19:00", "2026-11-21T08:20:00", ("2026-11-21-08:00", "2026-11-21-08:00")),
+        # An hour has begun, but not by as much as the service needs to settle.
+        ("2026-11-21T08:59:00", "2026-11-21T09:00:05", ("2026-11-21-08:00", "2026-11-21-08:00")),
+        # A shard that has not reached anything, and a table that is ahead of the tick's time.
+        ("1970-01-01T00:00:00", "2026-11-20T01:20:00", ("2026-11-20-00:00", "2026-11-20-01:00")),
+        ("2026-11-21T10:00:00", "2026-11-21T08:20:00", ("2026-11-21-08:00", "2026-11-21-08:00")),
+    ],
+)
+def test_a_tick_asks_from_the_hour_reached_to_the_hour_that_has_settled(
+    reached: str, now: str, hours: tuple[str, str]
+) -> None:
+    assert asked(decide(logstore(), now_s=at(now), reached_s=int(at(reached)), busy=None)) == hours
+
+
+def test_a_tick_before_the_start_is_skipped_and_says_so() -> None:
+    decision = decide(logstore(), now_s=at("2026-11-19T23:00:00"), reached_s=None, busy=None)
+    assert isinstance(decision, dg.SkipReason)
+    assert START in (decision.skip_message or "")
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        dg.DagsterRunStatus.NOT_STARTED,
+        dg.DagsterRunStatus.STARTING,
+        dg.DagsterRunStatus.STARTED,
+        dg.DagsterRunStatus.CANCELING,
+    ],
+)
+def test_a_tick_is_skipped_while_a_run_claims_and_names_it(
+    status: dg.DagsterRunStatus, lake_home: Path
+) -> None:
+    with instance_for_test() as instance:
+        run = create_run_for_test(instance, status=status, tags={CLAIMS_TAG: "access_logs"})
+        decision = tick(instance)
+        assert isinstance(decision, dg.SkipReason)
+        assert run.run_id in (decision.skip_message or "")
+
+
+def test_runs_that_ended_and_runs_of_other_logstores_hold_nobody_up(lake_home: Path) -> None:
+    with instance_for_test() as instance:
+        create_run_for_test(instance, status=dg.DagsterRunStatus.FAILURE, tags={CLAIMS_TAG: "access_logs"})
+        create_run_for_test(instance, status=dg.DagsterRunStatus.STARTED, tags={CLAIMS_TAG: "orders"})
+        create_run_for_test(instance, status=dg.DagsterRunStatus.STARTED, tags={BACKFILL_TAG: "b"})
+        assert busy_run(instance, "access_logs") is None
+        assert asked(tick(instance))[0] == START
+
+
+def tick(instance: dg.DagsterInstance) -> dg.RunRequest | dg.SkipReason:
+    job = dg.define_asset_job("access_logs_microbatch", selection="*")
+    context = dg.build_schedule_context(
+        instance, scheduled_execution_time=datetime.fromisoformat("2026-11-21T08:20:00+00:00")
+    )
+    decision = microbatch_schedule(logstore(), job)(context)
+    assert isinstance(decision, dg.RunRequest | dg.SkipReason)
+    return decision
+
+
+def entry(reached_s: int, *, closed: bool = False) -> ShardLedger:
+    return ShardLedger(start=Cursor(0), reached_s=reached_s, end=Cursor(0) if closed else None)
+
+
+def test_the_oldest_receive_time_is_taken_over_open_shards() -> None:
+    assert oldest_reached_s([]) is None
+    assert oldest_reached_s([Ledger("o")]) is None
+    mixed = Ledger("o", {0: entry(10, closed=True), 1: entry(30), 2: entry(20)})
+    assert oldest_reached_s([mixed]) == 20
+    assert oldest_reached_s([Ledger("o", {0: entry(10, closed=True)})]) == 10
