@@ -16,7 +16,7 @@ from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ClaimLost, ConfigError, DecodeError, ServiceError
 from sls_io.settings import PAGE_GROUPS_MAX, Group, Service
 from sls_io.shard import Head, Shard
-from sls_io.transport import Transport
+from sls_io.transport import NOT_JSON, Transport, parse_json
 from sls_io.window import Cursor, cursor_from_wire, cursor_to_wire
 
 COMPRESSION = "lz4"
@@ -318,10 +318,10 @@ class SlsClient:
     def _json(self, method: str, path: str, params: Mapping[str, str], body: bytes = b"") -> Any:
         headers = {"Content-Type": "application/json"} if body else {}
         answer, _ = self.transport.exchange(method, path, params=params, headers=headers, body=body)
-        try:
-            return json.loads(answer) if answer else None
-        except ValueError:
-            raise _unexpected(f"{method} {path}") from None
+        parsed = parse_json(answer)
+        if parsed is NOT_JSON:
+            raise _unexpected(f"{method} {path}")
+        return parsed
 
     def _post(self, path: str, params: Mapping[str, str], body: object) -> Any:
         return self._json("POST", path, params, json.dumps(body).encode())

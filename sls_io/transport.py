@@ -86,6 +86,9 @@ RULE_BY_STATUS: Mapping[int, Rule] = {429: LATER, 500: SOON, 502: SOON, 503: LAT
 _COUNT_LIMITS = frozenset({"ProjectQuotaExceed", "ConsumerGroupQuotaExceed", "LogStoreQuotaExceed"})
 _SKEWED = frozenset({"RequestTimeTooSkewed", "RequestTimeExpired"})
 
+NOT_JSON = object()
+"""What `parse_json` returns for a body that is none."""
+
 
 def rule_for(status: int, code: str) -> Rule | None:
     """The tables' answer for an error: a rule, or None for "never".
@@ -136,6 +139,10 @@ class _V4(AuthV4):  # type: ignore[misc]  # the SDK's signing code has no types
 
 class _Vendor(LogException):
     """Makes our error readable for the SDK's own `except LogException`. Holds no body, ever."""
+
+    def __init__(self, text: str) -> None:
+        # Not LogException's, which wants code and message apart: `adopt` gives it those.
+        Exception.__init__(self, text)
 
     def adopt(self, code: str, text: str, status: int, request_id: str) -> None:
         """Fill what the SDK's getters read."""
@@ -305,10 +312,10 @@ class Transport(LogClient):
         answer = self._exchange(call)
         if respons_body_type != "json":
             return answer.body, answer.headers
-        try:
-            return (json.loads(answer.body) if answer.body else None), answer.headers
-        except ValueError:
-            raise self._error(call, answer, "BadResponse", "a success that is not JSON", None) from None
+        parsed = parse_json(answer.body)
+        if parsed is NOT_JSON:
+            raise self._error(call, answer, "BadResponse", "a success that is not JSON", None)
+        return parsed, answer.headers
 
     def _now(self) -> float:
         return self._clock.now() + self._shared.skew_s
@@ -450,11 +457,21 @@ def _read_error(answer: Answer) -> tuple[str, str]:
     """(code, text) of an error answer; a code of our own when the body is not the service's JSON."""
     if 300 <= answer.status < 400:
         return "Redirect", "the service pointed elsewhere"
-    try:
-        body = json.loads(answer.body)
-        code, text = body["errorCode"], body["errorMessage"]
-    except (ValueError, KeyError, TypeError):
-        return "BadResponse", "an error without a readable code"
+    body = parse_json(answer.body)
+    code, text = (body.get("errorCode"), body.get("errorMessage")) if isinstance(body, dict) else ("", "")
     if not isinstance(code, str) or not _CODE.fullmatch(code):
         return "BadResponse", "an error without a readable code"
     return code, text if isinstance(text, str) else ""
+
+
+def parse_json(body: bytes) -> Any:
+    """The JSON in `body`, None when it is empty, NOT_JSON when it is something else.
+
+    A value instead of an exception: json's own keeps the whole text, which may be logs.
+    """
+    if not body:
+        return None
+    try:
+        return json.loads(body)
+    except ValueError:
+        return NOT_JSON
