@@ -138,10 +138,12 @@ def _pair(data: bytes) -> tuple[bytes, bytes]:
 
 
 def digest(value: bytes) -> bytes:
+    """SHA-256 in hex: what a `hash` key shows instead of its value."""
     return hashlib.sha256(value).hexdigest().encode()
 
 
 def is_utf8(value: bytes) -> bool:
+    """Whether `value` is valid UTF-8."""
     try:
         value.decode()
     except UnicodeDecodeError:
@@ -150,4 +152,5 @@ def is_utf8(value: bytes) -> bool:
 
 
 def escaped(value: bytes) -> str:
+    """As text, with \\xNN for bytes that are not UTF-8."""
     return value.decode("utf-8", "backslashreplace")
