@@ -32,11 +32,13 @@ def cursor_to_wire(cursor: int) -> str:
 def cursor_from_wire(text: str) -> Cursor:
     """The integer inside. Raises ConfigError for text that is no cursor."""
     try:
-        return Cursor(int(base64.b64decode(text, validate=True)))
-    except (binascii.Error, ValueError) as error:
-        raise ConfigError(
-            "not a cursor: expected padded base64 of a decimal number, as the service prints it"
-        ) from error
+        digits = base64.b64decode(text, validate=True)
+        # int() alone also takes signs, spaces and underscores: two texts would be one cursor.
+        if digits.isdigit():
+            return Cursor(int(digits))
+    except (binascii.Error, ValueError):
+        pass
+    raise ConfigError("not a cursor: expected padded base64 of a decimal number, as the service prints it")
 
 
 @dataclass(frozen=True, slots=True, order=True)
