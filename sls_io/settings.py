@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 _PROJECT = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 _LOGSTORE = re.compile(r"[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]")
+_NETLOC = re.compile(r"(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
+_NETWORK = re.compile(r"-(?:intranet|internal|share|vpc)$")
 _GROUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 PAGE_GROUPS_MAX = 1000
@@ -66,10 +68,11 @@ class Service(Settings):
         text = value if "://" in value else f"https://{value}"
         parts = urlsplit(text)
         host = parts.hostname or ""
+        # The whole of netloc, not its parts: "https://:secret@HOST" has an empty user name.
         if (
             parts.scheme not in ("http", "https")
-            or not host
-            or parts.username
+            or not _NETLOC.fullmatch(parts.netloc)
+            or parts.port == 0
             or parts.query
             or parts.fragment
         ):
@@ -96,8 +99,12 @@ class Service(Settings):
 
     @property
     def region_name(self) -> str:
-        """The region, from the setting or the endpoint's first label."""
-        return self.region or (urlsplit(self.endpoint).hostname or "").split(".")[0]
+        """The region, from the setting or the endpoint's first label, whichever network that names.
+
+        The region is part of the origin: were "cn-hangzhou-intranet" another region, moving a
+        deployment into the private network would land the whole logstore a second time.
+        """
+        return self.region or _NETWORK.sub("", (urlsplit(self.endpoint).hostname or "").split(".")[0])
 
 
 class Group(Settings):
