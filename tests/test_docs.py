@@ -1,0 +1,60 @@
+"""What the pages say is tried: examples load, named files and verbs exist, none is forgotten."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipelines.cli.main import VERBS
+from pipelines.landing.logstore import Logstore
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """The fenced code blocks of one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def test_the_example_of_the_readme_is_a_logstore() -> None:
+    (example,) = blocks(README, "yaml")
+    document = yaml.safe_load(example.replace("{{ env.SLS_ENDPOINT }}", "http://127.0.0.1:1"))
+    assert document["type"] == "pipelines.components.SlsLogstore"
+    assert Logstore.model_validate(document["attributes"]).name == "access_logs"
+
+
+def test_the_python_of_the_readme_compiles() -> None:
+    for block in blocks(README, "python"):
+        compile(block, "README.md", "exec")
+
+
+def test_the_readme_lists_every_setting_of_a_logstore() -> None:
+    listed = re.findall(r"^\| `([a-z]\w*)` \|", README, flags=re.MULTILINE)
+    assert listed == list(Logstore.model_fields)
+
+
+@pytest.mark.parametrize("verb", sorted(set(VERBS) - {"demo", "dev"}))
+def test_the_readme_says_what_each_verb_does(verb: str) -> None:
+    assert f"`sls-lake {verb}" in README
+
+
+def test_every_file_the_map_names_is_there() -> None:
+    named = re.findall(r"`((?:sls_io|pipelines|docs|dbt|bench|tests)/[\w./]*)`", ARCHITECTURE)
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_the_map_forgets_no_module() -> None:
+    named = set(re.findall(r"`([\w/]+\.py)`", ARCHITECTURE))
+    named |= {Path(name).name for name in named}
+    modules = [*ROOT.glob("sls_io/*.py"), *ROOT.glob("pipelines/landing/*.py")]
+    assert sorted(p.name for p in modules if p.name not in named | {"__init__.py"}) == []
+
+
+def test_make_alone_lists_the_verbs() -> None:
+    said = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    verbs = [line.split()[1] for line in said.splitlines()]
+    assert verbs == ["setup", "demo", "dev", "test", "check", "bench", "clean"]
