@@ -9,13 +9,14 @@ import json
 from pathlib import Path
 
 from pipelines.landing.engine import base_conf, catalog_conf, require_jars
-from pipelines.landing.table import Lake
+from pipelines.landing.table import Lake, home
 
 PROJECT_DIR = Path(__file__).parents[2] / "dbt"
 """The dbt project: models over the landed table."""
 
 _TARGET_VARIABLE = "SLS_DBT_TARGET"
 _CONF_VARIABLE = "SLS_DBT_SPARK_CONF"
+_FOLDERS = ("DBT_TARGET_PATH", "target"), ("DBT_LOG_PATH", "logs")
 
 
 def dbt_environment(
@@ -26,8 +27,9 @@ def dbt_environment(
     `remote` is the address of a Spark Connect server, "sc://HOST:PORT"; without one dbt starts a
     session on `master`. Raises ConfigError when the session's jars are not installed.
     """
+    folders = {name: str(home() / "dbt" / folder) for name, folder in _FOLDERS}
     if remote:
-        return {_TARGET_VARIABLE: "connect", "SPARK_REMOTE": remote}
+        return {**folders, _TARGET_VARIABLE: "connect", "SPARK_REMOTE": remote}
     require_jars()
     conf = {
         **base_conf(),
@@ -35,4 +37,4 @@ def dbt_environment(
         "spark.master": master,
         "spark.app.name": "sls-lake-dbt",
     }
-    return {_TARGET_VARIABLE: "configured", _CONF_VARIABLE: json.dumps(conf, sort_keys=True)}
+    return {**folders, _TARGET_VARIABLE: "configured", _CONF_VARIABLE: json.dumps(conf, sort_keys=True)}

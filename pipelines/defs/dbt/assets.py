@@ -65,7 +65,9 @@ def prepared(project: DbtProject) -> DbtProject:
     return project
 
 
-PROJECT = prepared(DbtProject(project_dir=PROJECT_DIR, profiles_dir=PROJECT_DIR))
+PROJECT = prepared(
+    DbtProject(project_dir=PROJECT_DIR, profiles_dir=PROJECT_DIR, target_path=PROJECT_DIR.parent / "var/dbt/target")
+)
 
 
 @dbt_assets(
