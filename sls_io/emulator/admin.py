@@ -1,0 +1,251 @@
+"""The admin path: clock, faults, retention, shards, state and dump. Unsigned, loopback only.
+
+All bodies and answers are JSON. A POST must say `Content-Type: application/json`, so that a web
+page in a browser on the same machine cannot send one unnoticed.
+"""
+
+import asyncio
+import base64
+import ipaddress
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from sls_io.emulator.api import shard_doc
+from sls_io.emulator.faults import Wanted
+from sls_io.emulator.refusal import Refused, parameter_invalid
+from sls_io.emulator.server import ServiceApp
+from sls_io.emulator.store import Logstore, ShardLog
+from sls_io.loggroup import groups
+from sls_io.settings import is_loopback
+
+_DUMP_GROUPS = 64
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class _Ask(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class _AskClock(_Ask):
+    now: float | None = None
+    advance: float | None = None
+    freeze: bool | None = None
+
+
+class _AskShard(_Ask):
+    project: str
+    logstore: str
+    shard: int
+
+
+class _AskSplit(_AskShard):
+    key: str = ""
+    count: int = 2
+
+
+class _AskJump(_AskShard):
+    step: int
+
+
+class _AskRetain(_Ask):
+    project: str
+    logstore: str
+    shard: int | None = None
+    before_s: int | None = None
+    before_cursor: int | None = None
+    drop: bool = False
+
+
+class Admin:
+    """The handlers; each ends with a commit, so what it changed is written down."""
+
+    def __init__(self, app: ServiceApp) -> None:
+        self.app, self.service = app, app.service
+
+    def starlette(self) -> Starlette:
+        """The application that answers below /_admin."""
+        table = (
+            ("GET", "/clock", self.clock), ("POST", "/clock", self.move_clock),
+            ("GET", "/faults", self.faults), ("POST", "/faults", self.add_fault),
+            ("DELETE", "/faults", self.remove_faults), ("DELETE", "/faults/{fault:int}", self.remove_faults),
+            ("POST", "/faults/{fault:int}/release", self.release),
+            ("GET", "/faults/{fault:int}/wait", self.wait), ("POST", "/retain", self.retain),
+            ("POST", "/split", self.split), ("POST", "/merge", self.merge), ("POST", "/jump", self.jump),
+            ("GET", "/state", self.state), ("GET", "/dump", self.dump),
+        )  # fmt: skip
+        return Starlette(routes=[Route("/_admin" + p, self._guarded(h), methods=[m]) for m, p, h in table])
+
+    async def clock(self, request: Request) -> Response:
+        return JSONResponse({"now": self.service.now(), **self.service.clock.doc()})
+
+    async def move_clock(self, request: Request) -> Response:
+        ask = _AskClock.model_validate_json(await request.body())
+        clock = self.service.clock
+        if ask.freeze is not None:
+            clock.freeze(ask.freeze)
+        if ask.now is not None:
+            clock.set(ask.now)
+        if ask.advance is not None:
+            clock.advance(ask.advance)
+        self.service.clock_moved()
+        return await self.clock(request)
+
+    async def faults(self, request: Request) -> Response:
+        return JSONResponse([f.doc() for f in self.service.faults.all.values()])
+
+    async def add_fault(self, request: Request) -> Response:
+        return JSONResponse(self.service.faults.add(Wanted.model_validate_json(await request.body())).doc())
+
+    async def remove_faults(self, request: Request) -> Response:
+        gone = self.service.faults.remove(request.path_params.get("fault"))
+        for fault in gone:
+            self.app.release(fault.id)
+        return JSONResponse([f.doc() for f in gone])
+
+    async def release(self, request: Request) -> Response:
+        self.app.release(request.path_params["fault"])
+        return JSONResponse({})
+
+    async def wait(self, request: Request) -> Response:
+        """Answer once the fault has acted `hits` times; 408 after `timeout_s`."""
+        fault = self.service.faults.all.get(request.path_params["fault"])
+        if fault is None:
+            raise parameter_invalid("no such fault")
+        hits, timeout_s = (
+            int(request.query_params.get("hits", 1)),
+            float(request.query_params.get("timeout_s", 10)),
+        )
+        try:
+            async with asyncio.timeout(timeout_s), self.app.hit:
+                await self.app.hit.wait_for(lambda: fault.hits >= hits)
+        except TimeoutError:
+            raise Refused(408, "Timeout", f"the fault acted {fault.hits} times in {timeout_s} s") from None
+        return JSONResponse(fault.doc())
+
+    async def retain(self, request: Request) -> Response:
+        """Remove what retention would: groups before a time or a cursor, or a whole shard."""
+        ask = _AskRetain.model_validate_json(await request.body())
+        logstore = self.service.store.logstore(ask.project, ask.logstore)
+        for shard in [s for s in logstore.shards.values() if ask.shard in (None, s.id)]:
+            self._retain(logstore, shard, ask)
+        return JSONResponse(_logstore_doc(logstore))
+
+    async def split(self, request: Request) -> Response:
+        ask = _AskSplit.model_validate_json(await request.body())
+        logstore = self.service.store.logstore(ask.project, ask.logstore)
+        found = self.service.store.split(
+            logstore, ask.shard, self.service.now(), key=ask.key, count=ask.count
+        )
+        return JSONResponse([shard_doc(s) for s in found])
+
+    async def merge(self, request: Request) -> Response:
+        ask = _AskShard.model_validate_json(await request.body())
+        logstore = self.service.store.logstore(ask.project, ask.logstore)
+        found = self.service.store.merge(logstore, ask.shard, self.service.now())
+        return JSONResponse([shard_doc(s) for s in found])
+
+    async def jump(self, request: Request) -> Response:
+        ask = _AskJump.model_validate_json(await request.body())
+        if ask.step < 1:
+            raise parameter_invalid("step: at least 1")
+        self.service.store.jump(self.service.store.logstore(ask.project, ask.logstore), ask.shard, ask.step)
+        return JSONResponse({})
+
+    async def state(self, request: Request) -> Response:
+        store = self.service.store
+        for logstore in store.logstores.values():
+            for group in logstore.groups.values():
+                group.look(self.service.now(), logstore.shape())
+        return JSONResponse({
+            "now": self.service.now(),
+            "projects": list(store.projects.values()),
+            "logstores": [_logstore_doc(logstore) for logstore in store.logstores.values()],
+        })  # fmt: skip
+
+    async def dump(self, request: Request) -> Response:
+        """Every LogGroup kept: one JSON line each: shard, cursor, time (receive second), raw (base64)."""
+        names = request.query_params.get("project", ""), request.query_params.get("logstore", "")
+        return StreamingResponse(
+            self._lines(self.service.store.logstore(*names)), media_type="application/jsonl"
+        )
+
+    async def _lines(self, logstore: Logstore) -> AsyncIterator[bytes]:
+        for shard in list(logstore.shards.values()):
+            cursor, end = shard.begin, shard.next
+            while cursor < end:
+                cursor = max(cursor, shard.begin)
+                span = shard.span(cursor, _DUMP_GROUPS, end)
+                raw = self.service.journal.read(span.places, span.sizes)
+                for i, (begin, stop) in enumerate(groups(raw)):
+                    at = (span.first or 0) + i
+                    line = {
+                        "shard": shard.id, "cursor": at, "time": shard.time_of(at),
+                        "raw": base64.b64encode(raw[begin:stop]).decode(),
+                    }  # fmt: skip
+                    yield json.dumps(line).encode() + b"\n"
+                cursor = span.next
+
+    def _retain(self, logstore: Logstore, shard: ShardLog, ask: _AskRetain) -> None:
+        store = self.service.store
+        if ask.before_s is not None:
+            store.trim(logstore, shard, shard.at_time(ask.before_s))
+        if ask.before_cursor is not None:
+            store.trim(logstore, shard, ask.before_cursor)
+        if ask.drop:
+            store.delete_shard(logstore, shard.id)
+
+    def _guarded(self, handler: Handler) -> Handler:
+        async def guarded(request: Request) -> Response:
+            host = (request.url.hostname or "").strip("[]")
+            client = request.client.host if request.client else ""
+            try:
+                if not ipaddress.ip_address(client or "0.0.0.0").is_loopback or not is_loopback(host):
+                    raise Refused(403, "Forbidden", "the admin path answers on loopback only")
+                if request.method == "POST" and request.headers.get("content-type") != "application/json":
+                    raise Refused(415, "InvalidContentType", "Content-Type: expected application/json")
+                return await handler(request)
+            except Refused as refused:
+                error = {"errorCode": refused.code, "errorMessage": refused.message}
+                return JSONResponse(error, status_code=refused.status)
+            except (ValidationError, ValueError) as wrong:
+                return JSONResponse(
+                    {"errorCode": "ParameterInvalid", "errorMessage": str(wrong)}, status_code=400
+                )
+            finally:
+                self.service.commit()
+
+        return guarded
+
+
+def _logstore_doc(logstore: Logstore) -> dict[str, Any]:
+    """A logstore with its shards and groups, as plain values."""
+    shards = [
+        {**shard_doc(s), "begin": s.begin, "end": s.next, "groups": len(s.cursors), "bytes": s.raw_bytes}
+        for s in logstore.shards.values()
+    ]
+    return {
+        "project": logstore.project, "logstore": logstore.name, "ttl_days": logstore.ttl_days,
+        "created_s": logstore.created_s, "shards": shards,
+        "groups": [_group_doc(g) for g in logstore.groups.values()],
+    }  # fmt: skip
+
+
+def _group_doc(group: Any) -> dict[str, Any]:
+    slots = [
+        {
+            "shard": i, "state": s.state.value, "holder": s.holder, "taker": s.taker,
+            "checkpoint": s.checkpoint, "updated_us": s.updated_us,
+        }
+        for i, s in sorted(group.slots.items())
+    ]  # fmt: skip
+    return {
+        "name": group.name, "timeout_s": group.timeout_s, "order": group.order,
+        "members": dict(group.members), "shards": slots,
+    }  # fmt: skip

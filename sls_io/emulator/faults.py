@@ -1,0 +1,115 @@
+"""Faults, asked for and never patched in: which request they meet, how often, and what they do.
+
+Pure: `Faults.meet` decides, the edge in `server.py` acts. A fault matches by call name, project,
+logstore, shard and consumer (empty: any), skips the first `after` matches, then acts `times` times
+(None: until removed), each with probability `chance` from its own seeded generator.
+
+Before the call is done:  observe, hold, delay, error, drop_request
+After it is done:         duplicate (done twice), hold_reply, delay_reply, drop_reply,
+                          headers (replaced as named), short (a page loses its last groups while the
+                          headers still speak of all), truncate (the connection breaks inside the body)
+"""
+
+import random
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import Field
+
+from sls_io.settings import Settings
+
+Action = Literal[
+    "observe", "hold", "delay", "error", "drop_request", "duplicate", "hold_reply", "delay_reply",
+    "drop_reply", "headers", "short", "truncate",
+]  # fmt: skip
+_SEEN_MAX = 1000
+
+
+class Wanted(Settings):
+    """A request for a fault. `bytes` is what `truncate` lets through, `groups` what `short` takes."""
+
+    do: Action
+    call: str = ""
+    project: str = ""
+    logstore: str = ""
+    shard: int | None = None
+    consumer: str = ""
+    times: int | None = Field(default=1, ge=1)
+    after: int = Field(default=0, ge=0)
+    chance: float = Field(default=1.0, ge=0.0, le=1.0)
+    seed: int = 0
+    status: int = Field(default=500, ge=400, le=599)
+    code: str = "InternalServerError"
+    message: str = "asked for by a fault"
+    delay_s: float = Field(default=0.0, ge=0.0, le=600.0)
+    headers: dict[str, str] = Field(default_factory=dict)
+    bytes: int = Field(default=0, ge=0)
+    groups: int = Field(default=1, ge=1)
+
+
+@dataclass(slots=True)
+class Fault:
+    """A fault in force or used up. `hits` counts how often it acted; `seen` remembers the last ones."""
+
+    id: int
+    wanted: Wanted
+    hits: int = 0
+    matches: int = 0
+    seen: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_SEEN_MAX))
+    dice: random.Random = field(default_factory=random.Random)
+
+    @property
+    def spent(self) -> bool:
+        """Whether it will never act again."""
+        return self.wanted.times is not None and self.hits >= self.wanted.times
+
+    def doc(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "id": self.id, "hits": self.hits, "spent": self.spent, "seen": list(self.seen),
+            **self.wanted.model_dump(exclude_defaults=True),
+        }  # fmt: skip
+
+
+class Faults:
+    """All faults, in the order they were asked for."""
+
+    def __init__(self) -> None:
+        self.all: dict[int, Fault] = {}
+        self._next = 1
+
+    def add(self, wanted: Wanted) -> Fault:
+        """Put a fault in force."""
+        fault = Fault(self._next, wanted, dice=random.Random(wanted.seed))
+        self.all[fault.id] = fault
+        self._next += 1
+        return fault
+
+    def remove(self, fault: int | None = None) -> list[Fault]:
+        """Take one out of force, or all."""
+        gone = [f for f in self.all.values() if fault in (None, f.id)]
+        for each in gone:
+            del self.all[each.id]
+        return gone
+
+    def meet(self, facts: Mapping[str, Any]) -> list[Fault]:
+        """The faults that act on this request, counted. `facts`: call, project, logstore, shard, consumer."""
+        if not self.all:
+            return []
+        met = []
+        for fault in self.all.values():
+            wanted = fault.wanted
+            named = (("call", wanted.call), ("project", wanted.project), ("logstore", wanted.logstore),
+                     ("consumer", wanted.consumer), ("shard", wanted.shard))  # fmt: skip
+            if fault.spent or any(
+                value not in ("", None) and facts.get(key) != value for key, value in named
+            ):
+                continue
+            fault.matches += 1
+            if fault.matches > wanted.after and fault.dice.random() < wanted.chance:
+                fault.hits += 1
+                fault.seen.append(dict(facts))
+                met.append(fault)
+        return met

@@ -1,0 +1,42 @@
+"""Limits and switches of the emulator, checked once. Defaults are the same alone and in tests."""
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from sls_io.settings import PAGE_GROUPS_MAX, Settings
+
+MIB = 1024 * 1024
+
+
+class Limits(Settings):
+    """Bytes are bytes, times seconds. Quotas of 0 are off.
+
+    put_bytes_max       one LogGroup, uncompressed
+    page_bytes_max      one PullLogs answer, uncompressed; one LogGroup always fits
+    cache_bytes_max     compressed answers kept to be served again
+    memory_bytes_max    LogGroups kept when there is no data folder; over it writes get 403
+    check_log_times     refuse logs with a time outside [-7 days, +15 minutes] of the receive time;
+                        off, because old log files are loaded in demos
+    skew_s              allowed distance of a signed request's date from the machine's clock
+    shard_write_bytes_per_s, shard_read_calls_per_s   quotas per shard, answered with 403
+    """
+
+    put_bytes_max: Annotated[int, Field(ge=1024, le=60 * MIB)] = 10 * MIB
+    page_bytes_max: Annotated[int, Field(ge=1, le=32 * MIB)] = 10 * MIB
+    page_groups_max: Annotated[int, Field(ge=1, le=PAGE_GROUPS_MAX)] = PAGE_GROUPS_MAX
+    cache_bytes_max: Annotated[int, Field(ge=0)] = 128 * MIB
+    segment_bytes_max: Annotated[int, Field(ge=4096, le=16 * 1024 * MIB)] = 256 * MIB
+    memory_bytes_max: Annotated[int, Field(ge=MIB)] = 2048 * MIB
+    groups_max: Annotated[int, Field(ge=1)] = 30
+    logstores_max: Annotated[int, Field(ge=1)] = 200
+    check_log_times: bool = False
+    skew_s: Annotated[int, Field(ge=0)] = 900
+    shard_write_bytes_per_s: Annotated[int, Field(ge=0)] = 0
+    shard_read_calls_per_s: Annotated[int, Field(ge=0)] = 0
+
+    @model_validator(mode="after")
+    def _one_group_fits_a_page(self) -> Self:
+        if self.put_bytes_max + self.page_bytes_max > 64 * MIB:
+            raise ValueError("put_bytes_max + page_bytes_max: at most 64 MiB, the most a reader takes")
+        return self

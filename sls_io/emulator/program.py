@@ -1,0 +1,116 @@
+"""Runs one emulator in this process: listen, serve, end cleanly."""
+
+import argparse
+import errno
+import logging
+import os
+import resource
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from sls_io.emulator.admin import Admin
+from sls_io.emulator.limits import Limits
+from sls_io.emulator.server import ReadyServer, ServiceApp, TargetProtocol
+from sls_io.emulator.service import LogService
+from sls_io.emulator.signing import Keys
+from sls_io.errors import ConfigError
+
+_BACKLOG = 2048
+_KEEP_ALIVE_S = 3600
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m sls_io.emulator",
+        description="A log service on loopback for tests and demos. Clients sign with "
+        "ALIBABA_CLOUD_ACCESS_KEY_ID and ALIBABA_CLOUD_ACCESS_KEY_SECRET of this process's environment, "
+        "or with emulator-key / emulator-secret when they are not set.",
+    )
+    parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1; 0 picks a free one")
+    parser.add_argument("--data", type=Path, help="folder that survives a kill; without it all is in memory")
+    parser.add_argument("--now", type=float, help="set the clock to these unix seconds")
+    parser.add_argument(
+        "--limits", type=Limits.model_validate_json, default=Limits(), help="JSON of limits.py's names"
+    )
+    parser.add_argument("--debug", action="store_true", help="a log line for each request")
+    parser.add_argument("--with-stdin", action="store_true", help="end when standard input closes")
+    return parser.parse_args(arguments)
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Serve until told to stop; the exit status. 2: could not start, with one sentence why."""
+    options = parse(arguments)
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    logging.getLogger("sls_io.emulator").setLevel(logging.DEBUG if options.debug else logging.INFO)
+    try:
+        listener = _listen(options.port)
+        service = LogService(
+            options.data, keys=Keys.from_environment(), limits=options.limits, now=options.now
+        )
+    except (ConfigError, OSError) as error:
+        sys.stderr.write(f"sls-lake emulator: {error}\n")
+        return 2
+    _raise_file_limit()
+    if options.with_stdin:
+        threading.Thread(target=_end_with_stdin, daemon=True).start()
+    config = uvicorn.Config(
+        dispatch(service), http=TargetProtocol, ws="none", lifespan="off", log_config=None, access_log=False,
+        server_header=False, date_header=False, timeout_keep_alive=_KEEP_ALIVE_S, backlog=_BACKLOG,
+        timeout_graceful_shutdown=1,
+    )  # fmt: skip
+    config.load()
+    try:
+        ReadyServer(config).run(sockets=[listener])
+    finally:
+        service.close()
+    return 0
+
+
+def dispatch(service: LogService) -> Any:
+    """The ASGI application: the admin path beside the service's calls."""
+    app = ServiceApp(service)
+    admin = Admin(app).starlette()
+
+    async def dispatched(scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        await (admin if path == "/_admin" or path.startswith("/_admin/") else app)(scope, receive, send)
+
+    return dispatched
+
+
+def _listen(port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(("127.0.0.1", port))
+        listener.listen(_BACKLOG)
+    except (OSError, OverflowError) as error:
+        listener.close()
+        if getattr(error, "errno", None) == errno.EADDRINUSE:
+            raise ConfigError(
+                f"port {port} is taken: stop what listens there or choose another with --port"
+            ) from None
+        raise ConfigError(f"cannot listen on port {port}: choose another with --port") from error
+    return listener
+
+
+def _raise_file_limit() -> None:
+    """As many connections as the system lets one process have."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _end_with_stdin() -> None:
+    """Whoever started us holds the other end; when it is gone, so are we. The journal needs no goodbye."""
+    while os.read(0, 4096):
+        pass
+    os._exit(0)

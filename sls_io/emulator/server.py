@@ -1,0 +1,279 @@
+"""The HTTP edge: request in, signature checked, faults acted out, answer sent.
+
+uvicorn with httptools serves it on loopback. A forward proxy's client sends absolute-form targets,
+so the project is the first label of the target's authority, else of `Host`; httptools keeps only
+the path of a target, therefore the protocol below hands the whole one on.
+"""
+
+import asyncio
+import ipaddress
+import json
+import logging
+import sys
+import uuid
+from collections.abc import Mapping, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from email.utils import formatdate
+from typing import Any
+from urllib.parse import parse_qsl
+
+import uvicorn
+from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from sls_io.emulator import api
+from sls_io.emulator.faults import Fault
+from sls_io.emulator.refusal import Refused
+from sls_io.emulator.service import Answer, Call, LogService
+from sls_io.emulator.signing import Request
+from sls_io.loggroup import compress, decompress, frame, groups
+
+_LOG = logging.getLogger("sls_io.emulator")
+_HEADER_BYTES_MAX = 64 * 1024
+_BODY_ROOM_BYTES = 64 * 1024
+TARGET, TRANSPORT = "sls_io.target", "sls_io.transport"
+
+
+class TargetProtocol(HttpToolsProtocol):
+    """uvicorn's protocol, with the raw target and the transport in the scope and a bound on headers."""
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.head_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count(len(name) + len(value))
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        scope: MutableMapping[str, Any] = self.scope  # type: ignore[assignment]
+        scope[TARGET], scope[TRANSPORT] = self.url, self.transport
+        scheme, found, rest = self.url.partition(b"://")
+        if found and b"/" not in rest:
+            host, mark, query = rest.partition(b"?")
+            self.url = scheme + found + host + b"/" + mark + query
+        super().on_headers_complete()
+
+    def _count(self, size: int) -> None:
+        self.head_bytes += size
+        if self.head_bytes > _HEADER_BYTES_MAX:
+            raise ValueError("target and headers are longer than 64 KiB")
+
+
+class ServiceApp:
+    """The log service's own calls as an ASGI application."""
+
+    def __init__(self, service: LogService) -> None:
+        self.service = service
+        self.hit = asyncio.Condition()
+        self._held: dict[int, asyncio.Event] = {}
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="compress")
+        self._compressing: dict[tuple[object, ...], asyncio.Future[bytes]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request_id = uuid.uuid4().hex[:24].upper()
+        status, answer, met, name = 200, Answer(), list[Fault](), ""
+        try:
+            request, project = await self._read(scope, receive)
+            route, names = api.find(request.method, request.path, request.query)
+            name = route.name
+            call = Call(name, project, names, request.query, request.headers, request.body)
+            met = await self._meet(call)
+            if not await self._before(met, scope, receive):
+                return
+            answer = await self._do(route, request, call)
+            if any(f.wanted.do == "duplicate" for f in met):
+                await self._do(route, request, call)
+        except Refused as refused:
+            status, answer = refused.status, _refusal(refused)
+        except Exception:
+            _LOG.exception("request %s failed", request_id)
+            status, answer = (
+                500,
+                _refusal(Refused(500, "InternalServerError", "the emulator failed; see its log")),
+            )
+        _LOG.debug("%s %s %s %s", scope["method"], scope["path"], name or "-", status)
+        await self._reply(scope, receive, send, status, answer, met, request_id)
+
+    def release(self, fault: int) -> None:
+        """Let go the requests that a `hold` or `hold_reply` fault stopped, now and later."""
+        self._held.setdefault(fault, asyncio.Event()).set()
+
+    async def _read(self, scope: Scope, receive: Receive) -> tuple[Request, str]:
+        headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
+        limit = self.service.limits.put_bytes_max + _BODY_ROOM_BYTES
+        if len(headers.get("content-length", "")) > 12 or int(headers.get("content-length", 0)) > limit:
+            raise Refused(400, "PostBodyTooLarge", f"a body has at most {limit} bytes")
+        chunks, size, more = [], 0, True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise Refused(400, "PostBodyInvalid", "the connection closed inside the body")
+            chunk = message.get("body", b"")
+            more, size = message.get("more_body", False), size + len(chunk)
+            chunks.append(chunk)
+            if size > limit:
+                raise Refused(400, "PostBodyTooLarge", f"a body has at most {limit} bytes")
+        body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+        request = Request(scope["method"], scope["path"], query, headers, body)
+        return request, project_of(scope.get(TARGET, b""), headers.get("host", ""))
+
+    async def _do(self, route: api.Route, request: Request, call: Call) -> Answer:
+        """Check the signature and act; no await until the change is in the journal."""
+        service = self.service
+        service.keys.verify(request, service.machine.now(), service.limits.skew_s)
+        try:
+            answer = route.handler(service, call)
+        finally:
+            service.commit()
+        if answer.compress and answer.key is not None:
+            answer.body = await self._compressed(answer.key, answer.body, answer.compress)
+        return answer
+
+    async def _compressed(self, key: tuple[object, ...], plain: bytes, kind: str) -> bytes:
+        """Compress beside the event loop, once for all who ask for the same page meanwhile."""
+        running = self._compressing.get(key)
+        if running is None:
+            loop = asyncio.get_running_loop()
+            running = loop.run_in_executor(self._threads, compress, plain, kind)
+            self._compressing[key] = running
+            running.add_done_callback(lambda _: self._compressing.pop(key, None))
+        body = await asyncio.shield(running)
+        self.service.pages.put(key, body)
+        return body
+
+    async def _meet(self, call: Call) -> list[Fault]:
+        if not self.service.faults.all:
+            return []
+        shard = call.names.get("shard", "")
+        met = self.service.faults.meet({
+            "call": call.name, "project": call.project, "logstore": call.names.get("logstore", ""),
+            "shard": int(shard) if shard.isascii() and shard.isdigit() else None,
+            "consumer": call.query.get("consumer", ""), "query": dict(call.query), "at": self.service.now(),
+        })  # fmt: skip
+        if met:
+            async with self.hit:
+                self.hit.notify_all()
+        return met
+
+    async def _pause(self, fault: int, longest_s: float | None = None) -> None:
+        """Wait for `release`, at most `longest_s`."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._held.setdefault(fault, asyncio.Event()).wait(), longest_s)
+
+    async def _before(self, met: list[Fault], scope: Scope, receive: Receive) -> bool:
+        """Act out what comes before the call; False when the request was dropped."""
+        for fault in met:
+            wanted = fault.wanted
+            if wanted.do == "hold":
+                await self._pause(fault.id)
+            elif wanted.do == "delay":
+                await self._pause(fault.id, wanted.delay_s)
+            elif wanted.do == "error":
+                raise Refused(wanted.status, wanted.code, wanted.message)
+            elif wanted.do == "drop_request":
+                await _hang_up(scope, receive)
+                return False
+        return True
+
+    async def _reply(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        status: int,
+        answer: Answer,
+        met: list[Fault],
+        request_id: str,
+    ) -> None:
+        body, headers = answer.body, {**answer.headers, "x-log-requestid": request_id}
+        through = None
+        for fault in met:
+            wanted = fault.wanted
+            if wanted.do == "hold_reply":
+                await self._pause(fault.id)
+            elif wanted.do == "delay_reply":
+                await self._pause(fault.id, wanted.delay_s)
+            elif wanted.do == "drop_reply":
+                await _hang_up(scope, receive)
+                return
+            elif wanted.do == "headers":
+                headers |= {k.lower(): v for k, v in wanted.headers.items()}
+            elif wanted.do == "short":
+                body = _shortened(answer, headers, wanted.groups)
+            elif wanted.do == "truncate":
+                through = wanted.bytes
+        headers |= {"content-length": str(len(body)), "date": formatdate(self.service.now(), usegmt=True)}
+        if status >= 400 and scope["method"] in ("POST", "PUT") and _unread(scope):
+            headers["connection"] = "close"
+        raw = [(k.encode("latin-1"), v.encode("latin-1", "replace")) for k, v in headers.items()]
+        await send({"type": "http.response.start", "status": status, "headers": raw})
+        if through is None or through >= len(body):
+            await send({"type": "http.response.body", "body": body})
+            return
+        await send({"type": "http.response.body", "body": body[:through], "more_body": True})
+        await _hang_up(scope, receive, flush=True)
+
+
+def project_of(target: bytes, host: str) -> str:
+    """First label of the target's authority, else of `host`; empty for a bare address or name."""
+    scheme, found, rest = target.partition(b"://")
+    authority = (
+        rest.split(b"/", 1)[0].split(b"?", 1)[0].decode("latin-1")
+        if found and scheme in (b"http", b"https")
+        else host
+    )
+    name = authority.rpartition("@")[2]
+    name = name[: name.rindex(":")] if ":" in name and not name.endswith("]") else name
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        label, dot, _ = name.partition(".")
+        return label.lower() if dot else ""
+    return ""
+
+
+def _refusal(refused: Refused) -> Answer:
+    text = json.dumps({"errorCode": refused.code, "errorMessage": refused.message})
+    return Answer(text.encode(), {"content-type": "application/json"})
+
+
+def _shortened(answer: Answer, headers: Mapping[str, str], less: int) -> bytes:
+    """The page without its last groups. Count and cursor still speak of all, the raw size does not."""
+    kind = headers.get("x-log-compresstype", "")
+    raw = decompress(answer.body, kind, int(headers.get("x-log-bodyrawsize", "0")))
+    found = list(groups(raw))
+    kept = b"".join(frame(raw[begin:end]) for begin, end in found[: max(0, len(found) - less)])
+    answer.headers["x-log-bodyrawsize"] = str(len(kept))
+    return compress(kept, kind)
+
+
+def _unread(scope: Scope) -> bool:
+    """Whether the client may still be sending a body that nobody will read."""
+    return any(k == b"content-length" and len(v) > 6 for k, v in scope["headers"])
+
+
+async def _hang_up(scope: Scope, receive: Receive, *, flush: bool = False) -> None:
+    """Close the connection without a (whole) answer, and wait until it is closed."""
+    transport = scope.get(TRANSPORT)
+    if transport is not None:
+        transport.close() if flush else transport.abort()
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class ReadyServer(uvicorn.Server):
+    """Prints the ready line once it accepts connections."""
+
+    async def startup(self, sockets: list[Any] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started and sockets:
+            port = sockets[0].getsockname()[1]
+            sys.stdout.write(f"sls-lake emulator ready on http://127.0.0.1:{port}\n")
+            sys.stdout.flush()

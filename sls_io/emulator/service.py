@@ -1,0 +1,197 @@
+"""What a running emulator is made of, and the two calls that move LogGroups.
+
+Everything here runs on one event loop without an `await` inside a change, so a call is atomic.
+A change is in the journal before its answer is sent.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.emulator.faults import Faults
+from sls_io.emulator.groups import Group
+from sls_io.emulator.journal import open_journal
+from sls_io.emulator.limits import Limits
+from sls_io.emulator.logs import check_group
+from sls_io.emulator.moved_clock import MovedClock
+from sls_io.emulator.refusal import Refused, no_group
+from sls_io.emulator.signing import Keys
+from sls_io.emulator.store import DAY_S, Logstore, ShardLog, Span, Store
+from sls_io.errors import DecodeError
+from sls_io.loggroup import COMPRESSIONS, decompress, frame
+
+_LATE_S, _EARLY_S = 7 * DAY_S, 900
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request after routing: names out of the path, decoded query, lower-case headers, body."""
+
+    name: str
+    project: str
+    names: Mapping[str, str]
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(slots=True)
+class Answer:
+    """A successful answer. With `compress` the body is still plain; `key` finds it in the cache."""
+
+    body: bytes = b""
+    headers: dict[str, str] = field(default_factory=dict)
+    compress: str = ""
+    key: tuple[object, ...] | None = None
+
+
+class PageCache:
+    """Compressed answers, the least recently served dropped first."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max, self._bytes = bytes_max, 0
+        self._kept: OrderedDict[tuple[object, ...], bytes] = OrderedDict()
+
+    def get(self, key: tuple[object, ...]) -> bytes | None:
+        """The body, if it is still here."""
+        found = self._kept.get(key)
+        if found is not None:
+            self._kept.move_to_end(key)
+        return found
+
+    def put(self, key: tuple[object, ...], body: bytes) -> None:
+        """Keep a body."""
+        if len(body) > self._bytes_max or key in self._kept:
+            return
+        self._kept[key] = body
+        self._bytes += len(body)
+        while self._bytes > self._bytes_max:
+            _, dropped = self._kept.popitem(last=False)
+            self._bytes -= len(dropped)
+
+
+class LogService:
+    """The state of one emulator, in memory or on top of a data folder."""
+
+    def __init__(
+        self, data: Path | None = None, *, keys: Keys, limits: Limits | None = None, now: float | None = None,
+        machine: Clock = SYSTEM_CLOCK,
+    ) -> None:  # fmt: skip
+        self.limits = limits or Limits()
+        self.machine, self.keys = machine, keys
+        self.clock = MovedClock(machine)
+        self.store = Store()
+        self.faults = Faults()
+        self.journal = open_journal(
+            data, self.store, machine.now(), segment_bytes_max=self.limits.segment_bytes_max
+        )
+        self.clock.restore(self.store.clock)
+        if now is not None:
+            self.clock.set(now)
+            self.clock_moved()
+        for logstore in self.store.logstores.values():
+            for group in logstore.groups.values():
+                group.members = dict.fromkeys(group.members, self.clock.now())
+        self.in_memory = data is None
+        self.pages = PageCache(self.limits.cache_bytes_max)
+        self.bytes_kept = sum(s.raw_bytes for x in self.store.logstores.values() for s in x.shards.values())
+
+    def now(self) -> float:
+        """The emulator's time."""
+        return self.clock.now()
+
+    def clock_moved(self) -> None:
+        """Write down where the clock stands, so that a restart goes on from there."""
+        self.store.clock = self.clock.doc()
+        self.store.changes.append({"op": "clock", "doc": self.store.clock})
+
+    def logstore(self, call: Call) -> Logstore:
+        """The logstore the path names, retention applied."""
+        return self.store.logstore(call.project, call.names["logstore"], self.now())
+
+    def group(self, logstore: Logstore, name: str) -> Group:
+        """A consumer group with the silent members evicted and the shards up to date."""
+        found = logstore.groups.get(name)
+        if found is None:
+            raise no_group(name)
+        found.look(self.now(), logstore.shape())
+        return found
+
+    def commit(self) -> None:
+        """Write down what the call changed; give back what it released."""
+        for logstore in self.store.logstores.values():
+            for group in logstore.groups.values():
+                if group.changed:
+                    self.store.group_changed(logstore, group)
+        if self.store.changes:
+            self.journal.write(self.store.changes)
+            self.store.changes.clear()
+        if self.store.released:
+            self.journal.release(self.store.released)
+            self.store.released.clear()
+            self.bytes_kept = sum(
+                s.raw_bytes for x in self.store.logstores.values() for s in x.shards.values()
+            )
+
+    def put(self, logstore: Logstore, call: Call, key: str | None) -> None:
+        """PutLogs: check the body, choose the shard, write it down, then show it."""
+        raw = self._plain(call)
+        now = self.now()
+        check_group(
+            raw, times_within=(now - _LATE_S, now + _EARLY_S) if self.limits.check_log_times else None
+        )
+        shard = logstore.route(key)
+        framed = frame(raw)
+        if self.in_memory and self.bytes_kept + len(framed) > self.limits.memory_bytes_max:
+            raise Refused(403, "WriteQuotaExceed", "memory_bytes_max reached: start the emulator with --data")
+        place = self.journal.append(logstore.uid, shard.id, shard.next, shard.second(now), framed)
+        shard.append(place, len(framed), now)
+        self.bytes_kept += len(framed)
+
+    def page(self, logstore: Logstore, shard: ShardLog, span: Span, accept: str) -> Answer:
+        """PullLogs: the answer for one span, compressed as the caller accepts."""
+        headers = {
+            "x-log-count": str(span.count),
+            "x-log-bodyrawsize": str(span.raw_bytes),
+            "x-log-end-of-cursor": "1" if span.at_end else "0",
+            "content-type": "application/x-protobuf",
+        }
+        if span.last is None:
+            return Answer(headers=headers)
+        headers |= {"x-log-read-last-cursor": str(span.last), "x-log-cursor-time": str(span.time_s)}
+        kind = next((k for k in (part.strip() for part in accept.split(",")) if k in COMPRESSIONS), "")
+        key = (logstore.uid, shard.id, span.first, span.count, kind)
+        if kind:
+            headers["x-log-compresstype"] = kind
+            cached = self.pages.get(key)
+            if cached is not None:
+                return Answer(cached, headers)
+        return Answer(self.journal.read(span.places, span.sizes), headers, kind, key if kind else None)
+
+    def _plain(self, call: Call) -> bytes:
+        size = call.headers.get("x-log-bodyrawsize")
+        if size is None:
+            raise Refused(400, "MissingBodyRawSize", "x-log-bodyrawsize: the uncompressed size of the body")
+        if not size.isascii() or not size.isdigit():
+            raise Refused(400, "InvalidBodyRawSize", "x-log-bodyrawsize: expected a number")
+        if len(size) > 12 or int(size) > self.limits.put_bytes_max:
+            raise Refused(
+                400, "PostBodyTooLarge", f"a LogGroup has at most {self.limits.put_bytes_max} bytes"
+            )
+        kind = call.headers.get("x-log-compresstype", "")
+        if kind not in ("", *COMPRESSIONS):
+            raise Refused(400, "InvalidCompressType", f"x-log-compresstype: one of {', '.join(COMPRESSIONS)}")
+        try:
+            return decompress(call.body, kind, int(size))
+        except DecodeError as error:
+            code = "PostBodyUncompressError" if kind else "InvalidBodyRawSize"
+            raise Refused(
+                400, code, "the body is not what x-log-compresstype and x-log-bodyrawsize say"
+            ) from error
+
+    def close(self) -> None:
+        """Write down the last changes and stop."""
+        self.commit()
+        self.journal.close()

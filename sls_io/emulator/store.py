@@ -1,0 +1,529 @@
+"""Projects, logstores, shards and the positions of LogGroups: pure, no I/O, time is an argument.
+
+A LogGroup is opaque here: the store knows its cursor, its receive second, its framed size and a
+`place` that only the edge understands (bytes in memory, a position in a segment file).
+
+Rules:
+- cursors of a shard rise by one per LogGroup from a non-zero base; a jump may widen the step, as
+  the real service does when a shard changes its machine, so a page ends before a jump;
+- receive seconds never go back inside a shard, even when the clock is set back;
+- key ranges of the writable shards tile [00..00, ff..ff); new shards get the next unused ids;
+- every change is also put on `changes`, as a plain value that `apply` can repeat after a restart.
+"""
+
+import re
+import zlib
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from sls_io.emulator.groups import Group, Shape
+from sls_io.emulator.refusal import (
+    Refused,
+    invalid_cursor,
+    no_logstore,
+    no_project,
+    no_shard,
+    parameter_invalid,
+)
+from sls_io.shard import KEY_MAX, Shard, ancestors
+
+DAY_S = 86_400
+TTL_FOREVER_DAYS = 3650
+PAGE_BYTES_MAX = 10 * 1024 * 1024
+SHARDS_MAX = 256
+_KEY = re.compile(r"[0-9a-f]{32}")
+_PROJECT = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
+_LOGSTORE = re.compile(r"[a-z0-9][a-z0-9_-]{0,61}[a-z0-9]")
+_KEYS = 1 << 128
+
+Place = Any
+Change = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One page before its bytes are read: groups [first, first + count) by position.
+
+    `next` is the next cursor, `last` the cursor of the last group (None when empty), `time_s` its
+    receive second; `raw_bytes` counts the framed groups; `at_end` says nothing is behind `next`.
+    """
+
+    places: list[Place]
+    sizes: list[int]
+    raw_bytes: int
+    first: int | None
+    last: int | None
+    next: int
+    time_s: int | None
+    at_end: bool
+
+    @property
+    def count(self) -> int:
+        return len(self.places)
+
+
+class ShardLog:
+    """One shard: its range and the index of its LogGroups, oldest first."""
+
+    __slots__ = (
+        "base", "begin_key", "closed_s", "created_s", "cursors", "cut", "end_key", "ends", "id", "next",
+        "places", "times",
+    )  # fmt: skip
+
+    def __init__(self, id: int, begin_key: str, end_key: str, created_s: float, base: int) -> None:
+        self.id, self.begin_key, self.end_key, self.created_s = id, begin_key, end_key, created_s
+        self.closed_s: float | None = None
+        self.base = base
+        self.next = base
+        self.cut = 0
+        self.cursors = array("q")
+        self.times = array("q")
+        self.ends = array("q")
+        self.places: list[Place] = []
+
+    @property
+    def readonly(self) -> bool:
+        return self.closed_s is not None
+
+    @property
+    def begin(self) -> int:
+        """Cursor of the oldest group, or of the next write."""
+        return self.cursors[0] if self.cursors else self.next
+
+    @property
+    def raw_bytes(self) -> int:
+        """Framed bytes kept."""
+        return self.ends[-1] - self.cut if self.ends else 0
+
+    def value(self) -> Shard:
+        """As ListShards tells it."""
+        return Shard(self.id, self.readonly, self.begin_key, self.end_key, int(self.created_s))
+
+    def append(self, place: Place, size: int, now: float) -> int:
+        """Add one LogGroup of `size` framed bytes; returns its cursor."""
+        cursor = self.next
+        self.restore(cursor, self.second(now), place, size)
+        return cursor
+
+    def second(self, now: float) -> int:
+        """The receive second a write at `now` gets."""
+        return max(int(now), self.times[-1]) if self.times else int(now)
+
+    def restore(self, cursor: int, time_s: int, place: Place, size: int) -> None:
+        """Add a LogGroup whose cursor and receive second are known."""
+        self.ends.append((self.ends[-1] if self.ends else self.cut) + size)
+        self.cursors.append(cursor)
+        self.times.append(time_s)
+        self.places.append(place)
+        self.next = cursor + 1
+
+    def at_time(self, second: int) -> int:
+        """Cursor of the first group received at or after `second`, or of the next write."""
+        position = bisect_left(self.times, second)
+        return self.cursors[position] if position < len(self.cursors) else self.next
+
+    def time_of(self, cursor: int) -> int:
+        """Receive second of the first group at or after `cursor`. InvalidCursor at the end."""
+        self._check(cursor)
+        position = bisect_left(self.cursors, cursor)
+        if position == len(self.cursors):
+            raise invalid_cursor()
+        return self.times[position]
+
+    def span(self, cursor: int, count: int, end: int | None, bytes_max: int = PAGE_BYTES_MAX) -> Span:
+        """At most `count` groups from `cursor`, before `end`, within `bytes_max` but at least one."""
+        self._check(cursor)
+        if end is not None and end < cursor:
+            raise parameter_invalid("end_cursor is before cursor")
+        first = bisect_left(self.cursors, cursor)
+        limit = len(self.cursors) if end is None else bisect_left(self.cursors, end)
+        stop = min(limit, first + count)
+        if stop > first:
+            room = bisect_right(self.ends, self._before(first) + bytes_max, first, stop)
+            stop = max(room, first + 1)
+            stop = self._contiguous(first, stop)
+        sizes = [self.ends[i] - self._before(i) for i in range(first, stop)]
+        if stop < limit:
+            following = self.cursors[stop]
+        else:
+            following = self.next if end is None else min(end, self.next)
+        some = stop > first
+        return Span(
+            places=self.places[first:stop],
+            sizes=sizes,
+            raw_bytes=sum(sizes),
+            first=self.cursors[first] if some else None,
+            last=self.cursors[stop - 1] if some else None,
+            next=max(following, cursor),
+            time_s=self.times[stop - 1] if some else None,
+            at_end=following >= self.next,
+        )
+
+    def trim(self, cursor: int) -> list[Place]:
+        """Forget the groups before `cursor`; returns their places."""
+        gone = bisect_left(self.cursors, cursor)
+        places = self.places[:gone]
+        if gone:
+            self.cut = self.ends[gone - 1]
+            del self.cursors[:gone], self.times[:gone], self.ends[:gone], self.places[:gone]
+        return places
+
+    def entries(self) -> Iterator[tuple[int, int, Place, int]]:
+        """(cursor, receive second, place, size) of each group kept now."""
+        for i in range(len(self.cursors)):
+            if i < len(self.cursors):
+                yield self.cursors[i], self.times[i], self.places[i], self.ends[i] - self._before(i)
+
+    def doc(self) -> Change:
+        """What `Logstore.restore` needs of this shard, without its groups."""
+        keys = ("id", "begin_key", "end_key", "created_s", "closed_s", "base", "begin", "next")
+        return {key: getattr(self, key) for key in keys}
+
+    def _before(self, position: int) -> int:
+        return self.ends[position - 1] if position else self.cut
+
+    def _contiguous(self, first: int, stop: int) -> int:
+        if self.cursors[stop - 1] - self.cursors[first] == stop - 1 - first:
+            return stop
+        low, high = first + 1, stop
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.cursors[middle - 1] - self.cursors[first] == middle - 1 - first:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def _check(self, cursor: int) -> None:
+        if not self.begin <= cursor <= self.next:
+            raise invalid_cursor()
+
+
+@dataclass(slots=True)
+class Logstore:
+    """A logstore: its settings, its shards (gone ones are absent) and its consumer groups."""
+
+    uid: int
+    project: str
+    name: str
+    created_s: float
+    modified_s: float
+    ttl_days: int
+    settings: Change
+    next_shard: int = 0
+    version: int = 0
+    shards: dict[int, ShardLog] = field(default_factory=dict)
+    groups: dict[str, Group] = field(default_factory=dict)
+    turn: int = 0
+    _shape: Shape | None = None
+
+    def shard(self, shard: int, *, status: int = 400) -> ShardLog:
+        """The shard, or ShardNotExist with `status`."""
+        found = self.shards.get(shard)
+        if found is None:
+            raise no_shard(shard, status=status)
+        return found
+
+    def writable(self) -> list[ShardLog]:
+        """Shards that take writes, by key."""
+        return sorted((s for s in self.shards.values() if not s.readonly), key=lambda s: s.begin_key)
+
+    def route(self, key: str | None) -> ShardLog:
+        """Where a write goes: by hash key, or to each shard in turn."""
+        open_shards = self.writable()
+        if not open_shards:
+            raise Refused(400, "LogStoreWithoutShard", f"logstore {self.name} has no shard that takes writes")
+        if key is None:
+            self.turn += 1
+            return open_shards[(self.turn - 1) % len(open_shards)]
+        lowered = key.lower()
+        if not _KEY.fullmatch(lowered):
+            raise parameter_invalid("key: expected 32 hex digits")
+        return [s for s in open_shards if s.begin_key <= lowered][-1]
+
+    def shape(self) -> Shape:
+        """What consumer groups need of the shards; the same value until a shard changes."""
+        if self._shape is None or self._shape.version != self.version:
+            above = ancestors(s.value() for s in self.shards.values())
+            ends = {s.id: s.next if s.readonly else None for s in self.shards.values()}
+            self._shape = Shape(self.version, above, ends)
+        return self._shape
+
+    def doc(self) -> Change:
+        """All but groups and LogGroups."""
+        return {
+            "uid": self.uid, "project": self.project, "name": self.name, "created_s": self.created_s,
+            "modified_s": self.modified_s, "ttl_days": self.ttl_days, "settings": self.settings,
+            "next_shard": self.next_shard, "version": self.version,
+            "shards": [s.doc() for s in self.shards.values()],
+        }  # fmt: skip
+
+
+class Store:
+    """All projects. `changes` collects what to write down; the edge drains it after each call."""
+
+    def __init__(self) -> None:
+        self.projects: dict[str, Change] = {}
+        self.logstores: dict[tuple[str, str], Logstore] = {}
+        self.by_uid: dict[int, Logstore] = {}
+        self.changes: list[Change] = []
+        self.released: list[Place] = []
+        self.clock: Change = {}
+        self.next_uid = 1
+
+    def create_project(self, name: str, description: str, now: float) -> None:
+        """400 ProjectAlreadyExist when it is there."""
+        if not _PROJECT.fullmatch(name):
+            raise parameter_invalid("projectName: 3 to 63 lower-case letters, digits and inner hyphens")
+        if name in self.projects:
+            raise Refused(400, "ProjectAlreadyExist", f"Project {name} already exist")
+        self._project({"name": name, "description": description, "created_s": now, "modified_s": now})
+
+    def update_project(self, name: str, description: str, now: float) -> None:
+        """Change the description."""
+        self._project({**self.project(name), "description": description, "modified_s": now})
+
+    def project(self, name: str) -> Change:
+        """The project's facts, or ProjectNotExist."""
+        if name not in self.projects:
+            raise no_project(name)
+        return self.projects[name]
+
+    def delete_project(self, name: str) -> None:
+        """With all its logstores."""
+        self.project(name)
+        for logstore in self.in_project(name):
+            self.delete_logstore(name, logstore.name)
+        del self.projects[name]
+        self.changes.append({"op": "drop_project", "name": name})
+
+    def in_project(self, project: str) -> list[Logstore]:
+        """The project's logstores by name."""
+        self.project(project)
+        return [self.logstores[key] for key in sorted(self.logstores) if key[0] == project]
+
+    def create_logstore(
+        self, project: str, name: str, ttl_days: int, shard_count: int, settings: Change, now: float
+    ) -> Logstore:
+        """With `shard_count` shards of equal key ranges. LogStoreAlreadyExist when it is there."""
+        self.project(project)
+        if not _LOGSTORE.fullmatch(name):
+            raise Refused(400, "LogStoreInfoInvalid", "logstoreName: lower-case letters, digits, '-' and '_'")
+        if (project, name) in self.logstores:
+            raise Refused(400, "LogStoreAlreadyExist", f"logstore {name} already exists")
+        if not 1 <= shard_count <= SHARDS_MAX or not 1 <= ttl_days <= TTL_FOREVER_DAYS:
+            raise Refused(
+                400, "LogStoreInfoInvalid", f"shardCount: 1..{SHARDS_MAX}; ttl: 1..{TTL_FOREVER_DAYS} days"
+            )
+        logstore = Logstore(self.next_uid, project, name, now, now, ttl_days, settings)
+        self.next_uid += 1
+        edges = [_KEYS * i // shard_count for i in range(shard_count)]
+        self._add_shards(logstore, [_hex(e) for e in edges] + [KEY_MAX], now)
+        self._keep(logstore)
+        return logstore
+
+    def update_logstore(self, logstore: Logstore, ttl_days: int, settings: Change, now: float) -> None:
+        """Change retention and the settings that are only kept."""
+        if not 1 <= ttl_days <= TTL_FOREVER_DAYS:
+            raise Refused(400, "LogStoreInfoInvalid", f"ttl: 1..{TTL_FOREVER_DAYS} days")
+        logstore.ttl_days, logstore.modified_s = ttl_days, now
+        logstore.settings = {**logstore.settings, **settings}
+        self._keep(logstore)
+
+    def logstore(self, project: str, name: str, now: float | None = None) -> Logstore:
+        """The logstore, with retention applied as of `now`."""
+        found = self.logstores.get((project, name))
+        if found is None:
+            self.project(project)
+            raise no_logstore(name)
+        if now is not None and found.ttl_days < TTL_FOREVER_DAYS:
+            self.expire(found, int(now) - found.ttl_days * DAY_S)
+        return found
+
+    def delete_logstore(self, project: str, name: str) -> None:
+        """With all its shards, groups and LogGroups."""
+        logstore = self.logstore(project, name)
+        for shard in logstore.shards.values():
+            self.released += shard.places
+        self._forget(logstore)
+        self.changes.append({"op": "drop_logstore", "uid": logstore.uid})
+
+    def split(
+        self, logstore: Logstore, shard: int, now: float, *, key: str = "", count: int = 2
+    ) -> list[ShardLog]:
+        """Parent first, then the children; evenly into `count` when no key is given."""
+        parent = self._open(logstore, shard)
+        begin, end = int(parent.begin_key, 16), int(parent.end_key, 16)
+        if key:
+            if not _KEY.fullmatch(key.lower()) or not parent.begin_key < key.lower() < parent.end_key:
+                raise parameter_invalid("invalid mid hash")
+            middle = [key.lower()]
+        else:
+            if not 2 <= count <= SHARDS_MAX or end - begin < count:
+                raise parameter_invalid("invalid shard count")
+            whole = end + (parent.end_key == KEY_MAX)
+            middle = [_hex(begin + (whole - begin) * i // count) for i in range(1, count)]
+        parent.closed_s = now
+        children = self._add_shards(logstore, [parent.begin_key, *middle, parent.end_key], now)
+        self._keep(logstore)
+        return [parent, *children]
+
+    def merge(self, logstore: Logstore, shard: int, now: float) -> list[ShardLog]:
+        """The new shard first, then its two parents: `shard` and its right neighbour."""
+        left = self._open(logstore, shard)
+        right = next((s for s in logstore.writable() if s.begin_key == left.end_key), None)
+        if right is None:
+            raise parameter_invalid("can not merge the last shard")
+        left.closed_s = right.closed_s = now
+        children = self._add_shards(logstore, [left.begin_key, right.end_key], now)
+        self._keep(logstore)
+        return [*children, left, right]
+
+    def delete_shard(self, logstore: Logstore, shard: int) -> None:
+        """Only a readonly shard may go, with what it holds."""
+        log = logstore.shard(shard)
+        if not log.readonly:
+            raise parameter_invalid("only a readonly shard can be deleted")
+        self._drop_shard(logstore, log)
+        self._keep(logstore)
+
+    def expire(self, logstore: Logstore, before_s: int) -> None:
+        """Remove groups received before `before_s`, then readonly shards that are empty and older."""
+        for shard in list(logstore.shards.values()):
+            if shard.times and shard.times[0] < before_s:
+                self.trim(logstore, shard, shard.at_time(before_s))
+            if shard.closed_s is not None and not shard.times and shard.closed_s < before_s:
+                self._drop_shard(logstore, shard)
+                self._keep(logstore)
+
+    def trim(self, logstore: Logstore, shard: ShardLog, cursor: int) -> None:
+        """Remove groups before `cursor`."""
+        self.released += shard.trim(cursor)
+        self.changes.append({"op": "trim", "uid": logstore.uid, "shard": shard.id, "cursor": cursor})
+
+    def jump(self, logstore: Logstore, shard: int, step: int) -> None:
+        """The next write gets a cursor `step` further on."""
+        logstore.shard(shard).next += step
+        logstore.version += 1
+        self._keep(logstore)
+
+    def group_changed(self, logstore: Logstore, group: Group) -> None:
+        """Write the group down as it is now."""
+        group.changed = False
+        self.changes.append({"op": "group", "uid": logstore.uid, "doc": group.doc()})
+
+    def drop_group(self, logstore: Logstore, name: str) -> None:
+        """Forget a consumer group."""
+        del logstore.groups[name]
+        self.changes.append({"op": "drop_group", "uid": logstore.uid, "name": name})
+
+    def snapshot(self) -> list[Change]:
+        """Changes that make all but the LogGroups."""
+        found: list[Change] = [{"op": "project", "doc": p} for p in self.projects.values()]
+        for logstore in self.logstores.values():
+            found.append({"op": "logstore", "doc": logstore.doc()})
+            found += ({"op": "group", "uid": logstore.uid, "doc": g.doc()} for g in logstore.groups.values())
+        return [*found, {"op": "clock", "doc": self.clock}, {"op": "next_uid", "value": self.next_uid}]
+
+    def restore(self, snapshot: list[Change], now: float) -> None:
+        """Make everything but the LogGroups what `snapshot` says; what it lacks was deleted."""
+        kept = {change["doc"]["uid"] for change in snapshot if change["op"] == "logstore"}
+        for logstore in list(self.by_uid.values()):
+            logstore.groups.clear()
+            if logstore.uid not in kept:
+                self.released += (p for s in logstore.shards.values() for p in s.places)
+                self._forget(logstore)
+        self.projects.clear()
+        for change in snapshot:
+            self.apply(change, now)
+
+    def apply(self, change: Mapping[str, Any], now: float) -> None:
+        """Repeat one change read back; groups' members are taken as seen at `now`."""
+        op, logstore = change["op"], self.by_uid.get(change.get("uid", 0))
+        if op == "project":
+            self.projects[change["doc"]["name"]] = dict(change["doc"])
+        elif op == "drop_project":
+            self.projects.pop(change["name"], None)
+        elif op == "logstore":
+            self._restore(change["doc"])
+        elif op == "clock":
+            self.clock = dict(change["doc"])
+        elif op == "next_uid":
+            self.next_uid = max(self.next_uid, change["value"])
+        elif logstore is None:
+            return
+        elif op == "drop_logstore":
+            self.released += (p for s in logstore.shards.values() for p in s.places)
+            self._forget(logstore)
+        elif op == "trim" and change["shard"] in logstore.shards:
+            self.released += logstore.shards[change["shard"]].trim(change["cursor"])
+        elif op == "group":
+            group = Group.from_doc(change["doc"], now)
+            logstore.groups[group.name] = group
+        elif op == "checkpoint" and change["group"] in logstore.groups:
+            logstore.groups[change["group"]].restore_checkpoint(change)
+        elif op == "drop_group":
+            logstore.groups.pop(change["name"], None)
+
+    def _project(self, doc: Change) -> None:
+        self.projects[doc["name"]] = doc
+        self.changes.append({"op": "project", "doc": doc})
+
+    def _open(self, logstore: Logstore, shard: int) -> ShardLog:
+        found = logstore.shards.get(shard)
+        if found is None or found.readonly:
+            raise parameter_invalid("invalid shard id")
+        return found
+
+    def _add_shards(self, logstore: Logstore, edges: list[str], now: float) -> list[ShardLog]:
+        added = []
+        for begin, end in pairwise(edges):
+            shard = ShardLog(logstore.next_shard, begin, end, now, _base(logstore, now))
+            logstore.shards[shard.id] = shard
+            logstore.next_shard += 1
+            added.append(shard)
+        return added
+
+    def _drop_shard(self, logstore: Logstore, shard: ShardLog) -> None:
+        self.released += shard.places
+        del logstore.shards[shard.id]
+
+    def _keep(self, logstore: Logstore) -> None:
+        logstore.version += 1
+        self.logstores[logstore.project, logstore.name] = logstore
+        self.by_uid[logstore.uid] = logstore
+        self.changes.append({"op": "logstore", "doc": logstore.doc()})
+
+    def _forget(self, logstore: Logstore) -> None:
+        self.logstores.pop((logstore.project, logstore.name), None)
+        self.by_uid.pop(logstore.uid, None)
+
+    def _restore(self, doc: Mapping[str, Any]) -> None:
+        plain = {key: value for key, value in doc.items() if key != "shards"}
+        known = self.by_uid.get(doc["uid"])
+        logstore = Logstore(**plain, groups=known.groups if known else {})
+        before = dict(known.shards) if known else {}
+        for facts in doc["shards"]:
+            shard = before.pop(facts["id"], None) or ShardLog(
+                facts["id"], facts["begin_key"], facts["end_key"], facts["created_s"], facts["base"]
+            )
+            shard.closed_s, shard.next = facts["closed_s"], max(shard.next, facts["next"])
+            self.released += shard.trim(facts["begin"])
+            logstore.shards[shard.id] = shard
+        self.released += (p for gone in before.values() for p in gone.places)
+        self.logstores[logstore.project, logstore.name] = self.by_uid[logstore.uid] = logstore
+        self.next_uid = max(self.next_uid, logstore.uid + 1)
+
+
+def _hex(value: int) -> str:
+    return f"{value:032x}"
+
+
+def _base(logstore: Logstore, now: float) -> int:
+    """First cursor of a shard: looks like nanoseconds of its creation, differs between shards."""
+    salt = zlib.crc32(f"{logstore.project}/{logstore.name}/{logstore.next_shard}".encode())
+    return max(int(now), 1) * 1_000_000_000 + salt % 1_000_000_000

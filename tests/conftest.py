@@ -1,0 +1,23 @@
+"""What all tests share: a key pair that is no secret, and an emulator of their own."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from sls_io.emulator import Emulator, start
+from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
+
+# Before any client is built, in this process and in the ones it starts: the pair of the emulator,
+# never the developer's own, and no proxy in between.
+os.environ["ALIBABA_CLOUD_ACCESS_KEY_ID"] = FAKE_ID
+os.environ["ALIBABA_CLOUD_ACCESS_KEY_SECRET"] = FAKE_SECRET
+for _name in ("ALIBABA_CLOUD_SECURITY_TOKEN", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+    os.environ.pop(_name, None)
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    """An empty emulator in memory, as a process of its own."""
+    with start() as running:
+        yield running
