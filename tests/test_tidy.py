@@ -61,8 +61,17 @@ FOREIGN = {
     "a tracker number": re.compile(r"\b(?:issue|ticket) #?\d+", re.IGNORECASE),
 }
 
-OVERRIDES = {"get_command", "list_commands", "format_help", "invoke", "build_defs"}
-"""Methods whose contract stands in the library that calls them."""
+OVERRIDES = {
+    "get_command",
+    "list_commands",
+    "build_defs",
+    "startup",
+    "on_message_begin",
+    "on_url",
+    "on_header",
+}
+OVERRIDES |= {"on_headers_complete", "on_body", "on_message_complete"}
+"""Methods whose contract stands in the library that calls them: click, Dagster, uvicorn, httptools."""
 
 ENTRY_POINTS = {
     "pipelines.cli.main",
