@@ -49,17 +49,18 @@ class Head:
 
 
 def parents(shards: Iterable[Shard]) -> Mapping[int, frozenset[int]]:
-    """Nearest ancestors of each shard: lower id, overlapping keys, read-only, not hidden by a nearer one.
+    """Nearest ancestors of each shard: lower id, overlapping keys, not hidden by a nearer one.
 
-    A grandparent is left out when every key it shares with the child lies in a nearer parent.
+    Whether the parent is read-only already is not asked: a listing made in the middle of a split may
+    show the child before it shows that, and the child has to wait all the same. A grandparent is left
+    out when every key it shares with the child lies in a nearer parent.
     """
     ordered = sorted(shards, key=lambda s: s.id)
     result: dict[int, frozenset[int]] = {}
     for position, child in enumerate(ordered):
         near: list[Shard] = []
         for candidate in reversed(ordered[:position]):
-            shares = candidate.readonly and candidate.overlaps(child)
-            if shares and not _covered(candidate, child, near):
+            if candidate.overlaps(child) and not _covered(candidate, child, near):
                 near.append(candidate)
         result[child.id] = frozenset(s.id for s in near)
     return result

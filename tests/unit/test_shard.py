@@ -120,6 +120,11 @@ def test_a_grandparent_takes_the_place_of_a_parent_that_retention_removed() -> N
     assert parents(left)[3] == {0, 2}
 
 
+def test_a_child_listed_before_its_parent_turned_read_only_waits_all_the_same() -> None:
+    listed = [shard(0, (0, 64), readonly=False), shard(1, (0, 32), readonly=False)]
+    assert parents(listed)[1] == {0}
+
+
 def test_shards_side_by_side_are_no_relations() -> None:
     assert set(parents(History(4).listed()).values()) == {frozenset()}
 
