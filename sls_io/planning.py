@@ -27,6 +27,7 @@ GAP_EXPIRED = "expired"
 GAP_SHARD_GONE = "shard_gone"
 CURSOR_UNKNOWN = Cursor(2**63 - 1)
 """End of a gap in a shard that retention removed: nobody can say where it ended."""
+_CLOSED = "closed: read-only and drained"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +126,8 @@ def plan_live(
         _plan_shard(draft, surveys[shard], ledger, needed.get(shard, frozenset()))
     for entry in listed:
         known = ledger.shards.get(entry.id)
-        if entry.id not in surveys and not (known and known.closed):
-            draft.waits[entry.id] = "held by another holder"
+        if entry.id not in surveys:
+            draft.waits[entry.id] = _CLOSED if known and known.closed else "held by another holder"
     for shard, known in ledger.shards.items():
         if not known.closed and shard not in {s.id for s in listed}:
             _write_off(draft, shard, ledger)
@@ -210,7 +211,7 @@ def _plan_shard(draft: _Draft, survey: Survey, ledger: Ledger, needed: frozenset
     if shard not in ledger.shards:
         draft.starts[shard] = entry.start
     if entry.closed:
-        draft.waits[shard] = "closed: read-only and drained"
+        draft.waits[shard] = _CLOSED
         return
     open_parents = sorted(p for p in needed if p not in ledger.shards or not ledger.shards[p].closed)
     if open_parents:
