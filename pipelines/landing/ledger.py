@@ -82,7 +82,9 @@ def merge(ledger: Ledger, delta: Delta) -> Merged:
     for shard, start in delta.starts.items():
         shards.setdefault(shard, ShardLedger(start=start, reached_s=0))
     for shard, gaps in delta.gaps.items():
-        entry = shards[shard]
+        entry = shards.get(shard)
+        if entry is None:  # a person took the shard out of the ledger since this was planned
+            continue
         kept = [g for gap in gaps for g in _trim(gap, entry.settled)]
         shards[shard] = replace(entry, gaps=tuple(sorted({*entry.gaps, *kept})))
     accepted: list[Landed] = []
@@ -95,8 +97,9 @@ def merge(ledger: Ledger, delta: Delta) -> Merged:
         else:
             lost.append(landed)
     for shard, end in delta.closings.items():
-        if shards[shard].frontier >= end and not shards[shard].closed:
-            shards[shard] = replace(shards[shard], end=end)
+        entry = shards.get(shard)
+        if entry is not None and entry.frontier >= end and not entry.closed:
+            shards[shard] = replace(entry, end=end)
     for shard, marks in delta.marks.items():
         if shard in shards:
             shards[shard] = _with_marks(shards[shard], marks)
@@ -110,6 +113,10 @@ def _fits(entry: ShardLedger | None, window: Window, delta: Delta, base: Ledger)
         return False
     if not delta.live:
         return True
+    # A: plans a live window up to the end. B: fills a part of it and takes that back (withdrawn).
+    # Only a backfill that names the hours may land it again, so A's window is refused.
+    if entry.withdrawn.overlaps(window.begin, window.end):
+        return False
     # A: plans a child's window while its parent has data left. B: lands it first, out of order.
     # The parents are looked up in the base that this commit requires, so B is refused here.
     needed = delta.lineage.get(window.shard, frozenset())
