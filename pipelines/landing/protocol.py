@@ -20,8 +20,8 @@ from typing import Any
 
 from pipelines.landing.ledger import Delta, Landed, merge
 from sls_io.claim import Claim, Ledger
-from sls_io.errors import InvariantBroken, LandingConflict
-from sls_io.planning import Plan, Survey, plan_fill, plan_live, zero_row_landing_due
+from sls_io.errors import ConfigError, InvariantBroken, LandingConflict
+from sls_io.planning import CURSOR_UNKNOWN, Plan, Survey, plan_fill, plan_live, zero_row_landing_due
 from sls_io.settings import Budget
 from sls_io.shard import Shard
 from sls_io.window import Cursor
@@ -289,6 +289,8 @@ def _read(state: State, event: LedgerRead) -> Step:
 
 def _start_resolved(state: State, event: StartResolved) -> Step:
     origin = _ledger(state).origin
+    if not event.starts:
+        raise ConfigError("the logstore lists no shards, so its history cannot begin; check its name")
     return _publish(state, Delta(origin, state.setting.live, starts=event.starts, first=True))
 
 
@@ -320,7 +322,8 @@ def _written(state: State, event: Written) -> Step:
     if not event.claim_valid:
         return _again(state, Phase.CLAIMING, "the claim was lost while windows were written")
     delta = _delta(plan, _contiguous(plan, event.windows))
-    if not delta.windows and not zero_row_landing_due(plan, _ledger(state)):
+    unchanged = merge(_ledger(state), delta).ledger == _ledger(state)
+    if not delta.windows and (unchanged or not zero_row_landing_due(plan, _ledger(state))):
         return replace(state, phase=Phase.RECONCILING), (Reconcile(),)
     return _publish(state, delta)
 
@@ -351,6 +354,8 @@ def _reloaded(state: State, event: Reloaded) -> Step:
         return _again(state, Phase.READING, "another run was first with the first start")
     if delta.windows and not merged.accepted:
         return _again(state, Phase.READING, "another landing won all of the windows")
+    if not merged.accepted and merged.ledger == event.ledger:
+        return replace(state, phase=Phase.RECONCILING, delta=None, tries=()), (Reconcile(),)
     return _publish(state, replace(delta, windows=merged.accepted))
 
 
@@ -374,7 +379,8 @@ def _reconciled(state: State, event: Reconciled) -> Step:
     if event.problems or not state.setting.live:
         return replace(state, phase=Phase.RELEASING), (Release(),)
     held = _claim(state).shards
-    shards = {s: e for s, e in _ledger(state).shards.items() if s in held}
+    # Nobody knows where a shard that retention removed ended, and nobody asks for its checkpoint.
+    shards = {s: e for s, e in _ledger(state).shards.items() if s in held and e.end != CURSOR_UNKNOWN}
     effect = PublishCheckpoints(
         {s: e.frontier for s, e in shards.items()}, frozenset(s for s, e in shards.items() if e.closed)
     )
@@ -390,8 +396,11 @@ def _released(state: State, _: Released) -> Step:
 
 
 def _publish(state: State, delta: Delta) -> Step:
-    ledger = merge(_ledger(state), delta).ledger
-    return replace(state, phase=Phase.PUBLISHING, delta=delta), (Publish(delta, ledger),)
+    merged = merge(_ledger(state), delta)
+    if merged.lost:
+        # Their files would be appended without a word in the ledger: rows of unknown origin.
+        raise InvariantBroken(f"a try would bring windows that do not fit: {merged.lost[0].window}")
+    return replace(state, phase=Phase.PUBLISHING, delta=delta), (Publish(delta, merged.ledger),)
 
 
 def _again(state: State, phase: Phase, why: str) -> Step:
