@@ -83,6 +83,7 @@ class Run:
         self._asked_until_s, self._on_event = until_s, on_event
         self.contract = Contract.from_columns(logstore.columns)
         self._client = SlsClient(logstore.service, clock=clock)
+        self._group_client: SlsClient | None = None
         self._coordinator: Coordinator | None = None
         self._renewal: Renewal | None = None
         self._tag = f"sls-lake-{uuid.uuid4().hex[:12]}"
@@ -198,7 +199,12 @@ class Run:
                 verb="sls-lake verify",
             )
         check_origin(self._base, self.origin, self.logstore.table)
-        self._evolved = self.contract.evolve(self._table.schema())
+        metadata = self._table.metadata
+        self._evolved = self.contract.evolve(
+            self._table.schema(),
+            last_column_id=metadata.last_column_id,
+            schema_id=max(s.schema_id for s in metadata.schemas) + 1,
+        )
         self._attempt, self._rows = uuid.uuid4().hex, {}
         return protocol.LedgerRead(self._base.ledger(self.origin.id))
 
@@ -365,6 +371,9 @@ class Run:
         if self._coordinator is not None:
             coordinator, self._coordinator = self._coordinator, None
             coordinator.release()
+        if self._group_client is not None:
+            self._group_client.close()
+            self._group_client = None
 
     # --- telling ---------------------------------------------------------------------------------
 

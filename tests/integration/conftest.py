@@ -17,6 +17,9 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     home = tmp_path_factory.mktemp("home")
     before = os.environ.get("SLS_LAKE_HOME")
     os.environ["SLS_LAKE_HOME"] = str(home)
+    # Spark's workers read the key pair in their own environment, which is this one's at start.
+    os.environ.setdefault("ALIBABA_CLOUD_ACCESS_KEY_ID", "emulator-key")
+    os.environ.setdefault("ALIBABA_CLOUD_ACCESS_KEY_SECRET", "emulator-secret")
     lake = make_lake(home / "lake")
     engine = Engine(lake=lake)
     yield engine

@@ -5,8 +5,6 @@ protobuf classes: no code of fetch, decode or landing takes part in it.
 """
 
 import base64
-import json
-import urllib.request
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -91,7 +89,10 @@ class World:
     def run(self, **options: Any) -> Run:
         """A run on this world; options go to `Run`."""
         return Run(
-            options.pop("logstore", self.logstore), self.engine, lake=options.pop("lake", self.lake), **options
+            options.pop("logstore", self.logstore),
+            self.engine,
+            lake=options.pop("lake", self.lake),
+            **options,
         )
 
     def land(self, **options: Any) -> LandingReport:
@@ -116,16 +117,13 @@ class World:
     def truth(self, logstore: str | None = None) -> dict[Identity, dict[str, bytes]]:
         """Every stored log: identity -> its key-value pairs (the last of a repeated key)."""
         name = logstore or self.logstore.service.logstore
-        url = f"{self.emulator.endpoint}/_admin/dump?project={PROJECT}&logstore={name}"
         found: dict[Identity, dict[str, bytes]] = {}
-        with urllib.request.urlopen(url) as answer:
-            for line in answer:
-                entry = json.loads(line)
-                message = pb.LogGroupRaw()
-                message.ParseFromString(base64.b64decode(entry["raw"]))
-                for index, log in enumerate(message.Logs):
-                    identity = (entry["shard"], int(entry["cursor"]), index)
-                    found[identity] = {c.Key: c.Value for c in log.Contents}
+        for entry in self.emulator.admin.dump(PROJECT, name):
+            message = pb.LogGroupRaw()
+            message.ParseFromString(base64.b64decode(entry["raw"]))
+            for index, log in enumerate(message.Logs):
+                identity = (int(entry["shard"]), int(entry["cursor"]), index)
+                found[identity] = {c.Key: c.Value for c in log.Contents}
         return found
 
     def assert_each_log_once(self) -> None:

@@ -1,0 +1,30 @@
+"""Whole runs over real sockets, real Spark and a real Iceberg catalog."""
+
+from tests.integration.world import HOUR0_S, World
+
+
+def test_every_log_lands_once(world: World) -> None:
+    """Two hours of logs, one run: rows, hours and checkpoints are what the service stored."""
+    world.put(200)
+    world.at(HOUR0_S + 3600 + 60)
+    world.put(100)
+    world.at(HOUR0_S + 3600 + 120)
+
+    report = world.land()
+
+    assert report.rows == 300
+    assert {h: r.rows for h, r in report.hours.items()} == {HOUR0_S // 3600: 200, HOUR0_S // 3600 + 1: 100}
+    world.assert_each_log_once()
+
+
+def test_a_second_run_without_new_data_commits_nothing(world: World) -> None:
+    """Idle ticks must not grow the table's history."""
+    world.put(20)
+    world.at(HOUR0_S + 120)
+    world.land()
+
+    again = world.land()
+
+    assert again.snapshot_id is None
+    assert again.rows == 0
+    world.assert_each_log_once()
