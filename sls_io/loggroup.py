@@ -43,7 +43,8 @@ def decompress(body: bytes, kind: str, raw_bytes: int, *, shard: int = -1, curso
         raise DecodeError(f"raw size {raw_bytes} is over {RAW_BYTES_MAX} bytes", shard=shard, cursor=cursor)
     try:
         if kind == "lz4":
-            raw = lz4.block.decompress(body, uncompressed_size=raw_bytes) if raw_bytes else b""
+            # The library cannot be asked for 0 bytes; an empty block is one zero byte, or nothing.
+            raw = lz4.block.decompress(body, uncompressed_size=raw_bytes) if raw_bytes else body.strip(b"\0")
         elif kind == "zstd":
             raw = zstandard.ZstdDecompressor().stream_reader(body).read(raw_bytes + 1)
         elif kind == "deflate":
