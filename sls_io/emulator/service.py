@@ -97,6 +97,7 @@ class LogService:
         self.in_memory = data is None
         self.pages = PageCache(self.limits.cache_bytes_max)
         self.bytes_kept = sum(s.raw_bytes for x in self.store.logstores.values() for s in x.shards.values())
+        self.commit()
 
     def now(self) -> float:
         """The emulator's time."""

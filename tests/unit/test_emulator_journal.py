@@ -1,0 +1,162 @@
+"""The segment log: what was acknowledged comes back, a torn tail goes, empty segments are deleted."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from sls_io.emulator.groups import Group
+from sls_io.emulator.journal import SegmentJournal
+from sls_io.emulator.store import Logstore, Store
+from sls_io.errors import ConfigError
+
+NOW = 1_790_000_000.0
+
+
+class Book:
+    """A store on a folder, the way the service uses the two."""
+
+    def __init__(self, folder: Path, *, segment_bytes_max: int = 1 << 20) -> None:
+        self.store = Store()
+        self.journal = SegmentJournal(folder, self.store, NOW, segment_bytes_max=segment_bytes_max)
+
+    @property
+    def logstore(self) -> Logstore:
+        return self.store.logstore("demo", "logs")
+
+    def create(self) -> None:
+        self.store.create_project("demo", "", NOW)
+        self.store.create_logstore("demo", "logs", 30, 2, {}, NOW)
+        self.commit()
+
+    def put(self, shard: int, content: bytes) -> int:
+        log = self.logstore.shards[shard]
+        place = self.journal.append(self.logstore.uid, shard, log.next, int(NOW), content)
+        return log.append(place, len(content), NOW)
+
+    def commit(self) -> None:
+        if self.store.changes:
+            self.journal.write(self.store.changes)
+            self.store.changes.clear()
+        self.journal.release(self.store.released)
+        self.store.released.clear()
+
+    def content(self, shard: int) -> list[bytes]:
+        log = self.logstore.shards[shard]
+        return [self.journal.read([place], [size]) for _, _, place, size in log.entries()]
+
+
+def last_segment(folder: Path) -> Path:
+    return max(folder.glob("*.seg"))
+
+
+def test_everything_comes_back(tmp_path: Path) -> None:
+    book = Book(tmp_path)
+    book.create()
+    cursors = [book.put(i % 2, b"group %d" % i) for i in range(10)]
+    group = Group("g", 10, True)
+    book.logstore.groups["g"] = group
+    group.heartbeat("c", [], NOW, book.logstore.shape())
+    group.save(0, cursors[4], "c", forced=False, now=NOW, shape=book.logstore.shape())
+    book.store.group_changed(book.logstore, group)
+    book.store.trim(book.logstore, book.logstore.shards[1], cursors[3])
+    book.commit()
+    book.journal.close()
+    again = Book(tmp_path)
+    assert again.content(0) == [b"group 0", b"group 2", b"group 4", b"group 6", b"group 8"]
+    assert again.content(1) == [b"group 3", b"group 5", b"group 7", b"group 9"]
+    assert again.logstore.groups["g"].slots[0].checkpoint == cursors[4]
+    assert list(again.logstore.groups["g"].members) == ["c"]
+    assert again.store.snapshot() == book.store.snapshot()
+    assert again.put(0, b"more") == cursors[8] + 1
+
+
+def test_a_torn_tail_is_cut_wherever_it_tore(tmp_path: Path) -> None:
+    book = Book(tmp_path / "whole")
+    book.create()
+    for i in range(3):
+        book.put(0, b"group %d" % i)
+    book.journal.close()
+    whole = last_segment(tmp_path / "whole").read_bytes()
+    book = Book(tmp_path / "whole")
+    book.put(0, b"the last one")
+    book.journal.close()
+    more = last_segment(tmp_path / "whole").read_bytes()
+    assert more[: len(whole)] == whole
+    for length in range(len(whole), len(more)):
+        folder = tmp_path / str(length)
+        folder.mkdir()
+        (folder / "00000001.seg").write_bytes(more[:length])
+        torn = Book(folder)
+        assert torn.content(0) == [b"group 0", b"group 1", b"group 2"]
+        assert torn.journal.cut_bytes == length - len(whole)
+        torn.put(0, b"new")
+        torn.journal.close()
+        again = Book(folder)
+        assert again.content(0)[-1] == b"new"
+        again.journal.close()
+
+
+def test_a_tail_with_a_wrong_checksum_is_cut(tmp_path: Path) -> None:
+    book = Book(tmp_path)
+    book.create()
+    book.put(0, b"first")
+    book.put(0, b"second")
+    book.journal.close()
+    path = last_segment(tmp_path)
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + b"?")
+    assert Book(tmp_path).content(0) == [b"first"]
+
+
+def test_a_segment_broken_in_the_middle_of_the_log_is_refused(tmp_path: Path) -> None:
+    book = Book(tmp_path, segment_bytes_max=4096)
+    book.create()
+    for _ in range(20):
+        book.put(0, b"x" * 1000)
+    book.journal.close()
+    first = min(tmp_path.glob("*.seg"))
+    os.truncate(first, first.stat().st_size - 10)
+    with pytest.raises(ConfigError, match=r"00000001\.seg is broken at byte"):
+        Book(tmp_path, segment_bytes_max=4096)
+
+
+def test_segments_without_live_groups_are_deleted_and_nothing_else_is_lost(tmp_path: Path) -> None:
+    book = Book(tmp_path, segment_bytes_max=4096)
+    book.create()
+    kept = book.put(1, b"kept for ever")
+    cursors = [book.put(0, b"%04d" % i * 250) for i in range(40)]
+    before = len(list(tmp_path.glob("*.seg")))
+    book.store.trim(book.logstore, book.logstore.shards[0], cursors[35])
+    book.commit()
+    after = len(list(tmp_path.glob("*.seg")))
+    assert 2 <= after < before
+    book.journal.close()
+    again = Book(tmp_path, segment_bytes_max=4096)
+    assert again.content(0) == [b"%04d" % i * 250 for i in range(35, 40)]
+    assert again.content(1) == [b"kept for ever"]
+    assert again.logstore.shards[1].begin == kept
+    assert again.logstore.shards[0].begin == cursors[35]
+
+
+def test_what_was_deleted_stays_deleted_when_the_segment_that_says_so_is_gone(tmp_path: Path) -> None:
+    book = Book(tmp_path, segment_bytes_max=4096)
+    book.create()
+    book.put(0, b"kept")
+    doomed = book.put(1, b"doomed")
+    book.store.trim(book.logstore, book.logstore.shards[1], doomed + 1)
+    book.commit()
+    cursors = [book.put(0, b"x" * 1000) for _ in range(30)]
+    book.commit()
+    book.journal.close()
+    again = Book(tmp_path, segment_bytes_max=4096)
+    assert again.content(1) == []
+    assert len(again.content(0)) == len(cursors) + 1
+
+
+def test_a_folder_has_one_emulator(tmp_path: Path) -> None:
+    first = Book(tmp_path)
+    with pytest.raises(ConfigError, match="in use by another emulator"):
+        Book(tmp_path)
+    first.journal.close()
+    Book(tmp_path)
