@@ -121,7 +121,7 @@ class Epoch:
         """`text` as moments, null where it does not fit."""
         places = len(str(self.unit_us)) - 1
         pattern = (
-            rf"^(?P<sign>-?)(?P<whole>[0-9]{{1,{18 - places}}})(\.(?P<fraction>[0-9]{{1,{places}}})0*)?$"
+            rf"^(?P<sign>-?)(?P<whole>[0-9]{{1,{18 - places}}})(?:\.(?P<fraction>[0-9]{{1,{places}}})0*)?$"
         )
         distinct = text.dictionary_encode()
         parts = pc.extract_regex(distinct.dictionary, pattern)
@@ -148,9 +148,9 @@ _DIRECTIVES = {
 _SHORT = {"%F": "%Y-%m-%d", "%T": "%H:%M:%S"}
 _ISO = (
     r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
-    r"([Tt ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})"
-    r"(:(?P<second>[0-9]{2})([.,](?P<fraction>[0-9]{1,6})0*)?)?)?"
-    r" ?(?P<zone>Z|z|[+-][0-9]{2}(:?[0-9]{2})?)?"
+    r"(?:[Tt ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})"
+    r"(?::(?P<second>[0-9]{2})(?:[.,](?P<fraction>[0-9]{1,6})0*)?)?)?"
+    r" ?(?P<zone>Z|z|[+-][0-9]{2}(?::?[0-9]{2})?)?"
 )
 
 

@@ -1,0 +1,214 @@
+"""Column types, text by text."""
+
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from pipelines.landing.contract import Contract
+
+
+def cast(kind: str, *texts: str | None) -> list[Any]:
+    """What `texts` become in a column of this type, together and one by one alike."""
+    (declared,) = Contract.from_columns({"c": kind}).declared
+    assert declared.convert is not None
+    whole = declared.convert(pa.array(texts, pa.string()))
+    whole.validate(full=True)
+    assert whole.type == declared.type and len(whole) == len(texts)
+    singly = [declared.convert(pa.array([t], pa.string())) for t in texts]
+    found: list[Any] = whole.to_pylist()
+    assert repr(found) == repr([s[0].as_py() for s in singly])
+    return found
+
+
+WRONG = (
+    None,
+    "",
+    " ",
+    "x",
+    "-",
+    "+",
+    ".",
+    "1 2",
+    " 1",
+    "1 ",
+    "1\n",
+    "0x10",
+    "１",
+    "1_000",
+    "1,5",
+    "nul",
+    "\x00",
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "low", "high"), [("int", -(2**31), 2**31 - 1), ("long", -(2**63), 2**63 - 1)]
+)
+def test_whole_numbers_fit_to_the_last_one_in_range(kind: str, low: int, high: int) -> None:
+    assert cast(kind, "0", "-0", "007", "-5", str(low), str(high)) == [0, 0, 7, -5, low, high]
+    out = (str(low - 1), str(high + 1), "1.0", "1e3", "--1", "1-", "9" * 60, "+5")
+    assert cast(kind, *WRONG, *out, "42") == [None] * (len(WRONG) + len(out)) + [42]
+
+
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_numbers_fit_with_exponents_and_infinite_only_when_they_say_so(kind: str) -> None:
+    assert cast(kind, "1.5", "+1.5", "-.5", "5.", "2e3", "1E-2", "0")[:5] == [1.5, 1.5, -0.5, 5.0, 2000.0]
+    found = cast(kind, "inf", "-Infinity", "NaN", "INF")
+    assert found[0] == found[3] == float("inf") and found[1] == float("-inf") and found[2] != found[2]
+    out = ("1e999", "-1e999", "1e", "e5", "1.2.3", "infinit", "nan(1)", "0x1p3", "1d", "--1")
+    assert cast(kind, *WRONG, *out, "1") == [None] * (len(WRONG) + len(out)) + [1.0]
+
+
+def test_a_number_too_large_for_float_fits_double_only() -> None:
+    assert (cast("float", "1e39", "1"), cast("double", "1e39")) == ([None, 1.0], [1e39])
+
+
+def test_booleans_are_four_words() -> None:
+    found = cast("boolean", "true", "FALSE", "1", "0", "True", *WRONG, "yes", "t", "01", "ture")
+    assert found[:5] == [True, False, True, False, True]
+    assert set(found[5:]) == {None}
+
+
+def test_decimals_fit_when_nothing_is_rounded() -> None:
+    found = cast("decimal(5,2)", "1", "1.5", "-999.99", ".5", "5.", "1.500", "0001")
+    assert found == [Decimal(t) for t in ("1", "1.5", "-999.99", "0.5", "5", "1.5", "1")]
+    out = ("1.234", "1000", "99999.99", "1e2", "+1", "--1", "1.2.3", "9" * 50, "nan")
+    assert cast("decimal(5,2)", *WRONG, *out) == [Decimal(1) if t == "1" else None for t in (*WRONG, *out)]
+
+
+def test_dates_are_days_that_exist() -> None:
+    assert cast("date", "2024-02-29", "0001-01-01", "9999-12-31") == [date(2024, 2, 29), date.min, date.max]
+    out = ("2023-02-29", "2024-13-01", "2024-00-10", "2024-1-1", "20240101", "0000-01-01", "2024-01-01T00:00")
+    assert cast("date", *WRONG, *out) == [None] * (len(WRONG) + len(out))
+
+
+TEXTS = st.one_of(
+    st.text("0123456789+-.eE", max_size=12),
+    st.text("infatrule10INF ", max_size=8),
+    st.dates().map(str),
+    st.integers().map(str),
+    st.floats().map(str),
+    st.text(max_size=5),
+    st.none(),
+)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "int",
+        "long",
+        "float",
+        "double",
+        "boolean",
+        "date",
+        "decimal(7,3)",
+        "timestamp(iso)",
+        "timestamp(epoch_s)",
+    ],
+)
+@given(texts=st.lists(TEXTS, max_size=12))
+@example(texts=[])
+@example(texts=[None])
+def test_what_a_text_becomes_never_depends_on_its_neighbours(kind: str, texts: list[str | None]) -> None:
+    cast(kind, *texts)
+
+
+@given(st.lists(st.integers(-(2**31), 2**31 - 1)), st.lists(st.floats(allow_nan=False, allow_infinity=False)))
+def test_every_number_python_prints_fits_exactly(whole: list[int], numbers: list[float]) -> None:
+    assert cast("int", *map(str, whole)) == whole
+    assert cast("long", *map(str, whole)) == whole
+    assert cast("double", *map(repr, numbers)) == numbers
+
+
+# --- timestamps --------------------------------------------------------------------------------
+
+APACHE = "%d/%b/%Y:%H:%M:%S %z"
+MOMENTS = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30))
+OFFSETS = st.integers(-14 * 60, 14 * 60).map(lambda m: timedelta(minutes=m))
+
+
+def utc(*parts: int) -> datetime:
+    return datetime(*parts, tzinfo=UTC)  # type: ignore[arg-type,misc]
+
+
+def test_the_access_logs_time_is_read_with_its_offset() -> None:
+    found = cast(f"timestamp({APACHE})", "11/Dec/2024:10:00:01 +0800", "29/feb/2024:23:59:59 -01:30")
+    assert found == [utc(2024, 12, 11, 2, 0, 1), utc(2024, 3, 1, 1, 29, 59)]
+
+
+def test_times_that_do_not_exist_do_not_fit() -> None:
+    wrong = [f"{d}:10:00:00 +0000" for d in ("30/Feb/2024", "29/Feb/2023", "01/Foo/2024", "1/Jan/2024")]
+    wrong += [f"{d}:10:00:00 +0000" for d in ("00/Jan/2024", "32/Jan/2024", "01/Jan/0000", "01/Jan/24")]
+    wrong += [f"01/Jan/2024:{t}" for t in ("24:00:00 +0000", "10:60:00 +0000", "10:00:60 +0000", "10:00:00")]
+    wrong += [f"01/Jan/2024:10:00:00 {z}" for z in ("+2400", "+0060", "+0000 ", "UTC", "+08", "")]
+    wrong += ["01/Jan/0001:00:00:00 +0100", "31/Dec/9999:23:59:59 -0100"]
+    assert cast(f"timestamp({APACHE})", *WRONG, *wrong) == [None] * (len(WRONG) + len(wrong))
+
+
+@given(st.lists(st.tuples(MOMENTS, OFFSETS), max_size=8))
+def test_timestamps_agree_with_python(cases: list[tuple[datetime, timedelta]]) -> None:
+    moments = [moment.replace(tzinfo=UTC) for moment, _ in cases]
+    local = [m.astimezone(ZoneInfo("UTC")) + o for m, (_, o) in zip(moments, cases, strict=True)]
+    signs = [("-" if o < timedelta(0) else "+", abs(o) // timedelta(minutes=1)) for _, o in cases]
+    zones = [f"{sign}{minutes // 60:02}{minutes % 60:02}" for sign, minutes in signs]
+    texts = [f"{t:%Y-%m-%d}T{t:%H:%M:%S.%f}{z}" for t, z in zip(local, zones, strict=True)]
+    texts = [t.rjust(len("0001-01-01T00:00:00.000000+0000"), "0") for t in texts]
+    assert cast("timestamp(iso)", *texts) == moments
+    assert cast("timestamp(%Y-%m-%dT%H:%M:%S.%f%z)", *texts) == moments
+
+
+def test_iso_takes_the_usual_shapes() -> None:
+    texts = ["2024-01-02", "2024-01-02T03:04", "2024-01-02 03:04:05", "2024-01-02T03:04:05,5Z"]
+    texts += ["2024-01-02T03:04:05.123456+08", "2024-01-02t03:04:05.100000000z", "2024-01-02 03:04:05 +00:00"]
+    assert cast("timestamp(iso, UTC)", *texts) == [
+        utc(2024, 1, 2),
+        utc(2024, 1, 2, 3, 4),
+        utc(2024, 1, 2, 3, 4, 5),
+        utc(2024, 1, 2, 3, 4, 5, 500_000),
+        utc(2024, 1, 1, 19, 4, 5, 123_456),
+        utc(2024, 1, 2, 3, 4, 5, 100_000),
+        utc(2024, 1, 2, 3, 4, 5),
+    ]
+
+
+def test_what_is_finer_than_microseconds_does_not_fit() -> None:
+    assert cast("timestamp(iso)", "2024-01-02T03:04:05.1234567Z") == [None]
+    assert cast("timestamp(epoch_s)", "1.0000001") == [None]
+    assert cast("timestamp(epoch_ms)", "1.0001") == [None]
+
+
+def test_a_time_without_an_offset_needs_a_zone() -> None:
+    assert cast("timestamp(iso)", "2024-01-02T03:04:05") == [None]
+    assert cast("timestamp(iso, Asia/Shanghai)", "2024-01-02T03:04:05", "2024-01-02T03:04:05Z") == [
+        utc(2024, 1, 1, 19, 4, 5),
+        utc(2024, 1, 2, 3, 4, 5),
+    ]
+
+
+def test_a_local_time_that_was_skipped_does_not_fit_and_one_that_came_twice_is_the_earlier() -> None:
+    texts = ("2024-03-31 02:30:00", "2024-10-27 02:30:00", "2024-03-31 03:00:00")
+    assert cast("timestamp(%F %T, Europe/Berlin)", *texts) == [
+        None,
+        utc(2024, 10, 27, 0, 30),
+        utc(2024, 3, 31, 1),
+    ]
+
+
+def test_epochs_take_a_fraction_and_a_sign() -> None:
+    found = cast("timestamp(epoch_s)", "1700000000", "1700000000.25", "0", "-1.5", "1.500000000")
+    epoch = datetime.fromtimestamp(0, UTC)
+    seconds = (1_700_000_000, 1_700_000_000.25, 0, -1.5, 1.5)
+    assert found == [epoch + timedelta(seconds=s) for s in seconds]
+    assert cast("timestamp(epoch_ms)", "1700000000123", "1.5") == [
+        epoch + timedelta(milliseconds=1_700_000_000_123),
+        epoch + timedelta(milliseconds=1.5),
+    ]
+    wrong = ("1e9", "253402300800", "-62135596801", "9" * 30, "1.", ".5", "+1", "--1")
+    assert cast("timestamp(epoch_s)", *wrong) == [None] * len(wrong)
