@@ -6,9 +6,10 @@ else, so that it can be piped. Progress goes to stderr in both cases.
 
 import functools
 import json
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import IO, Any
 
 import click
 from rich.box import SIMPLE_HEAD
@@ -16,15 +17,19 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-WIDTH_WITHOUT_TERMINAL = 120
+WIDTH_WITHOUT_TERMINAL = 132
 
 
 class Output:
-    """What a verb prints. `as_json` turns `say` and `table` off and `result` into JSON."""
+    """What a verb prints. `as_json` turns `say` and `table` off and `result` into JSON.
 
-    def __init__(self, *, as_json: bool = False) -> None:
+    `file` stands in for stdout.
+    """
+
+    def __init__(self, *, as_json: bool = False, file: IO[str] | None = None) -> None:
         self.as_json = as_json
-        self._console = _console(stderr=False)
+        self._file = file
+        self._console = _console(file or sys.stdout)
 
     def say(self, text: str = "") -> None:
         """One line for people; `[bold]...[/]` is rich's markup."""
@@ -49,11 +54,11 @@ class Output:
     def result(self, data: object) -> None:
         """The JSON document of the verb; nothing without `--json`."""
         if self.as_json:
-            print(json.dumps(data, indent=2, default=_plain, ensure_ascii=False))
+            print(json.dumps(data, indent=2, default=_plain, ensure_ascii=False), file=self._file)
 
     def progress(self, unit: str) -> Progress:
         """A progress bar on stderr that vanishes when it is done; silent without a terminal."""
-        console = _console(stderr=True)
+        console = _console(sys.stderr)
         return Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=32),
@@ -124,9 +129,9 @@ def megabytes(size: float) -> str:
     return f"{size / 1e6:,.1f} MB"
 
 
-def _console(*, stderr: bool) -> Console:
-    console = Console(stderr=stderr)
-    return console if console.is_terminal else Console(stderr=stderr, width=WIDTH_WITHOUT_TERMINAL)
+def _console(file: IO[str]) -> Console:
+    console = Console(file=file)
+    return console if console.is_terminal else Console(file=file, width=WIDTH_WITHOUT_TERMINAL)
 
 
 def _plain(value: object) -> object:

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
-from aliyun.log.log_logs_raw_pb2 import LogGroupRaw
+from aliyun.log.log_logs_raw_pb2 import LogGroupRaw, LogRaw
 
 from pipelines.cli.lines import PARSERS, SAMPLE_LINES, Log, Parser, detect
 from sls_io.errors import ConfigError
@@ -102,6 +102,16 @@ class Packer:
         self.counts.groups += 1
         self.counts.bytes += len(body)
         return Packed(body, len(group.Logs))
+
+
+def unpack(body: bytes) -> Any:
+    """A serialised LogGroup as the vendor's protobuf object, values as bytes."""
+    return LogGroupRaw.FromString(body)
+
+
+def unpack_log(body: bytes) -> Any:
+    """The bytes of one log as the vendor's protobuf object."""
+    return LogRaw.FromString(body)
 
 
 def read_lines(path: Path, counts: Counts) -> Iterator[bytes]:

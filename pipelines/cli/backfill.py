@@ -1,0 +1,120 @@
+"""`sls-lake backfill`: land again what hours lack, by a running Dagster or, with --local, here.
+
+A backfill lands only what the ledger lacks of the hours and never moves a checkpoint, so asking
+twice changes nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+import click
+
+from pipelines.cli import dagster_client
+from pipelines.cli.land import show as show_landing
+from pipelines.cli.logstores import logstore_option, resolve
+from pipelines.cli.main import EXIT_FAILED
+from pipelines.cli.output import Output, hour_name, verb
+from pipelines.landing.engine import Engine
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.run import Run
+from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.window import HOUR_S
+
+HOURS_MAX = 24 * 366
+
+
+class Hour(click.ParamType[int]):
+    """A whole receive hour, UTC: `2026-11-20-07:00`, `2026-11-20T07` or `2026-11-20 07:00`."""
+
+    name = "hour"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:  # hours since 1970
+        """Hours since 1970-01-01 00:00 UTC."""
+        if isinstance(value, int):
+            return value
+        text = str(value)
+        for form in ("%Y-%m-%d-%H:%M", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H", "%Y-%m-%d %H:%M", "%Y-%m-%d-%H"):
+            try:
+                at = datetime.strptime(text, form).replace(tzinfo=UTC)
+            except ValueError:
+                continue
+            if at.minute:
+                self.fail(f"{text} is not a whole hour", param, ctx)
+            return int(at.timestamp()) // HOUR_S
+        self.fail(f"{text!r} is no hour; write it like 2026-11-20-07:00 (UTC)", param, ctx)
+
+
+@click.command("backfill")
+@logstore_option
+@click.option(
+    "--from", "first", type=Hour(), required=True, help="First receive hour, like 2026-11-20-07:00."
+)
+@click.option("--to", "last", type=Hour(), help="Last hour, included.  [default: same as --from]")
+@click.option("--local", is_flag=True, help="Land here, without Dagster.")
+@click.option(
+    "--dagster-url",
+    envvar="DAGSTER_WEBSERVER_URL",
+    default=dagster_client.DEFAULT_URL,
+    show_default=True,
+    help="Where the Dagster page is.",
+)
+@verb
+def backfill(
+    output: Output, *, name: str | None, first: int, last: int | None, local: bool, dagster_url: str
+) -> None:
+    """Land what the receive hours lack; moves no checkpoint."""
+    logstore = resolve(name)
+    end = (first if last is None else last) + 1
+    if not first < end <= first + HOURS_MAX:
+        raise click.UsageError("--to must not be before --from, nor more than a year after it")
+    if first < logstore.start_hour:
+        raise click.UsageError(f"{logstore.name} starts at {logstore.start}: nothing before it is landed")
+    if local:
+        fill_here(output, logstore, (first, end))
+    else:
+        fill_by_dagster(output, logstore, (first, end), dagster_url)
+
+
+def fill_here(output: Output, logstore: Logstore, hours: tuple[int, int]) -> None:
+    """Land the hours in this process."""
+    engine = Engine()
+    try:
+        with Run(logstore, engine, mode="fill", hours=hours) as run:
+            report = run.land()
+            verdict = run.reconcile()
+    finally:
+        engine.stop()
+    show_landing(output, report, verdict, [])
+    output.result({**asdict(report), "problems": list(verdict.problems)})
+    if not verdict.ok:
+        click.get_current_context().exit(EXIT_FAILED)
+
+
+def fill_by_dagster(output: Output, logstore: Logstore, hours: tuple[int, int], url: str) -> None:
+    """Post the backfill to Dagster and follow it to its end."""
+    keys = hour_name(hours[0]), hour_name(hours[1] - 1)
+    backfill_id = dagster_client.launch(url, ["bronze", logstore.name], *keys)
+    output.say(f"backfill {backfill_id} of {hours[1] - hours[0]} hours: {url}/runs/b/{backfill_id}")
+    state = follow(lambda: dagster_client.progress(url, backfill_id), output.say, SYSTEM_CLOCK)
+    output.say(f"{state.status}: {state.done} of {state.total} hours done, {state.failed} failed")
+    output.result({"backfill": backfill_id, **asdict(state)})
+    if not state.ok:
+        click.get_current_context().exit(EXIT_FAILED)
+
+
+def follow(
+    read: Callable[[], dagster_client.Progress], say: Callable[[str], None], clock: Clock
+) -> dagster_client.Progress:
+    """Read until the backfill has ended; says each change once."""
+    shown = read()
+    state = shown
+    while not state.ended:
+        clock.sleep(dagster_client.POLL_S)
+        state = read()
+        if (state.done, state.failed) != (shown.done, shown.failed):
+            say(f"{state.done} of {state.total} hours done")
+            shown = state
+    return state

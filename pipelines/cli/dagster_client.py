@@ -1,0 +1,150 @@
+"""The two GraphQL calls that a backfill needs of a running Dagster: launch, and ask how it goes.
+
+Dagster's own Python client has no call for backfills, so the queries are written out. Source of
+names: the GraphQL schema of the pinned release (`launchPartitionBackfill`, `partitionBackfillOrError`).
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any
+from urllib.parse import urlsplit
+
+from sls_io.errors import ConfigError, ConnectFailed, ServiceError, printable
+
+DEFAULT_URL = "http://127.0.0.1:3000"
+POLL_S = 1.0
+_TIMEOUT_S = 30.0
+_GOOD = frozenset({"COMPLETED", "COMPLETED_SUCCESS"})
+_ENDED = _GOOD | {"FAILED", "CANCELED", "COMPLETED_FAILED"}
+
+_LAUNCH = """
+mutation Launch($params: LaunchBackfillParams!) {
+  launchPartitionBackfill(backfillParams: $params) {
+    __typename
+    ... on LaunchBackfillSuccess { backfillId }
+    ... on Error { message }
+  }
+}
+"""
+
+_PROGRESS = """
+query Progress($id: String!) {
+  partitionBackfillOrError(backfillId: $id) {
+    __typename
+    ... on PartitionBackfill {
+      status
+      numPartitions
+      error { message }
+      assetBackfillData {
+        assetBackfillStatuses {
+          ... on AssetPartitionsStatusCounts {
+            numPartitionsTargeted
+            numPartitionsMaterialized
+            numPartitionsFailed
+          }
+        }
+      }
+    }
+    ... on Error { message }
+  }
+}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How a backfill stands; `total`, `done` and `failed` count hours."""
+
+    status: str
+    total: int
+    done: int
+    failed: int
+    message: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.status in _ENDED
+
+    @property
+    def ok(self) -> bool:
+        """Whether every hour was done."""
+        return self.status in _GOOD
+
+
+def launch(url: str, asset: list[str], first: str, last: str) -> str:
+    """Launch a backfill of the partitions first..last of `asset`; its id."""
+    params = {
+        "partitionsByAssets": [
+            {"assetKey": {"path": asset}, "partitions": {"ranges": [{"start": first, "end": last}]}}
+        ],
+        "title": f"{'/'.join(asset)} {first} to {last}",
+    }
+    answer = _ask(url, _LAUNCH, {"params": params})["launchPartitionBackfill"]
+    if answer["__typename"] != "LaunchBackfillSuccess":
+        raise _refused(answer)
+    return str(answer["backfillId"])
+
+
+def progress(url: str, backfill_id: str) -> Progress:
+    """The backfill now."""
+    answer = _ask(url, _PROGRESS, {"id": backfill_id})["partitionBackfillOrError"]
+    if answer["__typename"] != "PartitionBackfill":
+        raise _refused(answer)
+    statuses = (answer.get("assetBackfillData") or {}).get("assetBackfillStatuses") or []
+    counts: Mapping[str, Any] = next((entry for entry in statuses if entry), {})
+    return Progress(
+        status=str(answer["status"]),
+        total=int(counts.get("numPartitionsTargeted") or answer.get("numPartitions") or 0),
+        done=int(counts.get("numPartitionsMaterialized") or 0),
+        failed=int(counts.get("numPartitionsFailed") or 0),
+        message=str((answer.get("error") or {}).get("message") or ""),
+    )
+
+
+def _refused(answer: Mapping[str, Any]) -> ServiceError:
+    return ServiceError(
+        str(answer["__typename"]),
+        str(answer.get("message") or "Dagster refused"),
+        status=200,
+        hint="See the same in Dagster's page: the asset, Materialize",
+    )
+
+
+def _ask(url: str, query: str, variables: Mapping[str, object]) -> dict[str, Any]:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"{url!r} is no address of a Dagster page: expected {DEFAULT_URL}")
+    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+    connection = kind(parts.hostname, parts.port, timeout=_TIMEOUT_S)
+    body = json.dumps({"query": query, "variables": variables})
+    try:
+        connection.request(
+            "POST", f"{parts.path.rstrip('/')}/graphql", body, {"Content-Type": "application/json"}
+        )
+        answer = connection.getresponse()
+        text = answer.read()
+    except (OSError, HTTPException) as error:
+        raise ConnectFailed(
+            f"no Dagster answers at {url} ({type(error).__name__}): start it (`make dev`), name it with "
+            "--dagster-url, or land without it: --local"
+        ) from error
+    finally:
+        connection.close()
+    try:
+        document = json.loads(text)
+    except ValueError:
+        raise _not_dagster(url, answer.status) from None
+    if document.get("errors"):
+        raise ServiceError(
+            "GraphQL", printable(str(document["errors"][0].get("message"))), status=answer.status
+        )
+    if not isinstance(document.get("data"), dict):
+        raise _not_dagster(url, answer.status)
+    return dict(document["data"])
+
+
+def _not_dagster(url: str, status: int) -> ConfigError:
+    return ConfigError(f"{url} answers (HTTP {status}) but is no Dagster page: name it with --dagster-url")

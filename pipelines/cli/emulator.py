@@ -1,0 +1,42 @@
+"""`sls-lake emulator`: the log service on loopback, in the foreground."""
+
+from pathlib import Path
+
+import click
+
+from pipelines.cli.main import EXIT_USAGE
+from pipelines.cli.output import Output, verb
+from sls_io.emulator.program import run
+
+PORT = 18080
+
+
+@click.command("emulator")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=PORT,
+    show_default=True,
+    help="Port on 127.0.0.1; 0 picks a free one.",
+)
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Folder that survives a kill; without it everything is in memory.",
+)
+@click.option("--now", type=float, metavar="SECONDS", help="Set the clock to these unix seconds.")
+@verb
+def emulator(output: Output, *, port: int, data: Path | None, now: float | None) -> None:
+    """Run the log service on loopback until Ctrl-C.
+
+    Clients sign with ALIBABA_CLOUD_ACCESS_KEY_ID and ALIBABA_CLOUD_ACCESS_KEY_SECRET as they are in
+    this process, or with emulator-key and emulator-secret when they are not set.
+    """
+    arguments = ["--port", str(port)]
+    if data is not None:
+        arguments += ["--data", str(data)]
+    if now is not None:
+        arguments += ["--now", repr(now)]
+    if run(arguments):
+        click.get_current_context().exit(EXIT_USAGE)

@@ -1,0 +1,86 @@
+"""`sls-lake land`: one micro-batch without Dagster. `sls-lake plan` is its dry run."""
+
+import re
+import socket
+from dataclasses import asdict
+
+import click
+
+from pipelines.cli.logstores import logstore_option, resolve
+from pipelines.cli.main import EXIT_FAILED
+from pipelines.cli.output import Output, hour_name, megabytes, span, verb
+from pipelines.landing.engine import Engine
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.report import CheckpointReport, LandingReport, Verdict
+from pipelines.landing.run import Run
+
+
+@click.command("land")
+@logstore_option
+@verb
+def land(output: Output, *, name: str | None) -> None:
+    """Land what is new and publish the checkpoints, once, without Dagster."""
+    logstore = own_holder(resolve(name))
+    engine = Engine()
+    try:
+        with Run(logstore, engine, mode="live") as run:
+            report = run.land()
+            verdict = run.reconcile()
+            checkpoints = run.checkpoint() if verdict.ok else []
+    finally:
+        engine.stop()
+    show(output, report, verdict, checkpoints)
+    output.result(
+        {
+            **asdict(report),
+            "problems": list(verdict.problems),
+            "checkpoints": [asdict(point) for point in checkpoints],
+        }
+    )
+    if not verdict.ok:
+        click.get_current_context().exit(EXIT_FAILED)
+
+
+def own_holder(logstore: Logstore) -> Logstore:
+    """The logstore with a holder name of the command line on this machine.
+
+    A deployment and a command line of the same name would answer each other's heartbeats.
+    """
+    host = re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname()) or "host"
+    holder = f"{logstore.group.holder}-cli-{host}"[:128]
+    return logstore.model_copy(update={"group": logstore.group.model_copy(update={"holder": holder})})
+
+
+def show(
+    output: Output, report: LandingReport, verdict: Verdict, checkpoints: list[CheckpointReport]
+) -> None:
+    """The landing for people: numbers, hours, what waited, what is wrong."""
+    if report.snapshot_id is None:
+        output.say(f"{report.table}: nothing new")
+    else:
+        output.say(
+            f"{report.rows:,} rows into {report.table}, {megabytes(report.raw_bytes)} raw in "
+            f"{report.seconds:.1f} s ({report.raw_mb_per_s:.1f} MB/s), {report.files} files of "
+            f"{megabytes(report.file_bytes)}, snapshot {report.snapshot_id}"
+        )
+    if report.hours:
+        output.table(
+            ["receive hour", ">rows", ">files", ">file MB"],
+            [(hour_name(h), x.rows, x.files, x.file_bytes / 1e6) for h, x in sorted(report.hours.items())],
+        )
+    if report.error_rows:
+        output.say(f"{report.error_rows:,} rows could not be typed exactly: kept, see __error__ and __raw__")
+    if report.closed:
+        output.say(f"closed shards: {', '.join(map(str, report.closed))}")
+    for gap in report.gaps:
+        output.say(f"gap, {gap}")
+    for shard, reason in sorted(report.waits.items()):
+        output.say(f"shard {shard} waits: {reason}")
+    for problem in verdict.problems:
+        output.say(f"[red]not reconciled[/]: {problem}; no checkpoint moved")
+    moved = sum(point.outcome == "moved" for point in checkpoints)
+    if checkpoints:
+        output.say(f"checkpoints: {moved} of {len(checkpoints)} moved, lag {span(report.lag_s) or 'unknown'}")
+    for point in checkpoints:
+        if point.outcome not in ("moved", "unchanged"):
+            output.say(f"checkpoint of shard {point.shard}: {point.outcome}")

@@ -1,0 +1,245 @@
+"""`sls-lake load`: put lines of a file, or generated access-log rows, into a logstore.
+
+LogGroups are built with the vendor SDK's own protobuf classes and sent with PutLogs, a thousand
+rows a group unless told otherwise. Nothing here shares code with fetching and decoding, so what
+was loaded can stand as the other side of a proof.
+
+The service takes a log time only within 7 days before and 15 minutes after its own clock. A line
+older than that (an archived log file) is sent with the service's time as log time, and said so;
+its own time stays in its key, `time_local` for access logs.
+"""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import click
+
+from pipelines.cli.accesslog import generated
+from pipelines.cli.emulator_admin import admin_of
+from pipelines.cli.lines import PARSERS, Log
+from pipelines.cli.logstores import logstore_option, resolve
+from pipelines.cli.output import Output, megabytes, verb
+from pipelines.cli.packing import GROUP_ROWS, GROUP_ROWS_MAX, Counts, Packer, parse_file, slices
+from sls_io.client import SlsClient
+from sls_io.clock import SYSTEM_CLOCK
+from sls_io.emulator import Admin
+from sls_io.errors import ServiceError
+from sls_io.settings import Service
+from sls_io.window import HOUR_S
+
+
+def put(
+    client: SlsClient,
+    packer: Packer,
+    logs: Iterable[Log],
+    *,
+    at_s: float,
+    on_rows: Callable[[int], None] = lambda _: None,
+) -> None:
+    """Pack and send `logs`; `at_s` is the service's time now. `on_rows` hears of each group sent."""
+    for packed in packer.pack(logs, at_s):
+        client.put_raw(packed.body)
+        on_rows(packed.rows)
+
+
+def put_over_hours(
+    client: SlsClient,
+    admin: Admin,
+    packer: Packer,
+    logs_of: Callable[[range, float], Iterable[Log]],
+    rows: range,
+    *,
+    hours: int,
+    now_s: float,
+    on_rows: Callable[[int], None] = lambda _: None,
+) -> None:
+    """Send `rows` in `hours` slices, the emulator's clock one hour further for each.
+
+    The last slice is received at `now_s`, and the clock goes on from there by itself.
+    `logs_of(slice, at_s)` gives the logs of a slice of row numbers.
+    """
+    pieces = slices(len(rows), hours)
+    for position, piece in enumerate(pieces):
+        at_s = now_s - (len(pieces) - 1 - position) * HOUR_S
+        admin.set_clock(at_s)
+        put(client, packer, logs_of(rows[piece.start : piece.stop], at_s), at_s=at_s, on_rows=on_rows)
+
+
+def create(client: SlsClient, *, shards: int) -> list[str]:
+    """Create the project and the logstore where they are missing; what was created, in words."""
+    service, created = client.service, []
+    transport = client.transport
+    steps: list[tuple[str, str, Callable[[], object]]] = [
+        (
+            f"project {service.project}",
+            "ProjectAlreadyExist",
+            lambda: transport.create_project(service.project, "created by sls-lake load"),
+        ),
+        (
+            f"logstore {service.logstore} with {shards} shards",
+            "LogStoreAlreadyExist",
+            lambda: transport.create_logstore(
+                service.project, service.logstore, ttl=30, shard_count=shards, auto_split=False
+            ),
+        ),
+    ]
+    for name, present, step in steps:
+        try:
+            step()
+            created.append(name)
+        except ServiceError as error:
+            if error.code.lower() != present.lower():
+                raise
+    return created
+
+
+@click.command("load")
+@logstore_option
+@click.option(
+    "--file",
+    "path",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="PATH",
+    help="File of log lines, plain or gzip.",
+)
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(["auto", *PARSERS]),
+    default="auto",
+    show_default=True,
+    help="What the lines of --file are.",
+)
+@click.option("--rows", type=click.IntRange(min=1), help="Generate this many access-log rows instead.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="Generated content follows from seed and row number.",
+)
+@click.option(
+    "--first-row",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Number of the first generated row.",
+)
+@click.option(
+    "--spread-hours",
+    type=click.IntRange(min=0, max=24 * 7),
+    default=0,
+    show_default=True,
+    help="Spread generated rows over this many receive hours (emulator only: sets its clock).",
+)
+@click.option(
+    "--group-size",
+    type=click.IntRange(min=1, max=GROUP_ROWS_MAX),
+    default=GROUP_ROWS,
+    show_default=True,
+    help="Rows in one LogGroup.",
+)
+@click.option("--create", "create_first", is_flag=True, help="Create project and logstore if missing.")
+@click.option(
+    "--shards",
+    type=click.IntRange(min=1, max=64),
+    default=4,
+    show_default=True,
+    help="Shards of a logstore made by --create.",
+)
+@verb
+def load(
+    output: Output,
+    *,
+    name: str | None,
+    path: Path | None,
+    format_name: str,
+    rows: int | None,
+    seed: int,
+    first_row: int,
+    spread_hours: int,
+    group_size: int,
+    create_first: bool,
+    shards: int,
+) -> None:
+    """Put lines of a file, or generated rows, into a logstore."""
+    if (path is None) == (rows is None):
+        raise click.UsageError("say what to load: --file PATH or --rows N")
+    if spread_hours and path is not None:
+        raise click.UsageError("--spread-hours goes with --rows: lines of a file are received now")
+    service = resolve(name).service
+    numbers = range(first_row, first_row + (rows or 0))
+
+    def make(piece: range, at_s: float) -> Iterable[Log]:
+        return (generated(seed, number, at_s) for number in piece)
+
+    client = SlsClient(service)
+    try:
+        admin = admin_of(service) if spread_hours else None
+        now_s = admin.now() if admin is not None else 0.0
+        if admin is not None:
+            # Before anything is created: a shard younger than its first log is no honest history.
+            admin.set_clock(now_s - (spread_hours - 1) * HOUR_S)
+        created = create(client, shards=shards) if create_first else []
+        now_s = now_s or client.now_s()
+        packer = Packer(_source(path), group_rows=group_size)
+        with output.progress("rows") as progress:
+            task = progress.add_task(service.logstore, total=rows, rate="")
+
+            def moved(count: int) -> None:
+                elapsed = progress.tasks[task].elapsed or 0.0
+                rate = f"{packer.counts.bytes / 1e6 / elapsed:.1f} MB/s" if elapsed else ""
+                progress.update(task, advance=count, rate=rate)
+
+            started = SYSTEM_CLOCK.monotonic()
+            if path is not None:
+                logs = parse_file(path, format_name, packer.counts)
+                put(client, packer, logs, at_s=now_s, on_rows=moved)
+            elif admin is not None:
+                put_over_hours(
+                    client, admin, packer, make, numbers, hours=spread_hours, now_s=now_s, on_rows=moved
+                )
+            else:
+                put(client, packer, make(numbers, now_s), at_s=now_s, on_rows=moved)
+            packer.counts.seconds = SYSTEM_CLOCK.monotonic() - started
+    finally:
+        client.close()
+    report(output, service, packer.counts, created)
+
+
+def report(output: Output, service: Service, counts: Counts, created: list[str]) -> None:
+    """Say what was loaded, and what was not as usual."""
+    for thing in created:
+        output.say(f"created {thing}")
+    output.say(
+        f"{counts.rows:,} rows in {counts.groups:,} groups, {megabytes(counts.bytes)} raw, "
+        f"into {service.project}/{service.logstore}: {counts.seconds:.1f} s, "
+        f"{counts.megabytes_per_s:.1f} MB/s"
+    )
+    if counts.odd_lines:
+        output.say(f"{counts.odd_lines:,} lines did not have the format: kept whole under the key `line`")
+    if counts.blank_lines:
+        output.say(f"{counts.blank_lines:,} blank lines left out")
+    if counts.late_rows:
+        output.say(
+            f"{counts.late_rows:,} rows are older than the 7 days the service takes: "
+            "they got the time of loading as log time, their own stays in its key"
+        )
+    output.result(
+        {
+            "project": service.project,
+            "logstore": service.logstore,
+            "created": created,
+            "rows": counts.rows,
+            "groups": counts.groups,
+            "raw_bytes": counts.bytes,
+            "odd_lines": counts.odd_lines,
+            "blank_lines": counts.blank_lines,
+            "late_rows": counts.late_rows,
+            "seconds": round(counts.seconds, 3),
+        }
+    )
+
+
+def _source(path: Path | None) -> str:
+    return path.name if path is not None else "10.0.0.1"

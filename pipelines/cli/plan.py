@@ -1,0 +1,47 @@
+"""`sls-lake plan`: what a run would do now, and why each other shard waits. Claims nothing."""
+
+from dataclasses import asdict
+
+import click
+
+from pipelines.cli.logstores import logstore_option, resolve
+from pipelines.cli.output import Output, hour_name, moment, verb
+from pipelines.landing.look import preview
+from pipelines.landing.report import PlanReport
+from pipelines.landing.table import Lake
+from sls_io.client import SlsClient
+
+
+@click.command("plan")
+@logstore_option
+@verb
+def plan(output: Output, *, name: str | None) -> None:
+    """Show what a run would land now and why the other shards wait."""
+    logstore = resolve(name)
+    with SlsClient(logstore.service) as client:
+        report = preview(logstore, Lake.default(), client)
+    show(output, report)
+    output.result(asdict(report))
+
+
+def show(output: Output, report: PlanReport) -> None:
+    """The plan for people."""
+    if report.first_start:
+        output.say(f"{report.table}: nothing has landed yet; the first run fixes where each shard starts")
+    if report.windows:
+        output.say(f"{len(report.windows)} windows would land, up to {moment(report.until_s)} UTC:")
+        output.table(
+            ["shard", "receive hour", ">begin", ">end"],
+            [
+                (str(shard), hour_name(hour), str(begin), str(end))
+                for shard, hour, begin, end in report.windows
+            ],
+        )
+    elif not report.first_start:
+        output.say(f"nothing to land up to {moment(report.until_s)} UTC")
+    for shard, end in sorted(report.closings.items()):
+        output.say(f"shard {shard} would be closed at {end}: read-only and drained")
+    for gap in report.gaps:
+        output.say(f"gap, {gap}")
+    for shard, reason in sorted(report.waits.items()):
+        output.say(f"shard {shard} waits: {reason}")

@@ -1,0 +1,156 @@
+"""A folder under var/ where everything of a demo or a development run lives, and its environment.
+
+The catalog, the state folder, Dagster's home, the key pair and the endpoint are all set here, over
+whatever the shell has: a demo must never write into a catalog or sign with a key that is meant.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from pipelines.cli.logstores import project_root
+from sls_io.errors import ConfigError
+
+FAKE_KEY_ID, FAKE_KEY_SECRET = "emulator-key", "emulator-secret"
+STOP_S = 15.0
+_INSTANCE_SETTINGS = Path("docs") / "deploy" / "dagster.yaml"
+_CATALOG_PREFIX = "PYICEBERG_CATALOG__LAKE__"
+_DROPPED = ("ALIBABA_CLOUD_SECURITY_TOKEN", "DAGSTER_RUN_JOB_NAME", "SPARK_REMOTE", "SLS_SPARK_REMOTE")
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """`home` is absolute; `port` is the emulator's."""
+
+    home: Path
+    port: int = 0
+
+    @property
+    def endpoint(self) -> str:
+        """Where the emulator answers."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def dagster_home(self) -> Path:
+        """Runs, events and schedules of the sandbox's Dagster."""
+        return self.home / "dagster"
+
+    def variables(self) -> dict[str, str]:
+        """What the environment must say, for this process and every child."""
+        lake = self.home / "lake"
+        return {
+            "SLS_LAKE_HOME": str(self.home),
+            "SLS_ENDPOINT": self.endpoint,
+            "DAGSTER_HOME": str(self.dagster_home),
+            "DAGSTER_DISABLE_TELEMETRY": "yes",
+            "DBT_TARGET_PATH": str(self.home / "dbt" / "target"),
+            "DBT_LOG_PATH": str(self.home / "dbt" / "logs"),
+            "ALIBABA_CLOUD_ACCESS_KEY_ID": FAKE_KEY_ID,
+            "ALIBABA_CLOUD_ACCESS_KEY_SECRET": FAKE_KEY_SECRET,
+            f"{_CATALOG_PREFIX}TYPE": "sql",
+            f"{_CATALOG_PREFIX}URI": f"sqlite:///{lake}/catalog.sqlite?timeout=30",
+            f"{_CATALOG_PREFIX}WAREHOUSE": f"file://{lake}/warehouse",
+        }
+
+    def enter(self) -> None:
+        """Make this process live in the sandbox."""
+        for name in [n for n in os.environ if n.startswith(_CATALOG_PREFIX) or n in _DROPPED]:
+            del os.environ[name]
+        os.environ.update(self.variables())
+
+    def prepare(self, *, fresh: bool) -> None:
+        """Make the folders and Dagster's settings; with `fresh`, remove what an earlier run left."""
+        if fresh and self.home.exists():
+            shutil.rmtree(self.home)
+        for folder in (self.dagster_home, self.home / "lake", self.home / "dbt"):
+            folder.mkdir(parents=True, exist_ok=True)
+        settings = project_root() / _INSTANCE_SETTINGS
+        if not settings.is_file():
+            raise ConfigError(f"no {_INSTANCE_SETTINGS}: run this in the project's folder")
+        shutil.copyfile(settings, self.dagster_home / "dagster.yaml")
+
+    def write_opener(self, path: Path, port: int) -> None:
+        """A script that shows the sandbox in Dagster's page, the emulator's data included."""
+        exports = "\n".join(f"export {name}='{value}'" for name, value in sorted(self.variables().items()))
+        root, python = project_root(), sys.executable
+        path.write_text(
+            f"#!/bin/sh\n# Shows this folder in Dagster's page on http://127.0.0.1:{port}; Ctrl-C ends it.\n"
+            f"{exports}\ncd '{root}' || exit 1\n"
+            f"exec '{python}' -m dagster_webserver -h 127.0.0.1 -p {port} -w workspace.yaml\n"
+        )
+        path.chmod(0o755)
+
+
+def at(name: str, port: int = 0) -> Sandbox:
+    """The sandbox var/NAME of the project."""
+    return Sandbox(project_root() / "var" / name, port)
+
+
+@contextmanager
+def started(
+    command: Sequence[str],
+    *,
+    stdout: int | IO[bytes] | None = None,
+    stderr: int | IO[bytes] | None = None,
+    environment: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A child in a session of its own, ended with the block: asked first, then made to.
+
+    A session of its own keeps the terminal's Ctrl-C from it, so that children end in our order.
+    """
+    process = subprocess.Popen(
+        command,
+        stdout=stdout,
+        stderr=stderr,
+        stdin=subprocess.DEVNULL,
+        env=None if environment is None else dict(environment),
+        cwd=cwd or project_root(),
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        stop(process)
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End one of our own children and wait for it."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+@contextmanager
+def noise_into(log: Path) -> Iterator[IO[str]]:
+    """Send what this process and its children write to stdout and stderr into `log`.
+
+    Yields the stdout there was. The JVM and dbt write to the file descriptors themselves, so these
+    are what is turned; they come back with the end of the block, before any error is shown.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = [os.dup(1), os.dup(2)]
+    with log.open("ab") as file, os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1) as shown:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+        try:
+            yield shown
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for number, descriptor in enumerate(kept, start=1):
+                os.dup2(descriptor, number)
+                os.close(descriptor)

@@ -1,0 +1,63 @@
+"""`sls-lake verify`: the ledger against the service and the table."""
+
+from dataclasses import asdict
+
+import click
+
+from pipelines.cli.logstores import logstore_option, resolve
+from pipelines.cli.main import EXIT_FAILED
+from pipelines.cli.output import Output, verb
+from pipelines.landing.table import Lake
+from pipelines.landing.verify import Proof, ShardProof
+from pipelines.landing.verify import verify as prove
+from sls_io.client import SlsClient
+
+
+@click.command("verify")
+@logstore_option
+@verb
+def verify(output: Output, *, name: str | None) -> None:
+    """Prove gaps, holes, rows and identity sums, and that each row is there once."""
+    logstore = resolve(name)
+    with SlsClient(logstore.service) as client:
+        proof = prove(logstore, Lake.default(), client)
+    show(output, proof)
+    output.result({"ok": proof.ok, **asdict(proof)})
+    if not proof.ok:
+        click.get_current_context().exit(EXIT_FAILED)
+
+
+def show(output: Output, proof: Proof) -> None:
+    """The proof for people: a line a shard, then one sentence."""
+    if proof.shards:
+        output.table(
+            ["shard", ">rows in ledger", ">rows in table", ">frontier", "behind it", "verdict"],
+            [
+                (
+                    str(shard.shard),
+                    shard.rows_ledger,
+                    shard.rows_table,
+                    str(shard.frontier),
+                    _unread(shard),
+                    "[red]wrong[/]" if shard.problems else "[green]ok[/]",
+                )
+                for shard in proof.shards
+            ],
+        )
+    for shard in proof.shards:
+        for text in (*(f"gap {gap}" for gap in shard.gaps), *shard.notes, *shard.problems):
+            output.say(f"shard {shard.shard}: {text}")
+    for problem in proof.problems:
+        output.say(f"[red]{problem}[/]")
+    if proof.ok:
+        output.say(f"[green]verified[/]: {proof.rows:,} rows in {proof.table}, each once, none missing")
+    else:
+        output.say(f"[red]not verified[/]: {proof.table} does not hold what its ledger says")
+
+
+def _unread(shard: ShardProof) -> str:
+    if shard.closed:
+        return "closed"
+    if shard.end is None:
+        return "gone from the service"
+    return "nothing" if shard.end <= shard.frontier else "not landed yet"
