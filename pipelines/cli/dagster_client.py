@@ -1,4 +1,4 @@
-"""The two GraphQL calls that a backfill needs of a running Dagster: launch, and ask how it goes.
+"""The GraphQL calls we need of a running Dagster: launch and follow a backfill, turn a schedule on.
 
 Dagster's own Python client has no call for backfills, so the queries are written out. Source of
 names: the GraphQL schema of the pinned release (`launchPartitionBackfill`, `partitionBackfillOrError`).
@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from sls_io.errors import ConfigError, ConnectFailed, ServiceError, printable
 
 DEFAULT_URL = "http://127.0.0.1:3000"
+LOCATION = "sls_lake"
 POLL_S = 1.0
 _TIMEOUT_S = 30.0
 _GOOD = frozenset({"COMPLETED", "COMPLETED_SUCCESS"})
@@ -47,6 +48,27 @@ query Progress($id: String!) {
         }
       }
     }
+    ... on Error { message }
+  }
+}
+"""
+
+
+_LOCATION = """
+query Location {
+  workspaceOrError {
+    ... on Workspace {
+      locationEntries { name loadStatus locationOrLoadError { __typename ... on Error { message } } }
+    }
+    ... on Error { message }
+  }
+}
+"""
+
+_START_SCHEDULE = """
+mutation Start($selector: ScheduleSelector!) {
+  startSchedule(scheduleSelector: $selector) {
+    __typename
     ... on Error { message }
   }
 }
@@ -102,6 +124,35 @@ def progress(url: str, backfill_id: str) -> Progress:
         failed=int(counts.get("numPartitionsFailed") or 0),
         message=str((answer.get("error") or {}).get("message") or ""),
     )
+
+
+def loaded(url: str) -> bool:
+    """Whether the project's definitions are loaded; False while Dagster is still starting.
+
+    Raises ServiceError when they cannot be loaded, with Dagster's own words.
+    """
+    try:
+        answer = _ask(url, _LOCATION, {})["workspaceOrError"]
+    except ConnectFailed:
+        return False
+    entries = answer.get("locationEntries") or []
+    for entry in entries:
+        found = entry.get("locationOrLoadError") or {}
+        if found.get("__typename") == "PythonError":
+            raise _refused(found)
+    return bool(entries) and all(entry["loadStatus"] == "LOADED" for entry in entries)
+
+
+def start_schedule(url: str, schedule: str) -> None:
+    """Turn a schedule on; one that is on already stays on."""
+    selector = {
+        "repositoryName": "__repository__",
+        "repositoryLocationName": LOCATION,
+        "scheduleName": schedule,
+    }
+    answer = _ask(url, _START_SCHEDULE, {"selector": selector})["startSchedule"]
+    if answer["__typename"] != "ScheduleStateResult":
+        raise _refused(answer)
 
 
 def _refused(answer: Mapping[str, Any]) -> ServiceError:

@@ -6,10 +6,11 @@ whatever the shell has: a demo must never write into a catalog or sign with a ke
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -18,7 +19,7 @@ from pipelines.cli.logstores import project_root
 from sls_io.errors import ConfigError
 
 FAKE_KEY_ID, FAKE_KEY_SECRET = "emulator-key", "emulator-secret"
-STOP_S = 15.0
+STOP_S = 20.0
 _INSTANCE_SETTINGS = Path("docs") / "deploy" / "dagster.yaml"
 _CATALOG_PREFIX = "PYICEBERG_CATALOG__LAKE__"
 _DROPPED = ("ALIBABA_CLOUD_SECURITY_TOKEN", "DAGSTER_RUN_JOB_NAME", "SPARK_REMOTE", "SLS_SPARK_REMOTE")
@@ -75,13 +76,16 @@ class Sandbox:
             raise ConfigError(f"no {_INSTANCE_SETTINGS}: run this in the project's folder")
         shutil.copyfile(settings, self.dagster_home / "dagster.yaml")
 
+    def exports(self) -> str:
+        """The environment as lines for a shell."""
+        return "".join(f"export {name}='{value}'\n" for name, value in sorted(self.variables().items()))
+
     def write_opener(self, path: Path, port: int) -> None:
-        """A script that shows the sandbox in Dagster's page, the emulator's data included."""
-        exports = "\n".join(f"export {name}='{value}'" for name, value in sorted(self.variables().items()))
+        """A script that shows the sandbox's runs in Dagster's page."""
         root, python = project_root(), sys.executable
         path.write_text(
             f"#!/bin/sh\n# Shows this folder in Dagster's page on http://127.0.0.1:{port}; Ctrl-C ends it.\n"
-            f"{exports}\ncd '{root}' || exit 1\n"
+            f"{self.exports()}cd '{root}' || exit 1\n"
             f"exec '{python}' -m dagster_webserver -h 127.0.0.1 -p {port} -w workspace.yaml\n"
         )
         path.chmod(0o755)
@@ -93,27 +97,21 @@ def at(name: str, port: int = 0) -> Sandbox:
 
 
 @contextmanager
-def started(
-    command: Sequence[str],
-    *,
-    stdout: int | IO[bytes] | None = None,
-    stderr: int | IO[bytes] | None = None,
-    environment: Mapping[str, str] | None = None,
-    cwd: Path | None = None,
-) -> Iterator[subprocess.Popen[bytes]]:
-    """A child in a session of its own, ended with the block: asked first, then made to.
+def started(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A child that writes into `log`, ended with the block.
 
-    A session of its own keeps the terminal's Ctrl-C from it, so that children end in our order.
+    It leads a session of its own: the terminal's Ctrl-C does not reach it, so that children end in
+    our order, and what it started can be ended with it.
     """
-    process = subprocess.Popen(
-        command,
-        stdout=stdout,
-        stderr=stderr,
-        stdin=subprocess.DEVNULL,
-        env=None if environment is None else dict(environment),
-        cwd=cwd or project_root(),
-        start_new_session=True,
-    )
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=project_root(),
+            start_new_session=True,
+        )
     try:
         yield process
     finally:
@@ -121,16 +119,14 @@ def started(
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """End one of our own children and wait for it."""
+    """End one of our own children, as Ctrl-C would, then what is left of its session."""
     if process.poll() is None:
-        process.terminate()
-        try:
+        process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
             process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 @contextmanager

@@ -50,7 +50,7 @@ def show(output: Output, proof: Proof) -> None:
     for problem in proof.problems:
         output.say(f"[red]{problem}[/]")
     if proof.ok:
-        output.say(f"[green]verified[/]: {proof.rows:,} rows in {proof.table}, each once, none missing")
+        output.say(f"[green]verified[/]: {proof.rows:,} rows in {proof.table}, each once, as the ledger says")
     else:
         output.say(f"[red]not verified[/]: {proof.table} does not hold what its ledger says")
 
