@@ -11,7 +11,7 @@ import json
 import logging
 import sys
 import uuid
-from collections.abc import Mapping, MutableMapping
+from collections.abc import MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from email.utils import formatdate
@@ -244,13 +244,13 @@ def _refusal(refused: Refused) -> Answer:
     return Answer(text.encode(), {"content-type": "application/json"})
 
 
-def _shortened(answer: Answer, headers: Mapping[str, str], less: int) -> bytes:
+def _shortened(answer: Answer, headers: dict[str, str], less: int) -> bytes:
     """The page without its last groups. Count and cursor still speak of all, the raw size does not."""
     kind = headers.get("x-log-compresstype", "")
     raw = decompress(answer.body, kind, int(headers.get("x-log-bodyrawsize", "0")))
     found = list(groups(raw))
     kept = b"".join(frame(raw[begin:end]) for begin, end in found[: max(0, len(found) - less)])
-    answer.headers["x-log-bodyrawsize"] = str(len(kept))
+    headers["x-log-bodyrawsize"] = str(len(kept))
     return compress(kept, kind)
 
 

@@ -1,0 +1,399 @@
+"""The emulator's edge over real sockets: targets, faults, hostile input, admin path."""
+
+import base64
+import hashlib
+import hmac
+import http.client
+import json
+import socket
+import threading
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from email.utils import formatdate
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from sls_io.clock import SYSTEM_CLOCK
+from sls_io.emulator import Emulator, Limits, start
+from sls_io.emulator.server import project_of
+from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET, Request, v1_text
+from sls_io.errors import ServiceError
+from sls_io.loggroup import compress, decompress, groups
+
+HOST = "demo.sls.emu"
+GROUP = bytes.fromhex("0a0a08e8071205" + "0a016b1200") + b"\x1a\x01t"
+LOGSTORE = "/logstores/logs"
+FROM: dict[str, dict[str, Any]] = {at: {"from": at} for at in ("begin", "end")}
+"""`from` is a word of Python."""
+
+
+def sign(
+    method: str, path: str, query: dict[str, str], headers: dict[str, str], body: bytes
+) -> dict[str, str]:
+    """The headers of a v1 request, signed for the emulator's fake pair."""
+    date = formatdate(SYSTEM_CLOCK.now(), usegmt=True)
+    sent = {
+        "host": HOST, "date": date, "x-log-apiversion": "0.6.0", "x-log-signaturemethod": "hmac-sha1",
+        **headers,
+    }  # fmt: skip
+    text = v1_text(Request(method, path, query, sent, body))
+    digest = hmac.new(FAKE_SECRET.encode(), text.encode(), hashlib.sha1).digest()
+    return {**sent, "authorization": f"LOG {FAKE_ID}:{base64.b64encode(digest).decode()}"}
+
+
+class Caller:
+    """Signed calls over one connection."""
+
+    def __init__(self, emulator: Emulator) -> None:
+        self.emulator = emulator
+        self.connection = http.client.HTTPConnection("127.0.0.1", emulator.port, timeout=20)
+
+    def call(
+        self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None, **query: str
+    ) -> tuple[int, dict[str, str], bytes]:
+        target = path + ("?" + urlencode(query) if query else "")
+        self.connection.request(method, target, body, sign(method, path, query, headers or {}, body))
+        reply = self.connection.getresponse()
+        return reply.status, {k.lower(): v for k, v in reply.getheaders()}, reply.read()
+
+    def put(self, raw: bytes = GROUP, kind: str = "", size: int | None = None) -> tuple[int, str]:
+        headers = {
+            "content-type": "application/x-protobuf",
+            "x-log-bodyrawsize": str(len(raw) if size is None else size),
+        }
+        if kind:
+            headers["x-log-compresstype"] = kind
+        return self.code(self.call("POST", LOGSTORE + "/shards/lb", compress(raw, kind), headers))
+
+    def cursor(self, at: str = "begin") -> str:
+        return str(
+            json.loads(self.call("GET", LOGSTORE + "/shards/0", type="cursor", **FROM[at])[2])["cursor"]
+        )
+
+    def pull(self, accept: str = "lz4", count: int = 1000) -> tuple[int, dict[str, str], bytes]:
+        query: dict[str, Any] = {"type": "logs", "cursor": self.cursor(), "count": str(count)}
+        return self.call("GET", LOGSTORE + "/shards/0", headers={"accept-encoding": accept}, **query)
+
+    @staticmethod
+    def code(answer: tuple[int, dict[str, str], bytes]) -> tuple[int, str]:
+        return answer[0], json.loads(answer[2])["errorCode"] if answer[2] else ""
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Emulator]:
+    """One emulator for the tests that only look."""
+    with start(limits=Limits(put_bytes_max=1 << 20)) as running:
+        yield running
+
+
+@pytest.fixture
+def caller(shared: Emulator) -> Iterator[Caller]:
+    """A fresh project with a logstore of one shard, and no faults."""
+    found = Caller(shared)
+    shared.admin.remove()
+    if found.call("GET", "/")[0] == 200:
+        found.call("DELETE", "/")
+    assert found.call("POST", "/", b'{"projectName": "demo"}')[0] == 200
+    assert found.call("POST", "/logstores", b'{"logstoreName": "logs", "shardCount": 1, "ttl": 1}')[0] == 200
+    yield found
+    found.connection.close()
+    shared.admin.remove()
+
+
+@pytest.mark.parametrize(
+    ("target", "host", "project"),
+    [
+        (b"/logstores", "demo.127.0.0.1:80", "demo"),
+        (b"/logstores", "demo.127.0.0.1", "demo"),
+        (b"/logstores", "demo.sls.emu", "demo"),
+        (b"http://demo.sls.emu:80/logstores", "other.sls.emu", "demo"),
+        (b"http://demo.sls.emu?x=1", "", "demo"),
+        (b"http://Demo.SLS.emu/", "", "demo"),
+        (b"/", "127.0.0.1:8080", ""),
+        (b"/", "localhost:8080", ""),
+        (b"/", "[::1]:8080", ""),
+        (b"/", "", ""),
+    ],
+)
+def test_the_project_is_the_first_label(target: bytes, host: str, project: str) -> None:
+    assert project_of(target, host) == project
+
+
+@pytest.mark.parametrize("prefix", ["", "http://demo.sls.emu", "http://demo.sls.emu:80"])
+def test_both_forms_of_target_are_served(caller: Caller, prefix: str) -> None:
+    headers = sign("GET", "/logstores", {}, {}, b"")
+    caller.connection.request("GET", prefix + "/logstores", headers=headers)
+    assert json.loads(caller.connection.getresponse().read())["logstores"] == ["logs"]
+
+
+@pytest.mark.parametrize("kind", ["", "lz4", "zstd", "deflate"])
+def test_every_compression_goes_in_and_out(caller: Caller, kind: str) -> None:
+    assert caller.put(kind=kind) == (200, "")
+    status, headers, body = caller.pull(kind)
+    assert status == 200
+    assert headers.get("x-log-compresstype", "") == kind
+    raw = decompress(body, kind, int(headers["x-log-bodyrawsize"]))
+    assert [raw[b:e] for b, e in groups(raw)] == [GROUP]
+
+
+def test_every_answer_says_its_request_and_the_moved_time(caller: Caller, shared: Emulator) -> None:
+    shared.admin.freeze()
+    try:
+        shared.admin.set_clock(1_800_000_000)
+        for status, headers, body in (caller.call("GET", "/"), caller.call("GET", "/nothing")):
+            assert headers["date"] == "Fri, 15 Jan 2027 08:00:00 GMT"
+            assert len(headers["x-log-requestid"]) == 24
+            assert int(headers["content-length"]) == len(body)
+            assert "content-encoding" not in headers
+            assert status in (200, 404)
+        empty = caller.call("POST", LOGSTORE + "/consumergroups", b'{"consumerGroup": "g", "timeout": 10}')
+        assert (empty[0], empty[1]["content-length"], empty[2]) == (200, "0", b"")
+    finally:
+        shared.admin.freeze(False)
+        shared.admin.set_clock(SYSTEM_CLOCK.now())
+
+
+def test_a_page_has_every_header(caller: Caller) -> None:
+    for _ in range(3):
+        caller.put()
+    _, headers, _ = caller.pull(count=2)
+    assert headers["x-log-count"] == "2"
+    assert int(headers["x-log-bodyrawsize"]) == 2 * (len(GROUP) + 2)
+    assert headers["x-log-end-of-cursor"] == "0"
+    assert int(headers["x-log-read-last-cursor"]) > 0
+    assert abs(int(headers["x-log-cursor-time"]) - SYSTEM_CLOCK.now()) < 60
+    at_end = caller.call("GET", LOGSTORE + "/shards/0", type="log", cursor=caller.cursor("end"), count="1")
+    assert [at_end[1][h] for h in ("x-log-count", "x-log-bodyrawsize", "x-log-cursor")] == [
+        "0",
+        "0",
+        caller.cursor("end"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("raw", "kind", "size", "code"),
+    [
+        (b"no protobuf", "", None, "PostBodyInvalid"),
+        (b"\x0a\x02\x10\x01", "", None, "PostBodyInvalid"),
+        (GROUP, "lz4", 5, "PostBodyUncompressError"),
+        (GROUP, "zstd", 500, "PostBodyUncompressError"),
+        (GROUP, "deflate", 5, "PostBodyUncompressError"),
+        (GROUP, "", 5, "InvalidBodyRawSize"),
+        (GROUP, "", 1 << 30, "PostBodyTooLarge"),
+        (GROUP, "", -1, "InvalidBodyRawSize"),
+    ],
+)
+def test_a_bad_body_is_refused_and_nothing_is_kept(
+    caller: Caller, raw: bytes, kind: str, size: int | None, code: str
+) -> None:
+    assert caller.put(raw, kind, size) == (400, code)
+    assert caller.cursor("begin") == caller.cursor("end")
+
+
+def test_a_decompression_bomb_is_refused_by_its_claim_and_by_its_content(caller: Caller) -> None:
+    bomb = zlib.compress(b"\0" * (300 << 20), 9)
+    headers = {"content-type": "application/x-protobuf", "x-log-compresstype": "deflate"}
+    for claim in (300 << 20, 1000):
+        sent = {**headers, "x-log-bodyrawsize": str(claim)}
+        code = caller.code(caller.call("POST", LOGSTORE + "/shards/lb", bomb, sent))
+        assert code in ((400, "PostBodyTooLarge"), (400, "PostBodyUncompressError"))
+    with open(f"/proc/{caller.emulator.pid}/status") as status:
+        peak_kb = next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+    assert peak_kb < 250_000
+
+
+def test_an_empty_group_and_one_that_is_not_utf8_are_kept(caller: Caller) -> None:
+    odd = bytes.fromhex("0a0b08e8071206" + "0a016b1201ff")
+    assert caller.put(b"") == caller.put(odd) == (200, "")
+    _, headers, body = caller.pull("")
+    raw = decompress(body, "", int(headers["x-log-bodyrawsize"]))
+    assert [raw[b:e] for b, e in groups(raw)] == [b"", odd]
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    [
+        b"GARBAGE\r\n\r\n",
+        b"GET http:// HTTP/1.1\r\n\r\n",
+        b"GET \xff\xfe HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"CONNECT demo.sls.emu:443 HTTP/1.1\r\nHost: demo.sls.emu:443\r\n\r\n",
+        b"GET /logstores HTTP/1.1\r\nHost: demo.sls.emu\r\nContent-Length: nonsense\r\n\r\n",
+        b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"X-A: " + b"b" * 70_000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"".join(b"X-%d: 1\r\n" % i for i in range(20_000)) + b"\r\n",
+        b"POST /logstores/logs HTTP/1.1\r\nHost: demo.a.b\r\nContent-Length: 99999999999\r\n\r\nabc",
+        b"POST /logstores/logs HTTP/1.1\r\nHost: demo.a.b\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
+        b"GET / HTTP/1.1\r\nHost: \xc3\xa4.b\r\nAuthorization: LOG \xff:\xff\r\nx-log-apiversion: 9\r\n\r\n",
+    ],
+    ids=range(11),
+)
+def test_a_hostile_request_gets_an_error_and_the_next_one_an_answer(
+    caller: Caller, request_text: bytes
+) -> None:
+    with socket.create_connection(("127.0.0.1", caller.emulator.port), timeout=10) as raw:
+        try:
+            raw.sendall(request_text)
+            raw.shutdown(socket.SHUT_WR)
+            answer = raw.recv(100)
+        except ConnectionError:
+            answer = b"HTTP/1.1 4"
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 4")
+    assert caller.call("GET", "/")[0] == 200
+
+
+def test_many_idle_connections_do_not_keep_others_out(caller: Caller) -> None:
+    idle = [socket.create_connection(("127.0.0.1", caller.emulator.port)) for _ in range(500)]
+    try:
+        assert caller.call("GET", "/")[0] == 200
+    finally:
+        for connection in idle:
+            connection.close()
+
+
+def test_a_body_that_never_ends_does_not_hold_up_others(caller: Caller) -> None:
+    with socket.create_connection(("127.0.0.1", caller.emulator.port)) as slow:
+        slow.sendall(b"POST /logstores/logs HTTP/1.1\r\nHost: demo.a.b\r\nContent-Length: 1000\r\n\r\nabc")
+        assert caller.put() == (200, "")
+
+
+def test_an_error_answer_comes_so_often_and_only_there(caller: Caller, shared: Emulator) -> None:
+    fault = shared.admin.fault("error", call="put_logs", status=403, code="WriteQuotaExceed", times=2)
+    assert [caller.put()[1] for _ in range(3)] == ["WriteQuotaExceed", "WriteQuotaExceed", ""]
+    assert shared.admin.faults()[0]["hits"] == 2
+    shared.admin.remove(fault)
+
+
+def test_a_dropped_request_is_not_done_and_a_dropped_reply_is(caller: Caller, shared: Emulator) -> None:
+    begin = caller.cursor()
+    for do, done in (("drop_request", 0), ("drop_reply", 1)):
+        shared.admin.fault(do, call="put_logs")
+        with pytest.raises((ConnectionError, http.client.HTTPException)):
+            caller.put()
+        caller.connection.close()
+        stored = len(list(shared.admin.dump("demo", "logs")))
+        assert stored == done
+    assert caller.cursor() == begin
+
+
+def test_a_duplicated_put_is_stored_twice(caller: Caller, shared: Emulator) -> None:
+    shared.admin.fault("duplicate", call="put_logs")
+    assert caller.put() == (200, "")
+    assert len(list(shared.admin.dump("demo", "logs"))) == 2
+
+
+def test_a_held_request_waits_until_it_is_released(caller: Caller, shared: Emulator) -> None:
+    hold = shared.admin.fault("hold", call="put_logs")
+    with ThreadPoolExecutor(1) as pool:
+        put = pool.submit(caller.put)
+        assert shared.admin.wait(hold)["hits"] == 1
+        assert list(shared.admin.dump("demo", "logs")) == []
+        shared.admin.release(hold)
+        assert put.result(timeout=10) == (200, "")
+    with pytest.raises(ServiceError, match="Timeout"):
+        shared.admin.wait(hold, hits=2, timeout_s=0.05)
+
+
+def test_a_truncated_body_breaks_the_connection_inside_it(caller: Caller, shared: Emulator) -> None:
+    for _ in range(5):
+        caller.put()
+    shared.admin.fault("truncate", call="pull_logs", bytes=7)
+    with pytest.raises(http.client.IncompleteRead) as cut:
+        caller.pull()
+    assert len(cut.value.partial) == 7
+    caller.connection.close()
+    assert caller.pull()[0] == 200
+
+
+def test_a_short_page_still_speaks_of_all(caller: Caller, shared: Emulator) -> None:
+    for _ in range(5):
+        caller.put()
+    shared.admin.fault("short", call="pull_logs", groups=2)
+    _, headers, body = caller.pull()
+    raw = decompress(body, "lz4", int(headers["x-log-bodyrawsize"]))
+    assert (headers["x-log-count"], len(list(groups(raw)))) == ("5", 3)
+    assert len(list(groups(decompress(*_page(caller))))) == 5
+
+
+def _page(caller: Caller) -> tuple[bytes, str, int]:
+    _, headers, body = caller.pull()
+    return body, "lz4", int(headers["x-log-bodyrawsize"])
+
+
+def test_headers_can_be_made_to_lie(caller: Caller, shared: Emulator) -> None:
+    caller.put()
+    shared.admin.fault("headers", call="pull_logs", headers={"x-log-count": "9"})
+    assert caller.pull()[1]["x-log-count"] == "9"
+    assert caller.pull()[1]["x-log-count"] == "1"
+
+
+def test_faults_are_seen_with_what_they_met(caller: Caller, shared: Emulator) -> None:
+    shared.admin.fault("observe", call="get_cursor", shard=0, times=None)
+    caller.cursor()
+    seen = shared.admin.faults()[0]["seen"]
+    assert [(s["call"], s["shard"], s["query"]["from"]) for s in seen] == [("get_cursor", 0, "begin")]
+
+
+def test_forced_retention_takes_groups_and_shards(caller: Caller, shared: Emulator) -> None:
+    old = caller.cursor()
+    caller.put()
+    caller.put()
+    shared.admin.retain("demo", "logs", before_s=int(shared.admin.now()) + 5)
+    expired = caller.call("GET", LOGSTORE + "/shards/0", type="log", cursor=old, count="1")
+    assert caller.code(expired) == (400, "InvalidCursor")
+    assert [s["shardID"] for s in shared.admin.split("demo", "logs", 0)] == [0, 1, 2]
+    shared.admin.retain("demo", "logs", shard=0, drop=True)
+    assert caller.code(caller.call("GET", LOGSTORE + "/shards/0", type="cursor", **FROM["end"])) == (
+        400,
+        "ShardNotExist",
+    )
+    assert [s["shardID"] for s in shared.admin.merge("demo", "logs", 1)] == [3, 1, 2]
+
+
+def test_retention_follows_the_clock(caller: Caller, shared: Emulator) -> None:
+    old = caller.cursor()
+    caller.put()
+    shared.admin.advance(86_400 + 10)
+    try:
+        expired = caller.call("GET", LOGSTORE + "/shards/0", type="log", cursor=old, count="1")
+        assert caller.code(expired) == (400, "InvalidCursor")
+    finally:
+        shared.admin.set_clock(SYSTEM_CLOCK.now())
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [({"Host": "evil.example"}, 403), ({"Content-Type": "text/plain"}, 415), ({}, 200)],
+)
+def test_the_admin_path_keeps_browsers_out(shared: Emulator, headers: dict[str, str], status: int) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", shared.port, timeout=10)
+    connection.request("POST", "/_admin/clock", "{}", {"Content-Type": "application/json", **headers})
+    reply = connection.getresponse()
+    assert (reply.status, bool(reply.read())) == (status, True)
+    connection.close()
+
+
+def test_the_admin_path_says_what_is_wrong(shared: Emulator) -> None:
+    with pytest.raises(ServiceError, match="ParameterInvalid"):
+        shared.admin.fault("explode")
+    with pytest.raises(ServiceError, match="ProjectNotExist"):
+        shared.admin.retain("nothing", "here")
+
+
+def test_concurrent_writers_and_readers_lose_nothing(caller: Caller, shared: Emulator) -> None:
+    barrier = threading.Barrier(8)
+
+    def write() -> None:
+        mine = Caller(shared)
+        barrier.wait()
+        for _ in range(50):
+            assert mine.put(kind="lz4") == (200, "")
+        mine.connection.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(write) for _ in range(8)]:
+            done.result(timeout=60)
+    entries = list(shared.admin.dump("demo", "logs"))
+    assert len(entries) == len({e["cursor"] for e in entries}) == 400
