@@ -237,7 +237,8 @@ class Transport(LogClient):
         self.service, self._clock, self._deadline_s = service, clock, deadline_s
         self._shared = _shared or _Shared(Wire(service.endpoint, clock), resolve(service.credentials))
         # `source` is given so that the SDK does not look up a host name of its own.
-        super().__init__(service.endpoint, source="", credentials_provider=self, region=service.region)  # type: ignore[arg-type]
+        provider: Any = self
+        super().__init__(service.endpoint, source="", credentials_provider=provider, region=service.region)
         self._session.close()  # type: ignore[attr-defined]  # the SDK's own, never used here
         self._auth = _V4(self, service.region, self._now) if service.region else _V1(self, self._now)
         self.set_user_agent(f"sls-lake, {USER_AGENT}")
