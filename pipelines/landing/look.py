@@ -16,9 +16,10 @@ from pipelines.landing.table import Lake
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import GroupCheckpoint, SlsClient
 from sls_io.errors import LedgerBroken, ServiceError, ShardGone
-from sls_io.planning import plan_live
+from sls_io.planning import plan_fill, plan_live
+from sls_io.settings import Budget
 from sls_io.shard import Head, Shard
-from sls_io.survey import survey_live
+from sls_io.survey import survey_hours, survey_live
 from sls_io.window import Cursor
 
 NO_GROUP_CODE = "ConsumerGroupNotExist"
@@ -110,6 +111,17 @@ def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
         gaps=gap_lines(plan),
         waits=dict(sorted(plan.waits.items())),
     )
+
+
+def lacking_hours(
+    logstore: Logstore, lake: Lake, client: SlsClient, hours: range, until_s: int
+) -> frozenset[int]:
+    """The receive hours, since 1970, of which the service has something before `until_s` that the
+    table has not. What a fill left behind, whatever made it stop."""
+    surveys = survey_hours(client, client.shards(), hours=hours, until_s=until_s, pieces=1)
+    ledger = read_ledger(logstore, lake, client)
+    plan = plan_fill(surveys=surveys, ledger=ledger, budget=Budget(), until_s=until_s)
+    return frozenset(p.window.hour for p in plan.windows)
 
 
 def describe(logstore: Logstore, lake: Lake, client: SlsClient) -> list[ShardView]:

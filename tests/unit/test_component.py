@@ -259,10 +259,10 @@ def landing(**changed: Any) -> LandingReport:
     return LandingReport(**{**base, **numbers, "seconds": 1.0, "until_s": 0, **changed})
 
 
-def test_hours_with_rows_and_complete_hours_are_reported_oldest_first_with_their_own_numbers() -> None:
+def test_hours_are_reported_oldest_first_each_with_its_own_numbers() -> None:
     first = logstore().start_hour
     report = landing(hours={first + 2: HourReport(rows=5, raw_bytes=2_000_000, files=1, file_bytes=10)})
-    events = list(hour_events(logstore(), report, complete={first}))
+    events = list(hour_events(logstore(), report, {first + 2, first}))
     assert [e.partition for e in events] == ["2026-11-20-00:00", "2026-11-20-02:00"]
     assert [e.metadata["rows"].value for e in events] == [0, 5]
     assert events[1].metadata["MB"].value == 2.0

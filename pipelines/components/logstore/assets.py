@@ -40,8 +40,11 @@ from pipelines.components.logstore.schedule import (
 )
 from pipelines.components.logstore.spark import SparkEngine
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.look import lacking_hours
 from pipelines.landing.report import LandingReport, Verdict
 from pipelines.landing.run import Run
+from pipelines.landing.table import Lake
+from sls_io.client import SlsClient
 from sls_io.errors import ConfigError, LedgerBroken, SlsError
 from sls_io.window import HOUR_S
 
@@ -171,9 +174,9 @@ def _land(
             # The table contradicts itself, so nothing was landed: the red check is where people look.
             yield from _checked(context, bronze, Verdict(problems=(str(error),)))
             return
-        complete = complete_hours(range(*hours), reached_s(logstore) or 0)
-        moved = report.snapshot_id is not None
-        for event in hour_events(logstore, report, complete if moved or not live else ()):
+        reached_of = _live_hours if live else _filled_hours
+        reached = reached_of(logstore, report, range(*hours))
+        for event in hour_events(logstore, report, reached):
             context.log_event(event)
         verdict = run.reconcile()
         yield from _checked(context, bronze, verdict)
@@ -195,21 +198,32 @@ def _log(context: dg.AssetExecutionContext) -> Callable[[str], None]:
     return lambda event: context.log.info(f"landing: {event}")
 
 
+def _live_hours(logstore: Logstore, report: LandingReport, asked: range) -> set[int]:
+    """Hours with rows and, when the commit moved the ledger, those that are complete by it."""
+    if report.snapshot_id is None:
+        return set()
+    return {*report.hours, *complete_hours(asked, reached_s(logstore) or 0)}
+
+
+def _filled_hours(logstore: Logstore, report: LandingReport, asked: range) -> set[int]:
+    """Asked hours of which the service has nothing more, up to what had settled: landed now, landed
+    before, or empty. An hour that a budget cut short is not among them, so it stays to be done."""
+    with SlsClient(logstore.service) as client:
+        lacking = lacking_hours(logstore, Lake.default(), client, asked, report.until_s)
+    done = {*report.hours, *complete_hours(asked, report.until_s)}
+    return done - lacking
+
+
 def complete_hours(asked: Iterable[int], reached_s: int) -> set[int]:
     """The asked hours that lie wholly before the receive time reached."""
     return {hour for hour in asked if (hour + 1) * HOUR_S <= reached_s}
 
 
 def hour_events(
-    logstore: Logstore, report: LandingReport, complete: Iterable[int]
+    logstore: Logstore, report: LandingReport, reached: Iterable[int]
 ) -> Iterator[dg.AssetMaterialization]:
-    """One event per hour that a landing reached, oldest first, rows or none.
-
-    Those are the hours it has rows for, and the `complete` ones: for a live landing when its commit
-    moved the ledger, for a fill always, so that whoever asked for an hour that lacked nothing sees
-    it done.
-    """
-    for hour in sorted({*report.hours, *complete}):
+    """One event per hour that a landing reached, oldest first, with the hour's own numbers."""
+    for hour in sorted(reached):
         yield dg.AssetMaterialization(
             bronze_key(logstore),
             partition=hour_key(hour),

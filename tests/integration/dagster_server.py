@@ -1,0 +1,272 @@
+"""A real Dagster: web server and daemon as processes of their own, spoken to over GraphQL.
+
+Nothing here sleeps: whoever waits blocks on the pipe that both processes log to and asks again when
+something was said, at least once a second, until a deadline of the monotonic clock.
+"""
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from sls_io.clock import SYSTEM_CLOCK
+
+LOCATION = "sls_lake"
+REPOSITORY = "__repository__"
+ENDED = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
+_SETTINGS = Path(__file__).parents[2] / "docs" / "deploy" / "dagster.yaml"
+_STOP_S = 30.0
+T = TypeVar("T")
+
+
+class DagsterServer:
+    """Serves the definitions in `module`, a Python file, out of the home `home`."""
+
+    def __init__(self, home: Path, module: Path, environment: Mapping[str, str]) -> None:
+        home.mkdir(parents=True)
+        (home / "dagster.yaml").write_text(_SETTINGS.read_text())
+        workspace = home / "workspace.yaml"
+        workspace.write_text(
+            f"load_from:\n  - python_file:\n      relative_path: {module}\n      location_name: {LOCATION}\n"
+        )
+        self.port = _free_port()
+        self._environment = {**os.environ, **environment, "DAGSTER_HOME": str(home)}
+        self._workspace = workspace
+        self._said: deque[str] = deque(maxlen=200)
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Self:
+        # Storage is made by one process: several at once trip over each other's migrations.
+        subprocess.run(
+            [sys.executable, "-m", "dagster", "instance", "concurrency", "set", "dbt", "1"],
+            env=self._environment,
+            check=True,
+            capture_output=True,
+        )
+        self._read, self._write = os.pipe()
+        self._start("dagster_webserver", "-h", "127.0.0.1", "-p", str(self.port), "-w", str(self._workspace))
+        self._start("dagster._daemon", "run", "-w", str(self._workspace))
+        try:
+            self.wait("the code location to load", self._loaded, timeout_s=120)
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def _start(self, *arguments: str) -> None:
+        self._processes.append(
+            subprocess.Popen(
+                [sys.executable, "-m", *arguments],
+                cwd=Path(__file__).parents[2],
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=self._write,
+                stderr=self._write,
+                start_new_session=True,
+            )
+        )
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
+        for process in self._processes:
+            process.send_signal(signal.SIGTERM)
+        for process in self._processes:
+            try:
+                process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        os.close(self._read)
+        os.close(self._write)
+
+    def wait(self, what: str, ask: Callable[[], T | None], *, timeout_s: float) -> T:
+        """The first answer of `ask` that is not None or False."""
+        deadline_s = SYSTEM_CLOCK.monotonic() + timeout_s
+        while SYSTEM_CLOCK.monotonic() < deadline_s:
+            answer = ask()
+            if answer:
+                return answer
+            self._hear()
+        raise AssertionError(f"waited {timeout_s} s for {what}; last words:\n" + "\n".join(self._said))
+
+    def _hear(self) -> None:
+        readable, _, _ = select.select([self._read], [], [], 1.0)
+        if readable:
+            self._said.extend(os.read(self._read, 65536).decode("utf-8", "replace").splitlines())
+
+    def ask(self, query: str, **variables: Any) -> dict[str, Any]:
+        """The `data` of a GraphQL answer."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}/graphql",
+            data=json.dumps({"query": query, "variables": variables}).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                document = json.load(answer)
+        except urllib.error.HTTPError as error:
+            raise AssertionError(error.read().decode()) from error
+        assert not document.get("errors"), document["errors"]
+        return dict(document["data"])
+
+    def _loaded(self) -> bool:
+        query = """{ workspaceOrError { ... on Workspace { locationEntries { loadStatus
+            locationOrLoadError { __typename ... on PythonError { message } } } } } }"""
+        try:
+            entries = self.ask(query)["workspaceOrError"]["locationEntries"]
+        except (urllib.error.URLError, OSError):
+            return False
+        if not entries or entries[0]["loadStatus"] != "LOADED":
+            return False
+        assert entries[0]["locationOrLoadError"]["__typename"] != "PythonError", entries
+        return True
+
+    # --- runs ------------------------------------------------------------------------------------
+
+    def launch(self, job: str, tags: Mapping[str, str], assets: Sequence[Sequence[str]] = ()) -> str:
+        """Launch a job, or some of its assets; the run's id."""
+        selector: dict[str, Any] = {
+            "repositoryName": REPOSITORY,
+            "repositoryLocationName": LOCATION,
+            "jobName": job,
+        }
+        if assets:
+            selector["assetSelection"] = [{"path": list(path)} for path in assets]
+        answer = self.ask(
+            """mutation($p: ExecutionParams!) { launchRun(executionParams: $p) { __typename
+               ... on LaunchRunSuccess { run { runId } } ... on Error { message } } }""",
+            p={
+                "selector": selector,
+                "runConfigData": {},
+                "executionMetadata": {"tags": [{"key": k, "value": v} for k, v in tags.items()]},
+            },
+        )["launchRun"]
+        assert answer["__typename"] == "LaunchRunSuccess", answer
+        return str(answer["run"]["runId"])
+
+    def runs(self, tags: Mapping[str, str]) -> list[dict[str, Any]]:
+        """Runs with these tags, newest first."""
+        found = self.ask(
+            """query($f: RunsFilter!) { runsOrError(filter: $f) { ... on Runs { results {
+               runId status tags { key value } } } } }""",
+            f={"tags": [{"key": k, "value": v} for k, v in tags.items()]},
+        )
+        return list(found["runsOrError"]["results"])
+
+    def ended(self, run_id: str, *, timeout_s: float = 180) -> str:
+        """The status the run ended with."""
+
+        def status() -> str | None:
+            query = "query($id: ID!) { runOrError(runId: $id) { ... on Run { status } } }"
+            now = str(self.ask(query, id=run_id)["runOrError"]["status"])
+            return now if now in ENDED else None
+
+        return self.wait(f"run {run_id}", status, timeout_s=timeout_s)
+
+    def failures(self, run_id: str) -> str:
+        """The texts of the run's step failures."""
+        query = """query($id: ID!) { logsForRun(runId: $id) { ... on EventConnection { events {
+            __typename ... on ExecutionStepFailureEvent { message error { message }
+            failureMetadata { description } } } } } }"""
+        events = self.ask(query, id=run_id)["logsForRun"]["events"]
+        return json.dumps([e for e in events if e["__typename"] == "ExecutionStepFailureEvent"])
+
+    # --- schedules -------------------------------------------------------------------------------
+
+    def tick(self, schedule: str) -> dict[str, Any]:
+        """What a tick now would do, as the page's test of a schedule shows it."""
+        answer = self.ask(
+            """mutation($s: ScheduleSelector!, $t: Float) {
+               scheduleDryRun(selectorData: $s, timestamp: $t) { __typename
+               ... on DryRunInstigationTick { evaluationResult { skipReason error { message }
+               runRequests { tags { key value } } } } ... on Error { message } } }""",
+            s=self._schedule(schedule),
+            t=SYSTEM_CLOCK.now(),
+        )["scheduleDryRun"]
+        result = dict(answer["evaluationResult"])
+        assert result["error"] is None, result["error"]
+        return result
+
+    def turn_on(self, schedule: str) -> str:
+        """Start the schedule; what `turn_off` wants."""
+        answer = self.ask(
+            """mutation($s: ScheduleSelector!) { startSchedule(scheduleSelector: $s) { __typename
+               ... on ScheduleStateResult { scheduleState { id status } } } }""",
+            s=self._schedule(schedule),
+        )["startSchedule"]
+        assert answer["scheduleState"]["status"] == "RUNNING", answer
+        return str(answer["scheduleState"]["id"])
+
+    def turn_off(self, state: str) -> None:
+        """Stop a schedule that `turn_on` started."""
+        self.ask("mutation($id: String!) { stopRunningSchedule(id: $id) { __typename } }", id=state)
+
+    @staticmethod
+    def _schedule(name: str) -> dict[str, str]:
+        return {"repositoryName": REPOSITORY, "repositoryLocationName": LOCATION, "scheduleName": name}
+
+    # --- assets ----------------------------------------------------------------------------------
+
+    def backfill(self, asset: Sequence[str], first: str, last: str, *, timeout_s: float = 180) -> str:
+        """Backfill the partitions first..last, as the page's dialogue does; the status it ended with."""
+        answer = self.ask(
+            """mutation($p: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $p) { __typename
+               ... on LaunchBackfillSuccess { backfillId } ... on Error { message } } }""",
+            p={
+                "partitionsByAssets": [
+                    {
+                        "assetKey": {"path": list(asset)},
+                        "partitions": {"ranges": [{"start": first, "end": last}]},
+                    }
+                ]
+            },
+        )["launchPartitionBackfill"]
+        assert answer["__typename"] == "LaunchBackfillSuccess", answer
+
+        def status() -> str | None:
+            query = """query($id: String!) { partitionBackfillOrError(backfillId: $id) {
+                ... on PartitionBackfill { status } } }"""
+            now = str(self.ask(query, id=answer["backfillId"])["partitionBackfillOrError"]["status"])
+            return now if now.startswith(("COMPLETED", "FAILED", "CANCELED")) else None
+
+        return self.wait(f"backfill {answer['backfillId']}", status, timeout_s=timeout_s)
+
+    def materializations(self, asset: Sequence[str]) -> list[dict[str, Any]]:
+        """Materializations, newest first: partition, runId, and metadata label -> value."""
+        query = """query($k: AssetKeyInput!) { assetOrError(assetKey: $k) { ... on Asset {
+            assetMaterializations { partition runId metadataEntries { label
+            ... on IntMetadataEntry { intValue } ... on FloatMetadataEntry { floatValue }
+            ... on TextMetadataEntry { text } } tags { key value } } } } }"""
+        events = self.ask(query, k={"path": list(asset)})["assetOrError"].get("assetMaterializations", [])
+        return [{**e, "metadata": dict(map(_entry, e["metadataEntries"]))} for e in events]
+
+    def check_passed(self, asset: Sequence[str], name: str) -> bool | None:
+        """Whether the newest evaluation of a check passed; None when there is none."""
+        query = """query($k: AssetKeyInput!, $n: String!) { assetCheckExecutions(assetKey: $k, checkName: $n,
+            limit: 1) { status evaluation { success } } }"""
+        found = self.ask(query, k={"path": list(asset)}, n=name)["assetCheckExecutions"]
+        return bool(found[0]["evaluation"]["success"]) if found and found[0]["evaluation"] else None
+
+
+def _entry(entry: Mapping[str, Any]) -> tuple[str, Any]:
+    return entry["label"], next((entry[k] for k in ("intValue", "floatValue", "text") if k in entry), None)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
