@@ -9,18 +9,22 @@ import base64
 import ipaddress
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from sls_io.emulator.api import shard_doc
 from sls_io.emulator.faults import Wanted
+from sls_io.emulator.limits import Limits
+from sls_io.emulator.page import render
 from sls_io.emulator.refusal import Refused, parameter_invalid
 from sls_io.emulator.server import ServiceApp
+from sls_io.emulator.signing import Key
 from sls_io.emulator.store import Logstore, ShardLog
 from sls_io.loggroup import groups
 from sls_io.settings import is_loopback
@@ -63,6 +67,13 @@ class _AskRetain(_Ask):
     drop: bool = False
 
 
+class _AskKey(_Ask):
+    id: str
+    secret: str
+    token: str = ""
+    lasts_s: float | None = None
+
+
 class Admin:
     """The handlers; each ends with a commit, so what it changed is written down."""
 
@@ -78,7 +89,9 @@ class Admin:
             ("POST", "/faults/{fault:int}/release", self.release),
             ("GET", "/faults/{fault:int}/wait", self.wait), ("POST", "/retain", self.retain),
             ("POST", "/split", self.split), ("POST", "/merge", self.merge), ("POST", "/jump", self.jump),
-            ("GET", "/state", self.state), ("GET", "/dump", self.dump),
+            ("GET", "/limits", self.limits), ("POST", "/limits", self.change_limits),
+            ("POST", "/keys", self.add_key), ("GET", "/state", self.state), ("GET", "/dump", self.dump),
+            ("GET", "/", self.page),
         )  # fmt: skip
         return Starlette(routes=[Route("/_admin" + p, self._guarded(h), methods=[m]) for m, p, h in table])
 
@@ -158,16 +171,42 @@ class Admin:
         self.service.store.jump(self.service.store.logstore(ask.project, ask.logstore), ask.shard, ask.step)
         return JSONResponse({})
 
+    async def limits(self, request: Request) -> Response:
+        return JSONResponse(self.service.limits.model_dump())
+
+    async def change_limits(self, request: Request) -> Response:
+        """Replace the limits that are named; files and caches keep their size."""
+        named = json.loads(await request.body())
+        self.service.limits = Limits.model_validate({**self.service.limits.model_dump(), **named})
+        self.service.meter.forget()
+        return await self.limits(request)
+
+    async def add_key(self, request: Request) -> Response:
+        """Let another key pair sign; with a token it is temporary and ends after `lasts_s`."""
+        ask = _AskKey.model_validate_json(await request.body())
+        ends_s = self.service.machine.now() + ask.lasts_s if ask.lasts_s is not None else float("inf")
+        self.service.keys.add(ask.id, Key(ask.secret, ask.token, ends_s))
+        return JSONResponse({})
+
     async def state(self, request: Request) -> Response:
+        return JSONResponse(self._state())
+
+    async def page(self, request: Request) -> Response:
+        """The status page."""
+        moment = datetime.fromtimestamp(self.service.now(), UTC)
+        frozen = self.service.clock.doc()["frozen_at"] is not None
+        return HTMLResponse(render(self._state(), f"{moment:%Y-%m-%d %H:%M:%S} UTC", frozen))
+
+    def _state(self) -> dict[str, Any]:
         store = self.service.store
         for logstore in store.logstores.values():
             for group in logstore.groups.values():
                 group.look(self.service.now(), logstore.shape())
-        return JSONResponse({
+        return {
             "now": self.service.now(),
             "projects": list(store.projects.values()),
             "logstores": [_logstore_doc(logstore) for logstore in store.logstores.values()],
-        })  # fmt: skip
+        }
 
     async def dump(self, request: Request) -> Response:
         """Every LogGroup kept: one JSON line each: shard, cursor, time (receive second), raw (base64)."""

@@ -89,6 +89,14 @@ class Admin:
         """Widen the distance to the next cursor, as a change of machine does in the real service."""
         self._ask("POST", "/jump", {"project": project, "logstore": logstore, "shard": shard, "step": step})
 
+    def limits(self, **changed: Any) -> dict[str, Any]:
+        """Change limits by name (see `Limits`); returns all of them."""
+        return cast("dict[str, Any]", self._ask("POST", "/limits", changed))
+
+    def add_key(self, access_id: str, secret: str, *, token: str = "", lasts_s: float | None = None) -> None:
+        """Let another key pair sign; with a token it is temporary, as from STS."""
+        self._ask("POST", "/keys", {"id": access_id, "secret": secret, "token": token, "lasts_s": lasts_s})
+
     def state(self) -> dict[str, Any]:
         """Projects, logstores, shards, groups, members and checkpoints (cursors as integers)."""
         return cast("dict[str, Any]", self._ask("GET", "/state"))

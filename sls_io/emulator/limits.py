@@ -19,7 +19,8 @@ class Limits(Settings):
     check_log_times     refuse logs with a time outside [-7 days, +15 minutes] of the receive time;
                         off, because old log files are loaded in demos
     skew_s              allowed distance of a signed request's date from the machine's clock
-    shard_write_bytes_per_s, shard_read_calls_per_s   quotas per shard, answered with 403
+    shard_..._per_s     quotas per shard and second: 403 ShardWriteQuotaExceed, ShardReadQuotaExceed
+    project_..._per_min quotas per project and minute: 403 WriteQuotaExceed, ReadQuotaExceed
     """
 
     put_bytes_max: Annotated[int, Field(ge=1024, le=60 * MIB)] = 10 * MIB
@@ -33,7 +34,12 @@ class Limits(Settings):
     check_log_times: bool = False
     skew_s: Annotated[int, Field(ge=0)] = 900
     shard_write_bytes_per_s: Annotated[int, Field(ge=0)] = 0
+    shard_write_calls_per_s: Annotated[int, Field(ge=0)] = 0
+    shard_read_bytes_per_s: Annotated[int, Field(ge=0)] = 0
     shard_read_calls_per_s: Annotated[int, Field(ge=0)] = 0
+    project_write_bytes_per_min: Annotated[int, Field(ge=0)] = 0
+    project_write_calls_per_min: Annotated[int, Field(ge=0)] = 0
+    project_read_calls_per_min: Annotated[int, Field(ge=0)] = 0
 
     @model_validator(mode="after")
     def _one_group_fits_a_page(self) -> Self:

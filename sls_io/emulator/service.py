@@ -16,6 +16,7 @@ from sls_io.emulator.journal import open_journal
 from sls_io.emulator.limits import Limits
 from sls_io.emulator.logs import check_group
 from sls_io.emulator.moved_clock import MovedClock
+from sls_io.emulator.quotas import Amounts, Meter
 from sls_io.emulator.refusal import Refused, no_group
 from sls_io.emulator.signing import Keys
 from sls_io.emulator.store import DAY_S, Logstore, ShardLog, Span, Store
@@ -84,6 +85,7 @@ class LogService:
         self.clock = MovedClock(machine)
         self.store = Store()
         self.faults = Faults()
+        self.meter = Meter()
         self.journal = open_journal(
             data, self.store, machine.now(), segment_bytes_max=self.limits.segment_bytes_max
         )
@@ -147,12 +149,14 @@ class LogService:
         framed = frame(raw)
         if self.in_memory and self.bytes_kept + len(framed) > self.limits.memory_bytes_max:
             raise Refused(403, "WriteQuotaExceed", "memory_bytes_max reached: start the emulator with --data")
+        self._meter_write(logstore, shard, len(raw), now)
         place = self.journal.append(logstore.uid, shard.id, shard.next, shard.second(now), framed)
         shard.append(place, len(framed), now)
         self.bytes_kept += len(framed)
 
     def page(self, logstore: Logstore, shard: ShardLog, span: Span, accept: str) -> Answer:
         """PullLogs: the answer for one span, compressed as the caller accepts."""
+        self._meter_read(logstore, shard, span.raw_bytes)
         headers = {
             "x-log-count": str(span.count),
             "x-log-bodyrawsize": str(span.raw_bytes),
@@ -170,6 +174,29 @@ class LogService:
             if cached is not None:
                 return Answer(cached, headers)
         return Answer(self.journal.read(span.places, span.sizes), headers, kind, key if kind else None)
+
+    def _meter_write(self, logstore: Logstore, shard: ShardLog, size: int, now: float) -> None:
+        limits, one, all_shards = self.limits, (logstore.uid, shard.id), logstore.project
+        by_shard: Amounts = {
+            ("write_bytes", one): (size, limits.shard_write_bytes_per_s, 1),
+            ("write_calls", one): (1, limits.shard_write_calls_per_s, 1),
+        }
+        by_project: Amounts = {
+            ("write_bytes", all_shards): (size, limits.project_write_bytes_per_min, 60),
+            ("write_calls", all_shards): (1, limits.project_write_calls_per_min, 60),
+        }
+        self.meter.take(by_project, now, "WriteQuotaExceed")
+        self.meter.take(by_shard, now, "ShardWriteQuotaExceed")
+
+    def _meter_read(self, logstore: Logstore, shard: ShardLog, size: int) -> None:
+        limits, one, now = self.limits, (logstore.uid, shard.id), self.now()
+        by_shard: Amounts = {
+            ("read_bytes", one): (size, limits.shard_read_bytes_per_s, 1),
+            ("read_calls", one): (1, limits.shard_read_calls_per_s, 1),
+        }
+        by_project: Amounts = {("read_calls", logstore.project): (1, limits.project_read_calls_per_min, 60)}
+        self.meter.take(by_project, now, "ReadQuotaExceed")
+        self.meter.take(by_shard, now, "ShardReadQuotaExceed")
 
     def _plain(self, call: Call) -> bytes:
         size = call.headers.get("x-log-bodyrawsize")

@@ -397,3 +397,57 @@ def test_concurrent_writers_and_readers_lose_nothing(caller: Caller, shared: Emu
             done.result(timeout=60)
     entries = list(shared.admin.dump("demo", "logs"))
     assert len(entries) == len({e["cursor"] for e in entries}) == 400
+
+
+def test_quotas_throttle_when_they_are_switched_on(caller: Caller, shared: Emulator) -> None:
+    shared.admin.freeze()
+    try:
+        shared.admin.limits(shard_write_calls_per_s=2)
+        assert [caller.put() for _ in range(3)] == [(200, ""), (200, ""), (403, "ShardWriteQuotaExceed")]
+        shared.admin.advance(1)
+        assert caller.put() == (200, "")
+        shared.admin.limits(shard_write_calls_per_s=0, project_write_bytes_per_min=len(GROUP))
+        assert [caller.put()[1] for _ in range(2)] == ["", "WriteQuotaExceed"]
+        shared.admin.limits(project_write_bytes_per_min=0, shard_read_calls_per_s=1)
+        assert [caller.pull()[0] for _ in range(2)] == [200, 403]
+    finally:
+        shared.admin.limits(
+            shard_write_calls_per_s=0, project_write_bytes_per_min=0, shard_read_calls_per_s=0
+        )
+        shared.admin.freeze(False)
+        shared.admin.set_clock(SYSTEM_CLOCK.now())
+
+
+def test_log_times_are_checked_only_when_asked(caller: Caller, shared: Emulator) -> None:
+    assert caller.put() == (200, "")
+    shared.admin.limits(check_log_times=True)
+    try:
+        assert caller.put() == (400, "PostBodyInvalid")
+    finally:
+        shared.admin.limits(check_log_times=False)
+
+
+def test_another_key_pair_can_be_let_in(caller: Caller, shared: Emulator) -> None:
+    shared.admin.add_key("temporary", FAKE_SECRET, token="t", lasts_s=100)
+    headers = sign("GET", "/logstores", {}, {"x-acs-security-token": "t"}, b"")
+    for key_id, status in (("temporary", 200), (FAKE_ID, 401)):
+        sent = {**headers, "authorization": headers["authorization"].replace(FAKE_ID, key_id)}
+        caller.connection.request("GET", "/logstores", headers=sent)
+        reply = caller.connection.getresponse()
+        assert (reply.status, bool(reply.read())) == (status, True)
+
+
+def test_the_status_page_shows_shards_holders_and_checkpoints_and_runs_nothing(
+    caller: Caller, shared: Emulator
+) -> None:
+    groups_path = LOGSTORE + "/consumergroups"
+    caller.call("POST", groups_path, b'{"consumerGroup": "g", "timeout": 10, "order": true}')
+    caller.call("POST", groups_path + "/g", b"[]", type="heartbeat", consumer="<script>alert(1)</script>")
+    reply = http.client.HTTPConnection("127.0.0.1", shared.port, timeout=10)
+    reply.request("GET", "/_admin/")
+    page = reply.getresponse().read().decode()
+    reply.close()
+    assert "demo / logs" in page
+    assert "already_alloc" in page
+    assert "&lt;script&gt;" in page
+    assert "<script" not in page
