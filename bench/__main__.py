@@ -66,7 +66,7 @@ def measure(folder: Path, small_mb: int, large_mb: int) -> None:
     """Fill three logstores, land them one after the other, print."""
     engine = Engine()
     with start(folder / "emulator") as emulator:
-        sizes = {"warm-up": 20, "small": small_mb, "large": large_mb}
+        sizes = {"warm-up": 60, "small": small_mb, "large": large_mb}
         stores = {name: _logstore(emulator.endpoint, name) for name in sizes}
         for name, mb in sizes.items():
             _fill(stores[name], mb)

@@ -10,6 +10,7 @@ whatever the backlog. A file holds rows of one window; a retried task leaves an 
 """
 
 import json
+import re
 import resource
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +28,6 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
-from sls_io.fetch import Fetch
 
 from pipelines.landing.contract import Contract
 from pipelines.landing.engine import Engine
@@ -36,7 +36,8 @@ from pipelines.landing.publish import pack_bounds, unpack_bounds
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.decode import Decoded, Decoder
-from sls_io.errors import DecodeError, InvariantBroken
+from sls_io.errors import ConfigError, DecodeError, InvariantBroken, SlsError, TransportError, printable
+from sls_io.fetch import Fetch
 from sls_io.planning import Planned
 from sls_io.settings import Service
 from sls_io.window import Cursor, Window
@@ -46,6 +47,7 @@ _GROUP_BYTES = 48 * 1024 * 1024
 _FILE_BYTES = 512 * 1024 * 1024
 _SECRET_WORDS = ("secret", "password", "token", "access-key", "credential", "key-id")
 OVERTAKEN = "overtaken"
+_RAISED = re.compile(r"^(?:sls_io\.errors\.)(\w+): (.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -120,9 +122,25 @@ def write_windows(engine: Engine, job: WriteJob, *, tag: str) -> list[FileRow]:
     try:
         frame = session.range(0, count, 1, count).mapInArrow(_task(job), "row string")
         collected = frame.collect()
+    except Exception as error:
+        raise _task_failure(error) from error
     finally:
         session.removeTag(tag)
     return [FileRow(**json.loads(r["row"])) for r in collected]
+
+
+def _task_failure(error: Exception) -> SlsError:
+    """What a task raised, as one of ours again: Spark hands it on as a worker's traceback in text."""
+    text = str(error)
+    raised = _RAISED.findall(text)
+    if not raised:
+        return TransportError(f"a writing task failed ({type(error).__name__}); Spark's own log says why")
+    kind, message = raised[-1]
+    return (
+        ConfigError(message)
+        if kind == ConfigError.__name__
+        else TransportError(f"{kind}: {printable(message)}")
+    )
 
 
 def assemble(windows: Sequence[Planned], rows: Iterable[FileRow]) -> list[WrittenWindow]:
