@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.components.logstore.schedule import CLAIMS_TAG, hour_key
+from pipelines.components.logstore.schedule import CLAIMS_TAG, RANGE_END_TAG, RANGE_START_TAG, hour_key
 from pipelines.landing.engine import Engine
 from pipelines.landing.state import read_state
 from pipelines.landing.table import Lake
@@ -149,7 +149,10 @@ def test_a_backfill_lands_hours_and_leaves_the_checkpoint_which_is_published_alo
     assert site.checkpoints("access_logs") == before
     world.assert_each_log_once()
     # Asked again there is nothing to land, and the hour is still reported as done.
-    assert site.server.backfill(["bronze", "access_logs"], last, last) == "COMPLETED_SUCCESS"
+    tags = {RANGE_START_TAG: last, RANGE_END_TAG: last}
+    again = site.server.launch("__ASSET_JOB", tags, assets=[["bronze", "access_logs"]])
+    assert site.server.ended(again) == "SUCCESS", site.server.failures(again)
+    assert site.server.materializations(["bronze", "access_logs"])[0]["runId"] == again
     world.assert_each_log_once()
     alone = site.server.launch("access_logs_microbatch", {}, assets=[["sls", "access_logs_checkpoint"]])
     assert site.server.ended(alone) == "SUCCESS", site.server.failures(alone)

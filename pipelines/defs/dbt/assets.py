@@ -83,7 +83,9 @@ def _parse(project: DbtProject) -> None:
 
 
 PROJECT = prepared(
-    DbtProject(project_dir=PROJECT_DIR, profiles_dir=PROJECT_DIR, target_path=PROJECT_DIR.parent / "var/dbt/target")
+    DbtProject(
+        project_dir=PROJECT_DIR, profiles_dir=PROJECT_DIR, target_path=PROJECT_DIR.parent / "var/dbt/target"
+    )
 )
 
 

@@ -1,0 +1,93 @@
+"""The dbt project in Dagster: lineage, checks, when models follow. No daemon, no engine."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster._core.test_utils import instance_for_test
+from dagster_dbt import DbtProject
+
+from pipelines.components.logstore.assets import bronze_key, landing_assets, origin_spec
+from pipelines.components.logstore.checks import RECONCILED
+from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK
+from pipelines.defs.dbt.assets import POOL, PROJECT, models, stale
+from pipelines.landing.logstore import Logstore
+
+LOGSTORE = Logstore.model_validate(
+    {
+        "service": {"endpoint": "http://127.0.0.1:9", "project": "demo", "logstore": "access_logs"},
+        "group": "lake",
+        "table": "bronze.access_logs",
+        "start": "2026-11-20-00:00",
+    }
+)
+BRONZE = bronze_key(LOGSTORE)
+VIEW = dg.AssetKey(["silver", "stg_access_logs"])
+DEFS = dg.Definitions(
+    assets=[origin_spec(LOGSTORE), landing_assets(LOGSTORE), models], resources={RESOURCE_KEY: SPARK}
+)
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with instance_for_test() as instance:
+        yield instance
+
+
+def requested_after(instance: dg.DagsterInstance, *, passed: bool) -> int:
+    """How often the view is asked for once an hour has landed with such a check."""
+    asked = dg.AssetSelection.assets(VIEW)
+    before = dg.evaluate_automation_conditions(DEFS, instance, asset_selection=asked)
+    land(instance, passed=passed)
+    after = dg.evaluate_automation_conditions(DEFS, instance, asset_selection=asked, cursor=before.cursor)
+    return before.total_requested + after.total_requested
+
+
+def land(instance: dg.DagsterInstance, *, passed: bool) -> None:
+    """One hour landed, with its check."""
+    instance.report_runless_asset_event(dg.AssetMaterialization(BRONZE, partition="2026-11-20-05:00"))
+    instance.report_runless_asset_event(
+        dg.AssetCheckEvaluation(asset_key=BRONZE, check_name=RECONCILED, passed=passed, blocking=True)
+    )
+
+
+def test_the_view_comes_after_the_landed_table_and_its_tests_are_blocking_checks() -> None:
+    spec = models.get_asset_spec(VIEW)
+    assert [dep.asset_key for dep in spec.deps] == [BRONZE]
+    checks = {check.name: check for check in models.check_specs}
+    assert set(checks) == {
+        "identity_is_unique",
+        "origin_is_set",
+        "shard_is_set",
+        "cursor_is_set",
+        "index_is_set",
+    }
+    assert all(check.blocking for check in checks.values())
+    assert models.op.pool == POOL
+
+
+def test_the_view_follows_a_landing_although_most_hours_never_come(instance: dg.DagsterInstance) -> None:
+    assert requested_after(instance, passed=True) == 1
+
+
+def test_the_view_stays_where_it_is_while_the_blocking_check_is_red(instance: dg.DagsterInstance) -> None:
+    assert requested_after(instance, passed=False) == 0
+
+
+def test_a_manifest_is_stale_when_a_model_is_newer_than_it(tmp_path: Path) -> None:
+    copy = shutil.copytree(
+        PROJECT.project_dir, tmp_path / "dbt", ignore=shutil.ignore_patterns("target", "logs")
+    )
+    project = DbtProject(project_dir=copy, profiles_dir=copy)
+    assert stale(project)
+    project.manifest_path.parent.mkdir()
+    project.manifest_path.touch()
+    written_s = project.manifest_path.stat().st_mtime
+    for path in copy.rglob("*.*"):
+        os.utime(path, (written_s, written_s - 1))
+    assert not stale(project)
+    os.utime(next(copy.glob("models/**/*.sql")), (written_s, written_s + 60))
+    assert stale(project)
