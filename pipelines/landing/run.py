@@ -60,7 +60,8 @@ class Run:
 
     `hours` (half-open, hours since 1970) goes with mode fill. `until_s` bounds the receive time; the
     service's own Date minus the settle time always does. `on_event` hears the name of each effect
-    before (`publish`) and after (`publish.done`) it is carried out.
+    before (`publish`) and after (`publish.done`) it is carried out. A try that is not answered within
+    `publish_deadline_s` counts as unknown: the table is asked, at most for `reload_deadline_s`.
     """
 
     def __init__(
@@ -74,6 +75,8 @@ class Run:
         lake: Lake | None = None,
         clock: Clock = SYSTEM_CLOCK,
         on_event: Callable[[str], None] = lambda name: None,
+        publish_deadline_s: float = PUBLISH_DEADLINE_S,
+        reload_deadline_s: float = RELOAD_DEADLINE_S,
     ) -> None:
         if (mode == "fill") != (hours is not None):
             raise ConfigError("a fill run names its hours, a live run never does")
@@ -81,6 +84,7 @@ class Run:
         self.hours = range(*hours) if hours else range(0)
         self.lake = lake or Lake.default()
         self._asked_until_s, self._on_event = until_s, on_event
+        self._publish_deadline_s, self._reload_deadline_s = publish_deadline_s, reload_deadline_s
         self.contract = Contract.from_columns(logstore.columns)
         self._client = SlsClient(logstore.service, clock=clock)
         self._group_client: SlsClient | None = None
@@ -171,11 +175,8 @@ class Run:
                 "read_timeout_s": group.heartbeat_deadline_s,
             }
         )
-        self._coordinator = ServerGroup(
-            SlsClient(service, deadline_s=group.heartbeat_deadline_s, clock=self.clock),
-            group,
-            clock=self.clock,
-        )
+        self._group_client = SlsClient(service, deadline_s=group.heartbeat_deadline_s, clock=self.clock)
+        self._coordinator = ServerGroup(self._group_client, group, clock=self.clock)
         claim = self._coordinator.claim()
         self._renewal = Renewal(self._coordinator, claim, clock=self.clock, lost=self._claim_lost)
         self._renewal.start()
@@ -278,7 +279,7 @@ class Run:
             schema=self._evolved,
         )
         self._on_event("publish.built")
-        refusal = publish.send(self._table.catalog, self._table, request, deadline_s=PUBLISH_DEADLINE_S)
+        refusal = publish.send(self._table.catalog, self._table, request, deadline_s=self._publish_deadline_s)
         return protocol.Answered(request.snapshot_id, accepted=not refusal)
 
     def _files(self, landed: Landed) -> list[DataFile]:
@@ -305,7 +306,7 @@ class Run:
         )
 
     def _load_again(self) -> Table:
-        deadline_s = self.clock.monotonic() + RELOAD_DEADLINE_S
+        deadline_s = self.clock.monotonic() + self._reload_deadline_s
         pause_s = 0.1
         while True:
             try:
