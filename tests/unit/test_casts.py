@@ -164,6 +164,12 @@ def test_timestamps_agree_with_python(cases: list[tuple[datetime, timedelta]]) -
     assert cast("timestamp(%Y-%m-%dT%H:%M:%S.%f%z)", *texts) == moments
 
 
+def test_the_leap_day_is_that_of_the_gregorian_calendar() -> None:
+    days = [f"{year}-02-29" for year in (1600, 1700, 1900, 1904, 2000, 2023, 2024, 2100)]
+    leap = [utc(year, 2, 29) for year in (1600, 1904, 2000, 2024)]
+    assert [t for t in cast("timestamp(iso, UTC)", *days) if t is not None] == leap
+
+
 def test_iso_takes_the_usual_shapes() -> None:
     texts = ["2024-01-02", "2024-01-02T03:04", "2024-01-02 03:04:05", "2024-01-02T03:04:05,5Z"]
     texts += ["2024-01-02T03:04:05.123456+08", "2024-01-02t03:04:05.100000000z", "2024-01-02 03:04:05 +00:00"]
