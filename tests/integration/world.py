@@ -12,19 +12,26 @@ from pathlib import Path
 from typing import Any
 
 from aliyun.log import log_logs_raw_pb2 as pb
+from pyiceberg.table import Table
 
 from pipelines.landing.engine import Engine
+from pipelines.landing.ledger import ATTEMPT_KEY, WINDOWS_KEY, Landed, decode_windows
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.report import LandingReport
 from pipelines.landing.run import Run
+from pipelines.landing.state import ancestry, read_state
 from pipelines.landing.table import Lake
+from pipelines.landing.verify import verify
+from sls_io.claim import Ledger
 from sls_io.client import SlsClient
 from sls_io.emulator import Emulator
 from sls_io.settings import Service
+from sls_io.window import Cursor, cursor_from_wire
 
 PROJECT = "demo"
 HOUR0_S = 1_790_000_000 // 3600 * 3600
-"""A receive hour all tests begin in."""
+"""The start of the receive hour all tests begin in."""
+HOUR0 = HOUR0_S // 3600
 
 Identity = tuple[int, int, int]
 
@@ -105,6 +112,60 @@ class World:
         self.reports.append(report)
         return report
 
+    def with_holder(self, holder: str) -> Logstore:
+        """The logstore's settings under another name in the group."""
+        group = self.logstore.group.model_copy(update={"holder": holder})
+        return self.logstore.model_copy(update={"group": group})
+
+    def changed(self, **changes: Any) -> Logstore:
+        """The logstore's settings with some replaced, checked like any others."""
+        return Logstore.model_validate({**self.logstore.model_dump(), **changes})
+
+    def watch_pulls(self) -> "Pulls":
+        """From here on, every page that anybody asks for is written down."""
+        return Pulls(self.emulator, self.emulator.admin.fault("observe", call="pull_logs", times=None))
+
+    @property
+    def table(self) -> Table:
+        """The table as it is now."""
+        table = self.lake.load(self.logstore.table)
+        assert table is not None, "nothing has made the table yet"
+        return table
+
+    @property
+    def ledger(self) -> Ledger:
+        """The proven ledger of the logstore."""
+        with self.client as client:
+            return read_state(self.table).ledger(client.origin().id)
+
+    def landings(self) -> list[tuple[str, tuple[Landed, ...]]]:
+        """(attempt, windows) of each landing in `main`, oldest first."""
+        found = []
+        for snapshot in ancestry(self.table):
+            summary = snapshot.summary.additional_properties if snapshot.summary else {}
+            if ATTEMPT_KEY in summary:
+                found.append((summary[ATTEMPT_KEY], decode_windows(summary[WINDOWS_KEY])[1]))
+        return found[::-1]
+
+    def checkpoints(self, group: str = "lake") -> dict[int, Cursor | None]:
+        """What the service's group has for each shard."""
+        with self.client as client:
+            return {shard: entry.cursor for shard, entry in client.checkpoints(group).items()}
+
+    def files(self) -> set[str]:
+        """Every file under the warehouse, data and metadata, but not the metadata versions that a
+        catalog drops on its own when they are many."""
+        folder = Path(self.lake.properties["warehouse"].removeprefix("file://"))
+        return {str(p) for p in folder.rglob("*") if p.is_file() and not p.name.endswith(".metadata.json")}
+
+    def data_files(self) -> set[str]:
+        """The Parquet files on disk, published or not."""
+        return {f for f in self.files() if f.endswith(".parquet")}
+
+    def published(self) -> list[str]:
+        """The Parquet files the table lists."""
+        return [t.file.file_path.removeprefix("file://") for t in self.table.scan().plan_files()]
+
     def table_rows(self) -> list[dict[str, Any]]:
         """All rows of the table, read by PyIceberg and pyarrow."""
         table = self.lake.load(self.logstore.table)
@@ -126,6 +187,12 @@ class World:
                 found[identity] = {c.Key: c.Value for c in log.Contents}
         return found
 
+    def assert_proved(self) -> None:
+        """The table's own proof holds: sums, intervals, each row once."""
+        with self.client as client:
+            proof = verify(self.logstore, self.lake, client)
+        assert proof.ok, proof
+
     def assert_each_log_once(self) -> None:
         """The table holds exactly the service's logs, each once, with its content."""
         truth = self.truth()
@@ -137,6 +204,29 @@ class World:
             row = by_identity[identity]
             if row["__error__"] is None:
                 assert content(row) == {k: v.decode() for k, v in pairs.items()}
+
+
+@dataclass
+class Pulls:
+    """The PullLogs requests since `World.watch_pulls`."""
+
+    emulator: Emulator
+    fault: int
+
+    @property
+    def asked(self) -> list[tuple[str, int, int]]:
+        """(logstore, shard, cursor) of each request, in order."""
+        entry = next(f for f in self.emulator.admin.faults() if f["id"] == self.fault)
+        assert entry["hits"] == len(entry["seen"]), "more requests than the emulator remembers"
+        return [
+            (x["logstore"], int(x["shard"]), int(cursor_from_wire(x["query"]["cursor"])))
+            for x in entry["seen"]
+        ]
+
+    def assert_none_twice(self) -> None:
+        """No page was pulled twice."""
+        twice = [page for page, times in Counter(self.asked).items() if times > 1]
+        assert not twice, f"pulled more than once: {twice}"
 
 
 def content(row: Mapping[str, Any]) -> dict[str, str]:

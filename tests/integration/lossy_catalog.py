@@ -1,0 +1,79 @@
+"""A SQLite catalog whose next answers can be lost, for the publish of a landing.
+
+It is a catalog of its own as PyIceberg loads one (`py-catalog-impl`), with the real one behind it:
+
+    lost      the commit is made, its answer is an error
+    refused   nothing is committed, the answer is an error that says nothing about it
+    late      the request stays on its way until `deliver`, its answer is an error at once
+    silent    the request stays on its way and is not answered at all until `deliver`
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.update import TableRequirement, TableUpdate
+
+from pipelines.landing.table import Lake
+
+_SILENT_S = 60.0
+
+
+class LossyCatalog(SqlCatalog):
+    """`script` says what happens to the commits to come, one word each; then all is well.
+
+    `snapshots` are the ids each commit wanted to add, in order of arrival; `deliveries` is what
+    became of the held ones: "" where it was accepted after all, else the name of the error.
+    """
+
+    def __init__(self, name: str, **properties: Any) -> None:
+        super().__init__(name, **properties)
+        self.script: deque[str] = deque()
+        self.snapshots: list[list[int]] = []
+        self.deliveries: list[str] = []
+        self._held: list[Callable[[], object]] = []
+        self._delivered = threading.Event()
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        """As the catalog behind it, apart from what the script says of this one."""
+        self.snapshots.append([u.snapshot.snapshot_id for u in updates if u.action == "add-snapshot"])
+        word = self.script.popleft() if self.script else ""
+        commit = super().commit_table
+        if word == "lost":
+            commit(table, requirements, updates)
+            raise ConnectionError("server closed the connection")
+        if word == "refused":
+            raise ConnectionError("could not send the request")
+        if word in ("late", "silent"):
+            self._held.append(lambda: commit(table, requirements, updates))
+            if word == "silent":
+                self._delivered.wait(_SILENT_S)
+            raise ConnectionError("no answer in time")
+        return commit(table, requirements, updates)
+
+    def deliver(self) -> None:
+        """Let what is on its way arrive, in order."""
+        for send in self._held:
+            try:
+                send()
+            except Exception as error:  # whatever a catalog refuses with
+                self.deliveries.append(type(error).__name__)
+            else:
+                self.deliveries.append("")
+        self._held.clear()
+        self._delivered.set()
+
+
+def lossy(lake: Lake) -> tuple[Lake, LossyCatalog]:
+    """The same lake behind a catalog that loses answers."""
+    properties = {k: v for k, v in lake.properties.items() if k != "type"}
+    implementation = f"{LossyCatalog.__module__}.{LossyCatalog.__name__}"
+    behind = Lake({**properties, "py-catalog-impl": implementation})
+    catalog = behind.catalog()
+    assert isinstance(catalog, LossyCatalog)
+    return behind, catalog

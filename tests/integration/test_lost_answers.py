@@ -1,0 +1,163 @@
+"""The answer to a publish is lost: whatever became of the request, each log is there once.
+
+What is on disk before is there afterwards: a landing that does not know deletes nothing.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from pipelines.landing.run import Run
+from sls_io.errors import LandingUnknown
+from tests.integration.lossy_catalog import LossyCatalog, lossy
+from tests.integration.world import HOUR0_S, World
+
+
+@pytest.fixture
+def catalog(world: World) -> Iterator[LossyCatalog]:
+    """The world's catalog as one that loses answers; the first start has landed."""
+    world.put(10)
+    world.at(HOUR0_S + 120)
+    world.lake, catalog = lossy(world.lake)
+    world.land()
+    world.put(40)
+    world.at(HOUR0_S + 240)
+    catalog.snapshots.clear()
+    yield catalog
+    world.assert_each_log_once()
+    world.assert_proved()
+
+
+def test_a_lost_answer_of_a_landing_that_landed_is_found_in_the_table(
+    world: World, catalog: LossyCatalog
+) -> None:
+    catalog.script.append("lost")
+
+    report = world.land()
+
+    assert (report.rows, report.conflicts, report.replans) == (40, 0, 0)
+    assert catalog.snapshots == [[report.snapshot_id]], "one try, and that one is in the table"
+    assert len(world.landings()) == 3
+
+
+def test_a_request_that_never_arrived_is_sent_again_with_the_same_files(
+    world: World, catalog: LossyCatalog
+) -> None:
+    pulls = world.watch_pulls()
+    catalog.script.append("refused")
+
+    report = world.land()
+
+    assert (report.rows, report.conflicts, report.replans) == (40, 1, 0)
+    assert len(catalog.snapshots) == 2
+    assert catalog.snapshots[0] != catalog.snapshots[1], "a new try has an id of its own"
+    pulls.assert_none_twice()
+    assert world.data_files() == set(world.published()), "no file was written twice"
+
+
+def test_the_first_request_is_refused_when_it_arrives_after_the_second_try_landed(
+    world: World, catalog: LossyCatalog
+) -> None:
+    catalog.script.append("late")
+    pulls = world.watch_pulls()
+
+    report = world.land()
+    before = world.files()
+    catalog.deliver()
+
+    assert catalog.deliveries == ["CommitFailedException"]
+    assert world.table.metadata.current_snapshot_id == report.snapshot_id == catalog.snapshots[1][0]
+    assert world.files() >= before
+    pulls.assert_none_twice()
+
+
+def test_a_first_request_that_lands_between_reload_and_second_try_counts_as_landed(
+    world: World, catalog: LossyCatalog
+) -> None:
+    """The second try is refused, and the refusal is no reason to land the windows again."""
+    catalog.script.append("late")
+    built: list[str] = []
+
+    def deliver_before_second_try(name: str) -> None:
+        if name == "publish.built":
+            built.append(name)
+            if len(built) == 2:
+                catalog.deliver()
+
+    report = world.land(on_event=deliver_before_second_try)
+
+    assert catalog.deliveries == [""]
+    assert report.rows == 40
+    assert world.table.metadata.current_snapshot_id == report.snapshot_id == catalog.snapshots[0][0]
+    assert len(catalog.snapshots) == 2
+
+
+def test_a_try_without_any_answer_is_given_up_at_its_deadline_and_tried_again(
+    world: World, catalog: LossyCatalog
+) -> None:
+    catalog.script.append("silent")
+
+    report = world.land(publish_deadline_s=0.3)
+    catalog.deliver()
+
+    assert catalog.deliveries == ["CommitFailedException"]
+    assert (report.rows, report.conflicts) == (40, 1)
+
+
+def test_a_run_that_ends_with_its_request_on_its_way_leaves_it_to_the_next_run(
+    world: World, catalog: LossyCatalog
+) -> None:
+    """The request of a dead run lands before, or after, the next run: once in both cases."""
+    before = world.files()
+
+    class Died(Exception):
+        pass
+
+    def die(name: str) -> None:
+        if name == "reload":
+            raise Died
+
+    catalog.script.append("late")
+    with pytest.raises(Died), world.run(on_event=die) as run:
+        run.land()
+    report = world.land()
+    catalog.deliver()
+
+    assert catalog.deliveries == ["CommitFailedException"]
+    assert report.rows == 40
+    assert world.files() >= before
+    assert len(world.data_files()) > len(world.published()), "the dead run's files stay, unlisted"
+
+
+def test_a_catalog_that_is_gone_after_a_lost_answer_leaves_the_landing_unknown(
+    world: World, catalog: LossyCatalog
+) -> None:
+    """Nothing is deleted and no checkpoint moves; the next run reads the table and knows."""
+    database = world.lake.sqlite_path
+    assert database is not None
+    away = database.with_suffix(".away")
+    checkpoints = world.checkpoints()
+    catalog.script.append("lost")
+
+    def take_away(name: str) -> None:
+        if name == "reload":
+            catalog.engine.dispose()
+            database.rename(away)
+            database.mkdir()
+
+    with pytest.raises(LandingUnknown, match="Nothing was deleted") as raised:
+        land_until_reload_fails(world.run(on_event=take_away, reload_deadline_s=0.3))
+    database.rmdir()
+    away.rename(database)
+
+    assert "run again" in str(raised.value)
+    assert world.checkpoints() == checkpoints
+    report = world.land()
+    assert report.rows == 0, "it had landed"
+    assert world.checkpoints() != checkpoints, "the next run repaired the checkpoint"
+
+
+def land_until_reload_fails(run: Run) -> None:
+    """Land in `run`, which is expected to raise."""
+    with run:
+        run.land()
