@@ -28,7 +28,8 @@ Row = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Audit:
-    """What the comparison found. `files_gone` are files that the table lists and nobody has."""
+    """What the comparison found. `files_gone` are files that the table lists and nobody has;
+    `untyped` rows carry `__error__` and the log's own bytes."""
 
     stored: int = 0
     landed: int = 0
@@ -37,6 +38,7 @@ class Audit:
     doubled: int = 0
     unknown: int = 0
     different: int = 0
+    untyped: int = 0
     files_gone: list[str] = field(default_factory=list)
     examples: list[str] = field(default_factory=list)
 
@@ -90,6 +92,7 @@ def compare(stored: Iterable[Stored], rows: Iterable[Row], declared: Mapping[str
         if held is not None and held is not group:
             held.parsed = None
         held = group
+        audit.untyped += row["__error__"] is not None
         group.seen[index] = min(group.seen[index] + 1, 2)
         if group.seen[index] > 1:
             audit.doubled += 1

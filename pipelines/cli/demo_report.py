@@ -130,6 +130,10 @@ def audit(
     output.say("[bold]The service's own store against the table's files, row by row[/]")
     for name in gone:
         output.say(f"[red]gone[/]: the table lists {name}, and there is no such file")
+    if found.untyped:
+        output.say(
+            f"{found.untyped:,} rows hold a value that does not fit its column: kept, with their own bytes"
+        )
     for example in found.examples:
         output.say(f"[red]wrong[/]: {example}")
     loaded = " + ".join(f"{part:,}" for part in parts)

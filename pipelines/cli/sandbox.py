@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import IO
 
 from pipelines.cli.logstores import project_root
+from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
 from sls_io.errors import ConfigError
 
-FAKE_KEY_ID, FAKE_KEY_SECRET = "emulator-key", "emulator-secret"
 STOP_S = 20.0
 _INSTANCE_SETTINGS = Path("docs") / "deploy" / "dagster.yaml"
 _CATALOG_PREFIX = "PYICEBERG_CATALOG__LAKE__"
@@ -52,8 +52,8 @@ class Sandbox:
             "DAGSTER_DISABLE_TELEMETRY": "yes",
             "DBT_TARGET_PATH": str(self.home / "dbt" / "target"),
             "DBT_LOG_PATH": str(self.home / "dbt" / "logs"),
-            "ALIBABA_CLOUD_ACCESS_KEY_ID": FAKE_KEY_ID,
-            "ALIBABA_CLOUD_ACCESS_KEY_SECRET": FAKE_KEY_SECRET,
+            "ALIBABA_CLOUD_ACCESS_KEY_ID": FAKE_ID,
+            "ALIBABA_CLOUD_ACCESS_KEY_SECRET": FAKE_SECRET,
             f"{_CATALOG_PREFIX}TYPE": "sql",
             f"{_CATALOG_PREFIX}URI": f"sqlite:///{lake}/catalog.sqlite?timeout=30",
             f"{_CATALOG_PREFIX}WAREHOUSE": f"file://{lake}/warehouse",

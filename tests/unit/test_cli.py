@@ -1,0 +1,179 @@
+"""The command line's frame: verbs, exit codes, one sentence for an error, numbers as people read them."""
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from pipelines.cli import logstores
+from pipelines.cli.backfill import Hour, follow
+from pipelines.cli.dagster_client import Progress
+from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, VERBS, cli, run, sentence
+from pipelines.cli.output import Output, hour_name, moment, shown, span
+from sls_io.clock import ManualClock
+from sls_io.errors import ConfigError, InvariantBroken
+
+DEFS = """type: pipelines.components.SlsLogstore
+attributes:
+  service: {{endpoint: "{endpoint}", project: demo, logstore: {name}}}
+  group: lake
+  table: bronze.{name}
+  start: 2026-11-20-00:00
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project folder with the logstores `orders` and `clicks`; it is the working folder."""
+    (tmp_path / "pyproject.toml").write_text("")
+    for name in ("orders", "clicks"):
+        folder = tmp_path / "pipelines" / "defs" / name
+        folder.mkdir(parents=True)
+        (folder / "defs.yaml").write_text(DEFS.format(name=name, endpoint="http://127.0.0.1:9"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SLS_LAKE_HOME", str(tmp_path / "var"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", sorted(VERBS))
+def test_every_verb_has_help_and_takes_json_and_debug(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([name, "--help"]) == 0
+    said = capsys.readouterr().out
+    assert "--json" in said and "--debug" in said
+
+
+def test_help_lists_the_verbs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"]) == 0
+    said = capsys.readouterr().out
+    assert all(f"\n  {name} " in said for name in VERBS)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["fly"], ["load"], ["load", "--rows", "0"], ["backfill", "--from", "noon"]]
+)
+def test_wrong_usage_exits_with_2_and_says_what_is_wrong(
+    arguments: list[str], project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == EXIT_USAGE
+    assert "Error:" in capsys.readouterr().err
+
+
+def test_a_setting_that_cannot_work_exits_with_2_and_one_sentence(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["describe"]) == EXIT_USAGE
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("sls-lake: there are 2 logstores: choose one with --logstore clicks or orders")
+    assert said.err.count("\n") == 1
+
+
+def test_a_service_that_does_not_answer_exits_with_1_and_one_sentence(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = project / "pipelines" / "defs" / "orders" / "defs.yaml"
+    path.write_text(path.read_text().replace("logstore: orders}", "logstore: orders, tries_max: 1}"))
+    assert run(["describe", "-l", "orders"]) == EXIT_FAILED
+    said = capsys.readouterr()
+    assert "127.0.0.1:9" in said.err and "Traceback" not in said.err
+    assert said.err.count("\n") == 1
+
+
+def test_an_error_that_nobody_foresaw_is_one_line_without_a_trace() -> None:
+    text = sentence(ValueError("first\nsecond"))
+    assert text.startswith("ValueError: first (") and "--debug" in text and "\n" not in text
+    assert sentence(InvariantBroken("a is not b")) == "a is not b"
+
+
+def test_debug_lets_the_error_through(project: Path) -> None:
+    with pytest.raises(ConfigError):
+        run(["describe", "--debug"])
+    with pytest.raises(ConfigError):
+        run(["--debug", "describe"])
+
+
+def test_a_logstore_is_a_folder_under_defs_a_file_or_the_only_one(project: Path) -> None:
+    defs = project / "pipelines" / "defs"
+    assert logstores.resolve("orders").name == "orders"
+    assert logstores.resolve(str(defs / "clicks" / "defs.yaml")).name == "clicks"
+    with pytest.raises(ConfigError, match="there is clicks, orders"):
+        logstores.resolve("visits")
+    with pytest.raises(ConfigError, match="no file"):
+        logstores.resolve("defs/none.yaml")
+    (defs / "orders" / "defs.yaml").unlink()
+    assert logstores.resolve(None).name == "clicks"
+    (defs / "clicks" / "defs.yaml").unlink()
+    with pytest.raises(ConfigError, match="no logstore under"):
+        logstores.resolve(None)
+
+
+def test_the_project_is_found_from_a_folder_inside_it(project: Path) -> None:
+    assert logstores.project_root(project / "pipelines" / "defs" / "orders") == project
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-11-20-07:00", "2026-11-20T07", "2026-11-20T07:00", "2026-11-20 07:00"]
+)
+def test_an_hour_may_be_written_in_four_ways(text: str) -> None:
+    hour = Hour().convert(text, None, None)
+    assert hour_name(hour) == "2026-11-20-07:00"
+    with pytest.raises(click.BadParameter):
+        Hour().convert("2026-11-20-07:30", None, None)
+
+
+def test_json_is_all_that_stdout_gets() -> None:
+    file = io.StringIO()
+    output = Output(as_json=True, file=file)
+    output.say("words")
+    output.table(["a"], [[1]])
+    output.result({"shards": frozenset({2, 1})})
+    assert json.loads(file.getvalue()) == {"shards": [1, 2]}
+
+
+def test_text_is_aligned_and_has_no_json() -> None:
+    file = io.StringIO()
+    output = Output(file=file)
+    output.table(["name", ">rows"], [["a", 1], ["b", 20_000]])
+    output.result({"a": 1})
+    lines = [line.rstrip() for line in file.getvalue().splitlines() if line.strip()]
+    assert lines[0].split() == ["name", "rows"]
+    assert lines[-2].endswith("     1") and lines[-1].endswith("20,000")
+    assert "{" not in file.getvalue()
+
+
+def test_values_read_well() -> None:
+    assert [shown(v) for v in (None, True, 1234567, 1234.56, "x")] == ["", "yes", "1,234,567", "1,234.6", "x"]
+    assert [span(v) for v in (None, 4.25, 200, 18120)] == ["", "4.2 s", "3 min 20 s", "5 h 02 min"]
+    assert moment(1_763_700_005) == "2025-11-21 04:40:05"
+    assert moment(0) == moment(None) == ""
+
+
+def test_a_backfill_is_followed_to_its_end_and_each_change_said_once() -> None:
+    states: Iterator[Progress] = iter(
+        [
+            Progress("REQUESTED", 3, 0, 0),
+            Progress("REQUESTED", 3, 0, 0),
+            Progress("REQUESTED", 3, 2, 0),
+            Progress("REQUESTED", 3, 2, 0),
+            Progress("COMPLETED_SUCCESS", 3, 3, 0),
+        ]
+    )
+    said: list[str] = []
+    clock = ManualClock()
+    end = follow(lambda: next(states), said.append, clock)
+    assert end.ok and end.ended
+    assert said == ["2 of 3 hours done", "3 of 3 hours done"]
+    assert clock.monotonic() == 4.0
+
+
+@pytest.mark.parametrize("status", ["FAILED", "CANCELED", "COMPLETED_FAILED"])
+def test_a_backfill_that_ended_badly_is_not_ok(status: str) -> None:
+    assert Progress(status, 1, 0, 1).ended
+    assert not Progress(status, 1, 0, 1).ok
+
+
+def test_the_group_is_a_click_group_with_the_verbs_in_order() -> None:
+    assert cli.list_commands(click.Context(cli)) == list(VERBS)

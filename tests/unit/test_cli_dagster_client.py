@@ -1,0 +1,113 @@
+"""The calls to Dagster's GraphQL, against a server that answers what it is told over a real socket."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from pipelines.cli import dagster_client
+from sls_io.errors import ConfigError, ConnectFailed, ServiceError
+
+
+@contextmanager
+def answering(answer: str, asked: list[dict[str, Any]] | None = None) -> Iterator[str]:
+    """The address of a server that gives every POST this answer and keeps what it was asked."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if asked is not None:
+                asked.append(json.loads(body))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(answer.encode())
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def data(**answer: object) -> str:
+    """A GraphQL answer."""
+    return json.dumps({"data": answer})
+
+
+def test_a_backfill_is_launched_for_the_range_of_the_asset() -> None:
+    asked: list[dict[str, Any]] = []
+    answer = data(launchPartitionBackfill={"__typename": "LaunchBackfillSuccess", "backfillId": "abc"})
+    with answering(answer, asked) as url:
+        assert dagster_client.launch(url, ["bronze", "x"], "2026-11-20-00:00", "2026-11-20-02:00") == "abc"
+    (selector,) = asked[0]["variables"]["params"]["partitionsByAssets"]
+    assert selector == {
+        "assetKey": {"path": ["bronze", "x"]},
+        "partitions": {"ranges": [{"start": "2026-11-20-00:00", "end": "2026-11-20-02:00"}]},
+    }
+
+
+def test_a_refused_backfill_says_what_dagster_said() -> None:
+    answer = data(launchPartitionBackfill={"__typename": "PartitionKeysNotFoundError", "message": "no such"})
+    with answering(answer) as url, pytest.raises(ServiceError, match="PartitionKeysNotFoundError: no such"):
+        dagster_client.launch(url, ["bronze", "x"], "a", "b")
+
+
+def test_progress_counts_the_hours() -> None:
+    counts = {"numPartitionsTargeted": 3, "numPartitionsMaterialized": 2, "numPartitionsFailed": 1}
+    answer = data(
+        partitionBackfillOrError={
+            "__typename": "PartitionBackfill",
+            "status": "COMPLETED_FAILED",
+            "numPartitions": 3,
+            "error": None,
+            "assetBackfillData": {"assetBackfillStatuses": [{}, counts]},
+        }
+    )
+    with answering(answer) as url:
+        state = dagster_client.progress(url, "abc")
+    assert (state.total, state.done, state.failed) == (3, 2, 1)
+    assert state.ended and not state.ok
+
+
+def test_definitions_that_do_not_load_are_said_and_those_still_loading_are_waited_for() -> None:
+    def location(status: str, **found: object) -> str:
+        entry = {"name": "sls_lake", "loadStatus": status, "locationOrLoadError": found or None}
+        return data(workspaceOrError={"locationEntries": [entry]})
+
+    with answering(location("LOADING")) as url:
+        assert not dagster_client.loaded(url)
+    with answering(location("LOADED", __typename="RepositoryLocation")) as url:
+        assert dagster_client.loaded(url)
+    broken = location("LOADED", __typename="PythonError", message="bad defs.yaml")
+    with answering(broken) as url, pytest.raises(ServiceError, match=r"bad defs\.yaml"):
+        dagster_client.loaded(url)
+
+
+def test_no_dagster_at_the_address_is_said_with_the_cure() -> None:
+    with answering("") as url:
+        pass
+    assert not dagster_client.loaded(url)
+    with pytest.raises(ConnectFailed, match="--local"):
+        dagster_client.progress(url, "abc")
+
+
+@pytest.mark.parametrize("answer", ["<html>", "{}", '{"data": null}'])
+def test_what_is_no_dagster_is_said(answer: str) -> None:
+    with answering(answer) as url, pytest.raises(ConfigError, match="no Dagster page"):
+        dagster_client.progress(url, "abc")
+
+
+def test_an_address_that_is_none_is_said() -> None:
+    with pytest.raises(ConfigError, match="expected http"):
+        dagster_client.progress("localhost:3000", "abc")

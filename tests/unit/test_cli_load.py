@@ -1,0 +1,134 @@
+"""`sls-lake load` against an emulator: what arrives is what was said, and bad input is one sentence."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipelines.cli.accesslog import content_of, generated, parse_request_id
+from pipelines.cli.emulator_admin import Stored, stored
+from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, run
+from pipelines.cli.packing import unpack
+from sls_io.emulator import Emulator
+from sls_io.settings import Service
+from sls_io.window import HOUR_S
+
+DEFS = """type: pipelines.components.SlsLogstore
+attributes:
+  service: {endpoint: "{{ env.SLS_ENDPOINT }}", project: demo, logstore: clicks}
+  group: lake
+  table: bronze.clicks
+  start: 2020-01-01-00:00
+"""
+LINE = '10.0.0.1 - - [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" 200 5 "-" "curl/8"\n'
+
+
+@pytest.fixture
+def project(tmp_path: Path, emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with one logstore, `clicks`, that the emulator does not have yet."""
+    folder = tmp_path / "pipelines" / "defs" / "clicks"
+    folder.mkdir(parents=True)
+    (folder / "defs.yaml").write_text(DEFS)
+    (tmp_path / "pyproject.toml").write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SLS_ENDPOINT", emulator.endpoint)
+    return tmp_path
+
+
+def kept(emulator: Emulator) -> list[Stored]:
+    """What the emulator has of the logstore."""
+    service = Service(endpoint=emulator.endpoint, project="demo", logstore="clicks")
+    return list(stored(emulator.admin, service))
+
+
+def test_generated_rows_arrive_once_with_the_content_of_their_number(
+    project: Path, emulator: Emulator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["load", "--rows", "2500", "--seed", "3", "--first-row", "100", "--create", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["rows"], said["groups"], len(said["created"])) == (2500, 3, 2)
+    numbers = []
+    for group in kept(emulator):
+        for log in unpack(group.body).Logs:
+            content = {c.Key: c.Value for c in log.Contents}
+            seed, number = parse_request_id(content["request_id"].decode())
+            assert content == content_of(generated(seed, number, float(log.Time)))
+            numbers.append(number)
+    assert sorted(numbers) == list(range(100, 2600))
+
+
+def test_rows_spread_over_hours_are_received_in_that_many_hours(project: Path, emulator: Emulator) -> None:
+    before_s = emulator.admin.now()
+    assert run(["load", "--rows", "1000", "--group-size", "50", "--spread-hours", "4", "--create"]) == 0
+    hours = [int(group.receive_s) // HOUR_S for group in kept(emulator)]
+    assert len(set(hours)) == 4
+    assert max(hours) == int(before_s) // HOUR_S
+    assert 0 <= emulator.admin.now() - before_s < 60
+
+
+def test_a_second_load_creates_nothing_and_adds(
+    project: Path, emulator: Emulator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["load", "--rows", "10", "--create"]) == 0
+    capsys.readouterr()
+    assert run(["load", "--rows", "10", "--create", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["created"] == []
+    assert len(kept(emulator)) == 2
+
+
+def test_a_file_arrives_line_by_line_and_odd_lines_are_kept_and_counted(
+    project: Path, emulator: Emulator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = project / "access.log"
+    path.write_text(LINE * 3 + "\nhalf a line\n" + LINE)
+    assert run(["load", "--file", str(path), "--create"]) == 0
+    said = capsys.readouterr().out
+    assert "5 rows in 1 groups" in said
+    assert "1 lines did not have the format" in said
+    assert "1 blank lines left out" in said
+    assert "4 rows are older than the 7 days" in said
+    (group,) = kept(emulator)
+    logs = unpack(group.body).Logs
+    assert {c.Key: c.Value for c in logs[3].Contents} == {"line": b"half a line"}
+
+
+def test_a_missing_project_is_one_sentence_with_the_cure(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["load", "--rows", "10"]) == EXIT_FAILED
+    said = capsys.readouterr().err
+    assert "ProjectNotExist" in said and said.count("\n") == 1
+
+
+def test_a_wrong_key_is_one_sentence_that_names_the_variables_and_not_the_key(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALIBABA_CLOUD_ACCESS_KEY_SECRET", "canary-of-a-secret")
+    assert run(["load", "--rows", "10", "--create"]) == EXIT_FAILED
+    said = capsys.readouterr().err
+    assert "ALIBABA_CLOUD_ACCESS_KEY_" in said and "canary" not in said
+    assert said.count("\n") == 1
+
+
+def test_the_clock_of_what_is_no_emulator_is_never_set(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLS_ENDPOINT", "https://cn-nowhere.log.invalid")
+    assert run(["load", "--rows", "10", "--spread-hours", "2"]) == EXIT_USAGE
+    assert "is no emulator" in capsys.readouterr().err
+
+
+def test_describe_before_anything_has_landed_shows_the_shards(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLS_LAKE_HOME", str(project / "var"))
+    assert run(["load", "--rows", "10", "--create", "--shards", "3"]) == 0
+    capsys.readouterr()
+    assert run(["describe", "--json"]) == 0
+    shards = json.loads(capsys.readouterr().out)["shards"]
+    assert [s["shard"] for s in shards] == [0, 1, 2]
+    assert all(s["frontier"] is None and s["checkpoint"] is None for s in shards)
+    assert run(["plan"]) == 0
+    assert "nothing has landed yet" in capsys.readouterr().out
+    assert run(["verify"]) == EXIT_FAILED
+    assert "nothing has landed" in capsys.readouterr().out
