@@ -99,6 +99,7 @@ class Admin:
         return JSONResponse({"now": self.service.now(), **self.service.clock.doc()})
 
     async def move_clock(self, request: Request) -> Response:
+        """{now, advance, freeze}: freeze first, then set, then advance; what is left out stays."""
         ask = _AskClock.model_validate_json(await request.body())
         clock = self.service.clock
         if ask.freeze is not None:
@@ -117,6 +118,7 @@ class Admin:
         return JSONResponse(self.service.faults.add(Wanted.model_validate_json(await request.body())).doc())
 
     async def remove_faults(self, request: Request) -> Response:
+        """Take one or all out of force, and let go what they held."""
         gone = self.service.faults.remove(request.path_params.get("fault"))
         for fault in gone:
             self.app.release(fault.id)

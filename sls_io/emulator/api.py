@@ -112,6 +112,7 @@ def _project_doc(doc: Change) -> dict[str, str]:
 
 
 def create_project(service: LogService, call: Call) -> Answer:
+    """{projectName, description}. 400 ProjectAlreadyExist."""
     body = _body(call)
     name = str(body.get("projectName") or call.project)
     service.store.create_project(name, str(body.get("description") or ""), service.now())
@@ -119,6 +120,7 @@ def create_project(service: LogService, call: Call) -> Answer:
 
 
 def update_project(service: LogService, call: Call) -> Answer:
+    """{description}."""
     description = str(_body(call).get("description") or "")
     service.store.update_project(call.project, description, service.now())
     return Answer()
@@ -132,11 +134,13 @@ def get_project(service: LogService, call: Call) -> Answer:
 
 
 def delete_project(service: LogService, call: Call) -> Answer:
+    """With everything in it. 404 ProjectNotExist."""
     service.store.delete_project(call.project)
     return Answer()
 
 
 def list_projects(service: LogService, call: Call) -> Answer:
+    """{count, total, projects}, by name; `projectName` is a part of the name."""
     wanted = call.query.get("projectName", "")
     total, names = _slice(call, sorted(n for n in service.store.projects if wanted in n))
     docs = [_project_doc(service.store.projects[n]) for n in names]
@@ -147,6 +151,7 @@ def list_projects(service: LogService, call: Call) -> Answer:
 
 
 def create_logstore(service: LogService, call: Call) -> Answer:
+    """{logstoreName, ttl in days (-1: for ever), shardCount, ...}. 400 LogStoreAlreadyExist, LogStoreInfoInvalid."""
     body = _body(call)
     if len(service.store.in_project(call.project)) >= service.limits.logstores_max:
         raise Refused(
@@ -161,6 +166,7 @@ def create_logstore(service: LogService, call: Call) -> Answer:
 
 
 def get_logstore(service: LogService, call: Call) -> Answer:
+    """Its settings; shardCount counts the shards that take writes."""
     logstore = service.logstore(call)
     return _json({
         "logstoreName": logstore.name, "ttl": logstore.ttl_days, "shardCount": len(logstore.writable()),
@@ -170,6 +176,7 @@ def get_logstore(service: LogService, call: Call) -> Answer:
 
 
 def update_logstore(service: LogService, call: Call) -> Answer:
+    """ttl and the settings that are only kept; shardCount is changed by split and merge alone."""
     logstore, body = service.logstore(call), _body(call)
     settings = {k: body[k] for k in _DEFAULTS if body.get(k) is not None}
     ttl = _integer(body.get("ttl") or logstore.ttl_days, "ttl")
@@ -178,11 +185,13 @@ def update_logstore(service: LogService, call: Call) -> Answer:
 
 
 def delete_logstore(service: LogService, call: Call) -> Answer:
+    """With shards, groups and LogGroups."""
     service.store.delete_logstore(call.project, call.names["logstore"])
     return Answer()
 
 
 def list_logstores(service: LogService, call: Call) -> Answer:
+    """{count, total, logstores: names}; `logstoreName` is a part of the name."""
     wanted = call.query.get("logstoreName", "")
     total, names = _slice(call, [x.name for x in service.store.in_project(call.project) if wanted in x.name])
     return _json({"count": len(names), "total": total, "logstores": names})
@@ -201,11 +210,13 @@ def shard_doc(shard: ShardLog) -> dict[str, Any]:
 
 
 def list_shards(service: LogService, call: Call) -> Answer:
+    """A bare array, by id."""
     shards = service.logstore(call).shards
     return _json([shard_doc(shards[i]) for i in sorted(shards)])
 
 
 def split_shard(service: LogService, call: Call) -> Answer:
+    """Parent first, then the children. 400 ParameterInvalid: invalid shard id, invalid mid hash."""
     count = _integer(call.query.get("shardCount") or 2, "shardCount")
     key = call.query.get("key", "")
     found = service.store.split(service.logstore(call), _shard_id(call), service.now(), key=key, count=count)
@@ -213,11 +224,13 @@ def split_shard(service: LogService, call: Call) -> Answer:
 
 
 def merge_shard(service: LogService, call: Call) -> Answer:
+    """The new shard first, then its parents. 400 ParameterInvalid for the last one."""
     found = service.store.merge(service.logstore(call), _shard_id(call), service.now())
     return _json([shard_doc(s) for s in found])
 
 
 def delete_shard(service: LogService, call: Call) -> Answer:
+    """Readonly shards only."""
     service.store.delete_shard(service.logstore(call), _shard_id(call))
     return Answer()
 
@@ -226,6 +239,7 @@ def delete_shard(service: LogService, call: Call) -> Answer:
 
 
 def put_logs(service: LogService, call: Call) -> Answer:
+    """One LogGroup into the next shard in turn. Go posts to the logstore, the others to shards/lb."""
     if not call.headers.get("content-type", "").startswith("application/x-protobuf"):
         code = (415, "InvalidContentType") if "content-type" in call.headers else (400, "MissingContentType")
         raise Refused(*code, "Content-Type: expected application/x-protobuf")
@@ -234,6 +248,7 @@ def put_logs(service: LogService, call: Call) -> Answer:
 
 
 def put_logs_by_key(service: LogService, call: Call) -> Answer:
+    """One LogGroup into the shard whose range holds `key`."""
     if not call.query.get("key"):
         raise parameter_invalid("key: expected 32 hex digits")
     service.put(service.logstore(call), call, call.query["key"])
@@ -241,6 +256,7 @@ def put_logs_by_key(service: LogService, call: Call) -> Answer:
 
 
 def get_cursor(service: LogService, call: Call) -> Answer:
+    """`from`: begin, end, or unix seconds: the first group received at or after them."""
     shard = service.logstore(call).shard(_shard_id(call))
     wanted = call.query.get("from", "")
     if wanted == "begin":
@@ -251,11 +267,13 @@ def get_cursor(service: LogService, call: Call) -> Answer:
 
 
 def get_cursor_time(service: LogService, call: Call) -> Answer:
+    """Receive second of the group at the cursor, or of the next one. 400 InvalidCursor at the end."""
     shard = service.logstore(call).shard(_shard_id(call))
     return _json({"cursor_time": shard.time_of(_cursor(call.query.get("cursor")))})
 
 
 def pull_logs(service: LogService, call: Call) -> Answer:
+    """`count` LogGroups from `cursor`, before `end_cursor`; progress is x-log-cursor, never the count."""
     logstore = service.logstore(call)
     shard = logstore.shard(_shard_id(call))
     if call.query.get("query"):
@@ -285,6 +303,7 @@ def _group_settings(body: Mapping[str, Any]) -> tuple[int | None, bool | None]:
 
 
 def create_group(service: LogService, call: Call) -> Answer:
+    """{consumerGroup, timeout in seconds, order}. 400 ConsumerGroupAlreadyExist, ConsumerGroupQuotaExceed."""
     logstore, body = service.logstore(call), _body(call, code="JsonInfoInvalid")
     name = body.get("consumerGroup")
     timeout, order = _group_settings(body)
@@ -300,6 +319,7 @@ def create_group(service: LogService, call: Call) -> Answer:
 
 
 def update_group(service: LogService, call: Call) -> Answer:
+    """{timeout, order}, either or both. 404 ConsumerGroupNotExist."""
     logstore = service.logstore(call)
     timeout, order = _group_settings(_body(call, code="JsonInfoInvalid"))
     group = service.group(logstore, call.names["group"])
@@ -308,6 +328,7 @@ def update_group(service: LogService, call: Call) -> Answer:
 
 
 def delete_group(service: LogService, call: Call) -> Answer:
+    """Members and checkpoints go with it. 404 ConsumerGroupNotExist."""
     logstore, name = service.logstore(call), call.names["group"]
     if name not in logstore.groups:
         raise no_group(name)
@@ -316,11 +337,13 @@ def delete_group(service: LogService, call: Call) -> Answer:
 
 
 def list_groups(service: LogService, call: Call) -> Answer:
+    """A bare array of {name, timeout, order}."""
     groups = service.logstore(call).groups
     return _json([{"name": g.name, "timeout": g.timeout_s, "order": g.order} for g in groups.values()])
 
 
 def heartbeat(service: LogService, call: Call) -> Answer:
+    """Body: the shards `consumer` still works on. Answer: the ones it may read, a bare array."""
     logstore, consumer = service.logstore(call), call.query.get("consumer", "")
     claimed = _loads(call, "JsonInfoInvalid") if call.body else []
     if not consumer:
@@ -332,6 +355,7 @@ def heartbeat(service: LogService, call: Call) -> Answer:
 
 
 def get_checkpoints(service: LogService, call: Call) -> Answer:
+    """An entry for every shard, without checkpoint too; an empty one makes two vendor clients hang."""
     slots = service.group(service.logstore(call), call.names["group"]).slots
     wanted = call.query.get("shard", "")
     ids = sorted(slots) if not wanted else [i for i in (_integer(wanted, "shard"),) if i in slots]
@@ -349,6 +373,7 @@ def _wire(cursor: int | None) -> str:
 
 
 def save_checkpoint(service: LogService, call: Call) -> Answer:
+    """{shard, checkpoint}. Unless forceSuccess, only the holder may: ConsumerNotMatch, ConsumerNotExist."""
     logstore, body = service.logstore(call), _body(call, code="JsonInfoInvalid")
     group = service.group(logstore, call.names["group"])
     shard, forced = body.get("shard"), call.query.get("forceSuccess", "").lower() == "true"
