@@ -83,7 +83,9 @@ def merge(ledger: Ledger, delta: Delta) -> Merged:
         shards.setdefault(shard, ShardLedger(start=start, reached_s=0))
     for shard, gaps in delta.gaps.items():
         entry = shards.get(shard)
-        if entry is None:  # a person took the shard out of the ledger since this was planned
+        # Since this was planned a person took the shard out of the ledger, or another run drained and
+        # closed it: nothing of it is missing any more.
+        if entry is None or entry.closed:
             continue
         kept = [g for gap in gaps for g in _trim(gap, entry.settled)]
         shards[shard] = replace(entry, gaps=tuple(sorted({*entry.gaps, *kept})))
