@@ -1,0 +1,126 @@
+"""Deliberate bugs that the checkers must find: they test the tests.
+
+A `Slip` is a wrong edit of one production function: `old` stands in its source exactly once and is
+replaced by `new`. While a mutant lives the function's code is exchanged, so that every module sees it.
+A habit is a wrong driver. A mutant may need both, or several slips: the fence is meant to be double.
+"""
+
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FunctionType
+from typing import Any, cast
+
+from pipelines.landing import ledger, protocol
+from sls_io import planning
+from tests.simulation.worker import Habits
+
+
+@dataclass(frozen=True)
+class Slip:
+    """A wrong edit of one function."""
+
+    function: Callable[..., Any]
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A bug with a name: slips of production code, habits of a driver, or both."""
+
+    name: str
+    slips: tuple[Slip, ...] = ()
+    habits: Habits = field(default_factory=Habits)
+
+
+@contextmanager
+def alive(mutant: Mutant) -> Iterator[None]:
+    """Production code has the mutant's slips inside this block."""
+    functions = [cast(FunctionType, slip.function) for slip in mutant.slips]
+    kept = [(function, function.__code__) for function in functions]
+    try:
+        for slip in mutant.slips:
+            cast(FunctionType, slip.function).__code__ = _code(slip)
+        yield
+    finally:
+        for function, code in reversed(kept):
+            function.__code__ = code
+
+
+def _code(slip: Slip) -> Any:
+    source = textwrap.dedent(inspect.getsource(slip.function))
+    if source.count(slip.old) != 1:
+        raise LookupError(
+            f"{slip.function.__name__} has {slip.old!r} {source.count(slip.old)} times, not once"
+        )
+    made: dict[str, Any] = {}
+    function = cast(FunctionType, slip.function)
+    exec(compile(source.replace(slip.old, slip.new), "mutant", "exec"), function.__globals__, made)
+    return made[function.__name__].__code__
+
+
+_fits, _merge, _plan, _reloaded = ledger._fits, ledger.merge, planning._plan_shard, protocol._reloaded
+_NO_OVERLAP_CHECK = Slip(
+    _fits, "entry.landed.overlaps(window.begin, window.end)", "window.begin > window.end"
+)
+_NO_FRONTIER_CHECK = Slip(_fits, "window.begin == entry.frontier and", "")
+_NO_PARENT_CHECK = Slip(_fits, " and base.closed(needed)", "")
+_NO_PARENT_PLAN = Slip(_plan, "if open_parents:", "if False:")
+_LOST_ARE_PUBLISHED = Slip(protocol._publish, "if merged.lost:", "if False:")
+_HOLES_STAY = Slip(protocol._contiguous, "planned.shard in stopped or landed is None", "landed is None")
+
+SLIPS = {
+    "merge does not look for overlaps": (_NO_OVERLAP_CHECK,),
+    "a live window may begin anywhere after its frontier": (_NO_FRONTIER_CHECK, _HOLES_STAY),
+    "what a stopped window leaves behind it is landed": (_HOLES_STAY,),
+    "children do not wait for their parents": (_NO_PARENT_PLAN, _NO_PARENT_CHECK),
+    "the planner alone forgets the parents": (_NO_PARENT_PLAN,),
+    "lost windows are sent again with the others": (
+        _LOST_ARE_PUBLISHED,
+        Slip(_reloaded, "replace(delta, windows=merged.accepted)", "delta"),
+    ),
+    "unknown is taken as failed, and nothing fences the second plan": (
+        Slip(_reloaded, "event.landed is not None", "False"),
+        _NO_OVERLAP_CHECK,
+        _LOST_ARE_PUBLISHED,
+    ),
+    "files are sent again although the schema moved": (Slip(_reloaded, "not event.files_fit", "False"),),
+    "files are sent again although a sweep may have them": (
+        Slip(_reloaded, "not event.files_fresh", "False"),
+    ),
+    "what retention took is skipped in silence": (Slip(_plan, "if frontier < head.begin:", "if False:"),),
+    "a gap takes all up to the end of the shard": (
+        Slip(_plan, "Gap(frontier, head.begin, GAP_EXPIRED)", "Gap(frontier, head.end, GAP_EXPIRED)"),
+    ),
+    "gaps are not trimmed": (Slip(_merge, "_trim(gap, entry.settled)", "(gap,)"),),
+    "drained parents are never closed": (Slip(_merge, "entry.frontier >= end", "entry.frontier > end"),),
+    "parents are closed before they are drained": (Slip(_merge, "entry.frontier >= end and", ""),),
+    "an idle shard's receive time stands still": (
+        Slip(ledger._with_marks, "m.cursor <= entry.frontier", "m.cursor < entry.frontier"),
+    ),
+    "a backfill lands what has landed": (
+        Slip(planning.plan_fill, "entry.settled)", "IntervalSet())"),
+        _NO_OVERLAP_CHECK,
+    ),
+    "windows cross hours": (Slip(planning._windows, "span.hour)", "span.hour + (span.begin % 2))"),),
+    "rows are not counted": (Slip(ledger._with_window, "rows=entry.rows + landed.rows", "rows=landed.rows"),),
+}
+
+HABITS = {
+    "any table state will do": Habits(rebase=True),
+    "the checkpoint is sent before the landing": Habits(checkpoint_first=True),
+    "the checkpoint is the shard's end": Habits(forced_checkpoint_of_end=True),
+    "plans begin at the checkpoint": Habits(plan_from_checkpoint=True),
+    "files of a refused try are deleted": Habits(delete_on_refusal=True),
+    "a landing goes on top of a rollback": Habits(append_after_rollback=True),
+    "the end of a shard is read before its status": Habits(end_before_status=True),
+    "nobody asks whether retention overtook a pull": Habits(no_proof=True),
+}
+
+MUTANTS = (
+    *(Mutant(name, slips=slips) for name, slips in SLIPS.items()),
+    *(Mutant(name, habits=habits) for name, habits in HABITS.items()),
+)

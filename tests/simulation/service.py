@@ -1,0 +1,157 @@
+"""The log service as a value that changes: shards, cursors, receive times, splits, retention, a group.
+
+It never forgets what was written (`truth`), so that checkers can ask; `begin` says what can still be
+read. Cursors are integers that mostly follow each other and sometimes jump, as the real ones may.
+"""
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+
+from sls_io.planning import Edge, Span, Survey
+from sls_io.shard import KEY_MAX, KEY_MIN, Head, Shard
+from sls_io.window import HOUR_S, Cursor
+
+WIDTH = 16
+"""The key space has 16 parts here; a shard of one part cannot be split."""
+
+
+@dataclass
+class SimShard:
+    """One shard: its keys as parts of 16, and every group ever written to it."""
+
+    id: int
+    keys: tuple[int, int]
+    parents: frozenset[int]
+    created_s: int
+    cursors: list[int] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
+    end: int = 0
+    begin: int = 0
+    readonly: bool = False
+
+    @property
+    def value(self) -> Shard:
+        """As ListShards says it."""
+        begin, end = (KEY_MAX if k == WIDTH else f"{k:x}" + "0" * 31 for k in self.keys)
+        return Shard(self.id, self.readonly, begin or KEY_MIN, end, self.created_s)
+
+    def groups(self, begin: int, end: int) -> list[int]:
+        """Cursors of the groups ever written in [begin, end)."""
+        return self.cursors[bisect_left(self.cursors, begin) : bisect_left(self.cursors, end)]
+
+    def at(self, time_s: int) -> Cursor:
+        """GetCursor: the first readable group received at or after `time_s`, else the end."""
+        place = bisect_left(self.times, time_s)
+        found = self.cursors[place] if place < len(self.cursors) else self.end
+        return Cursor(max(found, self.begin))
+
+    def time_of(self, cursor: int) -> int:
+        """GetCursorTime: receive time of the first group at or after `cursor`."""
+        return self.times[bisect_left(self.cursors, cursor)]
+
+
+class Gone(Exception):
+    """The shard was removed, or the cursor points at data that was."""
+
+
+class Service:
+    """Shards by id; `removed` ones are no longer listed. `owners` and `checkpoints` are the group's."""
+
+    def __init__(self, shards: int, now_s: int) -> None:
+        self.now_s = now_s
+        self.shards: dict[int, SimShard] = {}
+        self.removed: set[int] = set()
+        self.owners: dict[int, str] = {}
+        self.checkpoints: dict[int, int] = {}
+        step = WIDTH // shards
+        for at in range(shards):
+            self._add((at * step, WIDTH if at == shards - 1 else (at + 1) * step), frozenset())
+
+    def listed(self) -> list[SimShard]:
+        """Shards that ListShards would return."""
+        return [s for s in self.shards.values() if s.id not in self.removed]
+
+    def live(self) -> list[SimShard]:
+        """Shards that can be written."""
+        return [s for s in self.shards.values() if not s.readonly]
+
+    def append(self, shard: SimShard, *, jump: int) -> None:
+        """Write one group now; `jump` cursors are left out before it."""
+        shard.cursors.append(shard.end + jump)
+        shard.times.append(self.now_s)
+        shard.end += jump + 1
+
+    def split(self, shard: SimShard) -> bool:
+        """Halve a shard's keys; False when it is too narrow."""
+        begin, end = shard.keys
+        if end - begin < 2:
+            return False
+        shard.readonly = True
+        middle = (begin + end) // 2
+        self._add((begin, middle), frozenset({shard.id}))
+        self._add((middle, end), frozenset({shard.id}))
+        return True
+
+    def merge(self, shard: SimShard) -> bool:
+        """Join a shard with its right neighbour; False when it is the last."""
+        right = next((s for s in self.live() if s.keys[0] == shard.keys[1]), None)
+        if right is None:
+            return False
+        shard.readonly = right.readonly = True
+        self._add((shard.keys[0], right.keys[1]), frozenset({shard.id, right.id}))
+        return True
+
+    def expire(self, before_s: int) -> None:
+        """Retention: groups received before `before_s` go, then read-only shards without groups."""
+        for shard in self.listed():
+            shard.begin = max(shard.begin, shard.at(before_s))
+            old = shard.readonly and shard.begin >= shard.end and shard.created_s < before_s
+            if old and shard.parents <= self.removed:
+                self.removed.add(shard.id)
+                self.owners.pop(shard.id, None)
+
+    def head(self, shard: int, *, readonly: bool) -> Head:
+        """Begin and end now; `readonly` is what was seen before."""
+        if shard in self.removed:
+            raise Gone
+        found = self.shards[shard]
+        seen = Shard(shard, readonly, found.value.begin_key, found.value.end_key, found.created_s)
+        return Head(seen, Cursor(found.begin), Cursor(found.end))
+
+    def save(self, holder: str, shard: int, cursor: int) -> bool:
+        """Store a checkpoint if `holder` owns the shard."""
+        if self.owners.get(shard) != holder:
+            return False
+        self.checkpoints[shard] = cursor
+        return True
+
+    def _add(self, keys: tuple[int, int], parents: frozenset[int]) -> None:
+        number = len(self.shards)
+        base = 1000 * (number + 1)
+        self.shards[number] = SimShard(number, keys, parents, self.now_s, end=base, begin=base)
+
+
+def survey_live(service: Service, head: Head, frontier: int, until_s: int) -> Survey:
+    """Spans from the frontier to `until_s`, hour by hour, as the production survey asks for them."""
+    shard = service.shards[head.shard.id]
+    until = min(shard.at(until_s), head.end)
+    at, spans = max(frontier, int(head.begin)), list[Span]()
+    while at < until:
+        hour = shard.time_of(at) // HOUR_S
+        end = min(shard.at((hour + 1) * HOUR_S), until)
+        spans.append(Span(hour, Cursor(at), Cursor(end)))
+        at = end
+    marks = [Edge((s.hour + 1) * HOUR_S, s.end) for s in spans if (s.hour + 1) * HOUR_S <= until_s]
+    return Survey(shard.id, head, tuple(spans), (*marks, Edge(until_s, Cursor(until))))
+
+
+def survey_hours(service: Service, head: Head, hours: range, until_s: int) -> Survey:
+    """Spans of the named receive hours, whatever has landed."""
+    shard = service.shards[head.shard.id]
+    until = min(shard.at(until_s), head.end)
+    spans: list[Span] = []
+    for hour in hours:
+        begin, end = shard.at(hour * HOUR_S), min(shard.at((hour + 1) * HOUR_S), until)
+        if begin < end:
+            spans.append(Span(hour, Cursor(begin), Cursor(end)))
+    return Survey(shard.id, head, tuple(spans))

@@ -1,0 +1,63 @@
+"""Random schedules over the production protocol: no fault of theirs may break an invariant.
+
+A failing schedule prints its seed; `simulate(SEED)` plays it again, event by event.
+"""
+
+import os
+from collections import Counter
+
+import pytest
+
+from tests.simulation.schedule import simulate
+
+SCHEDULES = int(os.environ.get("SCHEDULES", "2000"))
+"""More of them: SCHEDULES=100000 pytest tests/simulation/test_schedules.py"""
+
+RARE = (
+    "a late request landed",
+    "a try was refused",
+    "an answer was lost",
+    "child after parent",
+    "closed with zero rows",
+    "files too old",
+    "fill landed",
+    "gap",
+    "kill",
+    "retention overtook a window",
+    "rolled back by hand",
+    "run ended: LandingUnknown",
+    "run ended: LedgerBroken",
+    "schema or spec moved",
+    "shard written off",
+    "some windows were lost, the others sent again",
+    "the same files were sent again",
+    "unknown was landed",
+    "unknown was not landed",
+)
+"""Situations that the schedules must have been in: a test that never gets there proves nothing."""
+
+
+@pytest.fixture(scope="module")
+def seen() -> Counter[str]:
+    """What all schedules together saw."""
+    total: Counter[str] = Counter()
+    for seed in range(SCHEDULES):
+        total += simulate(seed)
+    return total
+
+
+@pytest.mark.parametrize("situation", RARE)
+def test_no_schedule_breaks_an_invariant_and_each_rare_situation_came_up(
+    seen: Counter[str], situation: str
+) -> None:
+    assert seen[situation] >= 5
+
+
+def test_a_schedule_follows_from_its_seed_alone() -> None:
+    assert simulate(7) == simulate(7)
+    assert len({tuple(sorted(simulate(seed).items())) for seed in range(20)}) > 10
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_long_schedules_hold_too(seed: int) -> None:
+    simulate(10_000_000 + seed, events=5_000)
