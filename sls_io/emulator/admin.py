@@ -224,13 +224,15 @@ class Admin:
                 cursor = max(cursor, shard.begin)
                 span = shard.span(cursor, _DUMP_GROUPS, end)
                 raw = self.service.journal.read(span.places, span.sizes)
+                lines = []
                 for i, (begin, stop) in enumerate(groups(raw)):
                     at = (span.first or 0) + i
                     line = {
                         "shard": shard.id, "cursor": at, "time": shard.time_of(at),
                         "raw": base64.b64encode(raw[begin:stop]).decode(),
                     }  # fmt: skip
-                    yield json.dumps(line).encode() + b"\n"
+                    lines.append(json.dumps(line))
+                yield ("\n".join(lines) + "\n").encode() if lines else b""
                 cursor = span.next
 
     def _retain(self, logstore: Logstore, shard: ShardLog, ask: _AskRetain) -> None:

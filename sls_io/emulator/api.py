@@ -151,7 +151,7 @@ def list_projects(service: LogService, call: Call) -> Answer:
 
 
 def create_logstore(service: LogService, call: Call) -> Answer:
-    """{logstoreName, ttl in days (-1: for ever), shardCount, ...}. 400 LogStoreAlreadyExist, LogStoreInfoInvalid."""
+    """{logstoreName, ttl in days (-1: for ever), shardCount}. LogStoreAlreadyExist, LogStoreInfoInvalid."""
     body = _body(call)
     if len(service.store.in_project(call.project)) >= service.limits.logstores_max:
         raise Refused(

@@ -127,18 +127,21 @@ class SegmentJournal:
     def release(self, places: Sequence[Place]) -> None:
         for place in places:
             self._live[place >> _OFFSET_BITS] -= 1
-        if not places:
-            return
-        for number in [n for n, live in self._live.items() if live <= 0 and n != self._number]:
-            os.close(self._files.pop(number))
-            del self._live[number]
-            self._path(number).unlink(missing_ok=True)
+        if places:
+            self._delete_dead()
 
     def close(self) -> None:
         for file in self._files.values():
             os.close(file)
         self._files.clear()
         os.close(self._lock)
+
+    def _delete_dead(self) -> None:
+        """Delete the segments without LogGroups; the last one's snapshot knows all else they said."""
+        for number in [n for n, live in self._live.items() if live <= 0 and n != self._number]:
+            os.close(self._files.pop(number))
+            del self._live[number]
+            self._path(number).unlink(missing_ok=True)
 
     def _path(self, number: int) -> Path:
         return self.folder / f"{number:08}.seg"
@@ -148,10 +151,19 @@ class SegmentJournal:
         self._live[number] = 0
 
     def _roll(self) -> None:
-        self._number += 1
+        """Begin a segment. Without its snapshot it must not stay: older ones could be deleted under it."""
+        before = self._number, self._end
+        self._number, self._end = self._number + 1, 0
         self._open(self._number)
-        self._end = 0
-        self._snapshot()
+        try:
+            self._snapshot()
+        except OSError:
+            os.close(self._files.pop(self._number))
+            del self._live[self._number]
+            self._path(self._number).unlink(missing_ok=True)
+            self._number, self._end = before
+            raise
+        self._delete_dead()
 
     def _snapshot(self) -> None:
         self._put(_SNAPSHOT_KIND, json.dumps(self._store.snapshot(), separators=(",", ":")).encode())

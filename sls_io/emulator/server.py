@@ -88,7 +88,8 @@ class ServiceApp:
                 return
             answer = await self._do(route, request, call)
             if any(f.wanted.do == "duplicate" for f in met):
-                await self._do(route, request, call)
+                with suppress(Refused):
+                    await self._do(route, request, call)
         except Refused as refused:
             status, answer = refused.status, _refusal(refused)
         except Exception:
