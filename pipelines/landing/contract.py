@@ -23,7 +23,8 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import HourTransform, IdentityTransform
+from pyiceberg.transforms import HourTransform, IdentityTransform, VoidTransform
+from pyiceberg.typedef import Record
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -80,6 +81,7 @@ _AFTER: tuple[tuple[str, PrimitiveType | None, bool, str], ...] = (
     ("__raw__", BinaryType(), False, "the log's original bytes, where __error__ is set"),
 )
 _REST = "__rest__"
+_HOUR_US = 3_600_000_000
 
 
 @dataclass(frozen=True)
@@ -206,6 +208,29 @@ def partition_spec(schema: Schema) -> PartitionSpec:
             name="__receive_hour___hour",
         ),
     )
+
+
+def partition_of(spec: PartitionSpec, schema: Schema, *, origin: str, shard: int, hour: int) -> Record:
+    """The one partition that all rows of a window of `shard` and `hour` (since 1970) are in.
+
+    A table may be partitioned anew by hand. Raises ConfigError for a field that a window does not
+    settle: its rows could be in several partitions, a file is always in one.
+    """
+    settled = {"__origin__": origin, "__shard__": shard, "__receive_hour__": hour * _HOUR_US}
+    values: list[object] = []
+    for field in spec.fields:
+        name = schema.find_column_name(field.source_id)
+        if isinstance(field.transform, VoidTransform):
+            values.append(None)
+        elif name in settled:
+            kind = schema.find_field(field.source_id).field_type
+            values.append(field.transform.transform(kind)(settled[name]))
+        else:
+            raise ConfigError(
+                f"the table is partitioned by {name!r}, in which the rows of one window differ; partition it "
+                f"by {', '.join(settled)} only (ALTER TABLE ... DROP PARTITION FIELD)"
+            )
+    return Record(*values)
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:

@@ -17,9 +17,10 @@ from typing import Any, Literal, Self
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.typedef import Record
 
 from pipelines.landing import protocol, publish
-from pipelines.landing.contract import Contract
+from pipelines.landing.contract import Contract, partition_of
 from pipelines.landing.engine import Engine
 from pipelines.landing.ledger import Landed
 from pipelines.landing.logstore import Logstore
@@ -206,6 +207,7 @@ class Run:
             last_column_id=metadata.last_column_id,
             schema_id=max(s.schema_id for s in metadata.schemas) + 1,
         )
+        self._partition(0, 0)  # a partitioning that we cannot write is refused before any work
         self._attempt, self._rows = uuid.uuid4().hex, {}
         return protocol.LedgerRead(self._base.ledger(self.origin.id))
 
@@ -283,12 +285,14 @@ class Run:
         return protocol.Answered(request.snapshot_id, accepted=not refusal)
 
     def _files(self, landed: Landed) -> list[DataFile]:
-        written = self._rows[landed.window]
-        hour = landed.window.hour
+        partition = self._partition(landed.window.shard, landed.window.hour)
         return [
-            to_data_file(row, origin=self.origin.id, hour=hour, spec_id=self._base.spec_id)
-            for row in written.files
+            to_data_file(row, partition=partition, spec_id=self._base.spec_id)
+            for row in self._rows[landed.window].files
         ]
+
+    def _partition(self, shard: int, hour: int) -> Record:
+        return partition_of(self._table.spec(), self._schema, origin=self.origin.id, shard=shard, hour=hour)
 
     def _reload(self, effect: protocol.Reload) -> protocol.Event:
         written_schema, written_spec = self._base.schema_id, self._base.spec_id

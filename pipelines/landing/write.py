@@ -158,8 +158,8 @@ def assemble(windows: Sequence[Planned], rows: Iterable[FileRow]) -> list[Writte
     return [_assemble_one(p.window, by_index.get(i, [])) for i, p in enumerate(windows)]
 
 
-def to_data_file(row: FileRow, *, origin: str, hour: int, spec_id: int) -> DataFile:
-    """The Iceberg entry of a written file; partition values in the order of the table's spec."""
+def to_data_file(row: FileRow, *, partition: Record, spec_id: int) -> DataFile:
+    """The Iceberg entry of a written file in `partition` of the spec `spec_id`."""
     metrics = dict(row.metrics)
     for name in ("lower_bounds", "upper_bounds"):
         metrics[name] = unpack_bounds(metrics[name])
@@ -169,7 +169,7 @@ def to_data_file(row: FileRow, *, origin: str, hour: int, spec_id: int) -> DataF
         content=DataFileContent.DATA,
         file_path=row.path,
         file_format=FileFormat.PARQUET,
-        partition=Record(origin, hour),
+        partition=partition,
         file_size_in_bytes=row.size,
         sort_order_id=None,
         equality_ids=None,
