@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.landing.engine import Engine
+from pipelines.landing.table import Lake
 from sls_io.emulator import start
 from tests.integration.world import HOUR0_S, PROJECT, World, logstore_settings, make_lake
 
@@ -19,18 +20,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The state folder of the shared Spark; its event log is in `events`."""
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="session")
+def shared_lake(home: Path) -> Lake:
+    """The lake that the shared Spark knows as its catalog `lake`. All tests share it."""
+    return make_lake(home / "lake")
+
+
+@pytest.fixture(scope="session")
+def engine(home: Path, shared_lake: Lake) -> Iterator[Engine]:
     """One local Spark for the whole test session: a JVM takes seconds to start."""
-    home = tmp_path_factory.mktemp("home")
     before = os.environ.get("SLS_LAKE_HOME")
     os.environ["SLS_LAKE_HOME"] = str(home)
     # Spark's workers read the key pair in their own environment, which is this one's at start.
     os.environ.setdefault("ALIBABA_CLOUD_ACCESS_KEY_ID", "emulator-key")
     os.environ.setdefault("ALIBABA_CLOUD_ACCESS_KEY_SECRET", "emulator-secret")
-    lake = make_lake(home / "lake")
     events = home / "events"
     events.mkdir()
-    engine = Engine(lake=lake, conf={"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri()})
+    engine = Engine(
+        lake=shared_lake, conf={"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri()}
+    )
     yield engine
     engine.stop()
     if before is None:

@@ -1,0 +1,64 @@
+"""A landing in a process of its own, which may kill itself at a named event: a tiny program.
+
+    python -m tests.integration.killed_run '{"logstore": ..., "lake": ..., "home": ..., "die_at": "publish"}'
+
+The event is one of `Run`'s: `write.done`, `publish.done`, `checkpoint.done` and the like; `nth` says
+at which of them. Without `die_at` it lands, checks and publishes the checkpoints. Exit status 2 and
+one sentence on stderr for an error of ours.
+"""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from pipelines.landing.engine import Engine
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.run import Run
+from pipelines.landing.table import HOME_VARIABLE, Lake
+from sls_io.errors import SlsError
+
+
+def main(arguments: dict[str, Any]) -> int:
+    """One run as `arguments` say; returns the exit status."""
+    os.environ[HOME_VARIABLE] = arguments["home"]
+    left = int(arguments.get("nth", 1))
+
+    def on_event(name: str) -> None:
+        nonlocal left
+        if name == arguments.get("die_at"):
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    lake = Lake(arguments["lake"])
+    engine = Engine(lake=lake, master="local[2,3]")
+    try:
+        with Run(Logstore.model_validate(arguments["logstore"]), engine, lake=lake, on_event=on_event) as run:
+            run.land()
+            run.reconcile()
+            run.checkpoint()
+    except SlsError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+    finally:
+        engine.stop()
+    return 0
+
+
+def arguments_of(logstore: Logstore, lake: Lake, home: Path, **more: Any) -> str:
+    """The argument of this program, for whoever starts it."""
+    return json.dumps(
+        {
+            "logstore": logstore.model_dump(mode="json"),
+            "lake": dict(lake.properties),
+            "home": str(home),
+            **more,
+        }
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(json.loads(sys.argv[1])))

@@ -1,0 +1,280 @@
+"""Somebody else changes the table while a landing is on its way, or between two of them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import StringType
+
+from pipelines.landing.engine import installed_jars
+from pipelines.landing.report import LandingReport
+from pipelines.landing.table import Lake
+from sls_io.errors import ConfigError, LedgerBroken
+from tests.integration.test_races import At, second_logstore
+from tests.integration.world import HOUR0_S, World
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def started(world: World) -> World:
+    """A world with two landings of rows in its table and 60 logs to come."""
+    for minute in (2, 4):
+        world.put(10)
+        world.at(HOUR0_S + 60 * minute)
+        world.land()
+    world.put(60)
+    world.at(HOUR0_S + 600)
+    return world
+
+
+def test_compaction_between_write_and_publish_costs_a_try_and_no_page(started: World) -> None:
+    """The files are appended as they are on the compacted head."""
+    pulls = started.watch_pulls()
+    race = At("publish", lambda: compact(started))
+
+    report = started.land(on_event=race)
+
+    assert (report.rows, report.conflicts, report.replans) == (60, 1, 0)
+    pulls.assert_none_twice()
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_sparks_own_compaction_between_write_and_publish(started: World, spark_lake: Lake) -> None:
+    """The same with `rewrite_data_files`, through Spark's catalog on the same database."""
+    world = World(
+        started.emulator,
+        spark_lake,
+        started.changed(table="bronze.compacted"),
+        started.engine,
+        started.counter,
+    )
+    world.land()
+    world.put(20)
+    world.emulator.admin.advance(120)
+    world.land()
+    world.put(30)
+    world.emulator.admin.advance(120)
+    pulls = world.watch_pulls()
+
+    def rewrite() -> None:
+        rows = world.engine.session.sql(
+            "CALL lake.system.rewrite_data_files(table => 'bronze.compacted', "
+            "options => map('rewrite-all', 'true'))"
+        ).collect()
+        assert rows[0]["rewritten_data_files_count"] > 0
+
+    report = world.land(on_event=At("publish", rewrite))
+
+    assert (report.rows, report.conflicts, report.replans) == (30, 1, 0)
+    pulls.assert_none_twice()
+    world.assert_each_log_once()
+    world.assert_proved()
+    counted = world.engine.session.sql("SELECT count(*) AS n FROM lake.bronze.compacted").collect()
+    assert counted[0]["n"] == world.counter, "Spark sees the same table"
+
+
+def test_a_table_rolled_back_between_plan_and_publish_is_left_alone(started: World) -> None:
+    checkpoints = started.checkpoints()
+    tagged = started.table.metadata.current_snapshot_id
+
+    with pytest.raises(LedgerBroken, match="rolled back by hand") as raised:
+        started.land(on_event=At("publish", lambda: roll_back(started)))
+
+    assert raised.value.verb.startswith("sls-lake table rollback")
+    assert started.table.metadata.current_snapshot_id != tagged
+    assert len(started.table_rows()) == 10, "nothing was appended"
+    assert started.checkpoints() == checkpoints
+    with pytest.raises(LedgerBroken, match="rolled back by hand"):
+        started.land()
+    assert started.checkpoints() == checkpoints
+
+
+def test_a_table_rolled_back_and_written_to_is_still_refused(started: World) -> None:
+    """An append after the rollback does not bury the evidence."""
+    roll_back(started)
+    append_by_hand(started)
+
+    with pytest.raises(LedgerBroken, match="rolled back by hand"):
+        started.land()
+
+
+def test_a_partition_field_added_in_between_makes_the_run_plan_again(started: World) -> None:
+    """The files were written for the old partitioning; new ones land once, under the new."""
+
+    def add_field() -> None:
+        with started.table.update_spec() as update:
+            update.add_field("__shard__", IdentityTransform(), "shard")
+
+    report = started.land(on_event=At("publish", add_field))
+
+    assert (report.rows, report.replans) == (60, 1)
+    newest = {f.file.spec_id for f in started.table.scan().plan_files()}
+    assert newest == {0, started.table.spec().spec_id}
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_a_partition_field_that_a_window_does_not_settle_is_refused(started: World) -> None:
+    """Rows of one window may differ in the key, so no file could be in one partition."""
+    with started.table.update_spec() as update:
+        update.add_field("status", IdentityTransform(), "status")
+    landings = started.landings()
+
+    with pytest.raises(ConfigError, match="status"):
+        started.land()
+
+    assert started.landings() == landings
+
+
+def test_a_column_added_by_somebody_else_in_between_makes_the_run_plan_again(started: World) -> None:
+    def add_column() -> None:
+        with started.table.update_schema() as update:
+            update.add_column("remark", StringType())
+
+    report = started.land(on_event=At("publish", add_column))
+
+    assert (report.rows, report.replans) == (60, 1)
+    assert "remark" in started.table.schema().column_names
+    started.assert_each_log_once()
+
+
+def test_a_property_set_in_between_is_no_conflict(started: World) -> None:
+    def set_property() -> None:
+        with started.table.transaction() as transaction:
+            transaction.set_properties({"owner": "somebody"})
+
+    report = started.land(on_event=At("publish", set_property))
+
+    assert (report.rows, report.conflicts, report.replans) == (60, 0, 0)
+    assert started.table.properties["owner"] == "somebody"
+    started.assert_each_log_once()
+
+
+def test_a_removed_file_turns_the_check_red_and_no_checkpoint_moves(started: World) -> None:
+    """Neither in this run, nor in the next one, which plans nothing either."""
+    checkpoints, listed = started.checkpoints(), set(started.published())
+
+    with started.run() as run:
+        report = run.land()
+        new = sorted(set(started.published()) - listed)
+        Path(new[0]).unlink()
+        verdict = run.reconcile()
+        assert run.checkpoint() == []
+
+    assert report.rows == 60
+    assert not verdict.ok
+    assert Path(new[0]).name in verdict.problems[0]
+    assert started.checkpoints() == checkpoints
+    landings = started.landings()
+    pulls = started.watch_pulls()
+    with pytest.raises(LedgerBroken, match="does not add up"):
+        started.land()
+    assert pulls.asked == []
+    assert started.landings() == landings
+    assert started.checkpoints() == checkpoints
+
+
+def test_a_second_logstore_lands_into_the_same_table(started: World) -> None:
+    """Each has a ledger of its own under the one tag, carried along by the other's landings."""
+    other = second_logstore(started)
+
+    assert started.land(logstore=other).rows == 25
+    assert started.land().rows == 60
+    again: LandingReport = started.land(logstore=other)
+
+    assert again.rows == 0
+    assert len(started.table_rows()) == 20 + 60 + 25
+    started.assert_proved()
+    World(started.emulator, started.lake, other, started.engine).assert_proved()
+
+
+def test_rows_without_a_ledger_are_refused(world: World) -> None:
+    """Somebody filled the table before sls-lake came: where these rows are from nobody can say."""
+    world.put(10)
+    world.at(HOUR0_S + 120)
+    world.lake.ensure(world.logstore.table, world.run().contract)
+    append_by_hand(world)
+    before = world.table.metadata.current_snapshot_id
+
+    with pytest.raises(LedgerBroken, match="no ledger") as raised:
+        world.land()
+
+    assert raised.value.verb == "sls-lake table adopt"
+    assert world.table.metadata.current_snapshot_id == before
+
+
+def test_rows_of_unknown_origin_beside_ours_are_refused(started: World) -> None:
+    append_by_hand(started)
+    before, checkpoints = started.table.metadata.current_snapshot_id, started.checkpoints()
+
+    with pytest.raises(LedgerBroken, match="rows of unknown origin"):
+        started.land()
+
+    assert started.table.metadata.current_snapshot_id == before
+    assert started.checkpoints() == checkpoints
+
+
+def test_rows_of_unknown_origin_added_in_between_are_refused(started: World) -> None:
+    checkpoints = started.checkpoints()
+
+    with pytest.raises(LedgerBroken, match="rows of unknown origin"):
+        started.land(on_event=At("publish", lambda: append_by_hand(started)))
+
+    assert started.checkpoints() == checkpoints
+    assert len(started.table_rows()) == 21
+
+
+def test_a_logstore_made_again_under_the_same_name_is_refused(started: World) -> None:
+    """Its cursors begin anew, so the old ledger would say "nothing to do"."""
+    with started.client as client:
+        client.transport.delete_logstore("demo", "access_logs")
+        started.emulator.admin.advance(60)
+        client.transport.create_logstore("demo", "access_logs", ttl=30, shard_count=2)
+    before = started.table.metadata.current_snapshot_id
+
+    with pytest.raises(LedgerBroken, match="deleted and created again"):
+        started.land()
+
+    assert started.table.metadata.current_snapshot_id == before
+
+
+@pytest.fixture
+def spark_lake(shared_lake: Lake) -> Lake:
+    """The lake of the Spark session, where it has the jars to use it."""
+    if not installed_jars():
+        pytest.skip("Spark's Iceberg jars are not installed: run `make setup` first")
+    return shared_lake
+
+
+def compact(world: World) -> None:
+    """Rewrite all rows into new files, as a compaction does, by PyIceberg."""
+    table = world.table
+    rows = table.scan().to_arrow()
+    table.overwrite(rows)
+
+
+def roll_back(world: World) -> None:
+    """Put `main` one snapshot back, as a person would."""
+    table = world.table
+    head = table.current_snapshot()
+    assert head is not None and head.parent_snapshot_id is not None
+    table.manage_snapshots().rollback_to_snapshot(head.parent_snapshot_id).commit()
+
+
+def append_by_hand(world: World) -> None:
+    """One row that no landing brought."""
+    table = world.table
+    schema = table.schema().as_arrow()
+    values: dict[str, Callable[[pa.DataType], object]] = {
+        "__origin__": lambda kind: "someone",
+        "__receive_hour__": lambda kind: HOUR0_S * 1_000_000,
+    }
+    arrays = [
+        pa.array([values[f.name](f.type) if f.name in values else (0 if not f.nullable else None)], f.type)
+        for f in schema
+    ]
+    table.append(pa.Table.from_arrays(arrays, schema=schema))

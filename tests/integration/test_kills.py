@@ -1,0 +1,94 @@
+"""A run is killed where it stands (SIGKILL): the next one gives each row once and deletes nothing."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.killed_run import arguments_of
+from tests.integration.world import HOUR0_S, World
+
+ROOT = Path(__file__).parents[2]
+_PROGRAM_S = 240.0
+
+pytestmark = pytest.mark.spark
+
+
+def killed(world: World, home: Path, die_at: str) -> None:
+    """Run a landing in another process until it kills itself at `die_at`."""
+    argument = arguments_of(world.logstore, world.lake, home, die_at=die_at)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.integration.killed_run", argument],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=_PROGRAM_S,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
+
+
+@pytest.fixture
+def started(world: World) -> World:
+    """A world whose table has a first landing and whose logstore has 60 more logs."""
+    world.put(20)
+    world.at(HOUR0_S + 120)
+    world.land()
+    world.put(60)
+    world.at(HOUR0_S + 240)
+    return world
+
+
+def test_killed_after_the_write(started: World, tmp_path: Path) -> None:
+    """The written files are listed nowhere; the next run plans afresh and leaves them alone."""
+    listed, checkpoints = set(started.published()), started.checkpoints()
+
+    killed(started, tmp_path / "home", "write.done")
+
+    orphans = started.data_files() - listed
+    assert orphans, "it died too early: nothing was written"
+    assert set(started.published()) == listed
+    assert started.checkpoints() == checkpoints
+    report = started.land()
+    assert report.rows == 60
+    assert started.data_files() >= orphans
+    assert not orphans & set(started.published())
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_killed_after_the_publish(started: World, tmp_path: Path) -> None:
+    """The landing stands; the next run has nothing to land and repairs the checkpoint."""
+    checkpoints = started.checkpoints()
+
+    killed(started, tmp_path / "home", "publish.done")
+
+    before = started.files()
+    assert len(started.landings()) == 3
+    assert started.checkpoints() == checkpoints, "it died too late"
+    report = started.land()
+    assert (report.rows, report.snapshot_id) == (0, None)
+    frontiers = {shard: entry.frontier for shard, entry in started.ledger.shards.items()}
+    assert started.checkpoints() == frontiers != checkpoints
+    assert started.files() >= before
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_killed_after_the_checkpoint(started: World, tmp_path: Path) -> None:
+    """Nothing is left to do, although the claim was never released."""
+    killed(started, tmp_path / "home", "checkpoint.done")
+
+    before, checkpoints = started.files(), started.checkpoints()
+    assert checkpoints == {shard: entry.frontier for shard, entry in started.ledger.shards.items()}
+    report = started.land()
+    assert (report.rows, report.snapshot_id) == (0, None)
+    assert started.checkpoints() == checkpoints
+    assert started.files() >= before
+    started.put(10)
+    started.at(HOUR0_S + 360)
+    assert started.land().rows == 10
+    started.assert_each_log_once()
+    started.assert_proved()
