@@ -97,12 +97,18 @@ class FileRows:
 )
 @click.option("--rows", type=click.IntRange(min=10), default=ROWS, show_default=True, help="Generated rows.")
 @click.option("--break-one-file", is_flag=True, help="Delete a landed file before the proof: must end red.")
+@click.option(
+    "--home",
+    type=click.Path(file_okay=False, resolve_path=True, path_type=Path),
+    metavar="DIR",
+    help="Where everything lies.  [default: var/demo]",
+)
 @verb
-def demo(output: Output, *, logs: Path | None, rows: int, break_one_file: bool) -> None:
+def demo(output: Output, *, logs: Path | None, rows: int, break_one_file: bool, home: Path | None) -> None:
     """Show the whole path, from log lines to a proof that each landed once."""
     source: Rows = FileRows(logs) if logs is not None else GeneratedRows(rows)
     started = SYSTEM_CLOCK.monotonic()
-    box = sandbox.at("demo")
+    box = sandbox.Sandbox(home) if home is not None else sandbox.at("demo")
     box.prepare(fresh=True)
     box.enter()
     log = box.home / "demo.log"
@@ -151,6 +157,7 @@ class Demo:
             with self.step("load") as say:
                 self.load_second()
                 say(f"{rows.second:,} more rows, received by the shards that are open now")
+            self.say_oddities()
             self.land_rest(runs)
             with self.step("backfill") as say:
                 hour = hour_name(int(now_s) // HOUR_S - HOURS // 2)
@@ -181,6 +188,14 @@ class Demo:
         at_s = self.admin.now()
         put(self.client, self.packer, self.rows.logs(numbers, at_s), at_s=at_s)
         self.settle()
+
+    def say_oddities(self) -> None:
+        """What of a file was not as usual."""
+        counts = self.packer.counts
+        if counts.odd_lines:
+            self.output.say(f"{'':<12} {counts.odd_lines:,} did not have the format: kept whole under `line`")
+        if counts.late_rows:
+            self.output.say(f"{'':<12} {counts.late_rows:,} are older than 7 days: got the time of loading")
 
     def settle(self) -> None:
         """Move the clock over the settle time: the newest seconds are left for the next run."""

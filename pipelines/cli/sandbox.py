@@ -20,6 +20,7 @@ from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
 from sls_io.errors import ConfigError
 
 STOP_S = 20.0
+_MARK = ".sls-lake-sandbox"
 _INSTANCE_SETTINGS = Path("docs") / "deploy" / "dagster.yaml"
 _CATALOG_PREFIX = "PYICEBERG_CATALOG__LAKE__"
 _DROPPED = ("ALIBABA_CLOUD_SECURITY_TOKEN", "DAGSTER_RUN_JOB_NAME", "SPARK_REMOTE", "SLS_SPARK_REMOTE")
@@ -66,11 +67,19 @@ class Sandbox:
         os.environ.update(self.variables())
 
     def prepare(self, *, fresh: bool) -> None:
-        """Make the folders and Dagster's settings; with `fresh`, remove what an earlier run left."""
-        if fresh and self.home.exists():
-            shutil.rmtree(self.home)
+        """Make the folders and Dagster's settings; with `fresh`, remove what an earlier run left.
+
+        Only a folder that carries our mark is ever removed.
+        """
+        mark = self.home / _MARK
+        if self.home.exists() and any(self.home.iterdir()):
+            if not mark.is_file():
+                raise ConfigError(f"{self.home} holds something else: name an empty or a new folder")
+            if fresh:
+                shutil.rmtree(self.home)
         for folder in (self.dagster_home, self.home / "lake", self.home / "dbt"):
             folder.mkdir(parents=True, exist_ok=True)
+        mark.touch()
         settings = project_root() / _INSTANCE_SETTINGS
         if not settings.is_file():
             raise ConfigError(f"no {_INSTANCE_SETTINGS}: run this in the project's folder")

@@ -1,0 +1,59 @@
+"""The demo itself, at small size, as somebody runs it: a process, its output, its exit code."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LINE = '10.0.0.{n} - - [17/May/2015:10:05:03 +0000] "GET /{n} HTTP/1.1" {status} {n} "-" "curl/8"\n'
+
+pytestmark = [pytest.mark.dagster, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def demo(home: Path, *arguments: str) -> tuple[int, str, str]:
+    """(exit code, stdout, stderr) of `sls-lake demo` in a home of its own."""
+    command = [sys.executable, "-c", "from pipelines.cli.main import main; main()", "demo"]
+    done = subprocess.run(
+        [*command, "--home", str(home), *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_lines_of_a_file_end_in_a_proof_that_each_landed_once(tmp_path: Path) -> None:
+    path = tmp_path / "access.log"
+    lines = [LINE.format(n=n % 250, status=200 + n % 3) for n in range(599)]
+    path.write_text("".join(lines) + "half a line\n")
+    code, said, errors = demo(tmp_path / "demo", "--logs", str(path))
+    assert code == 0, errors + said
+    assert "500 + 100 rows in the service, 600 in the table, each once, with the same content" in said
+    assert "1 did not have the format: kept whole under `line`" in said
+    assert "verified: 600 rows" in said
+    assert "0 rows landed, it lacked none" in said
+    assert "5 of 5 tests passed" in said
+    assert "Traceback" not in errors
+
+
+def test_a_landed_file_that_is_gone_ends_red(tmp_path: Path) -> None:
+    code, said, errors = demo(tmp_path / "demo", "--rows", "500", "--break-one-file", "--json")
+    story: dict[str, Any] = json.loads(said)
+    assert code == 1, errors + said
+    audit = story["audit"]
+    assert audit["stored"] == 600
+    assert audit["missing"] == 600 - audit["landed"] > 0
+    assert audit["same"] == audit["landed"]
+    assert len(audit["files_gone"]) == 1
+    assert not audit["ok"] and not story["verified"]
+    assert sum(hour["rows"] for hour in story["hours"]) == 600
+
+
+def test_a_folder_that_is_not_the_demos_is_never_emptied(tmp_path: Path) -> None:
+    (tmp_path / "letters").write_text("dear")
+    code, said, errors = demo(tmp_path, "--rows", "10")
+    assert code == 2
+    assert said == ""
+    assert "holds something else" in errors
+    assert (tmp_path / "letters").read_text() == "dear"
