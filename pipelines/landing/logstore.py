@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -114,15 +115,16 @@ def load_logstore(path: Path) -> Logstore:
             f"cannot read {path}: {error.strerror}; name a logstore that has a defs.yaml"
         ) from error
     try:
-        document = yaml.safe_load(_TEMPLATE.sub(_environment(path), text))
+        document = yaml.safe_load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}" if mark else "somewhere"
         raise ConfigError(f"{path}, {where}: not valid YAML; fix it or compare with the README") from error
     if not isinstance(document, dict) or not isinstance(document.get("attributes"), dict):
         raise ConfigError(f"{path}: expected `type:` and `attributes:`; see the example in the README")
+    attributes = _filled(document["attributes"], _environment(path))
     try:
-        return Logstore.model_validate(document["attributes"])
+        return Logstore.model_validate(attributes)
     except ValidationError as error:
         raise ConfigError(f"{path}: {describe(error)}") from error
 
@@ -139,7 +141,19 @@ def describe(error: ValidationError) -> str:
     return "; ".join(lines)
 
 
-def _environment(path: Path) -> Any:
+def _filled(value: Any, environment: Callable[[re.Match[str]], str]) -> Any:
+    """`value` with the templates in its texts replaced, after parsing: what stands in a variable is
+    never read as YAML, and a template in a comment needs none."""
+    if isinstance(value, str):
+        return _TEMPLATE.sub(environment, value)
+    if isinstance(value, dict):
+        return {key: _filled(inner, environment) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_filled(inner, environment) for inner in value]
+    return value
+
+
+def _environment(path: Path) -> Callable[[re.Match[str]], str]:
     def value(match: re.Match[str]) -> str:
         found = os.environ.get(match[1])
         if found is None:
