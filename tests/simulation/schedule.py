@@ -145,8 +145,7 @@ class Schedule:
         if self.table.rolled_back:
             self.table.settle()
         elif self.table.main is not None:
-            self.table.roll_back_by_hand(self.rng.randrange(1, 4))
-            if self.table.rolled_back:
+            if self.table.roll_back_by_hand(self.rng.randrange(1, 4)):
                 self.checks.rolled_back()
                 if self.rng.random() < 0.5:
                     self.table.settle()

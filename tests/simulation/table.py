@@ -142,11 +142,12 @@ class Table:
         seen = {f.id for s in self.ancestry() for f in s.files}
         self.deleted |= {f.id for f in self.written.values() if f.id not in seen and f.written_s < before_s}
 
-    def roll_back_by_hand(self, steps: int) -> None:
-        """A person points `main` at an older snapshot; nobody tells the ledger."""
+    def roll_back_by_hand(self, steps: int) -> bool:
+        """A person points `main` at an older snapshot; True when that took a landing away."""
         line = list(self.ancestry())
         self.main = line[min(steps, len(line) - 1)].id
         self.version += 1
+        return self.rolled_back
 
     def settle(self) -> None:
         """The verb: the newest ledger that is still part of `main` becomes the ledger again."""

@@ -1,0 +1,287 @@
+"""Plans from values: what lands, what closes, and why every other shard waits."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sls_io.claim import Gap, Ledger, ShardLedger
+from sls_io.planning import (
+    CURSOR_UNKNOWN,
+    GAP_EXPIRED,
+    GAP_SHARD_GONE,
+    Edge,
+    Plan,
+    Span,
+    Survey,
+    plan_fill,
+    plan_live,
+    zero_row_landing_due,
+)
+from sls_io.settings import Budget
+from sls_io.shard import KEY_MAX, KEY_MIN, Head, Shard
+from sls_io.window import HOUR_S, Cursor, IntervalSet
+
+HALF = "8" + "0" * 31
+POINTS = st.integers(0, 40)
+SETS = st.lists(st.tuples(POINTS, POINTS), max_size=3).map(IntervalSet.of)
+UNTIL_S = 100 * HOUR_S
+
+
+def a_shard(number: int, *, readonly: bool = False, keys: tuple[str, str] = (KEY_MIN, KEY_MAX)) -> Shard:
+    """A shard of these keys; of keys of its own (a hundredth) when none are said to be shared."""
+    return Shard(number, readonly, *keys)
+
+
+def apart(number: int, *, readonly: bool = False) -> Shard:
+    """A shard whose keys no other has."""
+    return Shard(number, readonly, f"{number:02x}" + "0" * 30, f"{number + 1:02x}" + "0" * 30)
+
+
+def surveyed(
+    shard: Shard, begin: int, end: int, *spans: tuple[int, int, int], marks: tuple[Edge, ...] = ()
+) -> Survey:
+    """A survey of a shard that holds [begin, end); spans are (hour, begin, end)."""
+    made = tuple(Span(h, Cursor(b), Cursor(e)) for h, b, e in spans)
+    return Survey(shard.id, Head(shard, Cursor(begin), Cursor(end)), made, marks)
+
+
+def live(
+    shards: list[Shard],
+    surveys: list[Survey],
+    ledger: dict[int, ShardLedger],
+    *,
+    budget: Budget = Budget(),
+    ordered: bool = True,
+) -> Plan:
+    """A live plan that holds the surveyed shards."""
+    by_id = {s.shard: s for s in surveys}
+    return plan_live(
+        shards=shards,
+        held=by_id,
+        surveys=by_id,
+        ledger=Ledger("o", ledger),
+        budget=budget,
+        until_s=UNTIL_S,
+        ordered=ordered,
+    )
+
+
+def windows(plan: Plan) -> list[tuple[int, int, int, int]]:
+    """(shard, begin, end, hour) in the order of the plan."""
+    return [(p.window.shard, p.window.begin, p.window.end, p.window.hour) for p in plan.windows]
+
+
+def cuts(draw: st.DrawFn, begin: int, end: int) -> tuple[tuple[int, int, int], ...]:
+    """[begin, end) cut into hours at random cursors."""
+    inner = draw(st.sets(st.integers(begin, end), max_size=4)) - {begin, end}
+    edges = [begin, *sorted(inner), end]
+    return tuple((at, b, e) for at, (b, e) in enumerate(pairwise(edges)) if b < e)
+
+
+@st.composite
+def situations(draw: st.DrawFn) -> tuple[list[Shard], list[Survey], dict[int, ShardLedger], Budget]:
+    """Shards side by side with any ledger, retention anywhere, some held and some not."""
+    shards, surveys, ledger = [], [], {}
+    for number in range(draw(st.integers(1, 3))):
+        shard = apart(number, readonly=draw(st.booleans()))
+        start = draw(POINTS)
+        entry = ShardLedger(Cursor(start), draw(SETS).within(start, 41))
+        begin = draw(POINTS)
+        end = max(draw(POINTS), begin, entry.frontier)
+        shards.append(shard)
+        if draw(st.booleans()):
+            ledger[number] = entry
+        frontier = entry.frontier if number in ledger else begin
+        at = max(frontier, begin)
+        upto = draw(st.integers(at, max(at, end)))
+        if draw(st.booleans()):
+            surveys.append(surveyed(shard, begin, end, *cuts(draw, at, upto)))
+    return shards, surveys, ledger, Budget(windows_max=draw(st.integers(1, 6)))
+
+
+@settings(max_examples=300, deadline=None, database=None)
+@given(situations())
+def test_every_plan_keeps_the_rules(
+    situation: tuple[list[Shard], list[Survey], dict[int, ShardLedger], Budget],
+) -> None:
+    shards, surveys, ledger, budget = situation
+    plan = live(shards, surveys, ledger, budget=budget)
+    planned = {p.window.shard for p in plan.windows}
+    assert len(plan.windows) <= budget.windows_max
+    assert sum(p.bytes_max for p in plan.windows) <= budget.bytes_max
+    assert all(s.id in planned or plan.waits.get(s.id) for s in shards)
+    assert planned.isdisjoint(plan.waits)
+    for survey in surveys:
+        assert survey.head is not None
+        entry = Ledger("o", ledger).shard(survey.shard, begin=survey.head.begin)
+        gaps = [(int(g.begin), int(g.end)) for g in plan.gaps.get(survey.shard, ())]
+        settled = entry.settled.union(gaps)
+        at = settled.run_end(entry.start)
+        for _, begin, end, hour in [w for w in windows(plan) if w[0] == survey.shard]:
+            assert begin == at, "a window begins where the frontier will be"
+            assert not settled.overlaps(begin, end)
+            assert any(s.hour == hour and s.begin <= begin and end <= s.end for s in survey.spans)
+            settled = settled.union([(begin, end)])
+            at = settled.run_end(entry.start)
+        if survey.shard in plan.closings:
+            assert survey.head.readonly
+            assert plan.closings[survey.shard] == survey.head.end
+
+
+def test_windows_begin_at_the_frontier_and_go_round_what_is_there() -> None:
+    ledger = {0: ShardLedger(Cursor(0), IntervalSet.of([(0, 4), (6, 8)]))}
+    plan = live([a_shard(0)], [surveyed(a_shard(0), 0, 12, (5, 4, 10), (6, 10, 12))], ledger)
+    assert windows(plan) == [(0, 4, 6, 5), (0, 8, 10, 5), (0, 10, 12, 6)]
+    assert plan.hours == (5, 6)
+
+
+def test_an_idle_shard_holds_nobody_back() -> None:
+    shards = [apart(0), apart(1)]
+    ledger = {0: ShardLedger(Cursor(5)), 1: ShardLedger(Cursor(0))}
+    plan = live(shards, [surveyed(shards[0], 5, 5), surveyed(shards[1], 0, 9, (7, 0, 9))], ledger)
+    assert windows(plan) == [(1, 0, 9, 7)]
+    assert plan.waits == {0: "drained: nothing new before the settle time"}
+
+
+def test_what_retention_took_is_a_gap_with_its_cause_and_the_rest_is_planned() -> None:
+    plan = live([a_shard(0)], [surveyed(a_shard(0), 6, 9, (7, 6, 9))], {0: ShardLedger(Cursor(2))})
+    assert plan.gaps == {0: (Gap(Cursor(2), Cursor(6), GAP_EXPIRED),)}
+    assert windows(plan) == [(0, 6, 9, 7)]
+
+
+def test_a_read_only_shard_is_closed_by_the_landing_that_drains_it() -> None:
+    shard = a_shard(0, readonly=True)
+    drained = live([shard], [surveyed(shard, 0, 9, (7, 5, 9))], {0: ShardLedger(Cursor(5))})
+    assert drained.closings == {0: 9}
+    part = live([shard], [surveyed(shard, 0, 9, (7, 5, 8))], {0: ShardLedger(Cursor(5))})
+    assert part.closings == {}
+
+
+def test_an_empty_read_only_shard_is_closed_without_rows() -> None:
+    shard = a_shard(0, readonly=True)
+    plan = live([shard], [surveyed(shard, 5, 5)], {0: ShardLedger(Cursor(5))})
+    assert (windows(plan), plan.closings) == ([], {0: 5})
+    assert plan.waits[0] == "read-only and drained: closed by this landing"
+    assert zero_row_landing_due(plan, Ledger("o", {0: ShardLedger(Cursor(5))}))
+
+
+def family() -> list[Shard]:
+    """Shard 0 was split into 1 and 2."""
+    return [
+        a_shard(0, readonly=True),
+        a_shard(1, keys=(KEY_MIN, HALF)),
+        a_shard(2, keys=(HALF, KEY_MAX)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("parent", "ordered", "planned"),
+    [
+        (ShardLedger(Cursor(0), end=Cursor(0)), True, True),
+        (ShardLedger(Cursor(0)), True, False),
+        (ShardLedger(Cursor(0)), False, True),
+        (None, True, False),
+    ],
+    ids=["closed", "open", "open, no order kept", "not in the ledger"],
+)
+def test_a_child_waits_until_its_parent_is_closed_in_the_ledger(
+    parent: ShardLedger | None, ordered: bool, planned: bool
+) -> None:
+    ledger = {1: ShardLedger(Cursor(0))} | ({0: parent} if parent else {})
+    child = family()[1]
+    plan = live(family(), [surveyed(child, 0, 3, (7, 0, 3))], ledger, ordered=ordered)
+    assert bool(plan.windows) is planned
+    if not planned:
+        assert plan.waits[1] == "parents not closed yet: 0"
+    assert plan.waits[2] == "held by another holder"
+
+
+def test_a_child_seen_for_the_first_time_starts_at_its_begin() -> None:
+    ledger = {0: ShardLedger(Cursor(0), end=Cursor(0))}
+    plan = live(family(), [surveyed(family()[1], 4, 7, (7, 4, 7))], ledger)
+    assert plan.starts == {1: 4}
+    assert windows(plan) == [(1, 4, 7, 7)]
+
+
+@pytest.mark.parametrize("listed", [True, False], ids=["head is gone", "no longer listed"])
+def test_a_shard_that_retention_removed_is_written_off_by_name(listed: bool) -> None:
+    shards, surveys = ([apart(0)], [Survey(0, None)]) if listed else ([apart(1)], [])
+    plan = live(shards, surveys, {0: ShardLedger(Cursor(2), IntervalSet.of([(2, 5)]))})
+    assert plan.gaps == {0: (Gap(Cursor(5), CURSOR_UNKNOWN, GAP_SHARD_GONE),)}
+    assert plan.closings == {0: CURSOR_UNKNOWN}
+    assert plan.waits[0] == "removed by retention: the rest of it is a named gap"
+
+
+def test_a_removed_shard_that_was_closed_needs_nothing() -> None:
+    plan = live([apart(1)], [], {0: ShardLedger(Cursor(2), end=Cursor(2))})
+    assert (plan.gaps, plan.closings) == ({}, {})
+
+
+def test_every_shard_gets_a_window_before_one_gets_two() -> None:
+    shards = [apart(0), apart(1), apart(2)]
+    surveys = [surveyed(s, 0, 3, (1, 0, 1), (2, 1, 2), (3, 2, 3)) for s in shards]
+    ledger = {s.id: ShardLedger(Cursor(0)) for s in shards}
+    plan = live(shards, surveys, ledger, budget=Budget(windows_max=4))
+    assert [w[0] for w in windows(plan)] == [0, 1, 2, 0]
+    few = live(shards, surveys, ledger, budget=Budget(windows_max=2))
+    assert few.waits == {2: "the run's window budget is used up"}
+
+
+def test_closed_and_foreign_shards_say_so() -> None:
+    plan = live([apart(0), apart(1)], [], {0: ShardLedger(Cursor(0), end=Cursor(0))})
+    assert plan.waits == {0: "closed: read-only and drained", 1: "held by another holder"}
+
+
+# --- backfill ------------------------------------------------------------------------------------
+
+
+@settings(max_examples=200, deadline=None, database=None)
+@given(st.data(), SETS, SETS, SETS)
+def test_a_backfill_plans_exactly_what_is_missing(
+    data: st.DataObject, landed: IntervalSet, gaps: IntervalSet, withdrawn: IntervalSet
+) -> None:
+    begin, end = sorted((data.draw(POINTS), data.draw(POINTS)))
+    entry = ShardLedger(
+        Cursor(data.draw(POINTS)),
+        landed,
+        tuple(Gap(Cursor(b), Cursor(e), GAP_EXPIRED) for b, e in gaps),
+        withdrawn,
+    )
+    survey = surveyed(apart(0), 0, 40, *(data.draw(st.composite(cuts)(begin, end)) if begin < end else ()))
+    plan = plan_fill(surveys={0: survey}, ledger=Ledger("o", {0: entry}), budget=Budget(), until_s=UNTIL_S)
+    missing = IntervalSet.of([(begin, end)]).minus(entry.settled)
+    assert IntervalSet.of((b, e) for _, b, e, _ in windows(plan)) == missing
+    assert bool(plan.windows) != (0 in plan.waits)
+    assert not plan.live
+    assert (plan.gaps, plan.closings, plan.marks) == ({}, {}, {})
+
+
+def test_a_backfill_names_shards_that_are_gone() -> None:
+    plan = plan_fill(surveys={3: Survey(3, None)}, ledger=Ledger("o"), budget=Budget(), until_s=UNTIL_S)
+    assert plan.waits == {3: "removed by retention"}
+
+
+# --- landings without rows -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reached_s", "mark", "due"),
+    [
+        (3 * HOUR_S + 5, Edge(3 * HOUR_S + 900, Cursor(5)), False),
+        (3 * HOUR_S + 5, Edge(4 * HOUR_S, Cursor(5)), True),
+        (3 * HOUR_S + 5, Edge(4 * HOUR_S, Cursor(6)), False),
+        (0, Edge(3 * HOUR_S, Cursor(0)), True),
+    ],
+    ids=["same hour", "an hour edge was passed", "not reached", "never said before"],
+)
+def test_an_idle_shard_is_worth_a_landing_once_an_hour(reached_s: int, mark: Edge, due: bool) -> None:
+    entry = ShardLedger(Cursor(5), reached_s=reached_s)
+    plan = live([a_shard(0)], [surveyed(a_shard(0), 5, 5, marks=(mark,))], {0: entry})
+    assert zero_row_landing_due(plan, Ledger("o", {0: entry})) is due
+
+
+def test_a_shard_seen_for_the_first_time_is_worth_a_landing() -> None:
+    plan = live([a_shard(0)], [surveyed(a_shard(0), 5, 5)], {})
+    assert zero_row_landing_due(plan, Ledger("o", {9: ShardLedger(Cursor(0), end=Cursor(0))}))
