@@ -6,6 +6,7 @@ is kept from one time to the next; `--fresh` begins anew.
 
 import itertools
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +54,7 @@ def dev(output: Output, *, name: str | None, port: int, ui_port: int, rate: int,
     # nothing would end. A request to end is taken as Ctrl-C, so that children end with us.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
+    _refuse_taken(ui_port)
     box = sandbox.at("dev", port)
     box.prepare(fresh=fresh)
     box.enter()
@@ -100,6 +102,16 @@ def produce(
         if second and second % REPORT_EVERY_S == 0:
             output.say(f"{moment(SYSTEM_CLOCK.now())} {packer.counts.rows:,} rows sent")
         SYSTEM_CLOCK.sleep(max(0.0, due_s - SYSTEM_CLOCK.monotonic()))
+
+
+def _refuse_taken(ui_port: int) -> None:
+    """Another Dagster there would answer for ours."""
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        if probe.connect_ex(("127.0.0.1", ui_port)) == 0:
+            raise ConfigError(
+                f"port {ui_port} is taken: stop what listens there or choose another with --ui-port"
+            )
 
 
 def _wait_until_loaded(url: str, dagster: subprocess.Popen[bytes], log: Path) -> None:

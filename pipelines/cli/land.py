@@ -57,6 +57,8 @@ def show(
     """The landing for people: numbers, hours, what waited, what is wrong."""
     if report.snapshot_id is None:
         output.say(f"{report.table}: nothing new")
+    elif not report.rows:
+        output.say(f"{report.table}: no new rows; snapshot {report.snapshot_id} moves the ledger on")
     else:
         output.say(
             f"{report.rows:,} rows into {report.table}, {megabytes(report.raw_bytes)} raw in "

@@ -14,7 +14,7 @@ from typing import Final
 
 import click
 
-from sls_io.errors import ConfigError, SlsError, printable
+from sls_io.errors import ConfigError, InvariantBroken, SlsError, printable
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
@@ -44,7 +44,8 @@ class Verbs(click.Group):
         if module is None:
             return None
         command = getattr(importlib.import_module(module), cmd_name)
-        assert isinstance(command, click.Command)
+        if not isinstance(command, click.Command):
+            raise InvariantBroken(f"{module}.{cmd_name} is no command")
         return command
 
 
