@@ -253,10 +253,8 @@ def test_with_nothing_to_land_checkpoints_are_repaired_all_the_same() -> None:
 
 
 def test_an_hour_that_passed_without_rows_is_landed_without_rows() -> None:
-    state, effects = follow(
-        SETTING, Begin(), Claimed(CLAIM), LedgerRead(ledger(5, 4)), surveyed((5, 5), (4, 4))
-    )
-    (publish,) = effects
+    events = (Begin(), Claimed(CLAIM), LedgerRead(ledger(5, 4)), surveyed((5, 5), (4, 4)))
+    _, (publish,) = follow(SETTING, *events)
     assert isinstance(publish, Publish)
     assert not publish.delta.windows
     assert {e.reached_s for e in publish.ledger.shards.values()} == {SETTING.until_s}

@@ -1,0 +1,163 @@
+"""Hour edges asked of a service: here the simulator's, a value that answers as the real one does."""
+
+from collections.abc import Mapping
+from typing import Literal, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sls_io.claim import Ledger, ShardLedger
+from sls_io.client import SlsClient
+from sls_io.errors import ShardGone
+from sls_io.planning import Survey
+from sls_io.shard import Head, Shard
+from sls_io.survey import survey_hours, survey_live
+from sls_io.window import HOUR_S, Cursor, IntervalSet
+from tests.simulation import service as simulated
+from tests.simulation.service import Service
+
+EPOCH_S = 500 * HOUR_S
+quick = settings(max_examples=60, deadline=None, database=None)
+
+
+class Asked:
+    """The calls a survey makes, answered by a simulated service."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def head(self, shard: Shard) -> Head:
+        if shard.id in self._service.removed:
+            raise ShardGone("ShardNotExist", "gone")
+        return self._service.head(shard.id, readonly=shard.readonly)
+
+    def cursor_at(self, shard: int, at: int | Literal["begin", "end"]) -> Cursor:
+        found = self._service.shards[shard]
+        if at == "begin":
+            return Cursor(found.begin)
+        return Cursor(found.end) if at == "end" else found.at(at)
+
+    def cursor_time_s(self, shard: int, cursor: Cursor) -> int:
+        return self._service.shards[shard].time_of(cursor)
+
+
+def client(service: Service) -> SlsClient:
+    """As the survey takes it."""
+    return cast(SlsClient, Asked(service))
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[Service, int]:
+    """(a service of one or two shards with groups over some hours, a time up to which to look)."""
+    service = Service(draw(st.integers(1, 2)), EPOCH_S)
+    for wait_s, jump, pick in draw(
+        st.lists(
+            st.tuples(st.sampled_from((0, 7, 900, HOUR_S, 3 * HOUR_S)), st.integers(0, 2), st.booleans()),
+            max_size=20,
+        )
+    ):
+        service.now_s += wait_s
+        live = service.live()
+        service.append(live[-1] if pick else live[0], jump=jump)
+    if draw(st.booleans()):
+        service.expire(draw(st.integers(EPOCH_S, service.now_s + 1)))
+    return service, draw(st.integers(EPOCH_S, service.now_s + 10))
+
+
+def live(
+    service: Service, ledger: Ledger, until_s: int, *, most: int = 99, pieces: int = 1
+) -> Mapping[int, Survey]:
+    """A live survey of all shards."""
+    listed = [s.value for s in service.listed()]
+    return survey_live(client(service), listed, ledger, until_s=until_s, spans_max=most, pieces=pieces)
+
+
+@quick
+@given(histories(), st.integers(0, 9), st.integers(1, 4))
+def test_spans_lead_from_the_frontier_to_until_hour_by_hour(
+    history: tuple[Service, int], done: int, pieces: int
+) -> None:
+    service, until_s = history
+    entries = {
+        s.id: ShardLedger(
+            Cursor(1000 * (s.id + 1)),
+            IntervalSet.of([(1000 * (s.id + 1), min(s.end, 1000 * (s.id + 1) + done))]),
+        )
+        for s in service.listed()
+    }
+    for number, survey in live(service, Ledger("o", entries), until_s, pieces=pieces).items():
+        shard = service.shards[number]
+        at = max(entries[number].frontier, shard.begin)
+        for span in survey.spans:
+            assert span.begin == at < span.end
+            assert {shard.time_of(c) // HOUR_S for c in shard.groups(span.begin, span.end)} <= {span.hour}
+            at = span.end
+        unread = [c for c in shard.groups(at, shard.end) if shard.time_of(c) < until_s]
+        assert not unread
+        for mark in survey.marks:
+            assert mark.time_s <= until_s
+            assert all(shard.time_of(c) >= mark.time_s for c in shard.groups(int(mark.cursor), shard.end))
+
+
+@quick
+@given(histories())
+def test_the_simulator_asks_as_production_does(history: tuple[Service, int]) -> None:
+    service, until_s = history
+    for survey in live(service, Ledger("o"), until_s).values():
+        assert survey.head is not None
+        own = simulated.survey_live(service, survey.head, survey.head.begin, until_s)
+        assert (own.spans, own.marks[-1]) == (survey.spans, survey.marks[-1])
+        assert set(own.marks) == set(survey.marks)
+
+
+@quick
+@given(histories(), st.integers(-1, 8), st.integers(0, 5), st.integers(1, 3))
+def test_the_named_hours_are_covered_and_no_others(
+    history: tuple[Service, int], first: int, count: int, pieces: int
+) -> None:
+    service, until_s = history
+    hours = range(EPOCH_S // HOUR_S + first, EPOCH_S // HOUR_S + first + count)
+    listed = [s.value for s in service.listed()]
+    found = survey_hours(client(service), listed, hours=hours, until_s=until_s, pieces=pieces)
+    for number, survey in found.items():
+        shard = service.shards[number]
+        named = {
+            c
+            for c in shard.groups(shard.begin, shard.end)
+            if shard.time_of(c) // HOUR_S in hours and shard.time_of(c) < until_s
+        }
+        assert {c for s in survey.spans for c in shard.groups(s.begin, s.end)} == named
+        for span in survey.spans:
+            assert {shard.time_of(c) // HOUR_S for c in shard.groups(span.begin, span.end)} <= {span.hour}
+
+
+def test_no_more_hours_are_asked_for_than_the_budget_can_use() -> None:
+    service = Service(1, EPOCH_S)
+    for _ in range(9):
+        service.append(service.shards[0], jump=0)
+        service.now_s += HOUR_S
+    (survey,) = live(service, Ledger("o"), service.now_s, most=3).values()
+    assert len(survey.spans) == 3
+    assert survey.marks[-1].cursor == service.shards[0].end
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 4])
+def test_an_hour_is_cut_at_times_and_its_end_is_told_once(pieces: int) -> None:
+    service = Service(1, EPOCH_S)
+    for _ in range(4):
+        service.append(service.shards[0], jump=0)
+        service.now_s += HOUR_S // 4
+    (survey,) = live(service, Ledger("o"), service.now_s, pieces=pieces).values()
+    assert len(survey.spans) == pieces
+    assert [m for m in survey.marks if m.time_s == EPOCH_S + HOUR_S] == [survey.marks[0]]
+    assert survey.marks[0].cursor == survey.spans[-1].end
+
+
+def test_a_shard_that_is_gone_is_a_survey_without_a_head() -> None:
+    service = Service(2, EPOCH_S)
+    listed = [s.value for s in service.listed()]
+    service.removed.add(1)
+    found = survey_live(client(service), listed, Ledger("o"), until_s=EPOCH_S, spans_max=9)
+    assert found[1] == Survey(1, None)
+    assert found[0].head is not None
