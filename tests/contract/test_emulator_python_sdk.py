@@ -16,6 +16,7 @@ from aliyun.log import LogClient, LogException, LogItem, PutLogsRequest
 from sls_io.emulator import Emulator, start
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
 from tests.contract import vendor_consumer
+from tests.contract.teller import Teller
 
 PROJECT, LOGSTORE = "demo", "access_logs"
 KEYS = ("0" * 32, "5" + "0" * 31, "9" + "0" * 31, "d" + "0" * 31)
@@ -180,74 +181,34 @@ def test_unsupported_calls_say_so(logs: LogClient) -> None:
     assert refusal(logs.get_log, PROJECT, LOGSTORE, 0, 1) == (400, "NotSupported")
 
 
-class Consumer:
-    """A ConsumerWorker as a process of its own; `seen` fills as it tells."""
-
-    def __init__(self, emulator: Emulator, group: str, name: str, *, order: bool = False) -> None:
-        program = [
-            sys.executable,
-            "-m",
-            vendor_consumer.__name__,
-            PROJECT,
-            LOGSTORE,
-            group,
-            name,
-            str(int(order)),
-        ]
-        environment = {**os.environ, "http_proxy": emulator.endpoint, "no_proxy": ""}
-        self._process = subprocess.Popen(
-            program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
-        )
-        self.seen: list[tuple[int, str, int]] = []
-        self.words: list[str] = []
-        self.changed = threading.Condition()
-        self._reader = threading.Thread(target=self._listen, daemon=True)
-        self._reader.start()
-
-    def _listen(self) -> None:
-        output = self._process.stdout
-        assert output is not None
-        for line in output:
-            word, *rest = line.decode().split()
-            with self.changed:
-                if word == "log":
-                    self.seen.append((int(rest[0]), rest[1], int(rest[2])))
-                self.words.append(word)
-                self.changed.notify_all()
-
-    def numbers(self) -> set[int]:
-        return {n for _, _, n in self.seen}
-
-    def wait(self, ready: Callable[[], bool]) -> None:
-        with self.changed:
-            assert self.changed.wait_for(ready, DEADLINE_S), f"saw {len(self.seen)} logs"
-
-    def leave(self) -> None:
-        """Ask it to go, and wait until it has gone."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self.wait(lambda: "left" in self.words)
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._reader.join()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                stream.close()
+def consumer(
+    emulator: Emulator, group: str, name: str, changed: threading.Condition, *, order: bool = False
+) -> Teller:
+    """A ConsumerWorker as a process of its own."""
+    program = [
+        sys.executable,
+        "-m",
+        vendor_consumer.__name__,
+        PROJECT,
+        LOGSTORE,
+        group,
+        name,
+        str(int(order)),
+    ]
+    return Teller(program, {**os.environ, "http_proxy": emulator.endpoint, "no_proxy": ""}, changed)
 
 
 @pytest.fixture
-def consumers() -> Iterator[list[Consumer]]:
+def consumers() -> Iterator[list[Teller]]:
     """Consumers that end with the test."""
-    started: list[Consumer] = []
+    started: list[Teller] = []
     yield started
-    for consumer in started:
-        consumer.kill()
+    for each in started:
+        each.kill()
 
 
 def test_consumer_workers_drain_share_and_survive(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, consumers: list[Consumer]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, consumers: list[Teller]
 ) -> None:
     """One drains in order over a split and a merge; three share while one is killed, one leaves and
     the emulator itself is killed and started again: every log arrives, per key in order."""
@@ -265,15 +226,14 @@ def test_consumer_workers_drain_share_and_survive(
                 put(client, total, total + count, key)
                 total += count
 
-        def all_seen(*among: Consumer) -> None:
+        def all_seen(*among: Teller) -> None:
             among[0].wait(lambda: set(range(total)) <= set().union(*(c.numbers() for c in among)))
 
         more(5)
-        alone = Consumer(emulator, "alone", "only", order=True)
+        changed = threading.Condition()
+        alone = consumer(emulator, "alone", "only", changed, order=True)
         consumers.append(alone)
-        shared = [Consumer(emulator, "shared", name) for name in ("a", "b", "c")]
-        for consumer in shared:
-            consumer.changed = alone.changed
+        shared = [consumer(emulator, "shared", name, changed) for name in ("a", "b", "c")]
         consumers.extend(shared)
         all_seen(alone)
         all_seen(alone, *shared)
