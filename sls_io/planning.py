@@ -254,11 +254,16 @@ def _windows(shard: int, spans: Iterable[Span], settled: IntervalSet) -> list[Wi
 
 
 def _within_budget(draft: _Draft, budget: Budget) -> tuple[Planned, ...]:
-    """Rank by rank over the shards, so that every shard advances before one advances twice."""
+    """Rank by rank over the shards, so that every shard advances before one advances twice.
+
+    In a rank the shard that is furthest behind goes first. Were it the lowest id, a run that ends
+    early would advance the same shards again and again while the others run into retention.
+    """
     chosen: list[Window] = []
     rank = 0
     while len(chosen) < budget.windows_max:
-        layer = [pieces[rank] for _, pieces in sorted(draft.windows.items()) if rank < len(pieces)]
+        layer = [pieces[rank] for pieces in draft.windows.values() if rank < len(pieces)]
+        layer.sort(key=lambda window: (window.hour, window.shard))
         if not layer:
             break
         chosen.extend(layer[: budget.windows_max - len(chosen)])

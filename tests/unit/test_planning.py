@@ -229,6 +229,15 @@ def test_every_shard_gets_a_window_before_one_gets_two() -> None:
     assert few.waits == {2: "the run's window budget is used up"}
 
 
+def test_the_shard_that_is_furthest_behind_goes_first() -> None:
+    shards = [apart(0), apart(1), apart(2)]
+    surveys = [surveyed(s, 0, 2, (9 - s.id, 0, 1), (20, 1, 2)) for s in shards]
+    ledger = {s.id: ShardLedger(Cursor(0)) for s in shards}
+    plan = live(shards, surveys, ledger, budget=Budget(windows_max=4))
+    assert [w[0] for w in windows(plan)] == [2, 1, 0, 0]
+    assert windows(live(shards, surveys, ledger, budget=Budget(windows_max=1))) == [(2, 0, 1, 7)]
+
+
 def test_closed_and_foreign_shards_say_so() -> None:
     plan = live([apart(0), apart(1)], [], {0: ShardLedger(Cursor(0), end=Cursor(0))})
     assert plan.waits == {0: "closed: read-only and drained", 1: "held by another holder"}
