@@ -144,11 +144,10 @@ class Schedule:
     def _roll_back(self) -> None:
         if self.table.rolled_back:
             self.table.settle()
-        elif self.table.main is not None:
-            if self.table.roll_back_by_hand(self.rng.randrange(1, 4)):
-                self.checks.rolled_back()
-                if self.rng.random() < 0.5:
-                    self.table.settle()
+        elif self.table.main is not None and self.table.roll_back_by_hand(self.rng.randrange(1, 4)):
+            self.checks.rolled_back()
+            if self.rng.random() < 0.5:
+                self.table.settle()
 
     def _arrive(self) -> None:
         waiting = self.world.on_the_way
