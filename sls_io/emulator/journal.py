@@ -84,8 +84,13 @@ class SegmentJournal:
         self._store = store
         self._files: dict[int, int] = {}
         self._live: dict[int, int] = {}
-        folder.mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise ConfigError(
+                f"data folder {folder}: {error.strerror}; name one that can be written"
+            ) from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

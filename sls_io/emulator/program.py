@@ -5,6 +5,7 @@ import errno
 import logging
 import os
 import resource
+import signal
 import socket
 import sys
 import threading
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from pydantic import ValidationError
 from starlette.types import Receive, Scope, Send
 
 from sls_io.emulator.admin import Admin
@@ -36,9 +38,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1; 0 picks a free one")
     parser.add_argument("--data", type=Path, help="folder that survives a kill; without it all is in memory")
     parser.add_argument("--now", type=float, help="set the clock to these unix seconds")
-    parser.add_argument(
-        "--limits", type=Limits.model_validate_json, default=Limits(), help="JSON of limits.py's names"
-    )
+    parser.add_argument("--limits", type=_limits, default=Limits(), help="JSON of limits.py's names")
     parser.add_argument("--debug", action="store_true", help="a log line for each request")
     parser.add_argument("--with-stdin", action="store_true", help="end when standard input closes")
     return parser.parse_args(arguments)
@@ -68,6 +68,9 @@ def run(arguments: list[str] | None = None) -> int:
         timeout_graceful_shutdown=1,
     )  # fmt: skip
     config.load()
+    # uvicorn ends its serving and then raises the signal again: this makes that a clean end.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))
     try:
         ReadyServer(config).run(sockets=[listener])
     finally:
@@ -85,6 +88,14 @@ def dispatch(service: LogService) -> Any:
         await (admin if path == "/_admin" or path.startswith("/_admin/") else app)(scope, receive, send)
 
     return dispatched
+
+
+def _limits(text: str) -> Limits:
+    try:
+        return Limits.model_validate_json(text)
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'JSON'}: {e['msg']}" for e in error.errors())
+        raise argparse.ArgumentTypeError(wrong) from None
 
 
 def _listen(port: int) -> socket.socket:

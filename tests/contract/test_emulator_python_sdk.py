@@ -317,3 +317,33 @@ def test_it_says_where_it_listens_and_ends_with_its_parent() -> None:
         assert process.stdout.readline().startswith("sls-lake emulator ready on http://127.0.0.1:")
         process.stdin.close()
         assert process.wait(timeout=10) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--data", "/proc/nothing"], "data folder /proc/nothing: No such file or directory; name one"),
+        (
+            ["--limits", '{"put_bytes_max": 1}'],
+            "put_bytes_max: Input should be greater than or equal to 1024",
+        ),
+        (["--port", "99999"], "cannot listen on port 99999: choose another"),
+    ],
+)
+def test_what_cannot_start_says_why(options: list[str], words: str) -> None:
+    command = [sys.executable, "-m", "sls_io.emulator", *options]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_it_ends_cleanly_when_it_is_told_to(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "sls_io.emulator", "--data", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("sls-lake emulator ready on ")
+        process.terminate()
+        assert process.wait(timeout=10) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
