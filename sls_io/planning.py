@@ -64,10 +64,15 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A window to write and the raw bytes it may pull; its end is an upper bound."""
+    """A window to write; its end is an upper bound.
+
+    Windows of one `chain` are written one after the other by one task, and share its `bytes_max` of
+    raw bytes: when those are used up, the rest of the chain is not pulled at all.
+    """
 
     window: Window
     bytes_max: int
+    chain: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +157,10 @@ def plan_fill(
     budget: Budget,
     until_s: int,
 ) -> Plan:
-    """Plan what the ledger lacks of the surveyed spans: a backfill. Moves no frontier by itself.
+    """Plan what the ledger lacks of the surveyed spans: a backfill.
 
-    Windows need not begin at a frontier; landed, gap and withdrawn intervals are left out.
+    Windows need not begin at a frontier and children do not wait for parents: a backfill brings
+    hours, in any order. Landed, gap and withdrawn intervals are left out.
     """
     draft = _Draft()
     for shard, survey in sorted(surveys.items()):
@@ -271,5 +277,25 @@ def _within_budget(draft: _Draft, budget: Budget) -> tuple[Planned, ...]:
     for shard, pieces in draft.windows.items():
         if pieces and not any(w.shard == shard for w in chosen):
             draft.waits[shard] = "the run's window budget is used up"
-    share = max(1, budget.bytes_max // max(1, len(chosen)))
-    return tuple(Planned(window, share) for window in chosen)
+    return _in_chains(chosen, budget)
+
+
+def _in_chains(windows: list[Window], budget: Budget) -> tuple[Planned, ...]:
+    """Deal the windows of each shard to chains in turn, and the bytes to chains evenly.
+
+    Story: a shard is 100 hours behind and the budget is worth four of them. Had each window a
+    hundredth of the budget, all would stop early and all but the first be thrown away, run after run.
+    In a chain the first hours are read whole and the others not at all; and because windows are dealt
+    in turn, the chains of one shard advance together, so that at most the last window of each is lost.
+    """
+    shards = {w.shard for w in windows}
+    wide = max(1, budget.tasks_min // max(1, len(shards)))
+    seen: dict[int, int] = {}
+    chains: dict[tuple[int, int], int] = {}
+    dealt: list[tuple[Window, int]] = []
+    for window in windows:
+        turn = seen.get(window.shard, 0)
+        seen[window.shard] = turn + 1
+        dealt.append((window, chains.setdefault((window.shard, turn % wide), len(chains))))
+    share = max(1, budget.bytes_max // max(1, len(chains)))
+    return tuple(Planned(window, share, chain) for window, chain in dealt)

@@ -140,12 +140,17 @@ class Group(Settings):
 
 
 class Budget(Settings):
-    """The most a run may use. A page is the smallest step, so one page may pass `bytes_max`."""
+    """The most a run may use. A page is the smallest step, so each task may pass its share by a page.
+
+    `tasks_min` is how many tasks a run makes at least where there are windows for so many: shards
+    that are fewer are read by several tasks each. `settle_s`: younger receive times wait.
+    """
 
     bytes_max: Annotated[int, Field(ge=1)] = 8 * 1024**3
     windows_max: Annotated[int, Field(ge=1, le=1000)] = 1000
     seconds_max: Annotated[float, Field(gt=0)] = 240.0
     page_groups_max: Annotated[int, Field(ge=1, le=PAGE_GROUPS_MAX)] = PAGE_GROUPS_MAX
+    tasks_min: Annotated[int, Field(ge=1, le=1000)] = 4
     settle_s: Annotated[int, Field(ge=0, le=3600)] = 10
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from sls_io.claim import Ledger
 from sls_io.client import SlsClient
-from sls_io.errors import ShardGone
+from sls_io.errors import ServiceError, ShardGone
 from sls_io.planning import Edge, Span, Survey
 from sls_io.shard import Shard
 from sls_io.window import HOUR_S, Cursor
@@ -43,7 +43,11 @@ def survey_live(
             hour = client.cursor_time_s(shard.id, at) // HOUR_S
             end = min(client.cursor_at(shard.id, (hour + 1) * HOUR_S), until)
             if end <= at:
-                break
+                raise ServiceError(
+                    "CursorOrder",
+                    f"shard {shard.id}: the end of hour {hour} is not after a group received in it",
+                    hint="Run again; if it stays, report the request id to the service",
+                )
             spans.extend(_cut(client, shard.id, Span(hour, at, end), pieces))
             at = Cursor(end)
         marks = [Edge((s.hour + 1) * HOUR_S, s.end) for s in spans if (s.hour + 1) * HOUR_S <= until_s]
@@ -51,6 +55,26 @@ def survey_live(
         return Survey(shard.id, head, tuple(spans), _last_of_each_hour(marks))
 
     return _each(ask, shards)
+
+
+def left_over(
+    client: SlsClient, shards: Iterable[Shard], checkpoints: Mapping[int, Cursor | None]
+) -> list[Shard]:
+    """The read-only shards whose checkpoint is their end: the group is done with them for good.
+
+    Story: a shard is drained, its checkpoint published, then it is split. The service sees a
+    read-only shard with its checkpoint at the end, calls it over and grants it to nobody any more.
+    Would only claimed shards be looked at, the ledger never closed it and its children waited for
+    ever. The same when somebody forced the checkpoint to the end before the rest was landed.
+    """
+
+    def ask(shard: Shard) -> Survey:
+        return Survey(shard.id, client.head(shard))
+
+    known = {s: at for s, at in checkpoints.items() if at is not None}
+    surveys = _each(ask, [s for s in shards if s.readonly and s.id in known])
+    over = {s for s, survey in surveys.items() if survey.head and known[s] >= survey.head.end}
+    return [s for s in shards if s.id in over]
 
 
 def survey_hours(

@@ -7,7 +7,8 @@ One tag, `sls-lake`, sits on the snapshot of the newest landing. That snapshot's
     sls-lake.ledger.<origin>    for every origin of the table: per shard start, landed, gaps,
                                 withdrawn, end, receive time reached, rows, identity sum
 
-Text, version 1: entries joined by ";", fields by ":", numbers in base 36. A shard is
+Text, version 1: version, number of shards, shards, joined by ";", fields by ":", numbers in base 36.
+A shard is
 `id:start:landed:gaps:withdrawn:end:reached:rows:sum`; intervals are `begin-end` joined by ",",
 `begin` left out where it equals the shard's start. 256 shards take about 13 KB.
 
@@ -148,7 +149,8 @@ def _trim(gap: Gap, settled: IntervalSet) -> list[Gap]:
 
 def encode(ledger: Ledger) -> str:
     """The ledger of one origin as the text of its summary property."""
-    return VERSION + ";" + ";".join(_encode_shard(s, e) for s, e in sorted(ledger.shards.items()))
+    shards = [_encode_shard(s, e) for s, e in sorted(ledger.shards.items())]
+    return ";".join([VERSION, _base36(len(shards)), *shards])
 
 
 def decode(origin: str, text: str) -> Ledger:
@@ -160,7 +162,11 @@ def decode(origin: str, text: str) -> Ledger:
             verb="upgrade sls-lake to the release that wrote the table",
         )
     try:
-        return Ledger(origin, dict(_decode_shard(part) for part in body.split(";") if part))
+        count, *parts = body.split(";")
+        # Counted, because a text that was cut between two shards would read as a smaller ledger.
+        if int(count, 36) != len(parts):
+            raise ValueError(count)
+        return Ledger(origin, dict(_decode_shard(part) for part in parts))
     except (ValueError, KeyError, IndexError) as error:
         raise LedgerBroken(
             f"the ledger of {origin} cannot be read: its text is damaged", verb="sls-lake table adopt"

@@ -10,7 +10,7 @@ group and moves frontiers; a fill run names receive hours, holds nothing and mov
 """
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -27,7 +27,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.renewal import Renewal
 from pipelines.landing.report import CheckpointReport, HourReport, LandingReport, Verdict
 from pipelines.landing.start import check_origin, origin_text, resolve_starts
-from pipelines.landing.state import TableState, landed_snapshot, read_state, reconcile
+from pipelines.landing.state import TableState, check_ancestry, landed_snapshot, read_state, reconcile
 from pipelines.landing.table import Lake
 from pipelines.landing.write import (
     FileRow,
@@ -45,7 +45,8 @@ from sls_io.coordination.server_group import ServerGroup
 from sls_io.coordination.static import Static
 from sls_io.errors import ConfigError, InvariantBroken, LandingUnknown, LedgerBroken, SlsError
 from sls_io.planning import Plan
-from sls_io.survey import survey_hours, survey_live
+from sls_io.shard import Shard
+from sls_io.survey import left_over, survey_hours, survey_live
 from sls_io.window import Cursor, Window
 
 Mode = Literal["live", "fill"]
@@ -115,6 +116,7 @@ class Run:
         Raises what the tree of `sls_io.errors` says; whatever it raises, no checkpoint moved.
         """
         self._begun_s = self.clock.monotonic()
+        self.engine.require()
         self._deadline_s = self.clock.now() + self.logstore.budget.seconds_max
         self.origin = self._client.origin()
         until = int(self._client.now_s()) - self.logstore.budget.settle_s
@@ -219,13 +221,13 @@ class Run:
 
     def _survey(self, effect: protocol.SurveyShards) -> protocol.Event:
         shards = tuple(self._client.shards())
-        mine = [s for s in shards if s.id in effect.claim.shards]
         pieces = self.logstore.splits_per_hour
         if self.mode == "fill":
             surveys = survey_hours(
                 self._client, shards, hours=self.hours, until_s=self.until_s, pieces=pieces
             )
         else:
+            mine = self._readable(shards, effect)
             surveys = survey_live(
                 self._client,
                 mine,
@@ -235,6 +237,15 @@ class Run:
                 pieces=pieces,
             )
         return protocol.Surveyed(shards, surveys)
+
+    def _readable(self, shards: Iterable[Shard], effect: protocol.SurveyShards) -> list[Shard]:
+        """The claimed shards, and those that the group is done with while the ledger is not."""
+        known = effect.ledger.shards
+        mine = [s for s in shards if s.id in effect.claim.shards]
+        rest = [s for s in shards if s not in mine and not (s.id in known and known[s.id].closed)]
+        if self._coordinator is not None and any(s.readonly for s in rest):
+            mine += left_over(self._client, rest, self._coordinator.checkpoints())
+        return mine
 
     def _write(self, effect: protocol.WriteWindows) -> protocol.Event:
         plan = effect.plan
@@ -333,7 +344,13 @@ class Run:
 
     def _reconcile(self, _: protocol.Reconcile) -> protocol.Event:
         table = self.lake.load(self.logstore.table)
-        return protocol.Reconciled(tuple(reconcile(table)) if table is not None else ("the table is gone",))
+        if table is None:
+            return protocol.Reconciled(("the table is gone",))
+        try:
+            check_ancestry(table)
+        except LedgerBroken as error:
+            return protocol.Reconciled((str(error),))
+        return protocol.Reconciled(tuple(reconcile(table)))
 
     def _send_checkpoints(self, effect: protocol.PublishCheckpoints) -> protocol.Event:
         if self._coordinator is None:
@@ -451,13 +468,14 @@ def _stop_reasons(plan: Plan, written: list[WrittenWindow]) -> dict[int, str]:
         "bytes": "stopped at a page edge: the run's byte budget is used up",
         "time": "stopped at a page edge: the run's time is used up",
         "short": "stopped before a page that stayed broken after several pulls",
+        "not reached": "more is left for the next run: the bytes or the time of this one are used up",
         "overtaken": "retention removed data of the window while it was read",
     }
-    return {
-        p.window.shard: texts.get(w.stopped, w.stopped)
-        for p, w in zip(plan.windows, written, strict=True)
-        if w.stopped
-    }
+    reasons: dict[int, str] = {}
+    for planned, window in zip(plan.windows, written, strict=True):
+        if window.stopped:
+            reasons.setdefault(planned.window.shard, texts.get(window.stopped, window.stopped))
+    return reasons
 
 
 _EXECUTORS: dict[type, Callable[[Run, Any], protocol.Event]] = {

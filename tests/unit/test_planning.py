@@ -110,7 +110,7 @@ def test_every_plan_keeps_the_rules(
     plan = live(shards, surveys, ledger, budget=budget)
     planned = {p.window.shard for p in plan.windows}
     assert len(plan.windows) <= budget.windows_max
-    assert sum(p.bytes_max for p in plan.windows) <= budget.bytes_max
+    assert sum({p.chain: p.bytes_max for p in plan.windows}.values()) <= budget.bytes_max
     assert all(s.id in planned or plan.waits.get(s.id) for s in shards)
     assert planned.isdisjoint(plan.waits)
     for survey in surveys:
@@ -294,3 +294,31 @@ def test_an_idle_shard_is_worth_a_landing_once_an_hour(reached_s: int, mark: Edg
 def test_a_shard_seen_for_the_first_time_is_worth_a_landing() -> None:
     plan = live([a_shard(0)], [surveyed(a_shard(0), 5, 5)], {})
     assert zero_row_landing_due(plan, Ledger("o", {9: ShardLedger(Cursor(0), end=Cursor(0))}))
+
+
+def test_a_backlog_is_read_hour_by_hour_and_not_by_a_slice_of_each() -> None:
+    """One shard, many hours: a few chains that advance together share the bytes of the run."""
+    spans = tuple(Span(h, Cursor(10 * h), Cursor(10 * h + 10)) for h in range(100))
+    shard = Shard(0, readonly=False)
+    survey = Survey(0, Head(shard, Cursor(0), Cursor(1000)), spans)
+    budget = Budget(bytes_max=400, tasks_min=4)
+    plan = live([shard], [survey], {0: ShardLedger(start=Cursor(0))}, budget=budget)
+    assert [p.chain for p in plan.windows[:6]] == [0, 1, 2, 3, 0, 1]
+    assert {p.bytes_max for p in plan.windows} == {100}
+
+
+def test_as_many_shards_as_tasks_have_one_chain_each() -> None:
+    shards = [Shard(n, readonly=False) for n in range(4)]
+    surveys = [
+        Survey(
+            s.id,
+            Head(s, Cursor(0), Cursor(20)),
+            (Span(1, Cursor(0), Cursor(10)), Span(2, Cursor(10), Cursor(20))),
+        )
+        for s in shards
+    ]
+    ledger = {s.id: ShardLedger(start=Cursor(0)) for s in shards}
+    plan = live(shards, surveys, ledger, budget=Budget(tasks_min=4), ordered=False)
+    chains = {(p.window.shard, p.chain) for p in plan.windows}
+    assert len(plan.windows) == 8
+    assert len(chains) == 4
