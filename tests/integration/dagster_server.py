@@ -1,5 +1,7 @@
 """A real Dagster: web server and daemon as processes of their own, spoken to over GraphQL.
 
+An asset's key is written as a path, `bronze/access_logs`.
+
 Nothing here sleeps: whoever waits blocks on the pipe that both processes log to and asks again when
 something was said, at least once a second, until a deadline of the monotonic clock.
 """
@@ -15,7 +17,7 @@ import urllib.error
 import urllib.request
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -137,7 +139,7 @@ class DagsterServer:
 
     # --- runs ------------------------------------------------------------------------------------
 
-    def launch(self, job: str, tags: Mapping[str, str], assets: Sequence[Sequence[str]] = ()) -> str:
+    def launch(self, job: str, tags: Mapping[str, str], assets: Sequence[PurePath] = ()) -> str:
         """Launch a job, or some of its assets; the run's id."""
         selector: dict[str, Any] = {
             "repositoryName": REPOSITORY,
@@ -145,7 +147,7 @@ class DagsterServer:
             "jobName": job,
         }
         if assets:
-            selector["assetSelection"] = [{"path": list(path)} for path in assets]
+            selector["assetSelection"] = [{"path": path.parts} for path in assets]
         answer = self.ask(
             """mutation($p: ExecutionParams!) { launchRun(executionParams: $p) { __typename
                ... on LaunchRunSuccess { run { runId } } ... on Error { message } } }""",
@@ -213,7 +215,12 @@ class DagsterServer:
 
     def turn_off(self, state: str) -> None:
         """Stop a schedule that `turn_on` started."""
-        self.ask("mutation($id: String!) { stopRunningSchedule(id: $id) { __typename } }", id=state)
+        answer = self.ask(
+            """mutation($id: String!) { stopRunningSchedule(id: $id) { __typename
+               ... on ScheduleStateResult { scheduleState { status } } ... on Error { message } } }""",
+            id=state,
+        )["stopRunningSchedule"]
+        assert answer.get("scheduleState", {}).get("status") == "STOPPED", answer
 
     @staticmethod
     def _schedule(name: str) -> dict[str, str]:
@@ -221,7 +228,7 @@ class DagsterServer:
 
     # --- assets ----------------------------------------------------------------------------------
 
-    def backfill(self, asset: Sequence[str], first: str, last: str, *, timeout_s: float = 180) -> str:
+    def backfill(self, asset: PurePath, first: str, last: str, *, timeout_s: float = 180) -> str:
         """Backfill the partitions first..last, as the page's dialogue does; the status it ended with."""
         answer = self.ask(
             """mutation($p: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $p) { __typename
@@ -229,7 +236,7 @@ class DagsterServer:
             p={
                 "partitionsByAssets": [
                     {
-                        "assetKey": {"path": list(asset)},
+                        "assetKey": {"path": asset.parts},
                         "partitions": {"ranges": [{"start": first, "end": last}]},
                     }
                 ]
@@ -245,20 +252,20 @@ class DagsterServer:
 
         return self.wait(f"backfill {answer['backfillId']}", status, timeout_s=timeout_s)
 
-    def materializations(self, asset: Sequence[str]) -> list[dict[str, Any]]:
+    def materializations(self, asset: PurePath) -> list[dict[str, Any]]:
         """Materializations, newest first: partition, runId, and metadata label -> value."""
         query = """query($k: AssetKeyInput!) { assetOrError(assetKey: $k) { ... on Asset {
             assetMaterializations { partition runId metadataEntries { label
             ... on IntMetadataEntry { intValue } ... on FloatMetadataEntry { floatValue }
             ... on TextMetadataEntry { text } } tags { key value } } } } }"""
-        events = self.ask(query, k={"path": list(asset)})["assetOrError"].get("assetMaterializations", [])
+        events = self.ask(query, k={"path": asset.parts})["assetOrError"].get("assetMaterializations", [])
         return [{**e, "metadata": dict(map(_entry, e["metadataEntries"]))} for e in events]
 
-    def check_passed(self, asset: Sequence[str], name: str) -> bool | None:
+    def check_passed(self, asset: PurePath, name: str) -> bool | None:
         """Whether the newest evaluation of a check passed; None when there is none."""
         query = """query($k: AssetKeyInput!, $n: String!) { assetCheckExecutions(assetKey: $k, checkName: $n,
             limit: 1) { status evaluation { success } } }"""
-        found = self.ask(query, k={"path": list(asset)}, n=name)["assetCheckExecutions"]
+        found = self.ask(query, k={"path": asset.parts}, n=name)["assetCheckExecutions"]
         return bool(found[0]["evaluation"]["success"]) if found and found[0]["evaluation"] else None
 
 
