@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 import click
 
 from pipelines.cli import dagster_client
+from pipelines.cli.land import quiet_spark
 from pipelines.cli.land import show as show_landing
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
@@ -81,12 +82,9 @@ def backfill(
 def fill_here(output: Output, logstore: Logstore, hours: tuple[int, int]) -> None:
     """Land the hours in this process."""
     engine = Engine()
-    try:
-        with Run(logstore, engine, mode="fill", hours=hours) as run:
-            report = run.land()
-            verdict = run.reconcile()
-    finally:
-        engine.stop()
+    with quiet_spark(engine), Run(logstore, engine, mode="fill", hours=hours) as run:
+        report = run.land()
+        verdict = run.reconcile()
     show_landing(output, report, verdict, [])
     output.result({**asdict(report), "problems": list(verdict.problems)})
     if not verdict.ok:

@@ -1,5 +1,6 @@
 """`sls-lake emulator`: the log service on loopback, in the foreground."""
 
+import os
 from pathlib import Path
 
 import click
@@ -7,6 +8,7 @@ import click
 from pipelines.cli.main import EXIT_USAGE
 from pipelines.cli.output import Output, verb
 from sls_io.emulator.program import run
+from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
 
 PORT = 18080
 
@@ -33,6 +35,16 @@ def emulator(output: Output, *, port: int, data: Path | None, now: float | None)
     Clients sign with ALIBABA_CLOUD_ACCESS_KEY_ID and ALIBABA_CLOUD_ACCESS_KEY_SECRET as they are in
     this process, or with emulator-key and emulator-secret when they are not set.
     """
+    if port:
+        endpoint = f"http://127.0.0.1:{port}"
+        output.say("In another terminal:")
+        output.say(f"  export SLS_ENDPOINT={endpoint}")
+        if not os.environ.get("ALIBABA_CLOUD_ACCESS_KEY_ID"):
+            output.say(
+                f"  export ALIBABA_CLOUD_ACCESS_KEY_ID={FAKE_ID} ALIBABA_CLOUD_ACCESS_KEY_SECRET={FAKE_SECRET}"
+            )
+        output.say("  sls-lake load --create --rows 10000")
+        output.result({"endpoint": endpoint})
     arguments = ["--port", str(port)]
     if data is not None:
         arguments += ["--data", str(data)]

@@ -2,6 +2,8 @@
 
 import re
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 
 import click
@@ -9,10 +11,12 @@ import click
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, hour_name, megabytes, span, verb
+from pipelines.cli.sandbox import noise_into
 from pipelines.landing.engine import Engine
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.report import CheckpointReport, LandingReport, Verdict
 from pipelines.landing.run import Run
+from pipelines.landing.table import home
 
 
 @click.command("land")
@@ -22,13 +26,10 @@ def land(output: Output, *, name: str | None) -> None:
     """Land what is new and publish the checkpoints, once, without Dagster."""
     logstore = own_holder(resolve(name))
     engine = Engine()
-    try:
-        with Run(logstore, engine, mode="live") as run:
-            report = run.land()
-            verdict = run.reconcile()
-            checkpoints = run.checkpoint() if verdict.ok else []
-    finally:
-        engine.stop()
+    with quiet_spark(engine), Run(logstore, engine, mode="live") as run:
+        report = run.land()
+        verdict = run.reconcile()
+        checkpoints = run.checkpoint() if verdict.ok else []
     show(output, report, verdict, checkpoints)
     output.result(
         {
@@ -39,6 +40,17 @@ def land(output: Output, *, name: str | None) -> None:
     )
     if not verdict.ok:
         click.get_current_context().exit(EXIT_FAILED)
+
+
+@contextmanager
+def quiet_spark(engine: Engine) -> Iterator[None]:
+    """The engine for the time of the block; what its JVM says goes to spark.log in the state folder."""
+    home().mkdir(parents=True, exist_ok=True)
+    with noise_into(home() / "spark.log"):
+        try:
+            yield
+        finally:
+            engine.stop()
 
 
 def own_holder(logstore: Logstore) -> Logstore:
