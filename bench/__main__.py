@@ -137,8 +137,8 @@ def _group(seed: int) -> bytes:
             "status": str((200, 200, 200, 304, 404, 500)[n % 6]),
             "bytes": str(n * 104_729 % 1_000_000),
             "latency_ms": f"{n * 31 % 10_000 / 7:.3f}",
-            "referer": f"https://shop.example/category/{n % 1009}/page/{n % 53}?session={n * 48271 % 2**31:x}",
-            "agent": f"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 Chrome/{90 + n % 40}.0 Safari/537.36",
+            "referer": f"https://shop.example/goods/{n % 1009}/page/{n % 53}?session={n * 48271 % 2**31:x}",
+            "agent": f"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537 Chrome/{90 + n % 40}.0 Safari/537.36",
             "trace": f"{n * 2654435761 % 2**64:016x}{n * 40503 % 2**64:016x}",
             "zone": f"cn-hangzhou-{'abcdef'[n % 6]}",
         }

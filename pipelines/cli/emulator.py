@@ -40,9 +40,8 @@ def emulator(output: Output, *, port: int, data: Path | None, now: float | None)
         output.say("In another terminal:")
         output.say(f"  export SLS_ENDPOINT={endpoint}")
         if not os.environ.get("ALIBABA_CLOUD_ACCESS_KEY_ID"):
-            output.say(
-                f"  export ALIBABA_CLOUD_ACCESS_KEY_ID={FAKE_ID} ALIBABA_CLOUD_ACCESS_KEY_SECRET={FAKE_SECRET}"
-            )
+            pair = f"ALIBABA_CLOUD_ACCESS_KEY_ID={FAKE_ID} ALIBABA_CLOUD_ACCESS_KEY_SECRET={FAKE_SECRET}"
+            output.say(f"  export {pair}")
         output.say("  sls-lake load --create --rows 10000")
         output.result({"endpoint": endpoint})
     arguments = ["--port", str(port)]

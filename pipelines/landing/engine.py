@@ -55,6 +55,15 @@ class Engine:
             self._session = self._connect() if self.remote else self._start()
         return self._session
 
+    def require(self) -> None:
+        """Raises ConfigError when a session certainly cannot be built here; builds none.
+
+        A run asks before its first act: without Java it would fix where a history begins, claim
+        shards, and only then find out that it can write nothing.
+        """
+        if self._session is None and not self.remote:
+            require_java()
+
     def cancel(self, tag: str) -> None:
         """Stop the work that was started under `tag`; harmless when there is none."""
         if self._session is not None:

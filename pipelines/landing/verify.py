@@ -28,7 +28,6 @@ from sls_io.errors import LedgerBroken, ShardGone
 from sls_io.planning import CURSOR_UNKNOWN
 from sls_io.window import Cursor
 
-
 _Longs = npt.NDArray[np.int64]
 
 

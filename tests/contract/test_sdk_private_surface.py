@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import aliyun.log
-from aliyun.log import LogClient, logclient
+from aliyun.log import LogClient
 from aliyun.log.auth import AuthV1, AuthV4
 from aliyun.log.credentials import Credentials
 from aliyun.log.logexception import LogException

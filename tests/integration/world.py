@@ -89,7 +89,11 @@ class World:
             for begin in range(0, rows, logs_a_group):
                 numbers = range(self.counter + begin, self.counter + min(begin + logs_a_group, rows))
                 logs = [{"n": str(n), "status": value, "path": f"/p/{n % 7}"} for n in numbers]
-                at = key if key is not None else f"{(begin * 2654435761) % 2**32:08x}".ljust(32, "0")
+                at = (
+                    key
+                    if key is not None
+                    else f"{(begin // logs_a_group * 2654435761) % 2**32:08x}".ljust(32, "0")
+                )
                 client.put_raw(group(logs), key=at)
         self.counter += rows
 

@@ -1,0 +1,163 @@
+"""A claim that goes away while a run works: the loser starts nothing new, and nothing is lost."""
+
+import base64
+from collections.abc import Callable
+
+import pytest
+
+from sls_io.errors import ClaimLost
+from tests.integration.world import HOUR0_S, PROJECT, World
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def started(world: World) -> World:
+    """A world with a first landing and 60 logs to come; a run waits two seconds for shards."""
+    world.logstore = world.changed(group={**world.logstore.group.model_dump(), "patience_s": 2})
+    world.put(20)
+    world.at(HOUR0_S + 120)
+    world.land()
+    world.put(60)
+    world.at(HOUR0_S + 240)
+    return world
+
+
+class DuringWrite:
+    """Holds the first page back, does something, and lets the page go once the claim is lost."""
+
+    def __init__(self, world: World, action: Callable[[], object]) -> None:
+        self.names: list[str] = []
+        self._admin, self._action = world.emulator.admin, action
+
+    def __call__(self, name: str) -> None:
+        self.names.append(name)
+        if name == "write" and "claim.lost" not in self.names:
+            self._held = self._admin.fault("hold", call="pull_logs", times=None)
+            self._action()
+        if name == "claim.lost":
+            self._admin.remove(self._held)
+
+    def assert_no_try_before_the_next_claim(self) -> None:
+        """Between the loss and the next claim, nothing was published."""
+        lost = self.names.index("claim.lost")
+        claims = [i for i, name in enumerate(self.names) if name == "claim" and i > lost]
+        until = claims[0] if claims else len(self.names)
+        assert "publish" not in self.names[lost:until], self.names
+
+
+def silent_too_long(world: World) -> None:
+    """For the service, the holder's last heartbeat is suddenly very old."""
+    world.emulator.admin.advance(31)
+
+
+def test_a_run_that_was_silent_too_long_claims_again_before_it_publishes(started: World) -> None:
+    events = DuringWrite(started, lambda: silent_too_long(started))
+
+    report = started.land(on_event=events)
+
+    events.assert_no_try_before_the_next_claim()
+    assert (report.rows, report.replans) == (60, 1)
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_a_run_whose_shards_went_to_another_publishes_nothing(started: World) -> None:
+    """The next run, whoever it is, lands all."""
+    before, checkpoints = started.table.metadata.current_snapshot_id, started.checkpoints()
+
+    def taken_over() -> None:
+        silent_too_long(started)
+        with started.client as client:
+            assert client.heartbeat("lake", "another", []) == {0, 1}
+
+    events = DuringWrite(started, taken_over)
+
+    with pytest.raises(ClaimLost, match="held by"):
+        started.land(on_event=events)
+
+    events.assert_no_try_before_the_next_claim()
+    assert started.table.metadata.current_snapshot_id == before
+    assert started.checkpoints() == checkpoints
+    silent_too_long(started)
+    assert started.land(logstore=started.with_holder("another")).rows == 60
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_a_run_whose_group_was_deleted_lands_and_the_next_one_repairs_the_checkpoints(started: World) -> None:
+    """Nobody else can hold shards in a group that is gone, and the fence is in the commit anyway."""
+
+    def delete() -> None:
+        with started.client as client:
+            client.transport.delete_consumer_group(PROJECT, "access_logs", "lake")
+
+    names: list[str] = []
+
+    def on_event(name: str) -> None:
+        names.append(name)
+        if name == "write":
+            delete()
+
+    report = started.land(on_event=on_event)
+    repaired = started.land()
+
+    assert report.rows + repaired.rows == 60
+    assert started.checkpoints() == {s: e.frontier for s, e in started.ledger.shards.items()}
+    started.assert_each_log_once()
+
+
+def test_a_group_held_by_someone_else_is_one_clear_sentence_and_nothing_lands(started: World) -> None:
+    before, checkpoints = started.table.metadata.current_snapshot_id, started.checkpoints()
+    silent_too_long(started)
+    with started.client as client:
+        client.heartbeat("lake", "another", [])
+        client.save_checkpoint("lake", "another", 0, checkpoints[0] or client.cursor_at(0, "begin"))
+
+    with pytest.raises(ClaimLost) as raised:
+        started.land()
+
+    message = str(raised.value)
+    assert "'lake'" in message and "'another'" in message
+    assert "Stop them" in message
+    assert started.table.metadata.current_snapshot_id == before
+    assert started.checkpoints() == checkpoints
+
+
+def test_a_checkpoint_that_cannot_be_sent_is_put_off_and_the_landing_stands(started: World) -> None:
+    checkpoints = started.checkpoints()
+    fault = started.emulator.admin.fault("error", call="save_checkpoint", times=None, status=500)
+
+    with started.run() as run:
+        report = run.land()
+        assert run.reconcile().ok
+        outcomes = [x.outcome for x in run.checkpoint()]
+
+    assert report.rows == 60
+    assert all(x.startswith("put off") for x in outcomes)
+    assert started.checkpoints() == checkpoints
+    started.emulator.admin.remove(fault)
+    again = started.land()
+    assert again.rows == 0
+    assert started.checkpoints() == {s: e.frontier for s, e in started.ledger.shards.items()}
+    started.assert_each_log_once()
+
+
+def test_a_checkpoint_ahead_of_the_table_is_never_the_start_of_a_plan(started: World) -> None:
+    """Somebody forced the group to the end: the ledger decides, so nothing is skipped."""
+    with started.client as client:
+        for shard in (0, 1):
+            end = client.cursor_at(shard, "end")
+            client.transport.update_check_point(
+                PROJECT, "access_logs", "lake", shard, wire(int(end)), consumer="", force_success=True
+            )
+
+    report = started.land()
+
+    assert report.rows == 60
+    started.assert_each_log_once()
+
+
+def wire(cursor: int) -> str:
+    """A cursor as it travels."""
+    return base64.b64encode(str(cursor).encode()).decode()
