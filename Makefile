@@ -17,7 +17,7 @@ export DO_NOT_TRACK := 1
 
 .PHONY: help
 help:
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: java $(INSTALLED) $(JARS) ## virtual environment, pinned packages and jars under var/ (again: a second)
@@ -45,10 +45,14 @@ check: $(INSTALLED) ## style, types and import layers; no test is run
 bench: setup ## raw MB per CPU second of a landing, beside the limit of one core
 	@$(BIN)/python -m bench
 
+.PHONY: conformance
+conformance: setup ## the vendor's Python, Go and Java clients against the emulator, as a table; STRICT=1 forbids skips
+	@$(BIN)/python -m conformance $(if $(STRICT),--strict)
+
 .PHONY: clean
 clean: ## remove what the other verbs made; landed data in var/lake stays
-	@rm -rf $(VENV) var/jars var/cache var/demo var/dev var/bench build sls_lake.egg-info
-	@find sls_io pipelines tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+	@rm -rf $(VENV) var/jars var/cache var/demo var/dev var/bench var/conformance build sls_lake.egg-info
+	@find sls_io pipelines tests bench conformance -name __pycache__ -type d -prune -exec rm -rf {} +
 	@if [ -e var/lake ]; then echo "kept var/lake: it holds landed data; remove it yourself if you mean it"; fi
 
 # --- behind `setup` ----------------------------------------------------------------------------
