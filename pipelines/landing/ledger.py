@@ -6,6 +6,8 @@ One tag, `sls-lake`, sits on the snapshot of the newest landing. That snapshot's
     sls-lake.windows            what this landing brought, with rows and flags
     sls-lake.ledger.<origin>    for every origin of the table: per shard start, landed, gaps,
                                 withdrawn, end, receive time reached, rows, identity sum
+    sls-lake.adopted            rows that were there before a ledger began: counted, never proven
+    sls-lake.verb               what a person did, where no landing made the snapshot
 
 Text, version 1: version, number of shards, shards, joined by ";", fields by ":", numbers in base 36.
 A shard is
@@ -29,8 +31,14 @@ TAG = "sls-lake"
 ATTEMPT_KEY = "sls-lake.attempt"
 WINDOWS_KEY = "sls-lake.windows"
 LEDGER_PREFIX = "sls-lake.ledger."
+ADOPTED_KEY = "sls-lake.adopted"
+VERB_KEY = "sls-lake.verb"
 ORIGIN_PROPERTY_PREFIX = "sls-lake.origin."
 VERSION = "1"
+
+ADOPT = "sls-lake table adopt"
+"""The verb that settles what no ledger explains."""
+_UPGRADE = "upgrade sls-lake to the release that wrote the table"
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _CAUSES = {GAP_EXPIRED: "x", GAP_SHARD_GONE: "g"}
@@ -62,6 +70,27 @@ class Delta:
     marks: Mapping[int, tuple[Edge, ...]] = field(default_factory=dict)
     lineage: Mapping[int, frozenset[int]] = field(default_factory=dict)
     first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """Rows that were in the table before its ledger began: a person said that they belong there.
+
+    shards  (origin, shard) -> rows and their identity sum, of the origins that the table knows
+    others  rows of any other origin, or of none
+    """
+
+    shards: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    others: int = 0
+
+    @property
+    def rows(self) -> int:
+        """All of them."""
+        return self.others + sum(rows for rows, _ in self.shards.values())
+
+    def of(self, origin: str, shard: int) -> tuple[int, int]:
+        """(rows, identity sum) of one shard; zeros where nothing was adopted."""
+        return self.shards.get((origin, shard), (0, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +188,7 @@ def decode(origin: str, text: str) -> Ledger:
     if version != VERSION:
         raise LedgerBroken(
             f"the ledger of {origin} has version {version[:8]!r}, this release reads {VERSION}",
-            verb="upgrade sls-lake to the release that wrote the table",
+            verb=_UPGRADE,
         )
     try:
         count, *parts = body.split(";")
@@ -169,7 +198,39 @@ def decode(origin: str, text: str) -> Ledger:
         return Ledger(origin, dict(_decode_shard(part) for part in parts))
     except (ValueError, KeyError, IndexError) as error:
         raise LedgerBroken(
-            f"the ledger of {origin} cannot be read: its text is damaged", verb="sls-lake table adopt"
+            f"the ledger of {origin} cannot be read: its text is damaged", verb=ADOPT
+        ) from error
+
+
+def encode_adopted(adopted: Adopted) -> str:
+    """`1;others;origin:shard:rows:sum;...` for `sls-lake.adopted`; empty when nothing was adopted."""
+    if not adopted.rows:
+        return ""
+    parts = [VERSION, _base36(adopted.others)]
+    for (origin, shard), (rows, total) in sorted(adopted.shards.items()):
+        parts.append(":".join([origin, *(_base36(n) for n in (shard, rows, total))]))
+    return ";".join(parts)
+
+
+def decode_adopted(text: str) -> Adopted:
+    """The inverse; an absent text means that nothing was adopted. Raises LedgerBroken as `decode`."""
+    if not text:
+        return Adopted()
+    version, _, body = text.partition(";")
+    if version != VERSION:
+        raise LedgerBroken(
+            f"the adopted rows have version {version[:8]!r}, this release reads {VERSION}", verb=_UPGRADE
+        )
+    try:
+        others, *parts = body.split(";")
+        shards: dict[tuple[str, int], tuple[int, int]] = {}
+        for part in parts:
+            origin, shard, rows, total = part.rsplit(":", 3)
+            shards[origin, int(shard, 36)] = int(rows, 36), int(total, 36)
+        return Adopted(shards, int(others, 36))
+    except ValueError as error:
+        raise LedgerBroken(
+            "the count of adopted rows cannot be read: its text is damaged", verb=ADOPT
         ) from error
 
 

@@ -87,32 +87,49 @@ def build(
         file.spec_id = state.spec_id
         producer.append_data_file(file)
     updates, requirements = producer._commit()
+    return Request(
+        snapshot_id=producer.snapshot_id,
+        updates=(
+            *schema_updates,
+            *_clamped(updates, state, now_ms),
+            tag_moved(producer.snapshot_id),
+            *origin_registered(state, origin),
+        ),
+        requirements=fence(table, state, requirements),
+    )
+
+
+def fence(table: Table, state: TableState, main: Sequence[TableRequirement]) -> tuple[TableRequirement, ...]:
+    """What must still be so when the commit arrives: `state`, and `main` as these requirements say."""
     tag: tuple[TableRequirement, ...] = ()
     if state.head is not None:
         tag = (AssertRefSnapshotId(ref=codec.TAG, snapshot_id=state.tagged),)
-    origin_update: tuple[TableUpdate, ...] = ()
-    if origin.id not in state.origins:
-        name = codec.ORIGIN_PROPERTY_PREFIX + origin.id
-        origin_update = (SetPropertiesUpdate(updates={name: origin.text}),)
-    moved = SetSnapshotRefUpdate(
+    return (
+        AssertTableUUID(uuid=table.metadata.table_uuid),
+        *main,
+        *tag,
+        AssertCurrentSchemaId(current_schema_id=state.schema_id),
+        AssertDefaultSpecId(default_spec_id=state.spec_id),
+    )
+
+
+def tag_moved(snapshot_id: int) -> TableUpdate:
+    """The tag on `snapshot_id`, for ever."""
+    return SetSnapshotRefUpdate(
         ref_name=codec.TAG,
         type="tag",
-        snapshot_id=producer.snapshot_id,
+        snapshot_id=snapshot_id,
         max_ref_age_ms=REF_AGE_MS_MAX,
         max_snapshot_age_ms=None,
         min_snapshots_to_keep=None,
     )
-    return Request(
-        snapshot_id=producer.snapshot_id,
-        updates=(*schema_updates, *_clamped(updates, state, now_ms), moved, *origin_update),
-        requirements=(
-            AssertTableUUID(uuid=table.metadata.table_uuid),
-            *requirements,
-            *tag,
-            AssertCurrentSchemaId(current_schema_id=state.schema_id),
-            AssertDefaultSpecId(default_spec_id=state.spec_id),
-        ),
-    )
+
+
+def origin_registered(state: TableState, origin: Origin) -> tuple[TableUpdate, ...]:
+    """The origin as a table property, unless it is one already."""
+    if origin.id in state.origins:
+        return ()
+    return (SetPropertiesUpdate(updates={codec.ORIGIN_PROPERTY_PREFIX + origin.id: origin.text}),)
 
 
 def send(catalog: Catalog, table: Table, request: Request, *, deadline_s: float) -> str:
@@ -146,10 +163,18 @@ def _staged(table: Table, updates: tuple[TableUpdate, ...]) -> Table:
 
 
 def _summary(state: TableState, delta: Delta, ledger: Ledger, attempt: str) -> dict[str, str]:
-    ledgers: Mapping[str, Ledger] = {**state.ledgers, ledger.origin: ledger}
     return {
         codec.ATTEMPT_KEY: attempt,
         codec.WINDOWS_KEY: codec.encode_windows(delta.origin, delta.windows),
+        **carried({**state.ledgers, ledger.origin: ledger}, state.adopted),
+    }
+
+
+def carried(ledgers: Mapping[str, Ledger], adopted: codec.Adopted) -> dict[str, str]:
+    """What every snapshot under the tag says: all ledgers of the table, and what was adopted."""
+    text = codec.encode_adopted(adopted)
+    return {
+        **({codec.ADOPTED_KEY: text} if text else {}),
         **{codec.LEDGER_PREFIX + name: codec.encode(entry) for name, entry in ledgers.items()},
     }
 

@@ -35,6 +35,8 @@ def check_origin(state: TableState, origin: Origin, table: str) -> None:
 
     Its cursors begin anew, so a ledger of the old one would say "nothing to do", or worse.
     """
+    if origin.id in state.origins:
+        return  # the new one has a ledger of its own: `table adopt` settled it
     for known, text in state.origins.items():
         if known != origin.id and text.rpartition("@")[0] == origin_text(origin).rpartition("@")[0]:
             raise LedgerBroken(

@@ -7,7 +7,7 @@ verb that settles it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus
 from pyiceberg.table import Table
@@ -33,6 +33,7 @@ class TableState:
     last_updated_ms: int
     ledgers: Mapping[str, Ledger]
     origins: Mapping[str, str]
+    adopted: codec.Adopted = field(default_factory=codec.Adopted)
 
     def ledger(self, origin: str) -> Ledger:
         """The origin's ledger; empty when the origin never landed here."""
@@ -41,18 +42,23 @@ class TableState:
 
 def read_state(table: Table) -> TableState:
     """Read and check `table`. Raises LedgerBroken when its ledger cannot be trusted."""
+    state = facts(table)
+    if state.tagged is not None:
+        check_ancestry(table)
+    _check_origins(table, state)
+    return state
+
+
+def facts(table: Table, *, damaged_too: bool = False) -> TableState:
+    """What the table says, unchecked: for a person who settles it, never for a landing.
+
+    Raises LedgerBroken for a ledger that cannot be read; with `damaged_too` such a one is left out,
+    and only a text of a later release stops.
+    """
     metadata = table.metadata
     tag = metadata.refs.get(codec.TAG)
-    origins = {
-        name.removeprefix(codec.ORIGIN_PROPERTY_PREFIX): value
-        for name, value in metadata.properties.items()
-        if name.startswith(codec.ORIGIN_PROPERTY_PREFIX)
-    }
-    ledgers: dict[str, Ledger] = {}
-    if tag is not None:
-        ledgers = dict(_ledgers(_summary(table.snapshot_by_id(tag.snapshot_id))))
-        check_ancestry(table)
-    _check_origins(table, origins, ledgers)
+    prefix = codec.ORIGIN_PROPERTY_PREFIX
+    tagged = table.snapshot_by_id(tag.snapshot_id) if tag else None
     return TableState(
         uuid=str(metadata.table_uuid),
         head=metadata.current_snapshot_id,
@@ -60,8 +66,9 @@ def read_state(table: Table) -> TableState:
         schema_id=metadata.current_schema_id,
         spec_id=metadata.default_spec_id,
         last_updated_ms=metadata.last_updated_ms,
-        ledgers=ledgers,
-        origins=origins,
+        ledgers=ledgers_of(tagged, damaged_too=damaged_too),
+        origins={n.removeprefix(prefix): v for n, v in metadata.properties.items() if n.startswith(prefix)},
+        adopted=adopted_of(tagged, damaged_too=damaged_too),
     )
 
 
@@ -84,21 +91,23 @@ def check_ancestry(table: Table) -> None:
     rolled_back = last_seen is None or (last_seen.sequence_number or 0) < floor
     name = ".".join(table.name())
     if rolled_back:
+        # What main holds now may be no landing (a compaction, rows by hand): a ledger goes with one.
+        target = next((s.snapshot_id for s in ancestry(table) if is_landing(s)), tag.snapshot_id)
         raise LedgerBroken(
             f"table {name} was rolled back by hand: main no longer contains the newest landing "
             f"(snapshot {tag.snapshot_id})",
-            verb=f"sls-lake table rollback {table.metadata.current_snapshot_id or 'SNAPSHOT'}",
+            verb=f"sls-lake table rollback {target}",
         )
     raise LedgerBroken(
         f"table {name}: snapshots between main and the newest landing (snapshot {tag.snapshot_id}) were "
         "expired, so nobody can prove that it was not rolled back",
-        verb="sls-lake table adopt",
+        verb=codec.ADOPT,
     )
 
 
-def ancestry(table: Table) -> Iterator[Snapshot]:
-    """Snapshots of `main`, newest first, as far as metadata still has them."""
-    snapshot = table.current_snapshot()
+def ancestry(table: Table, newest: int | None = None) -> Iterator[Snapshot]:
+    """Snapshots of `main` (or from the snapshot `newest`), newest first, as far as metadata has them."""
+    snapshot = table.current_snapshot() if newest is None else table.snapshot_by_id(newest)
     while snapshot is not None:
         yield snapshot
         parent = snapshot.parent_snapshot_id
@@ -120,7 +129,7 @@ def reconcile(table: Table) -> list[str]:
     if tag is None:
         return []
     snapshot = table.snapshot_by_id(tag.snapshot_id)
-    summary = _summary(snapshot)
+    summary = summary_of(snapshot)
     _, windows = codec.decode_windows(summary.get(codec.WINDOWS_KEY, ""))
     problems: list[str] = []
     rows = 0
@@ -146,39 +155,74 @@ def added_entries(table: Table, snapshot: Snapshot | None) -> Iterator[ManifestE
                 yield entry
 
 
-def _summary(snapshot: Snapshot | None) -> Mapping[str, str]:
+def summary_of(snapshot: Snapshot | None) -> Mapping[str, str]:
+    """The properties in a snapshot's summary; none for no snapshot."""
     if snapshot is None or snapshot.summary is None:
         return {}
     return snapshot.summary.additional_properties
 
 
-def _ledgers(summary: Mapping[str, str]) -> Iterator[tuple[str, Ledger]]:
-    for name, text in summary.items():
-        if name.startswith(codec.LEDGER_PREFIX):
-            origin = name.removeprefix(codec.LEDGER_PREFIX)
-            yield origin, codec.decode(origin, text)
+def is_landing(snapshot: Snapshot) -> bool:
+    """Whether it carries a ledger, as every landing and every settling commit does."""
+    return any(name.startswith(codec.LEDGER_PREFIX) for name in summary_of(snapshot))
 
 
-def _check_origins(table: Table, origins: Mapping[str, str], ledgers: Mapping[str, Ledger]) -> None:
+def ledgers_of(snapshot: Snapshot | None, *, damaged_too: bool = False) -> dict[str, Ledger]:
+    """The ledgers in a snapshot's summary; raises and leaves out as `facts` does."""
+    found: dict[str, Ledger] = {}
+    for name, text in summary_of(snapshot).items():
+        if not name.startswith(codec.LEDGER_PREFIX):
+            continue
+        origin = name.removeprefix(codec.LEDGER_PREFIX)
+        try:
+            found[origin] = codec.decode(origin, text)
+        except LedgerBroken as error:
+            if not (damaged_too and error.verb == codec.ADOPT):
+                raise
+    return found
+
+
+def adopted_of(snapshot: Snapshot | None, *, damaged_too: bool = False) -> codec.Adopted:
+    """The adopted rows in a snapshot's summary; raises and leaves out as `facts` does."""
+    try:
+        return codec.decode_adopted(summary_of(snapshot).get(codec.ADOPTED_KEY, ""))
+    except LedgerBroken as error:
+        if not (damaged_too and error.verb == codec.ADOPT):
+            raise
+        return codec.Adopted()
+
+
+def total_records(snapshot: Snapshot | None) -> int | None:
+    """Rows of the table at `snapshot` as its summary says; None where it does not say."""
+    text = summary_of(snapshot).get("total-records")
+    return int(text) if text is not None and text.isdigit() else None
+
+
+def known_rows(ledgers: Mapping[str, Ledger], adopted: codec.Adopted) -> int:
+    """How many rows the ledgers and the adopted rows explain."""
+    return adopted.rows + sum(e.rows for ledger in ledgers.values() for e in ledger.shards.values())
+
+
+def _check_origins(table: Table, state: TableState) -> None:
     name = ".".join(table.name())
-    orphaned = sorted(set(origins) - set(ledgers))
+    orphaned = sorted(set(state.origins) - set(state.ledgers))
     if orphaned:
         raise LedgerBroken(
-            f"table {name} knows the logstore {orphaned[0]} but has no ledger of it",
-            verb="sls-lake table adopt",
+            f"table {name} knows the logstore {orphaned[0]} but has no ledger of it", verb=codec.ADOPT
         )
     head = table.current_snapshot()
     if head is None:
         return
-    total = _summary(head).get("total-records")
-    known = sum(entry.rows for ledger in ledgers.values() for entry in ledger.shards.values())
-    if not ledgers and total != "0":
+    total = total_records(head)
+    if not state.ledgers and total != 0:
         raise LedgerBroken(
-            f"table {name} has rows ({total or 'an unknown number'}) but no ledger of where they came from",
-            verb="sls-lake table adopt",
+            f"table {name} has rows ({'an unknown number' if total is None else total}) but no ledger of "
+            "where they came from",
+            verb=codec.ADOPT,
         )
-    if total is not None and int(total) > known:
+    known = known_rows(state.ledgers, state.adopted)
+    if total is not None and total > known:
         raise LedgerBroken(
             f"table {name} has {total} rows, its ledger knows {known}: rows of unknown origin were added",
-            verb="sls-lake table adopt",
+            verb=codec.ADOPT,
         )

@@ -1,0 +1,250 @@
+"""Roll a table back to an earlier landing, as a new commit that says so.
+
+The rows become those of the landing, the ledger what it was then. So the frontiers move back, and the
+next landings pull again what left; what retention no longer has becomes a named gap. A shard that
+appeared after that landing keeps its start: would it be forgotten, and its first logs expire before
+the next run, nobody would know that they were missing.
+
+It serves both the person who wants to go back and the one who finds that somebody moved `main` by
+hand, which every landing refuses: there the ledger follows what was done, or, with the snapshot of
+the newest landing, what was done is taken back.
+"""
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from pyiceberg.manifest import DataFile, DataFileContent
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from pipelines.landing import ledger as codec
+from pipelines.landing import settle
+from pipelines.landing.state import (
+    TableState,
+    adopted_of,
+    ancestry,
+    facts,
+    is_landing,
+    known_rows,
+    ledgers_of,
+    summary_of,
+    total_records,
+)
+from pipelines.landing.table import Lake
+from sls_io.claim import Ledger, ShardLedger
+from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.errors import ConfigError, LedgerBroken
+from sls_io.window import Cursor, IntervalSet
+
+_CALLS_PARALLEL = 8
+
+
+@dataclass(frozen=True)
+class ShardBack:
+    """One shard: where its frontier is and goes, the cursor intervals and rows its ledger gives back.
+
+    With a restored landing `regained` holds what the ledger gets instead.
+    """
+
+    origin: str
+    shard: int
+    frontier: Cursor
+    frontier_then: Cursor
+    rows: int
+    rows_then: int
+    withdrawn: tuple[tuple[int, int], ...]
+    regained: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Rollback:
+    """What `table rollback` would do. Row and file counts are those of main, now and then.
+
+    hours   receive hours (since 1970) of the landings whose windows the ledger gives back
+    notes   what a person should know before saying yes
+    """
+
+    table: str
+    snapshot_id: int
+    landed_ms: int
+    rows: int | None
+    rows_then: int | None
+    rows_leaving: int
+    rows_returning: int
+    files_leaving: int
+    files_returning: int
+    hours: tuple[int, ...]
+    landings: tuple[int, ...]
+    shards: tuple[ShardBack, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A rollback with the exact table it was looked at; `execute` commits on that one or not at all."""
+
+    view: Rollback
+    table: Table
+    state: TableState
+    change: settle.Change
+
+
+def plan(lake: Lake, name: str, snapshot_id: int) -> Planned:
+    """Look at what a rollback of table `name` to `snapshot_id` would do. Changes nothing.
+
+    Raises ConfigError when that snapshot is not a landing in the table's history, LedgerBroken when
+    its rows or files are not what its ledger says.
+    """
+    table = _load(lake, name)
+    state = facts(table, damaged_too=True)
+    target = _target(table, state, snapshot_id)
+    ledgers, adopted = ledgers_of(target), adopted_of(target)
+    now, then = _files(table, table.current_snapshot()), _files(table, target)
+    _check_content(table, target, then, known_rows(ledgers, adopted))
+    leaving, returning = now.keys() - then.keys(), then.keys() - now.keys()
+    if snapshot_id == state.tagged and not leaving and not returning and _in_main(table, snapshot_id):
+        raise ConfigError(f"table {name} is as snapshot {snapshot_id} left it: there is nothing to roll back")
+    lowered_ledgers = lowered(ledgers, state.ledgers)
+    change = settle.Change(target, lowered_ledgers, adopted, f"rollback {snapshot_id}")
+    since = [s for s in _since(table, state, target) if is_landing(s)]
+    windows = [w for s in since for w in codec.decode_windows(summary_of(s).get(codec.WINDOWS_KEY, ""))[1]]
+    shards = tuple(_shards_back(state.ledgers, lowered_ledgers))
+    view = Rollback(
+        table=name,
+        snapshot_id=snapshot_id,
+        landed_ms=target.timestamp_ms,
+        rows=total_records(table.current_snapshot()),
+        rows_then=total_records(target),
+        rows_leaving=sum(_rows(now[path]) for path in leaving),
+        rows_returning=sum(_rows(then[path]) for path in returning),
+        files_leaving=len(leaving),
+        files_returning=len(returning),
+        hours=tuple(sorted({w.window.hour for w in windows})) if any(s.withdrawn for s in shards) else (),
+        landings=tuple(s.snapshot_id for s in since),
+        shards=shards,
+        notes=tuple(_notes(table, state)),
+    )
+    return Planned(view, table, state, change)
+
+
+def execute(lake: Lake, planned: Planned, *, clock: Clock = SYSTEM_CLOCK) -> int:
+    """Commit a planned rollback; the new snapshot. Raises what `settle.commit` does."""
+    return settle.commit(lake, planned.table, planned.state, planned.change, now_ms=int(clock.now() * 1000))
+
+
+def lowered(then: Mapping[str, Ledger], now: Mapping[str, Ledger]) -> dict[str, Ledger]:
+    """The ledgers `then`, and of every shard that only `now` knows its start and nothing more. Pure."""
+    result: dict[str, Ledger] = {}
+    for origin in sorted({*then, *now}):
+        before = then.get(origin) or Ledger(origin)
+        later = now[origin].shards if origin in now else {}
+        news = {s: ShardLedger(start=e.start) for s, e in later.items() if s not in before.shards}
+        result[origin] = before.with_shards(news)
+    return result
+
+
+def _load(lake: Lake, name: str) -> Table:
+    table = lake.load(name)
+    if table is None or table.current_snapshot() is None:
+        raise ConfigError(f"table {name} has no snapshots yet: there is nothing to roll back")
+    return table
+
+
+def _target(table: Table, state: TableState, snapshot_id: int) -> Snapshot:
+    name = ".".join(table.name())
+    lineage = [*ancestry(table), *(ancestry(table, state.tagged) if state.tagged is not None else ())]
+    target: Snapshot | None = next((s for s in lineage if s.snapshot_id == snapshot_id), None)
+    if target is None:
+        raise ConfigError(
+            f"snapshot {snapshot_id} is not in the history of table {name} (any more); "
+            "`sls-lake windows` lists those that are"
+        )
+    if not is_landing(target):
+        older = next((s.snapshot_id for s in ancestry(table, snapshot_id) if is_landing(s)), None)
+        cure = f"the landing before it is {older}" if older else "`sls-lake windows` lists the landings"
+        raise ConfigError(f"snapshot {snapshot_id} of table {name} is no landing of sls-lake; {cure}")
+    return target
+
+
+def _in_main(table: Table, snapshot_id: int) -> bool:
+    return any(s.snapshot_id == snapshot_id for s in ancestry(table))
+
+
+def _since(table: Table, state: TableState, target: Snapshot) -> Iterator[Snapshot]:
+    """Snapshots after `target` on the way to it from the newest landing and from main, each once."""
+    seen: set[int] = set()
+    for newest in (state.tagged, state.head):
+        for snapshot in ancestry(table, newest) if newest is not None else ():
+            if snapshot.snapshot_id == target.snapshot_id:
+                break
+            if (snapshot.sequence_number or 0) > (target.sequence_number or 0) and (
+                snapshot.snapshot_id not in seen
+            ):
+                seen.add(snapshot.snapshot_id)
+                yield snapshot
+
+
+def _files(table: Table, snapshot: Snapshot | None) -> dict[str, DataFile]:
+    """The live files of `snapshot` (row-level deletes included) by path."""
+    if snapshot is None:
+        return {}
+    return {
+        entry.data_file.file_path: entry.data_file
+        for manifest in snapshot.manifests(table.io)
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+    }
+
+
+def _rows(file: DataFile) -> int:
+    return int(file.record_count) if file.content == DataFileContent.DATA else 0
+
+
+def _check_content(table: Table, target: Snapshot, files: Mapping[str, DataFile], known: int) -> None:
+    name = f"snapshot {target.snapshot_id} of table {'.'.join(table.name())}"
+    total = total_records(target)
+    if total is not None and total > known:
+        raise LedgerBroken(
+            f"{name} has {total} rows, its ledger knows {known}: rows of unknown origin were in it",
+            verb="sls-lake windows, and choose an older landing",
+        )
+    with ThreadPoolExecutor(max_workers=_CALLS_PARALLEL) as pool:
+        there = pool.map(lambda path: table.io.new_input(path).exists(), files)
+        gone = sum(not exists for exists in there)
+    if gone:
+        raise LedgerBroken(
+            f"{name} cannot be had back: {gone} of its {len(files)} files are gone",
+            verb="sls-lake windows, and choose another landing",
+        )
+
+
+def _shards_back(now: Mapping[str, Ledger], then: Mapping[str, Ledger]) -> Iterator[ShardBack]:
+    for origin, ledger in sorted(then.items()):
+        current = now.get(origin) or Ledger(origin)
+        for shard, entry in sorted(ledger.shards.items()):
+            old = current.shards.get(shard) or replace(entry, landed=IntervalSet(), rows=0)
+            yield ShardBack(
+                origin=origin,
+                shard=shard,
+                frontier=old.frontier,
+                frontier_then=entry.frontier,
+                rows=old.rows,
+                rows_then=entry.rows,
+                withdrawn=old.landed.minus(entry.landed).pairs,
+                regained=entry.landed.minus(old.landed).pairs,
+            )
+
+
+def _notes(table: Table, state: TableState) -> Iterator[str]:
+    if state.tagged is None:
+        yield "the tag of the newest landing is gone; the commit sets it again"
+        return
+    unreadable = {
+        name.removeprefix(codec.LEDGER_PREFIX)
+        for name in summary_of(table.snapshot_by_id(state.tagged))
+        if name.startswith(codec.LEDGER_PREFIX)
+    } - set(state.ledgers)
+    for origin in sorted(unreadable):
+        yield f"the newest ledger of {origin} cannot be read; shards that only it knew start at their begin"
+    if not _in_main(table, state.tagged):
+        yield f"main was moved by hand: it no longer contains the newest landing, snapshot {state.tagged}"

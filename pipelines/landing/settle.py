@@ -1,0 +1,171 @@
+"""A commit that a person asked for: a new ledger on a content that is there, fenced like a landing.
+
+    `build`    data: one snapshot on top of `main` whose content is that of a snapshot there is
+    `commit`   one try, sent once; what the table says afterwards decides what is reported
+
+Refs never point back. A rollback is a *new* snapshot that lists the manifests of an older one, as they
+are: row-level deletes keep their meaning, and no file is marked as deleted, so that an expiry by
+anyone can never take a file that a later rollback brought back. What leaves the table this way is the
+sweep's.
+
+Story: a landing reads the table, a person rolls it back, the landing appends on what is gone. Both
+require the `main` and the tag they read, so whoever comes second is refused and looks again.
+"""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyiceberg.manifest import write_manifest_list
+from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    SetSnapshotRefUpdate,
+    TableUpdate,
+)
+
+from pipelines.landing import ledger as codec
+from pipelines.landing import publish
+from pipelines.landing.state import TableState, landed_snapshot, summary_of
+from pipelines.landing.table import Lake
+from sls_io.claim import Ledger
+from sls_io.errors import ConfigError, LandingConflict, LandingUnknown
+
+DEADLINE_S = 60.0
+_TOTALS = (
+    "total-data-files",
+    "total-delete-files",
+    "total-records",
+    "total-files-size",
+    "total-position-deletes",
+    "total-equality-deletes",
+)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a person wants the table to say from now on.
+
+    content   the snapshot whose rows the table shall have
+    ledgers   of every origin of the table
+    verb      what was asked for, kept in the summary: `rollback 123`, `adopt`
+    origin    a logstore to register in the same commit, if any
+    """
+
+    content: Snapshot
+    ledgers: Mapping[str, Ledger]
+    adopted: codec.Adopted
+    verb: str
+    origin: publish.Origin | None = None
+
+
+def build(table: Table, state: TableState, change: Change, *, now_ms: int) -> publish.Request:
+    """The change as one request on exactly `state`. Writes one manifest list, which nobody sees yet.
+
+    Raises ConfigError for a table of a format that we do not write.
+    """
+    metadata, head = table.metadata, table.current_snapshot()
+    if metadata.format_version != 2 or head is None:
+        raise ConfigError(
+            f"table {'.'.join(table.name())} has format version {metadata.format_version}; only version 2 "
+            "with at least one snapshot can be settled"
+        )
+    snapshot_id, sequence = metadata.new_snapshot_id(), metadata.next_sequence_number()
+    location = table.location_provider().new_metadata_location(f"snap-{snapshot_id}-0-{uuid.uuid4()}.avro")
+    with write_manifest_list(
+        format_version=2,
+        output_file=table.io.new_output(location),
+        snapshot_id=snapshot_id,
+        parent_snapshot_id=head.snapshot_id,
+        sequence_number=sequence,
+        avro_compression="deflate",
+    ) as writer:
+        writer.add_manifests(change.content.manifests(table.io))
+    snapshot = Snapshot(
+        snapshot_id=snapshot_id,
+        parent_snapshot_id=head.snapshot_id,
+        sequence_number=sequence,
+        timestamp_ms=max(now_ms, state.last_updated_ms),
+        manifest_list=location,
+        summary=_summary(change, same=change.content.snapshot_id == head.snapshot_id),
+        schema_id=metadata.current_schema_id,
+    )
+    registered: tuple[TableUpdate, ...] = ()
+    if change.origin is not None:
+        registered = publish.origin_registered(state, change.origin)
+    return publish.Request(
+        snapshot_id=snapshot_id,
+        updates=(
+            AddSnapshotUpdate(snapshot=snapshot),
+            SetSnapshotRefUpdate(
+                ref_name=MAIN_BRANCH,
+                type="branch",
+                snapshot_id=snapshot_id,
+                max_ref_age_ms=None,
+                max_snapshot_age_ms=None,
+                min_snapshots_to_keep=None,
+            ),
+            publish.tag_moved(snapshot_id),
+            *registered,
+        ),
+        requirements=publish.fence(
+            table, state, (AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=state.head),)
+        ),
+    )
+
+
+def commit(
+    lake: Lake,
+    table: Table,
+    state: TableState,
+    change: Change,
+    *,
+    now_ms: int,
+    deadline_s: float = DEADLINE_S,
+) -> int:
+    """Build and send once; the id of the new snapshot.
+
+    Raises LandingConflict when the table is not `state` any more (nothing was changed), and
+    LandingUnknown when the answer was lost and may still come true.
+    """
+    name = ".".join(table.name())
+    request = build(table, state, change, now_ms=now_ms)
+    refusal = publish.send(table.catalog, table, request, deadline_s=deadline_s)
+    if not refusal:
+        return request.snapshot_id
+    try:
+        reloaded = lake.load(name)
+    except ConfigError as error:
+        raise LandingUnknown(
+            f"the answer to the commit was lost and {name} cannot be read: {error}. Look at "
+            "`sls-lake windows` when it can be; asking for the same again is safe"
+        ) from error
+    if reloaded is not None and landed_snapshot(reloaded, [request.snapshot_id]) is not None:
+        return request.snapshot_id
+    metadata = reloaded.metadata if reloaded is not None else None
+    if metadata is not None and metadata.current_snapshot_id == state.head:
+        raise LandingUnknown(
+            f"the commit to {name} was not confirmed ({refusal}) and is not there yet. Run it again: "
+            "should the first one still arrive, the second is refused"
+        )
+    raise LandingConflict(
+        f"somebody else committed to {name} between the look and the commit, so nothing was changed; "
+        "look again without --execute"
+    )
+
+
+def _summary(change: Change, *, same: bool) -> Summary:
+    """Totals of the content; `append` of nothing where main already holds it, else `overwrite`."""
+    source = summary_of(change.content)
+    origin = change.origin.id if change.origin else min(change.ledgers, default="")
+    properties = {
+        **{name: source[name] for name in _TOTALS if name in source},
+        codec.ATTEMPT_KEY: uuid.uuid4().hex,
+        codec.VERB_KEY: change.verb,
+        codec.WINDOWS_KEY: codec.encode_windows(origin, ()),
+        **publish.carried(change.ledgers, change.adopted),
+    }
+    return Summary(Operation.APPEND if same else Operation.OVERWRITE, **properties)

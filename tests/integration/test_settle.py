@@ -1,0 +1,330 @@
+"""A person settles a table: each error that names a verb is cured by that verb, and landings go on.
+
+The verbs run as the command line runs them, on the settings file of the world.
+"""
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, run
+from pipelines.landing import rollback
+from pipelines.landing.engine import installed_jars
+from pipelines.landing.state import read_state, total_records
+from pipelines.landing.table import Lake
+from sls_io.errors import LandingConflict, LedgerBroken
+from tests.integration.test_changed_table import append_by_hand, compact, roll_back
+from tests.integration.test_races import At, second_logstore
+from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World
+
+pytestmark = pytest.mark.spark
+
+DEFS = """type: pipelines.components.SlsLogstore
+attributes:
+  service: {{endpoint: "{endpoint}", project: {project}, logstore: access_logs, tries_max: 4}}
+  group: {{name: lake, timeout_s: 30, heartbeat_s: 1, heartbeat_deadline_s: 1, patience_s: 5}}
+  table: {table}
+  start: 2026-01-01-00:00
+  columns: {{n: long, status: int}}
+"""
+
+Command = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def command(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
+    """Runs one verb of `sls-lake` with --json on the world's logstore; its document and `code`."""
+    defs = tmp_path / "defs.yaml"
+    defs.write_text(
+        DEFS.format(endpoint=world.emulator.endpoint, project=PROJECT, table=world.logstore.table)
+    )
+    for name, value in world.lake.properties.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name.upper()}", value)
+
+    def call(*arguments: str) -> dict[str, Any]:
+        capsys.readouterr()
+        code = run([*arguments, "--logstore", str(defs), "--json"])
+        said = capsys.readouterr()
+        document: dict[str, Any] = json.loads(said.out) if said.out else {}
+        return {**document, "code": code, "error": said.err}
+
+    return call
+
+
+@pytest.fixture
+def started(world: World) -> World:
+    """Three landings: the first start, 10 rows, 10 rows in the next hour; 60 logs to come."""
+    for minute in (2, 64):
+        world.at(HOUR0_S + 60 * (minute - 1))
+        world.put(10)
+        world.at(HOUR0_S + 60 * minute)
+        world.land()
+    world.put(60)
+    world.at(HOUR0_S + 60 * 70)
+    return world
+
+
+def refused(world: World) -> list[str]:
+    """A landing is refused; the arguments of the verb that its error names."""
+    with pytest.raises(LedgerBroken) as raised:
+        world.land()
+    words = shlex.split(raised.value.verb)
+    assert words[0] == "sls-lake"
+    return words[1:]
+
+
+def snapshots(world: World) -> list[int]:
+    """Snapshot ids of main's landings, oldest first."""
+    return [s.snapshot_id for s in world.table.metadata.snapshots]
+
+
+def test_a_table_rolled_back_by_hand_lands_on_after_the_verb_that_the_error_names(
+    started: World, command: Command
+) -> None:
+    roll_back(started)
+    verb = refused(started)
+    main = started.table.metadata.current_snapshot_id
+
+    dry = command(*verb)
+
+    assert dry["code"] == 0 and not dry["executed"]
+    assert started.table.metadata.current_snapshot_id == main, "a dry run changes nothing"
+    assert dry["rows_leaving"] == 0 and dry["hours"] == [HOUR0 + 1]
+    assert sum(s["rows"] - s["rows_then"] for s in dry["shards"]) == 10
+    assert refused(started) == verb
+
+    done = command(*verb, "--execute")
+
+    assert done["code"] == 0 and done["executed"]
+    table = started.table
+    head = table.current_snapshot()
+    assert head is not None and head.snapshot_id == done["committed"]
+    assert (head.parent_snapshot_id, total_records(head)) == (main, 10)
+    assert len(started.table_rows()) == 10
+    assert started.land().rows == 70, "what left the table is pulled again, with what is new"
+    started.assert_each_log_once()
+    started.assert_proved()
+    assert command("verify")["code"] == 0
+
+
+def test_a_person_rolls_back_a_table_that_nobody_touched(started: World, command: Command) -> None:
+    """The rows of the landings since leave, and come again."""
+    _, wanted, _ = snapshots(started)
+    checkpoints = started.checkpoints()
+
+    dry = command("table", "rollback", str(wanted))
+
+    assert (dry["rows"], dry["rows_then"], dry["rows_leaving"]) == (20, 10, 10)
+    assert dry["hours"] == [HOUR0 + 1] and dry["files_leaving"] > 0
+    assert len(started.table_rows()) == 20
+
+    assert command("table", "rollback", str(wanted), "--execute")["code"] == 0
+
+    assert len(started.table_rows()) == 10
+    assert sum(e.rows for e in started.ledger.shards.values()) == 10
+    assert started.checkpoints() == checkpoints, "a checkpoint is derived: the next landing decides"
+    assert started.land().rows == 70
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_back_to_the_first_start_everything_is_landed_again(started: World, command: Command) -> None:
+    first, *_ = snapshots(started)
+
+    assert command("table", "rollback", str(first), "--execute")["code"] == 0
+
+    assert started.table_rows() == []
+    assert started.land().rows == 80
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_a_rollback_by_hand_can_be_taken_back(started: World, command: Command) -> None:
+    """The newest landing's own snapshot brings its rows and ledger on top of main again."""
+    newest = snapshots(started)[-1]
+    roll_back(started)
+
+    dry = command("table", "rollback", str(newest))
+    assert (dry["rows_returning"], dry["rows_leaving"], dry["hours"]) == (10, 0, [])
+    assert command("table", "rollback", str(newest), "--execute")["code"] == 0
+
+    assert len(started.table_rows()) == 20
+    assert started.land().rows == 60
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_rows_written_by_hand_after_a_rollback_by_hand_leave_with_the_verb(
+    started: World, command: Command
+) -> None:
+    """Main's head is no landing then: the error names the landing below it."""
+    roll_back(started)
+    append_by_hand(started)
+    head = started.table.metadata.current_snapshot_id
+
+    verb = refused(started)
+
+    assert verb[-1] != str(head)
+    not_one = command("table", "rollback", str(head), "--execute")
+    assert not_one["code"] == EXIT_USAGE and "no landing" in not_one["error"] and verb[-1] in not_one["error"]
+    assert command(*verb)["rows_leaving"] == 1
+    assert command(*verb, "--execute")["code"] == 0
+    assert started.land().rows == 70
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_a_rollback_past_a_compaction_and_back_again_loses_nothing(started: World, command: Command) -> None:
+    """Old files come back as they were; the compacted ones leave and return with a second rollback."""
+    _, wanted, newest = snapshots(started)
+    compact(started)
+
+    assert command("table", "rollback", str(wanted), "--execute")["code"] == 0
+    assert len(started.table_rows()) == 10
+    assert command("table", "rollback", str(newest), "--execute")["code"] == 0
+    assert len(started.table_rows()) == 20
+
+    assert started.land().rows == 60
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_expired_history_that_left_with_a_rollback_becomes_a_named_gap(
+    started: World, command: Command
+) -> None:
+    first, *_ = snapshots(started)
+    assert command("table", "rollback", str(first), "--execute")["code"] == 0
+    started.emulator.admin.advance(40 * 86400)
+    started.put(10)
+    started.emulator.admin.advance(120)
+
+    report = started.land()
+
+    assert report.rows == 10
+    assert any("expired" in gap for gap in report.gaps)
+    started.assert_proved()
+
+
+def test_a_shard_that_appeared_since_keeps_its_start(started: World, command: Command) -> None:
+    """Its parent opens again, its own history does not begin anew wherever retention happens to be."""
+    wanted = snapshots(started)[-1]
+    with started.client as client:
+        client.transport.split_shard(PROJECT, "access_logs", 0, "40000000000000000000000000000000")
+    started.put(20)
+    started.emulator.admin.advance(120)
+    started.land()
+    started.emulator.admin.advance(120)
+    started.land()
+    before = started.ledger
+    children = set(before.shards) - {0, 1}
+    assert children and before.shards[0].closed
+
+    assert command("table", "rollback", str(wanted), "--execute")["code"] == 0
+
+    after = started.ledger
+    assert not after.shards[0].closed
+    for child in children:
+        assert (after.shards[child].start, after.shards[child].rows) == (before.shards[child].start, 0)
+    started.land()
+    started.emulator.admin.advance(120)
+    started.land()
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_the_other_logstore_of_the_table_goes_back_too_and_keeps_its_start(
+    started: World, command: Command
+) -> None:
+    """One table has one history: a logstore that began since is as it began."""
+    wanted = snapshots(started)[-1]
+    other = second_logstore(started)
+    assert started.land(logstore=other).rows == 25
+    started.land()
+
+    dry = command("table", "rollback", str(wanted), "--execute")
+
+    assert len({s["origin"] for s in dry["shards"]}) == 2
+    assert len(started.table_rows()) == 20
+    assert started.land().rows == 60
+    assert started.land(logstore=other).rows == 25
+    started.assert_proved()
+    World(started.emulator, started.lake, other, started.engine).assert_proved()
+
+
+def test_a_landing_between_look_and_execute_refuses_the_rollback(started: World) -> None:
+    _, wanted, _ = snapshots(started)
+    planned = rollback.plan(started.lake, started.logstore.table, wanted)
+    started.land()
+
+    with pytest.raises(LandingConflict, match="nothing was changed"):
+        rollback.execute(started.lake, planned)
+
+    assert len(started.table_rows()) == 80
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_a_rollback_between_plan_and_publish_makes_the_landing_plan_again(started: World) -> None:
+    """Its windows no longer begin at the frontier, so it pulls what left, too."""
+    _, wanted, _ = snapshots(started)
+
+    def back() -> None:
+        rollback.execute(started.lake, rollback.plan(started.lake, started.logstore.table, wanted))
+
+    report = started.land(on_event=At("publish", back))
+
+    assert (report.rows, report.replans) == (70, 1)
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_what_cannot_be_proven_is_not_rolled_back(started: World, command: Command) -> None:
+    """An unknown snapshot, the present one, one whose files are gone: each says so and changes nothing."""
+    _, wanted, newest = snapshots(started)
+    unknown = command("table", "rollback", "12345", "--execute")
+    assert unknown["code"] == EXIT_USAGE and "sls-lake windows" in unknown["error"]
+    same = command("table", "rollback", str(newest), "--execute")
+    assert same["code"] == EXIT_USAGE and "nothing to roll back" in same["error"]
+    for path in started.published():
+        Path(path).unlink()
+    gone = command("table", "rollback", str(wanted), "--execute")
+    assert gone["code"] == EXIT_FAILED and "files are gone" in gone["error"]
+    assert started.table.metadata.current_snapshot_id == newest
+    assert read_state(started.table).tagged == newest
+
+
+def test_spark_reads_and_expires_a_table_that_was_rolled_back_and_forth(
+    world: World, shared_lake: Lake
+) -> None:
+    """The new snapshots list old manifests: expiry by another engine must not take their files."""
+    if not installed_jars():
+        pytest.skip("Spark's Iceberg jars are not installed: run `make setup` first")
+    table = "bronze.settled"
+    mine = World(world.emulator, shared_lake, world.changed(table=table), world.engine, world.counter)
+    for _ in range(2):
+        mine.put(10)
+        mine.emulator.admin.advance(120)
+        mine.land()
+    _, wanted, newest = snapshots(mine)
+    for target, rows in ((wanted, 10), (newest, 20)):
+        rollback.execute(shared_lake, rollback.plan(shared_lake, table, target))
+        counted = mine.engine.session.sql(f"SELECT count(*) AS n FROM lake.{table}").collect()
+        assert counted[0]["n"] == rows
+
+    mine.engine.session.sql(
+        f"CALL lake.system.expire_snapshots(table => '{table}', retain_last => 1, "
+        "older_than => TIMESTAMP '2100-01-01 00:00:00')"
+    ).collect()
+
+    assert len(mine.table.metadata.snapshots) == 1
+    mine.put(10)
+    mine.emulator.admin.advance(120)
+    assert mine.land().rows == 10
+    mine.assert_each_log_once()
+    mine.assert_proved()
