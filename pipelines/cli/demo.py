@@ -265,7 +265,8 @@ def middle_key(shard: Shard) -> str:
 def _landed(outcome: Outcome) -> str:
     checks = "reconciled" if all(outcome.checks.values()) else "[red]not reconciled[/]"
     hours = sum(1 for rows in outcome.hours.values() if rows)
-    return f"{outcome.rows:,} rows in {hours} hours landed and {checks}, run {outcome.run_id[:8]}"
+    where = f" in {hours} {'hour' if hours == 1 else 'hours'}" if hours else ""
+    return f"{outcome.rows:,} rows{where} landed and {checks}, run {outcome.run_id[:8]}"
 
 
 def _built(outcome: Outcome) -> str:

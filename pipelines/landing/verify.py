@@ -8,14 +8,18 @@ Four questions, each answered for every shard:
 Only the identity columns are read. The answer names what is wrong and where, never a row's content.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.expressions import EqualTo
-from pyiceberg.table import Table
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.table import FileScanTask, Table
+from pyiceberg.transforms import HourTransform
 
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.start import check_origin
@@ -68,9 +72,12 @@ class Proof:
 
 @dataclass
 class _Tally:
-    keys: list[_Longs] = field(default_factory=list)
+    """What the table's files hold of one shard; the counts are of rows."""
+
     rows: int = 0
     sum: int = 0
+    doubled: int = 0
+    outside: int = 0
 
 
 def verify(logstore: Logstore, lake: Lake, client: SlsClient) -> Proof:
@@ -89,39 +96,79 @@ def verify(logstore: Logstore, lake: Lake, client: SlsClient) -> Proof:
     ledger = state.ledger(origin.id)
     if not ledger.started:
         problems.append("the ledger is empty: nothing has landed")
-    tallies: dict[int, _Tally] = {}
-    try:
-        tallies = _tally(table, origin.id)
-    except FileNotFoundError as error:
-        name = str(getattr(error, "filename", "") or error).rsplit("/", 1)[-1].strip("'\"")
-        problems.append(f"a data file that the table lists is gone: {name}")
+    tallies, gone = _tally(table, origin.id, ledger)
+    problems += [text for text in gone if text not in problems]
     ends = _ends(client)
     shards = tuple(_prove(s, ledger, tallies.get(s), ends) for s in sorted({*ledger.shards, *tallies}))
     return Proof(logstore.table, origin.id, shards, tuple(problems))
 
 
-def _tally(table: Table, origin: str) -> dict[int, _Tally]:
-    """Rows, identity sum and identities of each shard, from the table's files."""
+def _tally(table: Table, origin: str, ledger: Ledger) -> tuple[dict[int, _Tally], list[str]]:
+    """Each shard's tally over all files, and the files that are gone.
+
+    An hour at a time: a row's receive hour follows from its cursor, so twins are in one hour, and
+    memory is the identities of the largest hour, 16 bytes a row.
+    """
     columns = ("__shard__", "__cursor__", "__index__")
-    scan = table.scan(row_filter=EqualTo(term="__origin__", value=origin), selected_fields=columns)
-    tallies: dict[int, _Tally] = {}
-    for shards, cursors, indexes in _identities(scan.to_arrow_batch_reader()):
-        for shard in np.unique(shards).tolist():
-            mine = shards == shard
-            tally = tallies.setdefault(shard, _Tally())
-            tally.rows += int(mine.sum())
-            tally.sum = (tally.sum + identity_sum(shard, cursors[mine], indexes[mine])) % 2**64
-            tally.keys.append(np.stack([cursors[mine], indexes[mine]]))
-    return tallies
+    mine = EqualTo(term="__origin__", value=origin)
+    scan = table.scan(row_filter=mine, selected_fields=columns)
+    reader = ArrowScan(table.metadata, table.io, scan.projection(), mine)
+    tallies: dict[int, _Tally] = defaultdict(_Tally)
+    gone: list[str] = []
+    for tasks in _by_hour(table, scan.plan_files()):
+        keys: dict[int, list[_Longs]] = defaultdict(list)
+        for task in tasks:
+            try:
+                for shards, cursors, indexes in _identities(reader.to_record_batches([task])):
+                    for shard in np.unique(shards).tolist():
+                        at = shards == shard
+                        keys[shard].append(np.stack([cursors[at], indexes[at]]))
+            except FileNotFoundError:
+                gone.append(f"file is gone: {task.file.file_path.rsplit('/', 1)[-1]}")
+        for shard, parts in keys.items():
+            _count(tallies[shard], shard, np.concatenate(parts, axis=1), ledger.shards.get(shard))
+    return dict(tallies), gone
 
 
-def _identities(reader: pa.RecordBatchReader) -> Iterator[tuple[_Longs, _Longs, _Longs]]:
-    for batch in reader:
+def _by_hour(table: Table, tasks: Iterable[FileScanTask]) -> Iterable[list[FileScanTask]]:
+    """The files of each receive hour; all files together when a partition spec has no hour."""
+    hours: dict[int | None, list[FileScanTask]] = defaultdict(list)
+    places = {number: _hour_place(table, spec) for number, spec in table.specs().items()}
+    for task in tasks:
+        place = places[task.file.spec_id]
+        hours[None if place is None else task.file.partition[place]].append(task)
+    return [[task for each in hours.values() for task in each]] if None in hours else hours.values()
+
+
+def _hour_place(table: Table, spec: PartitionSpec) -> int | None:
+    source = table.schema().find_field("__receive_hour__").field_id
+    matching = (
+        i
+        for i, f in enumerate(spec.fields)
+        if f.source_id == source and isinstance(f.transform, HourTransform)
+    )
+    return next(matching, None)
+
+
+def _identities(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[_Longs, _Longs, _Longs]]:
+    for batch in batches:
         shards, cursors, indexes = (
             batch.column(name).to_numpy(zero_copy_only=False).astype(np.int64)
             for name in ("__shard__", "__cursor__", "__index__")
         )
         yield shards, cursors, indexes
+
+
+def _count(tally: _Tally, shard: int, keys: _Longs, entry: ShardLedger | None) -> None:
+    order = np.lexsort((keys[1], keys[0]))
+    cursors, indexes = keys[0][order], keys[1][order]
+    tally.rows += len(cursors)
+    tally.sum = (tally.sum + identity_sum(shard, cursors, indexes)) % 2**64
+    tally.doubled += int(((cursors[1:] == cursors[:-1]) & (indexes[1:] == indexes[:-1])).sum())
+    inside = np.zeros(len(cursors), dtype=bool)
+    for begin, end in entry.landed if entry else ():
+        inside |= (cursors >= begin) & (cursors < end)
+    tally.outside += int((~inside).sum())
 
 
 def _ends(client: SlsClient) -> dict[int, Cursor]:
@@ -140,14 +187,13 @@ def _prove(shard: int, ledger: Ledger, tally: _Tally | None, ends: dict[int, Cur
     if entry is None:
         problem = f"{rows} rows of a shard that the ledger does not know"
         return ShardProof(shard, 0, rows, Cursor(0), None, False, problems=(problem,))
-    problems = [*_sums(entry, tally), *_once(entry, tally)]
+    problems = [*_sums(entry, tally), *_once(tally)]
     notes = [f"landed ahead of the frontier: [{b}, {e})" for b, e in entry.landed if b > entry.frontier]
     end = ends.get(shard)
     if end is not None and entry.frontier > end and not entry.closed:
         problems.append(
             f"the ledger reached {entry.frontier}, the service ends at {end}: not the same logstore"
         )
-    notes += [f"hole before [{b}, {e})" for b, e in entry.landed if b > entry.frontier]
     return ShardProof(
         shard=shard,
         rows_ledger=entry.rows,
@@ -170,20 +216,10 @@ def _sums(entry: ShardLedger, tally: _Tally | None) -> list[str]:
     return []
 
 
-def _once(entry: ShardLedger, tally: _Tally | None) -> list[str]:
-    if tally is None:
-        return []
-    keys = np.concatenate(tally.keys, axis=1)
-    order = np.lexsort((keys[1], keys[0]))
-    cursors, indexes = keys[0][order], keys[1][order]
+def _once(tally: _Tally | None) -> list[str]:
     problems = []
-    doubled = int(((cursors[1:] == cursors[:-1]) & (indexes[1:] == indexes[:-1])).sum())
-    if doubled:
-        problems.append(f"{doubled} rows are there more than once")
-    inside = np.zeros(len(cursors), dtype=bool)
-    for begin, end in entry.landed:
-        inside |= (cursors >= begin) & (cursors < end)
-    outside = int((~inside).sum())
-    if outside:
-        problems.append(f"{outside} rows lie outside of what the ledger calls landed")
+    if tally and tally.doubled:
+        problems.append(f"{tally.doubled} rows are there more than once")
+    if tally and tally.outside:
+        problems.append(f"{tally.outside} rows lie outside of what the ledger calls landed")
     return problems
