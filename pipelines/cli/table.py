@@ -2,14 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
 import click
 
+from pipelines.cli.backfill import Hour
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import Output, hour_name, moment, verb
+from pipelines.landing import adopt as adopting
 from pipelines.landing import rollback as rolling_back
 from pipelines.landing.table import Lake
+from sls_io.client import SlsClient
+from sls_io.window import HOUR_S, Cursor
 
 _DRY = "dry run: nothing was changed; add --execute to do it"
 
@@ -44,6 +48,102 @@ def rollback(output: Output, *, snapshot: int, name: str | None, execute: bool) 
     else:
         output.say(f"done: snapshot {committed} of {logstore.table} is what {snapshot} was; land again")
     output.result({"executed": execute, "committed": committed, **asdict(planned.view)})
+
+
+class Place(click.ParamType["adopting.At"]):
+    """Where shards start: `begin`, `latest`, `rows` or a whole hour, UTC."""
+
+    name = "place"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> "adopting.At":
+        """The word, or the hour as unix seconds."""
+        if value in ("begin", "latest", "rows"):
+            return cast("adopting.At", value)
+        return Hour().convert(value, param, ctx) * HOUR_S
+
+
+class ShardCursor(click.ParamType[tuple[int, Cursor]]):
+    """`SHARD=CURSOR`, both as decimal numbers, as `sls-lake describe` shows them."""
+
+    name = "shard=cursor"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, Cursor]:
+        """(shard, cursor)."""
+        shard, _, cursor = str(value).partition("=")
+        if not (shard.isdecimal() and cursor.isdecimal()):
+            self.fail(f"{value!r} is no SHARD=CURSOR; write it like 0=1790000000000001", param, ctx)
+        return int(shard), Cursor(int(cursor))
+
+
+@table.command("adopt")
+@logstore_option
+@click.option(
+    "--at",
+    type=Place(),
+    metavar="WHERE",
+    help="Where shards start: `rows` (right after those in the table), `begin`, `latest`, or an hour "
+    "like 2026-11-20-07:00.",
+)
+@click.option(
+    "--start",
+    "starts",
+    type=ShardCursor(),
+    multiple=True,
+    metavar="SHARD=CURSOR",
+    help="Where one shard starts; may be given again.",
+)
+@execute_option
+@verb
+def adopt(
+    output: Output,
+    *,
+    name: str | None,
+    at: "adopting.At | None",
+    starts: tuple[tuple[int, Cursor], ...],
+    execute: bool,
+) -> None:
+    """Give a table a true ledger again, where its own is missing, damaged or does not explain the rows.
+
+    A ledger that the rows prove is kept. Otherwise say where each shard starts (--at, --start): the rows
+    that are in the table are counted as adopted, and nothing before the start is landed.
+    """
+    logstore, lake = resolve(name), Lake.default()
+    with SlsClient(logstore.service) as client:
+        planned = adopting.plan(lake, logstore, client, at=at, cursors=dict(starts))
+    show_adoption(output, planned.view)
+    committed = adopting.execute(lake, planned) if execute else None
+    if committed is not None:
+        output.say(f"done: snapshot {committed} of {logstore.table} has a ledger again; land")
+    elif not planned.view.asks:
+        output.say(_DRY)
+    output.result({"executed": execute, "committed": committed, **asdict(planned.view)})
+
+
+def show_adoption(output: Output, view: adopting.Adoption) -> None:
+    """What was found and would be done, for people."""
+    output.say(f"landings are refused: {view.trouble}")
+    for origin, snapshot in sorted(view.kept.items()):
+        output.say(f"{origin}: its rows prove the ledger of snapshot {snapshot}, which is kept")
+    if view.starts:
+        output.say(f"{view.origin}: no ledger that its rows prove; it begins anew")
+        output.table(
+            ["shard", ">start", ">rows adopted"],
+            [(str(s.shard), "" if s.start is None else str(s.start), s.adopted) for s in view.starts],
+        )
+        output.say("adopted rows are counted and never called landed; nothing before a start is landed")
+    if view.others:
+        output.say(f"{view.others:,} rows of origins that the table does not know are adopted as a number")
+    for origin in view.unsettled:
+        output.say(f"{origin}: not proven either; landings stay refused until it is adopted, too")
+    if view.asks:
+        output.say(
+            f"{view.origin}: nothing proves what of it is in the table; say where its shards start: "
+            "--at rows, begin, latest or an hour, and --start SHARD=CURSOR"
+        )
 
 
 def show_rollback(output: Output, view: rolling_back.Rollback) -> None:

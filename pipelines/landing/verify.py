@@ -48,6 +48,7 @@ class ShardProof:
     gaps: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    rows_adopted: int = 0
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,11 @@ def verify(logstore: Logstore, lake: Lake, client: SlsClient) -> Proof:
     tallies, gone = _tally(table, origin.id, ledger)
     problems += [text for text in gone if text not in problems]
     ends = _ends(client)
-    shards = tuple(_prove(s, ledger, tallies.get(s), ends) for s in sorted({*ledger.shards, *tallies}))
+    adopted = {s: v for (name, s), v in state.adopted.shards.items() if name == origin.id}
+    shards = tuple(
+        _prove(s, ledger, tallies.get(s), ends, adopted.get(s, (0, 0)))
+        for s in sorted({*ledger.shards, *tallies, *adopted})
+    )
     return Proof(logstore.table, origin.id, shards, tuple(problems))
 
 
@@ -181,14 +186,26 @@ def _ends(client: SlsClient) -> dict[int, Cursor]:
     return ends
 
 
-def _prove(shard: int, ledger: Ledger, tally: _Tally | None, ends: dict[int, Cursor]) -> ShardProof:
+def _prove(
+    shard: int,
+    ledger: Ledger,
+    tally: _Tally | None,
+    ends: dict[int, Cursor],
+    adopted: tuple[int, int],
+) -> ShardProof:
     entry = ledger.shards.get(shard)
     rows = tally.rows if tally else 0
+    before = adopted[0]
+    notes = [f"{before} rows were adopted: there before the ledger begins, by a decision"] if before else []
     if entry is None:
-        problem = f"{rows} rows of a shard that the ledger does not know"
-        return ShardProof(shard, 0, rows, Cursor(0), None, False, problems=(problem,))
-    problems = [*_sums(entry, tally), *_once(tally)]
-    notes = [f"landed ahead of the frontier: [{b}, {e})" for b, e in entry.landed if b > entry.frontier]
+        problems = [f"{rows} rows of a shard that the ledger does not know"]
+        if before:
+            problems = _sums(ShardLedger(Cursor(0)), tally, adopted)
+        return ShardProof(
+            shard, 0, rows, Cursor(0), None, False, (), tuple(problems), tuple(notes), rows_adopted=before
+        )
+    problems = [*_sums(entry, tally, adopted), *_once(tally, before)]
+    notes += [f"landed ahead of the frontier: [{b}, {e})" for b, e in entry.landed if b > entry.frontier]
     end = ends.get(shard)
     if end is not None and entry.frontier > end and not entry.closed:
         problems.append(
@@ -204,22 +221,25 @@ def _prove(shard: int, ledger: Ledger, tally: _Tally | None, ends: dict[int, Cur
         gaps=tuple(f"[{g.begin}, {'?' if g.end == CURSOR_UNKNOWN else g.end}) {g.cause}" for g in entry.gaps),
         problems=tuple(problems),
         notes=tuple(notes),
+        rows_adopted=before,
     )
 
 
-def _sums(entry: ShardLedger, tally: _Tally | None) -> list[str]:
+def _sums(entry: ShardLedger, tally: _Tally | None, adopted: tuple[int, int]) -> list[str]:
+    """Rows and identities that the ledger and what was adopted do not explain."""
     rows, total = (tally.rows, tally.sum) if tally else (0, 0)
-    if rows != entry.rows:
-        return [f"the table holds {rows} rows, the ledger {entry.rows}"]
-    if total != entry.sum:
+    if rows != entry.rows + adopted[0]:
+        beside = f" and {adopted[0]} adopted" if adopted[0] else ""
+        return [f"the table holds {rows} rows, the ledger {entry.rows}{beside}"]
+    if total != (entry.sum + adopted[1]) % 2**64:
         return ["the identities of the rows do not add up to the ledger's sum"]
     return []
 
 
-def _once(tally: _Tally | None) -> list[str]:
+def _once(tally: _Tally | None, adopted: int) -> list[str]:
     problems = []
     if tally and tally.doubled:
         problems.append(f"{tally.doubled} rows are there more than once")
-    if tally and tally.outside:
-        problems.append(f"{tally.outside} rows lie outside of what the ledger calls landed")
+    if tally and tally.outside > adopted:
+        problems.append(f"{tally.outside - adopted} rows lie outside of what the ledger calls landed")
     return problems

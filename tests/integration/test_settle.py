@@ -9,13 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
+from pyiceberg.expressions import EqualTo
+from pyiceberg.table.update import AddSnapshotUpdate
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, run
-from pipelines.landing import rollback
+from pipelines.landing import adopt, publish, rollback, settle
 from pipelines.landing.engine import installed_jars
-from pipelines.landing.state import read_state, total_records
+from pipelines.landing.ledger import LEDGER_PREFIX, TAG
+from pipelines.landing.state import ancestry, facts, read_state, total_records
 from pipelines.landing.table import Lake
+from pipelines.landing.verify import verify
 from sls_io.errors import LandingConflict, LedgerBroken
 from tests.integration.test_changed_table import append_by_hand, compact, roll_back
 from tests.integration.test_races import At, second_logstore
@@ -328,3 +333,219 @@ def test_spark_reads_and_expires_a_table_that_was_rolled_back_and_forth(
     assert mine.land().rows == 10
     mine.assert_each_log_once()
     mine.assert_proved()
+
+
+# --- adopt ---------------------------------------------------------------------------------------
+
+
+def damage(world: World, text: str = "1;9;damaged") -> None:
+    """A landing-shaped commit whose ledger text is broken, tagged like one."""
+    table = world.table
+    origin = next(iter(read_state(table).ledgers))
+    state = facts(table)
+    head = table.current_snapshot()
+    assert head is not None
+    request = settle.build(
+        table, state, settle.Change(head, state.ledgers, state.adopted, "test"), now_ms=state.last_updated_ms
+    )
+    added = request.updates[0]
+    assert isinstance(added, AddSnapshotUpdate) and added.snapshot.summary is not None
+    added.snapshot.summary[LEDGER_PREFIX + origin] = text
+    assert publish.send(table.catalog, table, request, deadline_s=30) == ""
+
+
+def test_rows_by_hand_beside_landed_ones_are_adopted_and_the_ledger_stays(
+    started: World, command: Command
+) -> None:
+    before = started.ledger
+    append_by_hand(started)
+
+    verb = refused(started)
+    assert verb == ["table", "adopt"]
+    dry = command(*verb)
+    assert (dry["others"], dry["starts"], dry["asks"]) == (1, [], False) and len(dry["kept"]) == 1
+    assert refused(started) == verb, "a dry run changes nothing"
+    assert command(*verb, "--at", "rows")["code"] == EXIT_USAGE, "what the rows prove is not begun anew"
+
+    assert command(*verb, "--execute")["code"] == 0
+
+    assert started.ledger == before
+    assert started.land().rows == 60
+    assert read_state(started.table).adopted.others == 1, "a landing carries it on"
+    assert len(started.table_rows()) == 81
+    started.assert_proved()
+    append_by_hand(started)
+    assert refused(started) == verb, "the next rows that nobody brought are seen"
+    assert command(*verb)["others"] == 2
+    newest = facts(started.table).tagged
+    leave = command("table", "rollback", str(newest))
+    assert leave["rows_leaving"] == 1, "or they leave with a rollback to the newest landing"
+
+
+def test_rows_without_a_ledger_are_adopted_where_a_person_says_that_shards_start(
+    world: World, command: Command
+) -> None:
+    world.put(10)
+    world.at(HOUR0_S + 120)
+    world.lake.ensure(world.logstore.table, world.run().contract)
+    append_by_hand(world)
+    verb = refused(world)
+
+    dry = command(*verb)
+    assert (dry["code"], dry["asks"], dry["others"]) == (0, True, 1)
+    asked = command(*verb, "--execute")
+    assert asked["code"] == EXIT_USAGE and "--at" in asked["error"]
+    assert world.table.metadata.refs.keys() == {"main"}
+
+    assert command(*verb, "--at", "begin", "--execute")["code"] == 0
+
+    assert world.land().rows == 10
+    assert len(world.table_rows()) == 11
+    world.assert_proved()
+
+
+def test_a_deleted_tag_is_set_again_on_the_ledger_that_the_rows_prove(
+    started: World, command: Command
+) -> None:
+    before = started.ledger
+    started.table.manage_snapshots().remove_tag(TAG).commit()
+
+    verb = refused(started)
+    assert verb == ["table", "adopt"]
+    assert command(*verb, "--execute")["asks"] is False
+
+    assert started.ledger == before
+    assert started.land().rows == 60
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_a_damaged_ledger_gives_way_to_the_one_before_when_the_rows_prove_that(
+    started: World, command: Command
+) -> None:
+    before = started.ledger
+    damage(started)
+
+    verb = refused(started)
+    assert verb == ["table", "adopt"]
+    assert command(*verb, "--execute")["code"] == 0
+
+    assert started.ledger == before
+    assert started.land().rows == 60
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_a_ledger_of_a_later_release_is_not_touched(started: World, command: Command) -> None:
+    damage(started, "9;from the future")
+    head = started.table.metadata.current_snapshot_id
+
+    for verb in (["adopt", "--at", "rows"], ["rollback", str(snapshots(started)[0])]):
+        said = command("table", *verb, "--execute")
+        assert said["code"] == EXIT_FAILED and "upgrade sls-lake" in said["error"]
+    assert started.table.metadata.current_snapshot_id == head
+
+
+def test_where_nothing_is_proven_the_ledger_begins_behind_the_rows(started: World, command: Command) -> None:
+    """The landed history is adopted; no row is lost or doubled, and verify says what it cannot prove."""
+    table = started.table
+    mine = table.scan().to_arrow()
+    table.append(mine.slice(0, 1))  # one row twice: no ledger explains that
+    table.delete(EqualTo(term="n", value=0))
+    table.append(mine.filter(pc.equal(mine["n"], 0)))
+    kept = sorted(r["n"] for r in started.table_rows())
+    verb = refused(started)
+    assert command(*verb, "--at", "begin", "--execute")["code"] == EXIT_USAGE, "rows would land again"
+
+    done = command(*verb, "--at", "rows", "--execute")
+
+    assert done["code"] == 0 and sum(s["adopted"] for s in done["starts"]) == len(kept)
+    assert started.land().rows == 60
+    assert sorted(r["n"] for r in started.table_rows()) == sorted([*kept, *range(20, 80)])
+    with started.client as client:
+        proof = verify(started.logstore, started.lake, client)
+    assert sum(s.rows_adopted for s in proof.shards) == len(kept)
+    assert all("more than once" in p for s in proof.shards for p in s.problems), proof
+
+
+def test_history_expired_between_main_and_the_newest_landing_is_settled_by_its_rows(
+    started: World, command: Command
+) -> None:
+    """Nobody can prove by ancestry that the table was not rolled back; the rows can."""
+    compact(started)
+    compact(started)
+    tagged = read_state(started.table).tagged
+    assert tagged is not None
+    between = [s.snapshot_id for s in ancestry(started.table)]
+    between = between[1 : between.index(tagged)]
+    assert between
+    started.table.maintenance.expire_snapshots().by_ids(between).commit()
+
+    verb = refused(started)
+    assert verb == ["table", "adopt"]
+    assert command(*verb, "--execute")["code"] == 0
+
+    assert started.land().rows == 60
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_a_logstore_made_again_gets_a_ledger_beside_the_old_one(started: World, command: Command) -> None:
+    with started.client as client:
+        client.transport.delete_logstore(PROJECT, "access_logs")
+        started.emulator.admin.advance(60)
+        client.transport.create_logstore(PROJECT, "access_logs", ttl=30, shard_count=2)
+    verb = refused(started)
+    assert command(*verb)["asks"] is True
+    assert command(*verb, "--at", "begin", "--execute")["code"] == 0
+    started.put(15)
+    started.emulator.admin.advance(120)
+
+    assert started.land().rows == 15
+    assert len(started.table_rows()) == 35, "the rows of the old logstore are history, and stay"
+    assert len(read_state(started.table).ledgers) == 2
+    started.assert_proved()
+
+
+def test_single_shards_may_start_at_cursors(started: World, command: Command) -> None:
+    with started.client as client:
+        client.transport.delete_logstore(PROJECT, "access_logs")
+        started.emulator.admin.advance(60)
+        client.transport.create_logstore(PROJECT, "access_logs", ttl=30, shard_count=2)
+        started.put(10, key="00".ljust(32, "0"))
+        end = int(client.cursor_at(0, "end"))
+    verb = ("table", "adopt", "--execute")
+    for wrong, said in (
+        ((*verb, "--start", "0=1"), "--at"),
+        ((*verb, "--start", "7=1", "--at", "begin"), "no shard 7"),
+        ((*verb, "--start", f"0={end + 1}", "--at", "begin"), "ends at"),
+        ((*verb, "--start", "0"), "SHARD=CURSOR"),
+        ((*verb, "--at", "noon"), "no hour"),
+    ):
+        refusal = command(*wrong)
+        assert refusal["code"] == EXIT_USAGE and said in refusal["error"], (wrong, refusal)
+
+    done = command(*verb, "--start", f"0={end}", "--at", "latest")
+
+    assert {s["shard"]: s["start"] for s in done["starts"]}[0] == end
+    started.put(5, key="00".ljust(32, "0"))
+    started.emulator.admin.advance(120)
+    assert started.land().rows == 5
+
+
+def test_nothing_is_adopted_where_there_is_nothing_to_settle(started: World, command: Command) -> None:
+    fine = command("table", "adopt", "--at", "rows", "--execute")
+    assert fine["code"] == EXIT_USAGE and "nothing to settle" in fine["error"]
+    roll_back(started)
+    rolled = command("table", "adopt", "--at", "rows", "--execute")
+    assert rolled["code"] == EXIT_FAILED and "table rollback" in rolled["error"]
+
+
+def test_a_commit_between_look_and_execute_refuses_the_adoption(started: World) -> None:
+    append_by_hand(started)
+    with started.client as client:
+        planned = adopt.plan(started.lake, started.logstore, client)
+    append_by_hand(started)
+
+    with pytest.raises(LandingConflict, match="nothing was changed"):
+        adopt.execute(started.lake, planned)

@@ -7,11 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.landing.ledger import (
+    Adopted,
     Delta,
     Landed,
     decode,
+    decode_adopted,
     decode_windows,
     encode,
+    encode_adopted,
     encode_windows,
     merge,
 )
@@ -182,6 +185,46 @@ def test_the_windows_of_a_landing_survive_their_text(windows: list[Landed]) -> N
 @pytest.mark.parametrize("text", ["", "anything", "9;o;0:1:2:3:4:5:"])
 def test_a_summary_without_our_windows_is_no_landing_of_ours(text: str) -> None:
     assert decode_windows(text) == ("", ())
+
+
+@quick
+@given(
+    st.dictionaries(
+        st.tuples(st.sampled_from((ORIGIN, "b-1", "c.d-2")), st.integers(0, 999)),
+        st.tuples(st.integers(1, 2**50), st.integers(0, 2**64 - 1)),
+        max_size=4,
+    ),
+    st.integers(0, 2**40),
+)
+def test_adopted_rows_survive_their_text(shards: dict[tuple[str, int], tuple[int, int]], others: int) -> None:
+    adopted = Adopted(shards, others)
+    assert decode_adopted(encode_adopted(adopted)) == adopted
+    assert adopted.rows == others + sum(rows for rows, _ in shards.values())
+
+
+def test_the_adopted_text_of_version_1_is_read_for_ever() -> None:
+    text = f"1;b;{ORIGIN}:0:2s:1e;{ORIGIN}:1:1:0"
+    expected = Adopted({(ORIGIN, 0): (100, 50), (ORIGIN, 1): (1, 0)}, others=11)
+    assert decode_adopted(text) == expected
+    assert encode_adopted(expected) == text
+    assert expected.of(ORIGIN, 0) == (100, 50) and expected.of(ORIGIN, 7) == (0, 0)
+
+
+def test_no_adopted_rows_take_no_text() -> None:
+    assert encode_adopted(Adopted()) == ""
+    assert decode_adopted("") == Adopted()
+
+
+@pytest.mark.parametrize("text", ["1;", "1;x y", "1;1;a:1:2", "1;1;a:1:2:!"])
+def test_damaged_adopted_rows_stop_with_the_verb(text: str) -> None:
+    with pytest.raises(LedgerBroken, match="damaged") as caught:
+        decode_adopted(text)
+    assert caught.value.verb == "sls-lake table adopt"
+
+
+def test_adopted_rows_of_another_version_are_never_read_as_none() -> None:
+    with pytest.raises(LedgerBroken, match="version"):
+        decode_adopted("2;5")
 
 
 # --- the fence -----------------------------------------------------------------------------------

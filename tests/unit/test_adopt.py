@@ -1,0 +1,45 @@
+"""Which ledger the rows of a table prove, as values."""
+
+import pytest
+
+from pipelines.landing.adopt import Key, Tally, proves
+from pipelines.landing.ledger import Adopted
+from sls_io.claim import Ledger, ShardLedger
+from sls_io.window import Cursor, IntervalSet
+
+LEDGER = Ledger(
+    "a",
+    {
+        0: ShardLedger(Cursor(5), IntervalSet.of([(5, 9)]), rows=4, sum=2**64 - 1),
+        1: ShardLedger(Cursor(7)),
+    },
+)
+
+
+def test_rows_and_identity_sums_of_every_shard_prove_a_ledger() -> None:
+    assert proves(LEDGER, Adopted(), {("a", 0): Tally(4, 2**64 - 1, 8), ("b", 3): Tally(9, 9, 9)})
+
+
+@pytest.mark.parametrize(
+    "tallies",
+    [
+        {},
+        {("a", 0): Tally(3, 2**64 - 1, 8)},
+        {("a", 0): Tally(4, 1, 8)},
+        {("a", 0): Tally(4, 2**64 - 1, 8), ("a", 1): Tally(1, 0, 7)},
+        {("a", 0): Tally(4, 2**64 - 1, 8), ("a", 2): Tally(1, 0, 7)},
+    ],
+    ids=["rows gone", "a row gone", "another row instead", "a row more", "a shard more"],
+)
+def test_one_row_more_or_less_proves_nothing(tallies: dict[Key, Tally]) -> None:
+    assert not proves(LEDGER, Adopted(), tallies)
+
+
+def test_rows_adopted_before_count_beside_the_landed_ones() -> None:
+    adopted = Adopted({("a", 0): (2, 3), ("b", 0): (7, 7)}, others=5)
+    assert proves(LEDGER, adopted, {("a", 0): Tally(6, 2, 8)})
+    assert not proves(LEDGER, adopted, {("a", 0): Tally(4, 2**64 - 1, 8)}), "adopted rows went away"
+
+
+def test_tallies_of_parts_add_up() -> None:
+    assert Tally(1, 2**64 - 1, 5).plus(Tally(2, 3, 4)) == Tally(3, 2, 5)
