@@ -28,11 +28,19 @@ class Relay:
 
     def stop(self) -> None:
         """End it with its connections."""
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
+    async def _end(self) -> None:
+        self._server.close()
+        serving = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, EOFError):
+        with suppress(OSError, EOFError, asyncio.CancelledError):
             await _greet(reader, writer)
             try:
                 there, back = await asyncio.open_connection("127.0.0.1", self._target_port)

@@ -62,6 +62,8 @@ def calls(world: World, table: Table, signers: Mapping[str, Program]) -> None:
             _refused(talker, "read nowhere begin lz4", "LogStoreNotExist")
             _refused(talker, f"store {store} 2", "LogStoreAlreadyExist")
             _refused(talker, f"merge {store} 1", "ParameterInvalid")  # it has no right neighbour
+    if {*world.languages} - {"python"}:
+        table.remark("v1, none: Go's and Java's clients read no plain page, so they put plain and pull lz4")
 
 
 def wrong_key(world: World, table: Table) -> None:
