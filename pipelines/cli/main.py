@@ -28,6 +28,7 @@ VERBS: Final = {
     "backfill": "pipelines.cli.backfill",
     "describe": "pipelines.cli.describe",
     "verify": "pipelines.cli.verify",
+    "windows": "pipelines.cli.windows",
     "table": "pipelines.cli.table",
     "demo": "pipelines.cli.demo",
     "dev": "pipelines.cli.dev",

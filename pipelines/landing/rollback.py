@@ -98,7 +98,7 @@ def plan(lake: Lake, name: str, snapshot_id: int) -> Planned:
     """
     table = _load(lake, name)
     state = facts(table, damaged_too=True)
-    target = _target(table, state, snapshot_id)
+    target = _target(table, snapshot_id)
     ledgers, adopted = ledgers_of(target), adopted_of(target)
     now, then = _files(table, table.current_snapshot()), _files(table, target)
     _check_content(table, target, then, known_rows(ledgers, adopted))
@@ -151,10 +151,11 @@ def _load(lake: Lake, name: str) -> Table:
     return table
 
 
-def _target(table: Table, state: TableState, snapshot_id: int) -> Snapshot:
+def _target(table: Table, snapshot_id: int) -> Snapshot:
+    """Any landing that metadata still has: its content and its ledger belong together, also where a
+    rollback by hand put it beside main."""
     name = ".".join(table.name())
-    lineage = [*ancestry(table), *(ancestry(table, state.tagged) if state.tagged is not None else ())]
-    target: Snapshot | None = next((s for s in lineage if s.snapshot_id == snapshot_id), None)
+    target = table.snapshot_by_id(snapshot_id)
     if target is None:
         raise ConfigError(
             f"snapshot {snapshot_id} is not in the history of table {name} (any more); "

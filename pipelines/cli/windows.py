@@ -1,0 +1,93 @@
+"""`sls-lake windows`: what landed when, by which run, what is missing, and files nobody refers to."""
+
+from dataclasses import asdict
+
+import click
+
+from pipelines.cli.logstores import logstore_option, resolve
+from pipelines.cli.output import Output, hour_name, megabytes, moment, verb
+from pipelines.landing.history import Entry, History, history
+from pipelines.landing.table import Lake
+from sls_io.window import HOUR_S
+
+_RUN_CHARS = 8
+_ORPHANS_SHOWN = 10
+
+
+@click.command("windows")
+@logstore_option
+@click.option(
+    "--last", type=click.IntRange(min=1), default=10, show_default=True, help="How many landings to show."
+)
+@click.option(
+    "--orphans/--no-orphans", default=True, show_default=True, help="Look for files no snapshot refers to."
+)
+@click.option(
+    "--older-than",
+    "floor_hours",
+    type=click.FloatRange(min=0),
+    default=24,
+    show_default=True,
+    metavar="HOURS",
+    help="Younger files are no orphans: a landing may be about to publish them.",
+)
+@verb
+def windows(output: Output, *, name: str | None, last: int, orphans: bool, floor_hours: float) -> None:
+    """Show the landings and their windows, gaps, withdrawn intervals and orphan files."""
+    found = history(resolve(name), Lake.default(), orphans=orphans, floor_s=floor_hours * HOUR_S)
+    shown = found.entries[-last:]
+    show(output, found, shown)
+    output.result({**asdict(found), "entries": [asdict(e) | {"rows": e.rows} for e in shown]})
+
+
+def show(output: Output, found: History, entries: tuple[Entry, ...]) -> None:
+    """The history for people: a line a window, newest last."""
+    kept = moment((found.kept_from or 0) / 1000) or "never"
+    output.say(
+        f"{found.table}: {len(entries)} of {len(found.entries)} landings, snapshots kept since {kept} UTC"
+    )
+    output.table(
+        ["landed (UTC)", "snapshot", "run", "shard", "receive hour", ">begin", ">end", ">rows", ""],
+        [line for entry in entries for line in _lines(entry)],
+    )
+    for gone in found.missing:
+        end = "?" if gone.end is None else gone.end
+        output.say(f"shard {gone.shard}: \\[{gone.begin}, {end}) {gone.cause}")
+    if found.adopted:
+        output.say(f"{found.adopted:,} rows of the table were adopted: no landing brought them")
+    _show_orphans(output, found)
+    if found.trouble:
+        output.say(f"[red]landings are refused[/]: {found.trouble}")
+
+
+def _lines(entry: Entry) -> list[tuple[object, ...]]:
+    head = (moment(entry.at_ms / 1000), str(entry.snapshot_id), entry.run[:_RUN_CHARS])
+    remark = entry.verb or ("" if entry.windows else "no rows")
+    if not entry.in_table:
+        remark = f"{remark}, taken back".removeprefix(", ")
+    if not entry.windows:
+        return [(*head, "", "", "", "", None, remark)]
+    return [
+        (
+            *head,
+            str(x.window.shard),
+            hour_name(x.window.hour),
+            str(x.window.begin),
+            str(x.window.end),
+            x.rows,
+            ", ".join(part for part in (x.flags, remark) if part),
+        )
+        for x in entry.windows
+    ]
+
+
+def _show_orphans(output: Output, found: History) -> None:
+    if found.orphans is None:
+        return
+    if not found.orphans:
+        output.say("no orphan files")
+        return
+    size = megabytes(sum(orphan.size for orphan in found.orphans))
+    output.say(f"{len(found.orphans)} orphan files, {size}: no snapshot refers to them")
+    for orphan in found.orphans[:_ORPHANS_SHOWN]:
+        output.say(f"  {orphan.path}, {megabytes(orphan.size)}, {moment(orphan.modified_s)} UTC")

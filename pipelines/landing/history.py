@@ -1,0 +1,205 @@
+"""What landed when: the landings that the table's snapshots still tell of, and what lies beside them.
+
+Reads the table alone, the service is not asked, and also a table that landings refuse: this is where
+a person looks before deciding. Nothing is changed.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pyarrow.fs import FileSelector, FileType
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from pipelines.landing import ledger as codec
+from pipelines.landing.ledger import Landed, decode_windows
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.run import SWEEP_FLOOR_S
+from pipelines.landing.state import TableState, ancestry, facts, is_landing, read_state, summary_of
+from pipelines.landing.table import Lake
+from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.errors import ConfigError, LedgerBroken
+from sls_io.planning import CURSOR_UNKNOWN
+from sls_io.window import Cursor
+
+_ROLLBACK = "rollback "
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One landing, or what a person settled (`verb`), as its snapshot tells.
+
+    run      id of the attempt that made it
+    in_table whether its rows are in the table: not so after a rollback, by hand or by the verb
+    """
+
+    snapshot_id: int
+    at_ms: int
+    origin: str
+    run: str
+    verb: str
+    in_table: bool
+    windows: tuple[Landed, ...]
+
+    @property
+    def rows(self) -> int:
+        """Rows it brought."""
+        return sum(w.rows for w in self.windows)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """[begin, end) of a shard that is not in the table, and why: a gap's cause, or `withdrawn`.
+
+    `end` is None where nobody knows it.
+    """
+
+    origin: str
+    shard: int
+    begin: Cursor
+    end: Cursor | None
+    cause: str
+
+
+@dataclass(frozen=True)
+class Orphan:
+    """A file in the data folder that no snapshot refers to: its path below that folder, size, time."""
+
+    path: str
+    size: int
+    modified_s: float
+
+
+@dataclass(frozen=True)
+class History:
+    """Everything `sls-lake windows` shows; entries oldest first.
+
+    trouble   why landings are refused now, "" when they are not
+    kept_from time of the oldest snapshot still kept, milliseconds; landings before it are not listed
+    orphans   None when they were not looked for
+    """
+
+    table: str
+    origins: tuple[str, ...]
+    trouble: str
+    kept_from: int | None
+    entries: tuple[Entry, ...]
+    missing: tuple[Interval, ...]
+    adopted: int
+    orphans: tuple[Orphan, ...] | None
+
+
+def history(
+    logstore: Logstore,
+    lake: Lake,
+    *,
+    orphans: bool = True,
+    floor_s: float = SWEEP_FLOOR_S,
+    clock: Clock = SYSTEM_CLOCK,
+) -> History:
+    """The landings of the logstore, what is missing, and orphans older than `floor_s`.
+
+    Raises ConfigError when there is no table yet.
+    """
+    table = lake.load(logstore.table)
+    if table is None:
+        raise ConfigError(f"there is no table {logstore.table} yet: nothing has landed")
+    state = facts(table, damaged_too=True)
+    service = logstore.service
+    place = f"{service.region_name}/{service.project}/{service.logstore}"
+    mine = tuple(sorted(o for o, text in state.origins.items() if text.rpartition("@")[0] == place))
+    snapshots = sorted(table.metadata.snapshots, key=lambda s: s.sequence_number or 0)
+    return History(
+        table=logstore.table,
+        origins=mine,
+        trouble=_trouble(table),
+        kept_from=snapshots[0].timestamp_ms if snapshots else None,
+        entries=tuple(_entries(table, snapshots, mine)),
+        missing=tuple(_missing(state, mine)),
+        adopted=state.adopted.rows,
+        orphans=tuple(find_orphans(table, older_than_s=clock.now() - floor_s)) if orphans else None,
+    )
+
+
+def find_orphans(table: Table, *, older_than_s: float) -> Iterator[Orphan]:
+    """Files below the table's data folder that no snapshot refers to, last written before then.
+
+    Raises ConfigError for storage that is not read through pyarrow.
+    """
+    if not isinstance(table.io, PyArrowFileIO):
+        raise ConfigError(
+            f"files of table {'.'.join(table.name())} cannot be listed through {type(table.io).__name__}; "
+            "look without --orphans"
+        )
+    parse = PyArrowFileIO.parse_location
+    scheme, netloc, folder = parse(f"{table.location()}/data", table.io.properties)
+    known = {parse(path, table.io.properties)[2] for path in _referenced(table)}
+    selector = FileSelector(folder, allow_not_found=True, recursive=True)
+    for info in table.io.fs_by_scheme(scheme, netloc).get_file_info(selector):
+        if info.type is not FileType.File or info.path in known or info.mtime is None:
+            continue
+        modified_s = info.mtime.timestamp()
+        if modified_s < older_than_s:
+            yield Orphan(info.path.removeprefix(folder).lstrip("/"), int(info.size or 0), modified_s)
+
+
+def _referenced(table: Table) -> set[str]:
+    manifests = {m.manifest_path: m for s in table.metadata.snapshots for m in s.manifests(table.io)}
+    return {
+        entry.data_file.file_path
+        for manifest in manifests.values()
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+    }
+
+
+def _entries(table: Table, snapshots: list[Snapshot], mine: tuple[str, ...]) -> Iterator[Entry]:
+    there = _in_table(table)
+    for snapshot in snapshots:
+        summary = summary_of(snapshot)
+        origin, windows = decode_windows(summary.get(codec.WINDOWS_KEY, ""))
+        verb = summary.get(codec.VERB_KEY, "")
+        if is_landing(snapshot) and (origin in mine or verb):
+            yield Entry(
+                snapshot_id=snapshot.snapshot_id,
+                at_ms=snapshot.timestamp_ms,
+                origin=origin,
+                run=summary.get(codec.ATTEMPT_KEY, ""),
+                verb=verb,
+                in_table=snapshot.snapshot_id in there,
+                windows=windows,
+            )
+
+
+def _in_table(table: Table) -> set[int]:
+    """Snapshots whose rows main has: a rollback goes on where it went back to, not at its parent."""
+    found: set[int] = set()
+    newest = table.metadata.current_snapshot_id
+    while newest is not None:
+        following: int | None = None
+        for snapshot in ancestry(table, newest):
+            found.add(snapshot.snapshot_id)
+            verb = summary_of(snapshot).get(codec.VERB_KEY, "")
+            if verb.startswith(_ROLLBACK):
+                following = int(verb.removeprefix(_ROLLBACK))
+                break
+        newest = following
+    return found
+
+
+def _missing(state: TableState, mine: tuple[str, ...]) -> Iterator[Interval]:
+    for origin in mine:
+        for shard, entry in sorted(state.ledger(origin).shards.items()):
+            for gap in entry.gaps:
+                end = None if gap.end == CURSOR_UNKNOWN else gap.end
+                yield Interval(origin, shard, gap.begin, end, gap.cause)
+            for begin, stop in entry.withdrawn:
+                yield Interval(origin, shard, Cursor(begin), Cursor(stop), "withdrawn")
+
+
+def _trouble(table: Table) -> str:
+    try:
+        read_state(table)
+    except LedgerBroken as error:
+        return str(error)
+    return ""

@@ -1,0 +1,98 @@
+"""`sls-lake windows`: the landings of a table, what is missing of it, and the files beside it."""
+
+from pathlib import Path
+
+import pytest
+
+from pipelines.cli.main import EXIT_USAGE
+from pipelines.landing import rollback
+from pipelines.landing.history import history
+from sls_io.clock import SYSTEM_CLOCK
+from tests.integration.test_changed_table import append_by_hand, roll_back
+from tests.integration.test_races import second_logstore
+from tests.integration.test_settle import Command, command, snapshots, started
+from tests.integration.world import HOUR0, World
+
+pytestmark = pytest.mark.spark
+
+__all__ = ["command", "started"]
+
+
+def test_each_landing_says_when_by_which_run_and_which_windows(started: World, command: Command) -> None:
+    said = command("windows")
+
+    assert said["code"] == 0 and said["trouble"] == "" and said["orphans"] == []
+    assert [e["snapshot_id"] for e in said["entries"]] == snapshots(started)
+    assert [e["rows"] for e in said["entries"]] == [0, 10, 10]
+    assert all(e["in_table"] and e["run"] for e in said["entries"])
+    windows = [w for e in said["entries"] for w in e["windows"]]
+    assert {w["window"]["hour"] for w in windows} == {HOUR0, HOUR0 + 1}
+    assert {w["window"]["shard"] for w in windows} == {0, 1}
+    assert [e["rows"] for e in command("windows", "--last", "1")["entries"]] == [10]
+
+
+def test_what_a_rollback_took_back_is_said_and_what_it_brought_back_too(
+    started: World, command: Command
+) -> None:
+    first, second, third = snapshots(started)
+
+    def there() -> list[int]:
+        return [e["snapshot_id"] for e in command("windows")["entries"] if e["in_table"]]
+
+    roll_back(started)
+    refusal = command("windows")
+    assert f"table rollback {second}" in refusal["trouble"]
+    assert there() == [first, second]
+    back = command("table", "rollback", str(second), "--execute")["committed"]
+    assert there() == [first, second, back]
+    again = command("table", "rollback", str(third), "--execute")["committed"]
+    assert there() == [first, second, third, again]
+    verbs = [e["verb"] for e in command("windows")["entries"]]
+    assert verbs == ["", "", "", f"rollback {second}", f"rollback {third}"]
+
+
+def test_gaps_are_listed_with_their_cause(started: World, command: Command) -> None:
+    first, *_ = snapshots(started)
+    planned = rollback.plan(started.lake, started.logstore.table, first)
+    rollback.execute(started.lake, planned)
+    started.emulator.admin.advance(40 * 86400)
+    started.put(10)
+    started.emulator.admin.advance(120)
+    started.land()
+
+    missing = command("windows")["missing"]
+
+    assert {gap["cause"] for gap in missing} == {"expired"}
+    assert {gap["shard"] for gap in missing} == {0, 1}
+
+
+def test_files_that_no_snapshot_refers_to_are_orphans_once_they_are_old(
+    started: World, command: Command
+) -> None:
+    """A file that a rollback took out of main is none, as long as its snapshot is kept."""
+    landed = Path(started.published()[0])
+    orphan = landed.with_name("left-behind.parquet")
+    orphan.write_bytes(b"1234")
+    rollback.execute(started.lake, rollback.plan(started.lake, started.logstore.table, snapshots(started)[0]))
+
+    assert command("windows")["orphans"] == [], "a landing may be about to publish it"
+    found = history(started.logstore, started.lake, floor_s=-3600, clock=SYSTEM_CLOCK).orphans
+
+    assert found is not None
+    assert [(Path(o.path).name, o.size) for o in found] == [("left-behind.parquet", 4)]
+    assert command("windows", "--no-orphans")["orphans"] is None
+
+
+def test_landings_of_another_logstore_and_rows_by_hand_are_not_ours(started: World, command: Command) -> None:
+    started.land(logstore=second_logstore(started))
+    append_by_hand(started)
+
+    said = command("windows")
+
+    assert [e["rows"] for e in said["entries"]] == [0, 10, 10]
+    assert "rows of unknown origin" in said["trouble"]
+
+
+def test_without_a_table_there_is_nothing_to_show(world: World, command: Command) -> None:
+    said = command("windows")
+    assert said["code"] == EXIT_USAGE and "nothing has landed" in said["error"]
