@@ -30,6 +30,7 @@ VERBS: Final = {
     "verify": "pipelines.cli.verify",
     "windows": "pipelines.cli.windows",
     "table": "pipelines.cli.table",
+    "checkpoints": "pipelines.cli.checkpoints",
     "demo": "pipelines.cli.demo",
     "dev": "pipelines.cli.dev",
 }

@@ -15,7 +15,7 @@ from pipelines.landing.table import Lake
 from sls_io.client import SlsClient
 from sls_io.window import HOUR_S, Cursor
 
-_DRY = "dry run: nothing was changed; add --execute to do it"
+DRY = "dry run: nothing was changed; add --execute to do it"
 
 
 @click.group("table")
@@ -44,7 +44,7 @@ def rollback(output: Output, *, snapshot: int, name: str | None, execute: bool) 
     show_rollback(output, planned.view)
     committed = rolling_back.execute(lake, planned) if execute else None
     if committed is None:
-        output.say(_DRY)
+        output.say(DRY)
     else:
         output.say(f"done: snapshot {committed} of {logstore.table} is what {snapshot} was; land again")
     output.result({"executed": execute, "committed": committed, **asdict(planned.view)})
@@ -119,7 +119,7 @@ def adopt(
     if committed is not None:
         output.say(f"done: snapshot {committed} of {logstore.table} has a ledger again; land")
     elif not planned.view.asks:
-        output.say(_DRY)
+        output.say(DRY)
     output.result({"executed": execute, "committed": committed, **asdict(planned.view)})
 
 

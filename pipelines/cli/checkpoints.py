@@ -1,0 +1,48 @@
+"""`sls-lake checkpoints`: what the service's group has, against the table."""
+
+from dataclasses import asdict
+
+import click
+
+from pipelines.cli.land import own_holder
+from pipelines.cli.logstores import logstore_option, resolve
+from pipelines.cli.main import EXIT_FAILED
+from pipelines.cli.output import Output, verb
+from pipelines.cli.table import DRY, execute_option
+from pipelines.landing import repair as repairing
+from pipelines.landing.table import Lake
+from sls_io.client import SlsClient
+
+_DONE = {"moved", "unchanged", "ahead", "gone"}
+
+
+@click.group("checkpoints")
+def checkpoints() -> None:
+    """Checkpoints of the group: repair. A dry run until --execute; takes --json and --debug."""
+
+
+@checkpoints.command("repair")
+@logstore_option
+@execute_option
+@verb
+def repair(output: Output, *, name: str | None, execute: bool) -> None:
+    """Publish the table's frontiers as checkpoints; none moves back, none is forced."""
+    logstore = own_holder(resolve(name))
+    with SlsClient(logstore.service) as client:
+        points = repairing.look(logstore, Lake.default(), client)
+        if execute:
+            points = repairing.repair(logstore, client, points)
+    output.table(
+        ["shard", ">checkpoint", ">frontier", ""],
+        [
+            (str(p.shard), "" if p.checkpoint is None else str(p.checkpoint), str(p.frontier), p.outcome)
+            for p in points
+        ],
+    )
+    if any(point.outcome == "ahead" for point in points):
+        output.say("a checkpoint ahead of the table stays: landings begin at the frontier, and pass it")
+    if not execute:
+        output.say(DRY)
+    output.result({"executed": execute, "shards": [asdict(point) for point in points]})
+    if execute and any(point.outcome not in _DONE for point in points):
+        click.get_current_context().exit(EXIT_FAILED)
