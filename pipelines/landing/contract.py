@@ -210,6 +210,13 @@ def partition_spec(schema: Schema) -> PartitionSpec:
     )
 
 
+def hour_place(spec: PartitionSpec, schema: Schema) -> int | None:
+    """Where a file's partition under `spec` has the receive hour (since 1970); None: nowhere."""
+    source = schema.find_field("__receive_hour__").field_id
+    kept = (i for i, f in enumerate(spec.fields) if f.source_id == source and f.transform == HourTransform())
+    return next(kept, None)
+
+
 def partition_of(spec: PartitionSpec, schema: Schema, *, origin: str, shard: int, hour: int) -> Record:
     """The one partition that all rows of a window of `shard` and `hour` (since 1970) are in.
 

@@ -3,9 +3,13 @@
 Nothing here claims a shard, writes a file or commits. `preview` plans as if every shard were ours.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
+from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThan
+
+from pipelines.landing.contract import hour_place
 from pipelines.landing.ledger import decode_windows
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.report import PlanReport
@@ -20,7 +24,7 @@ from sls_io.planning import plan_fill, plan_live
 from sls_io.settings import Budget
 from sls_io.shard import Head, Shard
 from sls_io.survey import survey_hours, survey_live
-from sls_io.window import Cursor
+from sls_io.window import HOUR_S, Cursor
 
 NO_GROUP_CODE = "ConsumerGroupNotExist"
 
@@ -122,6 +126,30 @@ def lacking_hours(
     ledger = read_ledger(logstore, lake, client)
     plan = plan_fill(surveys=surveys, ledger=ledger, budget=Budget(), until_s=until_s)
     return frozenset(p.window.hour for p in plan.windows)
+
+
+def hour_rows(logstore: Logstore, lake: Lake, origin: str, hours: Collection[int]) -> Mapping[int, int]:
+    """Rows the table holds now of each of these receive hours, from its manifests alone; empty when
+    the table's partitioning no longer tells hours apart."""
+    table = lake.load(logstore.table)
+    found = dict.fromkeys(hours, 0)
+    if table is None or not hours:
+        return found
+    begin, end = (datetime.fromtimestamp(at * HOUR_S, UTC).isoformat() for at in (min(hours), max(hours) + 1))
+    among = And(
+        EqualTo(term="__origin__", value=origin),
+        GreaterThanOrEqual(term="__receive_hour__", value=begin),
+        LessThan(term="__receive_hour__", value=end),
+    )
+    places = {number: hour_place(spec, table.schema()) for number, spec in table.specs().items()}
+    for task in table.scan(row_filter=among).plan_files():
+        place = places[task.file.spec_id]
+        if place is None:
+            return {}
+        hour = int(task.file.partition[place])
+        if hour in found:
+            found[hour] += task.file.record_count
+    return found
 
 
 def describe(logstore: Logstore, lake: Lake, client: SlsClient) -> list[ShardView]:

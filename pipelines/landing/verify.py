@@ -17,10 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.expressions import EqualTo
 from pyiceberg.io.pyarrow import ArrowScan
-from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import FileScanTask, Table
-from pyiceberg.transforms import HourTransform
 
+from pipelines.landing.contract import hour_place
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.start import check_origin
 from pipelines.landing.state import read_state, reconcile
@@ -138,21 +137,11 @@ def _tally(table: Table, origin: str, ledger: Ledger) -> tuple[dict[int, _Tally]
 def _by_hour(table: Table, tasks: Iterable[FileScanTask]) -> Iterable[list[FileScanTask]]:
     """The files of each receive hour; all files together when a partition spec has no hour."""
     hours: dict[int | None, list[FileScanTask]] = defaultdict(list)
-    places = {number: _hour_place(table, spec) for number, spec in table.specs().items()}
+    places = {number: hour_place(spec, table.schema()) for number, spec in table.specs().items()}
     for task in tasks:
         place = places[task.file.spec_id]
         hours[None if place is None else task.file.partition[place]].append(task)
     return [[task for each in hours.values() for task in each]] if None in hours else hours.values()
-
-
-def _hour_place(table: Table, spec: PartitionSpec) -> int | None:
-    source = table.schema().find_field("__receive_hour__").field_id
-    matching = (
-        i
-        for i, f in enumerate(spec.fields)
-        if f.source_id == source and isinstance(f.transform, HourTransform)
-    )
-    return next(matching, None)
 
 
 def _identities(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[_Longs, _Longs, _Longs]]:

@@ -262,10 +262,12 @@ def landing(**changed: Any) -> LandingReport:
 def test_hours_are_reported_oldest_first_each_with_its_own_numbers() -> None:
     first = logstore().start_hour
     report = landing(hours={first + 2: HourReport(rows=5, raw_bytes=2_000_000, files=1, file_bytes=10)})
-    events = list(hour_events(logstore(), report, {first + 2, first}))
+    events = list(hour_events(logstore(), report, {first + 2, first}, {first + 2: 8}))
     assert [e.partition for e in events] == ["2026-11-20-00:00", "2026-11-20-02:00"]
     assert [e.metadata["rows"].value for e in events] == [0, 5]
     assert events[1].metadata["MB"].value == 2.0
+    assert events[1].metadata["dagster/partition_row_count"].value == 8, "what the table holds, not what came"
+    assert "dagster/partition_row_count" not in events[0].metadata, "unknown is not said as a number"
     assert events[1].tags == {"dagster/data_version": "7"}
 
 

@@ -40,7 +40,7 @@ from pipelines.components.logstore.schedule import (
 )
 from pipelines.components.logstore.spark import SparkEngine
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.look import lacking_hours
+from pipelines.landing.look import hour_rows, lacking_hours
 from pipelines.landing.report import LandingReport, Verdict
 from pipelines.landing.run import Run
 from pipelines.landing.table import Lake
@@ -176,7 +176,8 @@ def _land(
             return
         reached_of = _live_hours if live else _filled_hours
         reached = reached_of(logstore, report, range(*hours))
-        for event in hour_events(logstore, report, reached):
+        in_table = hour_rows(logstore, Lake.default(), report.origin, reached)
+        for event in hour_events(logstore, report, reached, in_table):
             context.log_event(event)
         verdict = run.reconcile()
         yield from _checked(context, bronze, verdict)
@@ -220,14 +221,14 @@ def complete_hours(asked: Iterable[int], reached_s: int) -> set[int]:
 
 
 def hour_events(
-    logstore: Logstore, report: LandingReport, reached: Iterable[int]
+    logstore: Logstore, report: LandingReport, reached: Iterable[int], in_table: Mapping[int, int]
 ) -> Iterator[dg.AssetMaterialization]:
     """One event per hour that a landing reached, oldest first, with the hour's own numbers."""
     for hour in sorted(reached):
         yield dg.AssetMaterialization(
             bronze_key(logstore),
             partition=hour_key(hour),
-            metadata=metadata.hour(report, hour),
+            metadata=metadata.hour(report, hour, rows_in_table=in_table.get(hour)),
             tags=metadata.version_tags(report),
         )
 

@@ -37,11 +37,12 @@ def table(logstore: Logstore) -> Metadata:
     }
 
 
-def hour(report: LandingReport, at: int) -> Metadata:
+def hour(report: LandingReport, at: int, *, rows_in_table: int | None) -> Metadata:
     """Of one hour in one landing, and of the landing it came with."""
     mine = report.hours.get(at, HourReport(0, 0, 0, 0))
+    known = {} if rows_in_table is None else {"dagster/partition_row_count": rows_in_table}
     return {
-        "dagster/partition_row_count": dg.MetadataValue.int(mine.rows),
+        **{name: dg.MetadataValue.int(rows) for name, rows in known.items()},
         "rows": dg.MetadataValue.int(mine.rows),
         "MB": dg.MetadataValue.float(mine.raw_bytes / MB),
         "files": dg.MetadataValue.int(mine.files),
