@@ -159,7 +159,7 @@ def show_rollback(output: Output, view: rolling_back.Rollback) -> None:
         f"{view.rows_returning:,} return in {view.files_returning})"
     )
     output.table(
-        ["origin", "shard", ">frontier", ">then", ">rows in ledger", ">then", "given back", "had again"],
+        ["origin", "shard", ">frontier", ">then", ">rows in ledger", ">then"],
         [
             (
                 shard.origin,
@@ -168,8 +168,6 @@ def show_rollback(output: Output, view: rolling_back.Rollback) -> None:
                 str(shard.frontier_then),
                 shard.rows,
                 shard.rows_then,
-                _intervals(shard.withdrawn),
-                _intervals(shard.regained),
             )
             for shard in view.shards
         ],
@@ -182,7 +180,3 @@ def show_rollback(output: Output, view: rolling_back.Rollback) -> None:
 
 def _count(rows: int | None) -> str:
     return "unknown" if rows is None else f"{rows:,}"
-
-
-def _intervals(pairs: tuple[tuple[int, int], ...]) -> str:
-    return " ".join(f"\\[{begin}, {end})" for begin, end in pairs)

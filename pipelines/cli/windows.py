@@ -41,14 +41,41 @@ def windows(output: Output, *, name: str | None, last: int, orphans: bool, floor
 
 
 def show(output: Output, found: History, entries: tuple[Entry, ...]) -> None:
-    """The history for people: a line a window, newest last."""
+    """The history for people: a line a landing, then a line a window, newest last."""
     kept = moment((found.kept_from or 0) / 1000) or "never"
     output.say(
         f"{found.table}: {len(entries)} of {len(found.entries)} landings, snapshots kept since {kept} UTC"
     )
     output.table(
-        ["landed (UTC)", "snapshot", "run", "shard", "receive hour", ">begin", ">end", ">rows", ""],
-        [line for entry in entries for line in _lines(entry)],
+        ["landed (UTC)", "snapshot", "run", ">windows", ">rows", "receive hours", ""],
+        [
+            (
+                moment(e.at_ms / 1000),
+                str(e.snapshot_id),
+                e.run[:_RUN_CHARS],
+                len(e.windows),
+                e.rows,
+                _hours(e),
+                ", ".join(part for part in (e.verb, "" if e.in_table else "taken back") if part),
+            )
+            for e in entries
+        ],
+    )
+    output.table(
+        ["run", "shard", "receive hour", ">begin", ">end", ">rows", ""],
+        [
+            (
+                e.run[:_RUN_CHARS],
+                str(x.window.shard),
+                hour_name(x.window.hour),
+                str(x.window.begin),
+                str(x.window.end),
+                x.rows,
+                x.flags,
+            )
+            for e in entries
+            for x in e.windows
+        ],
     )
     for gone in found.missing:
         end = "?" if gone.end is None else gone.end
@@ -60,25 +87,11 @@ def show(output: Output, found: History, entries: tuple[Entry, ...]) -> None:
         output.say(f"[red]landings are refused[/]: {found.trouble}")
 
 
-def _lines(entry: Entry) -> list[tuple[object, ...]]:
-    head = (moment(entry.at_ms / 1000), str(entry.snapshot_id), entry.run[:_RUN_CHARS])
-    remark = entry.verb or ("" if entry.windows else "no rows")
-    if not entry.in_table:
-        remark = f"{remark}, taken back".removeprefix(", ")
-    if not entry.windows:
-        return [(*head, "", "", "", "", None, remark)]
-    return [
-        (
-            *head,
-            str(x.window.shard),
-            hour_name(x.window.hour),
-            str(x.window.begin),
-            str(x.window.end),
-            x.rows,
-            ", ".join(part for part in (x.flags, remark) if part),
-        )
-        for x in entry.windows
-    ]
+def _hours(entry: Entry) -> str:
+    """The first receive hour, and how many more."""
+    hours = sorted({x.window.hour for x in entry.windows})
+    more = f" +{len(hours) - 1}" if len(hours) > 1 else ""
+    return f"{hour_name(hours[0])}{more}" if hours else ""
 
 
 def _show_orphans(output: Output, found: History) -> None:

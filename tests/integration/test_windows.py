@@ -1,10 +1,14 @@
 """`sls-lake windows`: the landings of a table, what is missing of it, and the files beside it."""
 
+import io
 from pathlib import Path
 
 import pytest
 
 from pipelines.cli.main import EXIT_USAGE
+from pipelines.cli.output import Output
+from pipelines.cli.table import show_rollback
+from pipelines.cli.windows import show
 from pipelines.landing import rollback
 from pipelines.landing.history import history
 from sls_io.clock import SYSTEM_CLOCK
@@ -91,6 +95,22 @@ def test_landings_of_another_logstore_and_rows_by_hand_are_not_ours(started: Wor
 
     assert [e["rows"] for e in said["entries"]] == [0, 10, 10]
     assert "rows of unknown origin" in said["trouble"]
+
+
+def test_people_read_whole_snapshot_ids_that_they_can_copy(started: World) -> None:
+    file = io.StringIO()
+    output = Output(file=file)
+    found = history(started.logstore, started.lake)
+    show(output, found, found.entries)
+    second = snapshots(started)[1]
+    show_rollback(output, rollback.plan(started.lake, started.logstore.table, second).view)
+
+    said = file.getvalue()
+
+    assert all(str(snapshot) in said for snapshot in snapshots(started))
+    assert all(str(entry.frontier) in said for entry in started.ledger.shards.values())
+    assert "receive hours affected" in said and "no orphan files" in said
+    assert "/p/" not in said, "what logs say is nobody's business here"
 
 
 def test_without_a_table_there_is_nothing_to_show(world: World, command: Command) -> None:
