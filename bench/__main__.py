@@ -26,6 +26,7 @@ from sls_io.client import Page, SlsClient
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.decode import Decoder
 from sls_io.emulator import start
+from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
 from sls_io.settings import Service
 
 PROJECT = "bench"
@@ -59,6 +60,10 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="sls-lake-bench-") as folder:
         os.environ[HOME_VARIABLE] = folder
+        # The emulator's own pair, before it and Spark's workers start: never the caller's.
+        os.environ["ALIBABA_CLOUD_ACCESS_KEY_ID"] = FAKE_ID
+        os.environ["ALIBABA_CLOUD_ACCESS_KEY_SECRET"] = FAKE_SECRET
+        os.environ.pop("ALIBABA_CLOUD_SECURITY_TOKEN", None)
         measure(Path(folder), options.small_mb, options.large_mb)
 
 
@@ -66,7 +71,7 @@ def measure(folder: Path, small_mb: int, large_mb: int) -> None:
     """Fill three logstores, land them one after the other, print."""
     engine = Engine()
     with start(folder / "emulator") as emulator:
-        sizes = {"warm-up": 60, "small": small_mb, "large": large_mb}
+        sizes = {"warm-up": 200, "small": small_mb, "large": large_mb}
         stores = {name: _logstore(emulator.endpoint, name) for name in sizes}
         for name, mb in sizes.items():
             _fill(stores[name], mb)
@@ -168,11 +173,13 @@ def _limit(logstore: Logstore, path: Path) -> float:
     table = Lake.default().load(logstore.table)
     if table is None:
         raise SystemExit("nothing was landed")
-    decoder = Contract.from_columns(logstore.columns).decoder("bench", table.schema())
+    contract = Contract.from_columns(logstore.columns)
     pages = _pages(logstore)
     hour = int(SYSTEM_CLOCK.now()) // 3600
+    # Once to get warm, as the landing is: the first pass pays for code and memory seen first.
+    _plain_loop(contract.decoder("bench", table.schema()), pages, hour, path)
     cpu_s = _own_cpu_s()
-    _plain_loop(decoder, pages, hour, path)
+    _plain_loop(contract.decoder("bench", table.schema()), pages, hour, path)
     return sum(p.raw_bytes for p in pages) / 1e6 / (_own_cpu_s() - cpu_s)
 
 
