@@ -23,7 +23,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing import publish, settle
-from pipelines.landing.ledger import ADOPT, Adopted
+from pipelines.landing.ledger import ADOPT, Adopted, lowered
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.start import check_origin, origin_text
 from pipelines.landing.state import (
@@ -132,6 +132,7 @@ def plan(
     told = {o for s in _candidates(table, state) for o in ledgers_of(s, damaged_too=True)}
     tallies, scanned = tally(table, {*state.origins, *told, origin.id})
     ledgers, sources, adopted = _proven(table, state, tallies)
+    ledgers = lowered(ledgers, {o: ledger for o, ledger in state.ledgers.items() if o in ledgers})
     asks, starts = origin.id not in ledgers, dict[int, Cursor]()
     named = at is not None or bool(cursors)
     if named and not asks:

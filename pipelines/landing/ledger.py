@@ -138,6 +138,20 @@ def merge(ledger: Ledger, delta: Delta) -> Merged:
     return Merged(Ledger(ledger.origin, shards), tuple(accepted), tuple(lost))
 
 
+def lowered(then: Mapping[str, Ledger], now: Mapping[str, Ledger]) -> dict[str, Ledger]:
+    """The ledgers `then`, and of every shard that only `now` knows its start and nothing more.
+
+    For a table that went back: forgotten, such a shard would begin wherever retention is by then.
+    """
+    result: dict[str, Ledger] = {}
+    for origin in sorted({*then, *now}):
+        before = then.get(origin) or Ledger(origin)
+        later = now[origin].shards if origin in now else {}
+        news = {s: ShardLedger(start=e.start) for s, e in later.items() if s not in before.shards}
+        result[origin] = before.with_shards(news)
+    return result
+
+
 def _fits(entry: ShardLedger | None, window: Window, delta: Delta, base: Ledger) -> bool:
     if entry is None or entry.landed.overlaps(window.begin, window.end):
         return False

@@ -32,7 +32,7 @@ from pipelines.landing.state import (
     total_records,
 )
 from pipelines.landing.table import Lake
-from sls_io.claim import Ledger, ShardLedger
+from sls_io.claim import Ledger
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ConfigError, LedgerBroken
 from sls_io.window import Cursor, IntervalSet
@@ -105,7 +105,7 @@ def plan(lake: Lake, name: str, snapshot_id: int) -> Planned:
     leaving, returning = now.keys() - then.keys(), then.keys() - now.keys()
     if snapshot_id == state.tagged and not leaving and not returning and _in_main(table, snapshot_id):
         raise ConfigError(f"table {name} is as snapshot {snapshot_id} left it: there is nothing to roll back")
-    lowered_ledgers = lowered(ledgers, state.ledgers)
+    lowered_ledgers = codec.lowered(ledgers, state.ledgers)
     change = settle.Change(target, lowered_ledgers, adopted, f"rollback {snapshot_id}")
     since = [s for s in _since(table, state, target) if is_landing(s)]
     windows = [w for s in since for w in codec.decode_windows(summary_of(s).get(codec.WINDOWS_KEY, ""))[1]]
@@ -131,17 +131,6 @@ def plan(lake: Lake, name: str, snapshot_id: int) -> Planned:
 def execute(lake: Lake, planned: Planned, *, clock: Clock = SYSTEM_CLOCK) -> int:
     """Commit a planned rollback; the new snapshot. Raises what `settle.commit` does."""
     return settle.commit(lake, planned.table, planned.state, planned.change, now_ms=int(clock.now() * 1000))
-
-
-def lowered(then: Mapping[str, Ledger], now: Mapping[str, Ledger]) -> dict[str, Ledger]:
-    """The ledgers `then`, and of every shard that only `now` knows its start and nothing more. Pure."""
-    result: dict[str, Ledger] = {}
-    for origin in sorted({*then, *now}):
-        before = then.get(origin) or Ledger(origin)
-        later = now[origin].shards if origin in now else {}
-        news = {s: ShardLedger(start=e.start) for s, e in later.items() if s not in before.shards}
-        result[origin] = before.with_shards(news)
-    return result
 
 
 def _load(lake: Lake, name: str) -> Table:

@@ -1,6 +1,6 @@
 """The ledger of a table that is rolled back, as values."""
 
-from pipelines.landing.rollback import lowered
+from pipelines.landing.ledger import lowered
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.window import Cursor, IntervalSet
 

@@ -1,0 +1,104 @@
+"""The answer to what a person asked for is lost: the table says what became of it, never twice."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from pipelines.landing import adopt, rollback
+from sls_io.errors import ConfigError, LandingUnknown
+from tests.integration.lossy_catalog import LossyCatalog, lossy
+from tests.integration.test_changed_table import append_by_hand
+from tests.integration.world import HOUR0_S, World
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def catalog(world: World) -> Iterator[LossyCatalog]:
+    """The world's catalog as one that loses answers; two landings of 10 rows, 30 logs to come."""
+    world.lake, catalog = lossy(world.lake)
+    for minute in (2, 4):
+        world.put(10)
+        world.at(HOUR0_S + 60 * minute)
+        world.land()
+    world.put(30)
+    world.at(HOUR0_S + 360)
+    yield catalog
+    world.assert_proved()
+
+
+def planned(world: World) -> rollback.Planned:
+    """A rollback to the first landing of rows."""
+    target = world.table.metadata.snapshots[1].snapshot_id
+    return rollback.plan(world.lake, world.logstore.table, target)
+
+
+def test_a_lost_answer_of_a_rollback_that_was_made_is_found_in_the_table(
+    world: World, catalog: LossyCatalog
+) -> None:
+    plan = planned(world)
+    catalog.script.append("lost")
+
+    assert rollback.execute(world.lake, plan) == world.table.metadata.current_snapshot_id
+
+    assert world.land().rows == 40
+    world.assert_each_log_once()
+
+
+def test_a_rollback_that_never_arrived_is_said_to_be_unknown_and_may_be_asked_again(
+    world: World, catalog: LossyCatalog
+) -> None:
+    plan = planned(world)
+    catalog.script.append("refused")
+
+    with pytest.raises(LandingUnknown, match="Run it again"):
+        rollback.execute(world.lake, plan)
+
+    assert len(world.table_rows()) == 20
+    rollback.execute(world.lake, planned(world))
+    assert world.land().rows == 40
+    world.assert_each_log_once()
+
+
+def test_a_rollback_that_arrives_after_a_landing_is_refused(world: World, catalog: LossyCatalog) -> None:
+    """Story: the answer is late, the person goes away, a landing comes first: what it landed stays."""
+    plan = planned(world)
+    catalog.script.append("late")
+    with pytest.raises(LandingUnknown):
+        rollback.execute(world.lake, plan)
+    assert world.land().rows == 30
+
+    catalog.deliver()
+
+    assert catalog.deliveries == ["CommitFailedException"]
+    world.assert_each_log_once()
+
+
+def test_of_a_rollback_that_was_asked_for_twice_the_late_one_is_refused(
+    world: World, catalog: LossyCatalog
+) -> None:
+    catalog.script.append("late")
+    with pytest.raises(LandingUnknown):
+        rollback.execute(world.lake, planned(world))
+    rollback.execute(world.lake, planned(world))
+
+    catalog.deliver()
+
+    assert catalog.deliveries == ["CommitFailedException"]
+    assert world.land().rows == 40
+    world.assert_each_log_once()
+
+
+def test_an_adoption_that_arrives_late_leaves_nothing_to_settle(world: World, catalog: LossyCatalog) -> None:
+    append_by_hand(world)
+    catalog.script.append("late")
+    with world.client as client:
+        with pytest.raises(LandingUnknown):
+            adopt.execute(world.lake, adopt.plan(world.lake, world.logstore, client))
+        catalog.deliver()
+        assert catalog.deliveries == [""]
+
+        with pytest.raises(ConfigError, match="nothing to settle"):
+            adopt.plan(world.lake, world.logstore, client)
+
+    assert world.land().rows == 30
