@@ -76,8 +76,13 @@ class Lake:
 
     def catalog(self) -> Catalog:
         """Open the catalog. Raises ConfigError when it cannot be reached."""
+        key = tuple(sorted(self.properties.items()))
         try:
-            return _open(tuple(sorted(self.properties.items())))
+            with contextlib.suppress(Exception):
+                return _open(key)
+            # Story: two processes open a new SQL catalog, both find no tables, A makes them, B is told
+            # that they exist already. The second look finds them; any other trouble is there again.
+            return _open(key)
         except Exception as error:  # every catalog has its own exceptions; none of them is ours
             raise ConfigError(unreachable(self, error)) from error
 
@@ -97,8 +102,7 @@ class Lake:
         if found is not None:
             return found
         catalog = self.catalog()
-        with contextlib.suppress(NamespaceAlreadyExistsError):
-            catalog.create_namespace(table.split(".", maxsplit=1)[0])
+        self._ensure_namespace(catalog, table.split(".", maxsplit=1)[0])
         schema = contract.iceberg_schema()
         try:
             return catalog.create_table(
@@ -108,6 +112,17 @@ class Lake:
             return catalog.load_table(table)
         except OSError as error:
             raise ConfigError(unreachable(self, error)) from error
+
+    def _ensure_namespace(self, catalog: Catalog, name: str) -> None:
+        """Story: two first runs find no namespace, A makes it, B's insert meets the database's own unique
+        key. B gets the driver's error, not PyIceberg's "already exists", so only a look decides."""
+        try:
+            catalog.create_namespace(name)
+        except NamespaceAlreadyExistsError:
+            return
+        except Exception as error:
+            if not catalog.namespace_exists(name):
+                raise ConfigError(unreachable(self, error)) from error
 
 
 def unreachable(lake: Lake, error: BaseException) -> str:

@@ -1,0 +1,78 @@
+"""The very first runs of a deployment meet in a catalog that is new: both find nothing, one is second."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
+
+from pipelines.landing.contract import Contract
+from pipelines.landing.table import Lake
+from sls_io.errors import ConfigError
+from tests.integration.world import make_lake
+
+OPENERS, NEW_CATALOGS = 8, 10
+CONTRACT = Contract.from_columns({"n": "long"})
+
+
+class OvertakenCatalog(SqlCatalog):
+    """Whoever asks whether a namespace is there is told the truth, and then another process makes it."""
+
+    def namespace_exists(self, namespace: Any) -> bool:
+        found = super().namespace_exists(namespace)
+        if not found and "overtaken" not in self.properties:
+            other = {k: v for k, v in self.properties.items() if k != "py-catalog-impl"}
+            SqlCatalog(self.name, **other, overtaken="yes").create_namespace(namespace)
+        return found
+
+
+class BrokenCatalog(SqlCatalog):
+    """Nothing can be made in it."""
+
+    def create_namespace(self, namespace: Any, properties: Any = None) -> None:
+        raise RuntimeError("the disk is full")
+
+
+def behind(lake: Lake, implementation: type[SqlCatalog]) -> Lake:
+    """The same lake behind a catalog of the test's."""
+    properties = {k: v for k, v in lake.properties.items() if k != "type"}
+    return Lake({**properties, "py-catalog-impl": f"{implementation.__module__}.{implementation.__name__}"})
+
+
+def all_at_once(calls: list[Callable[[], Catalog]]) -> list[BaseException]:
+    """What those of the calls raised that did."""
+    barrier, raised = threading.Barrier(len(calls)), list[BaseException]()
+
+    def one(call: Callable[[], Catalog]) -> None:
+        barrier.wait()
+        try:
+            call().list_namespaces()
+        except Exception as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=one, args=(call,)) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return raised
+
+
+def test_a_new_catalog_that_is_opened_by_many_at_once_opens_for_all(tmp_path: Path) -> None:
+    for number in range(NEW_CATALOGS):
+        folder = tmp_path / str(number)
+        lakes = [make_lake(folder, opener=str(opener)) for opener in range(OPENERS)]
+        assert all_at_once([lake.catalog for lake in lakes]) == []
+
+
+def test_a_namespace_that_another_run_makes_first_is_taken_as_it_is(tmp_path: Path) -> None:
+    table = behind(make_lake(tmp_path), OvertakenCatalog).ensure("bronze.access_logs", CONTRACT)
+    assert table.name() == ("bronze", "access_logs")
+
+
+def test_a_namespace_that_cannot_be_made_is_a_config_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"the disk is full.*nothing was landed"):
+        behind(make_lake(tmp_path), BrokenCatalog).ensure("bronze.access_logs", CONTRACT)
