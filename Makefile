@@ -49,10 +49,14 @@ bench: setup ## raw MB per CPU second of a landing, beside the limit of one core
 conformance: setup ## the vendor's Python, Go and Java clients against the emulator, as a table; STRICT=1 forbids skips
 	@$(BIN)/python -m conformance $(if $(STRICT),--strict)
 
+.PHONY: chaos
+chaos: setup ## workers killed and paused beside a faulty service, then every row counted by DuckDB; MINUTES=1 SEED=
+	@$(BIN)/python -m chaos --minutes $(or $(MINUTES),1) $(if $(SEED),--seed $(SEED))
+
 .PHONY: clean
 clean: ## remove what the other verbs made; landed data in var/lake stays
-	@rm -rf $(VENV) var/jars var/cache var/demo var/dev var/bench var/conformance build sls_lake.egg-info
-	@find sls_io pipelines tests bench conformance -name __pycache__ -type d -prune -exec rm -rf {} +
+	@rm -rf $(VENV) var/jars var/cache var/demo var/dev var/bench var/conformance var/chaos build sls_lake.egg-info
+	@find sls_io pipelines tests bench conformance chaos -name __pycache__ -type d -prune -exec rm -rf {} +
 	@if [ -e var/lake ]; then echo "kept var/lake: it holds landed data; remove it yourself if you mean it"; fi
 
 # --- behind `setup` ----------------------------------------------------------------------------

@@ -1,0 +1,93 @@
+"""An engine without Spark: the tasks of a landing, run one after the other in this process.
+
+It stands where `Engine` stands and gives `write_windows` the few calls of a session it makes, so the
+writing task is the production one, closure and all. As in `local[2,3]` a task has three attempts, and
+what the last one raised arrives as a traceback in text.
+"""
+
+import traceback
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, cast
+
+import pyarrow as pa
+
+from pipelines.landing.engine import Engine
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Task = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
+ATTEMPTS = 3
+
+
+class InProcess(Engine):
+    """Runs tasks here. `tell` hears `task` before and `task.done` after each of them."""
+
+    def __init__(self, tell: Callable[[str], None] = lambda name: None) -> None:
+        super().__init__()
+        self._here = _Session(tell)
+
+    @property
+    def started(self) -> bool:
+        return True
+
+    @property
+    def session(self) -> "SparkSession":
+        return cast("SparkSession", self._here)
+
+    def require(self) -> None:
+        """Nothing is needed."""
+
+    def cancel(self, tag: str) -> None:
+        self._here.cancelled.add(tag)
+
+    def stop(self) -> None:
+        """Nothing to stop."""
+
+
+class _Session:
+    """What `write_windows` asks of a Spark session, under Spark's names."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self.tell = tell
+        self.tags: set[str] = set()
+        self.cancelled: set[str] = set()
+
+    def addTag(self, tag: str) -> None:
+        self.tags.add(tag)
+
+    def removeTag(self, tag: str) -> None:
+        self.tags.discard(tag)
+        self.cancelled.discard(tag)
+
+    def range(self, start: int, end: int, step: int, partitions: int) -> "_Frame":
+        return _Frame(self, range(start, end, step))
+
+
+class _Frame:
+    def __init__(self, session: _Session, ids: range, task: Task | None = None) -> None:
+        self._session, self._ids, self._task = session, ids, task
+
+    def mapInArrow(self, task: Task, schema: str) -> "_Frame":
+        return _Frame(self._session, self._ids, task)
+
+    def collect(self) -> list[dict[str, str]]:
+        rows: list[dict[str, str]] = []
+        for number in self._ids:
+            if self._session.tags & self._session.cancelled:
+                raise RuntimeError("the job was cancelled")
+            self._session.tell("task")
+            for batch in self._attempt(number):
+                rows += batch.to_pylist()
+            self._session.tell("task.done")
+        return rows
+
+    def _attempt(self, number: int) -> list[pa.RecordBatch]:
+        partition = pa.RecordBatch.from_arrays([pa.array([number], pa.int64())], names=["id"])
+        failure = ""
+        for _ in range(ATTEMPTS):
+            try:
+                return list(self._task([partition])) if self._task else []
+            except Exception:  # whatever a task raises is told as text, as a Spark worker does
+                failure = traceback.format_exc()
+        raise RuntimeError(failure)

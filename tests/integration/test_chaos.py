@@ -1,0 +1,179 @@
+"""A short run of chaos ends with nothing lost, twice or invented, and its verifier sees what is planted."""
+
+import base64
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from chaos.producer import group, value_of
+from chaos.proof import prove, shards_of, truth_of
+
+ROOT = Path(__file__).parents[2]
+MINUTES, PROGRAM_S = 0.33, 200.0
+KILLS_MIN, STOPS_MIN, CONFLICTS_MIN, ROWS_MIN = 15, 2, 5, 20_000
+CLEAN = dict.fromkeys(("lost", "duplicate", "invented", "altered", "out of order", "child before parent"), 0)
+
+
+def test_killed_and_paused_workers_land_every_log_once(tmp_path: Path) -> None:
+    account = tmp_path / "account.json"
+    command = [sys.executable, "-m", "chaos", "--minutes", str(MINUTES), "--seed", "1"]
+    command += ["--folder", str(tmp_path / "chaos"), "--json", str(account)]
+
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PROGRAM_S, check=False)
+
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    counted = json.loads(account.read_text())
+    assert counted["problems"] == []
+    assert counted["found"]["wrong"] == CLEAN
+    assert counted["found"]["rows"] == counted["found"]["stored"] >= ROWS_MIN
+    # Else it proved nothing: this must really have happened.
+    assert counted["kills"] >= KILLS_MIN
+    assert counted["stops"] >= STOPS_MIN
+    assert counted["conflicts"] >= CONFLICTS_MIN
+    assert counted["unknown"], "no answer of the catalog was lost"
+
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Story:
+    """Two streams: stream 0 in shard 0, which was split, so that it went on in shard 1; stream 1 in shard 2.
+
+    `files` are (sequence number of the commit, brought by a live run, rows).
+    """
+
+    files: list[tuple[int, bool, list[Row]]] = field(default_factory=list)
+
+    def of(self, number: int) -> list[Row]:
+        """The rows of one file."""
+        return self.files[number][2]
+
+    def at(self, number: int, sequence: int, *, live: bool = True) -> "Story":
+        """The same, but another commit brought file `number`."""
+        files = list(self.files)
+        files[number] = (sequence, live, self.of(number))
+        return replace(self, files=files)
+
+
+STORED = [(0, 10, 0, range(3)), (0, 11, 0, range(3, 6)), (1, 20, 0, range(6, 9)), (2, 30, 1, range(4))]
+"""(shard, cursor, stream, numbers) of each stored LogGroup."""
+SHARDS = [
+    {"shardID": 0, "inclusiveBeginKey": "00", "exclusiveEndKey": "80"},
+    {"shardID": 1, "inclusiveBeginKey": "00", "exclusiveEndKey": "40"},
+    {"shardID": 2, "inclusiveBeginKey": "80", "exclusiveEndKey": "ff"},
+]
+
+
+def landed() -> Story:
+    """Everything as it should be: one file a LogGroup, in order."""
+    files = []
+    for sequence, (shard, cursor, k, numbers) in enumerate(STORED, 1):
+        rows = [
+            {"__shard__": shard, "__cursor__": cursor, "__index__": i, "k": k, "q": q,
+             "__rest__": [("v", value_of(k, q))], "__error__": None}
+            for i, q in enumerate(numbers)
+        ]  # fmt: skip
+        files.append((sequence, True, rows))
+    return Story(files)
+
+
+def counts(story: Story, folder: Path) -> Mapping[str, int]:
+    """What the verifier says of it."""
+    schema = pa.schema(
+        [
+            ("__shard__", pa.int32()),
+            ("__cursor__", pa.int64()),
+            ("__index__", pa.int32()),
+            ("k", pa.int32()),
+            ("q", pa.int64()),
+            ("__rest__", pa.map_(pa.string(), pa.string())),
+            ("__error__", pa.string()),
+        ]
+    )
+    listed = []
+    for number, (sequence, live, rows) in enumerate(story.files):
+        path = str(folder / f"{number}.parquet")
+        pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
+        listed.append({"path": path, "sequence": sequence, "live": live})
+    dump = [
+        {"shard": shard, "cursor": cursor, "raw": base64.b64encode(group(k, numbers, 0))}
+        for shard, cursor, k, numbers in STORED
+    ]
+    return prove(pa.Table.from_pylist(listed), shards_of(SHARDS), truth_of(dump)).wrong
+
+
+def lose(story: Story) -> Story:
+    del story.of(0)[1]
+    return story
+
+
+def repeat(story: Story) -> Story:
+    story.of(1).append(story.of(1)[0])
+    return story
+
+
+def repeat_elsewhere(story: Story) -> Story:
+    """The same log at a place where none is stored: invented, and its name is there twice."""
+    story.of(3).append({**story.of(3)[-1], "__cursor__": 99})
+    return story
+
+
+def alter(story: Story) -> Story:
+    story.of(2)[0]["__rest__"] = [("v", "something else")]
+    return story
+
+
+def swap_cursors(story: Story) -> Story:
+    """The content of two places is exchanged."""
+    first, second = story.of(3)[:2]
+    first["q"], second["q"] = second["q"], first["q"]
+    return story
+
+
+def late_in_its_shard(story: Story) -> Story:
+    """The second group of shard 0 was landed before the first one: three logs of a shard and of a stream."""
+    return story.at(0, 2).at(1, 1)
+
+
+def child_first(story: Story) -> Story:
+    return story.at(2, 1).at(0, 2).at(1, 3)
+
+
+def child_with_parent(story: Story) -> Story:
+    return story.at(2, 2)
+
+
+@pytest.mark.parametrize(
+    ("plant", "expected"),
+    [
+        (lose, {"lost": 1}),
+        (repeat, {"duplicate": 2}),
+        (repeat_elsewhere, {"invented": 1, "duplicate": 1}),
+        (alter, {"altered": 1}),
+        (swap_cursors, {"altered": 2, "out of order": 1}),
+        (late_in_its_shard, {"out of order": 6}),
+        (child_first, {"child before parent": 1, "out of order": 6}),
+        (child_with_parent, {"child before parent": 1}),
+    ],
+)
+def test_the_verifier_sees_what_is_planted(
+    plant: Callable[[Story], Story], expected: Mapping[str, int], tmp_path: Path
+) -> None:
+    assert counts(plant(landed()), tmp_path) == {**CLEAN, **expected}
+
+
+def test_the_verifier_finds_nothing_where_nothing_is_wrong(tmp_path: Path) -> None:
+    assert counts(landed(), tmp_path) == CLEAN
+
+
+def test_the_verifier_lets_a_backfill_bring_hours_in_any_order(tmp_path: Path) -> None:
+    assert counts(landed().at(2, 0, live=False), tmp_path) == CLEAN
