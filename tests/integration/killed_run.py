@@ -3,8 +3,8 @@
     python -m tests.integration.killed_run '{"logstore": ..., "lake": ..., "home": ..., "die_at": "publish"}'
 
 The event is one of `Run`'s: `write.done`, `publish.done`, `checkpoint.done` and the like; `nth` says
-at which of them. Without `die_at` it lands, checks and publishes the checkpoints. Exit status 2 and
-one sentence on stderr for an error of ours.
+at which of them. `remote` is a Spark Connect server. Without `die_at` it lands, checks and publishes
+the checkpoints. Exit status 2 and one sentence on stderr for an error of ours.
 """
 
 import json
@@ -34,7 +34,7 @@ def main(arguments: dict[str, Any]) -> int:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     lake = Lake(arguments["lake"])
-    engine = Engine(lake=lake, master="local[2,3]")
+    engine = Engine(lake=lake, remote=arguments.get("remote", ""))
     try:
         with Run(Logstore.model_validate(arguments["logstore"]), engine, lake=lake, on_event=on_event) as run:
             run.land()

@@ -1,0 +1,76 @@
+"""A landing whose tasks run behind a Spark Connect server: the same plan, no local session."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from tests.integration.killed_run import arguments_of
+from tests.integration.world import HOUR0_S, World
+
+ROOT = Path(__file__).parents[2]
+_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
+_PROGRAM_S = 240.0
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    """The address of a Connect server, which knows this project's packages and the key pair."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.local.dir": str(tmp_path / "scratch"),
+    }
+    command = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", "local[2,3]"]
+    command += [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+    with (tmp_path / "server.log").open("w") as log:
+        process = subprocess.Popen(
+            [*command, "--class", _SERVER, "spark-internal"],
+            cwd=tmp_path, env=environment, stdout=log, stderr=log, start_new_session=True,
+        )  # fmt: skip
+    try:
+        # The client itself asks again until somebody listens.
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(60)
+
+
+def test_a_landing_over_spark_connect(world: World, server: str, tmp_path: Path) -> None:
+    world.put(60)
+    world.at(HOUR0_S + 120)
+
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "tests.integration.killed_run",
+            arguments_of(world.logstore, world.lake, tmp_path / "home", remote=server),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=_PROGRAM_S,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert len(world.table_rows()) == 60
+    world.assert_each_log_once()
+    world.assert_proved()
+    assert world.checkpoints() == {s: e.frontier for s, e in world.ledger.shards.items()}
