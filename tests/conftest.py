@@ -1,12 +1,13 @@
 """What all tests share: a key pair that is no secret, and an emulator of their own."""
 
 import os
-from collections.abc import Iterator
 
 import pytest
 
-from sls_io.emulator import Emulator, start
+from sls_io.emulator import Emulator
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
+
+pytest_plugins = ["sls_io.emulator.pytest_plugin"]
 
 # Before any client is built, in this process and in the ones it starts: the pair of the emulator,
 # never the developer's own, and no proxy in between.
@@ -17,7 +18,6 @@ for _name in ("ALIBABA_CLOUD_SECURITY_TOKEN", "http_proxy", "HTTP_PROXY", "all_p
 
 
 @pytest.fixture
-def emulator() -> Iterator[Emulator]:
-    """An empty emulator in memory, as a process of its own."""
-    with start() as running:
-        yield running
+def emulator(sls_emulator: Emulator) -> Emulator:
+    """An empty emulator as a process of its own; the mark `sls_emulator` says how it starts."""
+    return sls_emulator
