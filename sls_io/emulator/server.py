@@ -206,7 +206,7 @@ class ServiceApp:
                 return
             elif wanted.do == "headers":
                 headers |= {k.lower(): v for k, v in wanted.headers.items()}
-            elif wanted.do == "short":
+            elif wanted.do == "short" and "x-log-bodyrawsize" in headers:  # a refusal has no groups to lose
                 body = _shortened(answer, headers, wanted.groups)
             elif wanted.do == "truncate":
                 through = wanted.bytes

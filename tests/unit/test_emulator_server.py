@@ -317,6 +317,14 @@ def test_a_short_page_still_speaks_of_all(caller: Caller, shared: Emulator) -> N
     assert len(list(groups(decompress(*_page(caller))))) == 5
 
 
+def test_a_page_that_is_refused_cannot_be_short_too(caller: Caller, shared: Emulator) -> None:
+    caller.put()
+    shared.admin.fault("error", call="pull_logs", status=503, code="ServerBusy")
+    shared.admin.fault("short", call="pull_logs")
+    status, _, body = caller.pull()
+    assert (status, json.loads(body)["errorCode"]) == (503, "ServerBusy")
+
+
 def _page(caller: Caller) -> tuple[bytes, str, int]:
     _, headers, body = caller.pull()
     return body, "lz4", int(headers["x-log-bodyrawsize"])
