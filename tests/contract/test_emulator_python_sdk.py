@@ -7,6 +7,7 @@ import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -182,19 +183,12 @@ def test_unsupported_calls_say_so(logs: LogClient) -> None:
 
 
 def consumer(
-    emulator: Emulator, group: str, name: str, changed: threading.Condition, *, order: bool = False
-) -> Teller:
+    emulator: Emulator, group: str, name: str, changed: threading.Condition, *, order: bool = False,
+    start_at: str = "begin",
+) -> Teller:  # fmt: skip
     """A ConsumerWorker as a process of its own."""
-    program = [
-        sys.executable,
-        "-m",
-        vendor_consumer.__name__,
-        PROJECT,
-        LOGSTORE,
-        group,
-        name,
-        str(int(order)),
-    ]
+    given = (PROJECT, LOGSTORE, group, name, str(int(order)), start_at)
+    program = [sys.executable, "-m", vendor_consumer.__name__, *given]
     return Teller(program, {**os.environ, "http_proxy": emulator.endpoint, "no_proxy": ""}, changed)
 
 
@@ -256,6 +250,69 @@ def test_consumer_workers_drain_share_and_survive(
     for _, key, n in alone.seen:
         by_key[key].append(n)
     assert all(order == sorted(order) for order in by_key.values())
+
+
+def test_consumer_workers_start_where_they_are_told(
+    logs: LogClient, emulator: Emulator, consumers: list[Teller]
+) -> None:
+    """At the begin, at the end and at a time; each is alone in its group on two shards."""
+    moment = int(emulator.admin.freeze()) + 100
+
+    def more(begin: int) -> None:
+        put(logs, begin, begin + 2, KEYS[0])
+        put(logs, begin + 2, begin + 4, KEYS[3])
+
+    more(0)
+    emulator.admin.set_clock(moment)
+    more(4)
+    asked = emulator.admin.fault("observe", call="get_cursor", times=None)
+    changed, firsts = threading.Condition(), {"begin": 0, "end": 8, str(moment): 4}
+    running = {
+        first: consumer(emulator, f"from-{at}", "only", changed, start_at=at) for at, first in firsts.items()
+    }
+    consumers.extend(running.values())
+    positions: list[str] = []
+    while positions.count("end") < 2:
+        seen = emulator.admin.wait(asked, len(positions) + 1, DEADLINE_S)["seen"]
+        positions = [each["query"]["from"] for each in seen]
+    more(8)
+    wanted = {each: set(range(first, 12)) for first, each in running.items()}
+    running[0].wait(lambda: all(numbers <= each.numbers() for each, numbers in wanted.items()))
+    assert [each.numbers() for each in wanted] == list(wanted.values())
+
+
+def test_a_consumer_worker_that_leaves_hands_on_all_it_has_done(
+    logs: LogClient, emulator: Emulator, consumers: list[Teller]
+) -> None:
+    """It is asked to leave while it is fed: the other takes over, and no log is given twice."""
+    changed = threading.Condition()
+    leaver, stayer = (consumer(emulator, "shared", name, changed) for name in ("leaver", "stayer"))
+    consumers.extend((leaver, stayer))
+
+    def all_given(total: int) -> None:
+        stayer.wait(lambda: len(leaver.seen) + len(stayer.seen) >= total)
+
+    total = 0
+    while not (leaver.seen and stayer.seen):
+        put(logs, total, total + 1, KEYS[0])
+        put(logs, total + 1, total + 2, KEYS[3])
+        total += 2
+        all_given(total)
+    # A clock that stands still evicts nobody, however slow this machine: only leaving is looked at.
+    emulator.admin.freeze()
+    with ThreadPoolExecutor(1) as pool:
+        fed = pool.submit(put, logs, total, total + 40, KEYS[0])
+        put(logs, total + 40, total + 80, KEYS[3])
+        leaver.leave()
+        fed.result()
+    emulator.admin.freeze(False)
+    put(logs, total + 80, total + 82, KEYS[0])
+    put(logs, total + 82, total + 84, KEYS[3])
+    total += 84
+    all_given(total)
+    given = sorted(n for each in (leaver, stayer) for _, _, n in each.seen)
+    assert given == list(range(total))
+    assert stayer.numbers() >= set(range(total - 4, total))
 
 
 def test_acknowledged_puts_survive_a_kill_at_any_moment(

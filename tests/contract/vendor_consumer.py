@@ -1,13 +1,14 @@
 """A program: the vendor's ConsumerWorker, unmodified, telling on stdout what it was given.
 
-Arguments: project, logstore, group, consumer, order (0 or 1). The emulator is its HTTP proxy, named
+Arguments: project, logstore, group, consumer, order (0 or 1), where a group without checkpoints starts
+(`begin`, `end` or unix seconds). The emulator is its HTTP proxy, named
 by `http_proxy`. A line `log SHARD KEY NUMBER` per log; it leaves gracefully, and says `left`, when
 standard input closes.
 """
 
 import sys
 
-from aliyun.log.consumer import ConsumerProcessorBase, ConsumerWorker, LogHubConfig
+from aliyun.log.consumer import ConsumerProcessorBase, ConsumerWorker, CursorPosition, LogHubConfig
 
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
 
@@ -33,9 +34,11 @@ class Teller(ConsumerProcessorBase):
 
 def main() -> None:
     """Consume until standard input closes."""
-    project, logstore, group, consumer, order = sys.argv[1:]
+    project, logstore, group, consumer, order, start = sys.argv[1:]
+    position = {"begin": CursorPosition.BEGIN_CURSOR, "end": CursorPosition.END_CURSOR}
     config = LogHubConfig(
         "http://sls.emu", FAKE_ID, FAKE_SECRET, project, logstore, group, consumer,
+        cursor_position=position.get(start, CursorPosition.SPECIAL_TIMER_CURSOR), cursor_start_time=start,
         heartbeat_interval=1, data_fetch_interval=1, in_order=order == "1",
     )  # fmt: skip
     config.consumer_group_time_out = TIMEOUT_S
