@@ -102,7 +102,7 @@ SLIPS = {
         Slip(ledger._with_marks, "m.cursor <= entry.frontier", "m.cursor < entry.frontier"),
     ),
     "a backfill lands what has landed": (
-        Slip(planning.plan_fill, "entry.settled)", "IntervalSet())"),
+        Slip(planning.plan_fill, "survey.spans, ", "survey.spans, IntervalSet() and "),
         _NO_OVERLAP_CHECK,
     ),
     "windows cross hours": (Slip(planning._windows, "span.hour)", "span.hour + (span.begin % 2))"),),
