@@ -57,7 +57,12 @@ class ShardLedger:
     @property
     def settled(self) -> IntervalSet:
         """Landed, gap or withdrawn: nothing of it is planned by a live run."""
-        return self.landed.union(self.withdrawn).union((g.begin, g.end) for g in self.gaps)
+        return self.kept.union(self.withdrawn)
+
+    @property
+    def kept(self) -> IntervalSet:
+        """Landed or gap: nothing of it is planned by anybody."""
+        return self.landed.union((g.begin, g.end) for g in self.gaps)
 
     @property
     def frontier(self) -> Cursor:

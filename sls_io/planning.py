@@ -160,7 +160,8 @@ def plan_fill(
     """Plan what the ledger lacks of the surveyed spans: a backfill.
 
     Windows need not begin at a frontier and children do not wait for parents: a backfill brings
-    hours, in any order. Landed, gap and withdrawn intervals are left out.
+    hours, in any order. Landed and gap intervals are left out. What was withdrawn is planned again:
+    the spans are of hours that somebody named, and a live run, which nobody asked, never does it.
     """
     draft = _Draft()
     for shard, survey in sorted(surveys.items()):
@@ -170,7 +171,7 @@ def plan_fill(
         entry = ledger.shard(shard, begin=survey.head.begin)
         if shard not in ledger.shards:
             draft.starts[shard] = entry.start
-        pieces = _windows(shard, survey.spans, entry.settled)
+        pieces = _windows(shard, survey.spans, entry.kept)
         draft.windows[shard] = pieces
         if not pieces:
             draft.waits[shard] = "nothing missing in these hours"

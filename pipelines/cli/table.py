@@ -6,11 +6,12 @@ from typing import Any, cast
 
 import click
 
-from pipelines.cli.backfill import Hour
+from pipelines.cli.backfill import HOURS_MAX, Hour
 from pipelines.cli.logstores import logstore_option, resolve
-from pipelines.cli.output import Output, hour_name, moment, verb
+from pipelines.cli.output import Output, hour_name, megabytes, moment, verb
 from pipelines.landing import adopt as adopting
 from pipelines.landing import rollback as rolling_back
+from pipelines.landing import undo as undoing
 from pipelines.landing.table import Lake
 from sls_io.client import SlsClient
 from sls_io.window import HOUR_S, Cursor
@@ -20,7 +21,7 @@ DRY = "dry run: nothing was changed; add --execute to do it"
 
 @click.group("table")
 def table() -> None:
-    """Settle a table: rollback, adopt. A dry run until --execute; each takes --json and --debug."""
+    """Settle a table: undo, rollback, adopt. A dry run until --execute; each takes --json and --debug."""
 
 
 def execute_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -47,6 +48,51 @@ def rollback(output: Output, *, snapshot: int, name: str | None, execute: bool) 
         output.say(DRY)
     else:
         output.say(f"done: snapshot {committed} of {logstore.table} is what {snapshot} was; land again")
+    output.result({"executed": execute, "committed": committed, **asdict(planned.view)})
+
+
+class Hours(click.ParamType[range]):
+    """`A` or `A..B`: whole receive hours, UTC, both included."""
+
+    name = "hours"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> range:
+        """Hours since 1970."""
+        first, dots, last = str(value).partition("..")
+        begin = Hour().convert(first, param, ctx)
+        end = Hour().convert(last, param, ctx) if dots else begin
+        if not begin <= end < begin + HOURS_MAX:
+            self.fail(f"{value!r}: the last hour is before the first, or a year after it", param, ctx)
+        return range(begin, end + 1)
+
+
+@table.command("undo")
+@click.option(
+    "--hour",
+    "hours",
+    type=Hours(),
+    required=True,
+    metavar="A[..B]",
+    help="Receive hours like 2026-11-20-07:00..2026-11-20-09:00, the last included.",
+)
+@logstore_option
+@execute_option
+@verb
+def undo(output: Output, *, hours: range, name: str | None, execute: bool) -> None:
+    """Take whole receive hours back: their rows leave, no live run lands them again.
+
+    Only hours that every shard has landed to their end. `sls-lake backfill` lands them again,
+    `sls-lake backfill --mode replace` does both in one commit.
+    """
+    logstore, lake = resolve(name), Lake.default()
+    with SlsClient(logstore.service) as client:
+        planned = undoing.plan(lake, logstore, client, hours)
+    show_undo(output, planned.view)
+    committed = undoing.execute(lake, planned) if execute else None
+    if committed is None:
+        output.say(DRY)
+    else:
+        output.say(f"done: snapshot {committed}; sls-lake backfill lands these hours again")
     output.result({"executed": execute, "committed": committed, **asdict(planned.view)})
 
 
@@ -144,6 +190,21 @@ def show_adoption(output: Output, view: adopting.Adoption) -> None:
             f"{view.origin}: nothing proves what of it is in the table; say where its shards start: "
             "--at rows, begin, latest or an hour, and --start SHARD=CURSOR"
         )
+
+
+def show_undo(output: Output, view: undoing.Undo) -> None:
+    """What would leave, for people."""
+    output.say(f"{view.table}: {view.rows:,} rows in {view.files} files, {megabytes(view.file_bytes)}, leave")
+    output.table(
+        ["receive hour", ">rows"], [(hour_name(hour), rows) for hour, rows in sorted(view.hours.items())]
+    )
+    output.table(
+        ["shard", ">rows leave", ">rows stay", "withdrawn"],
+        [
+            (str(s.shard), s.rows, s.rows_after, ", ".join(f"\\[{b}, {e})" for b, e in s.withdrawn))
+            for s in view.shards
+        ],
+    )
 
 
 def show_rollback(output: Output, view: rolling_back.Rollback) -> None:

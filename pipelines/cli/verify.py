@@ -45,7 +45,12 @@ def show(output: Output, proof: Proof) -> None:
             ],
         )
     for shard in proof.shards:
-        for text in (*(f"gap {gap}" for gap in shard.gaps), *shard.notes, *shard.problems):
+        for text in (
+            *(f"gap {gap}" for gap in shard.gaps),
+            *(f"withdrawn {w}" for w in shard.withdrawn),
+            *shard.notes,
+            *shard.problems,
+        ):
             output.say(f"shard {shard.shard}: {text}")
     for problem in proof.problems:
         output.say(f"[red]{problem}[/]")

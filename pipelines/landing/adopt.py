@@ -156,7 +156,12 @@ def plan(
         asks=asks and not named,
     )
     change = settle.Change(
-        head, ledgers, Adopted(adopted, others), "adopt", publish.Origin(origin.id, origin_text(origin))
+        head,
+        ledgers,
+        Adopted(adopted, others),
+        "adopt",
+        publish.Origin(origin.id, origin_text(origin)),
+        forgotten=state.forgotten,
     )
     return Planned(view, table, state, None if view.asks else change)
 

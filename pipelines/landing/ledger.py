@@ -7,7 +7,9 @@ One tag, `sls-lake`, sits on the snapshot of the newest landing. That snapshot's
     sls-lake.ledger.<origin>    for every origin of the table: per shard start, landed, gaps,
                                 withdrawn, end, receive time reached, rows, identity sum
     sls-lake.adopted            rows that were there before a ledger began: counted, never proven
+    sls-lake.forgotten          rows that left by a decision and must not come again
     sls-lake.verb               what a person did, where no landing made the snapshot
+    sls-lake.rewritten          rows of files that this snapshot wrote anew, without landing any
 
 Text, version 1: version, number of shards, shards, joined by ";", fields by ":", numbers in base 36.
 A shard is
@@ -32,7 +34,9 @@ ATTEMPT_KEY = "sls-lake.attempt"
 WINDOWS_KEY = "sls-lake.windows"
 LEDGER_PREFIX = "sls-lake.ledger."
 ADOPTED_KEY = "sls-lake.adopted"
+FORGOTTEN_KEY = "sls-lake.forgotten"
 VERB_KEY = "sls-lake.verb"
+REWRITTEN_KEY = "sls-lake.rewritten"
 ORIGIN_PROPERTY_PREFIX = "sls-lake.origin."
 VERSION = "1"
 
@@ -94,6 +98,38 @@ class Adopted:
 
 
 @dataclass(frozen=True, slots=True)
+class Gone:
+    """Rows of one shard that left by a decision: how many, their identity sum, receive hours."""
+
+    rows: int
+    sum: int
+    hours: IntervalSet
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """Everything that left the table by a decision: (origin, shard) -> rows, sum and hours."""
+
+    shards: Mapping[tuple[str, int], Gone] = field(default_factory=dict)
+
+    def of(self, origin: str, shard: int) -> Gone:
+        """What one shard lost; zeros where nothing was forgotten."""
+        return self.shards.get((origin, shard), Gone(0, 0, IntervalSet()))
+
+    def hours(self, origin: str) -> IntervalSet:
+        """Receive hours of which rows of `origin` were forgotten."""
+        return IntervalSet.of(
+            p for (name, _), gone in self.shards.items() if name == origin for p in gone.hours
+        )
+
+    def plus(self, origin: str, shard: int, more: Gone) -> "Forgotten":
+        """With `more` of one shard."""
+        old = self.of(origin, shard)
+        total = Gone(old.rows + more.rows, (old.sum + more.sum) % _SUM_MODULUS, old.hours.union(more.hours))
+        return Forgotten({**self.shards, (origin, shard): total})
+
+
+@dataclass(frozen=True, slots=True)
 class Merged:
     """The ledger after a delta, which of its windows are in it, and which lost to another landing."""
 
@@ -150,6 +186,21 @@ def lowered(then: Mapping[str, Ledger], now: Mapping[str, Ledger]) -> dict[str, 
         news = {s: ShardLedger(start=e.start) for s, e in later.items() if s not in before.shards}
         result[origin] = before.with_shards(news)
     return result
+
+
+def withdrawn(entry: ShardLedger, taken: IntervalSet, *, rows: int, total: int) -> ShardLedger:
+    """`entry` after `rows` rows of the identity sum `total` left, all that is landed of `taken`.
+
+    What leaves counts as withdrawn: the frontier stays, no live run lands it again.
+    """
+    left = entry.landed.minus(entry.landed.minus(taken))
+    return replace(
+        entry,
+        landed=entry.landed.minus(left),
+        withdrawn=entry.withdrawn.union(left),
+        rows=entry.rows - rows,
+        sum=(entry.sum - total) % _SUM_MODULUS,
+    )
 
 
 def _fits(entry: ShardLedger | None, window: Window, delta: Delta, base: Ledger) -> bool:
@@ -245,6 +296,40 @@ def decode_adopted(text: str) -> Adopted:
     except ValueError as error:
         raise LedgerBroken(
             "the count of adopted rows cannot be read: its text is damaged", verb=ADOPT
+        ) from error
+
+
+def encode_forgotten(forgotten: Forgotten) -> str:
+    """`1;origin:shard:rows:sum:hours;...` for `sls-lake.forgotten`; hours are `begin-end` joined by
+    ",". Empty when nothing was forgotten."""
+    if not forgotten.shards:
+        return ""
+    parts = [VERSION]
+    for (origin, shard), gone in sorted(forgotten.shards.items()):
+        hours = ",".join(f"{_base36(b)}-{_base36(e)}" for b, e in gone.hours)
+        parts.append(":".join([origin, *(_base36(n) for n in (shard, gone.rows, gone.sum)), hours]))
+    return ";".join(parts)
+
+
+def decode_forgotten(text: str) -> Forgotten:
+    """The inverse; an absent text means that nothing was. Raises LedgerBroken as `decode`."""
+    if not text:
+        return Forgotten()
+    version, _, body = text.partition(";")
+    if version != VERSION:
+        raise LedgerBroken(
+            f"the forgotten rows have version {version[:8]!r}, this release reads {VERSION}", verb=_UPGRADE
+        )
+    try:
+        shards: dict[tuple[str, int], Gone] = {}
+        for part in body.split(";"):
+            origin, shard, rows, total, hours = part.rsplit(":", 4)
+            pairs = IntervalSet.of(_pair(0, p) for p in hours.split(",") if p)
+            shards[origin, int(shard, 36)] = Gone(int(rows, 36), int(total, 36), pairs)
+        return Forgotten(shards)
+    except ValueError as error:
+        raise LedgerBroken(
+            "the count of forgotten rows cannot be read: its text is damaged", verb=ADOPT
         ) from error
 
 

@@ -74,10 +74,8 @@ def build(
     schema: Schema | None = None,
 ) -> Request:
     """A try on exactly `state`. `schema` is the evolved schema the files were written with, if any."""
-    schema_updates: tuple[TableUpdate, ...] = ()
-    if schema is not None:
-        schema_updates = (AddSchemaUpdate(schema_=schema), SetCurrentSchemaUpdate(schema_id=-1))
-    staged = _staged(table, schema_updates)
+    evolved = schema_updates(schema)
+    staged = _staged(table, evolved)
     producer = (
         staged.transaction()
         .update_snapshot(snapshot_properties=_summary(state, delta, ledger, attempt))
@@ -90,7 +88,7 @@ def build(
     return Request(
         snapshot_id=producer.snapshot_id,
         updates=(
-            *schema_updates,
+            *evolved,
             *_clamped(updates, state, now_ms),
             tag_moved(producer.snapshot_id),
             *origin_registered(state, origin),
@@ -111,6 +109,13 @@ def fence(table: Table, state: TableState, main: Sequence[TableRequirement]) -> 
         AssertCurrentSchemaId(current_schema_id=state.schema_id),
         AssertDefaultSpecId(default_spec_id=state.spec_id),
     )
+
+
+def schema_updates(schema: Schema | None) -> tuple[TableUpdate, ...]:
+    """The evolved schema as the table's current one; nothing when it does not change."""
+    if schema is None:
+        return ()
+    return AddSchemaUpdate(schema_=schema), SetCurrentSchemaUpdate(schema_id=-1)
 
 
 def tag_moved(snapshot_id: int) -> TableUpdate:
@@ -166,15 +171,20 @@ def _summary(state: TableState, delta: Delta, ledger: Ledger, attempt: str) -> d
     return {
         codec.ATTEMPT_KEY: attempt,
         codec.WINDOWS_KEY: codec.encode_windows(delta.origin, delta.windows),
-        **carried({**state.ledgers, ledger.origin: ledger}, state.adopted),
+        **carried({**state.ledgers, ledger.origin: ledger}, state.adopted, state.forgotten),
     }
 
 
-def carried(ledgers: Mapping[str, Ledger], adopted: codec.Adopted) -> dict[str, str]:
-    """What every snapshot under the tag says: all ledgers of the table, and what was adopted."""
-    text = codec.encode_adopted(adopted)
+def carried(
+    ledgers: Mapping[str, Ledger], adopted: codec.Adopted, forgotten: codec.Forgotten
+) -> dict[str, str]:
+    """What every snapshot under the tag says: all ledgers, what was adopted, what was forgotten."""
+    beside = {
+        codec.ADOPTED_KEY: codec.encode_adopted(adopted),
+        codec.FORGOTTEN_KEY: codec.encode_forgotten(forgotten),
+    }
     return {
-        **({codec.ADOPTED_KEY: text} if text else {}),
+        **{name: text for name, text in beside.items() if text},
         **{codec.LEDGER_PREFIX + name: codec.encode(entry) for name, entry in ledgers.items()},
     }
 

@@ -25,6 +25,7 @@ from pipelines.landing.state import (
     adopted_of,
     ancestry,
     facts,
+    forgotten_of,
     is_landing,
     known_rows,
     ledgers_of,
@@ -101,12 +102,15 @@ def plan(lake: Lake, name: str, snapshot_id: int) -> Planned:
     target = _target(table, snapshot_id)
     ledgers, adopted = ledgers_of(target), adopted_of(target)
     now, then = _files(table, table.current_snapshot()), _files(table, target)
+    _check_forgotten(table, state, target)
     _check_content(table, target, then, known_rows(ledgers, adopted))
     leaving, returning = now.keys() - then.keys(), then.keys() - now.keys()
     if snapshot_id == state.tagged and not leaving and not returning and _in_main(table, snapshot_id):
         raise ConfigError(f"table {name} is as snapshot {snapshot_id} left it: there is nothing to roll back")
     lowered_ledgers = codec.lowered(ledgers, state.ledgers)
-    change = settle.Change(target, lowered_ledgers, adopted, f"rollback {snapshot_id}")
+    change = settle.Change(
+        target, lowered_ledgers, adopted, f"rollback {snapshot_id}", forgotten=state.forgotten
+    )
     since = [s for s in _since(table, state, target) if is_landing(s)]
     windows = [w for s in since for w in codec.decode_windows(summary_of(s).get(codec.WINDOWS_KEY, ""))[1]]
     shards = tuple(_shards_back(state.ledgers, lowered_ledgers))
@@ -205,6 +209,15 @@ def _check_content(table: Table, target: Snapshot, files: Mapping[str, DataFile]
         raise LedgerBroken(
             f"{name} cannot be had back: {gone} of its {len(files)} files are gone",
             verb="sls-lake windows, and choose another landing",
+        )
+
+
+def _check_forgotten(table: Table, state: TableState, target: Snapshot) -> None:
+    """What was removed for good does not come back with an older landing."""
+    if forgotten_of(target) != state.forgotten:
+        raise ConfigError(
+            f"rows were removed from table {'.'.join(table.name())} by `table forget` since snapshot "
+            f"{target.snapshot_id}, and would come back with it; choose a landing after that"
         )
 
 

@@ -1,12 +1,14 @@
 """A commit that a person asked for: a new ledger on a content that is there, fenced like a landing.
 
-    `build`    data: one snapshot on top of `main` whose content is that of a snapshot there is
+    `build`    data: one snapshot on top of `main` whose content is that of a snapshot there is, less
+               the files that are dropped, and with those that are added
     `commit`   one try, sent once; what the table says afterwards decides what is reported
 
 Refs never point back. A rollback is a *new* snapshot that lists the manifests of an older one, as they
 are: row-level deletes keep their meaning, and no file is marked as deleted, so that an expiry by
-anyone can never take a file that a later rollback brought back. What leaves the table this way is the
-sweep's.
+anyone can never take a file that a later rollback brought back. For the same reason a manifest that
+lists dropped files is written anew without them, instead of marking them. What leaves the table this
+way is the sweep's.
 
 Story: a landing reads the table, a person rolls it back, the landing appends on what is gone. Both
 require the `main` and the tag they read, so whoever comes second is refused and looks again.
@@ -14,9 +16,19 @@ require the `main` and the tag they read, so whoever comes second is refused and
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from pyiceberg.manifest import write_manifest_list
+from pyiceberg.manifest import (
+    UNASSIGNED_SEQ,
+    DataFile,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    write_manifest,
+    write_manifest_list,
+)
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
@@ -32,7 +44,7 @@ from pipelines.landing import publish
 from pipelines.landing.state import TableState, landed_snapshot, summary_of
 from pipelines.landing.table import Lake
 from sls_io.claim import Ledger
-from sls_io.errors import ConfigError, LandingConflict, LandingUnknown
+from sls_io.errors import ConfigError, InvariantBroken, LandingConflict, LandingUnknown
 
 DEADLINE_S = 60.0
 _TOTALS = (
@@ -53,6 +65,10 @@ class Change:
     ledgers   of every origin of the table
     verb      what was asked for, kept in the summary: `rollback 123`, `adopt`
     origin    a logstore to register in the same commit, if any
+    dropped   paths of data files of `content` that leave
+    added     files that come; they hold the rows of `windows`, or, when there are no windows, rows
+              that were there before, written anew
+    schema    the table's next schema, with which `added` was written, if it changes
     """
 
     content: Snapshot
@@ -60,12 +76,19 @@ class Change:
     adopted: codec.Adopted
     verb: str
     origin: publish.Origin | None = None
+    forgotten: codec.Forgotten = field(default_factory=codec.Forgotten)
+    dropped: frozenset[str] = frozenset()
+    added: tuple[DataFile, ...] = ()
+    windows: tuple[codec.Landed, ...] = ()
+    window_origin: str = ""
+    schema: Schema | None = None
 
 
 def build(table: Table, state: TableState, change: Change, *, now_ms: int) -> publish.Request:
-    """The change as one request on exactly `state`. Writes one manifest list, which nobody sees yet.
+    """The change as one request on exactly `state`. Writes manifests, which nobody sees yet.
 
-    Raises ConfigError for a table of a format that we do not write.
+    Raises ConfigError for a table of a format that we do not write, InvariantBroken when a file that
+    shall leave is not there.
     """
     metadata, head = table.metadata, table.current_snapshot()
     if metadata.format_version != 2 or head is None:
@@ -75,6 +98,8 @@ def build(table: Table, state: TableState, change: Change, *, now_ms: int) -> pu
         )
     snapshot_id, sequence = metadata.new_snapshot_id(), metadata.next_sequence_number()
     location = table.location_provider().new_metadata_location(f"snap-{snapshot_id}-0-{uuid.uuid4()}.avro")
+    manifests, totals = _manifests(table, change, snapshot_id)
+    schema_updates = publish.schema_updates(change.schema)
     with write_manifest_list(
         format_version=2,
         output_file=table.io.new_output(location),
@@ -83,15 +108,15 @@ def build(table: Table, state: TableState, change: Change, *, now_ms: int) -> pu
         sequence_number=sequence,
         avro_compression="deflate",
     ) as writer:
-        writer.add_manifests(change.content.manifests(table.io))
+        writer.add_manifests(manifests)
     snapshot = Snapshot(
         snapshot_id=snapshot_id,
         parent_snapshot_id=head.snapshot_id,
         sequence_number=sequence,
         timestamp_ms=max(now_ms, state.last_updated_ms),
         manifest_list=location,
-        summary=_summary(change, same=change.content.snapshot_id == head.snapshot_id),
-        schema_id=metadata.current_schema_id,
+        summary=_summary(change, totals, same=change.content.snapshot_id == head.snapshot_id),
+        schema_id=metadata.current_schema_id if change.schema is None else change.schema.schema_id,
     )
     registered: tuple[TableUpdate, ...] = ()
     if change.origin is not None:
@@ -99,6 +124,7 @@ def build(table: Table, state: TableState, change: Change, *, now_ms: int) -> pu
     return publish.Request(
         snapshot_id=snapshot_id,
         updates=(
+            *schema_updates,
             AddSnapshotUpdate(snapshot=snapshot),
             SetSnapshotRefUpdate(
                 ref_name=MAIN_BRANCH,
@@ -157,15 +183,91 @@ def commit(
     )
 
 
-def _summary(change: Change, *, same: bool) -> Summary:
+def _manifests(
+    table: Table, change: Change, snapshot_id: int
+) -> tuple[list[ManifestFile], Mapping[str, int]]:
+    """The manifests of the new snapshot, and by how much its totals differ from its content's."""
+    missing, manifests = set(change.dropped), list[ManifestFile]()
+    totals = dict.fromkeys(_TOTALS, 0)
+    for manifest in change.content.manifests(table.io):
+        entries = _data_entries(table, manifest) if missing else []
+        leaving = {e.data_file.file_path: e.data_file for e in entries} if entries else {}
+        leaving = {path: file for path, file in leaving.items() if path in missing}
+        if not leaving:
+            manifests.append(manifest)
+            continue
+        missing -= set(leaving)
+        for file in leaving.values():
+            _count(totals, file, -1)
+        kept = [e for e in entries if e.data_file.file_path not in leaving]
+        if kept:
+            manifests.append(_written(table, change, manifest.partition_spec_id, kept, snapshot_id))
+    if missing:
+        raise InvariantBroken(f"{len(missing)} files that should leave are not in {'.'.join(table.name())}")
+    for spec_id in sorted({file.spec_id for file in change.added}):
+        fresh = [_added(file, snapshot_id) for file in change.added if file.spec_id == spec_id]
+        manifests.append(_written(table, change, spec_id, fresh, snapshot_id))
+    for file in change.added:
+        _count(totals, file, 1)
+    return manifests, totals
+
+
+def _data_entries(table: Table, manifest: ManifestFile) -> list[ManifestEntry]:
+    if manifest.content != ManifestContent.DATA:
+        return []
+    return manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+
+
+def _added(file: DataFile, snapshot_id: int) -> ManifestEntry:
+    return ManifestEntry.from_args(
+        status=ManifestEntryStatus.ADDED,
+        snapshot_id=snapshot_id,
+        sequence_number=UNASSIGNED_SEQ,
+        file_sequence_number=None,
+        data_file=file,
+    )
+
+
+def _written(
+    table: Table, change: Change, spec_id: int, entries: list[ManifestEntry], snapshot_id: int
+) -> ManifestFile:
+    """A new manifest: kept files with the sequence numbers they have, so that row-level deletes go on
+    to apply to them; added files get this commit's."""
+    location = table.location_provider().new_metadata_location(f"{uuid.uuid4()}-m0.avro")
+    with write_manifest(
+        format_version=2,
+        spec=table.specs()[spec_id],
+        schema=change.schema or table.schema(),
+        output_file=table.io.new_output(location),
+        snapshot_id=snapshot_id,
+        avro_compression="deflate",
+    ) as writer:
+        for entry in entries:
+            if entry.status == ManifestEntryStatus.ADDED and entry.snapshot_id == snapshot_id:
+                writer.add(entry)
+            else:
+                writer.existing(entry)
+    return writer.to_manifest_file()
+
+
+def _count(totals: dict[str, int], file: DataFile, times: int) -> None:
+    totals["total-data-files"] += times
+    totals["total-records"] += times * file.record_count
+    totals["total-files-size"] += times * file.file_size_in_bytes
+
+
+def _summary(change: Change, totals: Mapping[str, int], *, same: bool) -> Summary:
     """Totals of the content; `append` of nothing where main already holds it, else `overwrite`."""
     source = summary_of(change.content)
-    origin = change.origin.id if change.origin else min(change.ledgers, default="")
+    origin = change.window_origin or (change.origin.id if change.origin else min(change.ledgers, default=""))
+    rewritten = 0 if change.windows else sum(file.record_count for file in change.added)
     properties = {
-        **{name: source[name] for name in _TOTALS if name in source},
+        **{name: str(int(source[name]) + totals[name]) for name in _TOTALS if name in source},
         codec.ATTEMPT_KEY: uuid.uuid4().hex,
         codec.VERB_KEY: change.verb,
-        codec.WINDOWS_KEY: codec.encode_windows(origin, ()),
-        **publish.carried(change.ledgers, change.adopted),
+        codec.WINDOWS_KEY: codec.encode_windows(origin, change.windows),
+        **({codec.REWRITTEN_KEY: str(rewritten)} if rewritten else {}),
+        **publish.carried(change.ledgers, change.adopted, change.forgotten),
     }
+    same = same and not change.dropped and not change.added
     return Summary(Operation.APPEND if same else Operation.OVERWRITE, **properties)

@@ -34,6 +34,7 @@ class TableState:
     ledgers: Mapping[str, Ledger]
     origins: Mapping[str, str]
     adopted: codec.Adopted = field(default_factory=codec.Adopted)
+    forgotten: codec.Forgotten = field(default_factory=codec.Forgotten)
 
     def ledger(self, origin: str) -> Ledger:
         """The origin's ledger; empty when the origin never landed here."""
@@ -69,6 +70,7 @@ def facts(table: Table, *, damaged_too: bool = False) -> TableState:
         ledgers=ledgers_of(tagged, damaged_too=damaged_too),
         origins={n.removeprefix(prefix): v for n, v in metadata.properties.items() if n.startswith(prefix)},
         adopted=adopted_of(tagged, damaged_too=damaged_too),
+        forgotten=forgotten_of(tagged, damaged_too=damaged_too),
     )
 
 
@@ -137,7 +139,7 @@ def reconcile(table: Table) -> list[str]:
         rows += entry.data_file.record_count
         if not table.io.new_input(entry.data_file.file_path).exists():
             problems.append(f"file is gone: {entry.data_file.file_path.rsplit('/', 1)[-1]}")
-    expected = sum(w.rows for w in windows)
+    expected = sum(w.rows for w in windows) + int(summary.get(codec.REWRITTEN_KEY, "0"))
     if rows != expected:
         problems.append(f"snapshot {tag.snapshot_id} holds {rows} rows, its windows say {expected}")
     return problems
@@ -190,6 +192,16 @@ def adopted_of(snapshot: Snapshot | None, *, damaged_too: bool = False) -> codec
         if not (damaged_too and error.verb == codec.ADOPT):
             raise
         return codec.Adopted()
+
+
+def forgotten_of(snapshot: Snapshot | None, *, damaged_too: bool = False) -> codec.Forgotten:
+    """The forgotten rows in a snapshot's summary; raises and leaves out as `facts` does."""
+    try:
+        return codec.decode_forgotten(summary_of(snapshot).get(codec.FORGOTTEN_KEY, ""))
+    except LedgerBroken as error:
+        if not (damaged_too and error.verb == codec.ADOPT):
+            raise
+        return codec.Forgotten()
 
 
 def total_records(snapshot: Snapshot | None) -> int | None:

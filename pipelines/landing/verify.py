@@ -9,7 +9,7 @@ Only the identity columns are read. The answer names what is wrong and where, ne
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,16 +20,18 @@ from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import FileScanTask, Table
 
 from pipelines.landing.contract import hour_place
+from pipelines.landing.ledger import Gone
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.report import hours_text
 from pipelines.landing.start import check_origin
 from pipelines.landing.state import read_state, reconcile
 from pipelines.landing.table import Lake
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import SlsClient
 from sls_io.decode import identity_sum
-from sls_io.errors import LedgerBroken, ShardGone
+from sls_io.errors import LedgerBroken, ShardGone, SlsError
 from sls_io.planning import CURSOR_UNKNOWN
-from sls_io.window import Cursor
+from sls_io.window import HOUR_S, Cursor
 
 _Longs = npt.NDArray[np.int64]
 
@@ -48,6 +50,8 @@ class ShardProof:
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     rows_adopted: int = 0
+    withdrawn: tuple[str, ...] = ()
+    rows_forgotten: int = 0
 
 
 @dataclass(frozen=True)
@@ -100,10 +104,15 @@ def verify(logstore: Logstore, lake: Lake, client: SlsClient) -> Proof:
     problems += [text for text in gone if text not in problems]
     ends = _ends(client)
     adopted = {s: v for (name, s), v in state.adopted.shards.items() if name == origin.id}
-    shards = tuple(
-        _prove(s, ledger, tallies.get(s), ends, adopted.get(s, (0, 0)))
-        for s in sorted({*ledger.shards, *tallies, *adopted})
-    )
+    decided = {
+        shard: _Decided(
+            adopted.get(shard, (0, 0)),
+            state.forgotten.of(origin.id, shard),
+            _withdrawn(client, shard, ledger) if shard in ends else {},
+        )
+        for shard in {*ledger.shards, *tallies, *adopted}
+    }
+    shards = tuple(_prove(s, ledger, tallies.get(s), ends, decided[s]) for s in sorted(decided))
     return Proof(logstore.table, origin.id, shards, tuple(problems))
 
 
@@ -175,24 +184,50 @@ def _ends(client: SlsClient) -> dict[int, Cursor]:
     return ends
 
 
+@dataclass(frozen=True)
+class _Decided:
+    """What people decided about a shard: rows adopted, rows forgotten, hours withdrawn."""
+
+    adopted: tuple[int, int]
+    forgotten: Gone
+    hours: Mapping[tuple[int, int], str]
+
+
+def _withdrawn(client: SlsClient, shard: int, ledger: Ledger) -> dict[tuple[int, int], str]:
+    """The receive hours of each withdrawn interval, as far as the service still knows them."""
+    entry = ledger.shards.get(shard)
+    found: dict[tuple[int, int], str] = {}
+    for begin, end in entry.withdrawn if entry else ():
+        try:
+            first = last = client.cursor_time_s(shard, Cursor(begin)) // HOUR_S
+            while (edge := client.cursor_at(shard, (last + 1) * HOUR_S)) < end:
+                last = client.cursor_time_s(shard, edge) // HOUR_S
+            found[begin, end] = hours_text(range(first, last + 1))
+        except SlsError:
+            continue
+    return found
+
+
 def _prove(
     shard: int,
     ledger: Ledger,
     tally: _Tally | None,
     ends: dict[int, Cursor],
-    adopted: tuple[int, int],
+    decided: _Decided,
 ) -> ShardProof:
     entry = ledger.shards.get(shard)
     rows = tally.rows if tally else 0
+    adopted, gone = decided.adopted, decided.forgotten
     before = adopted[0]
     notes = [f"{before} rows were adopted: there before the ledger begins, by a decision"] if before else []
+    if gone.rows:
+        hours = ", ".join(hours_text(range(b, e)) for b, e in gone.hours)
+        notes.append(f"{gone.rows} rows of {hours} were removed by decision")
     if entry is None:
         problems = [f"{rows} rows of a shard that the ledger does not know"]
         if before:
             problems = _sums(ShardLedger(Cursor(0)), tally, adopted)
-        return ShardProof(
-            shard, 0, rows, Cursor(0), None, False, (), tuple(problems), tuple(notes), rows_adopted=before
-        )
+        return ShardProof(shard, 0, rows, Cursor(0), None, False, (), tuple(problems), tuple(notes), before)
     problems = [*_sums(entry, tally, adopted), *_once(tally, before)]
     notes += [f"landed ahead of the frontier: [{b}, {e})" for b, e in entry.landed if b > entry.frontier]
     end = ends.get(shard)
@@ -211,6 +246,11 @@ def _prove(
         problems=tuple(problems),
         notes=tuple(notes),
         rows_adopted=before,
+        withdrawn=tuple(
+            f"[{b}, {e}) of {decided.hours.get((b, e), 'an hour the service no longer has')}"
+            for b, e in entry.withdrawn
+        ),
+        rows_forgotten=gone.rows,
     )
 
 

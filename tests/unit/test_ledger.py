@@ -9,14 +9,19 @@ from hypothesis import strategies as st
 from pipelines.landing.ledger import (
     Adopted,
     Delta,
+    Forgotten,
+    Gone,
     Landed,
     decode,
     decode_adopted,
+    decode_forgotten,
     decode_windows,
     encode,
     encode_adopted,
+    encode_forgotten,
     encode_windows,
     merge,
+    withdrawn,
 )
 from sls_io.claim import Gap, Ledger, ShardLedger
 from sls_io.errors import LedgerBroken
@@ -227,6 +232,47 @@ def test_adopted_rows_of_another_version_are_never_read_as_none() -> None:
         decode_adopted("2;5")
 
 
+@quick
+@given(
+    st.dictionaries(
+        st.tuples(st.sampled_from([ORIGIN, "b-1"]), st.integers(0, 999)),
+        st.builds(Gone, st.integers(1, 10**9), st.integers(0, 2**64 - 1), interval_sets(SMALL)),
+        max_size=4,
+    )
+)
+def test_forgotten_rows_survive_their_text(shards: dict[tuple[str, int], Gone]) -> None:
+    assert decode_forgotten(encode_forgotten(Forgotten(shards))) == Forgotten(shards)
+
+
+def test_the_forgotten_text_of_version_1_is_read_for_ever() -> None:
+    text = f"1;{ORIGIN}:0:a:1z:amw0-amw2,amw5-amw6;{ORIGIN}:2:1:0:"
+    hours = IntervalSet.of([(int("amw0", 36), int("amw2", 36)), (int("amw5", 36), int("amw6", 36))])
+    expected = Forgotten({(ORIGIN, 0): Gone(10, 71, hours), (ORIGIN, 2): Gone(1, 0, IntervalSet())})
+    assert decode_forgotten(text) == expected
+    assert encode_forgotten(expected) == text
+    assert (encode_forgotten(Forgotten()), decode_forgotten("")) == ("", Forgotten())
+
+
+@pytest.mark.parametrize("text", ["1;a:0:1", "1;a:0:1:2:3", "1;a:0:-:2:", "1;a:0:1:2:1-!"])
+def test_damaged_forgotten_rows_stop_with_the_verb(text: str) -> None:
+    with pytest.raises(LedgerBroken, match="damaged"):
+        decode_forgotten(text)
+
+
+def test_forgotten_rows_of_another_version_are_never_read_as_none() -> None:
+    with pytest.raises(LedgerBroken, match="version"):
+        decode_forgotten("2;a:0:1:2:")
+
+
+def test_forgotten_rows_add_up_over_decisions() -> None:
+    once = Forgotten().plus(ORIGIN, 0, Gone(2, 2**64 - 1, IntervalSet.of([(5, 6)])))
+    twice = once.plus(ORIGIN, 0, Gone(3, 2, IntervalSet.of([(6, 9)]))).plus(
+        "b-1", 1, Gone(1, 1, IntervalSet())
+    )
+    assert twice.of(ORIGIN, 0) == Gone(5, 1, IntervalSet.of([(5, 9)]))
+    assert (twice.hours(ORIGIN).pairs, twice.hours("b-1").pairs) == (((5, 9),), ())
+
+
 # --- the fence -----------------------------------------------------------------------------------
 
 
@@ -302,6 +348,28 @@ def test_what_was_withdrawn_is_landed_by_a_backfill_only() -> None:
     assert merge(base, live(landed(0, 0, 6))).lost
     done = merge(base, fill(landed(0, 2, 4))).ledger.shards[0]
     assert (done.landed.pairs, done.withdrawn.pairs) == (((2, 4),), ())
+
+
+@quick
+@given(entries(), interval_sets(SMALL))
+def test_what_leaves_is_withdrawn_and_the_frontier_stays(base: ShardLedger, taken: IntervalSet) -> None:
+    after = withdrawn(base, taken, rows=3, total=base.sum + 5)
+    assert after.frontier == base.frontier
+    assert after.settled == base.settled
+    assert after.landed == base.landed.minus(taken)
+    assert after.landed.union(after.withdrawn) == base.landed.union(base.withdrawn)
+    assert (after.rows, after.sum) == (base.rows - 3, 2**64 - 5)
+    assert not any(after.landed.overlaps(b, e) for b, e in taken)
+
+
+def test_an_interval_that_was_withdrawn_and_landed_again_is_as_it_was() -> None:
+    base = ledger(s0=entry(0, (0, 6)))
+    one = landed(0, 2, 4)
+    undone = base.with_shards(
+        {0: withdrawn(base.shards[0], IntervalSet.of([(2, 4)]), rows=one.rows, total=one.sum)}
+    )
+    assert merge(undone, live(one)).lost
+    assert merge(undone, fill(one)).ledger == base
 
 
 def test_a_gap_is_trimmed_by_what_is_there() -> None:

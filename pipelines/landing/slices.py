@@ -1,0 +1,270 @@
+"""Parts of a logstore's table that a person names: which files they are in, and what rows they hold.
+
+What leaves a table is counted row by row before it does: the identities are read, summed, and told
+apart into those that the ledger calls landed, those that were adopted, and any that nobody explains,
+which stop whatever was asked.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThanOrEqual, LessThan
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.transforms import IdentityTransform
+
+from pipelines.landing.contract import hour_place
+from pipelines.landing.ledger import Adopted
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.report import moment_text
+from pipelines.landing.start import check_origin
+from pipelines.landing.state import TableState, read_state, reconcile
+from pipelines.landing.table import Lake
+from sls_io.claim import Ledger
+from sls_io.client import Origin, SlsClient
+from sls_io.decode import identity_sum
+from sls_io.errors import ConfigError, LedgerBroken
+from sls_io.window import HOUR_S, IntervalSet
+
+IDENTITY = ("__shard__", "__cursor__", "__index__", "__receive_hour__")
+_HOUR_US = HOUR_S * 1_000_000
+_Longs = npt.NDArray[np.int64]
+Fingerprint = frozenset[tuple[str, frozenset[str]]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of one shard and receive hour: how many, their identity sum mod 2**64, and the lowest and
+    highest cursor. `outside` and `outside_sum` are those that the ledger does not call landed."""
+
+    shard: int
+    hour: int
+    rows: int
+    sum: int
+    first: int
+    last: int
+    outside: int = 0
+    outside_sum: int = 0
+
+    def plus(self, other: "Part") -> "Part":
+        """Both together."""
+        return Part(
+            self.shard,
+            self.hour,
+            self.rows + other.rows,
+            (self.sum + other.sum) % 2**64,
+            min(self.first, other.first),
+            max(self.last, other.last),
+            self.outside + other.outside,
+            (self.outside_sum + other.outside_sum) % 2**64,
+        )
+
+
+@dataclass(frozen=True)
+class Place:
+    """A logstore's table as it was looked at: proven, and its newest landing adds up."""
+
+    logstore: Logstore
+    origin: Origin
+    table: Table
+    state: TableState
+    head: Snapshot
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self.logstore.table
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger of the logstore."""
+        return self.state.ledger(self.origin.id)
+
+
+def look(lake: Lake, logstore: Logstore, client: SlsClient) -> Place:
+    """The table now. Raises ConfigError when nothing has landed, LedgerBroken when the table
+    cannot be trusted."""
+    origin, table = client.origin(), lake.load(logstore.table)
+    head = table.current_snapshot() if table is not None else None
+    if table is None or head is None:
+        raise ConfigError(f"nothing has landed in {logstore.table} yet")
+    state = read_state(table)
+    check_origin(state, origin, logstore.table)
+    problems = reconcile(table)
+    if problems:
+        raise LedgerBroken(
+            f"the newest landing in {logstore.table} does not add up ({'; '.join(problems)}); "
+            "nothing was changed",
+            verb="sls-lake verify",
+        )
+    if not state.ledger(origin.id).started:
+        raise ConfigError(f"nothing of {origin.logstore} has landed in {logstore.table} yet")
+    return Place(logstore, origin, table, state, head)
+
+
+def check_passed(place: Place, client: SlsClient, end_hour: int) -> None:
+    """Raises ConfigError unless every frontier of the origin has passed all hours before `end_hour`."""
+    listed = {s.id for s in client.shards()}
+    for shard in sorted(listed | set(place.ledger.shards)):
+        entry = place.ledger.shards.get(shard)
+        if entry is None:
+            raise ConfigError(f"shard {shard} has not landed in {place.name} yet; land first")
+        if not entry.closed and entry.reached_s < end_hour * HOUR_S:
+            reached = moment_text(entry.reached_s) if entry.reached_s else "nothing"
+            raise ConfigError(
+                f"shard {shard} has reached {reached} of the receive time, not all of the hours asked for; "
+                "land first, or ask for earlier hours"
+            )
+
+
+def check_not_forgotten(place: Place, hours: range) -> None:
+    """Raises ConfigError for hours of which rows were removed by decision: they would come back."""
+    forgotten = place.state.forgotten.hours(place.origin.id).within(hours.start, hours.stop)
+    if forgotten:
+        raise ConfigError(
+            f"rows of {moment_text(forgotten.pairs[0][0] * HOUR_S)} were removed by `table forget`, and "
+            "would come back if that hour was landed again; leave it out"
+        )
+
+
+def whole_files(place: Place, hours: range) -> list[FileScanTask]:
+    """The files with rows of these receive hours; each holds rows of one hour of this origin only.
+
+    Raises ConfigError when one does not say so in its partition.
+    """
+    table, schema = place.table, place.table.schema()
+    places = {number: hour_place(spec, schema) for number, spec in table.specs().items()}
+    owned = {
+        number: any(
+            f.source_id == schema.find_field("__origin__").field_id
+            and isinstance(f.transform, IdentityTransform)
+            for f in spec.fields
+        )
+        for number, spec in table.specs().items()
+    }
+    tasks = list(table.scan(row_filter=mine(place, hours)).plan_files())
+    for task in tasks:
+        if places[task.file.spec_id] is None or not owned[task.file.spec_id]:
+            raise ConfigError(
+                f"a file of {place.name} is partitioned otherwise than by logstore and receive hour, so it "
+                "may hold rows of others; compact the table (rewrite_data_files) first"
+            )
+    return tasks
+
+
+def mine(place: Place, hours: range | None = None) -> BooleanExpression:
+    """Rows of the logstore, and of these receive hours."""
+    owner = EqualTo(term="__origin__", value=place.origin.id)
+    if hours is None:
+        return owner
+    begin, end = (datetime.fromtimestamp(at * HOUR_S, UTC).isoformat() for at in (hours.start, hours.stop))
+    return And(
+        owner,
+        GreaterThanOrEqual(term="__receive_hour__", value=begin),
+        LessThan(term="__receive_hour__", value=end),
+    )
+
+
+def fingerprint(tasks: Iterable[FileScanTask]) -> Fingerprint:
+    """Which rows these files show: each with the row-level deletes that apply to it."""
+    return frozenset(
+        (task.file.file_path, frozenset(d.file_path for d in task.delete_files)) for task in tasks
+    )
+
+
+def parts_of(
+    place: Place, tasks: Collection[FileScanTask], row_filter: BooleanExpression | None = None
+) -> tuple[Part, ...]:
+    """The rows of these files that `row_filter` (default: the logstore's) takes, by shard and hour.
+
+    A file at a time is read, and of it the identity columns. Raises LedgerBroken when one is gone.
+    """
+    wanted = row_filter or mine(place)
+    scan = place.table.scan(row_filter=wanted, selected_fields=IDENTITY)
+    reader = ArrowScan(place.table.metadata, place.table.io, scan.projection(), wanted)
+    found: dict[tuple[int, int], Part] = {}
+    for task in tasks:
+        try:
+            for part in _parts(reader.to_record_batches([task]), place.ledger):
+                key = part.shard, part.hour
+                found[key] = found[key].plus(part) if key in found else part
+        except FileNotFoundError as error:
+            raise LedgerBroken(
+                f"a data file that table {place.name} lists is gone: "
+                f"{task.file.file_path.rsplit('/', 1)[-1]}",
+                verb="sls-lake verify",
+            ) from error
+    return tuple(found[key] for key in sorted(found))
+
+
+def check_explained(place: Place, parts: Iterable[Part], *, adopted_too: bool) -> None:
+    """Raises LedgerBroken for rows that neither the ledger nor, if those may go, adoption explains."""
+    rows: dict[int, int] = defaultdict(int)
+    outside: dict[int, int] = defaultdict(int)
+    for part in parts:
+        rows[part.shard] += part.rows - part.outside
+        outside[part.shard] += part.outside
+    for shard in sorted(rows):
+        entry = place.ledger.shards.get(shard)
+        adopted = place.state.adopted.of(place.origin.id, shard)[0]
+        if rows[shard] > (entry.rows if entry else 0) or outside[shard] > adopted:
+            raise LedgerBroken(
+                f"shard {shard} has rows in {place.name} that its ledger does not explain; "
+                "nothing was changed",
+                verb="sls-lake verify",
+            )
+        if outside[shard] and not adopted_too:
+            raise ConfigError(
+                f"{outside[shard]} rows of shard {shard} were adopted: no landing brought them and none "
+                "could bring them again; `sls-lake table forget` removes them"
+            )
+
+
+def without_adopted(adopted: Adopted, origin: str, parts: Iterable[Part]) -> Adopted:
+    """The adopted rows after those outside of the ledger among `parts` left."""
+    shards = dict(adopted.shards)
+    for part in parts:
+        if part.outside:
+            rows, total = shards[origin, part.shard]
+            shards[origin, part.shard] = rows - part.outside, (total - part.outside_sum) % 2**64
+    return Adopted({key: value for key, value in shards.items() if value[0]}, adopted.others)
+
+
+def hour_runs(hours: Iterable[int]) -> IntervalSet:
+    """Hours as intervals."""
+    return IntervalSet.of((hour, hour + 1) for hour in hours)
+
+
+def _parts(batches: Iterable[pa.RecordBatch], ledger: Ledger) -> Iterator[Part]:
+    for batch in batches:
+        shards, cursors, indexes = (
+            batch.column(name).to_numpy(zero_copy_only=False).astype(np.int64) for name in IDENTITY[:3]
+        )
+        at = batch.column("__receive_hour__").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+        hours = at.to_numpy(zero_copy_only=False) // _HOUR_US
+        for shard, hour in np.unique(np.stack([shards, hours]), axis=1).T.tolist():
+            here = (shards == shard) & (hours == hour)
+            entry = ledger.shards.get(shard)
+            yield _part(shard, hour, cursors[here], indexes[here], entry.landed if entry else IntervalSet())
+
+
+def _part(shard: int, hour: int, cursors: _Longs, indexes: _Longs, landed: IntervalSet) -> Part:
+    out = np.ones(len(cursors), dtype=bool)
+    for begin, end in landed:
+        out &= ~((cursors >= begin) & (cursors < end))
+    return Part(
+        shard=shard,
+        hour=hour,
+        rows=len(cursors),
+        sum=identity_sum(shard, cursors, indexes) % 2**64,
+        first=int(cursors.min()),
+        last=int(cursors.max()),
+        outside=int(out.sum()),
+        outside_sum=identity_sum(shard, cursors[out], indexes[out]) % 2**64,
+    )

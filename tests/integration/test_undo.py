@@ -1,0 +1,363 @@
+"""Whole receive hours are taken back, and landed again by whoever names them."""
+
+import pytest
+from pyiceberg.expressions import EqualTo
+from pyiceberg.table.snapshots import Operation
+
+from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
+from pipelines.landing import rollback, undo
+from pipelines.landing.engine import installed_jars
+from pipelines.landing.history import history
+from pipelines.landing.ledger import VERB_KEY
+from pipelines.landing.look import lacking_hours
+from pipelines.landing.state import reconcile, summary_of, total_records
+from pipelines.landing.table import Lake
+from pipelines.landing.verify import verify
+from sls_io.clock import SYSTEM_CLOCK
+from sls_io.errors import ConfigError, LandingConflict, LandingUnknown
+from tests.integration.lossy_catalog import LossyCatalog, lossy
+from tests.integration.test_changed_table import append_by_hand, compact
+from tests.integration.test_races import At, second_logstore
+from tests.integration.test_settle import Command, command, snapshots
+from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World
+
+pytestmark = pytest.mark.spark
+
+__all__ = ["command"]
+
+HOUR = "2026-09-21-14:00"
+NEXT = "2026-09-21-15:00"
+
+
+@pytest.fixture
+def started(world: World) -> World:
+    """10 rows in each of two hours that every shard has passed, 10 in the third; 60 logs to come."""
+    for minute in (2, 64, 124):
+        world.at(HOUR0_S + 60 * (minute - 1))
+        world.put(10)
+        world.at(HOUR0_S + 60 * minute)
+        world.land()
+    world.put(60)
+    world.at(HOUR0_S + 60 * 130)
+    return world
+
+
+def plan(world: World, first: int = HOUR0 + 1, last: int | None = None) -> undo.Planned:
+    """An undo of the middle hour, or of others."""
+    with world.client as client:
+        return undo.plan(world.lake, world.logstore, client, range(first, (last or first) + 1))
+
+
+def fill(world: World, hour: int = HOUR0 + 1) -> int:
+    """Backfill one hour; the rows landed."""
+    return world.land(mode="fill", hours=(hour, hour + 1)).rows
+
+
+def hours_in_table(world: World) -> list[int]:
+    """The receive hours of the table's rows."""
+    return sorted({int(r["__receive_hour__"].timestamp()) // 3600 - HOUR0 for r in world.table_rows()})
+
+
+def test_an_hour_is_taken_back_stays_away_and_comes_with_a_backfill(started: World, command: Command) -> None:
+    before, files = started.ledger, started.files()
+    checkpoints = started.checkpoints()
+
+    dry = command("table", "undo", "--hour", NEXT)
+
+    assert (dry["code"], dry["executed"], dry["rows"]) == (0, False, 10)
+    assert dry["hours"] == {str(HOUR0 + 1): 10} and dry["files"] == 2
+    assert sum(s["rows"] for s in dry["shards"]) == 10
+    assert started.files() == files and len(started.table_rows()) == 30, "a dry run changes nothing"
+
+    done = command("table", "undo", "--hour", NEXT, "--execute")
+
+    assert done["code"] == 0 and done["executed"]
+    head = started.table.current_snapshot()
+    assert head is not None and head.snapshot_id == done["committed"]
+    assert summary_of(head)[VERB_KEY] == f"undo {NEXT}"
+    assert (total_records(head), len(started.table_rows())) == (20, 20)
+    assert hours_in_table(started) == [0, 2]
+    assert {s: e.frontier for s, e in started.ledger.shards.items()} == {
+        s: e.frontier for s, e in before.shards.items()
+    }
+    assert reconcile(started.table) == []
+    assert started.land().rows == 60, "a live run lands what is new and nothing else"
+    assert hours_in_table(started) == [0, 2]
+    assert checkpoints.keys() == started.checkpoints().keys()
+    proof = command("verify")
+    assert proof["code"] == 0 and proof["ok"]
+    assert all(NEXT in shard["withdrawn"][0] for shard in proof["shards"])
+    assert {m["cause"] for m in command("windows")["missing"]} == {"withdrawn"}
+
+    assert fill(started) == 10
+
+    started.assert_each_log_once()
+    started.assert_proved()
+    assert not any(e.withdrawn for e in started.ledger.shards.values())
+    assert {s: e.rows for s, e in started.ledger.shards.items()} != {}
+    assert fill(started) == 0, "asking twice lands nothing"
+
+
+def test_several_hours_go_together_and_a_backfill_of_one_brings_only_that(
+    started: World, command: Command
+) -> None:
+    done = command("table", "undo", "--hour", f"{HOUR}..{NEXT}", "--execute")
+    assert (done["code"], done["rows"], len(done["hours"])) == (0, 20, 2)
+
+    assert fill(started, HOUR0) == 10
+
+    assert hours_in_table(started) == [0, 2]
+    with started.client as client:
+        hours = range(HOUR0, HOUR0 + 2)
+        assert lacking_hours(started.logstore, started.lake, client, hours, HOUR0_S + 7200) == {HOUR0 + 1}
+    assert fill(started) == 10
+    started.land()
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_a_compacted_hour_is_taken_back_as_well(started: World) -> None:
+    """Its one file holds rows of both shards."""
+    compact(started)
+    planned = plan(started)
+    assert (planned.view.rows, len(planned.view.shards)) == (10, 2)
+
+    undo.execute(started.lake, planned)
+
+    assert fill(started) == 10
+    started.land()
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_an_hour_that_some_shard_has_not_passed_is_refused(started: World, command: Command) -> None:
+    refused = command("table", "undo", "--hour", "2026-09-21-16:00", "--execute")
+    assert refused["code"] == EXIT_USAGE and "land first" in refused["error"]
+    with started.client as client:
+        client.transport.split_shard(PROJECT, "access_logs", 0, "40000000000000000000000000000000")
+    child = command("table", "undo", "--hour", NEXT, "--execute")
+    assert child["code"] == EXIT_USAGE and "has not landed" in child["error"]
+    assert len(started.table_rows()) == 30
+
+
+def test_hours_without_rows_bad_hours_and_broken_tables_are_refused(started: World, command: Command) -> None:
+    none = command("table", "undo", "--hour", "2026-09-21-10:00", "--execute")
+    assert none["code"] == EXIT_USAGE and "nothing to take back" in none["error"]
+    for wrong in ("noon", f"{NEXT}..{HOUR}", "2026-09-21-15:30"):
+        assert command("table", "undo", "--hour", wrong)["code"] == EXIT_USAGE
+    append_by_hand(started)
+    strangers = command("table", "undo", "--hour", NEXT, "--execute")
+    assert strangers["code"] == EXIT_FAILED and "table adopt" in strangers["error"]
+
+
+def test_without_a_landing_there_is_nothing_to_undo(world: World, command: Command) -> None:
+    said = command("table", "undo", "--hour", NEXT, "--execute")
+    assert said["code"] == EXIT_USAGE and "nothing" in said["error"]
+
+
+def test_the_other_logstore_of_the_table_keeps_its_rows(started: World) -> None:
+    other = second_logstore(started)
+    assert started.land(logstore=other).rows == 25
+    undo.execute(started.lake, plan(started))
+    assert len(started.table_rows()) == 20 + 25
+    assert fill(started) == 10
+    started.assert_proved()
+    World(started.emulator, started.lake, other, started.engine).assert_proved()
+
+
+def test_rows_deleted_by_hand_before_stay_missing_in_the_count(started: World) -> None:
+    """What is counted is what is there: an undo does not paint over a difference from elsewhere."""
+    started.table.delete(EqualTo(term="n", value=0))
+    planned = plan(started)
+    assert planned.view.rows == 10
+    undo.execute(started.lake, planned)
+    with started.client as client:
+        proof = verify(started.logstore, started.lake, client)
+    assert [p for s in proof.shards for p in s.problems] == ["the table holds 9 rows, the ledger 10"] or (
+        sum(s.rows_ledger for s in proof.shards) == sum(s.rows_table for s in proof.shards) + 1
+    )
+
+
+def test_an_undo_between_plan_and_publish_of_a_landing_costs_it_a_try(started: World) -> None:
+    """The frontier stays, so the windows fit and the same files are appended on the new head."""
+    race = At("publish", lambda: undo.execute(started.lake, plan(started)))
+
+    report = started.land(on_event=race)
+
+    assert (report.rows, report.conflicts, report.replans) == (60, 1, 0)
+    assert hours_in_table(started) == [0, 2]
+    assert fill(started) == 10
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_a_landing_between_look_and_execute_refuses_the_undo(started: World) -> None:
+    planned = plan(started)
+    started.land()
+
+    with pytest.raises(LandingConflict, match="nothing was changed"):
+        undo.execute(started.lake, planned)
+
+    started.assert_each_log_once()
+    undo.execute(started.lake, plan(started))
+    assert hours_in_table(started) == [0, 2]
+    started.assert_proved()
+
+
+def test_an_undo_between_plan_and_publish_of_a_backfill_lets_it_land_what_it_has(started: World) -> None:
+    """The backfill brings the hour that was undone before; the one undone meanwhile stays away."""
+    undo.execute(started.lake, plan(started, HOUR0))
+    race = At("publish", lambda: undo.execute(started.lake, plan(started, HOUR0 + 1)))
+
+    assert started.land(mode="fill", hours=(HOUR0, HOUR0 + 2), on_event=race).rows == 10
+
+    assert hours_in_table(started) == [0, 2]
+    assert fill(started) == 10
+    started.land()
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_a_rollback_brings_an_undone_hour_back_and_another_takes_it_away_again(started: World) -> None:
+    """No manifest says that the files are deleted, so nobody's expiry may take them meanwhile."""
+    newest = snapshots(started)[-1]
+    undone = undo.execute(started.lake, plan(started))
+
+    rollback.execute(started.lake, rollback.plan(started.lake, started.logstore.table, newest))
+
+    assert hours_in_table(started) == [0, 1, 2]
+    started.assert_proved()
+    started.land()
+    started.assert_each_log_once()
+    rollback.execute(started.lake, rollback.plan(started.lake, started.logstore.table, undone))
+    assert hours_in_table(started) == [0, 2]
+    started.land()
+    assert fill(started) == 10
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_files_that_left_are_orphans_only_once_no_snapshot_has_them(started: World) -> None:
+    undo.execute(started.lake, plan(started))
+    assert history(started.logstore, started.lake, floor_s=-3600, clock=SYSTEM_CLOCK).orphans == ()
+    table = started.table
+    head = table.current_snapshot()
+    assert head is not None
+    assert summary_of(head)["total-data-files"] == str(len(started.published()))
+    assert head.summary is not None and head.summary.operation == Operation.OVERWRITE
+    statuses = {
+        int(entry.status)
+        for manifest in head.manifests(table.io)
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+    }
+    assert 2 not in statuses, "no entry is marked as deleted"
+
+
+def test_an_hour_that_expired_in_the_service_is_withdrawn_by_its_rows(started: World) -> None:
+    started.land()
+    started.emulator.admin.advance(40 * 86400)
+    started.put(5)
+    started.emulator.admin.advance(120)
+    started.land()
+    rows = len(started.table_rows())
+
+    undo.execute(started.lake, plan(started))
+
+    assert len(started.table_rows()) == rows - 10
+    with started.client as client:
+        proof = verify(started.logstore, started.lake, client)
+    assert proof.ok
+    assert any("no longer has" in text for s in proof.shards for text in s.withdrawn)
+    assert fill(started) == 0, "retention took what a backfill could bring"
+    started.assert_proved()
+
+
+def test_spark_reads_and_expires_a_table_after_an_undo_and_a_rollback(
+    world: World, shared_lake: Lake
+) -> None:
+    if not installed_jars():
+        pytest.skip("Spark's Iceberg jars are not installed: run `make setup` first")
+    table = "bronze.undone"
+    mine = World(world.emulator, shared_lake, world.changed(table=table), world.engine, world.counter)
+    for _ in range(3):
+        mine.put(10)
+        mine.emulator.admin.advance(3600)
+        mine.land()
+    newest = snapshots(mine)[-1]
+    hour = min(mine.reports[0].hours) if mine.reports[0].hours else HOUR0
+
+    def counted() -> int:
+        return int(mine.engine.session.sql(f"SELECT count(*) AS n FROM lake.{table}").collect()[0]["n"])
+
+    def expire() -> None:
+        mine.engine.session.sql(
+            f"CALL lake.system.expire_snapshots(table => '{table}', retain_last => 1, "
+            "older_than => TIMESTAMP '2100-01-01 00:00:00')"
+        ).collect()
+
+    rows = counted()
+    planned = plan(mine, hour)
+    undo.execute(shared_lake, planned)
+    assert counted() == rows - planned.view.rows
+    rollback.execute(shared_lake, rollback.plan(shared_lake, table, newest))
+    assert counted() == rows
+    expire()
+    assert counted() == rows
+    mine.assert_each_log_once()
+    undo.execute(shared_lake, plan(mine, hour))
+    expire()
+    assert counted() == rows - planned.view.rows
+    mine.assert_proved()
+
+
+# --- lost answers --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def catalog(started: World) -> LossyCatalog:
+    """The world's catalog as one that loses answers."""
+    started.lake, catalog = lossy(started.lake)
+    return catalog
+
+
+def test_a_lost_answer_of_an_undo_that_was_made_is_found_in_the_table(
+    started: World, catalog: LossyCatalog
+) -> None:
+    planned = plan(started)
+    catalog.script.append("lost")
+    assert undo.execute(started.lake, planned) == started.table.metadata.current_snapshot_id
+    assert hours_in_table(started) == [0, 2]
+    with pytest.raises(ConfigError, match="nothing to take back"):
+        plan(started)
+    assert fill(started) == 10
+    started.assert_proved()
+
+
+def test_an_undo_that_never_arrived_is_unknown_and_may_be_asked_again(
+    started: World, catalog: LossyCatalog
+) -> None:
+    planned = plan(started)
+    catalog.script.append("refused")
+    with pytest.raises(LandingUnknown, match="Run it again"):
+        undo.execute(started.lake, planned)
+    undo.execute(started.lake, plan(started))
+    assert hours_in_table(started) == [0, 2]
+    started.assert_proved()
+
+
+def test_an_undo_that_arrives_after_a_backfill_landed_the_hour_again_is_refused(
+    started: World, catalog: LossyCatalog
+) -> None:
+    planned = plan(started)
+    catalog.script.append("late")
+    with pytest.raises(LandingUnknown):
+        undo.execute(started.lake, planned)
+    undo.execute(started.lake, plan(started))
+    assert fill(started) == 10
+
+    catalog.deliver()
+
+    assert catalog.deliveries == ["CommitFailedException"]
+    started.land()
+    started.assert_each_log_once()
+    started.assert_proved()
