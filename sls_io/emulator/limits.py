@@ -13,6 +13,7 @@ class Limits(Settings):
     """Bytes are bytes, times seconds. Quotas of 0 are off.
 
     put_bytes_max       one LogGroup, uncompressed
+    bodies_bytes_max    all request bodies that are being read at one time; over it 503 ServerBusy
     page_bytes_max      one PullLogs answer, uncompressed; one LogGroup always fits
     cache_bytes_max     compressed answers kept to be served again
     memory_bytes_max    LogGroups kept when there is no data folder; over it writes get 403
@@ -24,6 +25,7 @@ class Limits(Settings):
     """
 
     put_bytes_max: Annotated[int, Field(ge=1024, le=60 * MIB)] = 10 * MIB
+    bodies_bytes_max: Annotated[int, Field(ge=64 * MIB)] = 512 * MIB
     page_bytes_max: Annotated[int, Field(ge=1, le=32 * MIB)] = 10 * MIB
     page_groups_max: Annotated[int, Field(ge=1, le=PAGE_GROUPS_MAX)] = PAGE_GROUPS_MAX
     cache_bytes_max: Annotated[int, Field(ge=0)] = 128 * MIB

@@ -72,6 +72,7 @@ class ServiceApp:
         self.service = service
         self.hit = asyncio.Condition()
         self._held: dict[int, asyncio.Event] = {}
+        self._reading_bytes = 0
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="compress")
         self._compressing: dict[tuple[object, ...], asyncio.Future[bytes]] = {}
 
@@ -110,20 +111,31 @@ class ServiceApp:
         limit = self.service.limits.put_bytes_max + _BODY_ROOM_BYTES
         if len(headers.get("content-length", "")) > 12 or int(headers.get("content-length", 0)) > limit:
             raise Refused(400, "PostBodyTooLarge", f"a body has at most {limit} bytes")
-        chunks, size, more = [], 0, True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise Refused(400, "PostBodyInvalid", "the connection closed inside the body")
-            chunk = message.get("body", b"")
-            more, size = message.get("more_body", False), size + len(chunk)
-            chunks.append(chunk)
-            if size > limit:
-                raise Refused(400, "PostBodyTooLarge", f"a body has at most {limit} bytes")
-        body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        body = await self._body(receive, limit)
         query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
         request = Request(scope["method"], scope["path"], query, headers, body)
         return request, project_of(scope.get(TARGET, b""), headers.get("host", ""))
+
+    async def _body(self, receive: Receive, limit: int) -> bytes:
+        """The request's body. Refused over `limit`, and when all that are being read are too many."""
+        chunks, size, more = [], 0, True
+        try:
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Refused(400, "PostBodyInvalid", "the connection closed inside the body")
+                chunk = message.get("body", b"")
+                more, size = message.get("more_body", False), size + len(chunk)
+                self._reading_bytes += len(chunk)
+                chunks.append(chunk)
+                if size > limit:
+                    raise Refused(400, "PostBodyTooLarge", f"a body has at most {limit} bytes")
+                full = self._reading_bytes > self.service.limits.bodies_bytes_max
+                if full and size > _BODY_ROOM_BYTES:  # heartbeats and the like still go through
+                    raise Refused(503, "ServerBusy", "bodies_bytes_max reached: fewer puts at one time")
+            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        finally:
+            self._reading_bytes -= size
 
     async def _do(self, route: api.Route, request: Request, call: Call) -> Answer:
         """Check the signature and act; no await until the change is in the journal."""

@@ -1,85 +1,20 @@
-"""The emulator's edge over real sockets: targets, faults, hostile input, admin path."""
+"""The emulator's edge over real sockets: targets, pages, faults, quotas, admin path."""
 
-import base64
-import hashlib
-import hmac
 import http.client
 import json
-import socket
 import threading
-import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from email.utils import formatdate
-from typing import Any
-from urllib.parse import urlencode
 
 import pytest
 
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Emulator, Limits, start
 from sls_io.emulator.server import project_of
-from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET, Request, v1_text
+from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
 from sls_io.errors import ServiceError
-from sls_io.loggroup import compress, decompress, groups
-
-HOST = "demo.sls.emu"
-GROUP = bytes.fromhex("0a0a08e8071205" + "0a016b1200") + b"\x1a\x01t"
-LOGSTORE = "/logstores/logs"
-FROM: dict[str, dict[str, Any]] = {at: {"from": at} for at in ("begin", "end")}
-"""`from` is a word of Python."""
-
-
-def sign(
-    method: str, path: str, query: dict[str, str], headers: dict[str, str], body: bytes
-) -> dict[str, str]:
-    """The headers of a v1 request, signed for the emulator's fake pair."""
-    date = formatdate(SYSTEM_CLOCK.now(), usegmt=True)
-    sent = {
-        "host": HOST, "date": date, "x-log-apiversion": "0.6.0", "x-log-signaturemethod": "hmac-sha1",
-        **headers,
-    }  # fmt: skip
-    text = v1_text(Request(method, path, query, sent, body))
-    digest = hmac.new(FAKE_SECRET.encode(), text.encode(), hashlib.sha1).digest()
-    return {**sent, "authorization": f"LOG {FAKE_ID}:{base64.b64encode(digest).decode()}"}
-
-
-class Caller:
-    """Signed calls over one connection."""
-
-    def __init__(self, emulator: Emulator) -> None:
-        self.emulator = emulator
-        self.connection = http.client.HTTPConnection("127.0.0.1", emulator.port, timeout=20)
-
-    def call(
-        self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None, **query: str
-    ) -> tuple[int, dict[str, str], bytes]:
-        target = path + ("?" + urlencode(query) if query else "")
-        self.connection.request(method, target, body, sign(method, path, query, headers or {}, body))
-        reply = self.connection.getresponse()
-        return reply.status, {k.lower(): v for k, v in reply.getheaders()}, reply.read()
-
-    def put(self, raw: bytes = GROUP, kind: str = "", size: int | None = None) -> tuple[int, str]:
-        headers = {
-            "content-type": "application/x-protobuf",
-            "x-log-bodyrawsize": str(len(raw) if size is None else size),
-        }
-        if kind:
-            headers["x-log-compresstype"] = kind
-        return self.code(self.call("POST", LOGSTORE + "/shards/lb", compress(raw, kind), headers))
-
-    def cursor(self, at: str = "begin") -> str:
-        return str(
-            json.loads(self.call("GET", LOGSTORE + "/shards/0", type="cursor", **FROM[at])[2])["cursor"]
-        )
-
-    def pull(self, accept: str = "lz4", count: int = 1000) -> tuple[int, dict[str, str], bytes]:
-        query: dict[str, Any] = {"type": "logs", "cursor": self.cursor(), "count": str(count)}
-        return self.call("GET", LOGSTORE + "/shards/0", headers={"accept-encoding": accept}, **query)
-
-    @staticmethod
-    def code(answer: tuple[int, dict[str, str], bytes]) -> tuple[int, str]:
-        return answer[0], json.loads(answer[2])["errorCode"] if answer[2] else ""
+from sls_io.loggroup import decompress, groups
+from tests.unit.signed_calls import FROM, GROUP, LOGSTORE, Caller, sign
 
 
 @pytest.fixture(scope="module")
@@ -193,70 +128,12 @@ def test_a_bad_body_is_refused_and_nothing_is_kept(
     assert caller.cursor("begin") == caller.cursor("end")
 
 
-def test_a_decompression_bomb_is_refused_by_its_claim_and_by_its_content(caller: Caller) -> None:
-    bomb = zlib.compress(b"\0" * (300 << 20), 9)
-    headers = {"content-type": "application/x-protobuf", "x-log-compresstype": "deflate"}
-    for claim in (300 << 20, 1000):
-        sent = {**headers, "x-log-bodyrawsize": str(claim)}
-        code = caller.code(caller.call("POST", LOGSTORE + "/shards/lb", bomb, sent))
-        assert code in ((400, "PostBodyTooLarge"), (400, "PostBodyUncompressError"))
-    with open(f"/proc/{caller.emulator.pid}/status") as status:
-        peak_kb = next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
-    assert peak_kb < 250_000
-
-
 def test_an_empty_group_and_one_that_is_not_utf8_are_kept(caller: Caller) -> None:
     odd = bytes.fromhex("0a0b08e8071206" + "0a016b1201ff")
     assert caller.put(b"") == caller.put(odd) == (200, "")
     _, headers, body = caller.pull("")
     raw = decompress(body, "", int(headers["x-log-bodyrawsize"]))
     assert [raw[b:e] for b, e in groups(raw)] == [b"", odd]
-
-
-@pytest.mark.parametrize(
-    "request_text",
-    [
-        b"GARBAGE\r\n\r\n",
-        b"GET http:// HTTP/1.1\r\n\r\n",
-        b"GET \xff\xfe HTTP/1.1\r\nHost: a\r\n\r\n",
-        b"CONNECT demo.sls.emu:443 HTTP/1.1\r\nHost: demo.sls.emu:443\r\n\r\n",
-        b"GET /logstores HTTP/1.1\r\nHost: demo.sls.emu\r\nContent-Length: nonsense\r\n\r\n",
-        b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n",
-        b"GET / HTTP/1.1\r\n" + b"X-A: " + b"b" * 70_000 + b"\r\n\r\n",
-        b"GET / HTTP/1.1\r\n" + b"".join(b"X-%d: 1\r\n" % i for i in range(20_000)) + b"\r\n",
-        b"POST /logstores/logs HTTP/1.1\r\nHost: demo.a.b\r\nContent-Length: 99999999999\r\n\r\nabc",
-        b"POST /logstores/logs HTTP/1.1\r\nHost: demo.a.b\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
-        b"GET / HTTP/1.1\r\nHost: \xc3\xa4.b\r\nAuthorization: LOG \xff:\xff\r\nx-log-apiversion: 9\r\n\r\n",
-    ],
-    ids=range(11),
-)
-def test_a_hostile_request_gets_an_error_and_the_next_one_an_answer(
-    caller: Caller, request_text: bytes
-) -> None:
-    with socket.create_connection(("127.0.0.1", caller.emulator.port), timeout=10) as raw:
-        try:
-            raw.sendall(request_text)
-            raw.shutdown(socket.SHUT_WR)
-            answer = raw.recv(100)
-        except ConnectionError:
-            answer = b"HTTP/1.1 4"
-    assert answer == b"" or answer.startswith(b"HTTP/1.1 4")
-    assert caller.call("GET", "/")[0] == 200
-
-
-def test_many_idle_connections_do_not_keep_others_out(caller: Caller) -> None:
-    idle = [socket.create_connection(("127.0.0.1", caller.emulator.port)) for _ in range(500)]
-    try:
-        assert caller.call("GET", "/")[0] == 200
-    finally:
-        for connection in idle:
-            connection.close()
-
-
-def test_a_body_that_never_ends_does_not_hold_up_others(caller: Caller) -> None:
-    with socket.create_connection(("127.0.0.1", caller.emulator.port)) as slow:
-        slow.sendall(b"POST /logstores/logs HTTP/1.1\r\nHost: demo.a.b\r\nContent-Length: 1000\r\n\r\nabc")
-        assert caller.put() == (200, "")
 
 
 def test_an_error_answer_comes_so_often_and_only_there(caller: Caller, shared: Emulator) -> None:
