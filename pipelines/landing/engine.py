@@ -5,6 +5,7 @@ there for SQL, dbt and compaction, so a session gets them when set-up has fetche
 is imported or started at load time: code servers and sensors import this module too.
 """
 
+import contextlib
 import os
 import re
 import shutil
@@ -71,9 +72,11 @@ class Engine:
 
     def stop(self) -> None:
         """Stop the session, if any."""
-        if self._session is not None:
-            self._session.stop()
-            self._session = None
+        session, self._session = self._session, None
+        if session is not None:
+            # A JVM that was killed has nothing left to stop, and pyspark's own state is cleared before.
+            with contextlib.suppress(Exception):
+                session.stop()
 
     def _connect(self) -> "SparkSession":
         from pyspark.sql import SparkSession

@@ -10,6 +10,7 @@ Memory of a task is one raw page, its decoded form, and at most `_GROUP_BYTES` o
 whatever the backlog. A file holds rows of one window; a retried task leaves an orphan file.
 """
 
+import contextlib
 import json
 import re
 import resource
@@ -28,11 +29,13 @@ from pyiceberg.io.pyarrow import (
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
 from pipelines.landing.contract import Contract
 from pipelines.landing.engine import Engine
 from pipelines.landing.ledger import Landed
+from pipelines.landing.logstore import Logstore
 from pipelines.landing.publish import pack_bounds, unpack_bounds
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
@@ -137,6 +140,32 @@ class WrittenWindow:
     stopped: str
 
 
+def job_for(
+    logstore: Logstore,
+    table: Table,
+    *,
+    origin: str,
+    attempt: str,
+    windows: tuple[Planned, ...],
+    schema: Schema,
+    deadline_s: float,
+) -> WriteJob:
+    """The job that writes `windows` of `logstore` as files of `table` with `schema`."""
+    return WriteJob(
+        service=logstore.service,
+        origin=origin,
+        attempt=attempt,
+        windows=windows,
+        columns=logstore.columns,
+        schema=schema,
+        location=table.location(),
+        io_properties=public_properties(table.io.properties),
+        table_properties=dict(table.properties),
+        deadline_s=deadline_s,
+        page_groups_max=logstore.budget.page_groups_max,
+    )
+
+
 def public_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """FileIO properties without secrets: executors find those in their own environment."""
     return {name: value for name, value in properties.items() if name in _PUBLIC_PROPERTIES}
@@ -146,14 +175,16 @@ def write_windows(engine: Engine, job: WriteJob, *, tag: str) -> list[FileRow]:
     """Run the job on Spark and collect its rows. `tag` cancels it (`Engine.cancel`)."""
     count = len(job.chains)
     session = engine.session
-    session.addTag(tag)
     try:
+        session.addTag(tag)
         frame = session.range(0, count, 1, count).mapInArrow(_task(job), "row string")
         collected = frame.collect()
     except Exception as error:
         raise _task_failure(error) from error
     finally:
-        session.removeTag(tag)
+        # A session whose JVM died has no tags left, and the error above says what happened.
+        with contextlib.suppress(Exception):
+            session.removeTag(tag)
     return [FileRow(**json.loads(r["row"])) for r in collected]
 
 

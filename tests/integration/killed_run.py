@@ -4,7 +4,8 @@
 
 The event is one of `Run`'s: `write.done`, `publish.done`, `checkpoint.done` and the like; `nth` says
 at which of them. `remote` is a Spark Connect server. Without `die_at` it lands, checks and publishes
-the checkpoints. Exit status 2 and one sentence on stderr for an error of ours.
+the checkpoints. At `jvm_dies_at` only Spark's JVM is killed. Exit status 2 and one sentence on stderr
+for an error of ours.
 """
 
 import json
@@ -28,6 +29,11 @@ def main(arguments: dict[str, Any]) -> int:
 
     def on_event(name: str) -> None:
         nonlocal left
+        if name == arguments.get("jvm_dies_at"):
+            gateway = engine.session.sparkContext._gateway
+            assert gateway is not None
+            gateway.proc.kill()
+            gateway.proc.wait()
         if name == arguments.get("die_at"):
             left -= 1
             if left == 0:

@@ -18,8 +18,14 @@ pytestmark = pytest.mark.spark
 
 def killed(world: World, home: Path, die_at: str) -> None:
     """Run a landing in another process until it kills itself at `die_at`."""
-    argument = arguments_of(world.logstore, world.lake, home, die_at=die_at)
-    done = subprocess.run(
+    done = run_elsewhere(world, home, die_at=die_at)
+    assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
+
+
+def run_elsewhere(world: World, home: Path, **more: str) -> "subprocess.CompletedProcess[str]":
+    """A landing in another process, which has ended when this returns."""
+    argument = arguments_of(world.logstore, world.lake, home, **more)
+    return subprocess.run(
         [sys.executable, "-m", "tests.integration.killed_run", argument],
         cwd=ROOT,
         capture_output=True,
@@ -27,7 +33,6 @@ def killed(world: World, home: Path, die_at: str) -> None:
         timeout=_PROGRAM_S,
         check=False,
     )
-    assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
 
 
 @pytest.fixture
@@ -92,3 +97,17 @@ def test_killed_after_the_checkpoint(started: World, tmp_path: Path) -> None:
     assert started.land().rows == 10
     started.assert_each_log_once()
     started.assert_proved()
+
+
+def test_a_killed_jvm_ends_the_run_with_an_error_of_ours(started: World, tmp_path: Path) -> None:
+    """Out of memory, say: nothing lands, no checkpoint moves, the next run lands it all."""
+    checkpoints = started.checkpoints()
+
+    done = run_elsewhere(started, tmp_path / "home", jvm_dies_at="write")
+
+    assert done.returncode == 2, done.stderr[-2000:]
+    assert "TransportError: a writing task failed" in done.stderr
+    assert len(started.landings()) == 2
+    assert started.checkpoints() == checkpoints
+    assert started.land().rows == 60
+    started.assert_each_log_once()
