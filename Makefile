@@ -49,6 +49,10 @@ bench: setup ## raw MB per CPU second of a landing, beside the limit of one core
 conformance: setup ## the vendor's Python, Go and Java clients against the emulator, as a table; STRICT=1 forbids skips
 	@$(BIN)/python -m conformance $(if $(STRICT),--strict)
 
+.PHONY: simulate
+simulate: $(INSTALLED) ## random schedules of the landing protocol, then small worlds explored to their end; N=20000 SEED=0
+	@$(BIN)/python -m tests.simulation $(or $(N),20000) --first-seed $(or $(SEED),0)
+
 .PHONY: chaos
 chaos: setup ## workers killed and paused beside a faulty service, then every row counted by DuckDB; MINUTES=1 SEED=
 	@$(BIN)/python -m chaos --minutes $(or $(MINUTES),1) $(if $(SEED),--seed $(SEED))

@@ -5,7 +5,7 @@ logstore's landing and a person's rollback move the refs as they would in Iceber
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pipelines.landing.protocol import Publish
 from sls_io.claim import Ledger
@@ -125,7 +125,9 @@ class Table:
     def compact(self) -> None:
         """Somebody rewrites all files: other files, same rows. The tag stays."""
         if self.main is not None:
-            files = frozenset(replace(f, id=self.next_id()) for f in self.files)
+            files = frozenset(
+                File(self.next_id(), f.window, f.cursors, f.schema, f.written_s) for f in self.files
+            )
             self.written |= {f.id: f for f in files}
             self._append(self.next_id(), files, None)
 

@@ -5,13 +5,18 @@ A failing schedule prints its seed; `simulate(SEED)` plays it again, event by ev
 
 import os
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 import pytest
 
 from tests.simulation.schedule import simulate
+from tests.simulation.share import chunks, play
 
-SCHEDULES = int(os.environ.get("SCHEDULES", "2000"))
-"""More of them: SCHEDULES=100000 pytest tests/simulation/test_schedules.py"""
+SCHEDULES = int(os.environ.get("SCHEDULES", "20000"))
+"""More of them: `make simulate N=100000`."""
+
+pytestmark = pytest.mark.timeout(900)  # half a minute on two free cores; a busy machine takes its time
 
 RARE = (
     "a late request landed",
@@ -41,8 +46,13 @@ RARE = (
 def seen() -> Counter[str]:
     """What all schedules together saw."""
     total: Counter[str] = Counter()
-    for seed in range(SCHEDULES):
-        total += simulate(seed)
+    broken: list[str] = []
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
+        for part, problems in pool.map(play, chunks(0, SCHEDULES)):
+            total += part
+            broken += problems
+    if broken:
+        pytest.fail("\n".join(broken), pytrace=False)
     return total
 
 
