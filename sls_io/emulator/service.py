@@ -83,7 +83,7 @@ class LogService:
         self.limits = limits or Limits()
         self.machine, self.keys = machine, keys
         self.clock = MovedClock(machine)
-        self.store = Store()
+        self.store = Store(numbered=data is not None)
         self.faults = Faults()
         self.meter = Meter()
         self.journal = open_journal(

@@ -15,7 +15,7 @@ import re
 import zlib
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -52,7 +52,7 @@ class Span:
     receive second; `raw_bytes` counts the framed groups; `at_end` says nothing is behind `next`.
     """
 
-    places: list[Place]
+    places: Sequence[Place]
     sizes: list[int]
     raw_bytes: int
     first: int | None
@@ -74,7 +74,9 @@ class ShardLog:
         "places", "times",
     )  # fmt: skip
 
-    def __init__(self, id: int, begin_key: str, end_key: str, created_s: float, base: int) -> None:
+    def __init__(
+        self, id: int, begin_key: str, end_key: str, created_s: float, base: int, *, numbered: bool = False
+    ) -> None:
         self.id, self.begin_key, self.end_key, self.created_s = id, begin_key, end_key, created_s
         self.closed_s: float | None = None
         self.base = base
@@ -83,7 +85,7 @@ class ShardLog:
         self.cursors = array("q")
         self.times = array("q")
         self.ends = array("q")
-        self.places: list[Place] = []
+        self.places: MutableSequence[Place] = array("q") if numbered else []
 
     @property
     def readonly(self) -> bool:
@@ -163,7 +165,7 @@ class ShardLog:
             at_end=following >= self.next,
         )
 
-    def trim(self, cursor: int) -> list[Place]:
+    def trim(self, cursor: int) -> Sequence[Place]:
         """Forget the groups before `cursor`; returns their places."""
         gone = bisect_left(self.cursors, cursor)
         places = self.places[:gone]
@@ -264,9 +266,13 @@ class Logstore:
 
 
 class Store:
-    """All projects. `changes` collects what to write down; the edge drains it after each call."""
+    """All projects. `changes` collects what to write down; the edge drains it after each call.
 
-    def __init__(self) -> None:
+    `numbered` promises places that are whole numbers below 2**63: then a LogGroup costs 32 bytes here.
+    """
+
+    def __init__(self, *, numbered: bool = False) -> None:
+        self._numbered = numbered
         self.projects: dict[str, Change] = {}
         self.logstores: dict[tuple[str, str], Logstore] = {}
         self.by_uid: dict[int, Logstore] = {}
@@ -482,7 +488,8 @@ class Store:
     def _add_shards(self, logstore: Logstore, edges: list[str], now: float) -> list[ShardLog]:
         added = []
         for begin, end in pairwise(edges):
-            shard = ShardLog(logstore.next_shard, begin, end, now, _base(logstore, now))
+            base = _base(logstore, now)
+            shard = ShardLog(logstore.next_shard, begin, end, now, base, numbered=self._numbered)
             logstore.shards[shard.id] = shard
             logstore.next_shard += 1
             added.append(shard)
@@ -509,8 +516,9 @@ class Store:
         before = dict(known.shards) if known else {}
         for facts in doc["shards"]:
             shard = before.pop(facts["id"], None) or ShardLog(
-                facts["id"], facts["begin_key"], facts["end_key"], facts["created_s"], facts["base"]
-            )
+                facts["id"], facts["begin_key"], facts["end_key"], facts["created_s"], facts["base"],
+                numbered=self._numbered,
+            )  # fmt: skip
             shard.closed_s, shard.next = facts["closed_s"], max(shard.next, facts["next"])
             self.released += shard.trim(facts["begin"])
             logstore.shards[shard.id] = shard

@@ -17,7 +17,7 @@ class Book:
     """A store on a folder, the way the service uses the two."""
 
     def __init__(self, folder: Path, *, segment_bytes_max: int = 1 << 20) -> None:
-        self.store = Store()
+        self.store = Store(numbered=True)
         self.journal = SegmentJournal(folder, self.store, NOW, segment_bytes_max=segment_bytes_max)
 
     @property
