@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
+from random import Random
 
 from sls_io.errors import InvariantBroken
 from tests.simulation.checks import Violated
@@ -110,6 +111,35 @@ class Exhaustive:
             self.moves.seen,
             frozenset(self.moves.struck),
         )
+
+    def sample(self, rng: Random, steps: int) -> Counter[str]:
+        """One random way of `steps` moves, its faults at places drawn from all of them. Judges as `run`.
+
+        Returns the faults that struck. For models that are too large to be explored to their end.
+        """
+        state = self._pack(self._shared(self.moves.first()), [self._worker(IDLE)] * self.model.workers)
+        self._parents = {state: -1}
+        places = set(rng.sample(range(steps), self.model.faults))
+        struck: Counter[str] = Counter()
+        try:
+            for step in range(steps):
+                shared, workers = self._unpack(state)
+                self._can_be_finished(shared, workers)
+                left = self._parts[shared].faults
+                calm: list[int] = []
+                strikes: list[int] = []
+                for reached in self._next(shared, workers):
+                    fewer = self._parts[self._unpack(reached)[0]].faults < left
+                    (strikes if fewer else calm).append(reached)
+                before, state = state, rng.choice(strikes if step in places and strikes else calm)
+                self._parents.setdefault(state, before)
+                if state in strikes:
+                    struck[self.way_to(state)[-1].split(": ", 1)[-1]] += 1
+        except (Violated, InvariantBroken) as error:
+            for line in self.way_to(state):
+                error.add_note(line)
+            raise
+        return struck
 
     def way_to(self, state: int) -> list[str]:
         """The moves from the start to `state`, one a line."""

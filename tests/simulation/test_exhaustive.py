@@ -6,6 +6,7 @@ shortest way to it, move by move.
 
 from collections import Counter
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -76,6 +77,8 @@ STRIKES = {
 }
 """At which effects of a worker each fault can strike; the other kinds strike between any two moves."""
 
+TRIPLES = 300
+
 
 @pytest.fixture(scope="module")
 def explored() -> dict[str, Explored]:
@@ -106,6 +109,19 @@ def test_the_search_was_in_the_rare_situation(explored: dict[str, Explored], sit
 def test_the_fault_struck_at_every_effect_it_can_strike_at(explored: dict[str, Explored], kind: str) -> None:
     struck = {where for found in explored.values() for what, where in found.struck if what == kind}
     assert struck >= STRIKES[kind]
+
+
+def test_three_faults_at_places_drawn_by_chance_break_nothing_either() -> None:
+    search = Exhaustive(Model("sampled triples", faults=3, fills=True))
+    struck: Counter[str] = Counter()
+    for seed in range(TRIPLES):
+        try:
+            struck += search.sample(Random(seed), steps=90)
+        except (Violated, InvariantBroken) as error:
+            error.add_note(f"seed {seed}")
+            raise
+    assert struck.total() > 2 * TRIPLES
+    assert len(struck) > 15
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)
