@@ -10,6 +10,7 @@ import secrets
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from chaos.account import Account
@@ -17,6 +18,7 @@ from chaos.conductor import Conductor, Wish
 from pipelines.landing.table import Lake
 from sls_io.emulator import start
 
+LANES = ("in-process", "spark")
 _HOUR0_S = 1_790_000_000 // 3600 * 3600
 
 
@@ -25,7 +27,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m chaos", description=__doc__)
     parser.add_argument("--minutes", type=float, default=1.0, help="how long the chaos lasts; default 1")
     parser.add_argument("--seed", type=int, default=None, help="default: another one each time")
-    parser.add_argument("--workers", type=int, default=5)
+    parser.add_argument("--lane", choices=LANES, default="in-process", help="where writing tasks run")
     parser.add_argument("--rows-per-s", type=float, default=4000.0, help="logs put a second")
     parser.add_argument("--folder", type=Path, default=Path("var/chaos"), help="emptied first")
     parser.add_argument("--json", type=Path, help="write the account here as JSON, too")
@@ -34,7 +36,10 @@ def main() -> int:
     folder: Path = options.folder.absolute()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    wish = Wish(options.minutes * 60, seed, folder, commit(), options.workers, options.rows_per_s)
+    wish = Wish(options.minutes * 60, seed, folder, commit(), rows_per_s=options.rows_per_s)
+    if options.lane == "spark":
+        # A Spark takes seconds to start and half a gigabyte: fewer workers, fewer kills, longer lives.
+        wish = replace(wish, workers=2, kills_per_s=0.1, fated=0.4, spark=True)
     say(f"chaos: seed {seed}, commit {wish.commit}, {wish.workers} workers, {wish.seconds:.0f} s")
     say(f"every process writes a log in {folder}")
     account = run(wish)

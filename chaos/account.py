@@ -27,6 +27,7 @@ class Account:
     splits: int = 0
     merges: int = 0
     jumps: int = 0
+    bursts: int = 0
     acked_rows: int = 0
     drain_landings: int = 0
     seconds: float = 0.0
@@ -76,7 +77,8 @@ class Account:
         )
         yield (
             f"{told['commit']} commits sent: {told['commit accepted']} accepted, {self.conflicts} refused "
-            f"(conflicts), {self.unknown_sent} answered with an error that says nothing"
+            f"(conflicts), {self.unknown_sent} answered with an error that says nothing; "
+            f"{told['fill']} were of backfills"
         )
         for (truth, then), times in sorted(self.unknown.items()):
             yield f"  unknown, in truth {truth}: {times} {then}"
@@ -85,7 +87,7 @@ class Account:
             f"{told['turned-away']} turned away"
         )
         yield f"runs ended with: {_sorted(self.failed) or 'nothing'}"
-        yield f"faults of the service that acted: {_sorted(self.faults)}"
+        yield f"faults of the service that acted, besides {self.bursts} bursts: {_sorted(self.faults)}"
         yield (
             f"{self.splits} splits, {self.merges} merges, {self.jumps} jumps of the service's clock, "
             f"{told['expired']} expiries of snapshots, {told['audit']} audits"

@@ -23,6 +23,7 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 from pipelines.landing.table import Lake
 
 KINDS = ("lost", "never", "late", "doubled", "hang")
+LATE_S = 1.0
 HANG_S = 2.5
 """Longer than a worker waits for the answer to a commit."""
 
@@ -60,6 +61,7 @@ class ChaosCatalog(SqlCatalog):
         if kind == "late":
             self._spool_request(table, requirements, updates)
             self.tell("commit late")
+            threading.Event().wait(self._dice.uniform(0.0, LATE_S))  # it may arrive before we give up
             raise ConnectionError("no answer in time")
         if kind == "hang":
             self.tell("commit late")

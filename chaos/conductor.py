@@ -5,6 +5,7 @@ conductor never opens the catalog while it forks, and has no thread then, so a f
 as a fresh one and costs some 30 ms instead of seconds of imports.
 """
 
+import contextlib
 import gc
 import heapq
 import itertools
@@ -36,6 +37,8 @@ DRAIN_LANDINGS_MAX = 80
 """Liveness: with the faults off, so many landings must be enough (a chain of splits takes one each)."""
 _DRAIN_S = 300.0
 _SHARDS_LIVE_MAX = 8
+_WAKE_AGAIN_S = 2.0
+_BURST_S = 1.0
 _RESOLVED = {
     "landed": "found in the table",
     "read_ledger": "planned again",
@@ -46,7 +49,8 @@ _RESOLVED = {
 
 @dataclass(frozen=True)
 class Wish:
-    """What to do. `kills_per_s` are those at random moments; fates of single workers come on top."""
+    """What to do. `kills_per_s` are strikes at random moments; what single workers do to themselves comes
+    on top. `spark` gives every worker a Spark of its own."""
 
     seconds: float
     seed: int
@@ -57,6 +61,7 @@ class Wish:
     kills_per_s: float = 2.5
     fated: float = 0.8
     lossy: float = 0.3
+    spark: bool = False
 
 
 @dataclass
@@ -68,6 +73,8 @@ class Child:
     text: bytes = b""
     last: str = "fork"
     stopped: bool = False
+    jvm: int = 0
+    jvm_killed: bool = False
     unknown: str = ""
     reloaded: bool = False
 
@@ -111,7 +118,7 @@ class Conductor:
             (1 / self.wish.kills_per_s, self._strike),
             (2.0, self._burst),
             (4.0, self._reshape),
-            (12.0, self._jump),
+            (10.0, self._jump),
         ):
             self._again(every_s, act)
         self._loop(began_s + self.wish.seconds)
@@ -219,7 +226,7 @@ class Conductor:
                 "budget": {"settle_s": 0, "seconds_max": 10, "page_groups_max": 20, "windows_max": 60},
             }
         )
-        return Task(logstore, self.lake, self.spool, next(self.seeds))
+        return Task(logstore, self.lake, self.spool, next(self.seeds), spark=self.wish.spark)
 
     def _respawn(self, slot: int) -> None:
         """A worker for `slot`: two holders of one group, a second deployment with a group of its own, a
@@ -230,7 +237,7 @@ class Conductor:
             ("w2", "lake-b", 0.0),
             ("w0", "lake-a", 0.1),
             ("w4", "lake-b", 0.7),
-        )[slot % 5]
+        )[slot * (2 if self.wish.spark else 1) % 5]
         fate = Fate()
         if self.dice.random() < self.wish.fated:
             act = "kill" if self.dice.random() < 0.8 else "stop"
@@ -269,7 +276,7 @@ class Conductor:
             act()
             self._again(every_s, act)
 
-        self._later(self.dice.expovariate(1 / every_s), once)
+        self._later(every_s * self.dice.uniform(0.1, 1.9), once)
 
     def _hear(self, fd: int) -> None:
         child = self.children[fd]
@@ -291,7 +298,7 @@ class Conductor:
             return
         if os.WIFSIGNALED(status):
             self.account.kills[child.last] += 1
-        elif self.busy:
+        elif self.busy and not child.jvm_killed:
             self.account.problems.append(f"a worker ended by itself after {child.last!r}")
         if self.busy:
             self._respawn(child.slot)
@@ -301,7 +308,7 @@ class Conductor:
         told = self.account.told
         told[word] += 1
         if word == "stopping":
-            self._stopping(child)
+            self._stopped(child)
             return
         if word == "put":
             k, q = rest.split()
@@ -317,6 +324,8 @@ class Conductor:
             told[f"commit {what}"] += 1
             if what in (LANDED, ABSENT, LATE):
                 child.unknown, child.reloaded = what, False
+        elif word == "jvm":
+            child.jvm = int(rest)
         elif word in ("breach", "bug"):
             self.account.problems.append(line)
         elif word == "failed":
@@ -326,7 +335,7 @@ class Conductor:
 
     def _resolve(self, child: Child, word: str) -> None:
         """After a commit whose answer said nothing: what the run concluded from the reloaded table."""
-        if not child.unknown:
+        if not child.unknown or word == "claim.lost":  # that one comes from another thread
             return
         if word == "reload.done":
             child.reloaded = True
@@ -337,25 +346,28 @@ class Conductor:
 
     # --- acts ------------------------------------------------------------------------------------
 
-    def _workers(self) -> list[Child]:
-        return [c for c in self.children.values() if c.slot is not None]
-
     def _kill(self, child: Child) -> None:
         os.kill(child.pid, signal.SIGKILL)
 
+    def _kill_jvm(self, child: Child) -> None:
+        """Once: what has that pid afterwards is not ours."""
+        jvm, child.jvm, child.jvm_killed = child.jvm, 0, True
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(jvm, signal.SIGKILL)
+
     def _strike(self) -> None:
         """Kill or stop a worker wherever it is; one that is stopped may be killed before it wakes."""
-        child = self.dice.choice(self._workers())
-        if self.dice.random() < 0.75:
+        awake = [c for c in self.children.values() if c.slot is not None and c.last != "fork"]
+        if not awake:
+            return
+        child = self.dice.choice(awake)
+        if child.jvm and self.dice.random() < 0.2:
+            self.account.kills["its JVM alone"] += 1
+            self._kill_jvm(child)
+        elif self.dice.random() < 0.75:
             self._kill(child)
         elif not child.stopped:
             os.kill(child.pid, signal.SIGSTOP)
-            self._stopped(child)
-
-    def _stopping(self, child: Child) -> None:
-        """It stops itself: wait until it has, a SIGCONT before that would be lost."""
-        _, status = os.waitpid(child.pid, os.WUNTRACED)
-        if os.WIFSTOPPED(status):
             self._stopped(child)
 
     def _stopped(self, child: Child) -> None:
@@ -363,17 +375,21 @@ class Conductor:
         self.account.stops[child.last] += 1
         longer_than_the_claim = self.dice.random() < 0.3
         for_s = self.dice.uniform(3.5, 5.0) if longer_than_the_claim else self.dice.uniform(0.05, 1.0)
-        pid = child.pid
 
         def wake() -> None:
             if child in self.children.values():  # by then it may be gone, and the pid somebody else's
                 child.stopped = False
-                os.kill(pid, signal.SIGCONT)
+                os.kill(child.pid, signal.SIGCONT)
 
         self._later(for_s, wake)
+        # A worker that stops itself tells so first, and may be slower than the first SIGCONT.
+        self._later(for_s + _WAKE_AGAIN_S, wake)
 
     def _burst(self) -> None:
-        weather.burst(self.emulator.admin, self.dice)
+        fault = weather.burst(self.emulator.admin, self.dice)
+        self.account.bursts += 1
+        # Else those that nobody met would add up to a service that never answers.
+        self._later(_BURST_S, lambda: self.emulator.admin.remove(fault))
 
     def _jump(self) -> None:
         """The service's clock moves on by most of an hour: all claims are over, a receive hour ends."""

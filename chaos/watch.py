@@ -27,7 +27,7 @@ from sls_io.claim import ShardLedger
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator.handle import Admin
 
-_ROUND_S = 0.4
+_ROUND_S = 0.25
 _SNAPSHOTS_MAX, _SNAPSHOTS_KEPT = 100, 50
 _VERSIONS_KEPT = 100
 _LAST = "01"
@@ -62,9 +62,9 @@ def watch(task: Watching, fd: int) -> None:
             _tell(fd, f"breach {problem}")
         _tell(fd, "audit")
         for request in waiting(task.spool):
-            if request.name[0] not in _LAST and dice.random() < 0.3:
+            if request.name[0] not in _LAST and dice.random() < 0.5:
                 arrive(task.lake, request, fd)
-        if dice.random() < 0.2:
+        if dice.random() < 0.1:
             _change_property(table, dice)
         if len(table.metadata.snapshots) > _SNAPSHOTS_MAX:
             _expire(task, fd)

@@ -33,13 +33,12 @@ def begin(admin: Admin, seed: int) -> None:
         admin.fault(do, call=call, chance=chance, seed=seed * 1000 + number, times=None, **more)
 
 
-def burst(admin: Admin, dice: random.Random) -> str:
-    """The next few requests of one call meet an outage; returns what it is."""
+def burst(admin: Admin, dice: random.Random) -> int:
+    """The next few requests of one call meet an outage; returns its id, which takes it away again."""
     call, times = dice.choice(CALLS), dice.randint(3, 20)
     do = dice.choice(("error", "error", "drop_request", "drop_reply", "delay"))
     status = dice.choice((500, 502, 503))
-    admin.fault(do, call=call, times=times, status=status, delay_s=1.0)
-    return f"{do} {call} {times}"
+    return admin.fault(do, call=call, times=times, status=status, delay_s=1.0)
 
 
 def end(admin: Admin) -> Counter[str]:

@@ -5,6 +5,7 @@ so what a killed worker had begun is known. Besides `Run`'s own events (`publish
 
     task, task.done          a writing task (engine.py)
     commit WHAT, fill ID     a request to the catalog (catalog.py)
+    jvm PID                  with a Spark of its own: its JVM
     landed ROWS REPLANS      a landing was reported, before its check and checkpoint
     failed KIND              a run ended with an error of ours that a fault explains
     stopping                 the very next act is SIGSTOP to itself; who reads this sends SIGCONT
@@ -24,6 +25,7 @@ from pathlib import Path
 
 from chaos.catalog import ChaosCatalog, chaotic
 from chaos.engine import InProcess
+from pipelines.landing.engine import Engine
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run import Run
 from pipelines.landing.table import Lake
@@ -65,6 +67,7 @@ class Task:
     lossy: float = 0.0
     fill: float = 0.0
     landings_max: int = 0
+    spark: bool = False
 
 
 class Pipe:
@@ -132,7 +135,7 @@ def work(task: Task, fd: int) -> None:
     if not isinstance(catalog, ChaosCatalog):
         raise TypeError("the catalog is another's")
     catalog.arm(task.seed, task.lossy, task.spool, tell)
-    engine = InProcess(tell)
+    engine = _with_jvm(task, tell) if task.spark else InProcess(tell)
     tell("ready")
     landings = 0
     while not task.landings_max or landings < task.landings_max:
@@ -146,14 +149,30 @@ def work(task: Task, fd: int) -> None:
             tell(f"failed {type(error).__name__}")
             traceback.print_exc()
             done = False
+            if task.spark and not _jvm_lives(engine):
+                return  # a process has one JVM in its life
         if task.landings_max and done:
             tell("drained")
             return
         SYSTEM_CLOCK.sleep(_PAUSE_S)
 
 
+def _jvm_lives(engine: Engine) -> bool:
+    gateway = engine.session.sparkContext._gateway
+    return gateway is not None and gateway.proc.poll() is None
+
+
+def _with_jvm(task: Task, tell: Callable[[str], None]) -> Engine:
+    """A Spark of this worker's own. Its JVM ends when this process does, or is killed apart from it."""
+    engine = Engine(lake=task.lake, master="local[1,3]")
+    gateway = engine.session.sparkContext._gateway
+    if gateway is not None:
+        tell(f"jvm {gateway.proc.pid}")
+    return engine
+
+
 def _land(
-    task: Task, lake: Lake, engine: InProcess, tell: Callable[[str], None], *, fill: bool, dice: random.Random
+    task: Task, lake: Lake, engine: Engine, tell: Callable[[str], None], *, fill: bool, dice: random.Random
 ) -> bool:
     """One run; whether it found nothing left to do."""
     hours = _an_hour(task, dice) if fill else None
