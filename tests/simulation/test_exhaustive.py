@@ -121,7 +121,7 @@ def test_three_faults_at_places_drawn_by_chance_break_nothing_either() -> None:
             error.add_note(f"seed {seed}")
             raise
     assert struck.total() > 2 * TRIPLES
-    assert len(struck) > 15
+    assert len(struck) >= 13  # all kinds
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)
