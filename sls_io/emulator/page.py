@@ -12,16 +12,28 @@ h3 { font-size: 1rem; margin: 1.2rem 0 .3rem }
 table { border-collapse: collapse; width: 100% } caption { text-align: left; color: #566473 }
 th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid #d8dfe6 }
 .n { text-align: right; font-variant-numeric: tabular-nums }
-.quiet { color: #566473 }
+.quiet, tr.quiet td { color: #566473 }
+.wide { overflow-x: auto }
+th, td { white-space: nowrap }
 """
-_SHARD_HEADS = ("shard", "status", "key from", "LogGroups", "bytes", "begin cursor", "end cursor")
-_GROUP_HEADS = ("shard", "state", "holder", "checkpoint", "at the end")
+Column = tuple[str, str, bool]
+"""Head, width in CSS (empty: what is left), whether it is flush right."""
+
+_SHARDS: tuple[Column, ...] = (
+    ("shard", "3rem", True), ("status", "6rem", False), ("keys", "", False), ("LogGroups", "6rem", True),
+    ("bytes", "8rem", True), ("begin cursor", "11rem", True), ("end cursor", "11rem", True),
+)  # fmt: skip
+_SLOTS: tuple[Column, ...] = (
+    ("shard", "3rem", True), ("state", "8rem", False), ("holder", "", False), ("checkpoint", "11rem", True),
+    ("at the end", "7rem", False),
+)  # fmt: skip
 
 
 def render(state: dict[str, Any], time: str, frozen: bool) -> str:
     """The page for a state as `/_admin/state` gives it; `time` is the emulator's, readable."""
     parts = [
-        "<!doctype html><html lang=en><meta charset=utf-8><title>sls-lake emulator</title>",
+        "<!doctype html><html lang=en><meta charset=utf-8>",
+        "<meta name=viewport content='width=device-width'><title>sls-lake emulator</title>",
         f"<style>{_STYLE}</style><h1>sls-lake emulator</h1>",
         f"<p>Its clock says <b>{escape(time)}</b>{' and stands still' if frozen else ''}. ",
         "The same as JSON: <a href=/_admin/state>state</a>, <a href=/_admin/faults>faults</a>, ",
@@ -39,11 +51,12 @@ def _logstore(logstore: dict[str, Any]) -> Iterable[str]:
     yield f"<h2>{escape(logstore['project'])} / {escape(logstore['logstore'])}</h2>"
     shards = logstore["shards"]
     rows = [
-        (s["shardID"], s["status"], s["inclusiveBeginKey"][:8] + "…", _thousands(s["groups"]),
-         _thousands(s["bytes"]), s["begin"], s["end"])
+        (s["shardID"], s["status"], f"{s['inclusiveBeginKey'][:6]}… to {s['exclusiveEndKey'][:6]}…",
+         _thousands(s["groups"]), _thousands(s["bytes"]), s["begin"], s["end"])
         for s in shards
     ]  # fmt: skip
-    yield _table(f"kept {days}", _SHARD_HEADS, rows, {0, 3, 4, 5, 6})
+    readonly = {i for i, s in enumerate(shards) if s["status"] == "readonly"}
+    yield _table(f"kept {days}", _SHARDS, rows, quiet=readonly)
     ends = {s["shardID"]: s["end"] for s in shards}
     for group in logstore["groups"]:
         yield f"<h3>group {escape(group['name'])}</h3>"
@@ -60,20 +73,33 @@ def _group(group: dict[str, Any], ends: dict[int, int]) -> str:
         drained = checkpoint is not None and checkpoint >= ends[slot["shard"]]
         shown = "none" if checkpoint is None else checkpoint
         rows.append((slot["shard"], slot["state"], holder, shown, "yes" if drained else "no"))
-    return _table(f"{order}, time-out {group['timeout_s']} s, members: {members}", _GROUP_HEADS, rows, {0, 3})
+    over = {i for i, slot in enumerate(group["shards"]) if slot["state"] == "over"}
+    told = f"{order}, time-out {group['timeout_s']} s, members: {members}"
+    return _table(told, _SLOTS, rows, quiet=over)
 
 
 def _thousands(value: int) -> str:
     return f"{value:,}"
 
 
-def _table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[object]], right: set[int]) -> str:
-    """An HTML table; the columns in `right` are set flush right."""
+def _table(
+    caption: str, columns: Sequence[Column], rows: Iterable[Sequence[object]], *, quiet: set[int]
+) -> str:
+    """An HTML table; the rows in `quiet`, by position, are what is over and done with."""
 
-    def cells(tag: str, values: Sequence[object]) -> str:
-        marks = ("class=n" if i in right else "" for i in range(len(values)))
-        pairs = zip(marks, values, strict=True)
-        return "".join(f"<{tag} {mark}>{escape(str(value))}</{tag}>" for mark, value in pairs)
+    def cells(tag: str, values: Iterable[object]) -> str:
+        pairs = zip(columns, values, strict=True)
+        return "".join(
+            f"<{tag}{' class=n' if right else ''}>{escape(str(value))}</{tag}>"
+            for (_, _, right), value in pairs
+        )
 
-    body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
-    return f"<table><caption>{escape(caption)}</caption><tr>{cells('th', heads)}</tr>{body}</table>"
+    widths = "".join(f"<col style='width:{width}'>" if width else "<col>" for _, width, _ in columns)
+    body = "".join(
+        f"<tr{' class=quiet' if i in quiet else ''}>{cells('td', row)}</tr>" for i, row in enumerate(rows)
+    )
+    heads = cells("th", (head for head, _, _ in columns))
+    return (
+        f"<div class=wide><table><caption>{escape(caption)}</caption>"
+        f"<colgroup>{widths}</colgroup><tr>{heads}</tr>{body}</table></div>"
+    )
