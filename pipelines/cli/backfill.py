@@ -1,7 +1,10 @@
 """`sls-lake backfill`: land again what hours lack, by a running Dagster or, with --local, here.
 
-A backfill lands only what the ledger lacks of the hours and never moves a checkpoint, so asking
-twice changes nothing.
+    fill      lands only what the ledger lacks of the hours, withdrawn intervals included
+    replace   drops what is there of the hours and lands them whole again, in one commit
+
+Neither moves a checkpoint, and asking twice for a fill changes nothing. Fill takes nothing away and is
+done at once; the other modes run here only and are a dry run until `--execute`.
 """
 
 from collections.abc import Callable
@@ -13,12 +16,17 @@ import click
 from pipelines.cli import dagster_client
 from pipelines.cli.land import quiet_spark
 from pipelines.cli.land import show as show_landing
+from pipelines.cli.leaving import show_leaving
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
-from pipelines.cli.output import Output, hour_name, verb
+from pipelines.cli.output import DRY, Output, hour_name, verb
+from pipelines.landing import replace as replacing
 from pipelines.landing.engine import Engine
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.report import Verdict
 from pipelines.landing.run import Run
+from pipelines.landing.table import Lake
+from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.window import HOUR_S
 
@@ -54,7 +62,15 @@ class Hour(click.ParamType[int]):
     "--from", "first", type=Hour(), required=True, help="First receive hour, like 2026-11-20-07:00."
 )
 @click.option("--to", "last", type=Hour(), help="Last hour, included.  [default: same as --from]")
+@click.option(
+    "--mode",
+    type=click.Choice(["fill", "replace"]),
+    default="fill",
+    show_default=True,
+    help="fill what is missing, or replace whole hours in one commit.",
+)
 @click.option("--local", is_flag=True, help="Land here, without Dagster.")
+@click.option("--execute", is_flag=True, help="Do it; without this, replace is a dry run.")
 @click.option(
     "--dagster-url",
     envvar="DAGSTER_WEBSERVER_URL",
@@ -64,16 +80,28 @@ class Hour(click.ParamType[int]):
 )
 @verb
 def backfill(
-    output: Output, *, name: str | None, first: int, last: int | None, local: bool, dagster_url: str
+    output: Output,
+    *,
+    name: str | None,
+    first: int,
+    last: int | None,
+    mode: str,
+    local: bool,
+    execute: bool,
+    dagster_url: str,
 ) -> None:
-    """Land what the receive hours lack; moves no checkpoint."""
+    """Land what the receive hours lack, or replace them; moves no checkpoint."""
     logstore = resolve(name)
     end = (first if last is None else last) + 1
     if not first < end <= first + HOURS_MAX:
         raise click.UsageError("--to must not be before --from, nor more than a year after it")
     if first < logstore.start_hour:
         raise click.UsageError(f"{logstore.name} starts at {logstore.start}: nothing before it is landed")
-    if local:
+    if mode == "replace":
+        if not local:
+            raise click.UsageError("replace runs on this machine only: add --local")
+        replace_here(output, logstore, range(first, end), execute=execute)
+    elif local:
         fill_here(output, logstore, (first, end))
     else:
         fill_by_dagster(output, logstore, (first, end), dagster_url)
@@ -89,6 +117,23 @@ def fill_here(output: Output, logstore: Logstore, hours: tuple[int, int]) -> Non
     output.result({**asdict(report), "problems": list(verdict.problems)})
     if not verdict.ok:
         click.get_current_context().exit(EXIT_FAILED)
+
+
+def replace_here(output: Output, logstore: Logstore, hours: range, *, execute: bool) -> None:
+    """Drop the hours and land them again, in this process; a dry run without `execute`."""
+    engine, lake = Engine(), Lake.default()
+    with SlsClient(logstore.service) as client:
+        planned = replacing.plan(lake, logstore, client, hours)
+        show_leaving(output, planned.view)
+        output.say(f"{len(planned.windows)} windows are pulled and landed instead, in the same commit")
+        if not execute:
+            output.say(DRY)
+            output.result({"executed": False, **asdict(planned.view)})
+            return
+        with quiet_spark(engine):
+            report = replacing.execute(lake, logstore, client, engine, planned)
+    show_landing(output, report, Verdict(), [])
+    output.result({"executed": True, **asdict(report), "replaced": asdict(planned.view)})
 
 
 def fill_by_dagster(output: Output, logstore: Logstore, hours: tuple[int, int], url: str) -> None:

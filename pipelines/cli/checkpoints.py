@@ -7,8 +7,8 @@ import click
 from pipelines.cli.land import own_holder
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
-from pipelines.cli.output import Output, verb
-from pipelines.cli.table import DRY, execute_option
+from pipelines.cli.output import DRY, Output, verb
+from pipelines.cli.table import execute_option
 from pipelines.landing import repair as repairing
 from pipelines.landing.table import Lake
 from sls_io.client import SlsClient

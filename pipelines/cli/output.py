@@ -18,6 +18,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 WIDTH_WITHOUT_TERMINAL = 132
+DRY = "dry run: nothing was changed; add --execute to do it"
 
 
 class Output:

@@ -7,16 +7,15 @@ from typing import Any, cast
 import click
 
 from pipelines.cli.backfill import HOURS_MAX, Hour
+from pipelines.cli.leaving import show_leaving
 from pipelines.cli.logstores import logstore_option, resolve
-from pipelines.cli.output import Output, hour_name, megabytes, moment, verb
+from pipelines.cli.output import DRY, Output, hour_name, moment, verb
 from pipelines.landing import adopt as adopting
 from pipelines.landing import rollback as rolling_back
 from pipelines.landing import undo as undoing
 from pipelines.landing.table import Lake
 from sls_io.client import SlsClient
 from sls_io.window import HOUR_S, Cursor
-
-DRY = "dry run: nothing was changed; add --execute to do it"
 
 
 @click.group("table")
@@ -87,7 +86,7 @@ def undo(output: Output, *, hours: range, name: str | None, execute: bool) -> No
     logstore, lake = resolve(name), Lake.default()
     with SlsClient(logstore.service) as client:
         planned = undoing.plan(lake, logstore, client, hours)
-    show_undo(output, planned.view)
+    show_leaving(output, planned.view)
     committed = undoing.execute(lake, planned) if execute else None
     if committed is None:
         output.say(DRY)
@@ -190,21 +189,6 @@ def show_adoption(output: Output, view: adopting.Adoption) -> None:
             f"{view.origin}: nothing proves what of it is in the table; say where its shards start: "
             "--at rows, begin, latest or an hour, and --start SHARD=CURSOR"
         )
-
-
-def show_undo(output: Output, view: undoing.Undo) -> None:
-    """What would leave, for people."""
-    output.say(f"{view.table}: {view.rows:,} rows in {view.files} files, {megabytes(view.file_bytes)}, leave")
-    output.table(
-        ["receive hour", ">rows"], [(hour_name(hour), rows) for hour, rows in sorted(view.hours.items())]
-    )
-    output.table(
-        ["shard", ">rows leave", ">rows stay", "withdrawn"],
-        [
-            (str(s.shard), s.rows, s.rows_after, ", ".join(f"\\[{b}, {e})" for b, e in s.withdrawn))
-            for s in view.shards
-        ],
-    )
 
 
 def show_rollback(output: Output, view: rolling_back.Rollback) -> None:

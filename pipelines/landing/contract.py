@@ -23,6 +23,7 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import HourTransform, IdentityTransform, VoidTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import (
@@ -190,6 +191,14 @@ class Contract:
             return None
         number = current.schema_id + 1 if schema_id is None else schema_id
         return Schema(*fields, schema_id=number, identifier_field_ids=current.identifier_field_ids)
+
+    def evolved(self, metadata: TableMetadata) -> Schema | None:
+        """As `evolve`, for the table of `metadata`: with ids that nothing in it ever had."""
+        return self.evolve(
+            metadata.schema(),
+            last_column_id=metadata.last_column_id,
+            schema_id=max(s.schema_id for s in metadata.schemas) + 1,
+        )
 
 
 def partition_spec(schema: Schema) -> PartitionSpec:

@@ -31,10 +31,9 @@ from pipelines.landing.state import TableState, check_ancestry, landed_snapshot,
 from pipelines.landing.table import Lake
 from pipelines.landing.write import (
     FileRow,
-    WriteJob,
     WrittenWindow,
     assemble,
-    public_properties,
+    job_for,
     to_data_file,
     write_windows,
 )
@@ -203,12 +202,7 @@ class Run:
                 verb="sls-lake verify",
             )
         check_origin(self._base, self.origin, self.logstore.table)
-        metadata = self._table.metadata
-        self._evolved = self.contract.evolve(
-            self._table.schema(),
-            last_column_id=metadata.last_column_id,
-            schema_id=max(s.schema_id for s in metadata.schemas) + 1,
-        )
+        self._evolved = self.contract.evolved(self._table.metadata)
         self._partition(0, 0)  # a partitioning that we cannot write is refused before any work
         self._attempt, self._rows = uuid.uuid4().hex, {}
         return protocol.LedgerRead(self._base.ledger(self.origin.id))
@@ -249,18 +243,14 @@ class Run:
 
     def _write(self, effect: protocol.WriteWindows) -> protocol.Event:
         plan = effect.plan
-        job = WriteJob(
-            service=self.logstore.service,
+        job = job_for(
+            self.logstore,
+            self._table,
             origin=self.origin.id,
             attempt=self._attempt,
             windows=plan.windows,
-            columns=self.logstore.columns,
             schema=self._schema,
-            location=self._table.location(),
-            io_properties=public_properties(self._table.io.properties),
-            table_properties=dict(self._table.properties),
             deadline_s=self._deadline_s,
-            page_groups_max=self.logstore.budget.page_groups_max,
         )
         self._written_s = self.clock.monotonic()
         try:
@@ -463,18 +453,21 @@ def gap_lines(plan: Plan) -> tuple[str, ...]:
     )
 
 
+STOPPED = {
+    "bytes": "stopped at a page edge: the run's byte budget is used up",
+    "time": "stopped at a page edge: the run's time is used up",
+    "short": "stopped before a page that stayed broken after several pulls",
+    "not reached": "more is left for the next run: the bytes or the time of this one are used up",
+    "overtaken": "retention removed data of the window while it was read",
+}
+"""What it means that a window stopped before its planned end."""
+
+
 def _stop_reasons(plan: Plan, written: list[WrittenWindow]) -> dict[int, str]:
-    texts = {
-        "bytes": "stopped at a page edge: the run's byte budget is used up",
-        "time": "stopped at a page edge: the run's time is used up",
-        "short": "stopped before a page that stayed broken after several pulls",
-        "not reached": "more is left for the next run: the bytes or the time of this one are used up",
-        "overtaken": "retention removed data of the window while it was read",
-    }
     reasons: dict[int, str] = {}
     for planned, window in zip(plan.windows, written, strict=True):
         if window.stopped:
-            reasons.setdefault(planned.window.shard, texts.get(window.stopped, window.stopped))
+            reasons.setdefault(planned.window.shard, STOPPED.get(window.stopped, window.stopped))
     return reasons
 
 

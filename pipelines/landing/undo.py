@@ -61,8 +61,18 @@ class Planned:
     change: settle.Change
 
 
-def plan(lake: Lake, logstore: Logstore, client: SlsClient, hours: range, *, verb: str = "undo") -> Planned:
+def plan(
+    lake: Lake,
+    logstore: Logstore,
+    client: SlsClient,
+    hours: range,
+    *,
+    verb: str = "undo",
+    counted: bool = True,
+) -> Planned:
     """Look at what taking these receive hours back would do. Changes nothing.
+
+    `counted`: the rows that are there must be as many as the ledger says.
 
     Raises ConfigError when there is nothing to take back, a frontier has not passed all of the hours,
     or rows of them were removed by decision; LedgerBroken when the table cannot be trusted.
@@ -70,6 +80,8 @@ def plan(lake: Lake, logstore: Logstore, client: SlsClient, hours: range, *, ver
     place = slices.look(lake, logstore, client)
     slices.check_passed(place, client, hours.stop)
     slices.check_not_forgotten(place, hours)
+    if counted:
+        slices.check_counted(place)
     tasks = slices.whole_files(place, hours)
     parts = slices.parts_of(place, tasks)
     if not tasks:

@@ -165,17 +165,13 @@ def test_the_other_logstore_of_the_table_keeps_its_rows(started: World) -> None:
     World(started.emulator, started.lake, other, started.engine).assert_proved()
 
 
-def test_rows_deleted_by_hand_before_stay_missing_in_the_count(started: World) -> None:
-    """What is counted is what is there: an undo does not paint over a difference from elsewhere."""
+def test_an_hour_of_a_table_that_lost_rows_is_not_taken_back(started: World, command: Command) -> None:
+    """What leaves could not be told from what is missing; a replace puts the hour right."""
     started.table.delete(EqualTo(term="n", value=0))
-    planned = plan(started)
-    assert planned.view.rows == 10
-    undo.execute(started.lake, planned)
-    with started.client as client:
-        proof = verify(started.logstore, started.lake, client)
-    assert [p for s in proof.shards for p in s.problems] == ["the table holds 9 rows, the ledger 10"] or (
-        sum(s.rows_ledger for s in proof.shards) == sum(s.rows_table for s in proof.shards) + 1
-    )
+    refused = command("table", "undo", "--hour", NEXT, "--execute")
+    assert refused["code"] == EXIT_FAILED
+    assert "holds 29 rows" in refused["error"] and "--mode replace" in refused["error"]
+    assert len(started.table_rows()) == 29
 
 
 def test_an_undo_between_plan_and_publish_of_a_landing_costs_it_a_try(started: World) -> None:

@@ -1,0 +1,239 @@
+"""Whole hours are dropped and landed again in one commit: all of it, or nothing."""
+
+from collections.abc import Callable
+
+import pytest
+from pyiceberg.expressions import EqualTo
+
+from pipelines.cli.main import EXIT_USAGE
+from pipelines.landing import replace, undo
+from pipelines.landing.history import history
+from pipelines.landing.ledger import VERB_KEY
+from pipelines.landing.report import LandingReport
+from pipelines.landing.state import reconcile, summary_of
+from sls_io.clock import SYSTEM_CLOCK
+from sls_io.errors import ConfigError, LandingConflict, LandingUnknown, LedgerBroken, TransportError
+from tests.integration.lossy_catalog import lossy
+from tests.integration.test_changed_table import compact
+from tests.integration.test_races import At
+from tests.integration.test_settle import Command, command
+from tests.integration.test_undo import NEXT, fill, hours_in_table, started
+from tests.integration.test_undo import plan as plan_undo
+from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World
+
+pytestmark = pytest.mark.spark
+
+__all__ = ["command", "started"]
+
+MIDDLE = range(HOUR0 + 1, HOUR0 + 2)
+
+
+def replaced(
+    world: World,
+    hours: range = MIDDLE,
+    on_event: Callable[[str], None] = lambda name: None,
+    **changes: object,
+) -> LandingReport:
+    """Replace these hours, by default the middle one."""
+    logstore = world.changed(**changes) if changes else world.logstore
+    with world.client as client:
+        planned = replace.plan(world.lake, logstore, client, hours)
+        return replace.execute(world.lake, logstore, client, world.engine, planned, on_event=on_event)
+
+
+def test_an_hour_is_replaced_in_one_commit_and_a_dry_run_changes_nothing(
+    started: World, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.cli.backfill.Engine", lambda: started.engine)
+    monkeypatch.setattr(type(started.engine), "stop", lambda self: None)
+    verb = ("backfill", "--mode", "replace", "--from", NEXT, "--local")
+    before, files, snapshots = (
+        started.identities(),
+        set(started.published()),
+        started.table.metadata.snapshots,
+    )
+    ledger, checkpoints = started.ledger, started.checkpoints()
+
+    dry = command(*verb)
+
+    assert (dry["code"], dry["executed"], dry["rows"]) == (0, False, 10)
+    assert set(started.published()) == files
+
+    done = command(*verb, "--execute")
+
+    assert (done["code"], done["executed"], done["rows"], done["replaced"]["rows"]) == (0, True, 10, 10)
+    table = started.table
+    assert len(table.metadata.snapshots) == len(snapshots) + 1
+    assert summary_of(table.current_snapshot())[VERB_KEY] == f"replace {NEXT}"
+    assert len(files - set(started.published())) == 2, "the hour's files are others now"
+    assert started.identities() == before
+    assert started.ledger == ledger and reconcile(table) == []
+    assert started.checkpoints() == checkpoints
+    assert started.land().rows == 60
+    started.assert_each_log_once()
+    started.assert_proved()
+    assert command("backfill", "--mode", "replace", "--from", NEXT)["code"] == EXIT_USAGE
+
+
+def test_what_was_lost_by_hand_of_an_hour_is_back_after_a_replace(started: World) -> None:
+    lost = next(r for r in started.table_rows() if r["n"] is not None and 10 <= r["n"] < 20)
+    ledger = started.ledger
+    started.table.delete(EqualTo(term="n", value=lost["n"]))
+    with pytest.raises(AssertionError):
+        started.assert_proved()
+
+    with pytest.raises(LedgerBroken, match="holds 29 rows") as refused:
+        plan_undo(started)
+    assert "replace" in refused.value.verb
+
+    assert replaced(started).rows == 10
+
+    assert started.ledger == ledger, "the same cursors, so the same rows"
+    started.land()
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_what_a_backfill_had_left_of_the_hours_comes_with_the_replace(started: World) -> None:
+    """One hour was undone, and landed again for one shard only."""
+    undo.execute(started.lake, plan_undo(started))
+    narrow = started.changed(budget={"windows_max": 1, "settle_s": 10})
+    first = started.land(logstore=narrow, mode="fill", hours=(HOUR0 + 1, HOUR0 + 2))
+    assert 0 < first.rows < 10
+
+    assert replaced(started).rows == 10
+
+    assert not any(e.withdrawn for e in started.ledger.shards.values())
+    started.land()
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_a_changed_contract_is_applied_to_the_hours_that_are_replaced(started: World) -> None:
+    """A new column and a wider one come with the same commit."""
+    columns = {"n": "long", "status": "long", "path": "string"}
+
+    assert replaced(started, columns=columns).rows == 10
+
+    paths = {r["n"]: r["path"] for r in started.table_rows()}
+    assert all(paths[n] == f"/p/{n % 7}" for n in range(10, 20))
+    assert paths[0] is None and paths[25] is None
+    started.land(logstore=started.changed(columns=columns))
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+@pytest.mark.parametrize("kind", ["landing", "compaction"])
+def test_another_commit_between_write_and_publish_costs_a_try(started: World, kind: str) -> None:
+    """The files of the hour are looked up again on the new head."""
+
+    def other() -> None:
+        if kind == "landing":
+            started.land()
+        else:
+            compact(started)
+
+    report = replaced(started, on_event=At("publish", other))
+
+    assert (report.rows, report.conflicts) == (10, 1)
+    started.land()
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_a_replace_between_plan_and_publish_of_a_landing_costs_that_a_try(started: World) -> None:
+    report = started.land(on_event=At("publish", lambda: replaced(started)))
+
+    assert (report.rows, report.conflicts, report.replans) == (60, 1, 0)
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_of_two_replaces_of_the_same_hour_both_leave_it_whole(started: World) -> None:
+    report = replaced(started, on_event=At("publish", lambda: replaced(started)))
+
+    assert (report.rows, report.conflicts) == (10, 1)
+    started.land()
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_an_undo_meanwhile_stops_the_replace(started: World) -> None:
+    race = At("publish", lambda: undo.execute(started.lake, plan_undo(started)))
+
+    with pytest.raises(ConfigError, match="nothing to take back"):
+        replaced(started, on_event=race)
+
+    assert hours_in_table(started) == [0, 2]
+    assert fill(started) == 10
+    started.land()
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_hours_that_changed_meanwhile_are_not_replaced(started: World) -> None:
+    """One of two hours is undone while both are written: what was looked at is not there any more."""
+    race = At("publish", lambda: undo.execute(started.lake, plan_undo(started)))
+
+    with pytest.raises(LandingConflict, match="changed meanwhile"):
+        replaced(started, range(HOUR0, HOUR0 + 2), on_event=race)
+
+    assert hours_in_table(started) == [0, 2]
+    assert fill(started) == 10
+    started.land()
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_hours_that_retention_has_taken_a_part_of_are_refused(started: World) -> None:
+    started.land()
+    before = started.identities()
+    started.emulator.admin.retain(PROJECT, "access_logs", before_s=HOUR0_S + 3600 + 1800)
+    with started.client as client, pytest.raises(ConfigError, match="retention"):
+        replace.plan(started.lake, started.logstore, client, range(HOUR0, HOUR0 + 1))
+    assert started.identities() == before
+
+
+def test_retention_that_overtakes_the_reading_stops_all_of_it(started: World) -> None:
+    """The windows of both hours are planned; when they are read, the first is gone."""
+    files = set(started.published())
+
+    def expire() -> None:
+        started.emulator.admin.retain(PROJECT, "access_logs", before_s=HOUR0_S + 3600)
+
+    with pytest.raises(TransportError, match="nothing was replaced"):
+        replaced(started, range(HOUR0, HOUR0 + 2), on_event=At("write", expire))
+
+    assert set(started.published()) == files
+    started.assert_proved()
+
+
+def test_an_hour_not_passed_and_an_hour_without_rows_are_refused(started: World, command: Command) -> None:
+    verb = ("backfill", "--mode", "replace", "--local", "--execute", "--from")
+    early = command(*verb, "2026-09-21-16:00")
+    assert early["code"] == EXIT_USAGE and "land first" in early["error"]
+    empty = command(*verb, "2026-09-21-13:00")
+    assert empty["code"] == EXIT_USAGE and "nothing to take back" in empty["error"]
+    few = started.changed(budget={"windows_max": 1, "settle_s": 10})
+    with started.client as client, pytest.raises(ConfigError, match="fewer"):
+        replace.plan(started.lake, few, client, MIDDLE)
+
+
+def test_a_lost_answer_is_found_and_a_late_one_refused(started: World) -> None:
+    started.lake, catalog = lossy(started.lake)
+    catalog.script.append("lost")
+    assert replaced(started).snapshot_id == started.table.metadata.current_snapshot_id
+    catalog.script.append("late")
+    with pytest.raises(LandingUnknown, match="Run it again"):
+        replaced(started)
+    assert replaced(started).rows == 10
+
+    catalog.deliver()
+
+    assert catalog.deliveries == ["CommitFailedException"]
+    assert reconcile(started.table) == []
+    found = history(started.logstore, started.lake, orphans=False, clock=SYSTEM_CLOCK)
+    assert [e.verb for e in found.entries][-2:] == [f"replace {NEXT}"] * 2
+    started.land()
+    started.assert_each_log_once()
+    started.assert_proved()
