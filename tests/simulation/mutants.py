@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from pipelines.landing import ledger, protocol
 from sls_io import planning
+from sls_io.claim import ShardLedger
 from tests.simulation.worker import Habits
 
 
@@ -29,11 +30,16 @@ class Slip:
 
 @dataclass(frozen=True)
 class Mutant:
-    """A bug with a name: slips of production code, habits of a driver, or both."""
+    """A bug with a name: slips of production code, habits of a driver, or both.
+
+    `never` is for a bug that breaks nothing and only wastes work: the situation that cannot come up
+    any more while it lives.
+    """
 
     name: str
     slips: tuple[Slip, ...] = ()
     habits: Habits = field(default_factory=Habits)
+    never: str = ""
 
 
 @contextmanager
@@ -59,10 +65,12 @@ def _code(slip: Slip) -> Any:
     made: dict[str, Any] = {}
     function = cast(FunctionType, slip.function)
     exec(compile(source.replace(slip.old, slip.new), "mutant", "exec"), function.__globals__, made)
-    return made[function.__name__].__code__
+    edited = made[function.__name__]
+    return cast(FunctionType, edited.fget if isinstance(edited, property) else edited).__code__
 
 
 _fits, _merge, _plan, _reloaded = ledger._fits, ledger.merge, planning._plan_shard, protocol._reloaded
+_FRONTIER = cast(property, ShardLedger.frontier).fget or (lambda entry: entry)
 _NO_OVERLAP_CHECK = Slip(
     _fits, "entry.landed.overlaps(window.begin, window.end)", "window.begin > window.end"
 )
@@ -106,6 +114,20 @@ SLIPS = {
         _NO_OVERLAP_CHECK,
     ),
     "windows cross hours": (Slip(planning._windows, "span.hour)", "span.hour + (span.begin % 2))"),),
+    "a frontier is where any run of intervals ends": (
+        Slip(
+            _FRONTIER,
+            "self.settled.run_end(self.start)",
+            "Cursor(max([self.start, *(end for _, end in self.settled)]))",
+        ),
+    ),
+    "one idle shard bounds all": (
+        Slip(
+            planning._within_budget,
+            "while len(chosen) < budget.windows_max:",
+            "while len(chosen) < budget.windows_max and all(draft.windows.get(s) for s in draft.marks):",
+        ),
+    ),
     "rows are not counted": (Slip(ledger._with_window, "rows=entry.rows + landed.rows", "rows=landed.rows"),),
 }
 
@@ -123,4 +145,9 @@ HABITS = {
 MUTANTS = (
     *(Mutant(name, slips=slips) for name, slips in SLIPS.items()),
     *(Mutant(name, habits=habits) for name, habits in HABITS.items()),
+    Mutant(
+        "whoever is refused plans again",
+        (Slip(_reloaded, "if not event.files_fit:", "if True:"),),
+        never="the same files were sent again",
+    ),
 )

@@ -1,5 +1,7 @@
 """Every deliberate bug must be found by the checkers; one that survives fails the run."""
 
+from collections import Counter
+
 import pytest
 
 from pipelines.landing import ledger
@@ -11,16 +13,30 @@ from tests.simulation.schedule import simulate
 SCHEDULES_MAX = 4000
 """Most are found by the first fifty schedules; those that need two accidents in a row take longer."""
 
+WASTE_SCHEDULES = 100
+"""In so many, a situation that nothing prevents has come up many times."""
+
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)
 def test_the_checkers_find(mutant: Mutant) -> None:
+    seen: Counter[str] = Counter()
     with alive(mutant):
-        for seed in range(SCHEDULES_MAX):
+        for seed in range(WASTE_SCHEDULES if mutant.never else SCHEDULES_MAX):
             try:
-                simulate(seed, habits=mutant.habits)
+                seen += simulate(seed, habits=mutant.habits)
             except (Violated, InvariantBroken):
                 return
+    if mutant.never and not seen[mutant.never]:
+        return
     pytest.fail(f"survived {SCHEDULES_MAX} schedules: {mutant.name}", pytrace=False)
+
+
+@pytest.mark.parametrize("mutant", [m for m in MUTANTS if m.never], ids=lambda m: m.name)
+def test_without_the_bug_the_situation_comes_up(mutant: Mutant) -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(WASTE_SCHEDULES):
+        seen += simulate(seed)
+    assert seen[mutant.never] > 10
 
 
 def test_a_dead_mutant_leaves_production_code_as_it_was() -> None:
