@@ -2,6 +2,8 @@
 
 import http.client
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -301,6 +303,43 @@ def test_quotas_throttle_when_they_are_switched_on(caller: Caller, shared: Emula
         )
         shared.admin.freeze(False)
         shared.admin.set_clock(SYSTEM_CLOCK.now())
+
+
+def test_a_logstore_has_thirty_groups_and_a_project_so_many_logstores(
+    caller: Caller, shared: Emulator
+) -> None:
+    path = LOGSTORE + "/consumergroups"
+    codes = [
+        caller.code(caller.call("POST", path, b'{"consumerGroup": "g%d", "timeout": 10}' % i))
+        for i in range(31)
+    ]
+    assert codes == [(200, "")] * 30 + [(400, "ConsumerGroupQuotaExceed")]
+    shared.admin.limits(logstores_max=1)
+    try:
+        refused = caller.call("POST", "/logstores", b'{"logstoreName": "more"}')
+        assert caller.code(refused) == (400, "ProjectQuotaExceed")
+    finally:
+        shared.admin.limits(logstores_max=200)
+
+
+def test_debug_writes_a_line_for_each_request() -> None:
+    command = [sys.executable, "-m", "sls_io.emulator", "--debug", "--with-stdin"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin and process.stdout and process.stderr
+        port = int(process.stdout.readline().rpartition(":")[2])
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        for target in ("/logstores/x/shards", "/nothing"):
+            connection.request("GET", target)
+            connection.getresponse().read()
+        connection.close()
+        process.stdin.close()
+        lines = [line for line in process.stderr if " DEBUG " in line]
+    assert [line.split(" DEBUG ")[1].strip() for line in lines] == [
+        "GET /logstores/x/shards list_shards 400",
+        "GET /nothing - 404",
+    ]
 
 
 def test_log_times_are_checked_only_when_asked(caller: Caller, shared: Emulator) -> None:
