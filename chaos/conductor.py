@@ -109,6 +109,10 @@ class Conductor:
         with SlsClient(self._service()) as client:
             client.transport.create_project(PROJECT, "")
             client.transport.create_logstore(PROJECT, LOGSTORE, ttl=30, shard_count=3)
+            # Somebody made the second group without order: children are granted at once, and only our
+            # own plan and fence hold them back.
+            group = self._task("nobody", group="lake-b").logstore.group
+            client.create_group(group.model_copy(update={"order": False}))
         weather.begin(self.emulator.admin, self.wish.seed)
         self._start(None, self._producer, "producer")
         self._start(None, self._watch, "watch")
