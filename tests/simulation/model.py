@@ -74,12 +74,15 @@ class Model:
     tries_max: int = 2
 
     def __str__(self) -> str:
-        shards = f"{self.shards} shard{'s' * (self.shards > 1)}" + (" and a split" if self.split else "")
+        shards = _some(self.shards, "shard") + (" and a split" if self.split else "")
         runs = "live and fill runs" if self.fills else "live runs"
-        return (
-            f"{self.name}: {self.workers} workers, {runs}, {shards}, {self.hours} windows in the first, "
-            f"{self.faults} faults of {len(self.kinds)} kinds"
-        )
+        faults = f"{_some(self.faults, 'fault')} of {len(self.kinds)} kinds" if self.faults else "no faults"
+        workers, windows = _some(self.workers, "worker"), _some(self.hours, "window")
+        return f"{self.name}: {workers}, {runs}, {shards}, {windows} in the first, {faults}"
+
+
+def _some(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 @cache
