@@ -18,7 +18,7 @@ from chaos.proof import prove, shards_of, truth_of
 
 ROOT = Path(__file__).parents[2]
 MINUTES, PROGRAM_S = 0.33, 200.0
-KILLS_MIN, STOPS_MIN, CONFLICTS_MIN, ROWS_MIN = 15, 2, 5, 20_000
+KILLS_MIN, STOPS_MIN, CONFLICTS_MIN, ROWS_MIN = 20, 3, 8, 40_000
 CLEAN = dict.fromkeys(("lost", "duplicate", "invented", "altered", "out of order", "child before parent"), 0)
 
 

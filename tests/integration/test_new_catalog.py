@@ -14,7 +14,7 @@ from pipelines.landing.table import Lake
 from sls_io.errors import ConfigError
 from tests.integration.world import make_lake
 
-OPENERS, NEW_CATALOGS = 8, 10
+OPENERS, NEW_CATALOGS = 8, 15
 CONTRACT = Contract.from_columns({"n": "long"})
 
 
