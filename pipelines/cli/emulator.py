@@ -35,19 +35,20 @@ def emulator(output: Output, *, port: int, data: Path | None, now: float | None)
     Clients sign with ALIBABA_CLOUD_ACCESS_KEY_ID and ALIBABA_CLOUD_ACCESS_KEY_SECRET as they are in
     this process, or with emulator-key and emulator-secret when they are not set.
     """
-    if port:
-        endpoint = f"http://127.0.0.1:{port}"
-        output.say("In another terminal:")
-        output.say(f"  export SLS_ENDPOINT={endpoint}")
-        if not os.environ.get("ALIBABA_CLOUD_ACCESS_KEY_ID"):
-            pair = f"ALIBABA_CLOUD_ACCESS_KEY_ID={FAKE_ID} ALIBABA_CLOUD_ACCESS_KEY_SECRET={FAKE_SECRET}"
-            output.say(f"  export {pair}")
-        output.say("  sls-lake load --create --rows 10000")
-        output.result({"endpoint": endpoint})
     arguments = ["--port", str(port)]
     if data is not None:
         arguments += ["--data", str(data)]
     if now is not None:
         arguments += ["--now", repr(now)]
-    if run(arguments):
+    if run(arguments, on_ready=lambda endpoint: _say_how(output, endpoint)):
         click.get_current_context().exit(EXIT_USAGE)
+
+
+def _say_how(output: Output, endpoint: str) -> None:
+    output.say("In another terminal:")
+    output.say(f"  export SLS_ENDPOINT={endpoint}")
+    if not os.environ.get("ALIBABA_CLOUD_ACCESS_KEY_ID"):
+        pair = f"ALIBABA_CLOUD_ACCESS_KEY_ID={FAKE_ID} ALIBABA_CLOUD_ACCESS_KEY_SECRET={FAKE_SECRET}"
+        output.say(f"  export {pair}")
+    output.say("  sls-lake load --create --rows 10000")
+    output.result({"endpoint": endpoint})

@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def run(arguments: list[str] | None = None) -> int:
+def run(
+    arguments: list[str] | None = None, *, on_ready: Callable[[str], None] = lambda endpoint: None
+) -> int:
     """Serve until told to stop; the exit status. 2: could not start, with one sentence why."""
     options = parse(arguments)
     logging.basicConfig(
@@ -73,7 +76,7 @@ def run(arguments: list[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
     try:
-        ReadyServer(config).run(sockets=[listener])
+        ReadyServer(config, on_ready).run(sockets=[listener])
     finally:
         service.close()
     return 0

@@ -11,7 +11,7 @@ import json
 import logging
 import sys
 import uuid
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from email.utils import formatdate
@@ -282,11 +282,16 @@ async def _hang_up(scope: Scope, receive: Receive, *, flush: bool = False) -> No
 
 
 class ReadyServer(uvicorn.Server):
-    """Prints the ready line once it accepts connections."""
+    """Prints the ready line once it accepts connections, then calls `on_ready` with the endpoint."""
+
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[str], None]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
 
     async def startup(self, sockets: list[Any] | None = None) -> None:
         await super().startup(sockets)
         if self.started and sockets:
-            port = sockets[0].getsockname()[1]
-            sys.stdout.write(f"sls-lake emulator ready on http://127.0.0.1:{port}\n")
+            endpoint = f"http://127.0.0.1:{sockets[0].getsockname()[1]}"
+            sys.stdout.write(f"sls-lake emulator ready on {endpoint}\n")
             sys.stdout.flush()
+            self._on_ready(endpoint)

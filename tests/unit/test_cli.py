@@ -14,6 +14,7 @@ from pipelines.cli.dagster_client import Progress
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, VERBS, cli, run, sentence
 from pipelines.cli.output import Output, hour_name, moment, shown, span
 from sls_io.clock import ManualClock
+from sls_io.emulator import Emulator
 from sls_io.errors import ConfigError, InvariantBroken
 
 DEFS = """type: pipelines.components.SlsLogstore
@@ -177,3 +178,16 @@ def test_a_backfill_that_ended_badly_is_not_ok(status: str) -> None:
 
 def test_the_group_is_a_click_group_with_the_verbs_in_order() -> None:
     assert cli.list_commands(click.Context(cli)) == list(VERBS)
+
+
+def test_an_emulator_on_a_taken_port_says_so_and_gives_no_advice_for_after(
+    emulator: Emulator, capfd: pytest.CaptureFixture[str]
+) -> None:
+    taken = emulator.endpoint.rsplit(":", 1)[1]
+
+    assert run(["emulator", "--port", taken]) == EXIT_USAGE
+
+    said = capfd.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert f"port {taken} is taken" in said.err
