@@ -8,6 +8,7 @@ key and value (2) and a nanosecond part (4).
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from sls_io import loggroup
 
+_DIGEST = re.compile(rb"[0-9a-f]{64}")
 Ints = NDArray[np.int64]
 """Rows, places, cursors: a numpy array of 64-bit integers."""
 
@@ -129,6 +131,24 @@ def redacted(log: bytes, pii: Mapping[bytes, str]) -> bytes:
             out += b"\x12" + loggroup.varint(len(body)) + body
         at = end
     return bytes(out)
+
+
+def hashed_once(log: bytes, keys: frozenset[bytes]) -> bytes:
+    """One Log's bytes with the values of `keys` hashed, unless they are digests already.
+
+    For kept bytes that are read again: a digest of a digest would match nothing. A plain value of 64
+    hex digits cannot be told from a digest, and stays.
+    """
+    values = [
+        value
+        for number, wire, begin, end in loggroup.fields(log)
+        if (number, wire) == (2, 2)
+        for key, value in (_pair(log[begin:end]),)
+        if key in keys
+    ]
+    if all(_DIGEST.fullmatch(value) for value in values):
+        return log
+    return redacted(log, dict.fromkeys(keys, "hash"))
 
 
 def _pair(data: bytes) -> tuple[bytes, bytes]:

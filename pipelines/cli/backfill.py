@@ -2,8 +2,9 @@
 
     fill      lands only what the ledger lacks of the hours, withdrawn intervals included
     replace   drops what is there of the hours and lands them whole again, in one commit
+    errors    reads the kept bytes of rows with an error again, after a contract fix; pulls nothing
 
-Neither moves a checkpoint, and asking twice for a fill changes nothing. Fill takes nothing away and is
+None moves a checkpoint, and asking twice for a fill changes nothing. Fill takes nothing away and is
 done at once; the other modes run here only and are a dry run until `--execute`.
 """
 
@@ -20,6 +21,7 @@ from pipelines.cli.leaving import show_leaving
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import DRY, Output, hour_name, verb
+from pipelines.landing import mend as mending
 from pipelines.landing import replace as replacing
 from pipelines.landing.engine import Engine
 from pipelines.landing.logstore import Logstore
@@ -64,13 +66,13 @@ class Hour(click.ParamType[int]):
 @click.option("--to", "last", type=Hour(), help="Last hour, included.  [default: same as --from]")
 @click.option(
     "--mode",
-    type=click.Choice(["fill", "replace"]),
+    type=click.Choice(["fill", "replace", "errors"]),
     default="fill",
     show_default=True,
-    help="fill what is missing, or replace whole hours in one commit.",
+    help="fill what is missing; replace whole hours in one commit; or read rows with errors again.",
 )
 @click.option("--local", is_flag=True, help="Land here, without Dagster.")
-@click.option("--execute", is_flag=True, help="Do it; without this, replace is a dry run.")
+@click.option("--execute", is_flag=True, help="Do it; without this, replace and errors are a dry run.")
 @click.option(
     "--dagster-url",
     envvar="DAGSTER_WEBSERVER_URL",
@@ -97,10 +99,11 @@ def backfill(
         raise click.UsageError("--to must not be before --from, nor more than a year after it")
     if first < logstore.start_hour:
         raise click.UsageError(f"{logstore.name} starts at {logstore.start}: nothing before it is landed")
-    if mode == "replace":
+    if mode != "fill":
         if not local:
-            raise click.UsageError("replace runs on this machine only: add --local")
-        replace_here(output, logstore, range(first, end), execute=execute)
+            raise click.UsageError(f"{mode} runs on this machine only: add --local")
+        verb_of = replace_here if mode == "replace" else mend_here
+        verb_of(output, logstore, range(first, end), execute=execute)
     elif local:
         fill_here(output, logstore, (first, end))
     else:
@@ -134,6 +137,28 @@ def replace_here(output: Output, logstore: Logstore, hours: range, *, execute: b
             report = replacing.execute(lake, logstore, client, engine, planned)
     show_landing(output, report, Verdict(), [])
     output.result({"executed": True, **asdict(report), "replaced": asdict(planned.view)})
+
+
+def mend_here(output: Output, logstore: Logstore, hours: range, *, execute: bool) -> None:
+    """Read the rows with errors of the hours again, in this process and without Spark."""
+    lake = Lake.default()
+    with SlsClient(logstore.service) as client:
+        planned = mending.plan(lake, logstore, client, hours)
+        view = planned.view
+        output.say(
+            f"{view.table}: {view.rows:,} rows with an error in these hours; with today's contract "
+            f"{view.mended:,} have none any more, in {view.files} files"
+        )
+        if view.left:
+            output.table([">rows", "still"], [(rows, cause) for cause, rows in sorted(view.left.items())])
+        committed = None
+        if execute and view.files:
+            committed = mending.execute(lake, logstore, client, planned)
+    if committed is not None:
+        output.say(f"done: snapshot {committed}")
+    else:
+        output.say(DRY if view.files else "nothing would change")
+    output.result({"executed": execute, "committed": committed, **asdict(view)})
 
 
 def fill_by_dagster(output: Output, logstore: Logstore, hours: tuple[int, int], url: str) -> None:

@@ -1,0 +1,135 @@
+"""Files of a table written anew by a person's decision: other values, or fewer rows, same partition.
+
+It runs in this process, a file at a time and a batch of rows at a time, without Spark. The new files
+are invisible until they are published; those of a try that fails are the sweep's.
+"""
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.io.pyarrow import (
+    ArrowScan,
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask
+
+from pipelines.landing import settle, slices
+from pipelines.landing.contract import arrow_schema
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.slices import Place
+from pipelines.landing.table import Lake
+from sls_io.client import SlsClient
+from sls_io.clock import Clock
+from sls_io.errors import LandingConflict
+
+_TRIES_MAX = 20
+_GROUP_ROWS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """What became of one file: `file` is None when no row of it is left."""
+
+    task: FileScanTask
+    file: DataFile | None
+
+
+def read(
+    place: Place, task: FileScanTask, schema: Schema, row_filter: BooleanExpression | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a file that are live (row-level deletes applied), in the columns of `schema`."""
+    wanted = arrow_schema(schema)
+    reader = ArrowScan(place.table.metadata, place.table.io, schema, row_filter or AlwaysTrue())
+    for batch in reader.to_record_batches([task]):
+        table = pa.Table.from_batches([batch]).select(wanted.names).cast(wanted)
+        yield from table.combine_chunks().to_batches()
+
+
+def write(place: Place, task: FileScanTask, schema: Schema, batches: Iterable[pa.RecordBatch]) -> Rewritten:
+    """The rows as a new file in the partition of `task`; nothing is written where there are none."""
+    table, old = place.table, task.file
+    path, stream, parquet = "", None, None
+    rows = 0
+    try:
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            if parquet is None:
+                path = f"{table.location()}/data/{place.origin.id}/rewritten/{uuid.uuid4().hex}.parquet"
+                stream = table.io.new_output(path).create()
+                parquet = pq.ParquetWriter(
+                    stream,
+                    batch.schema,
+                    compression="zstd",
+                    compression_level=1,
+                    store_decimal_as_integer=True,
+                )
+            parquet.write_batch(batch, row_group_size=_GROUP_ROWS)
+            rows += batch.num_rows
+    finally:
+        if parquet is not None and stream is not None:
+            parquet.close()
+            size = stream.tell()
+            stream.close()
+    if parquet is None:
+        return Rewritten(task, None)
+    statistics = data_file_statistics_from_parquet_metadata(
+        parquet_metadata=parquet.writer.metadata,
+        stats_columns=compute_statistics_plan(schema, dict(table.properties)),
+        parquet_column_mapping=parquet_path_to_id_mapping(schema),
+    )
+    file = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=old.partition,
+        file_size_in_bytes=size,
+        sort_order_id=None,
+        equality_ids=None,
+        key_metadata=None,
+        **statistics.to_serialized_dict(),
+    )
+    file.spec_id = old.spec_id
+    return Rewritten(task, file)
+
+
+def publish(
+    lake: Lake,
+    logstore: Logstore,
+    client: SlsClient,
+    place: Place,
+    tasks: Iterable[FileScanTask],
+    change_on: Callable[[Place], settle.Change],
+    *,
+    clock: Clock,
+) -> int:
+    """Commit what `change_on` makes of the table; the new snapshot.
+
+    Story: files are rewritten for minutes, a landing commits meanwhile. As long as the files that were
+    read are still there, with the same row-level deletes, what was made of them fits the new head too.
+    When not, LandingConflict: nothing was changed.
+    """
+    looked_at = slices.fingerprint(tasks)
+    for _ in range(_TRIES_MAX):
+        try:
+            return settle.commit(
+                lake, place.table, place.state, change_on(place), now_ms=int(clock.now() * 1000)
+            )
+        except LandingConflict:
+            now = slices.look(lake, logstore, client)
+            there = slices.fingerprint(now.table.scan(row_filter=slices.mine(now)).plan_files())
+            if not looked_at <= there or now.state.schema_id != place.state.schema_id:
+                break
+            place = now
+    raise LandingConflict(
+        f"the files of {logstore.table} that were read were rewritten meanwhile, or it never held still; "
+        "nothing was changed, run it again"
+    )
