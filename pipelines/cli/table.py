@@ -5,12 +5,14 @@ from dataclasses import asdict
 from typing import Any, cast
 
 import click
+from rich.markup import escape
 
 from pipelines.cli.backfill import HOURS_MAX, Hour
 from pipelines.cli.leaving import show_leaving
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import DRY, Output, hour_name, moment, verb
 from pipelines.landing import adopt as adopting
+from pipelines.landing import forget as forgetting
 from pipelines.landing import rollback as rolling_back
 from pipelines.landing import undo as undoing
 from pipelines.landing.table import Lake
@@ -20,7 +22,7 @@ from sls_io.window import HOUR_S, Cursor
 
 @click.group("table")
 def table() -> None:
-    """Settle a table: undo, rollback, adopt. A dry run until --execute; each takes --json and --debug."""
+    """Settle a table: undo, forget, rollback, adopt. A dry run until --execute; all take --json, --debug."""
 
 
 def execute_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -95,6 +97,38 @@ def undo(output: Output, *, hours: range, name: str | None, execute: bool) -> No
     output.result({"executed": execute, "committed": committed, **asdict(planned.view)})
 
 
+@table.command("forget")
+@click.option("--where", metavar="FILTER", help="Rows that this takes, like \"user = 'x'\".")
+@click.option("--before", "hour", type=Hour(), metavar="HOUR", help="Whole receive hours before this one.")
+@click.option("--reason", default="", help="Why; kept in the table. The filter's values are not.")
+@logstore_option
+@execute_option
+@verb
+def forget(
+    output: Output, *, where: str | None, hour: int | None, reason: str, name: str | None, execute: bool
+) -> None:
+    """Remove rows for good: by a filter, or whole receive hours before one.
+
+    Nothing brings them back: no run, no backfill, no rollback. Older snapshots hold them until they are
+    expired.
+    """
+    if (where is None) == (hour is None):
+        raise click.UsageError("say what to forget: --where FILTER or --before HOUR")
+    logstore, lake = resolve(name), Lake.default()
+    with SlsClient(logstore.service) as client:
+        if where is not None:
+            planned = forgetting.plan_where(lake, logstore, client, where, reason=reason)
+        else:
+            planned = forgetting.plan_before(lake, logstore, client, hour or 0, reason=reason)
+        show_forget(output, planned.view)
+        committed = forgetting.execute(lake, logstore, client, planned) if execute else None
+    if committed is None:
+        output.say(DRY)
+    else:
+        output.say(f"done: snapshot {committed}; older snapshots hold the rows until they are expired")
+    output.result({"executed": execute, "committed": committed, **asdict(planned.view)})
+
+
 class Place(click.ParamType["adopting.At"]):
     """Where shards start: `begin`, `latest`, `rows` or a whole hour, UTC."""
 
@@ -166,6 +200,21 @@ def adopt(
     elif not planned.view.asks:
         output.say(DRY)
     output.result({"executed": execute, "committed": committed, **asdict(planned.view)})
+
+
+def show_forget(output: Output, view: forgetting.Forget) -> None:
+    """What would be removed, for people."""
+    output.say(
+        f"{view.table}: {view.rows:,} rows leave for good, with {view.files} files, of which "
+        f"{view.rewritten} are written anew without them"
+    )
+    output.table(
+        ["receive hour", ">rows"], [(hour_name(hour), rows) for hour, rows in sorted(view.hours.items())]
+    )
+    output.table(["shard", ">rows"], [(str(shard), rows) for shard, rows in sorted(view.shards.items())])
+    if view.adopted:
+        output.say(f"{view.adopted:,} of them were adopted: no landing brought them")
+    output.say(f"kept in the table as: {escape(view.what)}")
 
 
 def show_adoption(output: Output, view: adopting.Adoption) -> None:

@@ -70,7 +70,10 @@ def facts(table: Table, *, damaged_too: bool = False) -> TableState:
         ledgers=ledgers_of(tagged, damaged_too=damaged_too),
         origins={n.removeprefix(prefix): v for n, v in metadata.properties.items() if n.startswith(prefix)},
         adopted=adopted_of(tagged, damaged_too=damaged_too),
-        forgotten=forgotten_of(tagged, damaged_too=damaged_too),
+        # Without a tag the newest landing of main tells: what was removed for good stays removed.
+        forgotten=forgotten_of(
+            tagged or next(filter(is_landing, ancestry(table)), None), damaged_too=damaged_too
+        ),
     )
 
 

@@ -1,0 +1,236 @@
+"""Remove rows for good, because the law or the table's retention says so. One commit.
+
+    where    rows that a filter takes; files that hold others, too, are written anew without them
+    before   whole receive hours before one; their files leave
+
+The ledger's rows and sums are lowered by what leaves, the intervals stay landed: no run and no backfill
+brings the rows back. How many left of which shard and hours is written beside the ledgers, for ever,
+so `verify` says "removed by decision" where it would else say nothing at all. A rollback to an older
+landing, an undo and a replace of those hours are refused from then on.
+
+The filter itself is written nowhere, since it may name the very thing that is to be forgotten: only
+the columns are, and the reason that the person gives. Older snapshots hold the rows until they are
+expired, and the files lie there until they are swept.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyiceberg.expressions import And, BooleanExpression
+from pyiceberg.expressions.parser import parse
+from pyiceberg.expressions.visitors import bind, extract_field_ids
+from pyiceberg.io.pyarrow import expression_to_pyarrow
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import FileScanTask
+
+from pipelines.landing import rewrite, settle, slices
+from pipelines.landing.ledger import Forgotten, Gone
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.report import moment_text
+from pipelines.landing.slices import Part, Place
+from pipelines.landing.table import Lake
+from sls_io.claim import Ledger
+from sls_io.client import SlsClient
+from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.errors import ConfigError, InvariantBroken, printable
+from sls_io.window import HOUR_S
+
+REASON_CHARS_MAX = 200
+_ROW = "__row__"
+
+
+@dataclass(frozen=True)
+class Forget:
+    """What `table forget` would do.
+
+    what      how the decision is kept in the table: without the values of a filter
+    hours     receive hours (since 1970) -> rows of them that leave
+    shards    shard -> rows of it that leave
+    adopted   how many of the rows were adopted and not landed
+    files     files that leave, of which `rewritten` come again without these rows
+    """
+
+    table: str
+    origin: str
+    what: str
+    rows: int
+    hours: dict[int, int]
+    shards: dict[int, int]
+    adopted: int
+    files: int
+    rewritten: int
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A removal with the table it was looked at. `whole` files leave, `partly` are written anew."""
+
+    view: Forget
+    place: Place
+    row_filter: BooleanExpression
+    parts: tuple[Part, ...]
+    whole: tuple[FileScanTask, ...]
+    partly: tuple[FileScanTask, ...]
+
+
+def plan_where(lake: Lake, logstore: Logstore, client: SlsClient, where: str, *, reason: str = "") -> Planned:
+    """Look at what removing the rows that `where` takes would do. Changes nothing.
+
+    `where` compares columns of the table, like `user = 'x' and __receive_hour__ < '...'`. Raises
+    ConfigError when it cannot be read or takes no row, LedgerBroken when the table cannot be trusted.
+    """
+    place = slices.look(lake, logstore, client)
+    asked, columns = _parsed(place, where)
+    row_filter = And(slices.mine(place), asked)
+    tasks = list(place.table.scan(row_filter=row_filter).plan_files())
+    parts: list[Part] = []
+    whole: list[FileScanTask] = []
+    partly: list[FileScanTask] = []
+    for task in tasks:
+        found = slices.parts_of(place, [task], row_filter)
+        taken = sum(p.rows for p in found)
+        if taken:
+            parts += found
+            live = sum(p.rows for p in slices.parts_of(place, [task]))
+            owned = live if not task.delete_files and live == task.file.record_count else -1
+            (whole if taken == owned else partly).append(task)
+    what = f"forget --where on {', '.join(columns)}"
+    return _planned(place, row_filter, parts, whole, partly, what, reason)
+
+
+def plan_before(lake: Lake, logstore: Logstore, client: SlsClient, hour: int, *, reason: str = "") -> Planned:
+    """Look at what removing all receive hours before `hour` (since 1970) would do. Changes nothing.
+
+    Raises ConfigError when no row is older or a frontier has not passed those hours, LedgerBroken when
+    the table cannot be trusted.
+    """
+    place = slices.look(lake, logstore, client)
+    slices.check_passed(place, client, hour)
+    hours = range(hour)
+    whole = slices.whole_files(place, hours)
+    parts = slices.parts_of(place, whole)
+    what = f"forget --before {moment_text(hour * HOUR_S)}"
+    return _planned(place, slices.mine(place, hours), list(parts), whole, [], what, reason)
+
+
+def execute(
+    lake: Lake, logstore: Logstore, client: SlsClient, planned: Planned, *, clock: Clock = SYSTEM_CLOCK
+) -> int:
+    """Write what stays of the files anew and commit; the new snapshot. Raises what `rewrite.publish` does.
+
+    Rows that land while it runs are not looked at.
+    """
+    place, schema = planned.place, planned.place.table.schema()
+    files: list[DataFile] = []
+    left = sum(p.rows for p in slices.parts_of(place, planned.whole))
+    for task in planned.partly:
+        keeper = _Keeper(place, planned.row_filter)
+        done = rewrite.write(place, task, schema, keeper.kept(rewrite.read(place, task, schema)))
+        left += keeper.dropped
+        if done.file is not None:
+            files.append(done.file)
+    if left != planned.view.rows:
+        raise InvariantBroken(f"{left} rows of {place.name} would leave, {planned.view.rows} were counted")
+    tasks = (*planned.whole, *planned.partly)
+
+    def change_on(now: Place) -> settle.Change:
+        ledger = _lowered(now.ledger, planned.parts)
+        slices.check_explained(now, planned.parts, adopted_too=True)
+        return settle.Change(
+            content=now.head,
+            ledgers={**now.state.ledgers, ledger.origin: ledger},
+            adopted=slices.without_adopted(now.state.adopted, ledger.origin, planned.parts),
+            verb=planned.view.what,
+            forgotten=_forgotten(now.state.forgotten, ledger.origin, planned.parts),
+            dropped=frozenset(task.file.file_path for task in tasks),
+            added=tuple(files),
+            window_origin=ledger.origin,
+        )
+
+    return rewrite.publish(lake, logstore, client, place, tasks, change_on, clock=clock)
+
+
+def _parsed(place: Place, where: str) -> tuple[BooleanExpression, list[str]]:
+    """The filter, and the columns that it names."""
+    schema = place.table.schema()
+    try:
+        asked = parse(where)
+        fields = extract_field_ids(bind(schema, asked, case_sensitive=True))
+    except Exception as error:  # pyparsing's, and PyIceberg's for unknown columns and unfit values
+        raise ConfigError(
+            f"--where cannot be read ({type(error).__name__}); compare columns of {place.name} with values, "
+            "such as user = 'x' and __receive_hour__ < '2026-11-20T07:00:00+00:00'"
+        ) from error
+    if not fields:
+        raise ConfigError("--where names no column; to remove whole hours use --before")
+    return asked, sorted(str(schema.find_column_name(field)) for field in fields)
+
+
+def _planned(
+    place: Place,
+    row_filter: BooleanExpression,
+    parts: list[Part],
+    whole: list[FileScanTask],
+    partly: list[FileScanTask],
+    what: str,
+    reason: str,
+) -> Planned:
+    if not parts:
+        raise ConfigError(
+            f"no row of {place.origin.logstore} in {place.name} is taken by that: nothing to do"
+        )
+    slices.check_explained(place, parts, adopted_too=True)
+    note = printable(reason.strip())[:REASON_CHARS_MAX]
+    view = Forget(
+        table=place.name,
+        origin=place.origin.id,
+        what=f"{what}: {note}" if note else what,
+        rows=sum(p.rows for p in parts),
+        hours={h: sum(p.rows for p in parts if p.hour == h) for h in sorted({p.hour for p in parts})},
+        shards={s: sum(p.rows for p in parts if p.shard == s) for s in sorted({p.shard for p in parts})},
+        adopted=sum(p.outside for p in parts),
+        files=len(whole) + len(partly),
+        rewritten=len(partly),
+    )
+    return Planned(view, place, row_filter, tuple(parts), tuple(whole), tuple(partly))
+
+
+def _lowered(ledger: Ledger, parts: tuple[Part, ...]) -> Ledger:
+    """Rows and sums less those that leave; the intervals stay landed, so nothing brings them back."""
+    changed = {}
+    for shard in {p.shard for p in parts} & set(ledger.shards):
+        entry, mine = ledger.shards[shard], [p for p in parts if p.shard == shard]
+        changed[shard] = replace(
+            entry,
+            rows=entry.rows - sum(p.rows - p.outside for p in mine),
+            sum=(entry.sum - sum(p.sum - p.outside_sum for p in mine)) % 2**64,
+        )
+    return ledger.with_shards(changed)
+
+
+def _forgotten(forgotten: Forgotten, origin: str, parts: tuple[Part, ...]) -> Forgotten:
+    for part in parts:
+        forgotten = forgotten.plus(
+            origin, part.shard, Gone(part.rows, part.sum, slices.hour_runs([part.hour]))
+        )
+    return forgotten
+
+
+class _Keeper:
+    """The rows that a filter does not take; `dropped` counts the others."""
+
+    def __init__(self, place: Place, row_filter: BooleanExpression) -> None:
+        schema = place.table.schema()
+        self._taken = expression_to_pyarrow(bind(schema, row_filter, case_sensitive=True), schema)
+        self.dropped = 0
+
+    def kept(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Each batch without them. A filter that says null of a row does not take it."""
+        for batch in batches:
+            rows = pa.array(range(batch.num_rows), pa.int64())
+            numbered = pa.Table.from_batches([batch]).append_column(_ROW, rows)
+            taken = set(numbered.filter(self._taken).column(_ROW).to_pylist())
+            self.dropped += len(taken)
+            stay = pa.array([row for row in range(batch.num_rows) if row not in taken], pa.int64())
+            yield batch.take(stay)

@@ -1,0 +1,281 @@
+"""Rows are removed for good by a decision: they are counted, nothing brings them back, verify says why."""
+
+import hashlib
+
+import pyarrow.compute as pc
+import pytest
+from pyiceberg.expressions import EqualTo
+
+from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
+from pipelines.landing import forget, replace, rollback
+from pipelines.landing.engine import installed_jars
+from pipelines.landing.ledger import TAG, VERB_KEY
+from pipelines.landing.state import read_state, reconcile, summary_of, total_records
+from pipelines.landing.table import Lake
+from pipelines.landing.verify import verify
+from sls_io.errors import ConfigError, LandingConflict, LandingUnknown
+from tests.integration.lossy_catalog import lossy
+from tests.integration.test_changed_table import append_by_hand, compact, roll_back
+from tests.integration.test_races import At, second_logstore
+from tests.integration.test_settle import Command, command, snapshots
+from tests.integration.test_undo import NEXT, fill, hours_in_table, started
+from tests.integration.world import HOUR0, HOUR0_S, World, group
+
+pytestmark = pytest.mark.spark
+
+__all__ = ["command", "started"]
+
+WHERE = "n >= 8 and n < 12"
+"""Four rows, two in each of the first two hours; their files hold others, too."""
+
+
+def plan(world: World, where: str = WHERE) -> forget.Planned:
+    """The removal of what a filter takes."""
+    with world.client as client:
+        return forget.plan_where(world.lake, world.logstore, client, where)
+
+
+def carry_out(world: World, planned: forget.Planned) -> int:
+    """Execute it."""
+    with world.client as client:
+        return forget.execute(world.lake, world.logstore, client, planned)
+
+
+def numbers(world: World) -> list[int]:
+    """The numbered rows of the table."""
+    return sorted(r["n"] for r in world.table_rows())
+
+
+def left_over(rows: int) -> list[int]:
+    """The numbers of `rows` logs without those that `WHERE` takes."""
+    return [n for n in range(rows) if not 8 <= n < 12]
+
+
+def test_what_a_filter_takes_leaves_and_verify_says_that_it_was_decided(
+    started: World, command: Command
+) -> None:
+    before = started.ledger
+    verb = ("table", "forget", "--where", WHERE, "--reason", "request 17 of the registry")
+
+    dry = command(*verb)
+
+    assert (dry["code"], dry["executed"], dry["rows"]) == (0, False, 4)
+    assert dry["hours"] == {str(HOUR0): 2, str(HOUR0 + 1): 2}
+    assert dry["files"] >= dry["rewritten"] > 0
+    assert numbers(started) == list(range(30)), "a dry run changes nothing"
+
+    done = command(*verb, "--execute")
+
+    assert done["code"] == 0 and numbers(started) == left_over(30)
+    table = started.table
+    summary = summary_of(table.current_snapshot())
+    assert summary[VERB_KEY] == "forget --where on n: request 17 of the registry"
+    assert not any("12" in value for name, value in summary.items() if name == VERB_KEY)
+    assert total_records(table.current_snapshot()) == 26 and reconcile(table) == []
+    after = started.ledger
+    for shard, entry in before.shards.items():
+        assert after.shards[shard].landed == entry.landed
+    assert sum(e.rows for e in before.shards.values()) - sum(e.rows for e in after.shards.values()) == 4
+    assert started.land().rows == 60
+    assert fill(started, HOUR0) == fill(started) == 0, "no backfill brings them back"
+    assert numbers(started) == left_over(90)
+    proof = command("verify")
+    assert proof["code"] == 0
+    assert sum(s["rows_forgotten"] for s in proof["shards"]) == 4
+    notes = [note for s in proof["shards"] for note in s["notes"]]
+    assert any("removed by decision" in note for note in notes)
+    again = command(*verb, "--execute")
+    assert again["code"] == EXIT_USAGE and "nothing to do" in again["error"]
+
+
+def test_hours_before_one_leave_with_their_files(started: World, command: Command) -> None:
+    done = command("table", "forget", "--before", NEXT, "--reason", "kept 30 days", "--execute")
+
+    assert (done["code"], done["rows"], done["rewritten"]) == (0, 10, 0)
+    assert done["what"] == f"forget --before {NEXT}: kept 30 days"
+    assert hours_in_table(started) == [1, 2]
+    assert fill(started, HOUR0) == 0
+    started.land()
+    started.assert_proved()
+    assert numbers(started) == list(range(10, 90))
+    assert command("table", "forget", "--before", NEXT)["code"] == EXIT_USAGE
+    more = command("table", "forget", "--before", "2026-09-21-16:00", "--execute")
+    assert more["rows"] == 10
+    forgotten = read_state(started.table).forgotten
+    (origin,) = read_state(started.table).ledgers
+    assert forgotten.hours(origin).pairs == ((HOUR0, HOUR0 + 2),)
+    early = command("table", "forget", "--before", "2026-09-21-20:00", "--execute")
+    assert early["code"] == EXIT_USAGE and "land first" in early["error"]
+
+
+def test_nothing_brings_back_what_was_removed(started: World, command: Command) -> None:
+    older = snapshots(started)[-1]
+    carry_out(started, plan(started))
+    newest = snapshots(started)[-1]
+
+    back = command("table", "rollback", str(older), "--execute")
+    assert back["code"] == EXIT_USAGE and "table forget" in back["error"]
+    assert command("table", "undo", "--hour", NEXT, "--execute")["code"] == EXIT_USAGE
+    with started.client as client, pytest.raises(ConfigError, match="table forget"):
+        replace.plan(started.lake, started.logstore, client, range(HOUR0 + 1, HOUR0 + 2))
+
+    roll_back(started)
+    assert command("table", "rollback", str(older), "--execute")["code"] == EXIT_USAGE
+    rollback.execute(started.lake, rollback.plan(started.lake, started.logstore.table, newest))
+    assert numbers(started) == left_over(30)
+    started.table.manage_snapshots().remove_tag(TAG).commit()
+    assert command("table", "rollback", str(older), "--execute")["code"] == EXIT_USAGE
+    assert command("table", "adopt", "--execute")["code"] == 0
+    started.land()
+    assert numbers(started) == left_over(90)
+    with started.client as client:
+        proof = verify(started.logstore, started.lake, client)
+    assert proof.ok and sum(s.rows_forgotten for s in proof.shards) == 4
+
+
+def test_rows_that_the_filter_says_nothing_of_stay(world: World) -> None:
+    """A null is not taken, neither by a comparison nor by its opposite."""
+    with world.client as client:
+        client.put_raw(group([{"n": "1"}, {"n": "2", "status": "200"}, {"n": "3", "status": "500"}]))
+    world.at(HOUR0_S + 120)
+    world.land()
+    carry_out(world, plan(world, "status != 500"))
+    assert numbers(world) == [1, 3]
+    world.assert_proved()
+
+
+def test_a_hashed_person_is_removed_by_the_digest(world: World) -> None:
+    world.logstore = world.changed(columns={"n": "long", "user": "hash"})
+    with world.client as client:
+        for n, user in enumerate(["alice", "bob", "alice"]):
+            client.put_raw(group([{"n": str(n), "user": user}]))
+    world.at(HOUR0_S + 120)
+    world.land()
+
+    carry_out(world, plan(world, f"user = '{hashlib.sha256(b'alice').hexdigest()}'"))
+
+    assert numbers(world) == [1]
+    world.assert_proved()
+
+
+def test_a_filter_that_cannot_be_read_says_so_without_repeating_it(started: World, command: Command) -> None:
+    for where in ("user = 'alice'", "n ==== 'alice'", "n = 'alice'", "", "true"):
+        said = command("table", "forget", "--where", where, "--execute")
+        assert said["code"] == EXIT_USAGE and "--where" in said["error"], where
+        assert "alice" not in said["error"]
+    assert command("table", "forget", "--execute")["code"] == EXIT_USAGE
+    both = command("table", "forget", "--where", WHERE, "--before", NEXT)
+    assert both["code"] == EXIT_USAGE
+    append_by_hand(started)
+    strangers = command("table", "forget", "--where", WHERE, "--execute")
+    assert strangers["code"] == EXIT_FAILED and "adopt" in strangers["error"]
+    assert len(started.table_rows()) == 31
+
+
+def test_the_other_logstore_of_the_table_loses_nothing(started: World) -> None:
+    other = second_logstore(started)
+    started.land(logstore=other)
+    theirs = World(started.emulator, started.lake, other, started.engine)
+    rows = len(started.table_rows())
+
+    planned = plan(started)
+    carry_out(started, planned)
+
+    assert len(started.table_rows()) == rows - planned.view.rows
+    started.assert_proved()
+    theirs.assert_proved()
+    with theirs.client as client:
+        proof = verify(other, theirs.lake, client)
+    assert not any(s.rows_forgotten for s in proof.shards)
+
+
+def test_adopted_rows_may_be_removed_too(started: World, command: Command) -> None:
+    """They are counted apart from landed ones, also when they leave."""
+    table = started.table
+    mine = table.scan().to_arrow()
+    table.append(mine.slice(0, 1))
+    table.delete(EqualTo(term="n", value=29))
+    table.append(mine.filter(pc.equal(mine["n"], 29)))
+    assert command("table", "adopt", "--at", "rows", "--execute")["code"] == 0
+    adopted = read_state(started.table).adopted.rows
+    assert adopted == 31
+
+    done = command("table", "forget", "--where", "n < 5", "--execute")
+
+    assert done["adopted"] == done["rows"] >= 5
+    assert read_state(started.table).adopted.rows == adopted - done["rows"]
+    started.land()
+    assert min(numbers(started)) == 5
+
+
+# --- races and lost answers ----------------------------------------------------------------------
+
+
+def test_a_landing_between_look_and_commit_costs_a_try(started: World) -> None:
+    planned = plan(started)
+    started.land()
+    carry_out(started, planned)
+    assert numbers(started) == left_over(90)
+    started.assert_proved()
+
+
+def test_a_removal_between_plan_and_publish_of_a_landing_costs_that_a_try(started: World) -> None:
+    report = started.land(on_event=At("publish", lambda: carry_out(started, plan(started))))
+    assert (report.rows, report.conflicts, report.replans) == (60, 1, 0)
+    assert numbers(started) == left_over(90)
+    started.assert_proved()
+
+
+def test_files_that_were_rewritten_meanwhile_are_left_alone(started: World) -> None:
+    planned = plan(started)
+    compact(started)
+    with pytest.raises(LandingConflict, match="rewritten meanwhile"):
+        carry_out(started, planned)
+    assert numbers(started) == list(range(30))
+    carry_out(started, plan(started))
+    assert numbers(started) == left_over(30)
+    started.assert_proved()
+
+
+def test_a_lost_answer_is_found_and_a_late_one_refused(started: World) -> None:
+    started.lake, catalog = lossy(started.lake)
+    catalog.script.append("late")
+    with pytest.raises(LandingUnknown, match="Run it again"):
+        carry_out(started, plan(started))
+    catalog.script.append("lost")
+    assert carry_out(started, plan(started)) == started.table.metadata.current_snapshot_id
+
+    catalog.deliver()
+
+    assert catalog.deliveries == ["CommitFailedException"]
+    started.land()
+    assert numbers(started) == left_over(90)
+    started.assert_proved()
+
+
+def test_spark_reads_and_expires_a_table_after_a_removal(world: World, shared_lake: Lake) -> None:
+    """After expiry no snapshot has the rows any more, and what stays is whole."""
+    if not installed_jars():
+        pytest.skip("Spark's Iceberg jars are not installed: run `make setup` first")
+    table = "bronze.forgotten"
+    mine = World(world.emulator, shared_lake, world.changed(table=table), world.engine, world.counter)
+    mine.put(20)
+    mine.emulator.admin.advance(3600)
+    mine.land()
+    rows = len(mine.table_rows())
+    planned = plan(mine)
+
+    carry_out(mine, planned)
+    sql = mine.engine.session.sql
+    sql(
+        f"CALL lake.system.expire_snapshots(table => '{table}', retain_last => 1, "
+        "older_than => TIMESTAMP '2100-01-01 00:00:00')"
+    ).collect()
+
+    assert sql(f"SELECT count(*) AS n FROM lake.{table}").collect()[0]["n"] == rows - planned.view.rows
+    assert sql(f"SELECT count(*) AS n FROM lake.{table} WHERE {WHERE}").collect()[0]["n"] == 0
+    assert len(mine.table.metadata.snapshots) == 1
+    mine.put(10)
+    mine.emulator.admin.advance(120)
+    assert mine.land().rows == 10
+    mine.assert_proved()
