@@ -44,9 +44,9 @@ def hour(report: LandingReport, at: int, *, rows_in_table: int | None) -> Metada
     return {
         **{name: dg.MetadataValue.int(rows) for name, rows in known.items()},
         "rows": dg.MetadataValue.int(mine.rows),
-        "MB": dg.MetadataValue.float(mine.raw_bytes / MB),
+        "MB": _short(mine.raw_bytes / MB),
         "files": dg.MetadataValue.int(mine.files),
-        "file MB": dg.MetadataValue.float(mine.file_bytes / MB),
+        "file MB": _short(mine.file_bytes / MB),
         **landing(report),
     }
 
@@ -55,15 +55,15 @@ def landing(report: LandingReport) -> Metadata:
     """Of a whole landing."""
     values: Metadata = {
         "landing rows": dg.MetadataValue.int(report.rows),
-        "landing MB": dg.MetadataValue.float(report.raw_bytes / MB),
-        "landing MB/s": dg.MetadataValue.float(report.raw_mb_per_s),
+        "landing MB": _short(report.raw_bytes / MB),
+        "landing MB/s": _short(report.raw_mb_per_s),
         "landing files": dg.MetadataValue.int(report.files),
-        "landing file MB": dg.MetadataValue.float(report.file_bytes / MB),
+        "landing file MB": _short(report.file_bytes / MB),
         "error rows": dg.MetadataValue.int(report.error_rows),
         "waits": waits(report.waits),
     }
     if report.lag_s is not None:
-        values["lag s"] = dg.MetadataValue.float(report.lag_s)
+        values["lag s"] = _short(report.lag_s)
     if report.snapshot_id is not None:
         # As text: the web page rounds integers of this size.
         values["snapshot"] = dg.MetadataValue.text(str(report.snapshot_id))
@@ -106,3 +106,8 @@ def not_moved() -> Metadata:
 def version_tags(report: LandingReport) -> dict[str, str]:
     """The snapshot as data version; a landing without a commit leaves the version as it was."""
     return {DATA_VERSION_TAG: str(report.snapshot_id)} if report.snapshot_id is not None else {}
+
+
+def _short(number: float) -> dg.MetadataValue:
+    """For the eye: the page shows every digit it is given."""
+    return dg.MetadataValue.float(round(number, 2))
