@@ -39,6 +39,7 @@ from pipelines.landing import ledger as codec
 from pipelines.landing.ledger import Delta
 from pipelines.landing.state import TableState
 from sls_io.claim import Ledger
+from sls_io.errors import TransportError, printable
 
 REF_AGE_MS_MAX = 2**63 - 1
 """The tag carries its own age: table properties would let an expiry delete it."""
@@ -73,7 +74,10 @@ def build(
     now_ms: int,
     schema: Schema | None = None,
 ) -> Request:
-    """A try on exactly `state`. `schema` is the evolved schema the files were written with, if any."""
+    """A try on exactly `state`. `schema` is the evolved schema the files were written with, if any.
+
+    Raises TransportError when its manifests cannot be written.
+    """
     evolved = schema_updates(schema)
     staged = _staged(table, evolved)
     producer = (
@@ -84,7 +88,15 @@ def build(
     for file in files:
         file.spec_id = state.spec_id
         producer.append_data_file(file)
-    updates, requirements = producer._commit()
+    try:
+        updates, requirements = producer._commit()
+    except OSError as error:
+        # A full disk, say. This try was never sent, so there is nothing to ask the table about.
+        raise TransportError(
+            "the manifests of a landing cannot be written "
+            f"({type(error).__name__}: {printable(str(error))}); "
+            "nothing was sent, look at the warehouse and run again"
+        ) from error
     return Request(
         snapshot_id=producer.snapshot_id,
         updates=(

@@ -1,0 +1,62 @@
+"""Worlds without a JVM: production runs whose writing tasks are carried out in this process.
+
+One emulator serves all tests; each has a logstore, a catalog and a warehouse of its own, and the
+emulator's time only moves on.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chaos.engine import InProcess
+from sls_io.emulator import Emulator, start
+from tests.faults.forked_run import Forge
+from tests.integration.lossy_catalog import lossy
+from tests.integration.world import HOUR0_S, PROJECT, World, logstore_settings, make_lake
+
+
+@pytest.fixture(scope="session")
+def shared_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
+    """One emulator for all tests of the folder."""
+    with start(tmp_path_factory.mktemp("emulator") / "data", now=HOUR0_S + 60.0) as emulator:
+        yield emulator
+
+
+@pytest.fixture
+def quick(shared_emulator: Emulator, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
+    """A logstore of two shards; calls are given up after 1.5 seconds, claims last thirty."""
+    name = f"logs_{hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:12]}"
+    logstore = logstore_settings(shared_emulator, name)
+    service = logstore.service.model_copy(update={"connect_timeout_s": 0.5, "read_timeout_s": 1.0})
+    lake = make_lake(tmp_path / "lake")
+    world = World(shared_emulator, lake, logstore, InProcess())
+    world.logstore = world.changed(
+        service=service.model_dump(), group={**logstore.group.model_dump(), "patience_s": 1}
+    )
+    with world.client as client:
+        if PROJECT not in {x["name"] for x in shared_emulator.admin.state()["projects"]}:
+            client.transport.create_project(PROJECT, "")
+        client.transport.create_logstore(PROJECT, name, ttl=30, shard_count=2)
+    yield world
+    shared_emulator.admin.remove()
+
+
+@pytest.fixture
+def started(quick: World) -> World:
+    """A world whose catalog can be told to lose answers, with a first landing and 60 logs to come."""
+    quick.lake, _ = lossy(quick.lake)
+    quick.put(20)
+    quick.emulator.admin.advance(60)
+    quick.land()
+    quick.put(60)
+    quick.emulator.admin.advance(60)
+    return quick
+
+
+@pytest.fixture(scope="session")
+def forge() -> Iterator[Forge]:
+    """Where runs are forked as processes of their own."""
+    with Forge() as made:
+        yield made

@@ -1,0 +1,21 @@
+"""What must hold in every cell: each log once, the table's proof, checkpoints where the ledger is."""
+
+from tests.integration.world import World
+
+
+def assert_whole(world: World) -> None:
+    """Nothing lost, nothing twice, and every checkpoint at its shard's frontier."""
+    world.assert_each_log_once()
+    world.assert_proved()
+    assert world.checkpoints() == {shard: entry.frontier for shard, entry in world.ledger.shards.items()}
+
+
+def assert_next_run_lands(world: World, rows: int) -> None:
+    """The next run, of the same name in the group, lands exactly what is missing, and then all is whole."""
+    assert world.land().rows == rows
+    assert_whole(world)
+
+
+def pass_by(world: World, seconds: float = 31.0) -> None:
+    """Time passes for the service: every claim that is not renewed is over."""
+    world.emulator.admin.advance(seconds)
