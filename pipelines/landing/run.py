@@ -9,6 +9,7 @@ Leaving the block lets go of the claim, whatever happened. A live run holds shar
 group and moves frontiers; a fill run names receive hours, holds nothing and moves no checkpoint.
 """
 
+import random
 import uuid
 from collections.abc import Callable, Iterable
 from types import TracebackType
@@ -52,6 +53,8 @@ Mode = Literal["live", "fill"]
 
 PUBLISH_DEADLINE_S = 60.0
 RELOAD_DEADLINE_S = 60.0
+_TRIES_AT_ONCE = 3
+_BACK_OFF_MAX_S = 0.5
 SWEEP_FLOOR_S = 24 * 3600.0
 """No orphan younger than this is ever swept; a file older than half of it is not published."""
 
@@ -297,6 +300,7 @@ class Run:
 
     def _reload(self, effect: protocol.Reload) -> protocol.Event:
         written_schema, written_spec = self._base.schema_id, self._base.spec_id
+        self._back_off(len(effect.tries))
         self._table = self._load_again()
         landed = landed_snapshot(self._table, effect.tries)
         self._base = read_state(self._table)
@@ -309,6 +313,14 @@ class Run:
             files_fresh=age_s < SWEEP_FLOOR_S / 2,
             claim_valid=self._claim_valid(),
         )
+
+    def _back_off(self, tries: int) -> None:
+        """A lost race is tried again at once; who keeps being refused waits, longer each time and not
+        in step with others. Story: a catalog answers 429 within a millisecond, so without the wait all
+        tries of a run are used up before it could recover, and each of them was one more request."""
+        if tries > _TRIES_AT_ONCE:
+            longest: float = min(_BACK_OFF_MAX_S, 0.02 * 2.0 ** (tries - _TRIES_AT_ONCE))
+            self.clock.sleep(longest * random.uniform(0.5, 1.0))
 
     def _load_again(self) -> Table:
         deadline_s = self.clock.monotonic() + self._reload_deadline_s

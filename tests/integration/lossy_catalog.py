@@ -6,6 +6,7 @@ It is a catalog of its own as PyIceberg loads one (`py-catalog-impl`), with the 
     refused   nothing is committed, the answer is an error that says nothing about it
     late      the request stays on its way until `deliver`, its answer is an error at once
     silent    the request stays on its way and is not answered at all until `deliver`
+    doubled   the commit is made and answered, and the same request comes again at `deliver`
 """
 
 import threading
@@ -26,7 +27,8 @@ class LossyCatalog(SqlCatalog):
     """`script` says what happens to the commits to come, one word each; then all is well.
 
     `snapshots` are the ids each commit wanted to add, in order of arrival; `deliveries` is what
-    became of the held ones: "" where it was accepted after all, else the name of the error.
+    became of the held ones: "" where it was accepted after all, else the name of the error. `error`
+    is raised instead of the usual ones, as another kind of catalog would.
     """
 
     def __init__(self, name: str, **properties: Any) -> None:
@@ -34,6 +36,7 @@ class LossyCatalog(SqlCatalog):
         self.script: deque[str] = deque()
         self.snapshots: list[list[int]] = []
         self.deliveries: list[str] = []
+        self.error: Exception | None = None
         self._held: list[Callable[[], object]] = []
         self._delivered = threading.Event()
 
@@ -46,9 +49,11 @@ class LossyCatalog(SqlCatalog):
         commit = super().commit_table
         if word == "lost":
             commit(table, requirements, updates)
-            raise ConnectionError("server closed the connection")
+            raise self.error or ConnectionError("server closed the connection")
         if word == "refused":
-            raise ConnectionError("could not send the request")
+            raise self.error or ConnectionError("could not send the request")
+        if word == "doubled":
+            self._held.append(lambda: commit(table, requirements, updates))
         if word in ("late", "silent"):
             self._held.append(lambda: commit(table, requirements, updates))
             if word == "silent":

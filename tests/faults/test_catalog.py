@@ -1,0 +1,282 @@
+"""The catalog is down, hangs, is busy or answers what says nothing, while a run is at each of its steps."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitStateUnknownException, ServerError, ServiceUnavailableError
+
+from sls_io.clock import SystemClock
+from sls_io.errors import ConfigError, LandingConflict, LandingUnknown
+from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
+from tests.integration.lossy_catalog import LossyCatalog
+from tests.integration.test_races import At
+from tests.integration.world import World
+
+
+class Outage:
+    """The catalog's database is away while it is `down`: nobody can open or read it."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        database = world.lake.sqlite_path
+        assert database is not None
+        self._database, self._away = database, database.with_suffix(".away")
+
+    def begin(self) -> None:
+        """Take it away, and the open connections with it."""
+        catalog = self._world.lake.catalog()
+        assert isinstance(catalog, SqlCatalog)
+        catalog.engine.dispose()
+        self._database.rename(self._away)
+        self._database.mkdir()
+
+    def end(self) -> None:
+        """Bring it back; nothing when it is there."""
+        if self._away.exists():
+            self._database.rmdir()
+            self._away.rename(self._database)
+
+
+@pytest.fixture
+def outage(started: World) -> Iterator[Outage]:
+    """One that is over at the end at the latest."""
+    made = Outage(started)
+    yield made
+    made.end()
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param("claim", id="claim", marks=pytest.mark.fault("4a.1.catalog_down")),
+        pytest.param("survey", id="survey"),
+        pytest.param("write", id="write", marks=pytest.mark.fault("4a.3.catalog_down", "4a.4.catalog_down")),
+        pytest.param("checkpoint", id="checkpoint", marks=pytest.mark.fault("4a.6.catalog_down")),
+        pytest.param("release", id="release", marks=pytest.mark.fault("4a.7.catalog_down")),
+    ],
+)
+def test_a_step_that_needs_no_catalog_does_not_notice_an_outage(
+    started: World, outage: Outage, step: str
+) -> None:
+    seen: list[str] = []
+
+    def on_event(name: str) -> None:
+        if name == step:
+            outage.begin()
+            seen.append(name)
+        if name == f"{step}.done":
+            outage.end()
+            seen.append(name)
+
+    assert started.land(on_event=on_event).rows == 60
+    assert seen == [step, f"{step}.done"]
+    assert_whole(started)
+
+
+@pytest.mark.fault("4a.8.catalog_down")
+def test_the_claim_is_renewed_while_the_catalog_is_away(started: World, outage: Outage) -> None:
+    def on_event(name: str) -> None:
+        if name == "write":
+            outage.begin()
+            beat = started.emulator.admin.fault(
+                "observe", call="heartbeat", logstore=started.logstore.service.logstore
+            )
+            started.emulator.admin.wait(beat)
+            outage.end()
+
+    report = started.land(on_event=on_event)
+
+    assert (report.rows, report.replans) == (60, 0)
+    assert_whole(started)
+
+
+@pytest.mark.fault("4a.2.catalog_down")
+def test_without_a_catalog_nothing_is_planned(started: World, outage: Outage) -> None:
+    checkpoints = started.checkpoints()
+
+    with pytest.raises(ConfigError, match="nothing was landed"):
+        started.land(on_event=At("read_ledger", outage.begin))
+
+    outage.end()
+    assert started.checkpoints() == checkpoints
+    assert_next_run_lands(started, 60)
+
+
+@pytest.mark.fault("4a.5a.catalog_down")
+def test_a_catalog_that_is_down_at_the_commit_leaves_it_to_the_next_run(
+    started: World, outage: Outage
+) -> None:
+    checkpoints, files = started.checkpoints(), started.files()
+
+    with pytest.raises(LandingUnknown, match="Nothing was deleted"):
+        started.land(on_event=At("publish.built", outage.begin), reload_deadline_s=0.3)
+
+    outage.end()
+    assert started.checkpoints() == checkpoints
+    assert started.files() >= files
+    assert_next_run_lands(started, 60)
+
+
+@pytest.mark.fault("4a.5a.catalog_down")
+def test_a_catalog_that_comes_back_within_the_reload_costs_a_try(started: World, outage: Outage) -> None:
+    """Down while the commit is sent and when the table is first asked; then it is back."""
+
+    class Back:
+        def __init__(self) -> None:
+            self.beats = 0
+
+        def __call__(self, name: str) -> None:
+            if name == "publish.built" and not self.beats:
+                self.beats = 1
+                outage.begin()
+            if name == "reload":
+                outage.end()
+
+    report = started.land(on_event=Back())
+
+    assert (report.rows, report.conflicts, report.replans) == (60, 1, 0)
+    assert_whole(started)
+
+
+@pytest.mark.parametrize(
+    ("word", "rows_after"),
+    [
+        pytest.param(
+            "lost", 0, id="landed", marks=pytest.mark.fault("4a.5b.catalog_down", "4b.commit_unknown.after")
+        ),
+        pytest.param("refused", 60, id="absent", marks=pytest.mark.fault("4b.commit_unknown.after")),
+    ],
+)
+def test_an_answer_is_lost_and_the_catalog_goes_away(
+    started: World, outage: Outage, word: str, rows_after: int
+) -> None:
+    lossy_catalog(started).script.append(word)
+    checkpoints = started.checkpoints()
+
+    with pytest.raises(LandingUnknown):
+        started.land(on_event=At("reload", outage.begin), reload_deadline_s=0.3)
+
+    outage.end()
+    assert started.checkpoints() == checkpoints
+    assert_next_run_lands(started, rows_after)
+
+
+@contextmanager
+def locked(database: Path) -> Iterator[None]:
+    """Somebody else writes to the database, and takes a long time over it."""
+    connection = sqlite3.connect(database, isolation_level=None)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+    finally:
+        connection.close()
+
+
+@pytest.mark.fault("4a.5a.catalog_down", "4a.5a.late")
+def test_a_catalog_that_hangs_is_given_up_at_the_deadline_and_the_late_request_lands_once(
+    started: World,
+) -> None:
+    """The database is locked by another writer; the request waits in the driver past our deadline."""
+    database = started.lake.sqlite_path
+    assert database is not None
+    lock = locked(database)
+
+    def on_event(name: str) -> None:
+        if name == "publish.built" and not seen:
+            lock.__enter__()
+        if name == "reload" and not seen:
+            seen.append(name)
+            lock.__exit__(None, None, None)
+
+    seen: list[str] = []
+    report = started.land(on_event=on_event, publish_deadline_s=0.3)
+
+    assert seen and report.rows == 60
+    assert_next_run_lands(started, 0)
+
+
+ANSWERS = {
+    "500": ServerError("the server failed"),
+    "503": ServiceUnavailableError("come again"),
+    "502": CommitStateUnknownException("bad gateway"),
+    "429": Exception("too many requests"),
+}
+
+
+@pytest.mark.parametrize("status", sorted(ANSWERS))
+@pytest.mark.fault("4a.5a.refused", "4a.5b.refused", "4b.commit_unknown.commit")
+def test_an_error_of_the_catalog_says_nothing_and_the_table_is_asked(started: World, status: str) -> None:
+    """Once the request was carried out all the same, once it was not: both land once."""
+    catalog = lossy_catalog(started)
+    catalog.error = ANSWERS[status]
+    catalog.snapshots.clear()
+
+    catalog.script.append("lost")
+    landed = started.land()
+    assert (landed.rows, landed.conflicts) == (60, 0)
+    assert catalog.snapshots == [[landed.snapshot_id]]
+    started.put(10)
+    pass_by(started)
+    catalog.script.append("refused")
+    again = started.land()
+
+    assert (again.rows, again.conflicts) == (10, 1)
+    assert_whole(started)
+
+
+class Slept(SystemClock):
+    """The machine's clock, on which sleeping takes no time and is written down."""
+
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+
+    def sleep(self, duration_s: float) -> None:
+        self.slept.append(duration_s)
+
+
+@pytest.mark.fault("4a.5a.refused")
+def test_a_catalog_that_refuses_every_try_is_asked_ever_more_slowly_and_at_last_left_alone(
+    started: World,
+) -> None:
+    """A burst longer than the tries: one error, no checkpoint, and the next run lands it."""
+    catalog, checkpoints, clock = lossy_catalog(started), started.checkpoints(), Slept()
+    catalog.script.extend(["refused"] * 1000)
+
+    with pytest.raises(LandingConflict) as raised:
+        started.land(clock=clock)
+
+    tried = 1000 - len(catalog.script)
+    assert tried >= 50
+    assert sum(clock.slept) > 0.2 * tried, "tries without a wait between them"
+    catalog.script.clear()
+    assert "\n" not in str(raised.value)
+    assert started.checkpoints() == checkpoints
+    assert_next_run_lands(started, 60)
+
+
+@pytest.mark.fault("4a.5b.late", "4a.5a.late")
+def test_a_commit_that_arrives_twice_is_refused_the_second_time(started: World) -> None:
+    """Something between sends it again, after the next landing."""
+    catalog = lossy_catalog(started)
+    catalog.script.append("doubled")
+
+    report = started.land()
+
+    assert (report.rows, report.conflicts) == (60, 0)
+    started.put(10)
+    pass_by(started)
+    assert started.land().rows == 10
+    catalog.deliver()
+    assert catalog.deliveries == ["CommitFailedException"]
+    assert_next_run_lands(started, 0)
+
+
+def lossy_catalog(world: World) -> LossyCatalog:
+    """The world's catalog, which loses answers."""
+    catalog = world.lake.catalog()
+    assert isinstance(catalog, LossyCatalog)
+    return catalog
