@@ -16,7 +16,7 @@ reach. Rules:
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sls_io.claim import Gap, Ledger
 from sls_io.settings import Budget
@@ -183,6 +183,28 @@ def plan_fill(
         starts=draft.starts,
         waits=draft.waits,
     )
+
+
+def since_start(surveys: Mapping[int, Survey], ledger: Ledger, shards: Iterable[int]) -> Mapping[int, Survey]:
+    """The surveys with nothing before the start of these shards' history.
+
+    A backfill may bring hours from before a history begins. Not of a shard with adopted rows: those
+    lie before its start, and nobody knows which of its logs they are, so some would come twice.
+    """
+    floors = {shard: ledger.shards[shard].start for shard in shards if shard in ledger.shards}
+    return {
+        shard: replace(
+            survey,
+            spans=tuple(
+                replace(span, begin=max(span.begin, floors[shard]))
+                for span in survey.spans
+                if span.end > floors[shard]
+            ),
+        )
+        if shard in floors
+        else survey
+        for shard, survey in surveys.items()
+    }
 
 
 def zero_row_landing_due(plan: Plan, ledger: Ledger) -> bool:

@@ -96,6 +96,10 @@ class Adopted:
         """(rows, identity sum) of one shard; zeros where nothing was adopted."""
         return self.shards.get((origin, shard), (0, 0))
 
+    def shards_of(self, origin: str) -> frozenset[int]:
+        """The shards of `origin` with adopted rows."""
+        return frozenset(shard for name, shard in self.shards if name == origin)
+
 
 @dataclass(frozen=True, slots=True)
 class Gone:

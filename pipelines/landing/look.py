@@ -15,12 +15,12 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.report import PlanReport
 from pipelines.landing.run import gap_lines
 from pipelines.landing.start import check_origin
-from pipelines.landing.state import added_entries, ancestry, read_state, reconcile
+from pipelines.landing.state import added_entries, ancestry, facts, read_state, reconcile
 from pipelines.landing.table import Lake
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import GroupCheckpoint, SlsClient
 from sls_io.errors import LedgerBroken, ServiceError, ShardGone
-from sls_io.planning import plan_fill, plan_live
+from sls_io.planning import plan_fill, plan_live, since_start
 from sls_io.settings import Budget
 from sls_io.shard import Head, Shard
 from sls_io.survey import survey_hours, survey_live
@@ -124,6 +124,9 @@ def lacking_hours(
     table has not. What a fill left behind, whatever made it stop."""
     surveys = survey_hours(client, client.shards(), hours=hours, until_s=until_s, pieces=1)
     ledger = read_ledger(logstore, lake, client)
+    table = lake.load(logstore.table)
+    if table is not None:
+        surveys = since_start(surveys, ledger, facts(table).adopted.shards_of(ledger.origin))
     plan = plan_fill(surveys=surveys, ledger=ledger, budget=Budget(), until_s=until_s)
     return frozenset(p.window.hour for p in plan.windows)
 

@@ -35,7 +35,7 @@ from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ConfigError, LandingConflict, TransportError
 from sls_io.planning import Planned as PlannedWindow
-from sls_io.planning import Survey, plan_fill
+from sls_io.planning import Survey, plan_fill, since_start
 from sls_io.survey import survey_hours
 from sls_io.window import HOUR_S, IntervalSet
 
@@ -78,6 +78,8 @@ def plan(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> Pla
         until_s=hours.stop * HOUR_S,
         pieces=logstore.splits_per_hour,
     )
+    adopted = undone.place.state.adopted.shards_of(undone.view.origin)
+    surveys = since_start(surveys, undone.place.ledger, adopted)
     again = _windows(logstore, surveys, _only(undone), hours)
     lacking = _windows(logstore, surveys, undone.place.ledger, hours)
     _check_covered(undone, again, surveys)

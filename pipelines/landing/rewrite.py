@@ -1,6 +1,6 @@
 """Files of a table written anew by a person's decision: other values, or fewer rows, same partition.
 
-It runs in this process, a file at a time and a batch of rows at a time, without Spark. The new files
+It runs in this process, a file at a time and of that all rows in memory, without Spark. The new files
 are invisible until they are published; those of a try that fails are the sweep's.
 """
 
@@ -28,7 +28,7 @@ from pipelines.landing.slices import Place
 from pipelines.landing.table import Lake
 from sls_io.client import SlsClient
 from sls_io.clock import Clock
-from sls_io.errors import LandingConflict
+from sls_io.errors import LandingConflict, LedgerBroken, TransportError
 
 _TRIES_MAX = 20
 _GROUP_ROWS = 1 << 20
@@ -45,16 +45,39 @@ class Rewritten:
 def read(
     place: Place, task: FileScanTask, schema: Schema, row_filter: BooleanExpression | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a file that are live (row-level deletes applied), in the columns of `schema`."""
+    """The rows of a file that are live (row-level deletes applied), in the columns of `schema`.
+
+    Raises LedgerBroken when the file is gone.
+    """
     wanted = arrow_schema(schema)
     reader = ArrowScan(place.table.metadata, place.table.io, schema, row_filter or AlwaysTrue())
-    for batch in reader.to_record_batches([task]):
+    try:
+        batches = list(reader.to_record_batches([task]))
+    except FileNotFoundError as error:
+        raise LedgerBroken(
+            f"a data file that table {place.name} lists is gone: {task.file.file_path.rsplit('/', 1)[-1]}",
+            verb="sls-lake verify",
+        ) from error
+    for batch in batches:
         table = pa.Table.from_batches([batch]).select(wanted.names).cast(wanted)
         yield from table.combine_chunks().to_batches()
 
 
 def write(place: Place, task: FileScanTask, schema: Schema, batches: Iterable[pa.RecordBatch]) -> Rewritten:
-    """The rows as a new file in the partition of `task`; nothing is written where there are none."""
+    """The rows as a new file in the partition of `task`; nothing is written where there are none.
+
+    Raises TransportError when the storage does not take it; nothing was changed then.
+    """
+    try:
+        return _write(place, task, schema, batches)
+    except OSError as error:
+        raise TransportError(
+            f"a file of {place.name} cannot be read or written anew ({type(error).__name__}); "
+            "nothing was changed"
+        ) from error
+
+
+def _write(place: Place, task: FileScanTask, schema: Schema, batches: Iterable[pa.RecordBatch]) -> Rewritten:
     table, old = place.table, task.file
     path, stream, parquet = "", None, None
     rows = 0

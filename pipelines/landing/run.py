@@ -44,7 +44,7 @@ from sls_io.coordination.coordinator import Coordinator
 from sls_io.coordination.server_group import ServerGroup
 from sls_io.coordination.static import Static
 from sls_io.errors import ConfigError, InvariantBroken, LandingUnknown, LedgerBroken, SlsError
-from sls_io.planning import Plan
+from sls_io.planning import Plan, since_start
 from sls_io.shard import Shard
 from sls_io.survey import left_over, survey_hours, survey_live
 from sls_io.window import Cursor, Window
@@ -223,6 +223,7 @@ class Run:
             surveys = survey_hours(
                 self._client, shards, hours=self.hours, until_s=self.until_s, pieces=pieces
             )
+            surveys = since_start(surveys, effect.ledger, self._base.adopted.shards_of(self.origin.id))
         else:
             mine = self._readable(shards, effect)
             surveys = survey_live(

@@ -44,7 +44,7 @@ from pipelines.landing import publish
 from pipelines.landing.state import TableState, landed_snapshot, summary_of
 from pipelines.landing.table import Lake
 from sls_io.claim import Ledger
-from sls_io.errors import ConfigError, InvariantBroken, LandingConflict, LandingUnknown
+from sls_io.errors import ConfigError, InvariantBroken, LandingConflict, LandingUnknown, TransportError
 
 DEADLINE_S = 60.0
 _TOTALS = (
@@ -154,11 +154,17 @@ def commit(
 ) -> int:
     """Build and send once; the id of the new snapshot.
 
-    Raises LandingConflict when the table is not `state` any more (nothing was changed), and
-    LandingUnknown when the answer was lost and may still come true.
+    Raises TransportError when its manifests cannot be written and LandingConflict when the table is not
+    `state` any more (nothing was changed then), and LandingUnknown when the answer was lost and may
+    still come true.
     """
     name = ".".join(table.name())
-    request = build(table, state, change, now_ms=now_ms)
+    try:
+        request = build(table, state, change, now_ms=now_ms)
+    except OSError as error:
+        raise TransportError(
+            f"manifests of {name} cannot be read or written ({type(error).__name__}); nothing was changed"
+        ) from error
     refusal = publish.send(table.catalog, table, request, deadline_s=deadline_s)
     if not refusal:
         return request.snapshot_id

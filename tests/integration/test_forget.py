@@ -1,13 +1,20 @@
 """Rows are removed for good by a decision: they are counted, nothing brings them back, verify says why."""
 
 import hashlib
+import io
+import re
+from pathlib import Path
 
 import pyarrow.compute as pc
 import pytest
 from pyiceberg.expressions import EqualTo
 
+from pipelines.cli.leaving import show_leaving
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
-from pipelines.landing import forget, replace, rollback
+from pipelines.cli.output import Output
+from pipelines.cli.table import show_forget
+from pipelines.cli.verify import show
+from pipelines.landing import forget, replace, rollback, undo
 from pipelines.landing.engine import installed_jars
 from pipelines.landing.ledger import TAG, VERB_KEY
 from pipelines.landing.state import read_state, reconcile, summary_of, total_records
@@ -172,6 +179,22 @@ def test_a_filter_that_cannot_be_read_says_so_without_repeating_it(started: Worl
     assert len(started.table_rows()) == 31
 
 
+def test_files_that_are_gone_or_cannot_be_written_change_nothing(started: World, command: Command) -> None:
+    head, ledger = started.table.metadata.current_snapshot_id, started.ledger
+    (origin,) = read_state(started.table).ledgers
+    blocked = Path(started.published()[0]).parents[2] / origin / "rewritten"
+    blocked.write_text("a file where a folder should be")
+    full = command("table", "forget", "--where", WHERE, "--execute")
+    assert full["code"] == EXIT_FAILED and "nothing was changed" in full["error"]
+    assert full["error"].startswith("sls-lake: a file of")
+    for path in started.published():
+        if f"/{HOUR0}/" in path:
+            Path(path).unlink()
+    gone = command("table", "forget", "--where", WHERE, "--execute")
+    assert gone["code"] == EXIT_FAILED and "is gone" in gone["error"]
+    assert (started.table.metadata.current_snapshot_id, started.ledger) == (head, ledger)
+
+
 def test_the_other_logstore_of_the_table_loses_nothing(started: World) -> None:
     other = second_logstore(started)
     started.land(logstore=other)
@@ -279,3 +302,22 @@ def test_spark_reads_and_expires_a_table_after_a_removal(world: World, shared_la
     mine.emulator.admin.advance(120)
     assert mine.land().rows == 10
     mine.assert_proved()
+
+
+def test_people_read_what_leaves_before_they_say_yes(started: World) -> None:
+    file = io.StringIO()
+    output = Output(file=file)
+    with started.client as client:
+        planned = forget.plan_where(started.lake, started.logstore, client, WHERE, reason="[red] tape")
+        show_leaving(output, undo.plan(started.lake, started.logstore, client, range(HOUR0, HOUR0 + 2)).view)
+    show_forget(output, planned.view)
+    carry_out(started, planned)
+    with started.client as client:
+        show(output, verify(started.logstore, started.lake, client))
+
+    said = file.getvalue()
+
+    assert NEXT in said and "20 rows in" in said
+    assert re.search(r"\[\d+, \d+\)", said), "whole intervals, not taken for markup"
+    assert "4 rows leave for good" in said and "forget --where on n: [red] tape" in said
+    assert "removed by decision" in said and "verified" in said

@@ -18,6 +18,7 @@ from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, run
 from pipelines.landing import adopt, publish, rollback, settle
 from pipelines.landing.engine import installed_jars
 from pipelines.landing.ledger import LEDGER_PREFIX, TAG
+from pipelines.landing.look import lacking_hours
 from pipelines.landing.state import ancestry, facts, read_state, total_records
 from pipelines.landing.table import Lake
 from pipelines.landing.verify import verify
@@ -466,6 +467,25 @@ def test_where_nothing_is_proven_the_ledger_begins_behind_the_rows(started: Worl
         proof = verify(started.logstore, started.lake, client)
     assert sum(s.rows_adopted for s in proof.shards) == len(kept)
     assert all("more than once" in p for s in proof.shards for p in s.problems), proof
+
+
+def test_a_backfill_brings_nothing_from_before_the_start_of_a_shard_with_adopted_rows(
+    started: World, command: Command
+) -> None:
+    """Nobody knows which logs the adopted rows are: some would come twice."""
+    mine = started.table.scan().to_arrow()
+    started.table.append(mine.slice(0, 1))
+    started.table.delete(EqualTo(term="n", value=0))
+    started.table.append(mine.filter(pc.equal(mine["n"], 0)))
+    assert command("table", "adopt", "--at", "rows", "--execute")["code"] == 0
+    adopted = len(started.table_rows())
+
+    assert started.land(mode="fill", hours=(HOUR0, HOUR0 + 2)).rows == 60
+
+    assert len(started.table_rows()) == adopted + 60
+    with started.client as client:
+        hours = range(HOUR0, HOUR0 + 2)
+        assert not lacking_hours(started.logstore, started.lake, client, hours, HOUR0_S + 60 * 70)
 
 
 def test_history_expired_between_main_and_the_newest_landing_is_settled_by_its_rows(

@@ -17,6 +17,7 @@ from sls_io.planning import (
     Survey,
     plan_fill,
     plan_live,
+    since_start,
     zero_row_landing_due,
 )
 from sls_io.settings import Budget
@@ -265,6 +266,16 @@ def test_a_backfill_plans_exactly_what_is_missing(
     assert bool(plan.windows) != (0 in plan.waits)
     assert not plan.live
     assert (plan.gaps, plan.closings, plan.marks) == ({}, {}, {})
+
+
+def test_nothing_before_the_start_of_a_shard_with_adopted_rows_is_filled() -> None:
+    entries = {s: ShardLedger(Cursor(10)) for s in (0, 1)}
+    ledger = Ledger("o", entries)
+    surveys = {s: surveyed(apart(s), 0, 40, (1, 0, 5), (2, 5, 20)) for s in (0, 1)}
+    plan = plan_fill(
+        surveys=since_start(surveys, ledger, [1, 9]), ledger=ledger, budget=Budget(), until_s=UNTIL_S
+    )
+    assert sorted((s, b, e) for s, b, e, _ in windows(plan)) == [(0, 0, 5), (0, 5, 20), (1, 10, 20)]
 
 
 def test_a_backfill_names_shards_that_are_gone() -> None:
