@@ -202,8 +202,13 @@ def carried(
 
 
 def _clamped(updates: tuple[TableUpdate, ...], state: TableState, now_ms: int) -> list[TableUpdate]:
-    """Never older than the table's last update: Spark refuses a table whose snapshot log goes back."""
-    at = max(now_ms, state.last_updated_ms)
+    """Younger than whatever the table names: Spark refuses a table whose snapshot log goes back.
+
+    Story: a clock ten minutes ahead lands, the next run's clock is right. With the very time of the last
+    update PyIceberg takes the update for one without a time and writes its own clock's, ten minutes before
+    the newest snapshot, and Spark refuses the table. So it is a millisecond later.
+    """
+    at = max(now_ms, state.last_updated_ms + 1)
     return [
         AddSnapshotUpdate(snapshot=u.snapshot.model_copy(update={"timestamp_ms": at}))
         if isinstance(u, AddSnapshotUpdate)

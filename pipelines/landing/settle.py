@@ -113,7 +113,7 @@ def build(table: Table, state: TableState, change: Change, *, now_ms: int) -> pu
         snapshot_id=snapshot_id,
         parent_snapshot_id=head.snapshot_id,
         sequence_number=sequence,
-        timestamp_ms=max(now_ms, state.last_updated_ms),
+        timestamp_ms=max(now_ms, state.last_updated_ms + 1),
         manifest_list=location,
         summary=_summary(change, totals, same=change.content.snapshot_id == head.snapshot_id),
         schema_id=metadata.current_schema_id if change.schema is None else change.schema.schema_id,

@@ -23,6 +23,7 @@ class TableState:
     """What a commit is checked against, read once from one metadata version.
 
     `head` is the snapshot of `main`, `tagged` the newest landing's; both None before any.
+    `last_updated_ms` is the latest time that the table names: a new snapshot must be younger.
     """
 
     uuid: str
@@ -66,7 +67,8 @@ def facts(table: Table, *, damaged_too: bool = False) -> TableState:
         tagged=tag.snapshot_id if tag else None,
         schema_id=metadata.current_schema_id,
         spec_id=metadata.default_spec_id,
-        last_updated_ms=metadata.last_updated_ms,
+        # Somebody whose clock was right may have set a property after one whose clock was ahead.
+        last_updated_ms=max(metadata.last_updated_ms, *(e.timestamp_ms for e in metadata.snapshot_log), 0),
         ledgers=ledgers_of(tagged, damaged_too=damaged_too),
         origins={n.removeprefix(prefix): v for n, v in metadata.properties.items() if n.startswith(prefix)},
         adopted=adopted_of(tagged, damaged_too=damaged_too),

@@ -189,6 +189,24 @@ def test_a_clock_that_runs_behind_does_not_make_the_snapshot_log_go_back(lake: L
     late = publish.Origin("other-00000000", "here/demo/other@1")
     assert send(load(lake), first_start(load(lake), now_ms=1_000, origin=late)) == ""
 
-    times = [entry.timestamp_ms for entry in load(lake).metadata.snapshot_log]
-    assert times == sorted(times)
+    metadata = load(lake).metadata
+    times = [entry.timestamp_ms for entry in metadata.snapshot_log]
+    assert times == sorted(set(times))
     assert len(times) == 2
+    assert metadata.last_updated_ms == times[-1], "a table older than its snapshots is refused, too"
+
+
+def test_a_snapshot_is_younger_than_the_one_before_even_when_somebodys_clock_was_right_in_between(
+    lake: Lake,
+) -> None:
+    assert send(load(lake), first_start(load(lake), now_ms=2_990_000_000_000)) == ""
+    with load(lake).transaction() as transaction:
+        transaction.set_properties(somebody="was here")
+
+    late = publish.Origin("other-00000000", "here/demo/other@1")
+    assert send(load(lake), first_start(load(lake), now_ms=1_000, origin=late)) == ""
+
+    metadata = load(lake).metadata
+    times = [entry.timestamp_ms for entry in metadata.snapshot_log]
+    assert times == sorted(set(times))
+    assert metadata.last_updated_ms == times[-1]

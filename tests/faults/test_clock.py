@@ -1,0 +1,133 @@
+"""The wall clock of the machine is wrong by minutes, or jumps, at every step.
+
+Claims and deadlines count monotonic seconds, receive times are the service's own, and a snapshot is never
+older than the one before it. A driver and its executors must agree to seconds; when they do not, less is
+landed, and never anything else.
+"""
+
+import pytest
+
+from sls_io.clock import SystemClock
+from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
+from tests.faults.test_catalog import lossy_catalog
+from tests.integration.world import HOUR0, World
+
+MINUTES_S = (600.0, -600.0)
+
+
+class Stepped(SystemClock):
+    """The machine's clock, set wrong by `off_s`; `later_s` is what a suspended process missed."""
+
+    def __init__(self, off_s: float = 0.0) -> None:
+        self.off_s, self.later_s = off_s, 0.0
+
+    def now(self) -> float:
+        return super().now() + self.off_s
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.later_s
+
+
+@pytest.mark.parametrize("minutes_s", MINUTES_S, ids=["ahead", "behind"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param("claim", id="claim", marks=pytest.mark.fault("4a.1.clock")),
+        pytest.param("survey", id="survey", marks=pytest.mark.fault("4a.2.clock")),
+        pytest.param("publish", id="publish", marks=pytest.mark.fault("4a.5a.clock")),
+        pytest.param("reload", id="reload", marks=pytest.mark.fault("4a.5b.clock")),
+        pytest.param("checkpoint", id="checkpoint", marks=pytest.mark.fault("4a.6.clock")),
+        pytest.param("release", id="release", marks=pytest.mark.fault("4a.7.clock")),
+    ],
+)
+def test_a_clock_that_jumps_at_a_step_changes_nothing(started: World, step: str, minutes_s: float) -> None:
+    clock = Stepped()
+    seen: list[str] = []
+    lossy_catalog(started).script.append("lost" if step == "reload" else "")
+
+    def on_event(name: str) -> None:
+        if name == step:
+            seen.append(name)
+            clock.off_s = minutes_s
+
+    report = started.land(clock=clock, on_event=on_event)
+
+    assert seen
+    assert (report.rows, report.replans) == (60, 0)
+    assert abs(report.until_s + started.logstore.budget.settle_s - started.emulator.admin.now()) < 30
+    assert_snapshots_in_order(started)
+    started.put(10)
+    pass_by(started)
+    assert_next_run_lands(started, 10)
+    assert_snapshots_in_order(started)
+
+
+@pytest.mark.fault("4a.8.clock")
+@pytest.mark.parametrize("minutes_s", MINUTES_S, ids=["ahead", "behind"])
+def test_a_clock_that_jumps_beside_a_renewal_ends_no_claim(started: World, minutes_s: float) -> None:
+    clock, names = Stepped(), list[str]()
+
+    def on_event(name: str) -> None:
+        names.append(name)
+        if name == "write.done":
+            clock.off_s = minutes_s
+            beat = started.emulator.admin.fault(
+                "observe", call="heartbeat", logstore=started.logstore.service.logstore
+            )
+            started.emulator.admin.wait(beat)
+
+    assert started.land(clock=clock, on_event=on_event).rows == 60
+    assert "claim.lost" not in names
+    assert_whole(started)
+
+
+@pytest.mark.fault("4a.3.clock", "4a.4.clock")
+def test_executors_whose_clock_is_minutes_ahead_land_less_and_say_so(started: World) -> None:
+    """For them the run's time is used up before they begin."""
+    report = started.land(clock=Stepped(-600.0))
+
+    assert (report.rows, report.snapshot_id) == (0, None)
+    assert all("time" in why for why in report.waits.values()), report.waits
+    assert_next_run_lands(started, 60)
+
+
+@pytest.mark.fault("4a.3.clock", "4a.4.clock")
+def test_executors_whose_clock_is_minutes_behind_land_all(started: World) -> None:
+    assert started.land(clock=Stepped(600.0)).rows == 60
+    assert_whole(started)
+
+
+@pytest.mark.fault("4a.5a.stop")
+def test_a_run_that_wakes_after_half_the_sweeps_floor_publishes_none_of_its_old_files(
+    started: World,
+) -> None:
+    """It slept for thirteen hours between write and publish; the sweep may be about to take its files. A
+    refresh, which a sweep begins with, has moved the table, so its first try is refused."""
+    started.put(40)
+    started.emulator.admin.advance(60)
+    clock = Stepped()
+    old: set[str] = set()
+    before = started.data_files()
+
+    def on_event(name: str) -> None:
+        if name == "publish" and not old:
+            old.update(started.data_files() - before)
+            clock.later_s = 13 * 3600.0
+            table = started.table
+            table.append(table.schema().as_arrow().empty_table())
+
+    hours = (HOUR0, HOUR0 + 24 * 365)
+    report = started.land(mode="fill", hours=hours, clock=clock, on_event=on_event)
+
+    assert (report.rows, report.replans) == (100, 1)
+    assert old and not old & set(started.published())
+    assert old <= started.data_files(), "only the sweep deletes"
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def assert_snapshots_in_order(world: World) -> None:
+    """Spark refuses a table whose snapshot log goes back in time."""
+    times = [entry.timestamp_ms for entry in world.table.metadata.snapshot_log]
+    assert times == sorted(times)
+    assert world.table.metadata.last_updated_ms >= times[-1]

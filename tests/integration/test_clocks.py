@@ -1,0 +1,31 @@
+"""Machines whose wall clocks are wrong by minutes land into one table, and Spark goes on reading it."""
+
+import pytest
+
+from pipelines.landing.engine import installed_jars
+from pipelines.landing.table import Lake
+from tests.faults.test_clock import Stepped, assert_snapshots_in_order
+from tests.integration.world import World
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.fault("4a.5a.clock")
+def test_spark_reads_a_table_that_clocks_ahead_and_behind_have_landed_into(
+    world: World, shared_lake: Lake
+) -> None:
+    """Ahead by ten minutes, then right, then two minutes behind (four are a budget), then right again."""
+    if not installed_jars():
+        pytest.skip("Spark's Iceberg jars are not installed: run `make setup` first")
+    mine = World(world.emulator, shared_lake, world.changed(table="bronze.clocks"), world.engine)
+    for off_s in (600.0, 0.0, -120.0, 0.0):
+        mine.put(10)
+        mine.emulator.admin.advance(60)
+        mine.land(clock=Stepped(off_s))
+
+        assert_snapshots_in_order(mine)
+        counted = mine.engine.session.sql("SELECT count(*) AS n FROM lake.bronze.clocks").collect()
+        assert counted[0]["n"] == mine.counter
+    history = mine.engine.session.sql("SELECT * FROM lake.bronze.clocks.history").collect()
+    assert len(history) == len(mine.table.metadata.snapshot_log) >= 5
+    mine.assert_each_log_once()
