@@ -125,6 +125,7 @@ def test_the_wrong_key_says_where_keys_come_from(monkeypatch: pytest.MonkeyPatch
     assert secret not in str(caught.value)
 
 
+@pytest.mark.fault("4a.3.reply_lost", "4a.3.refused", "4b.corrupt.pull")
 def test_pages_that_break_on_the_way_are_pulled_again(plain: SlsClient, emulator: Emulator) -> None:
     plain.put_raw(ONE_LOG, key="0" * 32)
     head = plain.head(plain.shards()[0])
@@ -144,6 +145,7 @@ def test_a_put_whose_answer_is_lost_is_stored_once(plain: SlsClient, emulator: E
     assert len(list(emulator.admin.dump(PROJECT, LOGSTORE))) == 1
 
 
+@pytest.mark.fault("4a.2.late")
 def test_a_held_answer_is_left_at_the_deadline_and_the_connection_is_not_used_again(
     plain: SlsClient, emulator: Emulator
 ) -> None:

@@ -204,6 +204,7 @@ def test_a_shard_that_is_not_held_gets_no_checkpoint(kind: Kind, place: Place) -
 
 
 @expiring
+@pytest.mark.fault("4a.8.stop")
 def test_a_silent_holder_stops_by_its_own_clock_and_may_claim_again(kind: Kind, place: Place) -> None:
     coordinator = kind.make(place)
     claim = coordinator.claim()
@@ -228,6 +229,7 @@ def test_checkpoints_that_cannot_be_read_are_an_error_and_not_none(kind: Kind, p
 
 
 @every
+@pytest.mark.fault("4a.7.request_lost")
 def test_a_release_out_of_reach_says_nothing(kind: Kind, place: Place) -> None:
     coordinator = kind.make(place)
     coordinator.claim()
@@ -308,6 +310,7 @@ def test_release_leaves_the_other_shards_with_the_name_until_the_timeout(place: 
     assert second.claim().shards == {0, 1, 2, 3}
 
 
+@pytest.mark.fault("4a.6.stop", "4a.8.stop")
 def test_a_holder_that_was_replaced_can_neither_renew_nor_publish(place: Place) -> None:
     first, second = place.group("a"), place.group("b")
     first.claim()
@@ -341,6 +344,7 @@ def test_claiming_again_without_knowing_of_the_drop_works_at_once(place: Place) 
     assert place.time.slept == []
 
 
+@pytest.mark.fault("4a.8.refused")
 def test_a_heartbeat_that_fails_leaves_the_claim_standing_until_its_time_is_over(place: Place) -> None:
     group = place.group()
     group.claim()
@@ -359,6 +363,7 @@ def test_a_heartbeat_that_fails_leaves_the_claim_standing_until_its_time_is_over
         group.renew()
 
 
+@pytest.mark.fault("4a.8.late")
 def test_the_time_of_a_claim_counts_from_when_the_heartbeat_was_sent(place: Place) -> None:
     group = place.group(heartbeat_deadline_s=8.0, heartbeat_s=8.0)
     group.claim()
@@ -372,6 +377,7 @@ def test_the_time_of_a_claim_counts_from_when_the_heartbeat_was_sent(place: Plac
         assert renewed.result().until_s == sent_s + TIMEOUT_S
 
 
+@pytest.mark.fault("4a.1.refused")
 def test_a_failed_join_is_tried_until_patience_ends(place: Place) -> None:
     place.group().claim()
     place.admin.fault("error", call="heartbeat", times=2, status=503, code="ServerBusy")
@@ -381,6 +387,7 @@ def test_a_failed_join_is_tried_until_patience_ends(place: Place) -> None:
         place.group(patience_s=6.0).claim()
 
 
+@pytest.mark.fault("4b.reshape.after")
 def test_a_closed_parent_hands_on_to_its_children(place: Place) -> None:
     group = place.group()
     group.claim()
@@ -392,6 +399,7 @@ def test_a_closed_parent_hands_on_to_its_children(place: Place) -> None:
     assert group.checkpoint(0, place.client.cursor_at(0, "end")) == "sent"
 
 
+@pytest.mark.fault("4b.drain.after")
 def test_a_parent_drained_before_its_split_is_closed_by_sending_the_same_again(place: Place) -> None:
     group = place.group()
     group.claim()

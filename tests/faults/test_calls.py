@@ -4,6 +4,7 @@ Once: the run gets over it. Lasting: the run ends with one error of ours, or put
 and nothing has moved that is not in the table. Either way the next run leaves everything whole.
 """
 
+import threading
 from typing import Any
 
 import pytest
@@ -117,6 +118,31 @@ def test_an_answer_after_the_deadline_is_nobodys(started: World, call: str) -> N
     started.emulator.admin.release(held)
 
     assert report.rows == 60
+    assert_next_run_lands(started, 0)
+
+
+@pytest.mark.fault("4a.2.late", "4b.overlap.commit")
+def test_a_plan_from_answers_that_came_late_is_refused_at_the_commit(started: World) -> None:
+    """An answer of the survey is held; until it comes, a run of the same name has landed everything."""
+    won: list[int] = []
+
+    def meanwhile() -> None:
+        held = ask(started, do="hold_reply", call="get_cursor")
+        threads.append(threading.Thread(target=overtake, args=(held,)))
+        threads[0].start()
+
+    def overtake(held: int) -> None:
+        started.emulator.admin.wait(held)
+        won.append(started.land().rows)
+        started.emulator.admin.release(held)
+
+    threads: list[threading.Thread] = []
+    patient = started.changed(service={**started.logstore.service.model_dump(), "read_timeout_s": 60.0})
+    late = started.land(logstore=patient, on_event=At("survey", meanwhile))
+    threads[0].join(60)
+
+    assert won == [60]
+    assert (late.rows, late.replans, late.snapshot_id) == (0, 1, None)
     assert_next_run_lands(started, 0)
 
 

@@ -165,6 +165,34 @@ def test_an_answer_is_lost_and_the_catalog_goes_away(
     assert_next_run_lands(started, rows_after)
 
 
+class Waiting(SystemClock):
+    """The machine's clock; whoever waits on it for the first time finds the catalog back."""
+
+    def __init__(self, outage: Outage) -> None:
+        self._outage, self.waits = outage, 0
+
+    def sleep(self, duration_s: float) -> None:
+        self.waits += 1
+        self._outage.end()
+
+
+@pytest.mark.fault("4a.5b.request_lost", "4a.5b.reply_lost")
+def test_the_question_what_became_of_a_commit_is_asked_until_it_is_answered(
+    started: World, outage: Outage
+) -> None:
+    """The answer of the commit was lost, and then the first request for the table was, too."""
+    catalog, clock = lossy_catalog(started), Waiting(outage)
+    catalog.snapshots.clear()
+    catalog.script.append("lost")
+
+    report = started.land(clock=clock, on_event=At("reload", outage.begin))
+
+    assert clock.waits == 1
+    assert (report.rows, report.conflicts, report.replans) == (60, 0, 0)
+    assert catalog.snapshots == [[report.snapshot_id]]
+    assert_whole(started)
+
+
 @contextmanager
 def locked(database: Path) -> Iterator[None]:
     """Somebody else writes to the database, and takes a long time over it."""

@@ -131,6 +131,25 @@ def test_stopped_for_longer_than_its_claim_at(started: World, forge: Forge, poin
     assert_whole(started)
 
 
+@pytest.mark.fault("4a.3.stop")
+def test_stopped_for_longer_than_its_claim_in_the_middle_of_a_pull(started: World, forge: Forge) -> None:
+    """The page it asked for came while it slept; it reads it, and what follows, for nothing."""
+    held = started.emulator.admin.fault("hold_reply", call="pull_logs", logstore=logstore(started))
+    run = forge.run(started.logstore, started.lake)
+    started.emulator.admin.wait(held)
+    signal_to(run.pid, signal.SIGSTOP)
+    run.stopped()
+    pass_by(started)
+    assert started.land(logstore=started.with_holder("another")).rows == TO_COME
+    landings = started.landings()
+    started.emulator.admin.remove(held)
+
+    assert run.wake() in (0, 2)
+
+    assert started.landings() == landings
+    assert_whole(started)
+
+
 @pytest.mark.fault("4a.6.stop")
 def test_a_checkpoint_of_a_holder_that_slept_is_refused(started: World, forge: Forge) -> None:
     """It has read what is stored and is about to write; meanwhile the shards are another's and further on."""

@@ -30,6 +30,7 @@ def started(world: World) -> World:
     return world
 
 
+@pytest.mark.fault("4b.conflict.commit")
 def test_compaction_between_write_and_publish_costs_a_try_and_no_page(started: World) -> None:
     """The files are appended as they are on the compacted head."""
     pulls = started.watch_pulls()
@@ -43,6 +44,7 @@ def test_compaction_between_write_and_publish_costs_a_try_and_no_page(started: W
     started.assert_proved()
 
 
+@pytest.mark.fault("4b.conflict.commit")
 def test_sparks_own_compaction_between_write_and_publish(started: World, spark_lake: Lake) -> None:
     """The same with `rewrite_data_files`, through Spark's catalog on the same database."""
     world = World(
@@ -77,6 +79,7 @@ def test_sparks_own_compaction_between_write_and_publish(started: World, spark_l
     assert counted[0]["n"] == world.counter, "Spark sees the same table"
 
 
+@pytest.mark.fault("4b.rollback.commit", "4b.rollback.plan")
 def test_a_table_rolled_back_between_plan_and_publish_is_left_alone(started: World) -> None:
     checkpoints = started.checkpoints()
     tagged = started.table.metadata.current_snapshot_id
@@ -93,6 +96,7 @@ def test_a_table_rolled_back_between_plan_and_publish_is_left_alone(started: Wor
     assert started.checkpoints() == checkpoints
 
 
+@pytest.mark.fault("4b.rollback.plan")
 def test_a_table_rolled_back_and_written_to_is_still_refused(started: World) -> None:
     """An append after the rollback does not bury the evidence."""
     roll_back(started)
@@ -102,6 +106,7 @@ def test_a_table_rolled_back_and_written_to_is_still_refused(started: World) -> 
         started.land()
 
 
+@pytest.mark.fault("4b.drift.commit")
 def test_a_partition_field_added_in_between_makes_the_run_plan_again(started: World) -> None:
     """The files were written for the old partitioning; new ones land once, under the new."""
 
@@ -130,6 +135,7 @@ def test_a_partition_field_that_a_window_does_not_settle_is_refused(started: Wor
     assert started.landings() == landings
 
 
+@pytest.mark.fault("4b.drift.commit")
 def test_a_column_added_by_somebody_else_in_between_makes_the_run_plan_again(started: World) -> None:
     def add_column() -> None:
         with started.table.update_schema() as update:
@@ -142,6 +148,7 @@ def test_a_column_added_by_somebody_else_in_between_makes_the_run_plan_again(sta
     started.assert_each_log_once()
 
 
+@pytest.mark.fault("4b.conflict.commit")
 def test_a_property_set_in_between_is_no_conflict(started: World) -> None:
     def set_property() -> None:
         with started.table.transaction() as transaction:
@@ -192,6 +199,7 @@ def test_a_second_logstore_lands_into_the_same_table(started: World) -> None:
     World(started.emulator, started.lake, other, started.engine).assert_proved()
 
 
+@pytest.mark.fault("4b.rollback.plan")
 def test_rows_without_a_ledger_are_refused(world: World) -> None:
     """Somebody filled the table before sls-lake came: where these rows are from nobody can say."""
     world.put(10)
@@ -228,6 +236,7 @@ def test_rows_of_unknown_origin_added_in_between_are_refused(started: World) -> 
     assert len(started.table_rows()) == 21
 
 
+@pytest.mark.fault("4b.recreated.plan")
 def test_a_logstore_made_again_under_the_same_name_is_refused(started: World) -> None:
     """Its cursors begin anew, so the old ledger would say "nothing to do"."""
     with started.client as client:

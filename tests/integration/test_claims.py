@@ -51,6 +51,7 @@ def silent_too_long(world: World) -> None:
     world.emulator.admin.advance(31)
 
 
+@pytest.mark.fault("4a.8.stop")
 def test_a_run_that_was_silent_too_long_claims_again_before_it_publishes(started: World) -> None:
     events = DuringWrite(started, lambda: silent_too_long(started))
 
@@ -62,6 +63,7 @@ def test_a_run_that_was_silent_too_long_claims_again_before_it_publishes(started
     started.assert_proved()
 
 
+@pytest.mark.fault("4a.4.stop", "4a.8.stop")
 def test_a_run_whose_shards_went_to_another_publishes_nothing(started: World) -> None:
     """The next run, whoever it is, lands all."""
     before, checkpoints = started.table.metadata.current_snapshot_id, started.checkpoints()
@@ -124,6 +126,7 @@ def test_a_group_held_by_someone_else_is_one_clear_sentence_and_nothing_lands(st
     assert started.checkpoints() == checkpoints
 
 
+@pytest.mark.fault("4a.6.refused")
 def test_a_checkpoint_that_cannot_be_sent_is_put_off_and_the_landing_stands(started: World) -> None:
     checkpoints = started.checkpoints()
     fault = started.emulator.admin.fault("error", call="save_checkpoint", times=None, status=500)
@@ -143,6 +146,7 @@ def test_a_checkpoint_that_cannot_be_sent_is_put_off_and_the_landing_stands(star
     started.assert_each_log_once()
 
 
+@pytest.mark.fault("4b.reset.plan")
 def test_a_checkpoint_ahead_of_the_table_is_never_the_start_of_a_plan(started: World) -> None:
     """Somebody forced the group to the end: the ledger decides, so nothing is skipped."""
     with started.client as client:

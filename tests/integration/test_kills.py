@@ -46,6 +46,7 @@ def started(world: World) -> World:
     return world
 
 
+@pytest.mark.fault("4a.4.kill")
 def test_killed_after_the_write(started: World, tmp_path: Path) -> None:
     """The written files are listed nowhere; the next run plans afresh and leaves them alone."""
     listed, checkpoints = set(started.published()), started.checkpoints()
@@ -64,6 +65,7 @@ def test_killed_after_the_write(started: World, tmp_path: Path) -> None:
     started.assert_proved()
 
 
+@pytest.mark.fault("4a.5b.kill")
 def test_killed_after_the_publish(started: World, tmp_path: Path) -> None:
     """The landing stands; the next run has nothing to land and repairs the checkpoint."""
     checkpoints = started.checkpoints()
@@ -82,6 +84,7 @@ def test_killed_after_the_publish(started: World, tmp_path: Path) -> None:
     started.assert_proved()
 
 
+@pytest.mark.fault("4a.7.kill")
 def test_killed_after_the_checkpoint(started: World, tmp_path: Path) -> None:
     """Nothing is left to do, although the claim was never released."""
     killed(started, tmp_path / "home", "checkpoint.done")
@@ -99,6 +102,7 @@ def test_killed_after_the_checkpoint(started: World, tmp_path: Path) -> None:
     started.assert_proved()
 
 
+@pytest.mark.fault("4a.4.kill")
 def test_a_killed_jvm_ends_the_run_with_an_error_of_ours(started: World, tmp_path: Path) -> None:
     """Out of memory, say: nothing lands, no checkpoint moves, the next run lands it all."""
     checkpoints = started.checkpoints()

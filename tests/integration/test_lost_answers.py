@@ -28,6 +28,7 @@ def catalog(world: World) -> Iterator[LossyCatalog]:
     world.assert_proved()
 
 
+@pytest.mark.fault("4a.5b.reply_lost", "4b.commit_unknown.commit")
 def test_a_lost_answer_of_a_landing_that_landed_is_found_in_the_table(
     world: World, catalog: LossyCatalog
 ) -> None:
@@ -40,6 +41,7 @@ def test_a_lost_answer_of_a_landing_that_landed_is_found_in_the_table(
     assert len(world.landings()) == 3
 
 
+@pytest.mark.fault("4a.5a.request_lost", "4b.commit_unknown.commit")
 def test_a_request_that_never_arrived_is_sent_again_with_the_same_files(
     world: World, catalog: LossyCatalog
 ) -> None:
@@ -55,6 +57,7 @@ def test_a_request_that_never_arrived_is_sent_again_with_the_same_files(
     assert world.data_files() == set(world.published()), "no file was written twice"
 
 
+@pytest.mark.fault("4a.5a.late", "4a.5a.reply_lost")
 def test_the_first_request_is_refused_when_it_arrives_after_the_second_try_landed(
     world: World, catalog: LossyCatalog
 ) -> None:
@@ -71,6 +74,7 @@ def test_the_first_request_is_refused_when_it_arrives_after_the_second_try_lande
     pulls.assert_none_twice()
 
 
+@pytest.mark.fault("4a.5a.late", "4a.5b.late")
 def test_a_first_request_that_lands_between_reload_and_second_try_counts_as_landed(
     world: World, catalog: LossyCatalog
 ) -> None:
@@ -92,6 +96,7 @@ def test_a_first_request_that_lands_between_reload_and_second_try_counts_as_land
     assert len(catalog.snapshots) == 2
 
 
+@pytest.mark.fault("4a.5a.reply_lost", "4a.5a.catalog_down")
 def test_a_try_without_any_answer_is_given_up_at_its_deadline_and_tried_again(
     world: World, catalog: LossyCatalog
 ) -> None:
@@ -104,6 +109,7 @@ def test_a_try_without_any_answer_is_given_up_at_its_deadline_and_tried_again(
     assert (report.rows, report.conflicts) == (40, 1)
 
 
+@pytest.mark.fault("4a.5a.kill", "4b.commit_unknown.after")
 def test_a_run_that_ends_with_its_request_on_its_way_leaves_it_to_the_next_run(
     world: World, catalog: LossyCatalog
 ) -> None:
@@ -129,6 +135,7 @@ def test_a_run_that_ends_with_its_request_on_its_way_leaves_it_to_the_next_run(
     assert len(world.data_files()) > len(world.published()), "the dead run's files stay, unlisted"
 
 
+@pytest.mark.fault("4a.5b.catalog_down", "4b.commit_unknown.after")
 def test_a_catalog_that_is_gone_after_a_lost_answer_leaves_the_landing_unknown(
     world: World, catalog: LossyCatalog
 ) -> None:

@@ -65,6 +65,7 @@ def by_n(world: World) -> dict[int, dict[str, Any]]:
     return {r["n"]: r for r in world.table_rows()}
 
 
+@pytest.mark.fault("4b.poison.after")
 def test_what_fits_the_fixed_contract_is_typed_and_the_rest_keeps_its_bytes(started: World) -> None:
     before, ledger, sound = started.identities(), started.ledger, by_n(started)
     pulls = started.watch_pulls()
@@ -206,6 +207,7 @@ def test_causes_of_the_group_stay(world: World) -> None:
 # --- races and lost answers ----------------------------------------------------------------------
 
 
+@pytest.mark.fault("4b.poison.after")
 def test_a_landing_between_look_and_commit_costs_a_try(started: World) -> None:
     plan = planned(started)
     started.land()

@@ -172,6 +172,7 @@ def test_a_try_is_refused_once_what_it_was_checked_against_has_changed(lake: Lak
     assert load(lake).metadata.current_snapshot_id == head
 
 
+@pytest.mark.fault("4a.5a.late")
 def test_a_dropped_and_remade_table_refuses_a_try_for_the_old_one(lake: Lake) -> None:
     stale = load(lake)
     request = first_start(stale)
@@ -182,6 +183,7 @@ def test_a_dropped_and_remade_table_refuses_a_try_for_the_old_one(lake: Lake) ->
     assert load(lake).metadata.current_snapshot_id is None
 
 
+@pytest.mark.fault("4a.5a.clock")
 def test_a_clock_that_runs_behind_does_not_make_the_snapshot_log_go_back(lake: Lake) -> None:
     """Spark refuses a table whose snapshots are not in order of time."""
     assert send(load(lake), first_start(load(lake), now_ms=1_990_000_000_000)) == ""

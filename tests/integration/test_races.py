@@ -44,6 +44,7 @@ def share(world: World, *holders: str) -> list[Logstore]:
     return [world.with_holder(holder) for holder in holders]
 
 
+@pytest.mark.fault("4b.overlap.commit")
 def test_of_two_landings_with_the_same_windows_one_wins_and_the_other_plans_again(started: World) -> None:
     """Both have the same name in the group, as in a blue and green deployment, and so the same shards."""
     won: list[LandingReport] = []
@@ -58,6 +59,7 @@ def test_of_two_landings_with_the_same_windows_one_wins_and_the_other_plans_agai
     started.assert_proved()
 
 
+@pytest.mark.fault("4b.overlap.commit", "4b.backfill.commit")
 def test_a_landing_that_lost_some_windows_goes_on_with_the_others(started: World) -> None:
     """A backfill takes one hour of a shard's two; the live run's other windows are landed as written."""
     started.at(HOUR0_S + 3600 + 10)
@@ -90,6 +92,7 @@ def test_disjoint_shards_of_one_logstore_both_land_and_no_page_is_pulled_twice(s
     started.assert_proved()
 
 
+@pytest.mark.fault("4b.conflict.commit")
 def test_two_logstores_into_one_table_both_land_and_no_page_is_pulled_twice(started: World) -> None:
     other = second_logstore(started)
     pulls = started.watch_pulls()
@@ -129,6 +132,7 @@ def test_two_landings_that_start_together_in_threads_both_end(started: World) ->
     started.assert_each_log_once()
 
 
+@pytest.mark.fault("4b.backfill.commit", "4b.backfill.after")
 def test_a_backfill_beside_live_landings_finishes_without_pulling_a_page_twice(world: World) -> None:
     """Three old hours are filled while, between write and publish of each try, a live run lands."""
     for hour in range(3):

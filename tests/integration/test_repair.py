@@ -31,6 +31,7 @@ def outcomes(document: dict[str, object]) -> set[str]:
     return {point["outcome"] for point in shards}
 
 
+@pytest.mark.fault("4a.6.kill")
 def test_checkpoints_that_a_killed_run_left_behind_are_published(started: World, command: Command) -> None:
     landed_only(started)
     before = started.checkpoints()

@@ -76,6 +76,7 @@ def test_int_widens_to_long_and_float_to_double_in_place(world: World) -> None:
     assert str(world.table.schema().find_type("ratio")) == "double"
 
 
+@pytest.mark.fault("4b.drift.stage")
 def test_a_removed_key_keeps_its_column_and_its_values_go_to_rest(started: World) -> None:
     started.land(logstore=started.changed(columns={"n": "long"}))
 
@@ -92,6 +93,7 @@ def test_a_removed_key_keeps_its_column_and_its_values_go_to_rest(started: World
     [{"n": "long", "status": "string"}, {"n": "int", "status": "int"}, {"n": "long", "STATUS": "int"}],
     ids=["another type", "narrower", "another case"],
 )
+@pytest.mark.fault("4b.drift.plan")
 def test_a_refused_change_of_a_column_moves_nothing(started: World, columns: dict[str, str]) -> None:
     metadata, checkpoints = started.table.metadata_location, started.checkpoints()
     pulls = started.watch_pulls()
@@ -104,6 +106,7 @@ def test_a_refused_change_of_a_column_moves_nothing(started: World, columns: dic
     assert pulls.asked == []
 
 
+@pytest.mark.fault("4b.drift.commit")
 def test_a_new_key_survives_a_lost_race_and_is_added_once(started: World) -> None:
     """Another logstore lands in between: the same files and the same new column on the new head."""
     other = second_logstore(started)
@@ -118,6 +121,7 @@ def test_a_new_key_survives_a_lost_race_and_is_added_once(started: World) -> Non
     started.assert_proved()
 
 
+@pytest.mark.fault("4b.drift.commit")
 def test_a_new_key_whose_publish_got_no_answer_is_added_once(started: World) -> None:
     started.lake, catalog = lossy(started.lake)
     catalog.script.append("late")
@@ -132,6 +136,7 @@ def test_a_new_key_whose_publish_got_no_answer_is_added_once(started: World) -> 
     started.assert_each_log_once()
 
 
+@pytest.mark.fault("4b.drift.commit")
 def test_of_two_runs_that_add_the_same_key_the_second_plans_again(started: World) -> None:
     """Disjoint windows, one new column: its id must be the table's, not the loser's own."""
     other = second_logstore(started)
@@ -149,6 +154,7 @@ def test_of_two_runs_that_add_the_same_key_the_second_plans_again(started: World
 # --- values -------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault("4b.poison.stage", "4b.drift.stage")
 def test_a_value_that_does_not_fit_its_type_is_kept_with_the_cause(world: World) -> None:
     put(world, [{"n": "1", "status": "abc"}, {"n": "2", "status": "200"}])
 
@@ -183,6 +189,7 @@ def test_a_repeated_key_is_kept_with_the_cause_and_the_original_bytes(world: Wor
     assert b"first" in row["__raw__"] and b"second" in row["__raw__"]
 
 
+@pytest.mark.fault("4b.poison.pull")
 def test_bytes_that_are_not_utf8_are_kept_as_they_were(world: World) -> None:
     put(world, [{"n": "1", "name": b"\xff\xfe\x00caf\xe9"}, {"n": "2", "name": "caf\u00e9"}])
 
@@ -232,6 +239,7 @@ def test_a_window_of_empty_groups_only_lands_without_a_file(world: World) -> Non
     ],
     ids=lambda f: "-".join(map(str, [f["do"], *f.get("headers", {}), f.get("status", "")])).strip("-"),
 )
+@pytest.mark.fault("4b.corrupt.pull", "4b.lying.pull")
 def test_a_page_that_is_broken_once_is_pulled_again(started: World, fault: dict[str, Any]) -> None:
     wanted = started.emulator.admin.fault(call="pull_logs", **fault)
 
@@ -243,6 +251,7 @@ def test_a_page_that_is_broken_once_is_pulled_again(started: World, fault: dict[
     started.assert_proved()
 
 
+@pytest.mark.fault("4b.lying.pull")
 def test_a_page_that_stays_short_stops_its_shard_there_and_no_other(started: World) -> None:
     """Its shard waits with the reason; once pages are whole again, it goes on where it stopped."""
     wanted = started.emulator.admin.fault("short", call="pull_logs", shard=0, times=None)

@@ -95,6 +95,7 @@ def test_a_start_from_the_groups_checkpoint_lands_what_the_group_has_not_read(wo
     world.assert_proved()
 
 
+@pytest.mark.fault("4b.reshape.plan")
 def test_a_split_shards_children_land_after_their_parent_is_closed(world: World) -> None:
     world.put(20)
     settle(world)
@@ -119,6 +120,7 @@ def test_a_split_shards_children_land_after_their_parent_is_closed(world: World)
     world.assert_proved()
 
 
+@pytest.mark.fault("4b.drain.after")
 def test_a_shard_drained_before_its_split_is_closed_and_lets_its_children_go(world: World) -> None:
     """Its checkpoint is the same as before and is sent all the same: only then the service looks."""
     world.put(20, key=LOW)
@@ -136,6 +138,7 @@ def test_a_shard_drained_before_its_split_is_closed_and_lets_its_children_go(wor
     world.assert_each_log_once()
 
 
+@pytest.mark.fault("4b.drain.commit")
 def test_an_empty_read_only_shard_is_closed_with_zero_rows(world: World) -> None:
     world.emulator.admin.split(PROJECT, "access_logs", 1)
     world.put(15, key=HIGH)
@@ -149,6 +152,7 @@ def test_an_empty_read_only_shard_is_closed_with_zero_rows(world: World) -> None
     world.assert_each_log_once()
 
 
+@pytest.mark.fault("4b.reshape.plan")
 def test_merged_shards_child_waits_for_both_parents(world: World) -> None:
     world.put(20)
     settle(world)
@@ -166,6 +170,7 @@ def test_merged_shards_child_waits_for_both_parents(world: World) -> None:
     world.assert_proved()
 
 
+@pytest.mark.fault("4b.reshape.commit", "4b.drain.plan")
 def test_a_split_in_between_write_and_publish_does_not_close_a_shard_too_early(world: World) -> None:
     """The end was read while the shard took writes; what came after it is landed by the next run."""
     world.put(20, key=LOW)
@@ -184,6 +189,7 @@ def test_a_split_in_between_write_and_publish_does_not_close_a_shard_too_early(w
     world.assert_each_log_once()
 
 
+@pytest.mark.fault("4b.expired.plan")
 def test_expired_logs_become_a_named_gap_that_everybody_sees(world: World) -> None:
     world.put(20, key=LOW)
     settle(world)
@@ -216,6 +222,7 @@ def test_expired_logs_become_a_named_gap_that_everybody_sees(world: World) -> No
     assert world.land().gaps == (), "named once"
 
 
+@pytest.mark.fault("4b.expired.pull")
 def test_retention_that_overtakes_a_run_costs_the_window_and_then_a_gap(world: World) -> None:
     """Between plan and pull the window's first groups go: what is read is not landed as if whole."""
     world.put(40, key=LOW)
@@ -241,6 +248,7 @@ def test_retention_that_overtakes_a_run_costs_the_window_and_then_a_gap(world: W
     world.assert_proved()
 
 
+@pytest.mark.fault("4b.expired.plan")
 def test_a_shard_that_retention_removed_is_a_gap_and_its_children_go_on(world: World) -> None:
     world.put(20, key=LOW)
     settle(world)
@@ -262,6 +270,7 @@ def test_a_shard_that_retention_removed_is_a_gap_and_its_children_go_on(world: W
         assert verify(world.logstore, world.lake, client).shards[0].gaps == (f"[{gap.begin}, ?) {gap.cause}",)
 
 
+@pytest.mark.fault("4b.huge.plan")
 def test_a_run_out_of_budget_stops_at_a_page_edge_and_the_next_goes_on_there(world: World) -> None:
     budget = {**world.logstore.budget.model_dump(), "bytes_max": 1, "page_groups_max": 2}
     small = world.changed(budget=budget)

@@ -20,6 +20,7 @@ def test_a_claim_ends_at_its_moment_and_not_before() -> None:
     assert not claim.valid(clock.monotonic())
 
 
+@pytest.mark.fault("4a.8.clock", "4a.1.clock")
 def test_stepping_the_wall_clock_neither_ends_nor_lengthens_a_claim() -> None:
     clock = ManualClock()
     claim = Claim("h", frozenset({0}), until_s=clock.monotonic() + 10)

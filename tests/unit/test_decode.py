@@ -170,6 +170,7 @@ def test_cursors_counted_forward_are_flagged_when_the_next_one_jumps() -> None:
         {"raw_bytes": 2**40},
     ],
 )
+@pytest.mark.fault("4b.lying.pull")
 def test_a_page_that_contradicts_its_headers_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(DecodeError) as caught:
         decode(page(group([("a", b"canary")]), group([("a", b"canary")]), **changes))
@@ -206,6 +207,7 @@ def test_an_earlier_value_of_a_repeated_key_is_not_judged() -> None:
     assert second["__error__"] == "repeated key n; n is not int"
 
 
+@pytest.mark.fault("4b.poison.stage")
 def test_bytes_that_are_not_utf8_cost_their_own_row_only() -> None:
     one = group([("s", b"\xff\xfe"), ("k", b"v")], [("s", b"fine")], [("k", b"a\xc3")])
     first, second, third = decode(page(one), TEXT)
@@ -395,6 +397,7 @@ def test_a_page_cut_anywhere_is_refused() -> None:
             decoder.decode(page_of(whole[:size], 3), hour=HOUR)
 
 
+@pytest.mark.fault("4b.corrupt.pull")
 def test_flipped_bytes_are_refused_or_read_and_never_anything_else() -> None:
     whole = three_groups()
     decoder = Decoder("o", (INT, TEXT, HASH, DROP))

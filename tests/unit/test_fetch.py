@@ -100,6 +100,7 @@ def test_bodies_come_plain() -> None:
     assert page.raw_bytes == len(page.body)
 
 
+@pytest.mark.fault("4b.drain.pull")
 def test_a_page_without_groups_that_advances_is_progress() -> None:
     run = fetch(Shelf([], end=50), 50)
     assert [(p.count, p.next) for p in run] == [(0, 50)]
@@ -168,6 +169,7 @@ def test_a_broken_page_is_pulled_again(fault: Fault) -> None:
 
 
 @pytest.mark.parametrize("fault", BROKEN.values(), ids=BROKEN.keys())
+@pytest.mark.fault("4b.corrupt.pull")
 def test_a_page_that_stays_broken_ends_the_window_before_it(fault: Fault) -> None:
     if fault is BROKEN["next cursor stands still"] or fault is BROKEN["an empty 200"]:
         fault = changed(body=b"", count=0, raw_bytes=0, compression="", next=Cursor(10))

@@ -309,6 +309,7 @@ def test_windows_of_one_landing_follow_each_other_whatever_their_order() -> None
     [(entry(0, (0, 5), end=5), True), (entry(0, (0, 5)), False), (None, False)],
     ids=["closed", "open", "unknown"],
 )
+@pytest.mark.fault("4b.reshape.commit")
 def test_a_child_lands_only_on_a_table_that_has_closed_its_parent(
     parent: ShardLedger | None, accepted: bool
 ) -> None:
@@ -330,6 +331,7 @@ def test_closing_a_parent_does_not_let_its_child_into_the_same_landing() -> None
     assert [x.window.shard for x in merged.lost] == [1]
 
 
+@pytest.mark.fault("4b.backfill.after")
 def test_a_backfill_lands_beyond_the_frontier_and_live_jumps_over_it() -> None:
     filled = merge(ledger(s0=entry(0)), fill(landed(0, 5, 9))).ledger
     assert filled.shards[0].frontier == 0
@@ -337,6 +339,7 @@ def test_a_backfill_lands_beyond_the_frontier_and_live_jumps_over_it() -> None:
 
 
 @pytest.mark.parametrize("delta", [fill(landed(0, 4, 8)), live(landed(0, 0, 6))], ids=["fill", "live"])
+@pytest.mark.fault("4b.backfill.commit")
 def test_no_window_overlaps_what_has_landed_or_a_gap(delta: Delta) -> None:
     gap = ShardLedger(Cursor(0), gaps=(Gap(Cursor(5), Cursor(7), GAP_EXPIRED),))
     for base in (ledger(s0=entry(0, (5, 7))), ledger(s0=gap)):

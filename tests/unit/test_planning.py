@@ -146,12 +146,14 @@ def test_an_idle_shard_holds_nobody_back() -> None:
     assert plan.waits == {0: "drained: nothing new before the settle time"}
 
 
+@pytest.mark.fault("4b.expired.plan")
 def test_what_retention_took_is_a_gap_with_its_cause_and_the_rest_is_planned() -> None:
     plan = live([a_shard(0)], [surveyed(a_shard(0), 6, 9, (7, 6, 9))], {0: ShardLedger(Cursor(2))})
     assert plan.gaps == {0: (Gap(Cursor(2), Cursor(6), GAP_EXPIRED),)}
     assert windows(plan) == [(0, 6, 9, 7)]
 
 
+@pytest.mark.fault("4b.reshape.commit")
 def test_a_read_only_shard_is_closed_by_the_landing_that_drains_it() -> None:
     shard = a_shard(0, readonly=True)
     drained = live([shard], [surveyed(shard, 0, 9, (7, 5, 9))], {0: ShardLedger(Cursor(5))})
@@ -160,6 +162,7 @@ def test_a_read_only_shard_is_closed_by_the_landing_that_drains_it() -> None:
     assert part.closings == {}
 
 
+@pytest.mark.fault("4b.drain.commit")
 def test_an_empty_read_only_shard_is_closed_without_rows() -> None:
     shard = a_shard(0, readonly=True)
     plan = live([shard], [surveyed(shard, 5, 5)], {0: ShardLedger(Cursor(5))})
@@ -187,6 +190,7 @@ def family() -> list[Shard]:
     ],
     ids=["closed", "open", "open, no order kept", "not in the ledger"],
 )
+@pytest.mark.fault("4b.reshape.plan")
 def test_a_child_waits_until_its_parent_is_closed_in_the_ledger(
     parent: ShardLedger | None, ordered: bool, planned: bool
 ) -> None:
@@ -249,6 +253,7 @@ def test_closed_and_foreign_shards_say_so() -> None:
 
 @settings(max_examples=200, deadline=None, database=None)
 @given(st.data(), SETS, SETS, SETS)
+@pytest.mark.fault("4b.backfill.plan")
 def test_a_backfill_plans_exactly_what_is_missing(
     data: st.DataObject, landed: IntervalSet, gaps: IntervalSet, withdrawn: IntervalSet
 ) -> None:

@@ -340,6 +340,7 @@ def test_keys_that_were_renewed_meanwhile_are_picked_up(monkeypatch: pytest.Monk
     assert server.seen[1].headers["authorization"].startswith("LOG fresh-id:")
 
 
+@pytest.mark.fault("4a.3.clock")
 def test_a_clock_that_is_wrong_is_corrected_by_the_services_own() -> None:
     dated = error(400, "RequestTimeTooSkewed", Date="Wed, 21 Oct 2026 07:28:00 GMT")
     with talking(dated, Reply()) as (t, server):

@@ -111,6 +111,7 @@ def test_an_empty_window_cannot_be_made(begin: int, end: int) -> None:
         Window(0, Cursor(begin), Cursor(end), 1)
 
 
+@pytest.mark.fault("4b.recreated.commit")
 def test_a_window_id_names_origin_shard_and_cursors_and_nothing_else() -> None:
     window = Window(1, Cursor(2), Cursor(3), 4)
     assert window.id("a") == Window(1, Cursor(2), Cursor(3), 99).id("a")
