@@ -1,6 +1,7 @@
 """What the logs, the logstore and its operators may do in the middle of a run."""
 
 import base64
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from chaos.engine import InProcess
 from pipelines.landing.ledger import TAG
 from sls_io.errors import LedgerBroken, SlsError
+from sls_io.planning import GAP_EXPIRED
 from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
 from tests.integration.test_races import At
 from tests.integration.world import HOUR0, PROJECT, World, group
@@ -117,6 +119,34 @@ def test_parents_that_retention_removed_before_anybody_read_them_hold_no_child_b
     assert max(quick.identities().values()) == 1
     assert any("shard 0" in line for r in reports for line in r.gaps)
     quick.assert_proved()
+
+
+@pytest.mark.fault("4b.expired.pull")
+def test_retention_between_two_pages_of_a_window_costs_the_window_and_then_a_gap(started: World) -> None:
+    """The first page was whole and the second is: only the beginning of the shard tells."""
+    frontier = int(started.ledger.shards[0].frontier)
+    truth = started.truth()
+    begin = sorted({c for shard, c, _ in truth if shard == 0 and c >= frontier})[1]
+    held = started.emulator.admin.fault("hold", call="pull_logs", logstore=name_of(started), shard=0, after=1)
+
+    def expire() -> None:
+        started.emulator.admin.wait(held, timeout_s=60)
+        started.emulator.admin.retain(PROJECT, name_of(started), shard=0, before_cursor=begin)
+        started.emulator.admin.release(held)
+
+    budget = {**started.logstore.budget.model_dump(), "page_groups_max": 2}
+    service = {**started.logstore.service.model_dump(), "read_timeout_s": 60.0}
+    beside = threading.Thread(target=expire)
+    beside.start()
+    overtaken = started.land(logstore=started.changed(budget=budget, service=service))
+    beside.join(60)
+    after = started.land()
+
+    assert "retention" in overtaken.waits[0]
+    assert started.ledger.shards[0].gaps[0].end == begin
+    assert after.gaps == (f"shard 0: [{frontier}, {begin}) {GAP_EXPIRED}",)
+    assert set(started.identities()) == {i for i in truth if not (i[0] == 0 and frontier <= i[1] < begin)}
+    started.assert_proved()
 
 
 @pytest.mark.fault("4b.reshape.commit", "4b.drain.commit")

@@ -24,7 +24,6 @@ LANDED_BEFORE, TO_COME = 20, 60
         pytest.param("claim.done", 0, id="claimed", marks=pytest.mark.fault("4a.1.kill")),
         pytest.param("read_ledger.done", 0, id="ledger", marks=pytest.mark.fault("4a.2.kill")),
         pytest.param("survey.done", 0, id="survey", marks=pytest.mark.fault("4a.2.kill")),
-        pytest.param("task", 0, id="first-task"),
         pytest.param("task.done", 0, id="first-file", marks=pytest.mark.fault("4a.4.kill")),
         pytest.param("write.done", 0, id="written", marks=pytest.mark.fault("4a.4.kill")),
         pytest.param("publish.built", 0, id="built", marks=pytest.mark.fault("4a.5a.kill")),
