@@ -1,0 +1,170 @@
+"""What a landing costs beside its rows: `python -m bench.bench_landing`.
+
+Publishing when the table has 10 and when it has 200 snapshots (four shards, a few rows each, the
+production run with its tasks in this process), and, without any I/O, planning a live run and reading
+a ledger of 256 shards. Milliseconds, the median of the rounds.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable
+from statistics import median
+
+from aliyun.log import log_logs_pb2 as pb
+
+from chaos.engine import InProcess
+from pipelines.landing import ledger as codec
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.run import Run
+from pipelines.landing.table import Lake
+from sls_io.claim import Gap, Ledger, ShardLedger
+from sls_io.client import SlsClient
+from sls_io.clock import SYSTEM_CLOCK
+from sls_io.emulator import Emulator, start
+from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
+from sls_io.planning import GAP_EXPIRED, Edge, Span, Survey, plan_live
+from sls_io.settings import Budget
+from sls_io.shard import Head, Shard
+from sls_io.window import HOUR_S, Cursor, IntervalSet
+
+SHARDS = 256
+KEYS = 4
+FEW, MANY, ROUNDS = 10, 200, 9
+NOW_S = 1_790_000_000
+
+
+def main() -> None:
+    """Run the bench and print its figures."""
+    os.environ["ALIBABA_CLOUD_ACCESS_KEY_ID"] = FAKE_ID
+    os.environ["ALIBABA_CLOUD_ACCESS_KEY_SECRET"] = FAKE_SECRET
+    os.environ.pop("ALIBABA_CLOUD_SECURITY_TOKEN", None)
+    text = codec.encode(ledger())
+    reading_ms = ms(lambda: codec.decode("bench", text))
+    print(f"reading a ledger of {SHARDS} shards, {len(text) / 1000:.0f} kB: {reading_ms:.1f} ms")
+    print(f"planning a live run over {SHARDS} shards: {ms(plan):.1f} ms (target: 50 for both)")
+    few, many = publishing()
+    print(f"publish: {few:.0f} ms at {FEW} snapshots, {many:.0f} ms at {MANY}")
+    print(f"ratio: {many / few:.2f} (target 2)")
+
+
+def ms(act: Callable[[], object]) -> float:
+    """The median of several rounds, in milliseconds."""
+    found = []
+    for _ in range(ROUNDS):
+        begun_s = SYSTEM_CLOCK.monotonic()
+        act()
+        found.append((SYSTEM_CLOCK.monotonic() - begun_s) * 1000)
+    return median(found)
+
+
+def ledger() -> Ledger:
+    """Every shard with two landed intervals, a gap and sums of full size."""
+    shards = {}
+    for shard in range(SHARDS):
+        at = 10**18 + shard * 10**12
+        gap = Gap(Cursor(at + 1000), Cursor(at + 2000), GAP_EXPIRED)
+        landed = IntervalSet.of([(at, at + 1000), (at + 2000, at + 90_000)])
+        shards[shard] = ShardLedger(
+            start=Cursor(at),
+            landed=landed,
+            gaps=(gap,),
+            reached_s=NOW_S,
+            rows=10**9 + shard,
+            sum=2**63 + shard,
+        )
+    return Ledger("bench", shards)
+
+
+def plan() -> None:
+    """A live run that has three hours to read of every shard."""
+    known = ledger()
+    width = 2**128 // SHARDS
+    shards = [
+        Shard(s, False, f"{s * width:032x}", f"{min((s + 1) * width, 2**128 - 1):032x}", 0)
+        for s in range(SHARDS)
+    ]
+    surveys = {}
+    for shard in shards:
+        frontier = known.shards[shard.id].frontier
+        at = [Cursor(frontier + 100 * n) for n in range(4)]
+        hours = range(NOW_S // HOUR_S, NOW_S // HOUR_S + 3)
+        surveys[shard.id] = Survey(
+            shard.id,
+            Head(shard, known.shards[shard.id].start, at[3]),
+            tuple(Span(hour, at[n], at[n + 1]) for n, hour in enumerate(hours)),
+            tuple(Edge(hour * HOUR_S, at[n]) for n, hour in enumerate(hours)),
+        )
+    found = plan_live(
+        shards=shards,
+        held=surveys,
+        surveys=surveys,
+        ledger=known,
+        budget=Budget(),
+        until_s=NOW_S + 3 * HOUR_S,
+    )
+    if len(found.windows) != 3 * SHARDS:
+        raise SystemExit(f"{len(found.windows)} windows were planned, not {3 * SHARDS}")
+
+
+def publishing() -> tuple[float, float]:
+    """Median milliseconds of a publish near `FEW` and near `MANY` snapshots."""
+    took_ms: dict[int, float] = {}
+    with tempfile.TemporaryDirectory(prefix="sls-lake-bench-") as folder:
+        catalog = {"uri": f"sqlite:///{folder}/catalog.sqlite", "warehouse": f"file://{folder}/warehouse"}
+        lake = Lake({"type": "sql", **catalog})
+        with start(now=NOW_S // HOUR_S * HOUR_S) as emulator:
+            logstore = _logstore(emulator)
+            with SlsClient(logstore.service) as client:
+                client.transport.create_project("bench", "")
+                client.transport.create_logstore("bench", "logs", ttl=30, shard_count=KEYS)
+                while (number := len(took_ms)) < MANY + ROUNDS // 2:
+                    _put(client, number)
+                    emulator.admin.advance(1)
+                    took_ms[number] = _publish_ms(logstore, lake)
+        table = lake.load(logstore.table)
+        if table is None or len(table.metadata.snapshots) <= MANY:
+            raise SystemExit("not every landing made a snapshot")
+    return _around(took_ms, FEW), _around(took_ms, MANY)
+
+
+def _logstore(emulator: Emulator) -> Logstore:
+    return Logstore.model_validate(
+        {
+            "service": {"endpoint": emulator.endpoint, "project": "bench", "logstore": "logs"},
+            "group": {"name": "bench", "heartbeat_s": 1, "heartbeat_deadline_s": 1, "timeout_s": 30},
+            "table": "bench.logs",
+            "start": "2020-01-01-00:00",
+            "columns": {"n": "long"},
+            "budget": {"settle_s": 0},
+        }
+    )
+
+
+def _put(client: SlsClient, number: int) -> None:
+    for key in range(KEYS):
+        message = pb.LogGroup(Topic="bench", Source="10.0.0.1")
+        log = message.Logs.add(Time=NOW_S)
+        log.Contents.add(Key="n", Value=str(number))
+        client.put_raw(message.SerializeToString(), key=f"{key * 16 // KEYS:x}".ljust(32, "8"))
+
+
+def _publish_ms(logstore: Logstore, lake: Lake) -> float:
+    at_s: dict[str, float] = {}
+
+    def hear(name: str) -> None:
+        at_s[name] = SYSTEM_CLOCK.monotonic()
+
+    with Run(logstore, InProcess(), lake=lake, on_event=hear) as run:
+        run.land()
+        run.reconcile()
+        run.checkpoint()
+    return (at_s["publish.done"] - at_s["publish"]) * 1000
+
+
+def _around(took_ms: dict[int, float], number: int) -> float:
+    half = ROUNDS // 2
+    return median(took_ms[n] for n in range(number - half, number + half))
+
+
+if __name__ == "__main__":
+    main()
