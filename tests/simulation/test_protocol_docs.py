@@ -69,7 +69,7 @@ def stories() -> str:
         told = textwrap.fill(f"**{story.title}.** {story.text}", 140, break_long_words=False)
         parts.append(
             f"{told}\n\n"
-            f"```python\n{line}  # {file}, {slip.function.__name__}\n```\n\n"
+            f"```python\n# {file}, {slip.function.__name__}\n{line}\n```\n\n"
             f"Deliberate bug: *{name}*.\n"
         )
     return "\n".join(parts).rstrip()
