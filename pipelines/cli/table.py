@@ -10,6 +10,7 @@ from rich.markup import escape
 from pipelines.cli.backfill import HOURS_MAX, Hour
 from pipelines.cli.leaving import show_leaving
 from pipelines.cli.logstores import logstore_option, resolve
+from pipelines.cli.maintain import maintain
 from pipelines.cli.output import DRY, Output, hour_name, moment, verb
 from pipelines.landing import adopt as adopting
 from pipelines.landing import forget as forgetting
@@ -22,7 +23,10 @@ from sls_io.window import HOUR_S, Cursor
 
 @click.group("table")
 def table() -> None:
-    """Settle a table: undo, forget, rollback, adopt. A dry run until --execute; all take --json, --debug."""
+    """Settle a table, or maintain it. A dry run until --execute; all take --json, --debug."""
+
+
+table.add_command(maintain)
 
 
 def execute_option(function: Callable[..., Any]) -> Callable[..., Any]:

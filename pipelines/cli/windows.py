@@ -12,6 +12,7 @@ from sls_io.window import HOUR_S
 
 _RUN_CHARS = 8
 _ORPHANS_SHOWN = 10
+_HOURS_SHOWN = 24
 
 
 @click.command("windows")
@@ -33,7 +34,7 @@ _ORPHANS_SHOWN = 10
 )
 @verb
 def windows(output: Output, *, name: str | None, last: int, orphans: bool, floor_hours: float) -> None:
-    """Show the landings and their windows, gaps, withdrawn intervals and orphan files."""
+    """Show the landings and their windows, files per hour, gaps, withdrawn intervals and orphan files."""
     found = history(resolve(name), Lake.default(), orphans=orphans, floor_s=floor_hours * HOUR_S)
     shown = found.entries[-last:]
     show(output, found, shown)
@@ -76,6 +77,10 @@ def show(output: Output, found: History, entries: tuple[Entry, ...]) -> None:
             for e in entries
             for x in e.windows
         ],
+    )
+    output.table(
+        ["receive hour", ">files", ">rows", ">size"],
+        [(hour_name(f.hour), f.files, f.rows, megabytes(f.size)) for f in found.files[-_HOURS_SHOWN:]],
     )
     for gone in found.missing:
         end = "?" if gone.end is None else gone.end

@@ -123,6 +123,7 @@ def execute(
     """
     place, schema = planned.place, planned.place.table.schema()
     files: list[DataFile] = []
+    begun_s = clock.monotonic()
     left = sum(p.rows for p in slices.parts_of(place, planned.whole))
     for task in planned.partly:
         keeper = _Keeper(place, planned.row_filter)
@@ -148,7 +149,7 @@ def execute(
             window_origin=ledger.origin,
         )
 
-    return rewrite.publish(lake, logstore, client, place, tasks, change_on, clock=clock)
+    return rewrite.publish(lake, logstore, client, place, tasks, change_on, begun_s=begun_s, clock=clock)
 
 
 def _parsed(place: Place, where: str) -> tuple[BooleanExpression, list[str]]:

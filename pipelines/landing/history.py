@@ -9,15 +9,16 @@ from dataclasses import dataclass
 
 from pyarrow.fs import FileSelector, FileType
 from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing import ledger as codec
+from pipelines.landing.compact import place_of
 from pipelines.landing.ledger import Landed, decode_windows
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.run import SWEEP_FLOOR_S
 from pipelines.landing.state import TableState, ancestry, facts, is_landing, read_state, summary_of
-from pipelines.landing.table import Lake
+from pipelines.landing.table import SWEEP_FLOOR_S, Lake
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ConfigError, LedgerBroken
 from sls_io.planning import CURSOR_UNKNOWN
@@ -72,11 +73,23 @@ class Orphan:
 
 
 @dataclass(frozen=True)
+class HourFiles:
+    """The data files of one logstore and receive hour (since 1970) that `main` has, and their rows."""
+
+    origin: str
+    hour: int
+    files: int
+    rows: int
+    size: int
+
+
+@dataclass(frozen=True)
 class History:
     """Everything `sls-lake windows` shows; entries oldest first.
 
     trouble   why landings are refused now, "" when they are not
     kept_from time of the oldest snapshot still kept, milliseconds; landings before it are not listed
+    files     files per hour of the logstore, oldest hour first
     orphans   None when they were not looked for
     """
 
@@ -87,6 +100,7 @@ class History:
     entries: tuple[Entry, ...]
     missing: tuple[Interval, ...]
     adopted: int
+    files: tuple[HourFiles, ...]
     orphans: tuple[Orphan, ...] | None
 
 
@@ -118,8 +132,30 @@ def history(
         entries=tuple(_entries(table, snapshots, mine)),
         missing=tuple(_missing(state, mine)),
         adopted=state.adopted.rows,
+        files=tuple(f for f in files_per_hour(table) if f.origin in mine),
         orphans=tuple(find_orphans(table, older_than_s=clock.now() - floor_s)) if orphans else None,
     )
+
+
+def files_per_hour(table: Table) -> list[HourFiles]:
+    """From the manifests of `main` alone; files whose partition does not say their hour are left out."""
+    found: dict[tuple[int, str], HourFiles] = {}
+    head, schema = table.current_snapshot(), table.schema()
+    for manifest in head.manifests(table.io) if head else ():
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+            file = entry.data_file
+            at = place_of(table.specs()[manifest.partition_spec_id], schema, file)
+            if at is not None and file.content == DataFileContent.DATA:
+                origin, hour = at
+                old = found.get((hour, origin), HourFiles(origin, hour, 0, 0, 0))
+                found[hour, origin] = HourFiles(
+                    origin,
+                    hour,
+                    old.files + 1,
+                    old.rows + file.record_count,
+                    old.size + file.file_size_in_bytes,
+                )
+    return [found[key] for key in sorted(found)]
 
 
 def find_orphans(table: Table, *, older_than_s: float) -> Iterator[Orphan]:

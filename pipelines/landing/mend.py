@@ -118,6 +118,7 @@ def execute(
     place, schema = planned.place, planned.schema
     reader = _Reader(Contract.from_columns(logstore.columns), place.origin.id, schema)
     files: list[DataFile] = []
+    begun_s = clock.monotonic()
     for task in planned.tasks:
         done = rewrite.write(place, task, schema, map(reader.mended, rewrite.read(place, task, schema)))
         if done.file is None or (not task.delete_files and done.file.record_count != task.file.record_count):
@@ -137,7 +138,9 @@ def execute(
             schema=schema if planned.evolved else None,
         )
 
-    return rewrite.publish(lake, logstore, client, place, planned.tasks, change_on, clock=clock)
+    return rewrite.publish(
+        lake, logstore, client, place, planned.tasks, change_on, begun_s=begun_s, clock=clock
+    )
 
 
 class _Reader:

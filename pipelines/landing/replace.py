@@ -26,9 +26,9 @@ from pipelines.landing.engine import Engine
 from pipelines.landing.ledger import Delta, Landed, merge
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.report import HourReport, LandingReport
-from pipelines.landing.run import STOPPED, SWEEP_FLOOR_S
+from pipelines.landing.run import STOPPED
 from pipelines.landing.slices import Place
-from pipelines.landing.table import Lake
+from pipelines.landing.table import SWEEP_FLOOR_S, Lake
 from pipelines.landing.write import WrittenWindow, assemble, job_for, to_data_file, write_windows
 from sls_io.claim import Ledger
 from sls_io.client import SlsClient
@@ -146,9 +146,10 @@ def execute(
             )
         except LandingConflict:
             conflicts += 1
+            current = undo.plan(lake, logstore, client, planned.hours, verb=VERB, counted=False)
+            # After the look: paused in between, a sweep could take the files and the look not know it.
             if conflicts >= _TRIES_MAX or clock.monotonic() - begun_s > SWEEP_FLOOR_S / 2:
                 raise
-            current = undo.plan(lake, logstore, client, planned.hours, verb=VERB, counted=False)
             _check_unchanged(planned.undone, current)
     return _report(planned, written, snapshot_id, clock.monotonic() - begun_s, conflicts)
 

@@ -25,7 +25,7 @@ from pipelines.landing import settle, slices
 from pipelines.landing.contract import arrow_schema
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.slices import Place
-from pipelines.landing.table import Lake
+from pipelines.landing.table import SWEEP_FLOOR_S, Lake
 from sls_io.client import SlsClient
 from sls_io.clock import Clock
 from sls_io.errors import LandingConflict, LedgerBroken, TransportError
@@ -132,13 +132,16 @@ def publish(
     tasks: Iterable[FileScanTask],
     change_on: Callable[[Place], settle.Change],
     *,
+    begun_s: float,
     clock: Clock,
 ) -> int:
-    """Commit what `change_on` makes of the table; the new snapshot.
+    """Commit what `change_on` makes of the table; the new snapshot. `begun_s` is the monotonic time
+    before the first new file was written.
 
     Story: files are rewritten for minutes, a landing commits meanwhile. As long as the files that were
     read are still there, with the same row-level deletes, what was made of them fits the new head too.
-    When not, LandingConflict: nothing was changed.
+    When not, LandingConflict: nothing was changed. The age is looked at after the table: a sweep that
+    took the new files made a commit before, so either this one is refused or the files are seen to be old.
     """
     looked_at = slices.fingerprint(tasks)
     for _ in range(_TRIES_MAX):
@@ -150,6 +153,8 @@ def publish(
             now = slices.look(lake, logstore, client)
             there = slices.fingerprint(now.table.scan(row_filter=slices.mine(now)).plan_files())
             if not looked_at <= there or now.state.schema_id != place.state.schema_id:
+                break
+            if clock.monotonic() - begun_s > SWEEP_FLOOR_S / 2:
                 break
             place = now
     raise LandingConflict(

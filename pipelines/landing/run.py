@@ -29,7 +29,7 @@ from pipelines.landing.renewal import Renewal
 from pipelines.landing.report import CheckpointReport, HourReport, LandingReport, Verdict
 from pipelines.landing.start import check_origin, origin_text, resolve_starts
 from pipelines.landing.state import TableState, check_ancestry, landed_snapshot, read_state, reconcile
-from pipelines.landing.table import Lake
+from pipelines.landing.table import SWEEP_FLOOR_S, Lake
 from pipelines.landing.write import (
     FileRow,
     WrittenWindow,
@@ -55,8 +55,6 @@ PUBLISH_DEADLINE_S = 60.0
 RELOAD_DEADLINE_S = 60.0
 _TRIES_AT_ONCE = 3
 _BACK_OFF_MAX_S = 0.5
-SWEEP_FLOOR_S = 24 * 3600.0
-"""No orphan younger than this is ever swept; a file older than half of it is not published."""
 
 
 class Run:

@@ -15,7 +15,7 @@ require the `main` and the tag they read, so whoever comes second is refused and
 """
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pyiceberg.manifest import (
@@ -69,6 +69,9 @@ class Change:
     added     files that come; they hold the rows of `windows`, or, when there are no windows, rows
               that were there before, written anew
     schema    the table's next schema, with which `added` was written, if it changes
+    same_rows the rows stay what they are, only their files or manifests change: readers that follow
+              what is appended pass over it
+    regroup   most files a data manifest lists, to write all data manifests anew; 0: not
     """
 
     content: Snapshot
@@ -82,6 +85,8 @@ class Change:
     windows: tuple[codec.Landed, ...] = ()
     window_origin: str = ""
     schema: Schema | None = None
+    same_rows: bool = False
+    regroup: int = 0
 
 
 def build(table: Table, state: TableState, change: Change, *, now_ms: int) -> publish.Request:
@@ -195,6 +200,8 @@ def _manifests(
     """The manifests of the new snapshot, and by how much its totals differ from its content's."""
     missing, manifests = set(change.dropped), list[ManifestFile]()
     totals = dict.fromkeys(_TOTALS, 0)
+    if change.regroup:
+        return list(_regrouped(table, change, snapshot_id)), totals
     for manifest in change.content.manifests(table.io):
         entries = _data_entries(table, manifest) if missing else []
         leaving = {e.data_file.file_path: e.data_file for e in entries} if entries else {}
@@ -216,6 +223,25 @@ def _manifests(
     for file in change.added:
         _count(totals, file, 1)
     return manifests, totals
+
+
+def _regrouped(table: Table, change: Change, snapshot_id: int) -> Iterator[ManifestFile]:
+    """All data files in manifests sorted by partition; manifests of row-level deletes as they are."""
+    specs: dict[int, list[ManifestEntry]] = {}
+    for manifest in change.content.manifests(table.io):
+        if manifest.content != ManifestContent.DATA:
+            yield manifest
+        else:
+            specs.setdefault(manifest.partition_spec_id, []).extend(_data_entries(table, manifest))
+    for spec_id, entries in sorted(specs.items()):
+        entries.sort(key=_partition_text)
+        for begin in range(0, len(entries), change.regroup):
+            yield _written(table, change, spec_id, entries[begin : begin + change.regroup], snapshot_id)
+
+
+def _partition_text(entry: ManifestEntry) -> list[str]:
+    partition = entry.data_file.partition
+    return [str(partition[i]) for i in range(len(partition))]
 
 
 def _data_entries(table: Table, manifest: ManifestFile) -> list[ManifestEntry]:
@@ -275,5 +301,7 @@ def _summary(change: Change, totals: Mapping[str, int], *, same: bool) -> Summar
         **({codec.REWRITTEN_KEY: str(rewritten)} if rewritten else {}),
         **publish.carried(change.ledgers, change.adopted, change.forgotten),
     }
+    if change.same_rows:
+        return Summary(Operation.REPLACE, **properties)
     same = same and not change.dropped and not change.added
     return Summary(Operation.APPEND if same else Operation.OVERWRITE, **properties)

@@ -28,6 +28,8 @@ from sls_io.errors import ConfigError, InvariantBroken, printable
 
 CATALOG = "lake"
 HOME_VARIABLE = "SLS_LAKE_HOME"
+SWEEP_FLOOR_S = 24 * 3600.0
+"""No orphan younger than this is ever swept; a file older than half of it is not published."""
 _BUSY_TIMEOUT_S = 30
 _LOOKS_MAX = 3
 _TABLE_PROPERTIES = {

@@ -1,0 +1,125 @@
+"""`sls-lake table maintain`: keep a table small and fast. A dry run until `--execute`."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+
+import click
+
+from pipelines.cli.logstores import logstore_option, resolve
+from pipelines.cli.output import DRY, Output, hour_name, megabytes, moment, verb
+from pipelines.landing.history import Orphan
+from pipelines.landing.maintain import MANIFESTS_MAX, SNAPSHOTS_MAX, STEPS, Maintainer, Maintenance
+from pipelines.landing.table import Lake
+from sls_io.window import HOUR_S
+
+_SHOWN = 20
+
+
+class Steps(click.ParamType[tuple[str, ...]]):
+    """Names of steps, joined by commas."""
+
+    name = "steps"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """The steps that are named."""
+        steps = tuple(str(value).split(","))
+        for step in steps:
+            if step not in STEPS:
+                self.fail(f"{step!r} is no step; they are {', '.join(STEPS)}", param, ctx)
+        return steps
+
+
+@click.command("maintain")
+@click.option("--only", type=Steps(), metavar="STEP,...", help=f"Some of {','.join(STEPS)}; all without it.")
+@click.option(
+    "--target-mb",
+    type=click.IntRange(min=1),
+    default=512,
+    show_default=True,
+    help="Size of files that small ones become (2^20 bytes).",
+)
+@click.option(
+    "--snapshots",
+    type=click.IntRange(min=2),
+    default=SNAPSHOTS_MAX,
+    show_default=True,
+    help="How many are kept at most.",
+)
+@click.option(
+    "--manifests",
+    type=click.IntRange(min=1),
+    default=MANIFESTS_MAX,
+    show_default=True,
+    help="More than these are written anew as few.",
+)
+@click.option(
+    "--older-than",
+    "floor_hours",
+    type=click.FloatRange(min=24),
+    default=24,
+    show_default=True,
+    metavar="HOURS",
+    help="Younger files are never deleted: a landing may be about to publish them.",
+)
+@click.option("--execute", is_flag=True, help="Do it; without this it is a dry run.")
+@logstore_option
+@verb
+def maintain(
+    output: Output,
+    *,
+    only: tuple[str, ...] | None,
+    target_mb: int,
+    snapshots: int,
+    manifests: int,
+    floor_hours: float,
+    execute: bool,
+    name: str | None,
+) -> None:
+    """Compact sealed hours, expire snapshots, delete files that nothing refers to.
+
+    Safe beside landings: rows, ledger and tag stay what they are. Snapshots that are expired cannot be
+    rolled back to; files that a reader of one still has open may be deleted when they are old.
+    """
+    maintainer = Maintainer(
+        resolve(name),
+        Lake.default(),
+        target_bytes=target_mb * 1024**2,
+        manifests_max=manifests,
+        snapshots_max=snapshots,
+        floor_s=floor_hours * HOUR_S,
+    )
+    done = maintainer.execute(only or STEPS) if execute else maintainer.plan(only or STEPS)
+    show(output, done)
+    hours = tuple(replace(hour, tasks=()) for hour in done.compacted)
+    output.result(asdict(replace(done, compacted=hours)))
+
+
+def show(output: Output, done: Maintenance) -> None:
+    """What would be done, or was, for people."""
+    output.say(f"{done.table}: {', '.join(done.steps)}")
+    if done.compacted:
+        output.table(
+            ["compacted hour", "origin", ">rows", ">files", ">size", ">files after"],
+            [
+                (hour_name(h.hour), h.origin, h.rows, h.files, megabytes(h.file_bytes), h.files_after)
+                for h in done.compacted
+            ],
+        )
+    before, after = done.manifests
+    output.say(f"manifests: {before:,}" + (f", then {after:,}" if after != before else ""))
+    output.say(f"snapshots: {len(done.expired):,} expire, {done.kept:,} stay")
+    _show_files(output, "files that no snapshot refers to", done.swept)
+    _show_files(output, "old metadata versions", done.metadata)
+    for why in done.put_off:
+        output.say(f"put off: {why}")
+    output.say("done" if done.executed else DRY)
+
+
+def _show_files(output: Output, what: str, files: Sequence[Orphan]) -> None:
+    output.say(f"{what}: {len(files):,}, {megabytes(sum(f.size for f in files))}")
+    for file in files[:_SHOWN]:
+        output.say(f"  {file.path}, {megabytes(file.size)}, {moment(file.modified_s)} UTC")
+    if len(files) > _SHOWN:
+        output.say(f"  and {len(files) - _SHOWN:,} more; --json lists all")

@@ -1,0 +1,347 @@
+"""Small files of a sealed receive hour written together, once, in a commit that changes no row.
+
+An hour is sealed when every frontier of its logstore has passed it: no live run adds to it any more.
+Its small files become files of the target size in `data/<origin>/compacted/`, and what lies there is
+never taken again, so a row is written anew at most once. It runs in this process, a file at a time,
+without Spark. What was written is read again and compared by rows and identity sum before it counts.
+
+The commit is fenced like a landing (`settle.py`): ledgers and rows stay, the tag moves along, nothing is
+marked as deleted. Files with row-level deletes are left alone.
+"""
+
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import (
+    ArrowScan,
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask, Table
+from pyiceberg.transforms import IdentityTransform
+
+from pipelines.landing import settle
+from pipelines.landing.contract import arrow_schema, hour_place
+from pipelines.landing.report import hours_text
+from pipelines.landing.state import TableState, read_state, reconcile
+from pipelines.landing.table import SWEEP_FLOOR_S, Lake
+from sls_io.claim import Ledger
+from sls_io.clock import Clock
+from sls_io.decode import identity_sum
+from sls_io.errors import ConfigError, InvariantBroken, LandingConflict, LedgerBroken, TransportError
+from sls_io.window import HOUR_S
+
+TARGET_BYTES = 512 * 1024**2
+FOLDER = "compacted"
+_LARGE = 0.75
+_TRIES_MAX = 20
+_GROUP_ROWS = 1 << 20
+_GROUP_BYTES = 128 * 1024**2
+_IDENTITY = ("__shard__", "__cursor__", "__index__")
+
+
+@dataclass(frozen=True)
+class Looked:
+    """A table as it was looked at: its ledger is proven, its newest landing adds up."""
+
+    table: Table
+    state: TableState
+
+
+@dataclass(frozen=True)
+class Hour:
+    """Small files of one logstore and receive hour (since 1970) that are written together.
+
+    `snapshot_id` and `files_after` are None until it was done.
+    """
+
+    origin: str
+    hour: int
+    rows: int
+    files: int
+    file_bytes: int
+    files_after: int | None = None
+    snapshot_id: int | None = None
+    tasks: tuple[FileScanTask, ...] = field(default=(), repr=False, compare=False)
+
+
+def look(lake: Lake, name: str) -> Looked:
+    """The table `name` now. Raises ConfigError when nothing has landed, LedgerBroken when it cannot be
+    trusted: nothing is tidied then."""
+    table = lake.load(name)
+    if table is None or table.current_snapshot() is None:
+        raise ConfigError(f"nothing has landed in {name} yet")
+    state = read_state(table)
+    if state.tagged is None:
+        raise ConfigError(f"nothing has landed in {name} yet")
+    problems = reconcile(table)
+    if problems:
+        raise LedgerBroken(
+            f"the newest landing in {name} does not add up ({'; '.join(problems)}); nothing was changed",
+            verb="sls-lake verify",
+        )
+    return Looked(table, state)
+
+
+def sealed_before(ledger: Ledger) -> int:
+    """The receive hour (since 1970) before which no live run adds rows of this logstore."""
+    shards = ledger.shards.values()
+    still = [entry.reached_s for entry in shards if not entry.closed]
+    # All closed: children that no ledger knows yet begin where their parents were last seen.
+    reached = min(still) if still else max((entry.reached_s for entry in shards), default=0)
+    return reached // HOUR_S
+
+
+def plan(looked: Looked, *, target_bytes: int = TARGET_BYTES) -> list[Hour]:
+    """Sealed hours with more small files than files of the target size would hold; oldest first."""
+    table, found = looked.table, defaultdict[tuple[str, int, int], list[FileScanTask]](list)
+    sealed = {origin: sealed_before(ledger) for origin, ledger in looked.state.ledgers.items()}
+    folder = f"/{FOLDER}/"
+    for task in table.scan().plan_files():
+        at = place_of(table.specs()[task.file.spec_id], table.schema(), task.file)
+        if at is None or at[1] >= sealed.get(at[0], 0) or task.delete_files:
+            continue
+        if folder not in task.file.file_path and task.file.file_size_in_bytes < _LARGE * target_bytes:
+            found[(*at, task.file.spec_id)].append(task)
+    hours = []
+    order = _order(table.schema())
+    for (origin, hour, _), tasks in sorted(found.items(), key=lambda item: (item[0][1], item[0][0])):
+        size = sum(task.file.file_size_in_bytes for task in tasks)
+        if len(tasks) > -(-size // target_bytes):
+            rows = sum(task.file.record_count for task in tasks)
+            hours.append(Hour(origin, hour, rows, len(tasks), size, tasks=tuple(sorted(tasks, key=order))))
+    return hours
+
+
+def place_of(spec: PartitionSpec, schema: Schema, file: DataFile) -> tuple[str, int] | None:
+    """(origin, receive hour) of a file as its partition says; None when that says less."""
+    owner = schema.find_field("__origin__").field_id
+    hour = hour_place(spec, schema)
+    origin = next(
+        (
+            i
+            for i, f in enumerate(spec.fields)
+            if f.source_id == owner and isinstance(f.transform, IdentityTransform)
+        ),
+        None,
+    )
+    if hour is None or origin is None or file.partition[hour] is None:
+        return None
+    return str(file.partition[origin]), int(file.partition[hour])
+
+
+def execute(
+    lake: Lake,
+    looked: Looked,
+    hour: Hour,
+    *,
+    target_bytes: int = TARGET_BYTES,
+    clock: Clock,
+    on_event: Callable[[str], None] = lambda name: None,
+) -> Hour:
+    """Write the files of `hour` together and commit them.
+
+    Raises LandingConflict when they were changed meanwhile, and LandingUnknown as `settle.commit`
+    does. New files that were not committed are the sweep's.
+    """
+    begun_s, begun_at = clock.monotonic(), clock.now()
+    added = _rewritten(looked.table, hour, target_bytes)
+    name, wanted = ".".join(looked.table.name()), _shown(hour.tasks)
+    for _ in range(_TRIES_MAX):
+        # Story: this process is paused for a day, the sweep takes the files nobody refers to yet, then
+        # it goes on. So files older than half of the sweep's floor are never published.
+        if max(clock.monotonic() - begun_s, clock.now() - begun_at) > SWEEP_FLOOR_S / 2:
+            break
+        change = tidied(looked, f"compact {hours_text(range(hour.hour, hour.hour + 1))}")
+        paths = frozenset(task.file.file_path for task in hour.tasks)
+        try:
+            on_event("compact.built")
+            snapshot = settle.commit(
+                lake,
+                looked.table,
+                looked.state,
+                replace(change, dropped=paths, added=tuple(added)),
+                now_ms=int(clock.now() * 1000),
+            )
+        except LandingConflict:
+            schema_id, looked = looked.state.schema_id, look(lake, name)
+            there = _shown(looked.table.scan().plan_files())
+            if not wanted <= there or looked.state.schema_id != schema_id:
+                break
+        else:
+            return Hour(hour.origin, hour.hour, hour.rows, hour.files, hour.file_bytes, len(added), snapshot)
+    raise LandingConflict(
+        f"files of {name} that were being written together were changed meanwhile, or it never held still; "
+        "nothing was changed, the next maintenance takes them"
+    )
+
+
+def tidied(looked: Looked, verb: str) -> settle.Change:
+    """A change that leaves rows and ledgers as they are."""
+    head = looked.table.current_snapshot()
+    if head is None:
+        raise InvariantBroken("a table that was looked at has a snapshot")
+    state = looked.state
+    return settle.Change(
+        content=head,
+        ledgers=state.ledgers,
+        adopted=state.adopted,
+        verb=verb,
+        forgotten=state.forgotten,
+        same_rows=True,
+    )
+
+
+def _shown(tasks: Iterable[FileScanTask]) -> frozenset[str]:
+    """Files whose rows are all shown."""
+    return frozenset(task.file.file_path for task in tasks if not task.delete_files)
+
+
+def _order(schema: Schema) -> Callable[[FileScanTask], tuple[int, int, str]]:
+    """By first shard and cursor, so that the new files' bounds stay narrow."""
+    shard, cursor = (schema.find_field(name).field_id for name in _IDENTITY[:2])
+
+    def key(task: FileScanTask) -> tuple[int, int, str]:
+        bounds: Mapping[int, bytes] = task.file.lower_bounds or {}
+        first = [int.from_bytes(bounds.get(n, b""), "little", signed=True) for n in (shard, cursor)]
+        return first[0], first[1], task.file.file_path
+
+    return key
+
+
+def _rewritten(table: Table, hour: Hour, target_bytes: int) -> list[DataFile]:
+    """The rows of the hour's files in new files; proven to be the same rows.
+
+    Raises TransportError when the storage does not take them.
+    """
+    writer = _Writer(table, hour, target_bytes)
+    rows = total = 0
+    try:
+        for task in hour.tasks:
+            for part in _read(table, task):
+                rows, total = rows + part.num_rows, total + _sum(part)
+                writer.add(part)
+        files = writer.finish()
+        written = [_counted(table, file) for file in files]
+    except OSError as error:
+        raise TransportError(
+            f"files of {'.'.join(table.name())} cannot be read or written ({type(error).__name__}); "
+            "nothing was changed"
+        ) from error
+    if (rows, total % 2**64) != (sum(n for n, _ in written), sum(s for _, s in written) % 2**64):
+        raise InvariantBroken("files written together do not hold the rows that were read")
+    if rows != hour.rows:
+        raise LedgerBroken(
+            f"files of {'.'.join(table.name())} hold {rows} rows, the table says {hour.rows}; "
+            "nothing was changed",
+            verb="sls-lake verify",
+        )
+    return files
+
+
+def _read(table: Table, task: FileScanTask) -> Iterator[pa.Table]:
+    wanted = arrow_schema(table.schema())
+    reader = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
+    for batch in reader.to_record_batches([task]):
+        yield pa.Table.from_batches([batch]).select(wanted.names).cast(wanted)
+
+
+def _counted(table: Table, file: DataFile) -> tuple[int, int]:
+    """(rows, identity sum) of a file as it lies in storage."""
+    with table.io.new_input(file.file_path).open() as stream:
+        batches = pq.ParquetFile(stream).iter_batches(columns=list(_IDENTITY))
+        parts = [(batch.num_rows, _sum(pa.Table.from_batches([batch]))) for batch in batches]
+    return sum(n for n, _ in parts), sum(s for _, s in parts)
+
+
+def _sum(part: pa.Table) -> int:
+    shards, cursors, indexes = (part.column(name).to_numpy().astype(np.int64) for name in _IDENTITY)
+    return sum(
+        identity_sum(int(shard), cursors[shards == shard], indexes[shards == shard])
+        for shard in np.unique(shards)
+    )
+
+
+class _Writer:
+    """Files of about the target size in one partition."""
+
+    def __init__(self, table: Table, hour: Hour, target_bytes: int) -> None:
+        self._table, self._hour, self._target = table, hour, target_bytes
+        self._like = hour.tasks[0].file
+        self._files: list[DataFile] = []
+        self._buffer: list[pa.Table] = []
+        self._path = ""
+        self._stream: Any = None
+        self._parquet: pq.ParquetWriter | None = None
+
+    def add(self, part: pa.Table) -> None:
+        """Keep, and write what makes a row group."""
+        if part.num_rows:
+            self._buffer.append(part)
+        full = sum(p.num_rows for p in self._buffer) >= _GROUP_ROWS
+        if full or sum(p.nbytes for p in self._buffer) >= min(_GROUP_BYTES, 8 * self._target):
+            self._flush()
+
+    def finish(self) -> list[DataFile]:
+        """Close the last file; all that were written."""
+        self._flush()
+        self._close()
+        return self._files
+
+    def _flush(self) -> None:
+        if not self._buffer:
+            return
+        rows, self._buffer = pa.concat_tables(self._buffer), []
+        if self._parquet is None:
+            folder = f"{self._table.location()}/data/{self._hour.origin}/{FOLDER}"
+            self._path = f"{folder}/{self._hour.hour}-{uuid.uuid4().hex}.parquet"
+            self._stream = self._table.io.new_output(self._path).create()
+            self._parquet = pq.ParquetWriter(
+                self._stream,
+                rows.schema,
+                compression="zstd",
+                compression_level=1,
+                store_decimal_as_integer=True,
+            )
+        self._parquet.write_table(rows, row_group_size=_GROUP_ROWS)
+        if self._stream is not None and self._stream.tell() >= self._target:
+            self._close()
+
+    def _close(self) -> None:
+        parquet, stream = self._parquet, self._stream
+        if parquet is None or stream is None:
+            return
+        parquet.close()
+        size = stream.tell()
+        stream.close()
+        self._parquet = self._stream = None
+        schema = self._table.schema()
+        statistics = data_file_statistics_from_parquet_metadata(
+            parquet_metadata=parquet.writer.metadata,
+            stats_columns=compute_statistics_plan(schema, dict(self._table.properties)),
+            parquet_column_mapping=parquet_path_to_id_mapping(schema),
+        )
+        file = DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=self._path,
+            file_format=FileFormat.PARQUET,
+            partition=self._like.partition,
+            file_size_in_bytes=size,
+            sort_order_id=None,
+            equality_ids=None,
+            key_metadata=None,
+            **statistics.to_serialized_dict(),
+        )
+        file.spec_id = self._like.spec_id
+        self._files.append(file)

@@ -1,0 +1,368 @@
+"""Keep a table small and fast, beside landings that go on: `sls-lake table maintain`.
+
+    compact     small files of sealed receive hours written together, once (`compact.py`)
+    manifests   data manifests written anew when they are many
+    expire      all but the newest snapshots leave the metadata; no file is deleted
+    sweep       old files that no kept snapshot refers to are deleted: data, manifests, manifest lists
+    metadata    old metadata versions that the metadata log does not name are deleted
+
+The first three are commits, fenced like a landing: of two that race one looks again. The last two
+delete, by path, and only after a *refresh*: a commit that changes nothing but `main`.
+
+Story: A writes files and is paused for a day. The sweep finds files that nobody refers to and deletes
+them, A wakes and publishes. Because of the refresh A's commit is refused, A loads the table again, and
+there its files are older than half of the floor, so it plans afresh. Whoever reads the table after the
+refresh writes files younger than it, and what is deleted is older than the refresh by the whole floor.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from pyarrow.fs import FileInfo, FileSelector, FileType
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.manifest import ManifestContent
+from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate
+
+from pipelines.landing import compact, publish, settle
+from pipelines.landing.compact import Hour, Looked, look, tidied
+from pipelines.landing.history import Orphan, find_orphans
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.run import PUBLISH_DEADLINE_S, RELOAD_DEADLINE_S
+from pipelines.landing.state import ancestry, landed_snapshot
+from pipelines.landing.table import SWEEP_FLOOR_S, Lake
+from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.errors import ConfigError, LandingConflict, LandingUnknown, LedgerBroken
+
+STEPS = ("compact", "manifests", "expire", "sweep", "metadata")
+SNAPSHOTS_MAX = 200
+MANIFESTS_MAX = 100
+_FILES_A_MANIFEST = 2000
+_TRIES_MAX = 20
+_METADATA = ".metadata.json"
+
+
+@dataclass(frozen=True)
+class Maintenance:
+    """What would be done, or was.
+
+    refreshed  the snapshot that made earlier writers look again; None when nothing was deleted
+    manifests  data manifests of main, now and after; the same where they stay
+    expired    snapshots that leave, oldest first; `kept` stay
+    swept, metadata  files deleted; paths below the table's folder
+    put_off    what was left for the next time, and why
+    """
+
+    table: str
+    steps: tuple[str, ...]
+    executed: bool
+    compacted: tuple[Hour, ...] = ()
+    manifests: tuple[int, int] = (0, 0)
+    expired: tuple[int, ...] = ()
+    kept: int = 0
+    refreshed: int | None = None
+    swept: tuple[Orphan, ...] = ()
+    metadata: tuple[Orphan, ...] = ()
+    put_off: tuple[str, ...] = ()
+
+
+class Maintainer:
+    """One maintenance of one table.
+
+    `floor_s`: nothing younger is deleted; at least a day and three times the longest run of the
+    logstore. `on_event` hears the name of each step's commit before it is sent.
+    """
+
+    def __init__(
+        self,
+        logstore: Logstore,
+        lake: Lake,
+        *,
+        target_bytes: int = compact.TARGET_BYTES,
+        manifests_max: int = MANIFESTS_MAX,
+        snapshots_max: int = SNAPSHOTS_MAX,
+        floor_s: float = SWEEP_FLOOR_S,
+        clock: Clock = SYSTEM_CLOCK,
+        on_event: Callable[[str], None] = lambda name: None,
+    ) -> None:
+        unknown_s = PUBLISH_DEADLINE_S + RELOAD_DEADLINE_S
+        lowest_s = max(SWEEP_FLOOR_S, 3 * logstore.budget.seconds_max + unknown_s)
+        if floor_s < lowest_s:
+            raise ConfigError(
+                f"files younger than {lowest_s / 3600:g} hours may be about to be published; "
+                "name a floor that is not below that"
+            )
+        if target_bytes < 1 or snapshots_max < 2 or manifests_max < 1:
+            raise ConfigError("a target size and manifests are at least 1, snapshots to keep at least 2")
+        self.lake, self.name, self.clock = lake, logstore.table, clock
+        self.target_bytes, self.manifests_max = target_bytes, manifests_max
+        self.snapshots_max, self.floor_s, self._on_event = snapshots_max, floor_s, on_event
+        self._put_off: list[str] = []
+
+    def plan(self, steps: Collection[str] = STEPS) -> Maintenance:
+        """What `execute` would do to the table as it is now. Changes nothing.
+
+        Raises ConfigError when nothing has landed, LedgerBroken when the table cannot be trusted.
+        """
+        looked = look(self.lake, self.name)
+        table, now_s = looked.table, self.clock.now()
+        leaving = expired(table, self.snapshots_max) if "expire" in steps else ()
+        count = _manifest_count(table)
+        return Maintenance(
+            table=self.name,
+            steps=_ordered(steps),
+            executed=False,
+            compacted=tuple(compact.plan(looked, target_bytes=self.target_bytes))
+            if "compact" in steps
+            else (),
+            manifests=(count, _fewest(table) if "manifests" in steps and self._many(table) else count),
+            expired=leaving,
+            kept=len(table.metadata.snapshots) - len(leaving),
+            swept=self._orphans(table, now_s) if "sweep" in steps else (),
+            metadata=self._old_metadata(table, now_s) if "metadata" in steps else (),
+        )
+
+    def execute(self, steps: Collection[str] = STEPS) -> Maintenance:
+        """Do it, each step on the table as it is by then.
+
+        Raises what `plan` does; LandingConflict when the table never held still, LandingUnknown when an
+        answer was lost. Whatever it raises, asking for the same again is safe.
+        """
+        steps, self._put_off = _ordered(steps), []
+        compacted = self._compact() if "compact" in steps else ()
+        manifests = self._regroup("manifests" in steps)
+        deletes = bool({"sweep", "metadata"} & set(steps))
+        # The refresh comes after, and is a snapshot, too. Story: it came first; a rollback is looked at
+        # after it and committed after the expiry, to a snapshot whose files are being deleted.
+        leaving = self._expire(self.snapshots_max - deletes) if "expire" in steps else ()
+        refreshed, swept, metadata = None, tuple[Orphan, ...](), tuple[Orphan, ...]()
+        if deletes:
+            looked = self._refresh()
+            table, refreshed = looked.table, looked.state.tagged
+            # The storage's own clock stamps the files; ours may be ahead of it.
+            now_s = min(self.clock.now(), _stored_s(table))
+            if "sweep" in steps:
+                swept = self._delete(table, self._orphans(table, now_s))
+            if "metadata" in steps:
+                metadata = self._delete(table, self._old_metadata(table, now_s))
+        return Maintenance(
+            table=self.name,
+            steps=steps,
+            executed=True,
+            compacted=compacted,
+            manifests=manifests,
+            expired=leaving,
+            kept=len(look(self.lake, self.name).table.metadata.snapshots),
+            refreshed=refreshed,
+            swept=swept,
+            metadata=metadata,
+            put_off=tuple(self._put_off),
+        )
+
+    # --- commits ---------------------------------------------------------------------------------
+
+    def _compact(self) -> tuple[Hour, ...]:
+        done = []
+        for hour in compact.plan(look(self.lake, self.name), target_bytes=self.target_bytes):
+            try:
+                done.append(
+                    compact.execute(
+                        self.lake,
+                        look(self.lake, self.name),
+                        hour,
+                        target_bytes=self.target_bytes,
+                        clock=self.clock,
+                        on_event=self._on_event,
+                    )
+                )
+            except LandingConflict as conflict:
+                self._put_off.append(str(conflict))
+        return tuple(done)
+
+    def _regroup(self, wanted: bool) -> tuple[int, int]:
+        looked = look(self.lake, self.name)
+        before = _manifest_count(looked.table)
+        if not wanted or not self._many(looked.table):
+            return before, before
+        changed = self._commit("manifests", regroup=_FILES_A_MANIFEST)
+        return before, _manifest_count(changed.table)
+
+    def _many(self, table: Table) -> bool:
+        return _manifest_count(table) > self.manifests_max and 2 * _fewest(table) <= _manifest_count(table)
+
+    def _refresh(self) -> Looked:
+        return self._commit("refresh")
+
+    def _commit(self, verb: str, *, regroup: int = 0) -> Looked:
+        """A commit that leaves all rows, and the table loaded after it, which contains it."""
+        for _ in range(_TRIES_MAX):
+            looked = look(self.lake, self.name)
+            change = replace(tidied(looked, verb), regroup=regroup, same_rows=bool(regroup))
+            self._on_event(f"{verb}.built")
+            try:
+                snapshot = settle.commit(
+                    self.lake, looked.table, looked.state, change, now_ms=int(self.clock.now() * 1000)
+                )
+            except LandingConflict:
+                continue
+            after = look(self.lake, self.name)
+            if landed_snapshot(after.table, [snapshot]) is not None:
+                return after
+        raise LandingConflict(f"table {self.name} never held still; nothing was deleted, run it again")
+
+    def _expire(self, snapshots_max: int) -> tuple[int, ...]:
+        for _ in range(_TRIES_MAX):
+            looked = look(self.lake, self.name)
+            table, state = looked.table, looked.state
+            if not expired(table, snapshots_max):
+                return ()
+            if state.tagged != state.head:
+                # Somebody else's commits are on top of the newest landing. With snapshots between the two
+                # gone nobody could prove any more that the landing is part of main: move the tag first.
+                self._refresh()
+                continue
+            leaving = expired(table, snapshots_max)
+            request = publish.Request(
+                snapshot_id=state.head or 0,
+                updates=(RemoveSnapshotsUpdate(snapshot_ids=list(leaving)),),
+                requirements=publish.fence(
+                    table, state, (AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=state.head),)
+                ),
+            )
+            self._on_event("expire.built")
+            refusal = publish.send(table.catalog, table, request, deadline_s=PUBLISH_DEADLINE_S)
+            there = {s.snapshot_id for s in look(self.lake, self.name).table.metadata.snapshots}
+            if not there & set(leaving):
+                return leaving
+            if not refusal:
+                raise LandingUnknown(f"snapshots of {self.name} were expired and are there; run it again")
+        raise LandingConflict(f"table {self.name} never held still; no snapshot was expired, run it again")
+
+    # --- files -----------------------------------------------------------------------------------
+
+    def _orphans(self, table: Table, now_s: float) -> tuple[Orphan, ...]:
+        """Files of data and metadata that no kept snapshot refers to, all older than the floor."""
+        before_s = now_s - self.floor_s
+        data = [
+            Orphan(f"data/{orphan.path}", orphan.size, orphan.modified_s)
+            for orphan in find_orphans(table, older_than_s=before_s)
+        ]
+        lists = {_last(s.manifest_list) for s in table.metadata.snapshots}
+        manifests = {m.manifest_path: m for s in table.metadata.snapshots for m in s.manifests(table.io)}
+        files = {
+            _last(entry.data_file.file_path)
+            for manifest in manifests.values()
+            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+        }
+        known = lists | {_last(path) for path in manifests}
+        # Names of files are unique. One that a snapshot refers to under another path is no orphan: the
+        # warehouse was moved, or is reached by two names, and then nothing is known about any file.
+        if files & {_last(orphan.path) for orphan in data}:
+            raise ConfigError(
+                f"files of table {self.name} are listed under other paths than its snapshots name; "
+                "nothing was deleted, look at the catalog's warehouse setting"
+            )
+        return (*data, *_unknown(table, ".avro", known, before_s))
+
+    def _old_metadata(self, table: Table, now_s: float) -> tuple[Orphan, ...]:
+        known = {_last(table.metadata_location)}
+        known |= {_last(entry.metadata_file) for entry in table.metadata.metadata_log}
+        if not any(_last(info.path) == _last(table.metadata_location) for info in _listed(table)):
+            raise ConfigError(
+                f"the metadata of table {self.name} is not in its folder; nothing was deleted, "
+                "look at the catalog's warehouse setting"
+            )
+        return tuple(_unknown(table, _METADATA, known, now_s - self.floor_s))
+
+    def _delete(self, table: Table, files: Iterable[Orphan]) -> tuple[Orphan, ...]:
+        gone = []
+        for file in files:
+            try:
+                table.io.delete(f"{table.location()}/{file.path}")
+            except FileNotFoundError:
+                continue  # another maintenance was first
+            except OSError as error:
+                self._put_off.append(f"{file.path} could not be deleted ({type(error).__name__})")
+            else:
+                gone.append(file)
+        return tuple(gone)
+
+
+def expired(table: Table, snapshots_max: int) -> tuple[int, ...]:
+    """Snapshots that leave so that at most `snapshots_max` stay: every ref's, and the newest of main.
+
+    What no ref leads to leaves first: a rollback put it aside.
+    """
+    snapshots = table.metadata.snapshots
+    named = {ref.snapshot_id for ref in table.metadata.refs.values()}
+    main = [s.snapshot_id for s in ancestry(table)]
+    room = max(0, snapshots_max - len(named))
+    kept = named | set([s for s in main if s not in named][:room])
+    if len(snapshots) <= snapshots_max:
+        return ()
+    return tuple(s.snapshot_id for s in snapshots if s.snapshot_id not in kept)
+
+
+def _ordered(steps: Collection[str]) -> tuple[str, ...]:
+    strange = sorted(set(steps) - set(STEPS))
+    if strange:
+        raise ConfigError(f"{strange[0]!r} is no step of the maintenance; they are {', '.join(STEPS)}")
+    return tuple(step for step in STEPS if step in steps)
+
+
+def _manifest_count(table: Table) -> int:
+    head = table.current_snapshot()
+    return sum(m.content == ManifestContent.DATA for m in head.manifests(table.io)) if head else 0
+
+
+def _fewest(table: Table) -> int:
+    """How many data manifests there would be."""
+    head, files = table.current_snapshot(), dict[int, int]()
+    for manifest in head.manifests(table.io) if head else ():
+        if manifest.content == ManifestContent.DATA:
+            live = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
+            files[manifest.partition_spec_id] = files.get(manifest.partition_spec_id, 0) + live
+    return sum(-(-count // _FILES_A_MANIFEST) for count in files.values())
+
+
+def _last(path: str) -> str:
+    return path.rsplit("/", 1)[-1]
+
+
+def _listed(table: Table) -> Iterator[FileInfo]:
+    """The files of the table's metadata folder."""
+    if not isinstance(table.io, PyArrowFileIO):
+        raise ConfigError(
+            f"files of table {'.'.join(table.name())} cannot be listed through {type(table.io).__name__}; "
+            "leave out the steps sweep and metadata"
+        )
+    scheme, netloc, folder = PyArrowFileIO.parse_location(f"{table.location()}/metadata", table.io.properties)
+    selector = FileSelector(folder, allow_not_found=True)
+    for info in table.io.fs_by_scheme(scheme, netloc).get_file_info(selector):
+        if info.type is FileType.File and info.mtime is not None:
+            yield info
+
+
+def _unknown(table: Table, ending: str, known: Collection[str], before_s: float) -> Iterator[Orphan]:
+    for info in _listed(table):
+        name, modified_s = _last(info.path), info.mtime.timestamp()
+        if name.endswith(ending) and name not in known and modified_s < before_s:
+            yield Orphan(f"metadata/{name}", int(info.size or 0), modified_s)
+
+
+def _stored_s(table: Table) -> float:
+    """When the storage says that the newest manifest list was written: its own now.
+
+    Raises LedgerBroken when it does not say.
+    """
+    head = table.current_snapshot()
+    name = _last(head.manifest_list) if head else ""
+    for info in _listed(table):
+        if _last(info.path) == name:
+            return float(info.mtime.timestamp())
+    raise LedgerBroken(
+        f"the manifest list of the newest snapshot of {'.'.join(table.name())} is not in its folder; "
+        "nothing was deleted",
+        verb="sls-lake verify",
+    )

@@ -1,0 +1,525 @@
+"""`sls-lake table maintain`: the table gets smaller, its rows stay, and landings go on beside it."""
+
+import io
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.table.update import SetLocationUpdate
+
+from pipelines.cli.main import EXIT_USAGE
+from pipelines.cli.maintain import show
+from pipelines.cli.output import Output
+from pipelines.landing import forget, replace, rollback
+from pipelines.landing.ledger import TAG
+from pipelines.landing.maintain import STEPS, Maintainer, Maintenance
+from pipelines.landing.state import check_ancestry
+from pipelines.landing.table import SWEEP_FLOOR_S, Lake
+from sls_io.clock import SYSTEM_CLOCK, ManualClock, SystemClock
+from sls_io.errors import ConfigError, LandingConflict, LedgerBroken, TransportError
+from tests.integration.test_changed_table import append_by_hand, compact, roll_back, spark_lake
+from tests.integration.test_races import At, second_logstore
+from tests.integration.test_settle import Command, command
+from tests.integration.world import HOUR0, HOUR0_S, World
+
+pytestmark = pytest.mark.spark
+
+__all__ = ["command", "spark_lake"]
+
+DAY_S = 24 * 3600.0
+
+
+@pytest.fixture
+def sealed(world: World) -> World:
+    """Two hours of two small landings each, the first of them sealed, and 20 logs to come."""
+    return fill(world)
+
+
+def fill(world: World) -> World:
+    for minute in (2, 30, 62, 90):
+        world.at(HOUR0_S + 60 * (minute - 1))
+        world.put(20)
+        world.at(HOUR0_S + 60 * minute)
+        world.land()
+    world.put(20)
+    world.at(HOUR0_S + 60 * 100)
+    return world
+
+
+def maintainer(world: World, **options: Any) -> Maintainer:
+    return Maintainer(world.logstore, world.lake, **options)
+
+
+def age(paths: list[Path], days: float = 3) -> None:
+    """As if the files had been written days ago."""
+    for path in paths:
+        at = SYSTEM_CLOCK.now() - days * DAY_S
+        os.utime(path, (at, at))
+
+
+def folder(world: World) -> Path:
+    return Path(world.table.location().removeprefix("file://"))
+
+
+def on_disk(world: World) -> set[Path]:
+    """Everything the table's folder holds."""
+    return {p for p in folder(world).rglob("*") if p.is_file()}
+
+
+def orphan(world: World, name: str = "left-behind.parquet", days: float = 3) -> Path:
+    path = Path(world.published()[0]).with_name(name)
+    path.write_bytes(b"1234")
+    age([path], days)
+    return path
+
+
+def proved(world: World) -> None:
+    """Every log once, the table's own proof, and the tag where landings look for it."""
+    world.assert_each_log_once()
+    world.assert_proved()
+    assert TAG in world.table.metadata.refs
+    check_ancestry(world.table)
+
+
+def test_a_sealed_hour_is_written_together_once_and_no_row_changes(sealed: World) -> None:
+    rows, ledger = sealed.identities(), sealed.ledger
+
+    planned = maintainer(sealed).plan(["compact"])
+    done = maintainer(sealed).execute(["compact"])
+
+    assert [(h.hour, h.rows, h.files) for h in planned.compacted] == [(HOUR0, 40, 4)]
+    assert [(h.hour, h.files, h.files_after) for h in done.compacted] == [(HOUR0, 4, 1)]
+    assert sealed.identities() == rows and sealed.ledger == ledger
+    head = sealed.table.current_snapshot()
+    assert head is not None and head.summary is not None
+    assert head.summary.operation.value == "replace", "readers that follow appends pass over it"
+    assert sealed.table.metadata.refs[TAG].snapshot_id == head.snapshot_id
+    assert maintainer(sealed).execute(["compact"]).compacted == (), "never twice"
+    sealed.land()
+    proved(sealed)
+
+
+def test_files_of_the_target_size_are_left_alone_and_new_ones_are_not_larger(sealed: World) -> None:
+    size = min(f.file.file_size_in_bytes for f in sealed.table.scan().plan_files())
+
+    assert maintainer(sealed, target_bytes=size).plan(["compact"]).compacted == ()
+    (done,) = maintainer(sealed, target_bytes=2 * size).execute(["compact"]).compacted
+    assert done.files_after is not None and 1 <= done.files_after < done.files
+    sealed.land()
+    proved(sealed)
+
+
+def test_an_hour_that_one_shard_has_not_passed_is_left_alone(world: World) -> None:
+    for minute in (2, 30, 50):
+        world.put(20)
+        world.at(HOUR0_S + 60 * minute)
+        world.land()
+    assert maintainer(world).execute(["compact"]).compacted == ()
+
+
+def test_a_landing_between_compaction_and_its_commit_costs_the_compaction_a_try(sealed: World) -> None:
+    race = At("compact.built", sealed.land)
+
+    (hour,) = maintainer(sealed, on_event=race).execute(["compact"]).compacted
+
+    assert race.done and hour.files_after == 1
+    proved(sealed)
+
+
+@pytest.mark.parametrize("steps", [["compact"], ["manifests"], ["sweep"], ["metadata"], list(STEPS)])
+def test_maintenance_between_write_and_publish_costs_a_landing_one_try(
+    sealed: World, steps: list[str]
+) -> None:
+    """The same files land, no page is pulled twice."""
+    pulls = sealed.watch_pulls()
+    tidy = maintainer(sealed, manifests_max=1, snapshots_max=3)
+
+    report = sealed.land(on_event=At("publish", lambda: tidy.execute(steps)))
+
+    assert (report.rows, report.conflicts, report.replans) == (20, 1, 0)
+    pulls.assert_none_twice()
+    proved(sealed)
+
+
+def test_an_expiry_alone_between_write_and_publish_is_no_conflict(sealed: World) -> None:
+    tidy = maintainer(sealed, snapshots_max=2)
+
+    report = sealed.land(on_event=At("publish", lambda: tidy.execute(["expire"])))
+
+    assert (report.rows, report.conflicts, report.replans) == (20, 0, 0)
+    assert len(sealed.table.metadata.snapshots) == 3
+    proved(sealed)
+
+
+@pytest.mark.parametrize("event", ["manifests.built", "expire.built", "refresh.built"])
+def test_a_landing_before_any_commit_of_the_maintenance_makes_it_look_again(
+    sealed: World, event: str
+) -> None:
+    gone = orphan(sealed)
+    race = At(event, sealed.land)
+
+    done = maintainer(sealed, manifests_max=1, snapshots_max=3, on_event=race).execute()
+
+    assert race.done and not gone.exists()
+    # A landing after the expiry is a snapshot that the next maintenance counts.
+    assert len(sealed.table.metadata.snapshots) <= 3 + (event == "refresh.built") and done.expired
+    proved(sealed)
+
+
+def test_many_manifests_become_few_and_a_few_stay(sealed: World) -> None:
+    assert maintainer(sealed, manifests_max=4).execute(["manifests"]).manifests == (4, 4)
+    rows = sealed.identities()
+
+    planned = maintainer(sealed, manifests_max=3).plan(["manifests"]).manifests
+    done = maintainer(sealed, manifests_max=3).execute(["manifests"]).manifests
+
+    assert planned == done == (4, 1)
+    assert sealed.identities() == rows
+    sealed.land()
+    proved(sealed)
+
+
+def test_snapshots_are_bounded_and_the_tag_stays_although_others_commit_on_top(sealed: World) -> None:
+    """Without the refresh nobody could prove any more that the tagged landing is part of main."""
+    compact(sealed)
+    compact(sealed)
+    assert sealed.table.metadata.refs[TAG].snapshot_id != sealed.table.metadata.current_snapshot_id
+
+    done = maintainer(sealed, snapshots_max=2).execute(["expire"])
+
+    assert done.kept == len(sealed.table.metadata.snapshots) == 2
+    assert sealed.table.metadata.refs[TAG].snapshot_id == sealed.table.metadata.current_snapshot_id
+    sealed.land()
+    proved(sealed)
+
+
+def test_more_than_two_hundred_snapshots_become_two_hundred(sealed: World) -> None:
+    tidy = maintainer(sealed)
+    while len(sealed.table.metadata.snapshots) < 204:
+        tidy._refresh()
+
+    done = tidy.execute(["expire", "sweep"])
+
+    assert len(sealed.table.metadata.snapshots) == 200 == done.kept
+    assert maintainer(sealed).plan(["expire"]).expired == ()
+    sealed.land()
+    proved(sealed)
+
+
+def test_a_snapshot_that_somebody_named_stays(sealed: World) -> None:
+    first = sealed.table.metadata.snapshots[1].snapshot_id
+    sealed.table.manage_snapshots().create_tag(first, "audit").commit()
+
+    maintainer(sealed, snapshots_max=2).execute()
+
+    assert sealed.table.metadata.refs["audit"].snapshot_id == first
+    assert sealed.table.scan(snapshot_id=first).to_arrow().num_rows == 20
+
+
+def test_old_files_that_nothing_refers_to_go_and_nothing_else_does(sealed: World) -> None:
+    maintainer(sealed).execute(["compact"])
+    maintainer(sealed, snapshots_max=3).execute(["expire", "sweep"])
+    maintainer(sealed, snapshots_max=2).execute(["expire"])
+    young = on_disk(sealed)
+    assert maintainer(sealed).execute(["sweep", "metadata"]).swept == ()
+    assert young <= on_disk(sealed), "all of it is younger than the floor"
+    age(sorted(on_disk(sealed)))
+    fresh = orphan(sealed, "about-to-be-published.parquet", days=0.9)
+    planned = maintainer(sealed).plan(["sweep"])
+
+    done = maintainer(sealed).execute(["sweep"])
+
+    assert {o.path for o in planned.swept} <= {o.path for o in done.swept}
+    gone = young - on_disk(sealed)
+    assert gone == {folder(sealed) / o.path for o in done.swept}
+    assert len([p for p in gone if p.suffix == ".parquet"]) == 4, "what was compacted"
+    assert any(p.name.startswith("snap-") for p in gone) and fresh.exists()
+    for snapshot in sealed.table.metadata.snapshots:
+        sealed.table.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
+    sealed.land()
+    proved(sealed)
+
+
+def test_a_clock_that_is_days_ahead_deletes_nothing_young(sealed: World) -> None:
+    """The storage's own clock counts, not ours alone."""
+    left = orphan(sealed, days=0)
+    ahead = ManualClock(SYSTEM_CLOCK.now() + 30 * DAY_S)
+
+    assert maintainer(sealed, clock=ahead).execute(["sweep", "metadata"]).swept == ()
+
+    assert left.exists()
+
+
+def test_a_floor_that_writers_do_not_know_is_refused(sealed: World, command: Command) -> None:
+    with pytest.raises(ConfigError, match="about to be published"):
+        maintainer(sealed, floor_s=SWEEP_FLOOR_S - 1)
+    said = command("table", "maintain", "--older-than", "1")
+    assert said["code"] == EXIT_USAGE, said["error"]
+    slow = sealed.changed(budget={"seconds_max": 100_000})
+    with pytest.raises(ConfigError, match="about to be published"):
+        Maintainer(slow, sealed.lake)
+
+
+def test_a_writer_that_was_paused_for_days_does_not_publish_what_the_sweep_took(sealed: World) -> None:
+    """It is refused by the refresh, finds its files old, and lands the same rows from new ones."""
+    clock = Jumping()
+    published = set(sealed.published())
+    taken: list[Maintenance] = []
+
+    def pause() -> None:
+        waiting = [p for p in map(Path, sealed.data_files()) if str(p) not in published]
+        assert waiting, "files are written and not published"
+        age(waiting)
+        clock.advance(3 * DAY_S)
+        taken.append(maintainer(sealed).execute(["sweep"]))
+        assert not any(p.exists() for p in waiting)
+
+    report = sealed.land(on_event=At("publish", pause), clock=clock)
+
+    assert taken[0].swept and report.replans == 1 and report.rows == 20
+    proved(sealed)
+
+
+def test_a_compaction_that_was_paused_for_days_commits_nothing(sealed: World) -> None:
+    clock = ManualClock(SYSTEM_CLOCK.now())
+
+    def pause() -> None:
+        age([p for p in folder(sealed).rglob("*.parquet") if str(p) not in sealed.published()])
+        clock.advance(3 * DAY_S)
+        assert maintainer(sealed).execute(["sweep"]).swept
+
+    done = maintainer(sealed, clock=clock, on_event=At("compact.built", pause)).execute(["compact"])
+
+    assert done.compacted == () and len(done.put_off) == 1
+    sealed.land()
+    proved(sealed)
+
+
+class Jumping(SystemClock):
+    """The time that a paused process missed, without the wall clock: the service would refuse that."""
+
+    def __init__(self) -> None:
+        self._later_s = 0.0
+
+    def monotonic(self) -> float:
+        """It goes on while a process is stopped."""
+        return super().monotonic() + self._later_s
+
+    def advance(self, duration_s: float) -> None:
+        """Pass the time."""
+        self._later_s += duration_s
+
+
+class Paused(ManualClock):
+    """Days pass, and a sweep with them, when it is asked for the time of the first commit."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(SYSTEM_CLOCK.now())
+        self.world, self.done = world, False
+
+    def now(self) -> float:
+        """The time of the commit."""
+        if not self.done:
+            self.done = True
+            there = folder(self.world).rglob("*.parquet")
+            age([p for p in there if str(p) not in self.world.published()])
+            self.advance(3 * DAY_S)
+            assert maintainer(self.world).execute(["sweep"]).swept
+        return super().now()
+
+
+def test_rows_written_anew_days_ago_are_not_published(sealed: World) -> None:
+    """By a person's verb: what is left of a file is written, the process is paused, the sweep comes."""
+    rows = sealed.identities()
+    clock = Paused(sealed)
+
+    with sealed.client as client:
+        planned = forget.plan_where(sealed.lake, sealed.logstore, client, "n = 3")
+        with pytest.raises(LandingConflict):
+            forget.execute(sealed.lake, sealed.logstore, client, planned, clock=clock)
+
+    assert clock.done and sealed.identities() == rows
+    sealed.land()
+    proved(sealed)
+
+
+def test_hours_pulled_again_days_ago_do_not_take_the_place_of_what_is_there(sealed: World) -> None:
+    clock = ManualClock(SYSTEM_CLOCK.now())
+
+    def pause() -> None:
+        age([p for p in folder(sealed).rglob("*.parquet") if str(p) not in sealed.published()])
+        clock.advance(3 * DAY_S)
+        assert maintainer(sealed).execute(["sweep"]).swept
+
+    with sealed.client as client:
+        hours = range(HOUR0, HOUR0 + 1)
+        planned = replace.plan(sealed.lake, sealed.logstore, client, hours)
+        race = At("publish", pause)
+        with pytest.raises(LandingConflict):
+            replace.execute(
+                sealed.lake,
+                sealed.logstore,
+                client,
+                sealed.engine,
+                planned,
+                clock=clock,
+                on_event=race,
+            )
+
+    assert race.done
+    sealed.land()
+    proved(sealed)
+
+
+def test_a_rollback_that_was_looked_at_before_the_sweep_is_refused(sealed: World) -> None:
+    """Its snapshot is gone by then, and so are its files."""
+    target = sealed.table.metadata.snapshots[2].snapshot_id
+    maintainer(sealed).execute(["compact"])
+    planned = rollback.plan(sealed.lake, sealed.logstore.table, target)
+    age(sorted(on_disk(sealed)))
+
+    maintainer(sealed, snapshots_max=2).execute(["expire", "sweep"])
+
+    with pytest.raises((LandingConflict, TransportError), match="nothing was changed"):
+        rollback.execute(sealed.lake, planned)
+    sealed.land()
+    proved(sealed)
+
+
+def test_old_metadata_versions_go_and_those_that_the_log_names_stay(sealed: World) -> None:
+    tidy = maintainer(sealed)
+    for _ in range(24):
+        tidy._refresh()
+    versions = sorted(folder(sealed).glob("metadata/*.metadata.json"))
+    assert tidy.execute(["metadata"]).metadata == (), "younger than the floor"
+    age(versions)
+
+    done = tidy.execute(["metadata"])
+
+    assert done.metadata
+    named = {Path(e.metadata_file).name for e in sealed.table.metadata.metadata_log}
+    there = {p.name for p in folder(sealed).glob("metadata/*.metadata.json")}
+    assert named | {Path(sealed.table.metadata_location).name} == there
+    sealed.land()
+    proved(sealed)
+
+
+def test_files_of_another_logstore_in_the_table_are_kept_and_compacted_apart(sealed: World) -> None:
+    other = second_logstore(sealed)
+    sealed.land(logstore=other)
+    age(sorted(on_disk(sealed)))
+
+    maintainer(sealed, snapshots_max=2).execute()
+    sealed.land()
+
+    sealed.assert_proved()
+    World(sealed.emulator, sealed.lake, other, sealed.engine).assert_proved()
+
+
+@pytest.mark.parametrize("damage", [roll_back, append_by_hand])
+def test_a_table_that_cannot_be_trusted_is_left_as_it_is(
+    sealed: World, damage: Callable[[World], None]
+) -> None:
+    left = orphan(sealed)
+    damage(sealed)
+    location = sealed.table.metadata_location
+
+    for act in (maintainer(sealed).plan, maintainer(sealed).execute):
+        with pytest.raises(LedgerBroken):
+            act()
+
+    assert left.exists() and sealed.table.metadata_location == location
+
+
+def test_a_dry_run_changes_nothing_and_shows_what_would_go(sealed: World, command: Command) -> None:
+    left = orphan(sealed)
+    before, location = on_disk(sealed), sealed.table.metadata_location
+
+    dry = command("table", "maintain")
+
+    assert dry["code"] == 0 and not dry["executed"]
+    assert [o["path"].rsplit("/", 1)[-1] for o in dry["swept"]] == [left.name]
+    assert [(h["hour"], h["files"]) for h in dry["compacted"]] == [(HOUR0, 4)]
+    assert on_disk(sealed) == before and sealed.table.metadata_location == location
+
+    done = command("table", "maintain", "--only", "sweep", "--execute")
+
+    assert done["code"] == 0 and done["executed"] and done["compacted"] == []
+    assert not left.exists()
+    assert command("table", "maintain", "--only", "paint")["code"] == EXIT_USAGE
+
+
+def test_people_read_what_would_go(sealed: World) -> None:
+    left = orphan(sealed)
+    file = io.StringIO()
+
+    show(Output(file=file), maintainer(sealed, snapshots_max=2).plan())
+
+    said = file.getvalue()
+    assert left.name in said and "dry run" in said and "3 expire, 2 stay" in said
+    assert "2026-09-21-" in said and "/p/" not in said
+
+
+def test_a_warehouse_that_is_reached_by_two_names_is_not_swept(sealed: World, tmp_path: Path) -> None:
+    """Every file would look like an orphan: none is listed under the path that its snapshot names."""
+    there = on_disk(sealed)
+    (tmp_path / "link").symlink_to(folder(sealed))
+    moved = SetLocationUpdate(location=f"file://{tmp_path}/link")
+    sealed.table.catalog.commit_table(sealed.table, (), (moved,))
+    age(sorted(there))
+
+    with pytest.raises(ConfigError, match="under other paths"):
+        maintainer(sealed).execute(["sweep"])
+
+    assert all(path.exists() for path in there)
+
+
+def test_files_per_hour_are_shown(sealed: World, command: Command) -> None:
+    shown = command("windows")["files"]
+    assert [(f["hour"], f["files"], f["rows"]) for f in shown] == [(HOUR0, 4, 40), (HOUR0 + 1, 4, 40)]
+
+    assert command("table", "maintain", "--only", "compact", "--execute")["code"] == 0
+
+    assert [f["files"] for f in command("windows")["files"]] == [1, 4]
+
+
+def test_nothing_landed_is_nothing_to_maintain(world: World, command: Command) -> None:
+    said = command("table", "maintain", "--execute")
+    assert said["code"] == EXIT_USAGE and "nothing has landed" in said["error"]
+
+
+def test_spark_reads_the_table_after_every_step(sealed: World, spark_lake: Lake) -> None:
+    world = World(
+        sealed.emulator,
+        spark_lake,
+        sealed.changed(table="bronze.maintained"),
+        sealed.engine,
+        sealed.counter,
+    )
+    world.land()
+    world.put(20)
+    world.emulator.admin.advance(3600)
+    world.land()
+    world.put(20)
+    world.emulator.admin.advance(3600)
+    world.land()
+
+    def counted() -> int:
+        rows = world.engine.session.sql("SELECT count(*) AS n FROM lake.bronze.maintained").collect()
+        return int(rows[0]["n"])
+
+    tidy = maintainer(world, manifests_max=1, snapshots_max=2)
+    for step in STEPS:
+        age(sorted(on_disk(world)))
+        tidy.execute([step])
+        assert counted() == world.counter
+    world.engine.session.sql(
+        "CALL lake.system.rewrite_data_files(table => 'bronze.maintained', "
+        "options => map('rewrite-all', 'true'))"
+    ).collect()
+    tidy.execute()
+    world.land()
+    assert counted() == world.counter
+    proved(world)
