@@ -33,9 +33,10 @@ from pyiceberg.transforms import IdentityTransform
 
 from pipelines.landing import settle
 from pipelines.landing.contract import arrow_schema, hour_place
+from pipelines.landing.freshness import Freshness
 from pipelines.landing.report import hours_text
 from pipelines.landing.state import TableState, read_state, reconcile
-from pipelines.landing.table import SWEEP_FLOOR_S, Lake
+from pipelines.landing.table import Lake
 from sls_io.claim import Ledger
 from sls_io.clock import Clock
 from sls_io.decode import identity_sum
@@ -155,13 +156,13 @@ def execute(
     Raises LandingConflict when they were changed meanwhile, and LandingUnknown as `settle.commit`
     does. New files that were not committed are the sweep's.
     """
-    begun_s, begun_at = clock.monotonic(), clock.now()
+    fresh = Freshness(clock)
     added = _rewritten(looked.table, hour, target_bytes)
     name, wanted = ".".join(looked.table.name()), _shown(hour.tasks)
     for _ in range(_TRIES_MAX):
         # Story: this process is paused for a day, the sweep takes the files nobody refers to yet, then
         # it goes on. So files older than half of the sweep's floor are never published.
-        if max(clock.monotonic() - begun_s, clock.now() - begun_at) > SWEEP_FLOOR_S / 2:
+        if not fresh.publishable:
             break
         change = tidied(looked, f"compact {hours_text(range(hour.hour, hour.hour + 1))}")
         paths = frozenset(task.file.file_path for task in hour.tasks)

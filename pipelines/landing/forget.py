@@ -25,6 +25,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask
 
 from pipelines.landing import rewrite, settle, slices
+from pipelines.landing.freshness import Freshness
 from pipelines.landing.ledger import Forgotten, Gone
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.report import moment_text
@@ -123,7 +124,7 @@ def execute(
     """
     place, schema = planned.place, planned.place.table.schema()
     files: list[DataFile] = []
-    begun_s = clock.monotonic()
+    fresh = Freshness(clock)
     left = sum(p.rows for p in slices.parts_of(place, planned.whole))
     for task in planned.partly:
         keeper = _Keeper(place, planned.row_filter)
@@ -149,7 +150,7 @@ def execute(
             window_origin=ledger.origin,
         )
 
-    return rewrite.publish(lake, logstore, client, place, tasks, change_on, begun_s=begun_s, clock=clock)
+    return rewrite.publish(lake, logstore, client, place, tasks, change_on, fresh=fresh, clock=clock)
 
 
 def _parsed(place: Place, where: str) -> tuple[BooleanExpression, list[str]]:

@@ -20,6 +20,7 @@ from pyiceberg.table import FileScanTask
 
 from pipelines.landing import rewrite, settle, slices
 from pipelines.landing.contract import Contract, arrow_schema
+from pipelines.landing.freshness import Freshness
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.report import hours_text
 from pipelines.landing.slices import Place
@@ -118,7 +119,7 @@ def execute(
     place, schema = planned.place, planned.schema
     reader = _Reader(Contract.from_columns(logstore.columns), place.origin.id, schema)
     files: list[DataFile] = []
-    begun_s = clock.monotonic()
+    fresh = Freshness(clock)
     for task in planned.tasks:
         done = rewrite.write(place, task, schema, map(reader.mended, rewrite.read(place, task, schema)))
         if done.file is None or (not task.delete_files and done.file.record_count != task.file.record_count):
@@ -138,9 +139,7 @@ def execute(
             schema=schema if planned.evolved else None,
         )
 
-    return rewrite.publish(
-        lake, logstore, client, place, planned.tasks, change_on, begun_s=begun_s, clock=clock
-    )
+    return rewrite.publish(lake, logstore, client, place, planned.tasks, change_on, fresh=fresh, clock=clock)
 
 
 class _Reader:

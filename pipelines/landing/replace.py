@@ -23,6 +23,7 @@ from pyiceberg.schema import Schema
 from pipelines.landing import settle, undo
 from pipelines.landing.contract import Contract, partition_of
 from pipelines.landing.engine import Engine
+from pipelines.landing.freshness import Freshness
 from pipelines.landing.ledger import Delta, Landed, merge
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.report import HourReport, LandingReport
@@ -129,7 +130,7 @@ def execute(
     Raises TransportError when a window ended early, LandingConflict when the hours changed
     meanwhile, LandingUnknown when the answer was lost; the first two changed nothing.
     """
-    begun_s = clock.monotonic()
+    begun_s, fresh = clock.monotonic(), Freshness(clock)
     on_event("write")
     written = _write(logstore, engine, planned, clock)
     landed = tuple(w.landed for w in written if w.landed is not None)
@@ -148,7 +149,7 @@ def execute(
             conflicts += 1
             current = undo.plan(lake, logstore, client, planned.hours, verb=VERB, counted=False)
             # After the look: paused in between, a sweep could take the files and the look not know it.
-            if conflicts >= _TRIES_MAX or clock.monotonic() - begun_s > SWEEP_FLOOR_S / 2:
+            if conflicts >= _TRIES_MAX or not fresh.publishable:
                 raise
             _check_unchanged(planned.undone, current)
     return _report(planned, written, snapshot_id, clock.monotonic() - begun_s, conflicts)

@@ -23,9 +23,10 @@ from pyiceberg.table import FileScanTask
 
 from pipelines.landing import settle, slices
 from pipelines.landing.contract import arrow_schema
+from pipelines.landing.freshness import Freshness
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.slices import Place
-from pipelines.landing.table import SWEEP_FLOOR_S, Lake
+from pipelines.landing.table import Lake
 from sls_io.client import SlsClient
 from sls_io.clock import Clock
 from sls_io.errors import LandingConflict, LedgerBroken, TransportError
@@ -132,11 +133,11 @@ def publish(
     tasks: Iterable[FileScanTask],
     change_on: Callable[[Place], settle.Change],
     *,
-    begun_s: float,
+    fresh: Freshness,
     clock: Clock,
 ) -> int:
-    """Commit what `change_on` makes of the table; the new snapshot. `begun_s` is the monotonic time
-    before the first new file was written.
+    """Commit what `change_on` makes of the table; the new snapshot. `fresh` was made
+    before the first new file.
 
     Story: files are rewritten for minutes, a landing commits meanwhile. As long as the files that were
     read are still there, with the same row-level deletes, what was made of them fits the new head too.
@@ -154,7 +155,7 @@ def publish(
             there = slices.fingerprint(now.table.scan(row_filter=slices.mine(now)).plan_files())
             if not looked_at <= there or now.state.schema_id != place.state.schema_id:
                 break
-            if clock.monotonic() - begun_s > SWEEP_FLOOR_S / 2:
+            if not fresh.publishable:
                 break
             place = now
     raise LandingConflict(

@@ -23,13 +23,14 @@ from pyiceberg.typedef import Record
 from pipelines.landing import protocol, publish
 from pipelines.landing.contract import Contract, partition_of
 from pipelines.landing.engine import Engine
+from pipelines.landing.freshness import Freshness
 from pipelines.landing.ledger import Landed
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.renewal import Renewal
 from pipelines.landing.report import CheckpointReport, HourReport, LandingReport, Verdict
 from pipelines.landing.start import check_origin, origin_text, resolve_starts
 from pipelines.landing.state import TableState, check_ancestry, landed_snapshot, read_state, reconcile
-from pipelines.landing.table import SWEEP_FLOOR_S, Lake
+from pipelines.landing.table import Lake
 from pipelines.landing.write import (
     FileRow,
     WrittenWindow,
@@ -93,7 +94,7 @@ class Run:
         self._coordinator: Coordinator | None = None
         self._renewal: Renewal | None = None
         self._tag = f"sls-lake-{uuid.uuid4().hex[:12]}"
-        self._attempt = ""
+        self._attempt, self._fresh = "", Freshness(clock)
         self._rows: dict[Window, WrittenWindow] = {}
         self._effects: list[protocol.Effect] = []
         self._state: protocol.State | None = None
@@ -205,7 +206,7 @@ class Run:
         check_origin(self._base, self.origin, self.logstore.table)
         self._evolved = self.contract.evolved(self._table.metadata)
         self._partition(0, 0)  # a partitioning that we cannot write is refused before any work
-        self._attempt, self._rows = uuid.uuid4().hex, {}
+        self._attempt, self._rows, self._fresh = uuid.uuid4().hex, {}, Freshness(self.clock)
         return protocol.LedgerRead(self._base.ledger(self.origin.id))
 
     def _resolve_start(self, _: protocol.ResolveStart) -> protocol.Event:
@@ -254,7 +255,7 @@ class Run:
             schema=self._schema,
             deadline_s=self._deadline_s,
         )
-        self._written_s = self.clock.monotonic()
+        self._fresh = Freshness(self.clock)
         try:
             rows = write_windows(self.engine, job, tag=self._tag)
         except Exception:
@@ -303,13 +304,12 @@ class Run:
         self._table = self._load_again()
         landed = landed_snapshot(self._table, effect.tries)
         self._base = read_state(self._table)
-        age_s = self.clock.monotonic() - getattr(self, "_written_s", self.clock.monotonic())
         fits = (self._base.schema_id, self._base.spec_id) == (written_schema, written_spec)
         return protocol.Reloaded(
             landed=landed,
             ledger=self._base.ledger(self.origin.id),
             files_fit=fits,
-            files_fresh=age_s < SWEEP_FLOOR_S / 2,
+            files_fresh=self._fresh.publishable,
             claim_valid=self._claim_valid(),
         )
 

@@ -313,7 +313,7 @@ class Jumping(SystemClock):
 
 
 class Paused(ManualClock):
-    """Days pass, and a sweep with them, when it is asked for the time of the first commit."""
+    """Days pass, and a sweep with them, when it is asked for the time and files wait to be published."""
 
     def __init__(self, world: World) -> None:
         super().__init__(SYSTEM_CLOCK.now())
@@ -321,10 +321,11 @@ class Paused(ManualClock):
 
     def now(self) -> float:
         """The time of the commit."""
-        if not self.done:
+        there = folder(self.world).rglob("*.parquet")
+        waiting = [p for p in there if str(p) not in self.world.published()]
+        if waiting and not self.done:
             self.done = True
-            there = folder(self.world).rglob("*.parquet")
-            age([p for p in there if str(p) not in self.world.published()])
+            age(waiting)
             self.advance(3 * DAY_S)
             assert maintainer(self.world).execute(["sweep"]).swept
         return super().now()
