@@ -32,7 +32,7 @@ dev: setup ## emulator, a steady producer and the Dagster page with the schedule
 
 .PHONY: test
 test: setup check ## what CI runs: check, then every test
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
 .PHONY: check
 check: $(INSTALLED) ## style, types and import layers; no test is run
