@@ -47,7 +47,8 @@ def server(tmp_path: Path) -> Iterator[str]:
         # The client itself asks again until somebody listens.
         yield f"sc://127.0.0.1:{port}"
     finally:
-        os.killpg(process.pid, signal.SIGTERM)
+        # Not SIGTERM: its shutdown waits for streams of a client that is gone, sometimes for minutes.
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait(60)
 
 
