@@ -47,7 +47,7 @@ def server(tmp_path: Path) -> Iterator[str]:
         # The client itself asks again until somebody listens.
         yield f"sc://127.0.0.1:{port}"
     finally:
-        # Not SIGTERM: its shutdown waits for streams of a client that is gone, sometimes for minutes.
+        # Not SIGTERM: its own shutdown has taken more than a minute, and nothing of it is needed.
         os.killpg(process.pid, signal.SIGKILL)
         process.wait(60)
 
