@@ -271,6 +271,15 @@ def decode(origin: str, text: str) -> Ledger:
         ) from error
 
 
+def _body(text: str, rows: str) -> str:
+    version, _, body = text.partition(";")
+    if version != VERSION:
+        raise LedgerBroken(
+            f"the {rows} rows have version {version[:8]!r}, this release reads {VERSION}", verb=_UPGRADE
+        )
+    return body
+
+
 def encode_adopted(adopted: Adopted) -> str:
     """`1;others;origin:shard:rows:sum;...` for `sls-lake.adopted`; empty when nothing was adopted."""
     if not adopted.rows:
@@ -285,11 +294,7 @@ def decode_adopted(text: str) -> Adopted:
     """The inverse; an absent text means that nothing was adopted. Raises LedgerBroken as `decode`."""
     if not text:
         return Adopted()
-    version, _, body = text.partition(";")
-    if version != VERSION:
-        raise LedgerBroken(
-            f"the adopted rows have version {version[:8]!r}, this release reads {VERSION}", verb=_UPGRADE
-        )
+    body = _body(text, "adopted")
     try:
         others, *parts = body.split(";")
         shards: dict[tuple[str, int], tuple[int, int]] = {}
@@ -319,11 +324,7 @@ def decode_forgotten(text: str) -> Forgotten:
     """The inverse; an absent text means that nothing was. Raises LedgerBroken as `decode`."""
     if not text:
         return Forgotten()
-    version, _, body = text.partition(";")
-    if version != VERSION:
-        raise LedgerBroken(
-            f"the forgotten rows have version {version[:8]!r}, this release reads {VERSION}", verb=_UPGRADE
-        )
+    body = _body(text, "forgotten")
     try:
         shards: dict[tuple[str, int], Gone] = {}
         for part in body.split(";"):
