@@ -28,6 +28,7 @@ BANNED_CALLS = {
     "time.time": "take a Clock and call clock.now()",
     "time.sleep": "take a Clock and call clock.sleep(); a test waits on a socket, pipe or condition",
     "time.monotonic": "take a Clock and call clock.monotonic()",
+    "select.select": "use selectors; select() refuses descriptors from 1024 on",
     "asyncio.sleep": "wait for the event itself: a condition, a future, a socket",
     "datetime.datetime.now": "take a Clock and use datetime.fromtimestamp(clock.now(), UTC)",
     "datetime.datetime.utcnow": "take a Clock and use datetime.fromtimestamp(clock.now(), UTC)",

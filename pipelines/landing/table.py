@@ -8,9 +8,10 @@ SQLite and a folder under the state folder, `SLS_LAKE_HOME` or `./var`.
 
 import os
 import sqlite3
+import threading
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from pyiceberg.catalog import Catalog, load_catalog
@@ -146,20 +147,53 @@ def _masked(error: BaseException) -> str:
     )
 
 
-@cache
-def _open(properties: tuple[tuple[str, str], ...]) -> Catalog:
-    """One catalog client a process and address: each has a pool of connections of its own."""
+_Properties = tuple[tuple[str, str], ...]
+_CATALOGS_MAX = 4
+_catalogs: OrderedDict[_Properties, Catalog] = OrderedDict()
+_catalogs_lock = threading.Lock()
+
+
+def _open(properties: _Properties) -> Catalog:
+    """One catalog client a process and address: each has a pool of connections of its own.
+
+    The one unused for longest is closed when there are too many, so that a process that visits many
+    lakes does not keep the files of all of them open. A client that somebody still holds goes on
+    working: closing lets go of its idle connections, the next call opens one.
+    """
+    with _catalogs_lock:
+        if properties in _catalogs:
+            _catalogs.move_to_end(properties)
+            return _catalogs[properties]
     lake = Lake(dict(properties))
     if lake.sqlite_path is not None:
         _prepare_sqlite(lake.sqlite_path)
-    return load_catalog(CATALOG, **lake.properties)
+    opened = load_catalog(CATALOG, **lake.properties)
+    with _catalogs_lock:
+        catalog = _catalogs.setdefault(properties, opened)
+        unused = [] if catalog is opened else [opened]
+        unused += [_catalogs.popitem(last=False)[1] for _ in range(len(_catalogs) - _CATALOGS_MAX)]
+    for each in unused:
+        each.close()
+    return catalog
 
 
 def _prepare_sqlite(path: Path) -> None:
-    """WAL lets readers pass a writer, and it is a property of the file, so Spark profits too."""
+    """WAL lets readers pass a writer, and it is a property of the file, so Spark profits too.
+
+    Story: A and B both read the mode of a new file and want it for themselves to change it. SQLite
+    makes neither wait for the other, it tells B at once that the file is locked; once A is done, B
+    finds the mode as it wants it. The last one to close the file locks others out likewise.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S)
     try:
-        connection.execute("PRAGMA journal_mode=WAL")
+        for look in range(_LOOKS_MAX):
+            try:
+                if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+                    connection.execute("PRAGMA journal_mode=WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if look + 1 == _LOOKS_MAX or "locked" not in str(error):
+                    raise
     finally:
         connection.close()

@@ -3,7 +3,7 @@
 import http.client
 import json
 import os
-import select
+import selectors
 import signal
 import subprocess
 import sys
@@ -213,5 +213,7 @@ def _ready_line(process: subprocess.Popen[str]) -> str:
     output = process.stdout
     if output is None:
         return ""
-    readable, _, _ = select.select([output], [], [], _READY_TIMEOUT_S)
-    return output.readline() if readable else ""
+    # select() refuses descriptors from 1024 on, and whoever embeds this may have more.
+    with selectors.DefaultSelector() as selector:
+        selector.register(output, selectors.EVENT_READ)
+        return output.readline() if selector.select(_READY_TIMEOUT_S) else ""

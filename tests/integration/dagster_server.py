@@ -8,7 +8,7 @@ something was said, at least once a second, until a deadline of the monotonic cl
 
 import json
 import os
-import select
+import selectors
 import signal
 import socket
 import subprocess
@@ -106,8 +106,10 @@ class DagsterServer:
         raise AssertionError(f"waited {timeout_s} s for {what}; last words:\n" + "\n".join(self._said))
 
     def _hear(self) -> None:
-        readable, _, _ = select.select([self._read], [], [], 1.0)
-        if readable:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._read, selectors.EVENT_READ)
+            heard = selector.select(1.0)
+        if heard:
             self._said.extend(os.read(self._read, 65536).decode("utf-8", "replace").splitlines())
 
     def ask(self, query: str, **variables: Any) -> dict[str, Any]:
