@@ -25,6 +25,7 @@ COMPRESSION = "lz4"
 _NOT_A_MEMBER = frozenset({"NotExistConsumerWithBody"})
 _NOT_THE_HOLDER = frozenset({"ConsumerNotMatch", "ConsumerNotExist", "ConsumerNotExsit"})
 _SECONDS_MAX = 10**11
+_FOREVER_DAYS = 3650
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +230,17 @@ class SlsClient:
             service = self.service
             self._origin = Origin(service.region_name, service.project, service.logstore, created_s)
         return self._origin
+
+    def retention_s(self) -> float | None:
+        """Age at which the service deletes a log, seconds; None for a logstore that keeps all.
+
+        Source: `ttl` of GetLogStore, in days; 3650 stands for ever.
+        """
+        try:
+            days = int(self._object("GET", self._path)["ttl"])
+        except (KeyError, TypeError, ValueError):
+            raise _unexpected("GetLogStore") from None
+        return None if days >= _FOREVER_DAYS or days < 1 else days * 86_400.0
 
     # --- consumer groups
 

@@ -1,17 +1,21 @@
-"""`sls-lake describe`: each shard as the service, the group and the table see it."""
+"""`sls-lake describe`: each shard as the service, the group and the table see it, how long until
+retention deletes what has not landed, and the table's files per hour."""
 
 from dataclasses import asdict
 
 import click
 
 from pipelines.cli.logstores import logstore_option, resolve
-from pipelines.cli.output import Output, moment, span, verb
+from pipelines.cli.output import Output, hour_name, megabytes, moment, span, verb
+from pipelines.landing.history import HourFiles, hours_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.look import ShardView
 from pipelines.landing.look import describe as look_at_shards
+from pipelines.landing.runway import CURE, Runway, ShardRunway, days, runway, spoken
 from pipelines.landing.table import Lake
 from sls_io.client import SlsClient
 
+HOURS_SHOWN = 24
 _STATES = {"readwrite": "open", "readonly": "read-only", "gone": "gone"}
 
 
@@ -19,22 +23,44 @@ _STATES = {"readwrite": "open", "readonly": "read-only", "gone": "gone"}
 @logstore_option
 @verb
 def describe(output: Output, *, name: str | None) -> None:
-    """Show every shard: state, holder, checkpoint, frontier, end, lag."""
-    logstore = resolve(name)
+    """Show every shard: state, holder, checkpoint, frontier, end, lag, runway; and the files per hour."""
+    logstore, lake = resolve(name), Lake.default()
     with SlsClient(logstore.service) as client:
-        views = look_at_shards(logstore, Lake.default(), client)
-    show(output, logstore, views)
-    output.result({"logstore": logstore.name, "shards": [asdict(view) for view in views]})
+        views = look_at_shards(logstore, lake, client)
+        left = runway(logstore, lake, client)
+    files = hours_of(logstore, lake)
+    show(output, logstore, views, left)
+    show_files(output, files)
+    output.result(
+        {
+            "logstore": logstore.name,
+            "shards": [asdict(view) for view in views],
+            "runway": asdict(left) | {"shortest_s": left.shortest_s, "level": left.level},
+            "files": [asdict(hour) for hour in files],
+        }
+    )
 
 
-def show(output: Output, logstore: Logstore, views: list[ShardView]) -> None:
+def show(output: Output, logstore: Logstore, views: list[ShardView], left: Runway) -> None:
     """The table for people. A checkpoint or end that is the frontier itself shows as `=`."""
     service, group = logstore.service, logstore.group.name
+    runways = {s.shard: s for s in left.shards}
     output.say(
         f"{service.project}/{service.logstore}, group {group}, table {logstore.table}; = is the frontier"
     )
     output.table(
-        ["shard", "state", "holder", ">frontier", ">checkpoint", ">end", ">rows", "reached (UTC)", ">lag"],
+        [
+            "shard",
+            "state",
+            "holder",
+            ">frontier",
+            ">checkpoint",
+            ">end",
+            ">rows",
+            "reached (UTC)",
+            ">lag",
+            ">runway",
+        ],
         [
             (
                 str(view.shard),
@@ -46,10 +72,39 @@ def show(output: Output, logstore: Logstore, views: list[ShardView]) -> None:
                 view.rows,
                 moment(view.reached_s),
                 span(view.lag_s),
+                _left(runways.get(view.shard)),
             )
             for view in views
         ],
     )
+    colour = {"ok": "", "short": "[yellow]runway is short[/]: ", "lost": "[red]logs were lost[/]: "}
+    for line in spoken(left):
+        output.say(f"{colour[left.level] or 'runway: '}{line}")
+    if left.level != "ok":
+        output.say(f"  {CURE}")
+
+
+def show_files(output: Output, files: tuple[HourFiles, ...]) -> None:
+    """The newest hours first; of the others how many there are."""
+    newest = files[::-1]
+    if not newest:
+        return
+    output.table(
+        ["receive hour", ">files", ">rows", ">size"],
+        [(hour_name(f.hour), f.files, f.rows, megabytes(f.size)) for f in newest[:HOURS_SHOWN]],
+    )
+    rest = newest[HOURS_SHOWN:]
+    if rest:
+        output.say(
+            f"and {len(rest):,} older hours: {sum(f.files for f in rest):,} files, "
+            f"{sum(f.rows for f in rest):,} rows, {megabytes(sum(f.size for f in rest))}"
+        )
+
+
+def _left(one: ShardRunway | None) -> str:
+    if one is None or (one.left_s is None and not one.lost):
+        return ""
+    return "lost" if one.lost else days(one.left_s)
 
 
 def _beside(cursor: int | None, frontier: int | None) -> str:

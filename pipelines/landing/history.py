@@ -120,9 +120,7 @@ def history(
     if table is None:
         raise ConfigError(f"there is no table {logstore.table} yet: nothing has landed")
     state = facts(table, damaged_too=True)
-    service = logstore.service
-    place = f"{service.region_name}/{service.project}/{service.logstore}"
-    mine = tuple(sorted(o for o, text in state.origins.items() if text.rpartition("@")[0] == place))
+    mine = _origins(logstore, state)
     snapshots = sorted(table.metadata.snapshots, key=lambda s: s.sequence_number or 0)
     return History(
         table=logstore.table,
@@ -135,6 +133,22 @@ def history(
         files=tuple(f for f in files_per_hour(table) if f.origin in mine),
         orphans=tuple(find_orphans(table, older_than_s=clock.now() - floor_s)) if orphans else None,
     )
+
+
+def hours_of(logstore: Logstore, lake: Lake) -> tuple[HourFiles, ...]:
+    """The files per hour of the logstore, oldest hour first; none where there is no table."""
+    table = lake.load(logstore.table)
+    if table is None:
+        return ()
+    mine = _origins(logstore, facts(table, damaged_too=True))
+    return tuple(f for f in files_per_hour(table) if f.origin in mine)
+
+
+def _origins(logstore: Logstore, state: TableState) -> tuple[str, ...]:
+    """The origins of the table that are this logstore, by its names: a logstore made again is two."""
+    service = logstore.service
+    place = f"{service.region_name}/{service.project}/{service.logstore}"
+    return tuple(sorted(o for o, text in state.origins.items() if text.rpartition("@")[0] == place))
 
 
 def files_per_hour(table: Table) -> list[HourFiles]:

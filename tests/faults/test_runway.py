@@ -1,0 +1,90 @@
+"""Retention on its way to logs that have not landed: seen from far, counted down, named when it was there."""
+
+import pytest
+
+from pipelines.landing.runway import Runway, runway
+from sls_io.clock import SYSTEM_CLOCK, ManualClock
+from tests.faults.judge import pass_by
+from tests.integration.world import PROJECT, World
+
+LOW, HIGH = "0" * 32, "f" * 32
+DAY = 24 * 3600.0
+
+
+def look(world: World, later_s: float = 0.0) -> Runway:
+    """The runway, seen by a driver whose clock stands `later_s` after now."""
+    with world.client as client:
+        return runway(world.logstore, world.lake, client, clock=ManualClock(SYSTEM_CLOCK.now() + later_s))
+
+
+def deleted_at_s(world: World, found: Runway, shard: int) -> float:
+    left_s = next(s for s in found.shards if s.shard == shard).left_s
+    assert left_s is not None
+    return world.emulator.admin.now() + left_s
+
+
+@pytest.mark.fault("4b.expired.after")
+def test_a_landing_is_warned_long_before_retention_is_at_its_frontier_and_what_it_takes_is_said(
+    quick: World,
+) -> None:
+    assert look(quick).shards == (), "nothing has landed yet, so nothing is behind"
+    quick.put(20, key=LOW)
+    quick.put(20, key=HIGH)
+    pass_by(quick, 60)
+    quick.land()
+    caught_up = look(quick)
+    assert (caught_up.level, caught_up.shortest_s) == ("ok", 30 * DAY)
+
+    quick.put(10, key=LOW)
+    received_s = quick.emulator.admin.now()
+    pass_by(quick, 20 * DAY)
+    far = look(quick)
+    assert far.level == "ok"
+    assert deleted_at_s(quick, far, 0) == pytest.approx(received_s + 30 * DAY, abs=5)
+    assert [s.left_s for s in far.shards if s.shard == 1] == [None], "nothing of it waits"
+
+    pass_by(quick, 3 * DAY)
+    near = look(quick, later_s=3600)
+    assert near.level == "short"
+    assert near.shortest_s == pytest.approx(7 * DAY, abs=120)
+    (short,) = near.short
+    assert (short.shard, short.pace) == (0, 0.0), "no landing since, so the pace is nothing"
+    assert short.overtaken_in_s == short.left_s
+
+    pass_by(quick, 8 * DAY)
+    over = look(quick)
+    assert (over.level, over.shortest_s, [s.shard for s in over.short]) == ("lost", 0.0, [0])
+    report = quick.land()
+    assert len(report.gaps) == 1 and report.gaps[0].startswith("shard 0: ")
+    assert look(quick).level == "ok", "the gap has a name, nothing else is behind"
+
+
+def test_the_pace_is_what_landings_of_the_last_day_say(quick: World) -> None:
+    quick.put(20, key=LOW)
+    pass_by(quick, 3600)
+    quick.land()
+    first_s = quick.ledger.shards[0].reached_s
+    quick.put(20, key=LOW)
+    pass_by(quick, 6 * 3600)
+    quick.land()
+    reached_s = quick.ledger.shards[0].reached_s - first_s
+    quick.put(5, key=LOW)
+    pass_by(quick, 60)
+    # An hour of the driver's time after six hours of logs: landings are six times as fast as logs come.
+    shard = look(quick, later_s=3600).shards[0]
+    assert shard.pace == pytest.approx(reached_s / 3600, rel=0.05)
+    assert shard.pace is not None and shard.pace > 5
+    assert shard.overtaken_in_s is None
+
+
+def test_a_logstore_that_keeps_its_logs_for_ever_has_no_end(quick: World) -> None:
+    name = quick.logstore.service.logstore
+    with quick.client as client:
+        client.transport.update_logstore(PROJECT, name, ttl=3650, shard_count=2)
+    quick.put(5)
+    pass_by(quick, 60)
+    quick.land()
+    quick.put(5)
+    pass_by(quick, 900 * DAY)
+    found = look(quick)
+    assert (found.retention_s, found.shortest_s, found.level) == (None, None, "ok")

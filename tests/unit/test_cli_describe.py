@@ -1,0 +1,66 @@
+"""`sls-lake describe`: what people read of the runway and of the files per hour."""
+
+import io
+
+from pipelines.cli.describe import HOURS_SHOWN, show, show_files
+from pipelines.cli.output import Output
+from pipelines.landing.history import HourFiles
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.look import ShardView
+from pipelines.landing.runway import CURE, Runway, ShardRunway
+from sls_io.window import Cursor
+
+DAY = 24 * 3600.0
+LOGSTORE = Logstore.model_validate(
+    {
+        "service": {"endpoint": "http://127.0.0.1:9", "project": "demo", "logstore": "access_logs"},
+        "group": "lake",
+        "table": "bronze.access_logs",
+        "start": "2026-11-20-00:00",
+    }
+)
+
+
+def view(shard: int) -> ShardView:
+    return ShardView(shard, "readwrite", "", None, Cursor(5), Cursor(9), 10, 1_790_000_000, 60.0, False)
+
+
+def said(left: Runway) -> str:
+    shown = io.StringIO()
+    show(Output(as_json=False, file=shown), LOGSTORE, [view(s.shard) for s in left.shards], left)
+    return shown.getvalue()
+
+
+def test_a_short_runway_is_said_with_its_shard_and_the_cure() -> None:
+    text = said(Runway("bronze.x", 30 * DAY, (ShardRunway(0, 1, 20 * DAY), ShardRunway(1, 1, 2 * DAY))))
+    assert "runway is short: shard 1: its oldest log not landed is deleted in 2.0 d" in text
+    assert "20.0 d" in text
+    assert CURE in " ".join(text.split())
+
+
+def test_a_long_runway_is_one_line_and_no_alarm() -> None:
+    text = said(Runway("bronze.x", 30 * DAY, (ShardRunway(0, 1, 20 * DAY),)))
+    assert "runway: the oldest log that is not landed has 20.0 d of 30.0 d left" in text
+    assert CURE not in " ".join(text.split())
+
+
+def test_lost_logs_are_called_lost() -> None:
+    text = said(Runway("bronze.x", 30 * DAY, (ShardRunway(0, lost=True),)))
+    assert "logs were lost: shard 0: retention took logs that had not landed" in text
+
+
+def test_the_newest_hours_are_shown_first_and_the_others_are_counted() -> None:
+    shown = io.StringIO()
+    hours = tuple(HourFiles("x-1", 490_000 + n, 2, 1_000, 5_000_000) for n in range(HOURS_SHOWN + 6))
+    show_files(Output(as_json=False, file=shown), hours)
+    lines = [line.split() for line in shown.getvalue().splitlines()]
+    keys = [line[0] for line in lines if line and line[0].startswith("20")]
+    assert len(keys) == HOURS_SHOWN
+    assert keys == sorted(keys, reverse=True)
+    assert "and 6 older hours: 12 files, 6,000 rows, 30.0 MB" in shown.getvalue()
+
+
+def test_a_table_without_files_says_nothing_about_them() -> None:
+    shown = io.StringIO()
+    show_files(Output(as_json=False, file=shown), ())
+    assert shown.getvalue() == ""
