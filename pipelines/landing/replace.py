@@ -132,7 +132,7 @@ def execute(
     """
     begun_s, fresh = clock.monotonic(), Freshness(clock)
     on_event("write")
-    written = _write(logstore, engine, planned, clock)
+    written = _write(logstore, engine, planned, client.now_s() + SWEEP_FLOOR_S / 2)
     landed = tuple(w.landed for w in written if w.landed is not None)
     files = _files(planned, written)
     snapshot_id, conflicts = None, 0
@@ -173,7 +173,7 @@ def _check_covered(
         )
 
 
-def _write(logstore: Logstore, engine: Engine, planned: Planned, clock: Clock) -> list[WrittenWindow]:
+def _write(logstore: Logstore, engine: Engine, planned: Planned, deadline_s: float) -> list[WrittenWindow]:
     """Every planned window, whole. Raises TransportError when one ended early."""
     engine.require()
     place, attempt = planned.undone.place, uuid.uuid4().hex
@@ -184,7 +184,7 @@ def _write(logstore: Logstore, engine: Engine, planned: Planned, clock: Clock) -
         attempt=attempt,
         windows=planned.windows,
         schema=planned.schema or place.table.schema(),
-        deadline_s=clock.now() + SWEEP_FLOOR_S / 2,
+        deadline_s=deadline_s,
     )
     rows = write_windows(engine, job, tag=f"sls-lake-{attempt[:12]}")
     written = assemble(planned.windows, rows)

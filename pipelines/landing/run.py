@@ -118,8 +118,8 @@ class Run:
         """
         self._begun_s = self.clock.monotonic()
         self.engine.require()
-        self._deadline_s = self.clock.now() + self.logstore.budget.seconds_max
         self.origin = self._client.origin()
+        self._deadline_s = self._client.now_s() + self.logstore.budget.seconds_max
         until = int(self._client.now_s()) - self.logstore.budget.settle_s
         self.until_s = min(until, self._asked_until_s or until)
         setting = protocol.Setting(

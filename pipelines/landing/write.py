@@ -81,7 +81,7 @@ _RAISED = re.compile(r"^(?:sls_io\.errors\.)(\w+): (.*)$", re.MULTILINE)
 class WriteJob:
     """All a task needs, picklable, without a secret.
 
-    `deadline_s` is wall time (unix seconds): the driver's and the executors' clocks agree to seconds.
+    `deadline_s` is the service's time (unix seconds), the one clock that driver and executors share.
     """
 
     service: Service
@@ -298,7 +298,7 @@ def write_window(job: WriteJob, index: int, *, bytes_max: int, clock: Clock = SY
             client,
             planned.window,
             bytes_max=bytes_max,
-            deadline_s=clock.monotonic() + max(0.0, job.deadline_s - clock.now()),
+            deadline_s=clock.monotonic() + max(0.0, job.deadline_s - client.now_s()),
             groups_max=job.page_groups_max,
             clock=clock,
         )
