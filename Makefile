@@ -9,6 +9,7 @@ VENV := var/venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 JARS := var/jars/.fetched
+BACKENDS := var/jars/backends/.fetched
 
 # Tools that keep state are told to keep it here.
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CURDIR)/var/cache/hypothesis
@@ -20,7 +21,8 @@ help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: java $(INSTALLED) $(JARS) ## virtual environment, pinned packages and jars under var/ (again: a second)
+setup: java $(INSTALLED) $(JARS) ## virtual environment, pinned packages and jars under var/; S3=1 for Spark SQL on S3, too
+	@$(if $(S3),$(BIN)/python -m pipelines.landing.jars var/jars s3)
 
 .PHONY: demo
 demo: setup ## logs through the whole path to a printed proof; LOGS=file lands yours, BREAK=1 must end red
@@ -31,7 +33,7 @@ dev: setup ## emulator, a steady producer and the Dagster page with the schedule
 	@$(BIN)/sls-lake dev
 
 .PHONY: test
-test: setup check ## what CI runs: check, then every test
+test: setup check $(BACKENDS) ## what CI runs: check, then every test
 	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
 .PHONY: check
@@ -76,6 +78,11 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 $(JARS): pipelines/landing/jars.py | $(INSTALLED)
 	@$(BIN)/python -m pipelines.landing.jars var/jars
+	@touch $@
+
+# What the tests' own Iceberg REST server is made of.
+$(BACKENDS): tests/backends/jars.py pipelines/landing/jars.py | $(INSTALLED)
+	@$(BIN)/python -m tests.backends.jars $(@D)
 	@touch $@
 
 .PHONY: java
