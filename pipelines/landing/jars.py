@@ -96,8 +96,6 @@ S3_JARS = (
 )
 """What Spark's SQL and dbt need for tables on S3. A landing does not: its files are written by pyarrow."""
 
-_SETS = {"": JARS, "s3": (*JARS, *S3_JARS)}
-
 
 def fetch(folder: Path, jars: Sequence[Jar] = JARS) -> list[Path]:
     """Bring every jar that is missing or damaged to `folder`; returns the fetched ones.
@@ -201,4 +199,5 @@ def main(folder: str, jars: Sequence[Jar] = JARS) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:2] or ["var/jars"], _SETS[sys.argv[2] if len(sys.argv) > 2 else ""]))
+    _names = sys.argv[1:] or ["var/jars"]
+    sys.exit(main(_names[0], (*JARS, *S3_JARS) if "s3" in _names[1:] else JARS))

@@ -54,6 +54,12 @@ BACKEND_JARS = (
         "4cfe4a7ba3a4fb247a29e60c614678c3b7a1e9b4b91f54e0ca3406419c9338f0",
     ),
     Jar(
+        "dev.failsafe",
+        "failsafe",
+        "3.3.2",
+        "2c5dc879a6dac7ea3a7b29d795e27bd49b8e7908b05c2f3e56053c19d79850f5",
+    ),
+    Jar(
         "com.github.ben-manes.caffeine",
         "caffeine",
         "2.9.3",

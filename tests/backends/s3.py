@@ -1,0 +1,140 @@
+"""An S3 server on loopback that knows one key pair: the program, and its face for tests.
+
+It keeps objects in its memory. What a test cannot do to a bucket by S3's own calls it asks for here:
+that objects look older, and that the server refuses everything for a while.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+from pyarrow.fs import FileSelector, FileType, S3FileSystem
+
+from tests.backends.kept import Kept, serve
+
+KEY_ID = "sls-lake-tests-key-id"
+KEY_SECRET = "sls-lake-tests-key-secret"
+REGION = "us-east-1"
+_ACCOUNT = "123456789012"
+_ERROR = "<Error><Code>{code}</Code><Message>{message}</Message></Error>"
+
+Start = Callable[[str, list[tuple[str, str]]], object]
+App = Callable[[dict[str, Any], Start], Iterable[bytes]]
+
+
+class S3:
+    """A running server; each test has a bucket of its own."""
+
+    def __init__(self) -> None:
+        self._kept = Kept(__name__)
+        self.endpoint = f"http://127.0.0.1:{self._kept.said['port']}"
+        self._buckets = 0
+        self.filesystem = S3FileSystem(
+            access_key=KEY_ID, secret_key=KEY_SECRET, region=REGION, endpoint_override=self.endpoint
+        )
+
+    def new_bucket(self) -> str:
+        """The name of an empty bucket."""
+        self._buckets += 1
+        name = f"lake-{self._buckets}"
+        self._kept.ask(do="bucket", name=name)
+        return name
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """What PyIceberg must know to read and write here."""
+        return {
+            "s3.endpoint": self.endpoint,
+            "s3.region": REGION,
+            "s3.access-key-id": KEY_ID,
+            "s3.secret-access-key": KEY_SECRET,
+        }
+
+    def files(self, bucket: str) -> set[str]:
+        """The addresses of all objects."""
+        infos = self.filesystem.get_file_info(FileSelector(bucket, recursive=True))
+        return {f"s3://{info.path}" for info in infos if info.type is FileType.File}
+
+    def put(self, address: str, content: bytes) -> None:
+        """Store an object."""
+        with self.filesystem.open_output_stream(address.removeprefix("s3://")) as stream:
+            stream.write(content)
+
+    def age(self, addresses: Iterable[str], days: float) -> None:
+        """As if these objects had been stored days earlier."""
+        for address in addresses:
+            bucket, _, key = address.removeprefix("s3://").partition("/")
+            self._kept.ask(do="age", bucket=bucket, key=key, seconds=days * 86400)
+
+    @contextmanager
+    def refusing(self) -> Iterator[None]:
+        """Nothing can be read or stored."""
+        self._kept.ask(do="refuse", refuse=True)
+        try:
+            yield
+        finally:
+            self._kept.ask(do="refuse", refuse=False)
+
+    def end(self) -> None:
+        """End the server."""
+        self._kept.end()
+
+
+class _Guarded:
+    """The server's application for whoever has the key; anybody else gets S3's own refusal."""
+
+    def __init__(self, app: App) -> None:
+        self._app, self.refusing = app, False
+
+    def __call__(self, request: dict[str, Any], start: Start) -> Iterable[bytes]:
+        if self.refusing:
+            return _refused(start, "403 Forbidden", "AccessDenied", "Access Denied")
+        if f"Credential={KEY_ID}/" not in request.get("HTTP_AUTHORIZATION", ""):
+            return _refused(start, "403 Forbidden", "InvalidAccessKeyId", "The key does not exist.")
+        return self._app(request, start)
+
+
+def _refused(start: Start, status: str, code: str, message: str) -> Iterable[bytes]:
+    start(status, [("Content-Type", "application/xml")])
+    return [_ERROR.format(code=code, message=message).encode()]
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    from moto.backends import get_backend  # noqa: PLC0415
+    from moto.moto_server.werkzeug_app import (  # noqa: PLC0415
+        DomainDispatcherApplication,
+        create_backend_app,
+    )
+    from werkzeug.serving import WSGIRequestHandler, make_server  # noqa: PLC0415
+
+    class Quiet(WSGIRequestHandler):
+        """Keeps connections open, writes no log."""
+
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+
+        def log(self, type: str, message: str, *args: Any) -> None:
+            """Nothing."""
+
+    guarded = _Guarded(DomainDispatcherApplication(create_backend_app))
+    server = make_server("127.0.0.1", 0, guarded, threaded=True, request_handler=Quiet)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    store = get_backend("s3")[_ACCOUNT]["aws"]
+
+    def answer(command: dict[str, Any]) -> None:
+        if command["do"] == "bucket":
+            store.create_bucket(command["name"], REGION)
+        elif command["do"] == "age":
+            stored = store.buckets[command["bucket"]].keys[command["key"]]
+            stored.last_modified -= timedelta(seconds=command["seconds"])
+        else:
+            guarded.refusing = command["refuse"]
+
+    serve({"port": server.server_port}, answer)
+
+
+if __name__ == "__main__":
+    main()
