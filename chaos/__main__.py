@@ -5,6 +5,7 @@ them it does not decide, so a seed is a place to look at again, not a recording.
 """
 
 import argparse
+import json
 import os
 import secrets
 import shutil
@@ -14,52 +15,96 @@ from dataclasses import replace
 from pathlib import Path
 
 from chaos.account import Account
-from chaos.conductor import Conductor, Wish
+from chaos.conductor import SERVICE_FOLDER, Conductor, Wish
+from chaos.reapply import reapplying
 from pipelines.landing.table import Lake
 from sls_io.emulator import start
 
 LANES = ("in-process", "spark")
+CATALOGS = ("sql", "reapplying")
 _HOUR0_S = 1_790_000_000 // 3600 * 3600
 
 
 def main() -> int:
     """0: all was well."""
-    parser = argparse.ArgumentParser(prog="python -m chaos", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=1.0, help="how long the chaos lasts; default 1")
-    parser.add_argument("--seed", type=int, default=None, help="default: another one each time")
-    parser.add_argument("--lane", choices=LANES, default="in-process", help="where writing tasks run")
-    parser.add_argument("--rows-per-s", type=float, default=4000.0, help="logs put a second")
-    parser.add_argument("--folder", type=Path, default=Path("var/chaos"), help="emptied first")
-    parser.add_argument("--json", type=Path, help="write the account here as JSON, too")
-    options = parser.parse_args()
+    options = parse()
     seed = options.seed if options.seed is not None else secrets.randbelow(10**6)
     folder: Path = options.folder.absolute()
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    wish = Wish(options.minutes * 60, seed, folder, commit(), rows_per_s=options.rows_per_s)
-    if options.lane == "spark":
-        # A Spark takes seconds to start and half a gigabyte: fewer workers, fewer kills, longer lives.
-        wish = replace(wish, workers=2, kills_per_s=0.1, fated=0.4, spark=True)
+    running = folder / "run"
+    shutil.rmtree(running, ignore_errors=True)
+    running.mkdir(parents=True)
+    wish = wish_of(options, seed, running)
     say(f"chaos: seed {seed}, commit {wish.commit}, {wish.workers} workers, {wish.seconds:.0f} s")
-    say(f"every process writes a log in {folder}")
-    account = run(wish)
+    say(f"every process writes a log in {running}")
+    account = run(wish, options.lane, options.catalog)
+    account.settings = settings(options, seed)
     for line in account.lines():
         say(line)
     if options.json:
         options.json.write_text(account.json())
-    say("all was well" if account.ok else "NOT WELL; the folder is kept as it is")
-    return 0 if account.ok else 1
+    say(f"again: {account.settings}")
+    if not account.ok:
+        say(f"NOT WELL; the folder is kept as it is, seed and account are in {keep(account, folder)}")
+        return 1
+    say("all was well")
+    return 0
 
 
-def run(wish: Wish) -> Account:
+def parse() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m chaos", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=1.0, help="how long the chaos lasts; default 1")
+    parser.add_argument("--seed", type=int, default=None, help="default: another one each time")
+    parser.add_argument("--lane", choices=LANES, default=LANES[0], help="where writing tasks run")
+    parser.add_argument("--rows-per-s", type=float, help="logs put a second; default: as the lane can")
+    parser.add_argument("--catalog", choices=CATALOGS, default=CATALOGS[0], help="reapplying: see reapply.py")
+    parser.add_argument("--no-fence", action="store_true", help="send no requirements: must NOT end well")
+    parser.add_argument("--folder", type=Path, default=Path("var/chaos"), help="its `run` is emptied first")
+    parser.add_argument("--json", type=Path, help="write the account here as JSON, too")
+    return parser.parse_args()
+
+
+def wish_of(options: argparse.Namespace, seed: int, folder: Path) -> Wish:
+    """What the lane can bear."""
+    wish = Wish(options.minutes * 60, seed, folder, commit(), fence=not options.no_fence)
+    if options.lane == "spark":
+        # A Spark takes seconds to start and half a gigabyte: fewer workers, fewer kills, longer lives.
+        wish = replace(wish, workers=2, kills_per_s=0.1, fated=0.4, spark=True)
+    if options.rows_per_s is not None:
+        wish = replace(wish, rows_per_s=options.rows_per_s)
+    return wish
+
+
+def run(wish: Wish, lane: str, catalog: str) -> Account:
     """An emulator, a lake and a conductor; the account when all is over."""
     # Forked workers find the key pair where an executor finds it.
     os.environ["ALIBABA_CLOUD_ACCESS_KEY_ID"] = "emulator-key"
     os.environ["ALIBABA_CLOUD_ACCESS_KEY_SECRET"] = "emulator-secret"
     os.environ.pop("ALIBABA_CLOUD_SECURITY_TOKEN", None)
     os.environ["SLS_LAKE_HOME"] = str(wish.folder)
-    with start(now=_HOUR0_S + 60.0) as emulator:
-        return Conductor(wish, emulator, Lake.default(), Account(wish.seed, wish.commit)).run()
+    account = Account(wish.seed, wish.commit, lane=lane)
+    lake = Lake.default() if catalog == CATALOGS[0] else reapplying(Lake.default())
+    emulator = start(wish.folder / SERVICE_FOLDER, now=_HOUR0_S + 60.0)
+    return Conductor(wish, emulator, lake, account).run()
+
+
+def settings(options: argparse.Namespace, seed: int) -> str:
+    """The command that draws the same again."""
+    words = [f"--minutes {options.minutes:g}", f"--seed {seed}", f"--lane {options.lane}"]
+    words += [f"--rows-per-s {options.rows_per_s:g}"] if options.rows_per_s is not None else []
+    words += [f"--catalog {options.catalog}"] if options.catalog != CATALOGS[0] else []
+    words += ["--no-fence"] if options.no_fence else []
+    return "python -m chaos " + " ".join(words)
+
+
+def keep(account: Account, folder: Path) -> Path:
+    """Keep a seed that did not end well, with its settings and account and what the processes wrote."""
+    place = folder / "failures" / f"{account.lane}-{account.seed}-{account.commit}"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "account.json").write_text(json.dumps(account.doc(), indent=2) + "\n")
+    for log in (folder / "run").glob("*.log"):
+        shutil.copy(log, place)
+    return place
 
 
 def commit() -> str:

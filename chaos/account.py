@@ -28,7 +28,13 @@ class Account:
     merges: int = 0
     jumps: int = 0
     bursts: int = 0
-    acked_rows: int = 0
+    restarts: int = 0
+    lane: str = "in-process"
+    settings: str = ""
+    cut_landed: int = 0
+    cut_past: int = 0
+    hours_compacted: int = 0
+    swept: int = 0
     drain_landings: int = 0
     seconds: float = 0.0
     drain_seconds: float = 0.0
@@ -55,6 +61,10 @@ class Account:
             "stops": self.stops.total(),
             "conflicts": self.conflicts,
             "unknown": {f"{truth}: {then}": n for (truth, then), n in sorted(self.unknown.items())},
+            "restarts": self.restarts,
+            "cut": {"landed": self.cut_landed, "not landed": self.cut_past},
+            "lane": self.lane,
+            "settings": self.settings,
             "problems": self.problems,
             "seconds": self.seconds,
             "told": dict(self.told),
@@ -78,7 +88,7 @@ class Account:
         yield (
             f"{told['commit']} commits sent: {told['commit accepted']} accepted, {self.conflicts} refused "
             f"(conflicts), {self.unknown_sent} answered with an error that says nothing; "
-            f"{told['fill']} were of backfills"
+            f"{told['fill commit']} were of backfills"
         )
         for (truth, then), times in sorted(self.unknown.items()):
             yield f"  unknown, in truth {truth}: {times} {then}"
@@ -92,12 +102,29 @@ class Account:
             f"{self.splits} splits, {self.merges} merges, {self.jumps} jumps of the service's clock, "
             f"{told['expired']} expiries of snapshots, {told['audit']} audits"
         )
+        yield (
+            f"{self.restarts} kills and restarts of the service; "
+            f"{told['not-put']} puts left without an answer"
+        )
+        yield (
+            f"{told['cut']} cuts by retention: {self.cut_landed} LogGroups that had landed, {self.cut_past} "
+            f"that had not; {told['dropped']} closed shards removed; {told['cut-failed']} met no service"
+        )
+        yield (
+            f"{told['maintained']} maintenances to their end ({self.hours_compacted} hours compacted, "
+            f"{self.swept} files swept), {told['undo']} undos sent, {told['undone']} known to be accepted; "
+            f"{told['nothing-to-keep']} found nothing to do"
+        )
         yield f"drained in {self.drain_landings} landings, {self.drain_seconds:.0f} s, with all faults off"
         if self.found:
             yield (
                 f"{self.found.rows:,} rows in {self.found.files} files of {self.found.shards} shards; "
                 f"{self.found.stored:,} stored by the service; {self.found.rows / self.seconds:,.0f} rows/s "
                 f"over {self.seconds:.0f} s"
+            )
+            yield (
+                f"{self.found.gapped:,} rows in named gaps, where retention was first; "
+                f"{self.found.withdrawn:,} rows withdrawn by undo"
             )
             yield ", ".join(f"{word}: {count}" for word, count in self.found.wrong.items())
         yield from (f"PROBLEM: {problem}" for problem in self.problems)

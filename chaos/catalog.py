@@ -6,7 +6,8 @@
     doubled   the commit is made and answered, and the same request arrives a second time later
     hang      the request arrives after the sender's deadline
 
-Each request tells what really became of it, so that a run's own conclusion can be laid beside it.
+Each request tells what really became of it, so that a run's own conclusion can be laid beside it. With
+the property `chaos-fence` = "off" all requirements are taken out of a request before it is sent.
 """
 
 import random
@@ -20,21 +21,22 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import CommitTableRequest, CommitTableResponse, Table, TableIdentifier
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
+from chaos.reapply import ReapplyingCatalog
 from pipelines.landing.table import Lake
 
 KINDS = ("lost", "never", "late", "doubled", "hang")
 LATE_S = 1.0
 HANG_S = 2.5
 """Longer than a worker waits for the answer to a commit."""
+FENCE = "chaos-fence"
 
 
-class ChaosCatalog(SqlCatalog):
+class ChaosCatalog(ReapplyingCatalog):
     """`chance` is the share of commits that meet one of `KINDS`; 0 until `arm` is called."""
 
     def __init__(self, name: str, **properties: Any) -> None:
         super().__init__(name, **properties)
         self.tell: Callable[[str], None] = lambda line: None
-        self.fill = False
         self._dice = random.Random()
         self._chance, self._spool = 0.0, Path()
 
@@ -47,13 +49,14 @@ class ChaosCatalog(SqlCatalog):
     ) -> CommitTableResponse:
         """One request.
 
-        Tells `fill ID` before a fill run's is sent, and once `commit WHAT`: accepted, refused, landed
-        (but the answer is an error), absent (it never was sent), late (nobody can say yet).
+        Tells `adds ID` before it is sent, and once `commit WHAT`: accepted, refused, landed (but the
+        answer is an error), absent (it never was sent), late (nobody can say yet).
         """
+        if self.properties.get(FENCE) == "off":
+            requirements = ()
         for added in (u.snapshot.snapshot_id for u in updates if u.action == "add-snapshot"):
-            if self.fill:
-                # Before it is sent: whoever dies now may still land.
-                self.tell(f"fill {added}")
+            # Before it is sent: whoever dies now may still land.
+            self.tell(f"adds {added}")
         kind = self._dice.choice(KINDS) if self._dice.random() < self._chance else ""
         if kind == "never":
             self.tell("commit absent")
@@ -108,7 +111,9 @@ def deliver(catalog: SqlCatalog, request: Path) -> bool:
     return True
 
 
-def chaotic(lake: Lake) -> Lake:
+def chaotic(lake: Lake, *, fence: bool = True) -> Lake:
     """The same lake behind a catalog that loses answers once it is armed."""
     properties = {k: v for k, v in lake.properties.items() if k != "type"}
+    if not fence:
+        properties[FENCE] = "off"
     return Lake({**properties, "py-catalog-impl": f"{ChaosCatalog.__module__}.{ChaosCatalog.__name__}"})

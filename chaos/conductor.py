@@ -17,10 +17,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from chaos import weather
+from chaos import evidence, history, house
 from chaos.account import ABSENT, LANDED, LATE, Account
+from chaos.house import Keeping, keep_house
 from chaos.producer import COLUMNS, Producing, produce
-from chaos.proof import files_of, prove, shards_of, truth_of
+from chaos.retention import Retaining, retain
+from chaos.shaker import LOGSTORE, PROJECT, Shaker
 from chaos.watch import Watching, arrive, audit, waiting, watch
 from chaos.worker import POINTS, Fate, Task, fork, work
 from pipelines.landing.logstore import Logstore
@@ -29,16 +31,14 @@ from pipelines.landing.verify import verify
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Emulator
-from sls_io.errors import ServiceError
 from sls_io.settings import Service
 
-PROJECT, LOGSTORE, TABLE = "chaos", "numbered", "bronze.numbered"
+TABLE = "bronze.numbered"
+SERVICE_FOLDER = "service"
 DRAIN_LANDINGS_MAX = 80
 """Liveness: with the faults off, so many landings must be enough (a chain of splits takes one each)."""
 _DRAIN_S = 300.0
-_SHARDS_LIVE_MAX = 8
 _WAKE_AGAIN_S = 2.0
-_BURST_S = 1.0
 _RESOLVED = {
     "landed": "found in the table",
     "read_ledger": "planned again",
@@ -50,7 +50,11 @@ _RESOLVED = {
 @dataclass(frozen=True)
 class Wish:
     """What to do. `kills_per_s` are strikes at random moments; what single workers do to themselves comes
-    on top. `spark` gives every worker a Spark of its own."""
+    on top. `spark` gives every worker a Spark of its own.
+
+    An act whose `_every_s` is 0 is left out. `aged_s`: how old a file must be to be taken for days old.
+    `undo`: the share of the housekeeper's rounds. Without `fence` workers send no requirements.
+    """
 
     seconds: float
     seed: int
@@ -62,6 +66,15 @@ class Wish:
     fated: float = 0.8
     lossy: float = 0.3
     spark: bool = False
+    fence: bool = True
+    restart_every_s: float = 15.0
+    reshape_every_s: float = 4.0
+    jump_every_s: float = 10.0
+    jump_s: tuple[float, float] = (600.0, 3000.0)
+    retention_every_s: float = 8.0
+    house_every_s: float = 1.0
+    undo: float = 0.3
+    aged_s: float = 60.0
 
 
 @dataclass
@@ -77,19 +90,19 @@ class Child:
     jvm_killed: bool = False
     unknown: str = ""
     reloaded: bool = False
+    fill: bool = False
 
 
 @dataclass
 class Conductor:
-    """One run of chaos against `emulator`."""
+    """One run of chaos against `emulator`, whose data lies in the folder's `service`."""
 
     wish: Wish
     emulator: Emulator
     lake: Lake
     account: Account
     children: dict[int, Child] = field(default_factory=dict)  # by the reading end of its pipe
-    fills: set[int] = field(default_factory=set)
-    acked: dict[int, int] = field(default_factory=dict)
+    told_of: evidence.Told = field(default_factory=evidence.Told)
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.wish.seed)
@@ -100,12 +113,37 @@ class Conductor:
         self.due: list[tuple[float, int, Callable[[], None]]] = []
         self.order = itertools.count()
         self.busy = True
+        data = self.wish.folder / SERVICE_FOLDER
+        self.shaker = Shaker(self.emulator, data, self.account, self.dice, self._later)
 
     # --- the run ---------------------------------------------------------------------------------
 
     def run(self) -> Account:
         """Chaos for `seconds`, then a quiet end, then the proof."""
-        began_s = SYSTEM_CLOCK.monotonic()
+        try:
+            began_s = SYSTEM_CLOCK.monotonic()
+            self._create()
+            self.shaker.begin()
+            self._start(None, self._producer, "producer")
+            self._start(None, self._watch, "watch")
+            if self.wish.retention_every_s:
+                self._start(None, self._retention, "retention")
+            self._begin_work()
+            for every_s, act in self._acts():
+                if every_s:
+                    # Each of them at least once, however short the run is.
+                    self._again(every_s, act, first_s=min(every_s, self.wish.seconds / 2))
+            self._loop(SYSTEM_CLOCK.monotonic() + self.wish.seconds)
+            self.busy = False
+            self._still()
+            self.account.seconds = SYSTEM_CLOCK.monotonic() - began_s
+            self._drain()
+            self._prove()
+        finally:
+            self.shaker.emulator.stop()  # it may be another one than we were given
+        return self.account
+
+    def _create(self) -> None:
         with SlsClient(self._service()) as client:
             client.transport.create_project(PROJECT, "")
             client.transport.create_logstore(PROJECT, LOGSTORE, ttl=30, shard_count=3)
@@ -113,30 +151,31 @@ class Conductor:
             # own plan and fence hold them back.
             group = self._task("nobody", group="lake-b").logstore.group
             client.create_group(group.model_copy(update={"order": False}))
-        weather.begin(self.emulator.admin, self.wish.seed)
-        self._start(None, self._producer, "producer")
-        self._start(None, self._watch, "watch")
+
+    def _begin_work(self) -> None:
         for slot in range(self.wish.workers):
             self._respawn(slot)
-        for every_s, act in (
-            (1 / self.wish.kills_per_s, self._strike),
-            (2.0, self._burst),
-            (4.0, self._reshape),
-            (10.0, self._jump),
-        ):
-            self._again(every_s, act)
-        self._loop(began_s + self.wish.seconds)
-        self.busy = False
-        self._still()
-        self.account.seconds = SYSTEM_CLOCK.monotonic() - began_s
-        self._drain()
-        self._prove()
-        return self.account
+        if self.wish.house_every_s:
+            self._respawn(self.wish.workers)
+
+    def _acts(self) -> list[tuple[float, Callable[[], None]]]:
+        """What is done again and again, with the seconds in between, on average."""
+        wish = self.wish
+        return [
+            (1 / wish.kills_per_s if wish.kills_per_s else 0.0, self._strike),
+            (2.0, self.shaker.burst),
+            (wish.reshape_every_s, self.shaker.reshape),
+            (wish.jump_every_s, self._jump),
+            (wish.restart_every_s, self.shaker.restart),
+        ]
+
+    def _jump(self) -> None:
+        self.shaker.jump(*self.wish.jump_s)
 
     def _still(self) -> None:
         """Faults off; everybody is killed, those who are stopped too."""
         self.due.clear()
-        self.account.faults = weather.end(self.emulator.admin)
+        self.shaker.end()
         for child in list(self.children.values()):
             if child.slot is None:
                 os.kill(child.pid, signal.SIGKILL)
@@ -147,7 +186,7 @@ class Conductor:
     def _drain(self) -> None:
         """Half of what is still on its way arrives, a last worker lands the rest, then all of it arrives."""
         began_s = SYSTEM_CLOCK.monotonic()
-        self.emulator.admin.advance(3600)
+        self.shaker.admin.advance(3600)
         late = waiting(self.spool)
         self._deliver(late[: len(late) // 2])
         before = self.account.told["landed"]
@@ -176,25 +215,24 @@ class Conductor:
     def _prove(self) -> None:
         """Count, and ask the product's own proof too."""
         gc.unfreeze()  # nothing is forked any more
-        account, admin = self.account, self.emulator.admin
+        account, folder = self.account, self.wish.folder
         table = self.lake.load(TABLE)
         if table is None:
             account.problems.append("there is no table")
             return
-        listed = next(x for x in admin.state()["logstores"] if x["logstore"] == LOGSTORE)
+        listed = self.shaker.listed()
         checkpoints = {
-            (group["name"], int(slot["shard"])): int(slot["checkpoint"])
+            (str(group["name"]), int(slot["shard"])): int(slot["checkpoint"])
             for group in listed["groups"]
             for slot in group["shards"]
             if slot["checkpoint"] is not None
         }
-        account.problems += audit(table, {}, checkpoints)[1]
-        account.found = prove(
-            files_of(table, self.fills), shards_of(listed["shards"]), truth_of(admin.dump(PROJECT, LOGSTORE))
-        )
-        account.acked_rows = sum(self.acked.values())
-        if account.found.stored < account.acked_rows:
-            account.problems.append(f"the service lost rows: {account.acked_rows} acknowledged")
+        account.problems += audit(table, {}, checkpoints, history.cut_before(folder))[1]
+        dump = self.shaker.admin.dump(PROJECT, LOGSTORE)
+        account.found = evidence.weigh(table, listed["shards"], dump, folder, self.told_of)
+        account.cut_landed, account.cut_past = self.told_of.cut_landed, self.told_of.cut_past
+        if account.found.untold:
+            account.problems.append(f"{account.found.untold} rows came with a file that nobody saw land")
         with SlsClient(self._service()) as client:
             own = verify(self._task("proof").logstore, self.lake, client)
         if not own.ok:
@@ -230,31 +268,54 @@ class Conductor:
                 "budget": {"settle_s": 0, "seconds_max": 10, "page_groups_max": 20, "windows_max": 60},
             }
         )
-        return Task(logstore, self.lake, self.spool, next(self.seeds), spark=self.wish.spark)
+        wish = self.wish
+        return Task(logstore, self.lake, self.spool, next(self.seeds), spark=wish.spark, fence=wish.fence)
 
     def _respawn(self, slot: int) -> None:
         """A worker for `slot`: two holders of one group, a second deployment with a group of its own, a
-        twin under the name of the first (as in a blue-green change), and one that mostly backfills."""
+        twin under the name of the first (as in a blue-green change), and one that mostly backfills.
+        After the workers comes the housekeeper."""
+        if slot == self.wish.workers:
+            self._respawn_house(slot)
+            return
+        # Two workers with a Spark each are not enough for all roles: the second one takes them in turn.
+        role = slot if not (self.wish.spark and slot) else self.dice.randint(1, 4)
         holder, group, fill = (
             ("w0", "lake-a", 0.0),
             ("w1", "lake-a", 0.0),
             ("w2", "lake-b", 0.0),
             ("w0", "lake-a", 0.1),
             ("w4", "lake-b", 0.7),
-        )[slot * (2 if self.wish.spark else 1) % 5]
-        fate = Fate()
-        if self.dice.random() < self.wish.fated:
-            act = "kill" if self.dice.random() < 0.8 else "stop"
-            fate = Fate(act, self.dice.choice(POINTS), self.dice.randint(1, 3))
-        task = replace(self._task(holder, group=group), fate=fate, lossy=self.wish.lossy, fill=fill)
+        )[role % 5]
+        task = replace(
+            self._task(holder, group=group), fate=self._fate(POINTS), lossy=self.wish.lossy, fill=fill
+        )
         self._start(slot, lambda fd: work(task, fd), f"worker-{slot}")
+
+    def _respawn_house(self, slot: int) -> None:
+        wish = self.wish
+        task = replace(self._task("house"), fate=self._fate(house.POINTS), lossy=wish.lossy)
+        keeping = Keeping(task, aged_s=wish.aged_s, every_s=wish.house_every_s, undo=wish.undo)
+        self._start(slot, lambda fd: keep_house(keeping, fd), "house")
+
+    def _fate(self, points: tuple[str, ...]) -> Fate:
+        if self.dice.random() >= self.wish.fated:
+            return Fate()
+        act = "kill" if self.dice.random() < 0.8 else "stop"
+        return Fate(act, self.dice.choice(points), self.dice.randint(1, 3))
+
+    def _retention(self, fd: int) -> None:
+        task, wish = self._task("retention"), self.wish
+        port, every_s = self.shaker.emulator.port, wish.retention_every_s
+        retain(Retaining(task.logstore, self.lake, wish.folder, port, task.seed, every_s), fd)
 
     def _producer(self, fd: int) -> None:
         produce(Producing(self._service(), next(self.seeds), self.wish.rows_per_s), fd)
 
     def _watch(self, fd: int) -> None:
         task = self._task("watch")
-        watch(Watching(task.logstore, self.lake, self.spool, self.emulator.port, task.seed), fd)
+        port, folder = self.shaker.emulator.port, self.wish.folder
+        watch(Watching(task.logstore, self.lake, folder, self.spool, port, task.seed), fd)
 
     def _start(self, slot: int | None, act: Callable[[int], None], name: str) -> None:
         pid, reading = fork(act, self.wish.folder / f"{name}.log")
@@ -275,12 +336,12 @@ class Conductor:
     def _later(self, in_s: float, act: Callable[[], None]) -> None:
         heapq.heappush(self.due, (SYSTEM_CLOCK.monotonic() + in_s, next(self.order), act))
 
-    def _again(self, every_s: float, act: Callable[[], None]) -> None:
+    def _again(self, every_s: float, act: Callable[[], None], *, first_s: float = 0.0) -> None:
         def once() -> None:
             act()
             self._again(every_s, act)
 
-        self._later(every_s * self.dice.uniform(0.1, 1.9), once)
+        self._later(first_s * self.dice.random() or every_s * self.dice.uniform(0.1, 1.9), once)
 
     def _hear(self, fd: int) -> None:
         child = self.children[fd]
@@ -314,11 +375,14 @@ class Conductor:
         if word == "stopping":
             self._stopped(child)
             return
-        if word == "put":
-            k, q = rest.split()
-            self.acked[int(k)] = int(q)
-        elif word == "fill":
-            self.fills.add(int(rest))
+        if word in ("live", "fill"):
+            child.fill = word == "fill"
+        elif self.told_of.hear(word, rest, fill=child.fill):
+            told["fill commit"] += child.fill
+        elif word == "maintained":
+            hours, _, swept, _ = map(int, rest.split())
+            self.account.hours_compacted += hours
+            self.account.swept += swept
         elif word == "landed":
             rows, replans = map(int, rest.split())
             told["landed with rows"] += rows > 0
@@ -388,30 +452,3 @@ class Conductor:
         self._later(for_s, wake)
         # A worker that stops itself tells so first, and may be slower than the first SIGCONT.
         self._later(for_s + _WAKE_AGAIN_S, wake)
-
-    def _burst(self) -> None:
-        fault = weather.burst(self.emulator.admin, self.dice)
-        self.account.bursts += 1
-        # Else those that nobody met would add up to a service that never answers.
-        self._later(_BURST_S, lambda: self.emulator.admin.remove(fault))
-
-    def _jump(self) -> None:
-        """The service's clock moves on by most of an hour: all claims are over, a receive hour ends."""
-        self.emulator.admin.advance(self.dice.uniform(600, 3000))
-        self.account.jumps += 1
-
-    def _reshape(self) -> None:
-        """Split or merge a shard that is written to."""
-        admin = self.emulator.admin
-        shards = next(x for x in admin.state()["logstores"] if x["logstore"] == LOGSTORE)["shards"]
-        live = [s for s in shards if s["status"] == "readwrite"]
-        shard = self.dice.choice(live)["shardID"]
-        try:
-            if len(live) < 2 or (len(live) < _SHARDS_LIVE_MAX and self.dice.random() < 0.5):
-                admin.split(PROJECT, LOGSTORE, shard, count=self.dice.choice((2, 2, 3)))
-                self.account.splits += 1
-            else:
-                admin.merge(PROJECT, LOGSTORE, shard)
-                self.account.merges += 1
-        except ServiceError:
-            return  # the last in the key range has no right neighbour

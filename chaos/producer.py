@@ -1,7 +1,8 @@
 """Puts numbered logs: each log says its stream `k` and its number `q` in it, so (k, q) names it for ever.
 
 A LogGroup holds logs of one stream, and a stream has its place in the key space, so that splits and
-merges move it from shard to shard. The producer's calls meet no faults: what it put is exactly known.
+merges move it from shard to shard. The producer's calls meet no faults but a service that is killed: a
+put without an answer may be stored or not, so its numbers are never used again.
 """
 
 import hashlib
@@ -13,12 +14,14 @@ from aliyun.log import log_logs_raw_pb2 as pb
 
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK
+from sls_io.errors import SlsError
 from sls_io.settings import Service
 
 STREAMS = 64
 COLUMNS = {"k": "int", "q": "long"}
 """Declared; the third key, `v`, is not, and lands in `__rest__`."""
 _LOGS_A_GROUP = (20, 60, 100, 200, 400)
+_PAUSE_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ def place_of(k: int) -> str:
 
 
 def produce(task: Producing, fd: int) -> None:
-    """Put until killed. Tells `put K Q` when all logs of stream K below Q are stored."""
+    """Put until killed. Tells `put K Q COUNT` when logs Q to Q + COUNT - 1 of stream K are acknowledged."""
     dice, clock = random.Random(task.seed), SYSTEM_CLOCK
     following = [0] * STREAMS
     began_s, rows = clock.monotonic(), 0
@@ -62,10 +65,15 @@ def produce(task: Producing, fd: int) -> None:
         while True:
             k, count = dice.randrange(STREAMS), dice.choice(_LOGS_A_GROUP)
             numbers = range(following[k], following[k] + count)
-            client.put_raw(group(k, numbers, int(client.now_s())), key=place_of(k))
             following[k] += count
             rows += count
-            os.write(fd, f"put {k} {following[k]}\n".encode())
+            try:
+                client.put_raw(group(k, numbers, int(client.now_s())), key=place_of(k))
+            except SlsError:
+                os.write(fd, f"not-put {k}\n".encode())
+                clock.sleep(_PAUSE_S)
+            else:
+                os.write(fd, f"put {k} {numbers.start} {count}\n".encode())
             if task.rows_per_s:
                 ahead_s = began_s + rows / task.rows_per_s - clock.monotonic()
                 if ahead_s > 0:

@@ -1,24 +1,28 @@
 """Beside the landings: audits what must hold at every moment, and does what others do to a table.
 
     audit     no checkpoint of any group is ahead of the table; no frontier and no closing goes back;
-              the table has exactly the rows its ledger says
+              the table has exactly the rows its ledger says; no gap goes beyond what retention removed
+    history   the files of every landing are written down and linked, before anything takes them away
     expiry    the oldest snapshots go, as any engine's maintenance does it
     property  a table property changes, so that the next commit meets another metadata version
     delivery  requests of the spool arrive, late or a second time, their senders dead or alive
 
-Tells `audit`, `breach TEXT`, `expired N`, `delivered` and `turned-away`, one a line.
+Tells `audit`, `breach TEXT`, `expired N`, `delivered` and `turned-away`, one a line; `blind` when the
+service was away and nothing could be audited.
 """
 
 import os
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
+from chaos import history
 from chaos.catalog import deliver
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.state import facts, total_records
@@ -26,6 +30,7 @@ from pipelines.landing.table import Lake
 from sls_io.claim import ShardLedger
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator.handle import Admin
+from sls_io.errors import ServiceError
 
 _ROUND_S = 0.25
 _SNAPSHOTS_MAX, _SNAPSHOTS_KEPT = 100, 50
@@ -36,10 +41,11 @@ _LAST = "01"
 
 @dataclass(frozen=True)
 class Watching:
-    """What a watch looks at."""
+    """What a watch looks at, and the folder it writes its history into."""
 
     logstore: Logstore
     lake: Lake
+    folder: Path
     spool: Path
     port: int
     seed: int
@@ -49,14 +55,20 @@ def watch(task: Watching, fd: int) -> None:
     """Look, round by round, until killed."""
     admin, dice = Admin(task.port), random.Random(task.seed)
     before: dict[int, ShardLedger] = {}
+    seen: set[int] = set()
     while True:
         SYSTEM_CLOCK.sleep(_ROUND_S)
         # Checkpoints first: what the table says afterwards can only be further.
-        checkpoints = _checkpoints(admin, task.logstore)
+        try:
+            checkpoints = _checkpoints(admin, task.logstore)
+        except (OSError, HTTPException, ServiceError):
+            _tell(fd, "blind")
+            checkpoints = {}
         table = task.lake.load(task.logstore.table)
         if table is None:
             continue
-        now, problems = audit(table, before, checkpoints)
+        history.write(task.folder / history.HISTORY, list(history.landed_files(table, seen, task.folder)))
+        now, problems = audit(table, before, checkpoints, history.cut_before(task.folder))
         before |= now
         for problem in problems:
             _tell(fd, f"breach {problem}")
@@ -83,9 +95,13 @@ def arrive(lake: Lake, request: Path, fd: int) -> None:
 
 
 def audit(
-    table: Table, before: Mapping[int, ShardLedger], checkpoints: Mapping[tuple[str, int], int]
+    table: Table,
+    before: Mapping[int, ShardLedger],
+    checkpoints: Mapping[tuple[str, int], int],
+    cuts: Mapping[int, int],
 ) -> tuple[dict[int, ShardLedger], list[str]]:
-    """The table's shards now, and what is wrong with them; `before` is what an earlier look saw."""
+    """The table's shards now, and what is wrong with them; `before` is what an earlier look saw, `cuts`
+    the cursors before which retention removed everything."""
     state = facts(table)
     now = {s: entry for ledger in state.ledgers.values() for s, entry in ledger.shards.items()}
     problems = [
@@ -101,8 +117,10 @@ def audit(
             or (entry.closed and not now[shard].closed)
         ):
             problems.append(f"shard {shard} went back from {entry.frontier}")
-        if shard in now and now[shard].gaps:
-            problems.append(f"shard {shard} has gaps that no retention made: {now[shard].gaps}")
+    for shard, entry in now.items():
+        beyond = [gap for gap in entry.gaps if gap.end > cuts.get(shard, 0)]
+        if beyond:
+            problems.append(f"shard {shard} has gaps that no retention made: {beyond}")
     counted, known = total_records(table.current_snapshot()) or 0, sum(e.rows for e in now.values())
     if counted != known:
         problems.append(f"the table has {counted} rows, its ledger says {known}")

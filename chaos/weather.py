@@ -41,10 +41,16 @@ def burst(admin: Admin, dice: random.Random) -> int:
     return admin.fault(do, call=call, times=times, status=status, delay_s=1.0)
 
 
+def hits(admin: Admin) -> Counter[str]:
+    """How often each kind of fault acted so far."""
+    found: Counter[str] = Counter()
+    for fault in admin.faults():
+        found[fault["do"]] += fault["hits"]
+    return found
+
+
 def end(admin: Admin) -> Counter[str]:
     """Clear sky; how often each kind of fault acted."""
-    hits: Counter[str] = Counter()
-    for fault in admin.faults():
-        hits[fault["do"]] += fault["hits"]
+    found = hits(admin)
     admin.remove()
-    return hits
+    return found

@@ -4,7 +4,8 @@ Everything it does it tells over a pipe, one line each; a line is in the pipe be
 so what a killed worker had begun is known. Besides `Run`'s own events (`publish`, `publish.done`):
 
     task, task.done          a writing task (engine.py)
-    commit WHAT, fill ID     a request to the catalog (catalog.py)
+    adds ID, commit WHAT     a request to the catalog (catalog.py)
+    fill, live               what the next run is
     jvm PID                  with a Spark of its own: its JVM
     landed ROWS REPLANS      a landing was reported, before its check and checkpoint
     failed KIND              a run ended with an error of ours that a fault explains
@@ -68,6 +69,7 @@ class Task:
     fill: float = 0.0
     landings_max: int = 0
     spark: bool = False
+    fence: bool = True
 
 
 class Pipe:
@@ -129,20 +131,16 @@ def fork(act: Callable[[int], None], log: Path) -> tuple[int, int]:
 def work(task: Task, fd: int) -> None:
     """Runs in a loop; returns after `landings_max` of them, never when that is 0."""
     tell, dice = Pipe(fd, task.fate), random.Random(task.seed)
-    random.seed(task.seed)  # the waits between tries: forked twins would march in step
-    lake = chaotic(task.lake)
-    catalog = lake.catalog()
-    if not isinstance(catalog, ChaosCatalog):
-        raise TypeError("the catalog is another's")
-    catalog.arm(task.seed, task.lossy, task.spool, tell)
+    lake = armed(task, tell)
     engine = _with_jvm(task, tell) if task.spark else InProcess(tell)
     tell("ready")
     landings = 0
     while not task.landings_max or landings < task.landings_max:
         landings += 1
-        catalog.fill = dice.random() < task.fill
+        fill = dice.random() < task.fill
+        tell("fill" if fill else "live")
         try:
-            done = _land(task, lake, engine, tell, fill=catalog.fill, dice=dice)
+            done = _land(task, lake, engine, tell, fill=fill, dice=dice)
         except (InvariantBroken, LedgerBroken, DecodeError, ConfigError):
             raise  # no fault explains these
         except SlsError as error:
@@ -155,6 +153,17 @@ def work(task: Task, fd: int) -> None:
             tell("drained")
             return
         SYSTEM_CLOCK.sleep(_PAUSE_S)
+
+
+def armed(task: Task, tell: Callable[[str], None]) -> Lake:
+    """The lake behind a catalog that begins to lose answers."""
+    random.seed(task.seed)  # the waits between tries: forked twins would march in step
+    lake = chaotic(task.lake, fence=task.fence)
+    catalog = lake.catalog()
+    if not isinstance(catalog, ChaosCatalog):
+        raise TypeError("the catalog is another's")
+    catalog.arm(task.seed, task.lossy, task.spool, tell)
+    return lake
 
 
 def _jvm_lives(engine: Engine) -> bool:

@@ -14,31 +14,77 @@ import pyarrow.parquet as pq
 import pytest
 
 from chaos.producer import group, value_of
-from chaos.proof import prove, shards_of, truth_of
+from chaos.proof import (
+    Beside,
+    Found,
+    acked_table,
+    files_table,
+    intervals_table,
+    prove,
+    shards_of,
+    truth_of,
+)
 
 ROOT = Path(__file__).parents[2]
-MINUTES, PROGRAM_S = 0.33, 200.0
+PROGRAM_S = 200.0
 KILLS_MIN, STOPS_MIN, CONFLICTS_MIN, ROWS_MIN = 20, 3, 8, 40_000
-CLEAN = dict.fromkeys(("lost", "duplicate", "invented", "altered", "out of order", "child before parent"), 0)
+WORDS = (
+    "lost", "duplicate", "invented", "altered", "out of order", "child before parent",
+    "contradicted", "unkept",
+)  # fmt: skip
+CLEAN = dict.fromkeys(WORDS, 0)
+
+
+def run(folder: Path, *arguments: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    """A run of the program, and the account it wrote."""
+    account = folder / "account.json"
+    command = [sys.executable, "-m", "chaos", *arguments, "--folder", str(folder / "chaos")]
+    command += ["--json", str(account)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PROGRAM_S, check=False)
+    assert account.exists(), done.stdout[-4000:] + done.stderr[-2000:]
+    return done, json.loads(account.read_text())
 
 
 def test_killed_and_paused_workers_land_every_log_once(tmp_path: Path) -> None:
-    account = tmp_path / "account.json"
-    command = [sys.executable, "-m", "chaos", "--minutes", str(MINUTES), "--seed", "1"]
-    command += ["--folder", str(tmp_path / "chaos"), "--json", str(account)]
-
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PROGRAM_S, check=False)
+    done, counted = run(tmp_path, "--minutes", "0.33", "--seed", "1")
 
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
-    counted = json.loads(account.read_text())
     assert counted["problems"] == []
-    assert counted["found"]["wrong"] == CLEAN
-    assert counted["found"]["rows"] == counted["found"]["stored"] >= ROWS_MIN
+    found = counted["found"]
+    assert found["wrong"] == CLEAN
+    assert found["rows"] + found["gapped"] + found["withdrawn"] == found["stored"] >= ROWS_MIN
     # Else it proved nothing: this must really have happened.
     assert counted["kills"] >= KILLS_MIN
     assert counted["stops"] >= STOPS_MIN
     assert counted["conflicts"] >= CONFLICTS_MIN
+    assert counted["restarts"] >= 1, "the service never died"
+    assert counted["cut"]["landed"] >= 1, "retention removed nothing"
+    assert counted["told"]["maintain"] >= 1, "nobody maintained the table"
     assert counted["unknown"], "no answer of the catalog was lost"
+
+
+FENCE = ("--minutes", "0.2", "--seed", "3", "--catalog", "reapplying")
+"""A catalog that compares nothing but what a request requires: seed and settings of both runs."""
+
+
+def test_behind_a_catalog_that_applies_whatever_it_may_the_requirements_keep_every_log_once(
+    tmp_path: Path,
+) -> None:
+    done, counted = run(tmp_path, *FENCE)
+
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    assert counted["found"]["wrong"] == CLEAN
+    assert counted["conflicts"] > 0, "no two landings met, so nothing was proven"
+
+
+def test_without_requirements_such_a_catalog_lets_logs_in_twice(tmp_path: Path) -> None:
+    done, counted = run(tmp_path, *FENCE, "--no-fence")
+
+    assert done.returncode == 1
+    assert counted["conflicts"] == 0
+    assert counted["found"]["wrong"]["duplicate"] + counted["found"]["wrong"]["lost"] > 0
+    kept = tmp_path / "chaos" / "failures"
+    assert [json.loads(path.read_text())["seed"] for path in kept.glob("*/account.json")] == [3]
 
 
 Row = dict[str, Any]
@@ -86,7 +132,7 @@ def landed() -> Story:
     return Story(files)
 
 
-def counts(story: Story, folder: Path) -> Mapping[str, int]:
+def found(story: Story, folder: Path, beside: Beside | None = None) -> Found:
     """What the verifier says of it."""
     schema = pa.schema(
         [
@@ -103,12 +149,12 @@ def counts(story: Story, folder: Path) -> Mapping[str, int]:
     for number, (sequence, live, rows) in enumerate(story.files):
         path = str(folder / f"{number}.parquet")
         pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
-        listed.append({"path": path, "sequence": sequence, "live": live})
+        listed.append((path, sequence, live))
     dump = [
         {"shard": shard, "cursor": cursor, "raw": base64.b64encode(group(k, numbers, 0))}
         for shard, cursor, k, numbers in STORED
     ]
-    return prove(pa.Table.from_pylist(listed), shards_of(SHARDS), truth_of(dump)).wrong
+    return prove(files_table(listed), shards_of(SHARDS), truth_of(dump), beside)
 
 
 def lose(story: Story) -> Story:
@@ -168,12 +214,73 @@ def child_with_parent(story: Story) -> Story:
 def test_the_verifier_sees_what_is_planted(
     plant: Callable[[Story], Story], expected: Mapping[str, int], tmp_path: Path
 ) -> None:
-    assert counts(plant(landed()), tmp_path) == {**CLEAN, **expected}
+    assert found(plant(landed()), tmp_path).wrong == {**CLEAN, **expected}
 
 
 def test_the_verifier_finds_nothing_where_nothing_is_wrong(tmp_path: Path) -> None:
-    assert counts(landed(), tmp_path) == CLEAN
+    assert found(landed(), tmp_path).wrong == CLEAN
 
 
 def test_the_verifier_lets_a_backfill_bring_hours_in_any_order(tmp_path: Path) -> None:
-    assert counts(landed().at(2, 0, live=False), tmp_path) == CLEAN
+    assert found(landed().at(2, 0, live=False), tmp_path).wrong == CLEAN
+
+
+GAP, CUT = ("gap", 0, 10, 11), ("cut", 0, 0, 11)
+WITHDRAWN, UNDONE = ("withdrawn", 1, 20, 21), ("undone", 1, 20, 21)
+Interval = tuple[str, int, int, int]
+
+
+def without(number: int) -> Story:
+    """One file is not there."""
+    story = landed()
+    return Story([*story.files[:number], *story.files[number + 1 :]])
+
+
+@pytest.mark.parametrize(
+    ("missing", "intervals", "expected"),
+    [
+        (0, [GAP, CUT], (0, 3, 0)),
+        (0, [GAP], (3, 0, 0)),
+        (0, [CUT], (3, 0, 0)),
+        (0, [GAP, ("cut", 0, 0, 10)], (3, 0, 0)),
+        (0, [GAP, ("cut", 2, 0, 99)], (3, 0, 0)),
+        (2, [WITHDRAWN, UNDONE], (0, 0, 3)),
+        (2, [WITHDRAWN], (3, 0, 0)),
+        (2, [UNDONE], (3, 0, 0)),
+        (2, [WITHDRAWN, ("cut", 1, 0, 99)], (3, 0, 0)),
+    ],
+)
+def test_a_row_is_excused_only_by_a_ledger_and_a_deed_that_agree(
+    missing: int, intervals: list[Interval], expected: tuple[int, int, int], tmp_path: Path
+) -> None:
+    counted = found(without(missing), tmp_path, Beside(intervals=intervals_table(intervals)))
+
+    assert (counted.wrong["lost"], counted.gapped, counted.withdrawn) == expected
+
+
+@pytest.mark.parametrize("interval", [GAP, WITHDRAWN])
+def test_a_row_in_the_table_that_the_ledger_denies_is_a_contradiction(
+    interval: Interval, tmp_path: Path
+) -> None:
+    counted = found(landed(), tmp_path, Beside(intervals=intervals_table([interval])))
+
+    assert counted.wrong == {**CLEAN, "contradicted": 3}
+
+
+def test_an_acknowledged_log_that_the_service_has_not_is_unkept(tmp_path: Path) -> None:
+    counted = found(landed(), tmp_path, Beside(acked=acked_table([(0, 5, 6)])))
+
+    assert counted.wrong == {**CLEAN, "unkept": 2}
+
+
+def test_order_is_judged_on_files_as_they_landed_and_a_file_nobody_saw_is_told(tmp_path: Path) -> None:
+    story = landed()
+    found(story, tmp_path)  # writes the files
+    paths = [str(tmp_path / f"{number}.parquet") for number in range(len(story.files))]
+    compacted = files_table([(path, 9, True) for path in paths])
+    history = files_table([(path, 5 - number, True) for number, path in enumerate(paths[1:])])
+
+    counted = prove(compacted, shards_of(SHARDS), [], Beside(history=history))
+
+    assert counted.wrong["child before parent"] == 1
+    assert counted.untold == len(story.of(0))
