@@ -28,6 +28,7 @@ class Logstore(Settings):
     start      first receive hour of the history, `YYYY-MM-DD-HH:MM` UTC; nothing before it is landed
     reset      where the very first run begins: earliest, latest, group, none, an ISO time, a duration
     columns    log key -> declared type (see contract.py)
+    maintenance, proof  when their schedules tick, as cron, once somebody turns them on
     order      children wait until their parents are closed
     """
 
@@ -38,6 +39,8 @@ class Logstore(Settings):
     reset: str = "earliest"
     columns: dict[str, str] = Field(default_factory=dict)
     schedule: str = "*/5 * * * *"
+    maintenance: str = "40 2 * * *"
+    proof: str = "10 4 * * *"
     budget: Budget = Budget()
     coordinator: Literal["server_group"] = "server_group"
     splits_per_hour: Annotated[int, Field(ge=1, le=60)] = 1

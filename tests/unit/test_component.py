@@ -21,6 +21,8 @@ from pipelines.components.logstore.assets import (
     origin_spec,
 )
 from pipelines.components.logstore.component import LogstoreAttributes
+from pipelines.components.logstore.maintenance import Upkeep
+from pipelines.components.logstore.rework import Hours, Mode
 from pipelines.components.logstore.schedule import (
     BACKFILL_TAG,
     CLAIMS_TAG,
@@ -53,6 +55,9 @@ ATTRIBUTES: dict[str, Any] = {
 }
 
 
+VERBS = ("microbatch", "proof", "runway", "replace", "errors", "maintenance")
+
+
 def logstore(**changed: Any) -> Logstore:
     return Logstore.model_validate({**ATTRIBUTES, **changed})
 
@@ -75,7 +80,7 @@ def definitions(attributes: dict[str, Any]) -> dg.Definitions:
     return component.build_defs(dg.ComponentTree.for_test().load_context)
 
 
-def test_a_logstore_becomes_three_assets_one_check_one_job_one_stopped_schedule() -> None:
+def test_a_logstore_becomes_three_assets_with_checks_jobs_and_stopped_schedules() -> None:
     defs = definitions(ATTRIBUTES)
     graph = defs.resolve_asset_graph()
     bronze = graph.get(dg.AssetKey(["bronze", "access_logs"]))
@@ -88,18 +93,56 @@ def test_a_logstore_becomes_three_assets_one_check_one_job_one_stopped_schedule(
     assert checkpoint.partitions_def is None
     assert bronze.backfill_policy == dg.BackfillPolicy.multi_run(max_partitions_per_run=6)
     assert not graph.get(dg.AssetKey(["sls", "access_logs"])).is_executable
-    check = next(iter(graph.asset_check_keys))
-    assert (check.name, check.asset_key) == ("reconciled", bronze.key)
-    assert graph.get(check).blocking
-    job = defs.resolve_job_def("access_logs_microbatch")
-    assert job.executor_def is dg.in_process_executor
-    assert (
-        defs.resolve_schedule_def("access_logs_schedule").default_status == dg.DefaultScheduleStatus.STOPPED
-    )
+    blocking = {key.name: graph.get(key).blocking for key in graph.asset_check_keys}
+    assert blocking == {"reconciled": True, "proven": False, "runway": False}
+    assert {key.asset_key for key in graph.asset_check_keys} == {bronze.key}
+    repository = defs.get_repository_def()
+    jobs = {name for name in repository.job_names if not name.startswith("__")}
+    assert jobs == {f"access_logs_{verb}" for verb in VERBS}
+    assert all(repository.get_job(name).executor_def is dg.in_process_executor for name in jobs)
+    schedules = {s.name: (s.job_name, s.default_status) for s in repository.schedule_defs}
+    stopped = dg.DefaultScheduleStatus.STOPPED
+    assert schedules == {
+        "access_logs_schedule": ("access_logs_microbatch", stopped),
+        "access_logs_proof_schedule": ("access_logs_proof", stopped),
+        "access_logs_runway_schedule": ("access_logs_runway", stopped),
+        "access_logs_maintenance_schedule": ("access_logs_maintenance", stopped),
+    }
 
 
-def test_no_job_carries_the_live_tag_so_a_backfill_launched_from_it_cannot_claim() -> None:
-    job = definitions(ATTRIBUTES).resolve_job_def("access_logs_microbatch")
+@pytest.mark.parametrize(
+    ("verb", "assets", "checked"),
+    [
+        ("microbatch", {"bronze", "checkpoint"}, {"reconciled", "runway"}),
+        ("replace", {"bronze"}, {"reconciled"}),
+        ("errors", {"bronze"}, {"reconciled"}),
+        ("proof", set(), {"proven"}),
+        ("runway", set(), {"runway"}),
+    ],
+)
+def test_each_job_selects_what_it_does_and_only_the_proof_proves(
+    verb: str, assets: set[str], checked: set[str]
+) -> None:
+    layer = definitions(ATTRIBUTES).resolve_job_def(f"access_logs_{verb}").asset_layer
+    keys = {"bronze": bronze_key(logstore()), "checkpoint": checkpoint_key(logstore())}
+    assert set(layer.executable_asset_keys) == {keys[name] for name in assets}
+    assert {key.name for key in layer.asset_graph.asset_check_keys} == checked
+
+
+def test_what_takes_something_away_is_a_dry_run_as_it_is_and_maintenance_is_not() -> None:
+    defs = definitions(ATTRIBUTES)
+    for verb in ("replace", "errors"):
+        partitioned = defs.resolve_job_def(f"access_logs_{verb}").partitioned_config
+        assert partitioned is not None
+        config = partitioned.get_run_config_for_partition_key("2026-11-20-03:00")
+        assert config == {"ops": {"bronze__access_logs": {"config": {"mode": verb, "execute": False}}}}
+    assert Hours() == Hours(mode=Mode.fill, execute=False)
+    assert Upkeep().execute is True
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_job_carries_the_live_tag_so_a_backfill_launched_from_it_cannot_claim(verb: str) -> None:
+    job = definitions(ATTRIBUTES).resolve_job_def(f"access_logs_{verb}")
     assert MODE_TAG not in job.tags and CLAIMS_TAG not in job.tags
 
 
@@ -172,11 +215,11 @@ def test_the_schema_knows_the_settings_and_lets_templates_stand_for_numbers(
     ("tags", "bronze", "checkpoint", "mode"),
     [
         ({MODE_TAG: "live"}, True, True, "live"),
-        ({}, True, True, "fill"),
-        ({}, True, False, "fill"),
-        ({BACKFILL_TAG: "b"}, True, False, "fill"),
-        ({BACKFILL_TAG: "b"}, True, True, "fill"),
-        ({MODE_TAG: "LIVE"}, True, True, "fill"),
+        ({}, True, True, "hours"),
+        ({}, True, False, "hours"),
+        ({BACKFILL_TAG: "b"}, True, False, "hours"),
+        ({BACKFILL_TAG: "b"}, True, True, "hours"),
+        ({MODE_TAG: "LIVE"}, True, True, "hours"),
         ({}, False, True, "publish"),
         ({MODE_TAG: "live"}, False, True, "publish"),
         ({BACKFILL_TAG: "b"}, False, True, "nothing"),

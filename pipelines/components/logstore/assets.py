@@ -12,21 +12,23 @@ keep their own rows, bytes and files, which one result for a whole range could n
 What a run may do follows from its selection and tags:
 
     selected            sls/mode=live        dagster/backfill    neither
-    table (+ checkpt)   live                 fill                fill
+    table (+ checkpt)   live                 hours               hours
     checkpoint alone    publish              nothing moves       publish
+    checks alone        looked at            -                   looked at
 
-Live claims shards and moves checkpoints. Fill lands what the ledger lacks of the asked hours with
-a static holder; a checkpoint that is selected beside it reports that nothing moved. A run that is
-both live and a backfill is refused: a backfill is split into runs that would claim side by side.
+Live claims shards and moves checkpoints. What becomes of hours is the step's config: fill lands
+what the ledger lacks of them with a static holder, replace and errors do them again (`rework.py`);
+a checkpoint that is selected beside them reports that nothing moved. A run that is both live and a
+backfill is refused: a backfill is split into runs that would claim side by side.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any, Literal
 
 import dagster as dg
 
-from pipelines.components.logstore import checks, metadata
+from pipelines.components.logstore import checks, metadata, rework
+from pipelines.components.logstore.failures import plainly, require_endpoint
 from pipelines.components.logstore.schedule import (
     BACKFILL_TAG,
     CLAIMS_TAG,
@@ -41,14 +43,14 @@ from pipelines.components.logstore.schedule import (
 from pipelines.components.logstore.spark import SparkEngine
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.look import hour_rows, lacking_hours
-from pipelines.landing.report import LandingReport, Verdict
+from pipelines.landing.report import LandingReport, Verdict, hours_text
 from pipelines.landing.run import Run
 from pipelines.landing.table import Lake
 from sls_io.client import SlsClient
 from sls_io.errors import ConfigError, LedgerBroken, SlsError
 from sls_io.window import HOUR_S
 
-Mode = Literal["live", "fill", "publish", "nothing"]
+Mode = Literal["live", "hours", "publish", "nothing"]
 Results = Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]
 
 HOURS_PER_RUN_MAX = 6
@@ -90,8 +92,13 @@ def mode_of(tags: Mapping[str, str], *, bronze: bool, checkpoint: bool) -> Mode:
             raise ConfigError(
                 f"a live run selects the checkpoint too: launch the job, or drop the tag {MODE_TAG}"
             )
-        return "live" if live else "fill"
+        return "live" if live else "hours"
     return "nothing" if backfill else "publish"
+
+
+def step_name(logstore: Logstore) -> str:
+    """The step that lands: what its config is written under."""
+    return f"bronze__{logstore.name}"
 
 
 def origin_spec(logstore: Logstore) -> dg.AssetSpec:
@@ -117,7 +124,7 @@ def landing_assets(logstore: Logstore, *, unset: str = "") -> dg.AssetsDefinitio
     bronze, checkpoint = bronze_key(logstore), checkpoint_key(logstore)
 
     @dg.multi_asset(
-        name=f"bronze__{logstore.name}",
+        name=step_name(logstore),
         can_subset=True,
         specs=[
             dg.AssetSpec(
@@ -139,33 +146,108 @@ def landing_assets(logstore: Logstore, *, unset: str = "") -> dg.AssetsDefinitio
                 kinds={"source"},
             ),
         ],
-        check_specs=[checks.reconciled_spec(bronze)],
+        check_specs=checks.specs(bronze),
         backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=HOURS_PER_RUN_MAX),
     )
-    def land(context: dg.AssetExecutionContext, spark: SparkEngine) -> Results:
+    def land(context: dg.AssetExecutionContext, config: rework.Hours, spark: SparkEngine) -> Results:
         selected = context.selected_asset_keys
         with plainly():
-            if unset:
-                raise ConfigError(f"set the environment variable {unset} to the endpoint of {logstore.name}")
+            require_endpoint(logstore, unset)
+            if not selected:
+                yield from _looked_at(context, logstore)
+                return
             mode = mode_of(context.run.tags, bronze=bronze in selected, checkpoint=checkpoint in selected)
-            if mode in ("live", "fill"):
-                yield from _land(context, logstore, spark, live=mode == "live")
+            if mode in ("live", "hours"):
+                yield from _table(context, logstore, spark, config, live=mode == "live")
             elif mode == "publish":
                 yield _publish(context, logstore, spark)
-            if mode in ("fill", "nothing") and checkpoint in selected:
+            if mode in ("hours", "nothing") and checkpoint in selected:
                 yield dg.MaterializeResult(asset_key=checkpoint, metadata=metadata.not_moved())
 
     return land
 
 
-def _land(
-    context: dg.AssetExecutionContext, logstore: Logstore, spark: SparkEngine, *, live: bool
-) -> Results:
-    """Land, report the hours, check; publish last, and only where the check passed."""
+def _looked_at(context: dg.AssetExecutionContext, logstore: Logstore) -> Results:
+    """The checks that were asked for, by a run that lands nothing."""
     bronze = bronze_key(logstore)
+    asked = {key.name for key in context.selected_asset_check_keys}
+    if checks.RECONCILED in asked:
+        yield checks.reconciled_result(bronze, checks.reconciled_now(logstore))
+    if checks.RUNWAY in asked:
+        yield checks.RunwayLook(logstore, bronze).result()
+    if checks.PROVEN in asked:
+        yield checks.prove(logstore, bronze)
+
+
+def _table(
+    context: dg.AssetExecutionContext,
+    logstore: Logstore,
+    spark: SparkEngine,
+    config: rework.Hours,
+    *,
+    live: bool,
+) -> Results:
+    """Land, or do hours again, with the runway looked at whatever became of it."""
+    bronze = bronze_key(logstore)
+    asked = {key.name for key in context.selected_asset_check_keys}
+    runway = checks.RunwayLook(logstore, bronze)
+    before = checks.proven_before(context.instance, bronze) if checks.PROVEN in asked else None
+    if before is not None:
+        yield before
+    gaps: list[str] = []
+    try:
+        if live and config.mode is not rework.Mode.fill:
+            raise ConfigError(
+                f"a live run lands what is new: launch {config.mode.value} without the tag {MODE_TAG}"
+            )
+        if config.mode is rework.Mode.fill:
+            yield from _land(context, logstore, spark, runway, gaps, live=live)
+        else:
+            yield from _again(context, logstore, spark, config)
+    except SlsError:
+        if checks.RUNWAY in asked:
+            yield runway.result(tuple(gaps))
+        raise
+    if checks.RUNWAY in asked:
+        yield runway.result(tuple(gaps))
+
+
+def _hours_asked(context: dg.AssetExecutionContext) -> range:
     keys = context.partition_keys
-    hours = hour_of_key(keys[0]), hour_of_key(keys[-1]) + 1
-    asked: dict[str, Any] = {"until_s": hours[1] * HOUR_S} if live else {"hours": hours}
+    return range(hour_of_key(keys[0]), hour_of_key(keys[-1]) + 1)
+
+
+def _again(
+    context: dg.AssetExecutionContext, logstore: Logstore, spark: SparkEngine, config: rework.Hours
+) -> Results:
+    """Do hours again that are there, or say what would happen."""
+    bronze, hours = bronze_key(logstore), _hours_asked(context)
+    context.log.info(f"{config.mode.value} {hours_text(hours)}{'' if config.execute else ', dry run'}")
+    if config.mode is rework.Mode.replace:
+        events = rework.replaced(logstore, bronze, spark, hours, execute=config.execute)
+    else:
+        events = rework.mended(logstore, bronze, hours, execute=config.execute)
+    for event in events:
+        context.log_event(event)
+        context.log.info(rework.sentence(event))
+    if not config.execute:
+        context.log.warning(rework.DRY)
+    yield from _checked(context, bronze, checks.reconciled_now(logstore))
+
+
+def _land(
+    context: dg.AssetExecutionContext,
+    logstore: Logstore,
+    spark: SparkEngine,
+    runway: checks.RunwayLook,
+    gaps: list[str],
+    *,
+    live: bool,
+) -> Results:
+    """Land, report the hours, check; publish last, and only where the check passed. The gaps that
+    the landing named are added to `gaps`."""
+    bronze, hours = bronze_key(logstore), _hours_asked(context)
+    asked: dict[str, Any] = {"until_s": hours.stop * HOUR_S} if live else {"hours": (hours.start, hours.stop)}
     mode: Literal["live", "fill"] = "live" if live else "fill"
     with Run(logstore, spark.engine(), mode=mode, on_event=_log(context), **asked) as run:
         try:
@@ -174,10 +256,11 @@ def _land(
             # The table contradicts itself, so nothing was landed: the red check is where people look.
             yield from _checked(context, bronze, Verdict(problems=(str(error),)))
             return
+        gaps += report.gaps
         reached_of = _live_hours if live else _filled_hours
-        reached = reached_of(logstore, report, range(*hours))
+        reached = reached_of(logstore, report, hours)
         in_table = hour_rows(logstore, Lake.default(), report.origin, reached)
-        for event in hour_events(logstore, report, reached, in_table):
+        for event in hour_events(logstore, report, reached, in_table, runway.metadata()):
             context.log_event(event)
         verdict = run.reconcile()
         yield from _checked(context, bronze, verdict)
@@ -189,7 +272,7 @@ def _land(
 
 def _checked(context: dg.AssetExecutionContext, bronze: dg.AssetKey, verdict: Verdict) -> Results:
     """The check's result; a run launched without the check fails where the check would have."""
-    if context.selected_asset_check_keys:
+    if any(key.name == checks.RECONCILED for key in context.selected_asset_check_keys):
         yield checks.reconciled_result(bronze, verdict)
     elif not verdict.ok:
         raise LedgerBroken("; ".join(verdict.problems), verb="sls-lake verify")
@@ -221,14 +304,19 @@ def complete_hours(asked: Iterable[int], reached_s: int) -> set[int]:
 
 
 def hour_events(
-    logstore: Logstore, report: LandingReport, reached: Iterable[int], in_table: Mapping[int, int]
+    logstore: Logstore,
+    report: LandingReport,
+    reached: Iterable[int],
+    in_table: Mapping[int, int],
+    also: metadata.Metadata | None = None,
 ) -> Iterator[dg.AssetMaterialization]:
-    """One event per hour that a landing reached, oldest first, with the hour's own numbers."""
+    """One event per hour that a landing reached, oldest first, with the hour's own numbers; `also`
+    goes to all of them."""
     for hour in sorted(reached):
         yield dg.AssetMaterialization(
             bronze_key(logstore),
             partition=hour_key(hour),
-            metadata=metadata.hour(report, hour, rows_in_table=in_table.get(hour)),
+            metadata={**metadata.hour(report, hour, rows_in_table=in_table.get(hour)), **(also or {})},
             tags=metadata.version_tags(report),
         )
 
@@ -256,15 +344,3 @@ def _publish(
         return dg.MaterializeResult(
             asset_key=checkpoint_key(logstore), metadata=metadata.checkpoint(run.checkpoint(), report)
         )
-
-
-@contextmanager
-def plainly() -> Iterator[None]:
-    """Our errors as one sentence in the run's page, and never retried in the same process: a
-    retried step would start a second reader beside tasks of the first."""
-    try:
-        yield
-    except SlsError as error:
-        raise dg.Failure(
-            description=str(error), metadata={"error": type(error).__name__}, allow_retries=False
-        ) from error

@@ -1,27 +1,76 @@
-"""The blocking check: what landed agrees with what the service said and with the files.
+"""The checks of the landed table.
 
-A failing one ends the step, so that the checkpoint, which comes after it, stays where it is.
-Dagster runs the code after a yielded check although the check failed; whoever yields it returns.
+    reconciled  blocking; the newest landing agrees with what the service said and with the files.
+                A failing one ends the step, so that the checkpoint, which comes after it, stays
+                where it is. Dagster runs the code after a yielded check although the check failed;
+                whoever yields it returns.
+    proven      every row of the table against the ledger, as `sls-lake verify`. It reads the
+                identity of each row, so a run that lands does not take it: it says again what the
+                last proof said, since a planned check without a result would hide that one.
+    runway      retention against the frontiers. Looked at by every run that lands, also by one
+                that fails: landings that stand still are what makes it short.
+
+Each can be launched alone.
 """
 
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
 import dagster as dg
+from dagster._core.storage.asset_check_execution_record import (
+    COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES as COMPLETED,
+)
 
+from pipelines.landing.logstore import Logstore
 from pipelines.landing.report import Verdict
+from pipelines.landing.runway import CURE, Runway, runway, spoken
+from pipelines.landing.state import reconcile
+from pipelines.landing.table import Lake
+from pipelines.landing.verify import Proof, ShardProof, verify
+from sls_io.client import SlsClient
+from sls_io.clock import SYSTEM_CLOCK
+from sls_io.errors import SlsError
+from sls_io.window import HOUR_S
 
-RECONCILED = "reconciled"
+RECONCILED, PROVEN, RUNWAY = "reconciled", "proven", "runway"
+_LINES_MAX = 50
+"""Of a text in metadata: a table with thousands of wrong shards must not fill the run's storage."""
+_PROVEN_AT = "proven at"
 
 
-def reconciled_spec(bronze: dg.AssetKey) -> dg.AssetCheckSpec:
-    """The check `reconciled` of the landed table."""
-    return dg.AssetCheckSpec(
-        RECONCILED,
-        asset=bronze,
-        blocking=True,
-        description=(
-            "The files of the newest landing exist, their rows are what the service counted page by page, "
-            "and the ledger was not rolled back. While this fails no checkpoint moves."
+def specs(bronze: dg.AssetKey) -> list[dg.AssetCheckSpec]:
+    """The checks of the landed table."""
+    return [
+        dg.AssetCheckSpec(
+            RECONCILED,
+            asset=bronze,
+            blocking=True,
+            description=(
+                "The files of the newest landing exist, their rows are what the service counted page by "
+                "page, and the ledger was not rolled back. While this fails no checkpoint moves."
+            ),
         ),
-    )
+        dg.AssetCheckSpec(
+            PROVEN,
+            asset=bronze,
+            description=(
+                "Every row is there once and nothing is missing: rows and identity sums of each shard "
+                "against the ledger, apart from named gaps, withdrawn hours and rows removed by decision. "
+                "Reads the whole table's identities; a run that lands repeats the last verdict."
+            ),
+        ),
+        dg.AssetCheckSpec(
+            RUNWAY,
+            asset=bronze,
+            description=(
+                "Time until the service's retention deletes the oldest log that has not landed. Warns "
+                "below a quarter of the retention, fails when logs were lost."
+            ),
+        ),
+    ]
+
+
+# --- reconciled --------------------------------------------------------------------------------------
 
 
 def reconciled_result(bronze: dg.AssetKey, verdict: Verdict) -> dg.AssetCheckResult:
@@ -33,5 +82,167 @@ def reconciled_result(bronze: dg.AssetKey, verdict: Verdict) -> dg.AssetCheckRes
         passed=verdict.ok,
         severity=dg.AssetCheckSeverity.ERROR,
         description="; ".join(verdict.problems) or None,
-        metadata={"found": dg.MetadataValue.md("\n".join(f"- {line}" for line in lines))} if lines else {},
+        metadata={"found": _bullets(lines)} if lines else {},
     )
+
+
+def reconciled_now(logstore: Logstore) -> Verdict:
+    """The newest landing, looked at by a run that made none."""
+    table = Lake.default().load(logstore.table)
+    return Verdict(tuple(reconcile(table)) if table is not None else ())
+
+
+# --- proven ------------------------------------------------------------------------------------------
+
+
+def prove(logstore: Logstore, bronze: dg.AssetKey) -> dg.AssetCheckResult:
+    """The proof, taken now. Raises what `verify` does when there is nobody to ask."""
+    started_s = SYSTEM_CLOCK.monotonic()
+    with SlsClient(logstore.service) as client:
+        proof = verify(logstore, Lake.default(), client)
+    return proven_result(bronze, proof, seconds=SYSTEM_CLOCK.monotonic() - started_s)
+
+
+def proven_result(bronze: dg.AssetKey, proof: Proof, *, seconds: float) -> dg.AssetCheckResult:
+    """The proof as Dagster stores it: numbers that it plots, the verdict in words, a line a shard."""
+    problems = [*proof.problems, *_of_shards(proof.shards, "problems")]
+    return dg.AssetCheckResult(
+        asset_key=bronze,
+        check_name=PROVEN,
+        passed=proof.ok,
+        severity=dg.AssetCheckSeverity.ERROR,
+        description="; ".join(problems[:3]) or f"{proof.rows:,} rows, each once, as the ledger says",
+        metadata={
+            "verdict": _bullets([*problems, *_decided(proof.shards)] or ["nothing is wrong or missing"]),
+            "rows": dg.MetadataValue.int(proof.rows),
+            "shards": dg.MetadataValue.int(len(proof.shards)),
+            "problems": dg.MetadataValue.int(len(problems)),
+            "gaps": dg.MetadataValue.int(sum(len(s.gaps) for s in proof.shards)),
+            "withdrawn": dg.MetadataValue.int(sum(len(s.withdrawn) for s in proof.shards)),
+            "rows forgotten": dg.MetadataValue.int(sum(s.rows_forgotten for s in proof.shards)),
+            "rows adopted": dg.MetadataValue.int(sum(s.rows_adopted for s in proof.shards)),
+            "by shard": _shards(proof.shards),
+            "seconds": dg.MetadataValue.float(round(seconds, 1)),
+            _PROVEN_AT: dg.MetadataValue.timestamp(SYSTEM_CLOCK.now()),
+        },
+    )
+
+
+def proven_before(instance: dg.DagsterInstance, bronze: dg.AssetKey) -> dg.AssetCheckResult | None:
+    """The last proof once more, for a run that takes none; None when there was none."""
+    history = instance.event_log_storage.get_asset_check_execution_history(
+        dg.AssetCheckKey(bronze, PROVEN), limit=1, status=COMPLETED
+    )
+    last = history[0].evaluation if history else None
+    if last is None:
+        return None
+    said = (last.description or "").removeprefix(_BEFORE)
+    return dg.AssetCheckResult(
+        asset_key=bronze,
+        check_name=PROVEN,
+        passed=last.passed,
+        severity=last.severity,
+        description=f"{_BEFORE}{said}",
+        metadata=dict(last.metadata),
+    )
+
+
+_BEFORE = "Not proven by this run, which landed; the last proof said: "
+
+
+def _shards(shards: Iterable[ShardProof]) -> dg.MetadataValue:
+    names = ("shard", "rows in ledger", "rows in table", "frontier", "verdict")
+    columns = dg.TableSchema(columns=[dg.TableColumn(name) for name in names])
+    rows = (
+        (s.shard, s.rows_ledger, s.rows_table, str(s.frontier), "wrong" if s.problems else "ok")
+        for s in shards
+    )
+    records = [dg.TableRecord(dict(zip(names, row, strict=True))) for row in rows]
+    return dg.MetadataValue.table(records, schema=columns)
+
+
+def _decided(shards: Iterable[ShardProof]) -> Iterator[str]:
+    """What is not there, or not proven, and is no problem: each with its cause."""
+    for shard in shards:
+        yield from (f"shard {shard.shard}: gap {text}" for text in shard.gaps)
+        yield from (f"shard {shard.shard}: withdrawn {text}" for text in shard.withdrawn)
+        yield from (f"shard {shard.shard}: {text}" for text in shard.notes)
+
+
+def _of_shards(shards: Iterable[ShardProof], part: str) -> Iterator[str]:
+    return (f"shard {s.shard}: {text}" for s in shards for text in getattr(s, part))
+
+
+# --- runway ------------------------------------------------------------------------------------------
+
+
+class RunwayLook:
+    """The runway of one run: looked at once, when it is first wanted."""
+
+    def __init__(self, logstore: Logstore, bronze: dg.AssetKey) -> None:
+        self._logstore, self._bronze = logstore, bronze
+
+    @cached_property
+    def found(self) -> Runway | str:
+        """The runway, or why nobody knows it: a landing does not fail because of that."""
+        try:
+            with SlsClient(self._logstore.service) as client:
+                return runway(self._logstore, Lake.default(), client)
+        except SlsError as error:
+            return str(error)
+
+    def metadata(self) -> dict[str, dg.MetadataValue]:
+        """For a landing: hours that are left where least is; nothing when unknown or for ever."""
+        shortest_s = None if isinstance(self.found, str) else self.found.shortest_s
+        return {} if shortest_s is None else {"runway h": _hours(shortest_s)}
+
+    def result(self, gaps: tuple[str, ...] = ()) -> dg.AssetCheckResult:
+        """The check; `gaps` are those that a landing of this run has just named."""
+        return runway_result(self._bronze, self.found, gaps)
+
+
+def runway_result(
+    bronze: dg.AssetKey, found: Runway | str, gaps: tuple[str, ...] = ()
+) -> dg.AssetCheckResult:
+    """The runway as Dagster stores it. A gap that was named now is a loss although nothing is short."""
+    if isinstance(found, str):
+        return dg.AssetCheckResult(
+            asset_key=bronze,
+            check_name=RUNWAY,
+            passed=False,
+            severity=dg.AssetCheckSeverity.WARN,
+            description=f"nobody knows the runway: {found}",
+        )
+    lines = [*(f"{gap}: lost to retention, this run named the gap" for gap in gaps), *spoken(found)]
+    lost = bool(gaps) or found.level == "lost"
+    passed = found.level == "ok" and not gaps
+    metadata: dict[str, dg.MetadataValue] = {
+        "runway": _bullets(lines),
+        "shards": dg.MetadataValue.int(len(found.shards)),
+        "shards short": dg.MetadataValue.int(len(found.short)),
+    }
+    for name, seconds in (
+        ("runway h", found.shortest_s),
+        ("alarm below h", found.alarm_s),
+        ("retention h", found.retention_s),
+    ):
+        if seconds is not None:
+            metadata[name] = _hours(seconds)
+    return dg.AssetCheckResult(
+        asset_key=bronze,
+        check_name=RUNWAY,
+        passed=passed,
+        severity=dg.AssetCheckSeverity.ERROR if lost else dg.AssetCheckSeverity.WARN,
+        description=lines[0] if passed else f"{'; '.join(lines[:3])}: {CURE}",
+        metadata=metadata,
+    )
+
+
+def _hours(seconds: float) -> dg.MetadataValue:
+    return dg.MetadataValue.float(round(seconds / HOUR_S, 1))
+
+
+def _bullets(lines: Iterable[str]) -> dg.MetadataValue:
+    said = list(lines)
+    more = [f"and {len(said) - _LINES_MAX:,} more; `sls-lake verify` lists all"] if said[_LINES_MAX:] else []
+    return dg.MetadataValue.md("\n".join(f"- {line}" for line in [*said[:_LINES_MAX], *more]))

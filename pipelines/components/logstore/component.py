@@ -6,8 +6,10 @@ import dagster as dg
 from pydantic import BaseModel, RootModel, ValidationError
 
 from pipelines.components.logstore import environment
-from pipelines.components.logstore.assets import bronze_key, checkpoint_key, landing_assets, origin_spec
-from pipelines.components.logstore.schedule import microbatch_schedule
+from pipelines.components.logstore.assets import bronze_key, landing_assets, origin_spec
+from pipelines.components.logstore.jobs import check_jobs, hours_jobs, microbatch_job
+from pipelines.components.logstore.maintenance import maintenance_job, maintenance_schedule
+from pipelines.components.logstore.schedule import check_schedules, microbatch_schedule
 from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK
 from pipelines.landing.logstore import Logstore, describe
 from sls_io.errors import ConfigError
@@ -31,8 +33,17 @@ class SlsLogstore(dg.Component):
     """A logstore of the log service, landed in an Apache Iceberg table by micro-batches.
 
     Makes the assets sls/<name> (external), bronze/<name> (hourly by receive time) and
-    sls/<name>_checkpoint, the blocking check `reconciled`, the job <name>_microbatch and the
-    schedule <name>_schedule. <name> is the last part of `table`.
+    sls/<name>_checkpoint, the blocking check `reconciled` and the checks `proven` and `runway`, and
+    jobs, those with a clock beside a schedule that is off until somebody turns it on:
+
+        <name>_microbatch   lands what is new                    <name>_schedule
+        <name>_proof        the check `proven`                   <name>_proof_schedule
+        <name>_runway       the check `runway`                   <name>_runway_schedule
+        <name>_maintenance  compacts, expires, sweeps            <name>_maintenance_schedule
+        <name>_replace      hours pulled again in one commit
+        <name>_errors       rows with errors read again
+
+    <name> is the last part of `table`.
     """
 
     def __init__(self, logstore: Logstore, *, unset: str = "") -> None:
@@ -56,17 +67,17 @@ class SlsLogstore(dg.Component):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The definitions of this logstore. Reads no table and starts no engine."""
-        logstore = self.logstore
-        job = dg.define_asset_job(
-            f"{logstore.name}_microbatch",
-            selection=dg.AssetSelection.assets(bronze_key(logstore), checkpoint_key(logstore)),
-            executor_def=dg.in_process_executor,
-            description="Lands what is new and publishes the checkpoint. Live only when the schedule asks.",
-        )
+        logstore, unset, bronze = self.logstore, self.unset, bronze_key(self.logstore)
+        live, checking = microbatch_job(logstore), check_jobs(logstore)
+        maintenance = maintenance_job(logstore, bronze)
         return dg.Definitions(
-            assets=[origin_spec(logstore), landing_assets(logstore, unset=self.unset)],
-            jobs=[job],
-            schedules=[microbatch_schedule(logstore, job, unset=self.unset)],
+            assets=[origin_spec(logstore), landing_assets(logstore, unset=unset)],
+            jobs=[live, *checking, *hours_jobs(logstore), maintenance],
+            schedules=[
+                microbatch_schedule(logstore, live, unset=unset),
+                *check_schedules(logstore, *checking, unset=unset),
+                maintenance_schedule(logstore, maintenance),
+            ],
             resources={RESOURCE_KEY: SPARK},
         )
 

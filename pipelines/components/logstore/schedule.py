@@ -135,3 +135,40 @@ def microbatch_schedule(
         return decide(logstore, now_s=now_s, reached_s=reached, busy=busy)
 
     return tick
+
+
+RUNWAY_CRON = "25 * * * *"
+"""Each hour: it costs a few calls a shard, and must be seen also where no landing runs."""
+
+
+def check_schedules(
+    logstore: Logstore,
+    proof: UnresolvedAssetJobDefinition,
+    runway: UnresolvedAssetJobDefinition,
+    *,
+    unset: str = "",
+) -> list[dg.ScheduleDefinition]:
+    """`<logstore>_proof_schedule` and `<logstore>_runway_schedule`, stopped until somebody turns them on."""
+
+    def of(job: UnresolvedAssetJobDefinition, cron: str, what: str) -> dg.ScheduleDefinition:
+        @dg.schedule(
+            name=f"{job.name}_schedule",
+            job=job,
+            cron_schedule=cron,
+            execution_timezone="UTC",
+            default_status=dg.DefaultScheduleStatus.STOPPED,
+            description=what,
+        )
+        def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+            if unset:
+                return dg.SkipReason(
+                    f"set the environment variable {unset} to the endpoint of {logstore.name}"
+                )
+            return dg.RunRequest()
+
+        return tick
+
+    return [
+        of(proof, logstore.proof, "Proves the whole table."),
+        of(runway, RUNWAY_CRON, "Looks at the runway, also while no landing runs."),
+    ]

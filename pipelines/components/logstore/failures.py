@@ -1,0 +1,27 @@
+"""What our errors are in Dagster: one sentence on the run's page, and no retry."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import dagster as dg
+
+from pipelines.landing.logstore import Logstore
+from sls_io.errors import ConfigError, SlsError
+
+
+@contextmanager
+def plainly() -> Iterator[None]:
+    """Our errors as one sentence in the run's page, and never retried in the same process: a
+    retried step would start a second reader beside tasks of the first."""
+    try:
+        yield
+    except SlsError as error:
+        raise dg.Failure(
+            description=str(error), metadata={"error": type(error).__name__}, allow_retries=False
+        ) from error
+
+
+def require_endpoint(logstore: Logstore, unset: str) -> None:
+    """Raises ConfigError when `unset` names the environment variable of the endpoint."""
+    if unset:
+        raise ConfigError(f"set the environment variable {unset} to the endpoint of {logstore.name}")

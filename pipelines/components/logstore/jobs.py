@@ -1,0 +1,65 @@
+"""What can be launched by name: parts of the same assets and checks, so that results stand with them.
+
+No job carries the tag that makes a run live, and those that take something away are dry runs until
+their config says `execute: true`. The proof reads the whole table, so no job that lands selects it.
+"""
+
+import dagster as dg
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+
+from pipelines.components.logstore.assets import bronze_key, checkpoint_key, step_name
+from pipelines.components.logstore.checks import PROVEN, RUNWAY
+from pipelines.components.logstore.rework import Mode
+from pipelines.landing.logstore import Logstore
+
+_REWORK = {
+    Mode.replace: "Drops the chosen hours and lands them whole again, all of a run in one commit.",
+    Mode.errors: "Reads rows with an error again after a change of the columns; pulls nothing.",
+}
+
+
+def _check(logstore: Logstore, name: str) -> dg.AssetSelection:
+    return dg.AssetSelection.checks(dg.AssetCheckKey(bronze_key(logstore), name))
+
+
+def microbatch_job(logstore: Logstore) -> UnresolvedAssetJobDefinition:
+    """`<name>_microbatch`: table and checkpoint, with the checks that a landing makes anyway."""
+    assets = dg.AssetSelection.assets(bronze_key(logstore), checkpoint_key(logstore))
+    return dg.define_asset_job(
+        f"{logstore.name}_microbatch",
+        selection=assets - _check(logstore, PROVEN),
+        executor_def=dg.in_process_executor,
+        description="Lands what is new and publishes the checkpoint. Live only when the schedule asks.",
+    )
+
+
+def check_jobs(logstore: Logstore) -> tuple[UnresolvedAssetJobDefinition, UnresolvedAssetJobDefinition]:
+    """`<name>_proof` and `<name>_runway`: one check each, without a landing."""
+    proof = dg.define_asset_job(
+        f"{logstore.name}_proof",
+        selection=_check(logstore, PROVEN),
+        executor_def=dg.in_process_executor,
+        description="Proves every row of the table against the ledger, as `sls-lake verify`.",
+    )
+    runway = dg.define_asset_job(
+        f"{logstore.name}_runway",
+        selection=_check(logstore, RUNWAY),
+        executor_def=dg.in_process_executor,
+        description="Looks how long until retention deletes logs that have not landed.",
+    )
+    return proof, runway
+
+
+def hours_jobs(logstore: Logstore) -> list[UnresolvedAssetJobDefinition]:
+    """`<name>_replace` and `<name>_errors`, over the same hours as the table; dry runs as they are."""
+    table = dg.AssetSelection.assets(bronze_key(logstore))
+    return [
+        dg.define_asset_job(
+            f"{logstore.name}_{mode.value}",
+            selection=table - _check(logstore, PROVEN) - _check(logstore, RUNWAY),
+            executor_def=dg.in_process_executor,
+            config={"ops": {step_name(logstore): {"config": {"mode": mode.name, "execute": False}}}},
+            description=f"{what} A dry run until its config says `execute: true`; moves no checkpoint.",
+        )
+        for mode, what in _REWORK.items()
+    ]

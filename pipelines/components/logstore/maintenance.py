@@ -1,0 +1,172 @@
+"""`<name>_maintenance`: what `sls-lake table maintain --execute` does, as a job with a schedule.
+
+Safe beside landings. Two maintenances of one table would only wait for each other and look at
+the same files twice, so there is one at a time: every launch of the job carries the tag
+`sls/maintains`, whose limit the instance's queue keeps (`docs/deploy/dagster.yaml`), a tick
+while one is unfinished is skipped, and a run that finds an older one at work ends at once, for
+instances without that limit.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import dagster as dg
+from dagster._core.storage.dagster_run import IN_PROGRESS_RUN_STATUSES, NOT_FINISHED_STATUSES
+
+from pipelines.components.logstore.failures import plainly
+from pipelines.components.logstore.metadata import MB, Metadata
+from pipelines.components.logstore.schedule import hour_key
+from pipelines.landing.compact import TARGET_BYTES
+from pipelines.landing.history import Orphan
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.maintain import MANIFESTS_MAX, SNAPSHOTS_MAX, STEPS, Maintainer, Maintenance
+from pipelines.landing.table import Lake
+from sls_io.errors import ConfigError
+from sls_io.window import HOUR_S
+
+MAINTAINS_TAG = "sls/maintains"
+_MIB = 1024**2
+_SHOWN = 50
+
+
+class Upkeep(dg.Config):
+    """What is done, as the options of `sls-lake table maintain`. `execute: false` only shows it.
+
+    steps              some of compact, manifests, expire, sweep, metadata; all when empty
+    target_mb          size of files that small ones become (2^20 bytes)
+    snapshots          how many are kept at most
+    manifests          more than these are written anew as few
+    older_than_hours   younger files are never deleted; at least 24
+    """
+
+    execute: bool = True
+    steps: list[str] = []
+    target_mb: int = TARGET_BYTES // _MIB
+    snapshots: int = SNAPSHOTS_MAX
+    manifests: int = MANIFESTS_MAX
+    older_than_hours: float = 24.0
+
+
+def maintenance_job(logstore: Logstore, bronze: dg.AssetKey) -> dg.JobDefinition:
+    """The job. What it did is an observation of the table, so that its numbers are plotted there. It
+    asks the catalog alone, never the service."""
+
+    @dg.op(
+        name=f"maintain__{logstore.name}",
+        description="Compacts sealed hours, regroups manifests, expires snapshots, deletes old files.",
+        tags={"dagster/compute_kind": "iceberg"},
+    )
+    def maintain(context: dg.OpExecutionContext, config: Upkeep) -> None:
+        with plainly():
+            _refuse_second(context, logstore)
+            maintainer = Maintainer(
+                logstore,
+                Lake.default(),
+                target_bytes=config.target_mb * _MIB,
+                manifests_max=config.manifests,
+                snapshots_max=config.snapshots,
+                floor_s=config.older_than_hours * HOUR_S,
+                on_event=lambda event: context.log.info(f"maintenance: {event}"),
+            )
+            steps = config.steps or list(STEPS)
+            done = maintainer.execute(steps) if config.execute else maintainer.plan(steps)
+        for why in done.put_off:
+            context.log.warning(f"put off: {why}")
+        context.log.info(sentence(done))
+        context.log_event(dg.AssetObservation(bronze, description=sentence(done), metadata=figures(done)))
+        context.add_output_metadata(figures(done))
+
+    @dg.job(
+        name=f"{logstore.name}_maintenance",
+        executor_def=dg.in_process_executor,
+        tags={MAINTAINS_TAG: logstore.name},
+        description=(
+            f"Keeps {logstore.table} small and fast beside landings: sealed hours are compacted once, "
+            "manifests regrouped, old snapshots expired, files nobody refers to deleted. "
+            "`execute: false` only shows what would be done."
+        ),
+    )
+    def job() -> None:
+        maintain()
+
+    return job
+
+
+def maintenance_schedule(logstore: Logstore, job: dg.JobDefinition) -> dg.ScheduleDefinition:
+    """`<name>_maintenance_schedule`, stopped until somebody turns it on."""
+
+    @dg.schedule(
+        name=f"{logstore.name}_maintenance_schedule",
+        job=job,
+        cron_schedule=logstore.maintenance,
+        execution_timezone="UTC",
+        default_status=dg.DefaultScheduleStatus.STOPPED,
+        description="Requests one maintenance when no other one of the table is unfinished.",
+    )
+    def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        unfinished = dg.RunsFilter(tags={MAINTAINS_TAG: logstore.name}, statuses=list(NOT_FINISHED_STATUSES))
+        busy = next(iter(context.instance.get_runs(filters=unfinished, limit=1)), None)
+        if busy is not None:
+            return dg.SkipReason(f"run {busy.run_id} ({busy.status.value}) maintains {logstore.table}")
+        return dg.RunRequest()
+
+    return tick
+
+
+def _refuse_second(context: dg.OpExecutionContext, logstore: Logstore) -> None:
+    """Of two that began at once the one that was asked for first goes on, so never both give up."""
+    at_work = dg.RunsFilter(tags={MAINTAINS_TAG: logstore.name}, statuses=list(IN_PROGRESS_RUN_STATUSES))
+    records = context.instance.get_run_records(filters=at_work)
+    mine = next((r.storage_id for r in records if r.dagster_run.run_id == context.run_id), None)
+    older = [r.dagster_run.run_id for r in records if mine is not None and r.storage_id < mine]
+    if older:
+        raise ConfigError(f"run {older[-1]} maintains {logstore.table}: launch again when it is done")
+
+
+def sentence(done: Maintenance) -> str:
+    """What was done, or would be, in one line."""
+    what = (
+        f"{len(done.compacted):,} hours compacted, {len(done.expired):,} snapshots expired, "
+        f"{len(done.swept) + len(done.metadata):,} files deleted"
+    )
+    return what if done.executed else f"Dry run, nothing was changed; it would be: {what}."
+
+
+def figures(done: Maintenance) -> Metadata:
+    """Numbers that Dagster plots, then what was put off and why."""
+    before, after = done.manifests
+    swept, metadata = done.swept, done.metadata
+    values: Metadata = {
+        "executed": dg.MetadataValue.bool(done.executed),
+        "steps": dg.MetadataValue.text(", ".join(done.steps)),
+        "hours compacted": dg.MetadataValue.int(len(done.compacted)),
+        "rows compacted": dg.MetadataValue.int(sum(h.rows for h in done.compacted)),
+        "files before": dg.MetadataValue.int(sum(h.files for h in done.compacted)),
+        "files after": dg.MetadataValue.int(sum(h.files_after or 0 for h in done.compacted)),
+        "manifests before": dg.MetadataValue.int(before),
+        "manifests after": dg.MetadataValue.int(after),
+        "snapshots expired": dg.MetadataValue.int(len(done.expired)),
+        "snapshots kept": dg.MetadataValue.int(done.kept),
+        "files swept": dg.MetadataValue.int(len(swept)),
+        "MB swept": _megabytes(swept),
+        "metadata files deleted": dg.MetadataValue.int(len(metadata)),
+        "put off": dg.MetadataValue.int(len(done.put_off)),
+    }
+    if not done.executed:
+        del values["files after"]
+    if done.compacted:
+        names = ("hour", "rows", "files", "files after")
+        rows = (
+            (hour_key(h.hour), h.rows, h.files, "" if h.files_after is None else h.files_after)
+            for h in done.compacted[-_SHOWN:]
+        )
+        records = [dg.TableRecord(dict(zip(names, row, strict=True))) for row in rows]
+        schema = dg.TableSchema(columns=[dg.TableColumn(name) for name in names])
+        values["newest hours"] = dg.MetadataValue.table(records, schema=schema)
+    if done.put_off:
+        lines: Sequence[str] = done.put_off[:_SHOWN]
+        values["put off, why"] = dg.MetadataValue.md("\n".join(f"- {line}" for line in lines))
+    return values
+
+
+def _megabytes(files: Iterable[Orphan]) -> dg.MetadataValue:
+    return dg.MetadataValue.float(round(sum(f.size for f in files) / MB, 2))

@@ -1,0 +1,148 @@
+"""Hours that are there already, done again: the modes `replace` and `errors` of a run.
+
+What a run does with its hours is a config of the table's step, so the ordinary dialogue of a
+backfill can say it, and so do the jobs <name>_replace and <name>_errors:
+
+    mode: fill      what the ledger lacks; always done (see `assets.py`)
+    mode: replace   what is there leaves and the hours are pulled again, all of a run in one commit
+    mode: errors    rows with an error are read again from their kept bytes; nothing is pulled
+
+The last two take something away, so they only show what they would do, as an observation of each
+hour, until `execute: true`. Then each hour of which the table has rows is materialized.
+"""
+
+import enum
+from collections.abc import Iterator, Mapping
+
+import dagster as dg
+
+from pipelines.components.logstore import metadata
+from pipelines.components.logstore.schedule import hour_key
+from pipelines.components.logstore.spark import SparkEngine
+from pipelines.landing import mend as mending
+from pipelines.landing import replace as replacing
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.look import hour_rows
+from pipelines.landing.report import hours_text
+from pipelines.landing.table import Lake
+from sls_io.client import SlsClient
+
+DRY = "Dry run, nothing was changed: launch again with `execute: true` to do it."
+_CAUSES_MAX = 20
+
+Event = dg.AssetMaterialization | dg.AssetObservation
+
+
+class Mode(enum.Enum):
+    """What becomes of the hours."""
+
+    fill = "fill"
+    replace = "replace"
+    errors = "errors"
+
+
+class Hours(dg.Config):
+    """What a run does with its hours. `execute` is for the modes that take something away."""
+
+    mode: Mode = Mode.fill
+    execute: bool = False
+
+
+def replaced(
+    logstore: Logstore, bronze: dg.AssetKey, spark: SparkEngine, hours: range, *, execute: bool
+) -> Iterator[Event]:
+    """Drop the hours and land them again in one commit; without `execute` say what would happen.
+
+    Raises ConfigError when there is nothing to replace, a frontier has not passed the hours, or
+    retention has taken a part of them; nothing has changed then.
+    """
+    lake = Lake.default()
+    with SlsClient(logstore.service) as client:
+        planned = replacing.plan(lake, logstore, client, hours)
+        view = planned.view
+        shown: dict[int, metadata.Metadata] = {
+            hour: {
+                "rows that leave": dg.MetadataValue.int(view.hours.get(hour, 0)),
+                "windows pulled again": dg.MetadataValue.int(
+                    sum(p.window.hour == hour for p in planned.windows)
+                ),
+                "hours in one commit": dg.MetadataValue.text(hours_text(hours)),
+                "rows that leave in all": dg.MetadataValue.int(view.rows),
+                "files that leave in all": dg.MetadataValue.int(view.files),
+            }
+            for hour in hours
+        }
+        if not execute:
+            yield from _planned(bronze, shown, Mode.replace)
+            return
+        report = replacing.execute(lake, logstore, client, spark.engine(), planned)
+    rows = hour_rows(logstore, lake, report.origin, hours)
+    for hour in hours:
+        if rows.get(hour) or view.hours.get(hour):
+            values = metadata.hour(report, hour, rows_in_table=rows.get(hour))
+            yield _done(bronze, hour, Mode.replace, {**values, **shown[hour]}, metadata.version_tags(report))
+
+
+def mended(logstore: Logstore, bronze: dg.AssetKey, hours: range, *, execute: bool) -> Iterator[Event]:
+    """Read the rows with an error of the hours again; without `execute` say what would become of them."""
+    lake = Lake.default()
+    with SlsClient(logstore.service) as client:
+        planned = mending.plan(lake, logstore, client, hours)
+        view = planned.view
+        shown = {
+            "hours in one commit": dg.MetadataValue.text(hours_text(hours)),
+            "rows with an error": dg.MetadataValue.int(view.rows),
+            "rows without one after": dg.MetadataValue.int(view.mended),
+            "files written anew": dg.MetadataValue.int(view.files),
+            "causes that stay": _causes(view.left),
+        }
+        if not execute:
+            yield from _planned(bronze, dict.fromkeys(hours, shown), Mode.errors)
+            return
+        # Asked a second time nothing would change, and that is no failure: the hours are done.
+        snapshot = mending.execute(lake, logstore, client, planned) if view.files else None
+    rows = hour_rows(logstore, lake, view.origin, hours)
+    tags = {} if snapshot is None else {metadata.DATA_VERSION_TAG: str(snapshot)}
+    if snapshot is not None:
+        shown["snapshot"] = dg.MetadataValue.text(str(snapshot))
+    for hour in hours:
+        if rows.get(hour):
+            count = {"dagster/partition_row_count": dg.MetadataValue.int(rows[hour])}
+            yield _done(bronze, hour, Mode.errors, {**shown, **count}, tags)
+
+
+def sentence(event: Event) -> str:
+    """For the run's log: the hour, the mode and the numbers, on one line."""
+    numbers = (
+        f"{name} {value.value:,}"
+        for name, value in event.metadata.items()
+        if isinstance(value, dg.IntMetadataValue) and value.value is not None
+    )
+    return f"{event.partition}: {', '.join(numbers)}"
+
+
+def _planned(bronze: dg.AssetKey, shown: Mapping[int, metadata.Metadata], mode: Mode) -> Iterator[Event]:
+    for hour, values in shown.items():
+        yield dg.AssetObservation(
+            bronze,
+            partition=hour_key(hour),
+            description=DRY,
+            metadata={"mode": f"{mode.value}, dry run", **values},
+        )
+
+
+def _done(
+    bronze: dg.AssetKey, hour: int, mode: Mode, values: metadata.Metadata, tags: Mapping[str, str]
+) -> dg.AssetMaterialization:
+    return dg.AssetMaterialization(
+        bronze, partition=hour_key(hour), metadata={"mode": mode.value, **values}, tags=dict(tags)
+    )
+
+
+def _causes(left: Mapping[str, int]) -> dg.MetadataValue:
+    """Why rows keep an error, the most frequent first; a cause names a column, never a value."""
+    columns = dg.TableSchema(columns=[dg.TableColumn("rows", "int"), dg.TableColumn("why", "string")])
+    worst = sorted(left.items(), key=lambda item: (-item[1], item[0]))[:_CAUSES_MAX]
+    return dg.MetadataValue.table(
+        [dg.TableRecord({"rows": n, "why": why}) for why, n in worst], schema=columns
+    )
