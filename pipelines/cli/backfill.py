@@ -10,11 +10,11 @@ done at once; the other modes run here only and are a dry run until `--execute`.
 
 from collections.abc import Callable
 from dataclasses import asdict
-from datetime import UTC, datetime
 
 import click
 
 from pipelines.cli import dagster_client
+from pipelines.cli.hours import HOURS_MAX, Hour
 from pipelines.cli.land import quiet_spark
 from pipelines.cli.land import show as show_landing
 from pipelines.cli.leaving import show_leaving
@@ -30,32 +30,6 @@ from pipelines.landing.run import Run
 from pipelines.landing.table import Lake
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.window import HOUR_S
-
-HOURS_MAX = 24 * 366
-
-
-class Hour(click.ParamType[int]):
-    """A whole receive hour, UTC: `2026-11-20-07:00`, `2026-11-20T07` or `2026-11-20 07:00`."""
-
-    name = "hour"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:  # hours since 1970
-        """Hours since 1970-01-01 00:00 UTC."""
-        if isinstance(value, int):
-            return value
-        text = str(value)
-        for form in ("%Y-%m-%d-%H:%M", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H", "%Y-%m-%d %H:%M", "%Y-%m-%d-%H"):
-            try:
-                at = datetime.strptime(text, form).replace(tzinfo=UTC)
-            except ValueError:
-                continue
-            if at.minute:
-                self.fail(f"{text} is not a whole hour", param, ctx)
-            return int(at.timestamp()) // HOUR_S
-        self.fail(f"{text!r} is no hour; write it like 2026-11-20-07:00 (UTC)", param, ctx)
 
 
 @click.command("backfill")

@@ -7,7 +7,7 @@ from typing import Any, cast
 import click
 from rich.markup import escape
 
-from pipelines.cli.backfill import HOURS_MAX, Hour
+from pipelines.cli.hours import Hour, Hours
 from pipelines.cli.leaving import show_leaving
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.maintain import maintain
@@ -54,21 +54,6 @@ def rollback(output: Output, *, snapshot: int, name: str | None, execute: bool) 
     else:
         output.say(f"done: snapshot {committed} of {logstore.table} is what {snapshot} was; land again")
     output.result({"executed": execute, "committed": committed, **asdict(planned.view)})
-
-
-class Hours(click.ParamType[range]):
-    """`A` or `A..B`: whole receive hours, UTC, both included."""
-
-    name = "hours"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> range:
-        """Hours since 1970."""
-        first, dots, last = str(value).partition("..")
-        begin = Hour().convert(first, param, ctx)
-        end = Hour().convert(last, param, ctx) if dots else begin
-        if not begin <= end < begin + HOURS_MAX:
-            self.fail(f"{value!r}: the last hour is before the first, or a year after it", param, ctx)
-        return range(begin, end + 1)
 
 
 @table.command("undo")

@@ -4,9 +4,10 @@ from dataclasses import asdict
 
 import click
 
+from pipelines.cli.hours import Hours
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
-from pipelines.cli.output import Output, verb
+from pipelines.cli.output import Output, moment, verb
 from pipelines.landing.table import Lake
 from pipelines.landing.verify import Proof, ShardProof
 from pipelines.landing.verify import verify as prove
@@ -15,12 +16,27 @@ from sls_io.client import SlsClient
 
 @click.command("verify")
 @logstore_option
+@click.option(
+    "--pull", is_flag=True, help="Pull again what retention still holds of it, and compare rows and sums."
+)
+@click.option(
+    "--hour",
+    "hours",
+    type=Hours(),
+    metavar="A[..B]",
+    help="With --pull: only these receive hours, like 2026-11-20-07:00..2026-11-20-09:00.",
+)
 @verb
-def verify(output: Output, *, name: str | None) -> None:
-    """Prove gaps, holes, rows and identity sums, and that each row is there once."""
+def verify(output: Output, *, name: str | None, pull: bool, hours: range | None) -> None:
+    """Prove gaps, holes, rows and identity sums, and that each row is there once.
+
+    Reads the table and asks the service; claims, moves and writes nothing.
+    """
+    if hours is not None and not pull:
+        raise click.UsageError("--hour says what to pull again: add --pull")
     logstore = resolve(name)
     with SlsClient(logstore.service) as client:
-        proof = prove(logstore, Lake.default(), client)
+        proof = prove(logstore, Lake.default(), client, pull=pull, hours=hours)
     show(output, proof)
     output.result({"ok": proof.ok, **asdict(proof)})
     if not proof.ok:
@@ -52,12 +68,25 @@ def show(output: Output, proof: Proof) -> None:
             *shard.problems,
         ):
             output.say(f"shard {shard.shard}: {text}")
+    _say_how_far(output, proof)
     for problem in proof.problems:
         output.say(f"[red]{problem}[/]")
     if proof.ok:
         output.say(f"[green]verified[/]: {proof.rows:,} rows in {proof.table}, each once, as the ledger says")
     else:
         output.say(f"[red]not verified[/]: {proof.table} does not hold what its ledger says")
+
+
+def _say_how_far(output: Output, proof: Proof) -> None:
+    counted = sum(shard.windows for shard in proof.shards)
+    if proof.since_ms is not None:
+        output.say(
+            f"{counted} windows counted one by one: those of snapshots kept since "
+            f"{moment(proof.since_ms / 1000)} UTC; older ones are proven by the sums of their shard"
+        )
+    pulled = [shard.rows_pulled for shard in proof.shards if shard.rows_pulled is not None]
+    if pulled:
+        output.say(f"{sum(pulled):,} rows pulled again and compared: what the service still holds")
 
 
 def _unread(shard: ShardProof) -> str:

@@ -1,44 +1,45 @@
 """Proves a table: the ledger against itself, against the rows, and against the service.
 
-Four questions, each answered for every shard:
+Questions, each answered for every shard:
 - is the ledger free of holes from its start, apart from named gaps and withdrawn intervals;
-- do the rows in the table add up to the ledger's rows and identity sums;
+- do the rows in the table add up to the ledger's rows and identity sums, at any age;
 - is every row there once, and inside an interval that the ledger calls landed;
+- does each window hold the rows that its landing brought, as far back as snapshots are kept;
+- on demand, does the service tell the same when it is asked again, as far as retention allows;
 - how far is the frontier from the service's end.
 Only the identity columns are read. The answer names what is wrong and where, never a row's content.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-from pyiceberg.expressions import EqualTo
-from pyiceberg.io.pyarrow import ArrowScan
-from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table import Table
 
-from pipelines.landing.contract import hour_place
-from pipelines.landing.ledger import Gone
+from pipelines.landing.ledger import WINDOWS_KEY, Gone, decode_windows
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.report import hours_text
+from pipelines.landing.second_pull import SecondPull, pull_again
 from pipelines.landing.start import check_origin
-from pipelines.landing.state import read_state, reconcile
+from pipelines.landing.state import ancestry, read_state, reconcile, summary_of
 from pipelines.landing.table import Lake
+from pipelines.landing.tally import Count, Tally, tally
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import SlsClient
-from sls_io.decode import identity_sum
 from sls_io.errors import LedgerBroken, ShardGone, SlsError
 from sls_io.planning import CURSOR_UNKNOWN
-from sls_io.window import HOUR_S, Cursor
+from sls_io.window import HOUR_S, Cursor, IntervalSet, Window
 
-_Longs = npt.NDArray[np.int64]
+_NAMED_MAX = 5
+"""Of windows that are wrong, this many are named for a shard; the rest is counted."""
 
 
 @dataclass(frozen=True)
 class ShardProof:
-    """One shard: what the ledger says, what the table holds, and what is wrong with it."""
+    """One shard: what the ledger says, what the table holds, and what is wrong with it.
+
+    windows      how many windows of kept snapshots were counted one by one
+    rows_pulled  rows that the service told again, None when it was not asked
+    """
 
     shard: int
     rows_ledger: int
@@ -52,16 +53,23 @@ class ShardProof:
     rows_adopted: int = 0
     withdrawn: tuple[str, ...] = ()
     rows_forgotten: int = 0
+    windows: int = 0
+    rows_pulled: int | None = None
 
 
 @dataclass(frozen=True)
 class Proof:
-    """The verdict over one logstore in one table. `ok` means: every landed log is there once."""
+    """The verdict over one logstore in one table. `ok` means: every landed log is there once.
+
+    `since_ms` is the time of the oldest snapshot still kept (milliseconds): windows that landed
+    before it are proven by the sums of their shard, not one by one.
+    """
 
     table: str
     origin: str
     shards: tuple[ShardProof, ...] = ()
     problems: tuple[str, ...] = ()
+    since_ms: int | None = None
 
     @property
     def ok(self) -> bool:
@@ -74,19 +82,27 @@ class Proof:
         return sum(s.rows_table for s in self.shards)
 
 
-@dataclass
-class _Tally:
-    """What the table's files hold of one shard; the counts are of rows."""
+@dataclass(frozen=True)
+class _Told:
+    """What is known of single windows: by their landings, and by a second pull when one was made."""
 
-    rows: int = 0
-    sum: int = 0
-    doubled: int = 0
-    outside: int = 0
+    landed: Mapping[Window, int]
+    pulled: SecondPull | None
+
+    @property
+    def windows(self) -> Collection[Window]:
+        return {*self.landed, *(self.pulled.windows if self.pulled else ())}
 
 
-def verify(logstore: Logstore, lake: Lake, client: SlsClient) -> Proof:
-    """Prove the logstore's part of its table. Raises only when there is nothing to prove yet or
-    the service or catalog cannot be reached; everything else is a problem in the `Proof`."""
+def verify(
+    logstore: Logstore, lake: Lake, client: SlsClient, *, pull: bool = False, hours: range | None = None
+) -> Proof:
+    """Prove the logstore's part of its table. With `pull`, what has landed is pulled again and
+    compared: of these receive hours (since 1970), or of all that retention holds.
+
+    Raises only when there is nothing to prove yet or the service or catalog cannot be reached;
+    everything else is a problem in the `Proof`.
+    """
     origin = client.origin()
     table = lake.load(logstore.table)
     if table is None:
@@ -100,7 +116,8 @@ def verify(logstore: Logstore, lake: Lake, client: SlsClient) -> Proof:
     ledger = state.ledger(origin.id)
     if not ledger.started:
         problems.append("the ledger is empty: nothing has landed")
-    tallies, gone = _tally(table, origin.id, ledger)
+    told = _Told(_landed_windows(table, ledger), pull_again(client, ledger, hours=hours) if pull else None)
+    tallies, gone = tally(table, origin.id, ledger, told.windows)
     problems += [text for text in gone if text not in problems]
     ends = _ends(client)
     adopted = {s: v for (name, s), v in state.adopted.shards.items() if name == origin.id}
@@ -112,66 +129,25 @@ def verify(logstore: Logstore, lake: Lake, client: SlsClient) -> Proof:
         )
         for shard in {*ledger.shards, *tallies, *adopted}
     }
-    shards = tuple(_prove(s, ledger, tallies.get(s), ends, decided[s]) for s in sorted(decided))
-    return Proof(logstore.table, origin.id, shards, tuple(problems))
+    shards = tuple(_prove(s, ledger, tallies.get(s), ends, decided[s], told) for s in sorted(decided))
+    since_ms = min((s.timestamp_ms for s in table.metadata.snapshots), default=None)
+    return Proof(logstore.table, origin.id, shards, tuple(problems), since_ms)
 
 
-def _tally(table: Table, origin: str, ledger: Ledger) -> tuple[dict[int, _Tally], list[str]]:
-    """Each shard's tally over all files, and the files that are gone.
+def _landed_windows(table: Table, ledger: Ledger) -> dict[Window, int]:
+    """The windows of the landings that `main` still tells of, and how many rows each brought.
 
-    An hour at a time: a row's receive hour follows from its cursor, so twins are in one hour, and
-    memory is the identities of the largest hour, 16 bytes a row.
+    Without those of which something was withdrawn since. Landed again, a window holds what it held:
+    a log never moves to another cursor.
     """
-    columns = ("__shard__", "__cursor__", "__index__")
-    mine = EqualTo(term="__origin__", value=origin)
-    scan = table.scan(row_filter=mine, selected_fields=columns)
-    reader = ArrowScan(table.metadata, table.io, scan.projection(), mine)
-    tallies: dict[int, _Tally] = defaultdict(_Tally)
-    gone: list[str] = []
-    for tasks in _by_hour(table, scan.plan_files()):
-        keys: dict[int, list[_Longs]] = defaultdict(list)
-        for task in tasks:
-            try:
-                for shards, cursors, indexes in _identities(reader.to_record_batches([task])):
-                    for shard in np.unique(shards).tolist():
-                        at = shards == shard
-                        keys[shard].append(np.stack([cursors[at], indexes[at]]))
-            except FileNotFoundError:
-                gone.append(f"file is gone: {task.file.file_path.rsplit('/', 1)[-1]}")
-        for shard, parts in keys.items():
-            _count(tallies[shard], shard, np.concatenate(parts, axis=1), ledger.shards.get(shard))
-    return dict(tallies), gone
-
-
-def _by_hour(table: Table, tasks: Iterable[FileScanTask]) -> Iterable[list[FileScanTask]]:
-    """The files of each receive hour; all files together when a partition spec has no hour."""
-    hours: dict[int | None, list[FileScanTask]] = defaultdict(list)
-    places = {number: hour_place(spec, table.schema()) for number, spec in table.specs().items()}
-    for task in tasks:
-        place = places[task.file.spec_id]
-        hours[None if place is None else task.file.partition[place]].append(task)
-    return [[task for each in hours.values() for task in each]] if None in hours else hours.values()
-
-
-def _identities(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[_Longs, _Longs, _Longs]]:
-    for batch in batches:
-        shards, cursors, indexes = (
-            batch.column(name).to_numpy(zero_copy_only=False).astype(np.int64)
-            for name in ("__shard__", "__cursor__", "__index__")
-        )
-        yield shards, cursors, indexes
-
-
-def _count(tally: _Tally, shard: int, keys: _Longs, entry: ShardLedger | None) -> None:
-    order = np.lexsort((keys[1], keys[0]))
-    cursors, indexes = keys[0][order], keys[1][order]
-    tally.rows += len(cursors)
-    tally.sum = (tally.sum + identity_sum(shard, cursors, indexes)) % 2**64
-    tally.doubled += int(((cursors[1:] == cursors[:-1]) & (indexes[1:] == indexes[:-1])).sum())
-    inside = np.zeros(len(cursors), dtype=bool)
-    for begin, end in entry.landed if entry else ():
-        inside |= (cursors >= begin) & (cursors < end)
-    tally.outside += int((~inside).sum())
+    found: dict[Window, int] = {}
+    for snapshot in ancestry(table):
+        origin, windows = decode_windows(summary_of(snapshot).get(WINDOWS_KEY, ""))
+        for landed in windows if origin == ledger.origin else ():
+            entry, window = ledger.shards.get(landed.window.shard), landed.window
+            if entry and not IntervalSet.of([(window.begin, window.end)]).minus(entry.landed):
+                found.setdefault(window, landed.rows)
+    return found
 
 
 def _ends(client: SlsClient) -> dict[int, Cursor]:
@@ -211,9 +187,10 @@ def _withdrawn(client: SlsClient, shard: int, ledger: Ledger) -> dict[tuple[int,
 def _prove(
     shard: int,
     ledger: Ledger,
-    tally: _Tally | None,
-    ends: dict[int, Cursor],
+    tally: Tally | None,
+    ends: Mapping[int, Cursor],
     decided: _Decided,
+    told: _Told,
 ) -> ShardProof:
     entry = ledger.shards.get(shard)
     rows = tally.rows if tally else 0
@@ -228,7 +205,9 @@ def _prove(
         if before:
             problems = _sums(ShardLedger(Cursor(0)), tally, adopted)
         return ShardProof(shard, 0, rows, Cursor(0), None, False, (), tuple(problems), tuple(notes), before)
-    problems = [*_sums(entry, tally, adopted), *_once(tally, before)]
+    single = _singly(shard, tally, told, decided.forgotten)
+    problems = [*_sums(entry, tally, adopted), *_once(tally, before), *single.problems]
+    notes += single.notes
     notes += [f"landed ahead of the frontier: [{b}, {e})" for b, e in entry.landed if b > entry.frontier]
     end = ends.get(shard)
     if end is not None and entry.frontier > end and not entry.closed:
@@ -251,10 +230,60 @@ def _prove(
             for b, e in entry.withdrawn
         ),
         rows_forgotten=gone.rows,
+        windows=single.windows,
+        rows_pulled=single.rows_pulled,
     )
 
 
-def _sums(entry: ShardLedger, tally: _Tally | None, adopted: tuple[int, int]) -> list[str]:
+@dataclass
+class _Single:
+    """What counting window by window found of one shard."""
+
+    windows: int = 0
+    rows_pulled: int | None = None
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def _singly(shard: int, tally: Tally | None, told: _Told, gone: Gone) -> _Single:
+    """Each window on its own, apart from those of hours of which rows were removed by decision."""
+    held: Mapping[Window, Count] = tally.windows if tally else {}
+    found, wrong = _Single(), list[str]()
+    for window, brought in sorted(told.landed.items()):
+        if window.shard != shard or gone.hours.overlaps(window.hour, window.hour + 1):
+            continue
+        found.windows += 1
+        rows, _ = held.get(window, (0, 0))
+        if rows != brought:
+            wrong.append(f"{_place(window)}: the table holds {rows} rows, its landing brought {brought}")
+    if told.pulled is not None:
+        found.rows_pulled = 0
+        for window, count in sorted(told.pulled.windows.items()):
+            if window.shard != shard or gone.hours.overlaps(window.hour, window.hour + 1):
+                continue
+            found.rows_pulled += count[0]
+            here = held.get(window, (0, 0))
+            if here[0] != count[0]:
+                wrong.append(f"{_place(window)}: the table holds {here[0]} rows, the service {count[0]}")
+            elif here != count:
+                wrong.append(f"{_place(window)}: the table holds other rows than the service")
+        found.notes = [
+            f"{_place(window)} was not compared with the service: {why}"
+            for window, why in sorted(told.pulled.missed.items())
+            if window.shard == shard
+        ]
+    found.problems = wrong[:_NAMED_MAX]
+    if len(wrong) > _NAMED_MAX:
+        found.problems.append(f"and {len(wrong) - _NAMED_MAX} more windows do not hold what they should")
+    return found
+
+
+def _place(window: Window) -> str:
+    hour = hours_text(range(window.hour, window.hour + 1))
+    return f"window [{window.begin}, {window.end}) of {hour}"
+
+
+def _sums(entry: ShardLedger, tally: Tally | None, adopted: Count) -> list[str]:
     """Rows and identities that the ledger and what was adopted do not explain."""
     rows, total = (tally.rows, tally.sum) if tally else (0, 0)
     if rows != entry.rows + adopted[0]:
@@ -265,7 +294,7 @@ def _sums(entry: ShardLedger, tally: _Tally | None, adopted: tuple[int, int]) ->
     return []
 
 
-def _once(tally: _Tally | None, adopted: int) -> list[str]:
+def _once(tally: Tally | None, adopted: int) -> list[str]:
     problems = []
     if tally and tally.doubled:
         problems.append(f"{tally.doubled} rows are there more than once")

@@ -1,14 +1,18 @@
 """`verify` finds what somebody did to the table behind the ledger's back, and says where."""
 
+import base64
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
 from pyiceberg.expressions import And, EqualTo
 
+from pipelines.landing import forget
 from pipelines.landing.verify import Proof, verify
-from tests.integration.world import HOUR0_S, World
+from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World
 
 pytestmark = pytest.mark.spark
 
@@ -25,9 +29,9 @@ def landed(world: World) -> World:
     return world
 
 
-def prove(world: World) -> Proof:
+def prove(world: World, **asked: Any) -> Proof:
     with world.client as client:
-        return verify(world.logstore, world.lake, client)
+        return verify(world.logstore, world.lake, client, **asked)
 
 
 def wrong_shards(proof: Proof) -> dict[int, tuple[str, ...]]:
@@ -57,9 +61,10 @@ def test_a_file_that_is_gone_is_named_and_the_other_shards_are_still_proven(land
     assert proof.problems == (f"file is gone: {path.name}",)
     missing = task.file.record_count
     entry = landed.ledger.shards[1]
-    assert wrong_shards(proof) == {
-        1: (f"the table holds {entry.rows - missing} rows, the ledger {entry.rows}",)
-    }
+    total, window = wrong_shards(proof)[1]
+    assert list(wrong_shards(proof)) == [1]
+    assert total == f"the table holds {entry.rows - missing} rows, the ledger {entry.rows}"
+    assert window.endswith(f": the table holds 0 rows, its landing brought {missing}")
     assert proof.rows == 80 - missing
 
 
@@ -68,7 +73,9 @@ def test_a_row_that_somebody_deleted_is_missed(landed: World) -> None:
     rows = landed.ledger.shards[0].rows
     landed.table.delete(here)
 
-    assert wrong_shards(prove(landed)) == {0: (f"the table holds {rows - 1} rows, the ledger {rows}",)}
+    total, window = wrong_shards(prove(landed))[0]
+    assert total == f"the table holds {rows - 1} rows, the ledger {rows}"
+    assert window.startswith("window [") and "rows, its landing brought" in window
 
 
 def test_a_row_in_the_place_of_another_is_found_by_the_sum(landed: World) -> None:
@@ -121,3 +128,85 @@ def test_hours_are_proven_one_by_one_whatever_the_partitioning(landed: World) ->
 
     assert "1 rows are there more than once" in wrong_shards(proof)[0]
     assert pc.count_distinct(landed.table.scan().to_arrow()["__receive_hour__"]).as_py() == 2
+
+
+def test_windows_of_kept_snapshots_are_counted_one_by_one_and_it_says_how_far(landed: World) -> None:
+    proof = prove(landed)
+
+    brought = sum(len(windows) for _, windows in landed.landings())
+    assert brought == sum(s.windows for s in proof.shards) == 4
+    assert proof.since_ms == landed.table.metadata.snapshots[0].timestamp_ms
+
+    landed.put(10)
+    landed.at(HOUR0_S + 3600 + 300)
+    landed.land()
+    kept = landed.table.current_snapshot()
+    assert kept is not None
+    landed.table.maintenance.expire_snapshots().by_ids(
+        [s.snapshot_id for s in landed.table.metadata.snapshots if s.snapshot_id != kept.snapshot_id]
+    ).commit()
+    proof = prove(landed)
+
+    assert proof.ok and proof.rows == 90
+    assert sum(s.windows for s in proof.shards) == len(landed.landings()[0][1]) < 4
+    assert proof.since_ms == kept.timestamp_ms
+
+
+def test_what_retention_still_holds_is_pulled_again_and_compared(landed: World) -> None:
+    proof = prove(landed, pull=True)
+    assert proof.ok
+    assert [s.rows_pulled for s in proof.shards] == [s.rows_ledger for s in proof.shards]
+
+    second = range(HOUR0 + 1, HOUR0 + 2)
+    proof = prove(landed, pull=True, hours=second)
+    assert proof.ok
+    assert sum(s.rows_pulled or 0 for s in proof.shards) == 40
+
+    landed.emulator.admin.retain(PROJECT, "access_logs", before_s=HOUR0_S + 1800)
+    proof = prove(landed, pull=True)
+    assert proof.ok
+    assert sum(s.rows_pulled or 0 for s in proof.shards) == 40
+
+
+def test_a_landing_that_was_told_too_little_is_found_by_a_second_pull(world: World) -> None:
+    """A page that lost a group, with headers that agree, cannot be told from a whole one; what the
+    ledger says of it agrees with the table. Only asking again finds it."""
+    world.put(15, key="0" * 32)
+    first, second, _ = (base64.b64decode(g["raw"]) for g in world.emulator.admin.dump(PROJECT, "access_logs"))
+    told = LogGroupListRaw()
+    for raw in (first, second):
+        told.LogGroups.add().ParseFromString(raw)
+    headers = {"x-log-count": "2", "x-log-bodyrawsize": str(told.ByteSize())}
+    world.emulator.admin.fault("short", call="pull_logs", shard=0, groups=1)
+    world.emulator.admin.fault("headers", call="pull_logs", shard=0, headers=headers)
+    world.at(HOUR0_S + 180)
+    assert world.land().rows == 10
+    assert prove(world).ok
+
+    problems = wrong_shards(prove(world, pull=True))[0]
+
+    assert [p.rpartition(": ")[2] for p in problems] == ["the table holds 10 rows, the service 15"]
+
+
+def test_a_page_that_stays_wrong_is_named_as_not_compared(landed: World) -> None:
+    landed.emulator.admin.fault("short", call="pull_logs", shard=1, times=None)
+
+    proof = prove(landed, pull=True)
+
+    assert proof.ok
+    assert proof.shards[1].rows_pulled == 0
+    assert len(proof.shards[1].notes) == 2
+    assert all(
+        "was not compared with the service: a page could not be read" in n for n in proof.shards[1].notes
+    )
+
+
+def test_hours_with_rows_removed_by_decision_are_not_held_against_the_service(landed: World) -> None:
+    with landed.client as client:
+        planned = forget.plan_where(landed.lake, landed.logstore, client, "n = 3", reason="asked for")
+        forget.execute(landed.lake, landed.logstore, client, planned)
+
+    proof = prove(landed, pull=True)
+
+    assert proof.ok and proof.rows == 79
+    assert 0 < sum(s.rows_pulled or 0 for s in proof.shards) < 79

@@ -9,8 +9,9 @@ import click
 import pytest
 
 from pipelines.cli import logstores
-from pipelines.cli.backfill import Hour, follow
+from pipelines.cli.backfill import follow
 from pipelines.cli.dagster_client import Progress
+from pipelines.cli.hours import Hour
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, VERBS, cli, run, sentence
 from pipelines.cli.output import Output, hour_name, moment, shown, span
 from sls_io.clock import ManualClock
