@@ -6,6 +6,7 @@ import pytest
 
 from sls_io.emulator import Emulator
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
+from tests.backends import s3
 
 pytest_plugins = ["sls_io.emulator.pytest_plugin"]
 
@@ -13,6 +14,12 @@ pytest_plugins = ["sls_io.emulator.pytest_plugin"]
 # never the developer's own, and no proxy in between.
 os.environ["ALIBABA_CLOUD_ACCESS_KEY_ID"] = FAKE_ID
 os.environ["ALIBABA_CLOUD_ACCESS_KEY_SECRET"] = FAKE_SECRET
+# The same for storage: tasks of a landing find its key pair in their environment, and nothing else.
+os.environ["AWS_ACCESS_KEY_ID"] = s3.KEY_ID
+os.environ["AWS_SECRET_ACCESS_KEY"] = s3.KEY_SECRET
+os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
+for _name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL"):
+    os.environ.pop(_name, None)
 for _name in ("ALIBABA_CLOUD_SECURITY_TOKEN", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
     os.environ.pop(_name, None)
 

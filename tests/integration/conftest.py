@@ -9,6 +9,7 @@ import pytest
 from pipelines.landing.engine import Engine
 from pipelines.landing.table import Lake
 from sls_io.emulator import start
+from tests.backends.places import Servers
 from tests.integration.world import HOUR0_S, PROJECT, World, logstore_settings, make_lake
 
 
@@ -50,6 +51,14 @@ def engine(home: Path, shared_lake: Lake) -> Iterator[Engine]:
         del os.environ["SLS_LAKE_HOME"]
     else:
         os.environ["SLS_LAKE_HOME"] = before
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[Servers]:
+    """PostgreSQL, S3 and REST catalogs: whichever a test asks for starts, once."""
+    servers = Servers()
+    yield servers
+    servers.end()
 
 
 @pytest.fixture

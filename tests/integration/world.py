@@ -27,6 +27,7 @@ from sls_io.client import SlsClient
 from sls_io.emulator import Emulator
 from sls_io.settings import Service
 from sls_io.window import Cursor, cursor_from_wire
+from tests.backends.storage import Folder, Storage
 
 PROJECT = "demo"
 HOUR0_S = 1_790_000_000 // 3600 * 3600
@@ -65,7 +66,10 @@ def group(logs: Iterable[Mapping[str, str | bytes]], *, time_s: int = HOUR0_S, t
 
 @dataclass
 class World:
-    """What a test needs to make the service and the table tell their story."""
+    """What a test needs to make the service and the table tell their story.
+
+    `storage` is where the warehouse lies, when that is no folder.
+    """
 
     emulator: Emulator
     lake: Lake
@@ -73,6 +77,7 @@ class World:
     engine: Engine
     counter: int = 0
     reports: list[LandingReport] = field(default_factory=list)
+    storage: Storage | None = None
 
     @property
     def client(self) -> SlsClient:
@@ -159,11 +164,11 @@ class World:
     def files(self) -> set[str]:
         """Every file under the warehouse, data and metadata, but not the metadata versions that a
         catalog drops on its own when they are many."""
-        folder = Path(self.lake.properties["warehouse"].removeprefix("file://"))
-        return {str(p) for p in folder.rglob("*") if p.is_file() and not p.name.endswith(".metadata.json")}
+        storage = self.storage or Folder(self.lake.properties["warehouse"])
+        return {name for name in storage.files() if not name.endswith(".metadata.json")}
 
     def data_files(self) -> set[str]:
-        """The Parquet files on disk, published or not."""
+        """The Parquet files that are stored, published or not."""
         return {f for f in self.files() if f.endswith(".parquet")}
 
     def published(self) -> list[str]:

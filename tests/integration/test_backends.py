@@ -1,0 +1,263 @@
+"""The landing contract on other catalogs and storages: PostgreSQL and REST, a disk and S3.
+
+What the other files prove at length on SQLite and a disk is asked again of every place, by the same code,
+once for each promise. Rows are counted by an independent reader: pyarrow opens the files, DuckDB counts.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from chaos.engine import InProcess
+from pipelines.landing import adopt, forget, rollback, undo
+from pipelines.landing.ledger import TAG
+from pipelines.landing.maintain import Maintainer
+from pipelines.landing.report import LandingReport
+from pipelines.landing.state import check_ancestry
+from sls_io.emulator import start
+from sls_io.errors import LedgerBroken
+from tests.backends.places import PLACES, Place, Servers, made
+from tests.backends.s3 import S3
+from tests.integration.test_changed_table import roll_back
+from tests.integration.test_races import At
+from tests.integration.test_replace import replaced
+from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World, logstore_settings
+
+OLD_DAYS = 3
+
+
+@pytest.fixture(params=PLACES)
+def place(request: pytest.FixtureRequest, tmp_path: Path, servers: Servers) -> Iterator[Place]:
+    """Each place in turn."""
+    with made(request.param, tmp_path / "place", servers) as place:
+        yield place
+
+
+@pytest.fixture
+def world(place: Place, tmp_path: Path) -> Iterator[World]:
+    """A logstore of two shards beside the place; tasks of landings run in this process."""
+    with start(tmp_path / "emulator", now=HOUR0_S + 60.0) as emulator:
+        logstore = logstore_settings(emulator, "access_logs")
+        world = World(emulator, place.lake, logstore, InProcess(), storage=place.storage)
+        with world.client as client:
+            client.transport.create_project(PROJECT, "")
+            client.transport.create_logstore(PROJECT, "access_logs", ttl=30, shard_count=2)
+        world.put(10)
+        world.at(HOUR0_S + 120)
+        world.land()
+        world.put(40)
+        world.at(HOUR0_S + 240)
+        yield world
+
+
+def proved(world: World, servers: Servers) -> None:
+    """Each log once by three counts: the table's proof, PyIceberg's scan, and DuckDB over the files."""
+    world.assert_each_log_once()
+    world.assert_proved()
+    assert TAG in world.table.metadata.refs
+    check_ancestry(world.table)
+    rows = len(world.truth())
+    assert counted(world, servers.s3) == (rows, rows)
+
+
+def counted(world: World, s3: S3) -> tuple[int, int]:
+    """Rows and different identities in the published files, without any code of tables."""
+    columns = ["__shard__", "__cursor__", "__index__"]
+    files = []
+    for name in world.published():
+        if name.startswith("s3://"):
+            with s3.filesystem.open_input_file(name.removeprefix("s3://")) as file:
+                files.append(pq.read_table(file, columns=columns))
+        else:
+            files.append(pq.read_table(name, columns=columns))
+    rows = pa.concat_tables(files)  # noqa: F841 - DuckDB finds it by its name
+    with duckdb.connect() as database:
+        query = "SELECT count(*), count(DISTINCT (__shard__, __cursor__, __index__)) FROM rows"
+        total, different = database.execute(query).fetchall()[0]
+    return int(total), int(different)
+
+
+def test_windows_land_with_their_checkpoint_and_a_second_run_commits_nothing(
+    world: World, servers: Servers
+) -> None:
+    report = world.land()
+
+    assert (report.rows, report.conflicts) == (40, 0)
+    assert len(world.landings()[-1][1]) == 2, "a window of each shard"
+    assert world.checkpoints() == {shard: entry.frontier for shard, entry in world.ledger.shards.items()}
+    head = world.table.metadata.current_snapshot_id
+    again = world.land()
+    assert (again.rows, again.snapshot_id) == (0, None)
+    assert world.table.metadata.current_snapshot_id == head
+    proved(world, servers)
+
+
+def test_whatever_becomes_of_the_answer_to_a_commit_each_log_lands_once(
+    world: World, place: Place, servers: Servers
+) -> None:
+    """An answer that is lost is found in the table, a request that is lost is sent again."""
+    for word in place.words:
+        pulls = world.watch_pulls()
+        place.lose(word)
+        report = world.land(publish_deadline_s=2.0)
+
+        arrived = word in ("lost", "502", "silent")
+        assert (report.rows, report.conflicts, report.replans) == (40, 0 if arrived else 1, 0), word
+        pulls.assert_none_twice()
+        world.put(40)
+        world.emulator.admin.advance(60)
+    assert place.gate is None or place.gate.acted == list(place.words)
+    world.land()
+    assert world.data_files() == set(world.published()), "no file was written twice"
+    proved(world, servers)
+
+
+def test_of_two_runs_with_the_same_windows_the_loser_is_refused(world: World, servers: Servers) -> None:
+    won: list[LandingReport] = []
+
+    lost = world.land(on_event=At("publish", lambda: won.append(world.land())))
+
+    assert won[0].rows == 40
+    assert (lost.rows, lost.replans, lost.snapshot_id) == (0, 1, None)
+    assert len(world.data_files()) > len(world.published()), "the loser's files stay, unlisted"
+    proved(world, servers)
+
+
+def test_a_column_is_added_by_the_landing_that_brings_its_first_values(
+    world: World, servers: Servers
+) -> None:
+    wider = world.changed(columns={"n": "long", "status": "int", "path": "string"})
+
+    report = world.land(logstore=wider)
+
+    assert report.rows == 40 and len(world.table.metadata.schemas) == 2
+    assert sorted({r["path"] is None for r in world.table_rows()}) == [False, True]
+    proved(world, servers)
+
+
+def test_a_backfill_lands_the_hours_that_a_live_run_began_after(world: World, servers: Servers) -> None:
+    world.logstore = world.changed(table="bronze.late_logs", reset="latest", group={"name": "late"})
+    world.at(HOUR0_S + 3600 + 60)
+    world.land()
+    world.put(20)
+    world.at(HOUR0_S + 3600 + 120)
+    assert world.land().rows == 20
+
+    fill = world.land(mode="fill", hours=(HOUR0, HOUR0 + 1))
+
+    assert (fill.rows, fill.replans) == (50, 0)
+    assert world.land(mode="fill", hours=(HOUR0, HOUR0 + 1)).rows == 0
+    proved(world, servers)
+
+
+def test_a_table_rolled_back_by_hand_is_settled_and_lands_on(world: World, servers: Servers) -> None:
+    world.land()
+    roll_back(world)
+    head = world.table.metadata.current_snapshot_id
+    with pytest.raises(LedgerBroken, match="rolled back"):
+        world.land()
+
+    rollback.execute(world.lake, rollback.plan(world.lake, world.logstore.table, head or 0))
+
+    assert world.land().rows == 40
+    proved(world, servers)
+
+
+def test_an_hour_is_undone_and_landed_again(world: World, servers: Servers) -> None:
+    world.land()
+    world.at(HOUR0_S + 3600 + 60)
+    world.land()
+    with world.client as client:
+        undo.execute(world.lake, undo.plan(world.lake, world.logstore, client, range(HOUR0, HOUR0 + 1)))
+    assert world.table_rows() == []
+    world.assert_proved()
+
+    assert world.land(mode="fill", hours=(HOUR0, HOUR0 + 1)).rows == 50
+    proved(world, servers)
+
+
+def test_single_rows_are_removed_for_good(world: World, servers: Servers) -> None:
+    world.land()
+    with world.client as client:
+        planned = forget.plan_where(world.lake, world.logstore, client, "n < 20")
+        forget.execute(world.lake, world.logstore, client, planned)
+
+    assert counted(world, servers.s3) == (30, 30)
+    assert world.land().rows == 0
+    world.assert_proved()
+
+
+def test_a_table_without_its_tag_is_adopted_with_the_ledger_that_its_rows_prove(
+    world: World, servers: Servers
+) -> None:
+    world.table.manage_snapshots().remove_tag(TAG).commit()
+    with pytest.raises(LedgerBroken):
+        world.land()
+
+    with world.client as client:
+        adopt.execute(world.lake, adopt.plan(world.lake, world.logstore, client))
+
+    assert world.land().rows == 40
+    proved(world, servers)
+
+
+def test_an_hour_is_replaced_in_one_commit(world: World, servers: Servers) -> None:
+    world.land()
+    world.at(HOUR0_S + 3600 + 60)
+    world.land()
+    files, ledger = set(world.published()), world.ledger
+
+    assert replaced(world, range(HOUR0, HOUR0 + 1)).rows == 50
+
+    assert files.isdisjoint(world.published()) and world.ledger == ledger
+    proved(world, servers)
+
+
+def test_maintenance_beside_a_landing_deletes_what_is_old_and_nothing_else(
+    world: World, servers: Servers
+) -> None:
+    """Everything stored looks three days old, and one file is left behind; a landing is in between."""
+    world.land()
+    world.put(20)
+    world.at(HOUR0_S + 3600 + 60)
+    world.land()
+    world.put(20)
+    world.at(HOUR0_S + 3600 + 120)
+    storage = world.storage
+    assert storage is not None
+    left = world.published()[0].rpartition("/")[0] + "/left-behind.parquet"
+    storage.put(left, b"1234")
+    storage.age([left], OLD_DAYS)
+    young = world.published()[0].rpartition("/")[0] + "/about-to-be-published.parquet"
+    storage.put(young, b"1234")
+    tidy = Maintainer(world.logstore, world.lake, manifests_max=1, snapshots_max=3)
+
+    report = world.land(on_event=At("publish", tidy.execute))
+
+    assert (report.rows, report.replans) == (20, 0) and report.conflicts >= 1
+    assert left not in storage.files() and young in storage.files()
+    assert len(world.table.metadata.snapshots) <= 4
+    proved(world, servers)
+
+    storage.age(storage.files(), OLD_DAYS)
+    again = Maintainer(world.logstore, world.lake, snapshots_max=2).execute()
+    assert {o.path.rpartition(".")[2] for o in again.swept} == {"parquet", "avro"}
+    assert again.put_off == ()
+    assert world.data_files() == set(world.published()) | {
+        f for f in world.data_files() if f in storage.files() and f in referenced(world)
+    }
+    proved(world, servers)
+
+
+def referenced(world: World) -> set[str]:
+    """Data files of every kept snapshot."""
+    table = world.table
+    return {
+        task.file.file_path.removeprefix("file://")
+        for snapshot in table.metadata.snapshots
+        for task in table.scan(snapshot_id=snapshot.snapshot_id).plan_files()
+    }
