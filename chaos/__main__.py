@@ -18,10 +18,14 @@ from chaos.account import Account
 from chaos.conductor import SERVICE_FOLDER, Conductor, Wish
 from chaos.reapply import reapplying
 from pipelines.landing.table import Lake
+from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import start
+from sls_io.window import HOUR_S
 
-LANES = ("in-process", "spark")
+LANES = ("in-process", "spark", "dagster")
 CATALOGS = ("sql", "reapplying")
+HOURS_BEHIND = 12
+"""In the lane of Dagster, whose runs may not name hours to come, the service's clock begins so far back."""
 _HOUR0_S = 1_790_000_000 // 3600 * 3600
 
 
@@ -69,7 +73,14 @@ def wish_of(options: argparse.Namespace, seed: int, folder: Path) -> Wish:
     wish = Wish(options.minutes * 60, seed, folder, commit(), fence=not options.no_fence)
     if options.lane == "spark":
         # A Spark takes seconds to start and half a gigabyte: fewer workers, fewer kills, longer lives.
-        wish = replace(wish, workers=2, kills_per_s=0.1, fated=0.4, spark=True)
+        wish = replace(wish, workers=2, kills_per_s=0.1, fated=0.4, spark=True, run_s=30)
+    if options.lane == "dagster":
+        from pipelines.components.logstore.schedule import hour_key
+
+        wish = replace(
+            wish, kills_per_s=0.06, fated=0.6, rows_per_s=1000.0, restart_every_s=40.0, jump_every_s=20.0,
+            start=hour_key(_behind_s() // HOUR_S), run_s=60,
+        )  # fmt: skip
     if options.rows_per_s is not None:
         wish = replace(wish, rows_per_s=options.rows_per_s)
     return wish
@@ -84,8 +95,20 @@ def run(wish: Wish, lane: str, catalog: str) -> Account:
     os.environ["SLS_LAKE_HOME"] = str(wish.folder)
     account = Account(wish.seed, wish.commit, lane=lane)
     lake = Lake.default() if catalog == CATALOGS[0] else reapplying(Lake.default())
-    emulator = start(wish.folder / SERVICE_FOLDER, now=_HOUR0_S + 60.0)
-    return Conductor(wish, emulator, lake, account).run()
+    data = wish.folder / SERVICE_FOLDER
+    if lane == "dagster":
+        from chaos import site
+        from chaos.dagster_lane import DagsterConductor
+
+        emulator = start(data, now=_behind_s() + 60.0)
+        box = site.enter(wish.folder / "site", emulator.port)
+        return DagsterConductor(wish, emulator, Lake.default(), account, box=box).run()
+    return Conductor(wish, start(data, now=_HOUR0_S + 60.0), lake, account).run()
+
+
+def _behind_s() -> int:
+    """An hour that began before the machine's, by as much as the service's clock may be moved on."""
+    return (int(SYSTEM_CLOCK.now()) // HOUR_S - HOURS_BEHIND) * HOUR_S
 
 
 def settings(options: argparse.Namespace, seed: int) -> str:

@@ -35,6 +35,8 @@ class Account:
     cut_past: int = 0
     hours_compacted: int = 0
     swept: int = 0
+    runs: Counter[str] = field(default_factory=Counter)
+    drain_runs: int = 0
     drain_landings: int = 0
     seconds: float = 0.0
     drain_seconds: float = 0.0
@@ -65,6 +67,7 @@ class Account:
             "cut": {"landed": self.cut_landed, "not landed": self.cut_past},
             "lane": self.lane,
             "settings": self.settings,
+            "runs": dict(self.runs),
             "problems": self.problems,
             "seconds": self.seconds,
             "told": dict(self.told),
@@ -115,6 +118,8 @@ class Account:
             f"{self.swept} files swept), {told['undo']} undos sent, {told['undone']} known to be accepted; "
             f"{told['nothing-to-keep']} found nothing to do"
         )
+        if self.runs:
+            yield f"runs of Dagster: {_sorted(self.runs)}; {self.drain_runs} of them to drain, then"
         yield f"drained in {self.drain_landings} landings, {self.drain_seconds:.0f} s, with all faults off"
         if self.found:
             yield (

@@ -41,6 +41,7 @@ _DRAIN_S = 300.0
 _WAKE_AGAIN_S = 2.0
 _RESOLVED = {
     "landed": "found in the table",
+    "reconcile": "found in the table",
     "read_ledger": "planned again",
     "claim": "planned again, claim first",
     "publish": "sent again with the same files",
@@ -53,7 +54,8 @@ class Wish:
     on top. `spark` gives every worker a Spark of its own.
 
     An act whose `_every_s` is 0 is left out. `aged_s`: how old a file must be to be taken for days old.
-    `undo`: the share of the housekeeper's rounds. Without `fence` workers send no requirements.
+    `undo`: the share of the housekeeper's rounds. `run_s`: most seconds of a run, a Spark's start included.
+    Without `fence` workers send no requirements.
     """
 
     seconds: float
@@ -75,6 +77,8 @@ class Wish:
     house_every_s: float = 1.0
     undo: float = 0.3
     aged_s: float = 60.0
+    start: str = "2026-01-01-00:00"
+    run_s: int = 10
 
 
 @dataclass
@@ -192,7 +196,7 @@ class Conductor:
         before = self.account.told["landed"]
         task = replace(self._task("drain"), landings_max=DRAIN_LANDINGS_MAX)
         self._start(None, lambda fd: work(task, fd), "drain")
-        child = next(iter(self.children.values()))
+        child = next(c for c in self.children.values() if c.pid)
         self._loop(began_s + _DRAIN_S, until_empty=True)
         self.account.drain_landings = self.account.told["landed"] - before
         self.account.drain_seconds = SYSTEM_CLOCK.monotonic() - began_s
@@ -262,10 +266,15 @@ class Conductor:
                     "patience_s": 2.0,
                 },
                 "table": TABLE,
-                "start": "2026-01-01-00:00",
+                "start": self.wish.start,
                 "columns": COLUMNS,
                 "splits_per_hour": 2,
-                "budget": {"settle_s": 0, "seconds_max": 10, "page_groups_max": 20, "windows_max": 60},
+                "budget": {
+                    "settle_s": 0,
+                    "seconds_max": self.wish.run_s,
+                    "page_groups_max": 20,
+                    "windows_max": 60,
+                },
             }
         )
         wish = self.wish
@@ -438,7 +447,7 @@ class Conductor:
             os.kill(child.pid, signal.SIGSTOP)
             self._stopped(child)
 
-    def _stopped(self, child: Child) -> None:
+    def _stopped(self, child: Child, go_on: Callable[[], None] | None = None) -> None:
         child.stopped = True
         self.account.stops[child.last] += 1
         longer_than_the_claim = self.dice.random() < 0.3
@@ -447,7 +456,10 @@ class Conductor:
         def wake() -> None:
             if child in self.children.values():  # by then it may be gone, and the pid somebody else's
                 child.stopped = False
-                os.kill(child.pid, signal.SIGCONT)
+                if go_on is None:
+                    os.kill(child.pid, signal.SIGCONT)
+                else:
+                    go_on()
 
         self._later(for_s, wake)
         # A worker that stops itself tells so first, and may be slower than the first SIGCONT.
