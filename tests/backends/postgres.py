@@ -92,7 +92,7 @@ def main() -> None:
                 lambda command: _children(server.pid),
             )
         finally:
-            server.send_signal(signal.SIGINT)
+            server.send_signal(signal.SIGQUIT)
             server.wait()
 
 
@@ -131,7 +131,9 @@ def _new_cluster(binaries: Path, folder: Path, password: str, user: pwd.struct_p
         *(str(binaries / "initdb"), "--pgdata", str(data), "--username", USER, "--pwfile", str(secret)),
         *("--auth", "scram-sha-256", "--encoding", "UTF8", "--locale", "C", "--no-sync"),
     ]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, **_as(user))  # type: ignore[call-overload]
+    done = subprocess.run(  # type: ignore[call-overload]
+        command, cwd=folder, capture_output=True, text=True, check=False, **_as(user)
+    )
     if done.returncode:
         raise RuntimeError(f"initdb: {done.stderr}")
     secret.unlink()
