@@ -114,8 +114,13 @@ class Account:
             f"that had not; {told['dropped']} closed shards removed; {told['cut-failed']} met no service"
         )
         yield (
-            f"{told['maintained']} maintenances to their end ({self.hours_compacted} hours compacted, "
-            f"{self.swept} files swept), {told['undo']} undos sent, {told['undone']} known to be accepted; "
+            f"{told['maintain']} maintenances begun, {told['maintained']} to their end; their commits sent: "
+            f"{told['compact.built']} compactions, {told['manifests.built']} regroupings, "
+            f"{told['expire.built']} expiries, {told['refresh.built']} refreshes; "
+            f"{self.hours_compacted} hours compacted, {self.swept} files swept"
+        )
+        yield (
+            f"{told['undo']} undos sent, {told['undone']} known to be accepted; "
             f"{told['nothing-to-keep']} found nothing to do"
         )
         if self.runs:

@@ -186,7 +186,7 @@ class DagsterConductor(Conductor):
 
     def _hit(self, worker: Worker, *, kill: bool) -> None:
         """End or stop the worker with all it started, or alone, or only what it started."""
-        below = _below(worker.pid)
+        below = started_by(worker.pid)
         draw = self.dice.random() if self.busy else 0.0
         what, pids = "whole", [worker.pid, *below]
         if draw > 0.85 and below:
@@ -233,7 +233,7 @@ def _signal(pids: Iterable[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def _below(pid: int) -> list[int]:
+def started_by(pid: int) -> list[int]:
     """What the process started, and what that started."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():

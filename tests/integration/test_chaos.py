@@ -2,6 +2,8 @@
 
 import base64
 import json
+import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -13,6 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from chaos.dagster_lane import started_by
+from chaos.line import VARIABLE
 from chaos.producer import group, value_of
 from chaos.proof import (
     Beside,
@@ -85,6 +89,36 @@ def test_without_requirements_such_a_catalog_lets_logs_in_twice(tmp_path: Path) 
     assert counted["found"]["wrong"]["duplicate"] + counted["found"]["wrong"]["lost"] > 0
     kept = tmp_path / "chaos" / "failures"
     assert [json.loads(path.read_text())["seed"] for path in kept.glob("*/account.json")] == [3]
+
+
+def test_a_run_worker_waits_at_a_point_until_it_is_answered(tmp_path: Path) -> None:
+    program = """
+import logging
+from chaos.line import Points
+for event in ("STEP_START", "landing: publish", "landing: publish.done"):
+    record = logging.LogRecord("dagster", 20, "", 0, event, None, None)
+    record.dagster_meta = {"run_id": "a-run"}
+    Points().emit(record)
+    print(event, flush=True)
+"""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "line"))
+        listener.listen()
+        worker = subprocess.Popen(
+            [sys.executable, "-c", program],
+            cwd=ROOT,
+            env={**os.environ, VARIABLE: str(tmp_path / "line")},
+            stdout=subprocess.PIPE,
+        )
+        with worker, listener.accept()[0] as line, line.makefile() as lines:
+            for said in (f"run a-run {worker.pid}", "begun", "publish"):
+                assert lines.readline().strip() == said
+                assert worker.pid in started_by(os.getpid())
+                if said != "publish":
+                    line.send(b"\n")
+            worker.kill()
+            assert worker.stdout is not None
+            assert worker.stdout.read() == b"STEP_START\n"
 
 
 Row = dict[str, Any]
