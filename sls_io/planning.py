@@ -54,12 +54,14 @@ class Survey:
     head    its status and ends, or None when the service no longer knows the shard
     spans   the unread part up to `until`, hour by hour, in order, as far as it was looked at
     marks   times and the cursors they resolved to: reaching the cursor means reaching the time
+    cut     it is older than the service keeps logs and was never seen: its beginning may be gone
     """
 
     shard: int
     head: Head | None
     spans: tuple[Span, ...] = ()
     marks: tuple[Edge, ...] = ()
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +172,7 @@ def plan_fill(
             continue
         entry = ledger.shard(shard, begin=survey.head.begin)
         if shard not in ledger.shards:
-            draft.starts[shard] = entry.start
+            _start(draft, survey, entry.start)
         pieces = _windows(shard, survey.spans, entry.kept)
         draft.windows[shard] = pieces
         if not pieces:
@@ -180,6 +182,7 @@ def plan_fill(
         live=False,
         until_s=until_s,
         windows=_within_budget(draft, budget),
+        gaps=draft.gaps,
         starts=draft.starts,
         waits=draft.waits,
     )
@@ -238,7 +241,7 @@ def _plan_shard(draft: _Draft, survey: Survey, ledger: Ledger, needed: frozenset
         return
     entry = ledger.shard(shard, begin=head.begin)
     if shard not in ledger.shards:
-        draft.starts[shard] = entry.start
+        _start(draft, survey, entry.start)
     if entry.closed:
         draft.waits[shard] = _CLOSED
         return
@@ -262,6 +265,15 @@ def _plan_shard(draft: _Draft, survey: Survey, ledger: Ledger, needed: frozenset
         draft.waits[shard] = "read-only and drained: closed by this landing"
     else:
         draft.waits[shard] = "drained: nothing new before the settle time"
+
+
+def _start(draft: _Draft, survey: Survey, begin: Cursor) -> None:
+    """Story: a shard is split, nobody lands for longer than retention, the child's first logs are
+    deleted. When it is seen at last it begins where retention left it, and nothing would tell that it
+    ever began earlier. Its age tells; that it may have been empty then is for the reader to know."""
+    draft.starts[survey.shard] = begin
+    if survey.cut and begin > 0:
+        draft.gaps[survey.shard] = (Gap(Cursor(0), begin, GAP_EXPIRED),)
 
 
 def _write_off(draft: _Draft, shard: int, ledger: Ledger) -> None:

@@ -99,6 +99,24 @@ def survey_hours(
     return _each(ask, shards)
 
 
+def mark_cut(
+    client: SlsClient, shards: Iterable[Shard], ledger: Ledger, surveys: Mapping[int, Survey]
+) -> Mapping[int, Survey]:
+    """The surveys, with `cut` for shards that a started ledger never saw and that are older than the
+    service keeps logs: retention may have taken their beginning unseen."""
+    unseen = {s.id: s for s in shards if s.id in surveys and s.id not in ledger.shards}
+    if not (unseen and ledger.started):
+        return surveys
+    kept_s = client.retention_s()
+    if kept_s is None:
+        return surveys
+    oldest_s = client.now_s() - kept_s
+    return {
+        shard: replace(survey, cut=shard in unseen and 0 < unseen[shard].created_s < oldest_s)
+        for shard, survey in surveys.items()
+    }
+
+
 def _each(ask: Callable[[Shard], Survey], shards: Iterable[Shard]) -> Mapping[int, Survey]:
     def one(shard: Shard) -> Survey:
         try:

@@ -179,7 +179,7 @@ def merge(ledger: Ledger, delta: Delta) -> Merged:
 
 
 def lowered(then: Mapping[str, Ledger], now: Mapping[str, Ledger]) -> dict[str, Ledger]:
-    """The ledgers `then`, and of every shard that only `now` knows its start and nothing more.
+    """The ledgers `then`, and of every shard that only `now` knows its start and what was lost before.
 
     For a table that went back: forgotten, such a shard would begin wherever retention is by then.
     """
@@ -187,7 +187,11 @@ def lowered(then: Mapping[str, Ledger], now: Mapping[str, Ledger]) -> dict[str, 
     for origin in sorted({*then, *now}):
         before = then.get(origin) or Ledger(origin)
         later = now[origin].shards if origin in now else {}
-        news = {s: ShardLedger(start=e.start) for s, e in later.items() if s not in before.shards}
+        news = {
+            s: ShardLedger(start=e.start, gaps=tuple(g for g in e.gaps if g.end <= e.start))
+            for s, e in later.items()
+            if s not in before.shards
+        }
         result[origin] = before.with_shards(news)
     return result
 

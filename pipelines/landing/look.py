@@ -23,7 +23,7 @@ from sls_io.errors import LedgerBroken, ServiceError, ShardGone
 from sls_io.planning import plan_fill, plan_live, since_start
 from sls_io.settings import Budget
 from sls_io.shard import Head, Shard
-from sls_io.survey import survey_hours, survey_live
+from sls_io.survey import mark_cut, survey_hours, survey_live
 from sls_io.window import HOUR_S, Cursor
 
 NO_GROUP_CODE = "ConsumerGroupNotExist"
@@ -96,6 +96,7 @@ def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
         spans_max=logstore.budget.windows_max,
         pieces=logstore.splits_per_hour,
     )
+    surveys = mark_cut(client, shards, ledger, surveys)
     plan = plan_live(
         shards=shards,
         held=surveys,

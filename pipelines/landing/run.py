@@ -47,7 +47,7 @@ from sls_io.coordination.static import Static
 from sls_io.errors import ConfigError, InvariantBroken, LandingUnknown, LedgerBroken, SlsError
 from sls_io.planning import Plan, since_start
 from sls_io.shard import Shard
-from sls_io.survey import left_over, survey_hours, survey_live
+from sls_io.survey import left_over, mark_cut, survey_hours, survey_live
 from sls_io.window import Cursor, Window
 
 Mode = Literal["live", "fill"]
@@ -233,7 +233,7 @@ class Run:
                 spans_max=max(1, self.logstore.budget.windows_max // max(1, len(mine))),
                 pieces=pieces,
             )
-        return protocol.Surveyed(shards, surveys)
+        return protocol.Surveyed(shards, mark_cut(self._client, shards, effect.ledger, surveys))
 
     def _readable(self, shards: Iterable[Shard], effect: protocol.SurveyShards) -> list[Shard]:
         """The claimed shards, and those that the group is done with while the ledger is not."""
@@ -326,7 +326,7 @@ class Run:
         pause_s = 0.1
         while True:
             try:
-                table = self.lake.load(self.logstore.table)
+                table = self.lake.load(self.logstore.table, deadline_s=self._reload_deadline_s)
             except SlsError as error:
                 if self.clock.monotonic() + pause_s > deadline_s:
                     raise LandingUnknown(

@@ -270,6 +270,35 @@ def test_a_shard_that_retention_removed_is_a_gap_and_its_children_go_on(world: W
         assert verify(world.logstore, world.lake, client).shards[0].gaps == (f"[{gap.begin}, ?) {gap.cause}",)
 
 
+@pytest.mark.fault("4b.expired.plan")
+@pytest.mark.parametrize("days", [31, 29], ids=["older than retention", "younger"])
+def test_a_child_that_nobody_saw_for_longer_than_retention_begins_with_a_named_gap(
+    world: World, days: int
+) -> None:
+    """Its first logs may have come and gone unseen; a child that is younger has lost nothing."""
+    world.put(20, key=LOW)
+    settle(world)
+    world.land()
+    world.emulator.admin.split(PROJECT, "access_logs", 0)
+    world.put(10, key=LOW)
+    world.emulator.admin.advance(days * 86400.0)
+    world.put(30, key=LOW)
+    settle(world)
+
+    with world.client as client:
+        child = next(s.id for s in client.shards() if s.id > 1 and client.head(s).begin < client.head(s).end)
+        begin = client.cursor_at(child, "begin")
+        planned = preview(world.logstore, world.lake, client).gaps
+    reports = [world.land(), world.land()]
+
+    line = f"shard {child}: [0, {begin}) {GAP_EXPIRED}"
+    assert (line in planned) == (line in reports[0].gaps) == (days > 30)
+    assert sum(r.rows for r in reports) == (30 if days > 30 else 40)
+    assert world.ledger.shards[child].start == begin
+    assert world.land().gaps == (), "named once"
+    world.assert_proved()
+
+
 @pytest.mark.fault("4b.huge.plan")
 def test_a_run_out_of_budget_stops_at_a_page_edge_and_the_next_goes_on_there(world: World) -> None:
     budget = {**world.logstore.budget.model_dump(), "bytes_max": 1, "page_groups_max": 2}

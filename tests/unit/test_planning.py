@@ -1,11 +1,13 @@
 """Plans from values: what lands, what closes, and why every other shard waits."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipelines.landing.ledger import Delta, Landed, merge
 from sls_io.claim import Gap, Ledger, ShardLedger
 from sls_io.planning import (
     CURSOR_UNKNOWN,
@@ -208,6 +210,26 @@ def test_a_child_seen_for_the_first_time_starts_at_its_begin() -> None:
     plan = live(family(), [surveyed(family()[1], 4, 7, (7, 4, 7))], ledger)
     assert plan.starts == {1: 4}
     assert windows(plan) == [(1, 4, 7, 7)]
+
+
+@pytest.mark.fault("4b.expired.plan")
+@pytest.mark.parametrize("cut", [True, False])
+@pytest.mark.parametrize("filling", [True, False], ids=["fill", "live"])
+def test_a_child_first_seen_older_than_retention_has_a_gap_before_its_start(filling: bool, cut: bool) -> None:
+    ledger = Ledger("o", {0: ShardLedger(Cursor(0), end=Cursor(0))})
+    survey = replace(surveyed(family()[1], 4, 7, (7, 4, 7)), cut=cut)
+    if filling:
+        plan = plan_fill(surveys={1: survey}, ledger=ledger, budget=Budget(), until_s=UNTIL_S)
+    else:
+        plan = live(family(), [survey], dict(ledger.shards))
+    gaps = (Gap(Cursor(0), Cursor(4), GAP_EXPIRED),) if cut else ()
+    assert plan.gaps == ({1: gaps} if cut else {})
+    assert windows(plan) == [(1, 4, 7, 7)]
+
+    landed = tuple(Landed(p.window, 3, 5) for p in plan.windows)
+    delta = Delta("o", plan.live, landed, plan.starts, plan.gaps)
+    entry = merge(ledger, delta).ledger.shards[1]
+    assert (entry.start, entry.gaps, entry.frontier, entry.rows) == (4, gaps, 7, 3)
 
 
 @pytest.mark.parametrize("listed", [True, False], ids=["head is gone", "no longer listed"])
