@@ -33,6 +33,7 @@ POINTS = (
     "checkpoint.done", "release",
 )  # fmt: skip
 LIVE, LIVE_TOO, FILL = range(3)
+_NOBODY = -1
 _POLL_S = 1.0
 _END_S = 180.0
 _DRAIN_RUNS_MAX = 8
@@ -117,7 +118,7 @@ class DagsterConductor(Conductor):
         if fd == self.listener.fileno():
             connection, _ = self.listener.accept()
             self.lines[connection.fileno()] = connection
-            self.children[connection.fileno()] = Worker(0, None)
+            self.children[connection.fileno()] = Worker(0, _NOBODY)
             self.selector.register(connection.fileno(), 1)
         elif fd not in self.lines:
             super()._hear(fd)
@@ -144,7 +145,7 @@ class DagsterConductor(Conductor):
         word, _, rest = line.partition(" ")
         if word == "run":
             worker.run, pid = rest.split()
-            worker.pid, worker.slot = int(pid), self.slots.get(worker.run)
+            worker.pid, worker.slot = int(pid), self.slots.get(worker.run, _NOBODY)
             worker.fill = worker.slot == FILL
             worker.fate = self._fate(POINTS) if self.busy else Fate()
             return
@@ -186,6 +187,8 @@ class DagsterConductor(Conductor):
 
     def _hit(self, worker: Worker, *, kill: bool) -> None:
         """End or stop the worker with all it started, or alone, or only what it started."""
+        if not worker.pid:
+            return  # it has not said who it is, and 0 would be all of us
         below = started_by(worker.pid)
         draw = self.dice.random() if self.busy else 0.0
         what, pids = "whole", [worker.pid, *below]

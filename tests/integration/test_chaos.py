@@ -67,7 +67,7 @@ def test_killed_and_paused_workers_land_every_log_once(tmp_path: Path) -> None:
     assert counted["unknown"], "no answer of the catalog was lost"
 
 
-FENCE = ("--minutes", "0.2", "--seed", "3", "--catalog", "reapplying")
+FENCE = ("--minutes", "0.25", "--seed", "3", "--catalog", "reapplying")
 """A catalog that compares nothing but what a request requires: seed and settings of both runs."""
 
 
@@ -85,7 +85,6 @@ def test_without_requirements_such_a_catalog_lets_logs_in_twice(tmp_path: Path) 
     done, counted = run(tmp_path, *FENCE, "--no-fence")
 
     assert done.returncode == 1
-    assert counted["conflicts"] == 0
     assert counted["found"]["wrong"]["duplicate"] + counted["found"]["wrong"]["lost"] > 0
     kept = tmp_path / "chaos" / "failures"
     assert [json.loads(path.read_text())["seed"] for path in kept.glob("*/account.json")] == [3]
