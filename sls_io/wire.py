@@ -10,6 +10,7 @@ no timeout.
 
 import io
 import socket
+import ssl
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionErro
 from urllib3.exceptions import TimeoutError as PoolTimeoutError
 
 from sls_io.clock import Clock
-from sls_io.errors import ConfigError
+from sls_io.errors import ConfigError, printable
 from sls_io.settings import is_loopback
 
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
@@ -183,7 +184,15 @@ class Wire:
 def _lost(error: Exception, place: str) -> Lost:
     name = type(error).__name__
     if isinstance(error, SSLError):
-        return Lost(f"{place} shows no certificate we trust; check the endpoint", sent=False, hopeless=True)
+        # The text of OpenSSL's verification is fixed but for the name that was asked for.
+        reasons = [e.verify_message for e in error.args if isinstance(e, ssl.SSLCertVerificationError)]
+        why = f" ({printable(reasons[0].rstrip('.'))})" if reasons else ""
+        return Lost(
+            f"{place} shows no certificate we trust{why}; check the endpoint, or name a bundle of "
+            "authorities with SSL_CERT_FILE",
+            sent=False,
+            hopeless=True,
+        )
     if isinstance(error, NewConnectionError):
         return Lost(f"no connection to {place} ({name}); check the endpoint and the network", sent=False)
     if isinstance(error, ConnectTimeoutError):
