@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipelines.landing.table import CATALOG, Lake, home
+from pipelines.landing.spark_catalog import SECRET_NAMES, catalog_settings, is_secret, on_s3
+from pipelines.landing.table import Lake, home
 from sls_io.errors import ConfigError, printable
 
 if TYPE_CHECKING:
@@ -95,14 +96,15 @@ class Engine:
 
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = SparkSession.builder.master(self.master).appName("sls-lake")
-        for name, value in {
-            **base_conf(),
-            **catalog_conf(self._lake or Lake.default()),
-            **self._conf,
-        }.items():
-            builder = builder.config(name, value)
+        conf = {**base_conf(), **catalog_conf(self._lake or Lake.default()), **self._conf}
+        for name, value in conf.items():
+            if not is_secret(name):
+                builder = builder.config(name, value)
         session: SparkSession = builder.getOrCreate()
         session.sparkContext.setLogLevel("ERROR")
+        # What the builder has stands on Java's command line, for every user of the machine to read.
+        for name in filter(is_secret, conf):
+            session.conf.set(name, conf[name])
         return session
 
 
@@ -120,7 +122,7 @@ def base_conf() -> dict[str, str]:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
-        "spark.redaction.regex": "(?i)secret|password|token|access[.]?key",
+        "spark.redaction.regex": SECRET_NAMES,
     }
 
 
@@ -129,19 +131,7 @@ def catalog_conf(lake: Lake) -> dict[str, str]:
     jars = installed_jars()
     if not jars:
         return {}
-    prefix = f"spark.sql.catalog.{CATALOG}"
-    conf = {
-        "spark.jars": ",".join(str(p) for p in jars),
-        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-        "spark.sql.defaultCatalog": CATALOG,
-        prefix: "org.apache.iceberg.spark.SparkCatalog",
-        f"{prefix}.cache-enabled": "false",
-        f"{prefix}.warehouse": lake.properties.get("warehouse", ""),
-    }
-    uri = lake.properties.get("uri", "")
-    if lake.properties.get("type", "sql") == "rest":
-        return {**conf, f"{prefix}.type": "rest", f"{prefix}.uri": uri}
-    return {**conf, f"{prefix}.type": "jdbc", f"{prefix}.jdbc.schema-version": "V1", **_jdbc(prefix, lake)}
+    return {"spark.jars": ",".join(str(p) for p in jars), **catalog_settings(lake)}
 
 
 def installed_jars() -> list[Path]:
@@ -154,11 +144,15 @@ def installed_jars() -> list[Path]:
     return []
 
 
-def require_jars() -> list[Path]:
-    """The jars, or ConfigError with the verb that fetches them."""
+def require_jars(lake: Lake | None = None) -> list[Path]:
+    """The jars, all that Spark needs for `lake`; else ConfigError with the verb that fetches them."""
     found = installed_jars()
     if not found:
         raise ConfigError(f"Spark's Iceberg jars are not installed; run `make setup` or set {JARS_VARIABLE}")
+    if lake is not None and on_s3(lake) and not any("aws" in path.name for path in found):
+        raise ConfigError(
+            "Spark's SQL needs Iceberg's jar for S3, which is not among its jars; run `make setup S3=1`"
+        )
     return found
 
 
@@ -174,19 +168,3 @@ def require_java() -> None:
         raise ConfigError(
             f"Java {_JAVA_MIN} or newer is needed, {java} is {version[1] if version else 'unknown'}"
         )
-
-
-def _jdbc(prefix: str, lake: Lake) -> dict[str, str]:
-    path = lake.sqlite_path
-    if path is not None:
-        options = "busy_timeout=30000&journal_mode=WAL&transaction_mode=IMMEDIATE&synchronous=FULL"
-        return {f"{prefix}.uri": f"jdbc:sqlite:{path}?{options}"}
-    from sqlalchemy.engine import make_url
-
-    url = make_url(lake.properties["uri"])
-    conf = {f"{prefix}.uri": f"jdbc:postgresql://{url.host}:{url.port or 5432}/{url.database}"}
-    if url.username:
-        conf[f"{prefix}.jdbc.user"] = url.username
-    if url.password:
-        conf[f"{prefix}.jdbc.password"] = str(url.password)
-    return conf

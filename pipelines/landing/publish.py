@@ -12,7 +12,6 @@ producer is private; the version is pinned and a test asserts every requirement 
 """
 
 import base64
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -39,6 +38,7 @@ from pyiceberg.table.update import (
 from pipelines.landing import ledger as codec
 from pipelines.landing.ledger import Delta
 from pipelines.landing.state import TableState
+from pipelines.landing.waiting import NoAnswer, answered
 from sls_io.claim import Ledger
 from sls_io.errors import TransportError, printable
 
@@ -168,20 +168,15 @@ def send(catalog: Catalog, table: Table, request: Request, *, deadline_s: float)
     A call that outlives the deadline is left behind on its thread: it may still land, which is what
     "unknown" means, and the reload will tell.
     """
-    outcome: list[str] = []
-
-    def call() -> None:
-        try:
-            catalog.commit_table(table, request.requirements, request.updates)
-        except Exception as error:  # a refusal, a lost answer, a driver's error: all mean "ask the table"
-            outcome.append(type(error).__name__)
-        else:
-            outcome.append("")
-
-    thread = threading.Thread(target=call, name="publish", daemon=True)
-    thread.start()
-    thread.join(deadline_s)
-    return outcome[0] if outcome else "deadline"
+    try:
+        answered(
+            lambda: catalog.commit_table(table, request.requirements, request.updates), deadline_s=deadline_s
+        )
+    except NoAnswer:
+        return "deadline"
+    except Exception as error:  # a refusal, a lost answer, a driver's error: all mean "ask the table"
+        return type(error).__name__
+    return ""
 
 
 def _staged(table: Table, updates: tuple[TableUpdate, ...]) -> Table:

@@ -13,24 +13,29 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
     NamespaceAlreadyExistsError,
     NoSuchNamespaceError,
     NoSuchTableError,
+    RESTError,
     TableAlreadyExistsError,
 )
 from pyiceberg.table import Table
 from pyiceberg.utils.config import Config
 
 from pipelines.landing.contract import Contract, partition_spec
+from pipelines.landing.waiting import NoAnswer, answered
 from sls_io.errors import ConfigError, InvariantBroken, printable
 
 CATALOG = "lake"
 HOME_VARIABLE = "SLS_LAKE_HOME"
 SWEEP_FLOOR_S = 24 * 3600.0
 """No orphan younger than this is ever swept; a file older than half of it is not published."""
+ANSWER_S = 60.0
+"""A catalog that has not answered by then counts as one that is not there."""
 _BUSY_TIMEOUT_S = 30
 _LOOKS_MAX = 3
 _TABLE_PROPERTIES = {
@@ -77,12 +82,34 @@ class Lake:
             return None
         return Path(uri.removeprefix("sqlite:///").partition("?")[0])
 
-    def catalog(self) -> Catalog:
-        """Open the catalog. Raises ConfigError when it cannot be reached."""
+    @property
+    def kind(self) -> str:
+        """`sql`, `rest`, or what else PyIceberg calls it; "" when neither type nor address tells."""
+        uri = self.properties.get("uri", "")
+        families = {"http": "rest", "sqlite": "sql", "postgresql": "sql", "thrift": "hive"}
+        told = [kind for start, kind in families.items() if uri.startswith(start)]
+        return self.properties.get("type", "").lower() or (told[0] if told else "")
+
+    @property
+    def place(self) -> str:
+        """Which catalog it is, for people; never shows credentials."""
+        path = self.sqlite_path
+        if path is not None:
+            return f"SQLite file {path}"
+        uri = urlsplit(self.properties.get("uri", ""))
+        what = "PostgreSQL" if uri.scheme.startswith("postgresql") else f"{self.kind or 'configured'} catalog"
+        try:
+            where = uri.hostname, uri.port
+        except ValueError:
+            return what
+        return f"{what} at {where[0]}{f':{where[1]}' if where[1] else ''}" if where[0] else what
+
+    def catalog(self, *, deadline_s: float = ANSWER_S) -> Catalog:
+        """Open the catalog. Raises ConfigError when it cannot be reached, or not within the deadline."""
         key = tuple(sorted(self.properties.items()))
         for look in range(_LOOKS_MAX):
             try:
-                return _open(key)
+                return answered(lambda: _open(key), deadline_s=deadline_s)
             except Exception as error:  # every catalog has its own exceptions; none of them is ours
                 # Story: two processes open a new SQL catalog, both find no tables, A makes one, B is told
                 # that it exists already. The next look finds it; there are two, so B may lose twice.
@@ -90,15 +117,18 @@ class Lake:
                     raise ConfigError(unreachable(self, error)) from error
         raise InvariantBroken("the last look at the catalog neither opened it nor raised")
 
-    def load(self, table: str) -> Table | None:
-        """The table as it is now, or None when there is none."""
-        catalog = self.catalog()
+    def load(self, table: str, *, deadline_s: float = ANSWER_S) -> Table | None:
+        """The table as it is now, or None when there is none.
+
+        Raises ConfigError when that is not known within the deadline: no catalog, or no storage.
+        """
+        catalog = self.catalog(deadline_s=deadline_s)
         try:
-            return catalog.load_table(table)
+            return answered(lambda: catalog.load_table(table), deadline_s=deadline_s)
         except (NoSuchTableError, NoSuchNamespaceError):
             return None
         except Exception as error:
-            raise ConfigError(unreachable(self, error)) from error
+            raise ConfigError(_failed(self, error)) from error
 
     def ensure(self, table: str, contract: Contract) -> Table:
         """The table, created empty (format version 2) when there is none yet."""
@@ -109,13 +139,16 @@ class Lake:
         self._ensure_namespace(catalog, table.split(".", maxsplit=1)[0])
         schema = contract.iceberg_schema()
         try:
-            return catalog.create_table(
-                table, schema, partition_spec=partition_spec(schema), properties=_TABLE_PROPERTIES
+            return answered(
+                lambda: catalog.create_table(
+                    table, schema, partition_spec=partition_spec(schema), properties=_TABLE_PROPERTIES
+                ),
+                deadline_s=ANSWER_S,
             )
         except TableAlreadyExistsError:
             return catalog.load_table(table)
-        except OSError as error:
-            raise ConfigError(unreachable(self, error)) from error
+        except (OSError, NoAnswer, RESTError) as error:
+            raise ConfigError(_failed(self, error)) from error
 
     def _ensure_namespace(self, catalog: Catalog, name: str) -> None:
         """Story: two first runs find no namespace, A makes it, B's insert meets the database's own unique
@@ -131,12 +164,31 @@ class Lake:
 
 def unreachable(lake: Lake, error: BaseException) -> str:
     """One sentence for a catalog that does not answer; never shows credentials in an address."""
-    path = lake.sqlite_path
-    where = f"SQLite file {path}" if path else f"{lake.properties.get('type', 'configured')} catalog"
     kind = type(error).__name__
     return (
-        f"the Iceberg catalog ({where}) cannot be reached ({kind}: {_masked(error)}); "
+        f"the Iceberg catalog ({lake.place}) cannot be reached ({kind}: {_masked(error)}); "
         f"check PYICEBERG_CATALOG__LAKE__* or {HOME_VARIABLE}, nothing was landed"
+    )
+
+
+def storage_cure(location: str) -> str:
+    """What to look at when files at `location` cannot be read or written."""
+    if location.startswith("s3"):
+        return "check the bucket, and the key in PYICEBERG_CATALOG__LAKE__S3__* or AWS_*"
+    return "check the disk, and who may write there"
+
+
+def _failed(lake: Lake, error: BaseException) -> str:
+    """The catalog answered, or not, and what failed is the files: SQL catalogs leave them to their clients.
+
+    The HTTP client's errors are OSErrors, too.
+    """
+    if not isinstance(error, OSError) or type(error).__module__.startswith("requests"):
+        return unreachable(lake, error)
+    warehouse = lake.properties.get("warehouse", "of the catalog")
+    return (
+        f"files of the warehouse {printable(warehouse)} cannot be read or written "
+        f"({type(error).__name__}: {_masked(error)}); {storage_cure(warehouse)}; nothing was landed"
     )
 
 
@@ -167,7 +219,8 @@ def _open(properties: _Properties) -> Catalog:
     lake = Lake(dict(properties))
     if lake.sqlite_path is not None:
         _prepare_sqlite(lake.sqlite_path)
-    opened = load_catalog(CATALOG, **lake.properties)
+    defaults = {"pool_pre_ping": "true"} if lake.kind == "sql" and lake.sqlite_path is None else {}
+    opened = load_catalog(CATALOG, **{**defaults, **lake.properties})
     with _catalogs_lock:
         catalog = _catalogs.setdefault(properties, opened)
         unused = [] if catalog is opened else [opened]

@@ -31,12 +31,14 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
+from pyiceberg.utils.config import Config
 
 from pipelines.landing.contract import Contract
 from pipelines.landing.engine import Engine
 from pipelines.landing.ledger import Landed
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.publish import pack_bounds, unpack_bounds
+from pipelines.landing.table import CATALOG, storage_cure
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.decode import Decoded, Decoder
@@ -72,6 +74,7 @@ _PUBLIC_PROPERTIES = frozenset(
         "hf.endpoint",
     }
 )
+_STORAGE = ("s3.", "client.", "gcs.", "adls.", "hdfs.", "hf.")
 OVERTAKEN = "overtaken"
 NOT_REACHED = "not reached"
 _RAISED = re.compile(r"^(?:sls_io\.errors\.)(\w+): (.*)$", re.MULTILINE)
@@ -169,6 +172,12 @@ def job_for(
 def public_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """FileIO properties without secrets: executors find those in their own environment."""
     return {name: value for name, value in properties.items() if name in _PUBLIC_PROPERTIES}
+
+
+def _own_properties() -> dict[str, str]:
+    """What the configuration of a task's own process says of storage: secrets, that is."""
+    configured = Config().get_catalog_config(CATALOG) or {}
+    return {name: str(value) for name, value in configured.items() if name.startswith(_STORAGE)}
 
 
 def write_windows(engine: Engine, job: WriteJob, *, tag: str) -> list[FileRow]:
@@ -305,15 +314,23 @@ def write_window(job: WriteJob, index: int, *, bytes_max: int, clock: Clock = SY
         decoder = Contract.from_columns(job.columns).decoder(job.origin, job.schema)
         writer = _Writer(job, index)
         try:
-            _drain(fetch, decoder, writer)
-            overtaken = not fetch.proved()
-        except (CursorExpired, ShardGone):
-            # Retention took what was to be read next, and perhaps some of what was read before.
-            overtaken = True
+            try:
+                _drain(fetch, decoder, writer)
+                overtaken = not fetch.proved()
+            except (CursorExpired, ShardGone):
+                # Retention took what was to be read next, and perhaps some of what was read before.
+                overtaken = True
+            rows = writer.finish(stopped=fetch.stopped)
+        except OSError as error:
+            writer.abandon()
+            raise TransportError(
+                f"a writing task failed: files below {job.location} cannot be written "
+                f"({type(error).__name__}: {printable(str(error))}); {storage_cure(job.location)}, "
+                "as the tasks see them"
+            ) from error
         except BaseException:
             writer.abandon()
             raise
-        rows = writer.finish(stopped=fetch.stopped)
         return [replace(r, stopped=OVERTAKEN) for r in rows] if overtaken else rows
     finally:
         client.close()
@@ -336,7 +353,7 @@ class _Writer:
     def __init__(self, job: WriteJob, index: int) -> None:
         self._job, self._index = job, index
         self._window = job.windows[index].window
-        self._io: FileIO = load_file_io(dict(job.io_properties), job.location)
+        self._io: FileIO = load_file_io({**_own_properties(), **job.io_properties}, job.location)
         self._done: list[FileRow] = []
         self._next = int(self._window.begin)
         self._open_file()
@@ -420,10 +437,10 @@ class _Writer:
 
     def abandon(self) -> None:
         """After a failure: let go of the streams; what was written stays behind as an orphan."""
-        if self._parquet is not None:
-            self._parquet.close()
-        if self._stream is not None:
-            self._stream.close()
+        for each in (self._parquet, self._stream):
+            if each is not None:
+                with contextlib.suppress(OSError):
+                    each.close()
 
 
 def _peak_bytes() -> int:
