@@ -60,6 +60,7 @@ def test_the_view_comes_after_the_landed_table_and_its_tests_are_blocking_checks
     checks = {check.name: check for check in models.check_specs}
     assert set(checks) == {
         "identity_is_unique",
+        "rows_are_as_the_ledger_says",
         "origin_is_set",
         "shard_is_set",
         "cursor_is_set",

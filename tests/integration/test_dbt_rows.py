@@ -1,0 +1,135 @@
+"""The dbt test of landed rows against the ledger, run by dbt itself over a real table with real Spark."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+from dbt.cli.main import dbtRunner
+from pyiceberg.expressions import And, EqualTo
+
+from pipelines.landing import adopt, forget, rollback, undo
+from pipelines.landing.dbt_environment import PROJECT_DIR, dbt_environment
+from pipelines.landing.engine import installed_jars
+from pipelines.landing.ledger import TAG
+from pipelines.landing.table import Lake
+from tests.integration.world import HOUR0, World
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+
+TEST = "rows_are_as_the_ledger_says"
+TABLE = "bronze.access_logs"
+
+
+@dataclass
+class Dbt:
+    """dbt in this process, so that it finds the Spark session that is there. It is parsed once."""
+
+    runner: dbtRunner
+    said: list[str] = field(default_factory=list)
+
+    def problems(self) -> list[str]:
+        """What the test says; empty when it passes."""
+        self.said.clear()
+        where = ("--project-dir", str(PROJECT_DIR), "--profiles-dir", str(PROJECT_DIR))
+        done = self.runner.invoke(["test", "--select", TEST, *where])
+        sentences = [s.removeprefix(f"{TEST}: ") for s in self.said if s.startswith(f"{TEST}: ")]
+        assert done.exception is None, done.exception
+        assert [r.status for r in self.results(done.result)] == ["fail" if sentences else "pass"], self.said
+        assert done.success is not bool(sentences)
+        return sentences
+
+    @staticmethod
+    def results(result: Any) -> list[Any]:
+        return [r for r in result.results if r.node.name == TEST]
+
+
+@pytest.fixture(scope="module")
+def dbt(shared_lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dbt]:
+    if not installed_jars():
+        pytest.skip("Spark's Iceberg jars are not installed: run `make setup` first")
+    folder = tmp_path_factory.mktemp("dbt")
+    patch = pytest.MonkeyPatch()
+    for name, value in dbt_environment(shared_lake).items():
+        patch.setenv(name, value)
+    patch.setenv("DBT_TARGET_PATH", str(folder / "target"))
+    patch.setenv("DBT_LOG_PATH", str(folder / "logs"))
+    patch.setenv("DBT_LOG_LEVEL_FILE", "none")
+    said: list[str] = []
+    dbt = Dbt(dbtRunner(callbacks=[lambda event: said.append(getattr(event.info, "msg", ""))]), said)
+    yield dbt
+    patch.undo()
+
+
+@pytest.fixture
+def landed(world: World, shared_lake: Lake) -> Iterator[World]:
+    """Three receive hours with rows in both shards, in the table that dbt's source names."""
+    mine = World(world.emulator, shared_lake, world.changed(table=TABLE), world.engine)
+    for _ in range(3):
+        mine.put(20)
+        mine.emulator.admin.advance(3600)
+        mine.land()
+    yield mine
+    shared_lake.catalog().purge_table(TABLE)
+
+
+def rows_of(world: World, shard: int) -> int:
+    return int(pc.sum(pc.equal(world.table.scan().to_arrow()["__shard__"], shard)).as_py())
+
+
+def test_it_passes_after_landings_and_after_everything_that_a_person_may_decide(
+    landed: World, dbt: Dbt
+) -> None:
+    assert dbt.problems() == []
+    newest = landed.table.metadata.current_snapshot_id
+    assert newest is not None
+
+    def settled(what: Callable[[], object]) -> None:
+        before = len(landed.table_rows())
+        what()
+        assert len(landed.table_rows()) != before
+        landed.assert_proved()
+        assert dbt.problems() == []
+
+    with landed.client as client:
+        lake, logstore = landed.lake, landed.logstore
+        settled(lambda: undo.execute(lake, undo.plan(lake, logstore, client, range(HOUR0, HOUR0 + 1))))
+        settled(lambda: rollback.execute(lake, rollback.plan(lake, TABLE, newest)))
+        where = forget.plan_where(lake, logstore, client, "n < 5")
+        settled(lambda: forget.execute(lake, logstore, client, where))
+
+
+def test_a_row_deleted_by_hand_fails_and_the_shard_and_both_numbers_are_said(landed: World, dbt: Dbt) -> None:
+    victim = next(r for r in landed.table_rows() if r["__shard__"] == 1)
+    there = rows_of(landed, 1)
+    place = (EqualTo(term=name, value=victim[name]) for name in ("__shard__", "__cursor__", "__index__"))
+    landed.table.delete(And(*place))
+    assert rows_of(landed, 1) == there - 1
+    (problem,) = dbt.problems()
+    assert problem == f"{victim['__origin__']}, shard 1: the table holds {there - 1} rows, the ledger {there}"
+
+
+def test_a_file_that_left_by_hand_fails_for_its_shard_and_adopted_rows_are_told_apart(
+    landed: World, dbt: Dbt
+) -> None:
+    table = landed.table
+    first = min(row["__receive_hour__"] for row in landed.table_rows()).isoformat()
+    hour = EqualTo(term="__receive_hour__", value=first)
+    table.delete(And(hour, EqualTo(term="__shard__", value=0)))
+    table.manage_snapshots().remove_tag(TAG).commit()
+    (nobodys,) = dbt.problems()
+    assert nobodys.startswith(
+        f"the table holds {len(landed.table_rows())} rows of logstores that have no led"
+    )
+    with landed.client as client:
+        planned = adopt.plan(landed.lake, landed.logstore, client, at="latest")
+        adopt.execute(landed.lake, planned)
+    assert dbt.problems() == [], "what is there was adopted"
+    landed.put(10)
+    landed.emulator.admin.advance(120)
+    assert landed.land().rows == 10
+    assert dbt.problems() == []
+    landed.table.delete(EqualTo(term="__shard__", value=0))
+    (problem,) = dbt.problems()
+    assert problem.endswith("adopted") and "shard 0: the table holds 0 rows" in problem
