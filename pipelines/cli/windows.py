@@ -57,7 +57,7 @@ def show(output: Output, found: History, entries: tuple[Entry, ...]) -> None:
                 len(e.windows),
                 e.rows,
                 _hours(e),
-                ", ".join(part for part in (e.verb, "" if e.in_table else "taken back") if part),
+                ", ".join(part for part in (e.verb, _left(e)) if part),
             )
             for e in entries
         ],
@@ -72,7 +72,7 @@ def show(output: Output, found: History, entries: tuple[Entry, ...]) -> None:
                 str(x.window.begin),
                 str(x.window.end),
                 x.rows,
-                x.flags,
+                "withdrawn" if e.in_table and x.window in e.withdrawn else x.flags,
             )
             for e in entries
             for x in e.windows
@@ -90,6 +90,15 @@ def show(output: Output, found: History, entries: tuple[Entry, ...]) -> None:
     _show_orphans(output, found)
     if found.trouble:
         output.say(f"[red]landings are refused[/]: {found.trouble}")
+
+
+def _left(entry: Entry) -> str:
+    """What of it is no longer in the table."""
+    if not entry.in_table:
+        return "taken back"
+    if not entry.withdrawn:
+        return ""
+    return "withdrawn" if len(entry.withdrawn) == len(entry.windows) else "partly withdrawn"
 
 
 def _hours(entry: Entry) -> str:

@@ -22,7 +22,7 @@ from pipelines.landing.table import SWEEP_FLOOR_S, Lake
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ConfigError, LedgerBroken
 from sls_io.planning import CURSOR_UNKNOWN
-from sls_io.window import Cursor
+from sls_io.window import Cursor, Window
 
 _ROLLBACK = "rollback "
 
@@ -33,6 +33,7 @@ class Entry:
 
     run      id of the attempt that made it
     in_table whether its rows are in the table: not so after a rollback, by hand or by the verb
+    withdrawn  those of its windows that were taken back since, wholly or in part, and not landed again
     """
 
     snapshot_id: int
@@ -42,6 +43,7 @@ class Entry:
     verb: str
     in_table: bool
     windows: tuple[Landed, ...]
+    withdrawn: tuple[Window, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -127,7 +129,7 @@ def history(
         origins=mine,
         trouble=_trouble(table),
         kept_from=snapshots[0].timestamp_ms if snapshots else None,
-        entries=tuple(_entries(table, snapshots, mine)),
+        entries=tuple(_entries(table, state, snapshots, mine)),
         missing=tuple(_missing(state, mine)),
         adopted=state.adopted.rows,
         files=tuple(f for f in files_per_hour(table) if f.origin in mine),
@@ -203,12 +205,15 @@ def _referenced(table: Table) -> set[str]:
     }
 
 
-def _entries(table: Table, snapshots: list[Snapshot], mine: tuple[str, ...]) -> Iterator[Entry]:
+def _entries(
+    table: Table, state: TableState, snapshots: list[Snapshot], mine: tuple[str, ...]
+) -> Iterator[Entry]:
     there = _in_table(table)
     for snapshot in snapshots:
         summary = summary_of(snapshot)
         origin, windows = decode_windows(summary.get(codec.WINDOWS_KEY, ""))
         verb = summary.get(codec.VERB_KEY, "")
+        shards = state.ledger(origin).shards
         if is_landing(snapshot) and (origin in mine or verb):
             yield Entry(
                 snapshot_id=snapshot.snapshot_id,
@@ -218,6 +223,12 @@ def _entries(table: Table, snapshots: list[Snapshot], mine: tuple[str, ...]) -> 
                 verb=verb,
                 in_table=snapshot.snapshot_id in there,
                 windows=windows,
+                withdrawn=tuple(
+                    x.window
+                    for x in windows
+                    if x.window.shard in shards
+                    and shards[x.window.shard].withdrawn.overlaps(x.window.begin, x.window.end)
+                ),
             )
 
 

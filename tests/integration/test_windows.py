@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.cli.main import EXIT_USAGE
-from pipelines.cli.output import Output
+from pipelines.cli.output import Output, hour_name
 from pipelines.cli.table import show_rollback
 from pipelines.cli.windows import show
 from pipelines.landing import rollback
@@ -53,6 +53,19 @@ def test_what_a_rollback_took_back_is_said_and_what_it_brought_back_too(
     assert there() == [first, second, third, again]
     verbs = [e["verb"] for e in command("windows")["entries"]]
     assert verbs == ["", "", "", f"rollback {second}", f"rollback {third}"]
+
+
+def test_a_window_that_was_taken_back_is_said_until_it_is_landed_again(
+    started: World, command: Command
+) -> None:
+    assert command("table", "undo", "--hour", hour_name(HOUR0), "--execute")["executed"]
+
+    _, first, second, _ = command("windows")["entries"]
+    assert [w["hour"] for w in first["withdrawn"]] == [w["window"]["hour"] for w in first["windows"]] != []
+    assert second["withdrawn"] == [] and second["windows"]
+
+    started.land(mode="fill", hours=(HOUR0, HOUR0 + 1))
+    assert [e["withdrawn"] for e in command("windows")["entries"]] == [[]] * 5
 
 
 def test_gaps_are_listed_with_their_cause(started: World, command: Command) -> None:
