@@ -79,6 +79,7 @@ class Wish:
     aged_s: float = 60.0
     start: str = "2026-01-01-00:00"
     run_s: int = 10
+    claim_s: int = 3
 
 
 @dataclass
@@ -260,10 +261,10 @@ class Conductor:
                 "group": {
                     "name": group,
                     "holder": holder,
-                    "timeout_s": 3,
-                    "heartbeat_s": 1.0,
-                    "heartbeat_deadline_s": 0.8,
-                    "patience_s": 2.0,
+                    "timeout_s": self.wish.claim_s,
+                    "heartbeat_s": self.wish.claim_s / 3,
+                    "heartbeat_deadline_s": self.wish.claim_s / 4,
+                    "patience_s": self.wish.claim_s * 2 / 3,
                 },
                 "table": TABLE,
                 "start": self.wish.start,
@@ -451,7 +452,11 @@ class Conductor:
         child.stopped = True
         self.account.stops[child.last] += 1
         longer_than_the_claim = self.dice.random() < 0.3
-        for_s = self.dice.uniform(3.5, 5.0) if longer_than_the_claim else self.dice.uniform(0.05, 1.0)
+        for_s = (
+            self.dice.uniform(1.2, 1.7) * self.wish.claim_s
+            if longer_than_the_claim
+            else self.dice.uniform(0.05, 1.0)
+        )
 
         def wake() -> None:
             if child in self.children.values():  # by then it may be gone, and the pid somebody else's
