@@ -120,8 +120,7 @@ class InvariantBroken(SlsError):
     """A bug of ours. Stop, keep the evidence, change nothing more."""
 
 
-def printable(text: str) -> str:
-    """`text` on one line, without control characters, cut to 200 characters."""
+def printable(text: str, chars_max: int = _SERVICE_TEXT_CHARS_MAX) -> str:
+    """`text` on one line, without control characters, cut to so many characters."""
     flat = "".join(c if c.isprintable() else " " for c in text)
-    short = flat[:_SERVICE_TEXT_CHARS_MAX]
-    return short if len(flat) <= _SERVICE_TEXT_CHARS_MAX else short + "..."
+    return flat if len(flat) <= chars_max else flat[:chars_max] + "..."

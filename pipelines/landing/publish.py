@@ -38,9 +38,10 @@ from pyiceberg.table.update import (
 from pipelines.landing import ledger as codec
 from pipelines.landing.ledger import Delta
 from pipelines.landing.state import TableState
+from pipelines.landing.table import storage_trouble
 from pipelines.landing.waiting import NoAnswer, answered
 from sls_io.claim import Ledger
-from sls_io.errors import TransportError, printable
+from sls_io.errors import TransportError
 
 REF_AGE_MS_MAX = 2**63 - 1
 """The tag carries its own age: table properties would let an expiry delete it."""
@@ -106,9 +107,8 @@ def build(
     except OSError as error:
         # A full disk, say. This try was never sent, so there is nothing to ask the table about.
         raise TransportError(
-            "the manifests of a landing cannot be written "
-            f"({type(error).__name__}: {printable(str(error))}); "
-            "nothing was sent, look at the warehouse and run again"
+            f"the manifests of a landing were not written: {storage_trouble(table.location(), error)}; "
+            "nothing was sent, run again"
         ) from error
     return Request(
         snapshot_id=producer.snapshot_id,

@@ -7,6 +7,7 @@ SQLite and a folder under the state folder, `SLS_LAKE_HOME` or `./var`.
 """
 
 import os
+import re
 import sqlite3
 import threading
 from collections import OrderedDict
@@ -36,6 +37,7 @@ SWEEP_FLOOR_S = 24 * 3600.0
 """No orphan younger than this is ever swept; a file older than half of it is not published."""
 ANSWER_S = 60.0
 """A catalog that has not answered by then counts as one that is not there."""
+_AWS_ERROR = re.compile(r"AWS Error .* during \w+ operation")
 _BUSY_TIMEOUT_S = 30
 _LOOKS_MAX = 3
 _TABLE_PROPERTIES = {
@@ -171,11 +173,15 @@ def unreachable(lake: Lake, error: BaseException) -> str:
     )
 
 
-def storage_cure(location: str) -> str:
-    """What to look at when files at `location` cannot be read or written."""
-    if location.startswith("s3"):
-        return "check the bucket, and the key in PYICEBERG_CATALOG__LAKE__S3__* or AWS_*"
-    return "check the disk, and who may write there"
+def storage_trouble(location: str, error: BaseException) -> str:
+    """What is wrong with files below `location`, and what to look at."""
+    told = _AWS_ERROR.search(str(error))
+    text = told[0] if told else _masked(error)
+    cure = "the bucket, and the key in PYICEBERG_CATALOG__LAKE__S3__* or AWS_*"
+    return (
+        f"files below {printable(location)} cannot be read or written ({type(error).__name__}: {text}); "
+        f"check {cure if location.startswith('s3') else 'the disk, and who may write there'}"
+    )
 
 
 def _failed(lake: Lake, error: BaseException) -> str:
@@ -185,11 +191,7 @@ def _failed(lake: Lake, error: BaseException) -> str:
     """
     if not isinstance(error, OSError) or type(error).__module__.startswith("requests"):
         return unreachable(lake, error)
-    warehouse = lake.properties.get("warehouse", "of the catalog")
-    return (
-        f"files of the warehouse {printable(warehouse)} cannot be read or written "
-        f"({type(error).__name__}: {_masked(error)}); {storage_cure(warehouse)}; nothing was landed"
-    )
+    return f"{storage_trouble(lake.properties.get('warehouse', 'the warehouse'), error)}; nothing was landed"
 
 
 def _masked(error: BaseException) -> str:

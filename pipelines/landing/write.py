@@ -38,7 +38,7 @@ from pipelines.landing.engine import Engine
 from pipelines.landing.ledger import Landed
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.publish import pack_bounds, unpack_bounds
-from pipelines.landing.table import CATALOG, storage_cure
+from pipelines.landing.table import CATALOG, storage_trouble
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.decode import Decoded, Decoder
@@ -77,6 +77,7 @@ _PUBLIC_PROPERTIES = frozenset(
 _STORAGE = ("s3.", "client.", "gcs.", "adls.", "hdfs.", "hf.")
 OVERTAKEN = "overtaken"
 NOT_REACHED = "not reached"
+_MESSAGE_CHARS_MAX = 600
 _RAISED = re.compile(r"^(?:sls_io\.errors\.)(\w+): (.*)$", re.MULTILINE)
 
 
@@ -207,7 +208,7 @@ def _task_failure(error: Exception) -> SlsError:
     return (
         ConfigError(message)
         if kind == ConfigError.__name__
-        else TransportError(f"{kind}: {printable(message)}")
+        else TransportError(f"{kind}: {printable(message, _MESSAGE_CHARS_MAX)}")
     )
 
 
@@ -323,11 +324,8 @@ def write_window(job: WriteJob, index: int, *, bytes_max: int, clock: Clock = SY
             rows = writer.finish(stopped=fetch.stopped)
         except OSError as error:
             writer.abandon()
-            raise TransportError(
-                f"a writing task failed: files below {job.location} cannot be written "
-                f"({type(error).__name__}: {printable(str(error))}); {storage_cure(job.location)}, "
-                "as the tasks see them"
-            ) from error
+            trouble = storage_trouble(job.location, error)
+            raise TransportError(f"a writing task failed: {trouble}, as the tasks see them") from error
         except BaseException:
             writer.abandon()
             raise

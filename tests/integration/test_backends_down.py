@@ -1,0 +1,138 @@
+"""Catalogs and storage that are wrong, gone or mute: one sentence, nothing moves, the next run lands."""
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from pipelines.landing.table import Lake
+from sls_io.errors import ConfigError, LandingUnknown, SlsError, TransportError
+from tests.backends import s3
+from tests.backends.places import Place, Servers, made
+from tests.integration.test_backends import proved, world
+from tests.integration.test_races import At
+from tests.integration.world import World
+
+__all__ = ["world"]
+
+PAUSE_S = 0.5
+
+
+@pytest.fixture(params=["postgres-file"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, servers: Servers) -> Iterator[Place]:
+    """The place a test names."""
+    with made(request.param, tmp_path / "place", servers) as place:
+        yield place
+
+
+def refused(world: World, lake: Lake, error: type[SlsError] = ConfigError) -> str:
+    """What a landing into this lake says; it is one sentence without keys, and nothing moved."""
+    head, checkpoints = world.table.metadata.current_snapshot_id, world.checkpoints()
+    with pytest.raises(error) as raised:
+        world.land(lake=lake)
+    assert world.table.metadata.current_snapshot_id == head and world.checkpoints() == checkpoints
+    said = str(raised.value)
+    assert "\n" not in said and s3.KEY_SECRET not in said and "Traceback" not in said
+    return said
+
+
+def elsewhere(lake: Lake, **properties: str) -> Lake:
+    """The same lake with other properties; `_` stands for `.`."""
+    return Lake({**lake.properties, **{name.replace("_", "."): value for name, value in properties.items()}})
+
+
+def test_a_wrong_password_names_the_database_and_the_setting(
+    world: World, place: Place, servers: Servers
+) -> None:
+    url = urlsplit(place.lake.properties["uri"])
+    wrong = servers.postgres.address(url.path.strip("/"), "hunter2")
+
+    said = refused(world, elsewhere(place.lake, uri=wrong))
+
+    assert f"PostgreSQL at 127.0.0.1:{servers.postgres.port}" in said
+    assert "password authentication failed" in said and "PYICEBERG_CATALOG__LAKE__" in said
+    assert "hunter2" not in said and servers.postgres.password not in said
+
+
+@pytest.mark.parametrize("place", ["rest-file"], indirect=True)
+def test_a_rest_catalog_that_is_down_is_named_and_its_return_is_noticed(
+    world: World, place: Place, servers: Servers
+) -> None:
+    table, checkpoints = world.table, world.checkpoints()
+    with servers.rest.down(), pytest.raises(ConfigError) as raised:
+        world.land(lake=place.direct)
+
+    assert f"rest catalog at 127.0.0.1:{urlsplit(place.direct.properties['uri']).port}" in str(raised.value)
+    assert world.table.metadata == table.metadata and world.checkpoints() == checkpoints
+    assert world.land(lake=place.direct).rows == 40
+    proved(world, servers)
+
+
+@pytest.mark.parametrize("place", ["postgres-s3"], indirect=True)
+def test_a_bucket_that_is_not_there_and_a_key_that_is_not_known_are_named(
+    world: World, place: Place, servers: Servers
+) -> None:
+    nowhere = elsewhere(place.lake, warehouse="s3://no-such-bucket/lake")
+    with pytest.raises(ConfigError, match=r"s3://no-such-bucket/lake.*NO_SUCH_BUCKET.*check the bucket"):
+        world.land(lake=nowhere, logstore=world.changed(table="bronze.new_logs"))
+
+    stranger = elsewhere(place.lake, **{"s3.access-key-id": "stranger"})
+
+    said = refused(world, stranger)
+    assert re.search(r"files below s3://lake-\d+/warehouse .*ACCESS_DENIED.*the key in PYICEBERG", said), said
+    assert world.land().rows == 40
+    proved(world, servers)
+
+
+@pytest.mark.parametrize("place", ["postgres-s3", "rest-s3"], indirect=True)
+@pytest.mark.parametrize("event", ["write", "publish"])
+def test_storage_that_fails_under_a_landing_ends_it_and_the_next_run_lands(
+    world: World, servers: Servers, event: str
+) -> None:
+    """In the middle of a run: as tasks write their files, and as the commit's manifests are written."""
+    head, checkpoints = world.table.metadata.current_snapshot_id, world.checkpoints()
+    with ExitStack() as stack:
+        away = At(event, lambda: stack.enter_context(servers.s3.refusing()))
+        with pytest.raises(TransportError, match="ACCESS_DENIED") as raised:
+            world.land(on_event=away)
+
+    assert "\n" not in str(raised.value) and "check the bucket" in str(raised.value)
+    assert world.table.metadata.current_snapshot_id == head and world.checkpoints() == checkpoints
+    assert world.land().rows == 40
+    proved(world, servers)
+
+
+@pytest.mark.parametrize("place", ["postgres-file", "rest-file"], indirect=True)
+def test_a_catalog_that_accepts_and_says_nothing_costs_a_deadline(
+    world: World, place: Place, servers: Servers
+) -> None:
+    """Their drivers would wait for ever. A run that has sent its commit leaves it to the next one."""
+    assert place.gate is not None
+    with place.gate.hold(), pytest.raises(ConfigError, match=rf"no answer within {PAUSE_S:g} s"):
+        world.lake.load(world.logstore.table, deadline_s=PAUSE_S)
+
+    checkpoints = world.checkpoints()
+    place.lose("lost")
+    with ExitStack() as stack:
+        mute = At("reload", lambda: stack.enter_context(place.gate.hold()))  # type: ignore[union-attr]
+        with pytest.raises(LandingUnknown, match="run again"):
+            world.land(on_event=mute, reload_deadline_s=PAUSE_S)
+
+    assert world.checkpoints() == checkpoints
+    assert world.land().rows == 0, "it had landed"
+    assert world.checkpoints() != checkpoints
+    proved(world, servers)
+
+
+def test_a_database_that_stands_still_for_a_while_is_asked_again(
+    world: World, place: Place, servers: Servers
+) -> None:
+    """The server process itself is stopped, with the connections that it has."""
+    with servers.postgres.paused(), pytest.raises(ConfigError, match="no answer within"):
+        world.lake.load(world.logstore.table, deadline_s=PAUSE_S)
+
+    assert world.land().rows == 40
+    proved(world, servers)

@@ -1,0 +1,139 @@
+"""Spark's settings for a catalog of PyIceberg: same place, same storage, and secrets where they belong."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from pipelines.landing.dbt_environment import dbt_environment
+from pipelines.landing.spark_catalog import catalog_settings, is_secret
+from pipelines.landing.table import Lake
+
+KEY, SECRET, PASSWORD = "the-key-id", "the-secret", "p=ss\\w:rd€"
+S3 = {
+    "warehouse": "s3://logs/lake",
+    "s3.endpoint": "http://127.0.0.1:9000",
+    "s3.region": "eu-central-1",
+    "client.region": "us-east-1",
+    "s3.access-key-id": KEY,
+    "s3.secret-access-key": SECRET,
+    "s3.request-timeout": "2.5",
+}
+POSTGRES = {"uri": "postgresql+psycopg2://me:p%3Dss%5Cw:rd%E2%82%AC@db.example:6432/lake"}
+
+
+def of(properties: dict[str, str]) -> dict[str, str]:
+    """The settings below `spark.sql.catalog.lake.` for these properties of PyIceberg."""
+    found = catalog_settings(Lake(properties))
+    prefix = "spark.sql.catalog.lake."
+    return {name.removeprefix(prefix): value for name, value in found.items() if name.startswith(prefix)}
+
+
+def test_postgresql_keeps_what_changes_who_is_talked_to() -> None:
+    found = of({"uri": f"{POSTGRES['uri']}?sslmode=verify-full&connect_timeout=5&keepalives=1"})
+
+    place, _, options = found["uri"].partition("?")
+    assert place == "jdbc:postgresql://db.example:6432/lake"
+    assert sorted(options.split("&")) == ["connectTimeout=5", "sslmode=verify-full"]
+    assert (found["type"], found["jdbc.user"], found["jdbc.password"]) == ("jdbc", "me", PASSWORD)
+    assert PASSWORD not in found["uri"] and "io-impl" not in found
+
+
+def test_a_rest_catalog_keeps_its_keys_and_headers() -> None:
+    rest = {"uri": "https://catalog.example/api", "warehouse": "prod", "credential": "id:s", "scope": "all"}
+
+    found = of({**rest, "header.X-Team": "logs", "ssl": "ours"})
+
+    assert found == {**rest, "type": "rest", "header.X-Team": "logs", "cache-enabled": "false"}
+
+
+def test_storage_on_s3_has_the_names_of_the_other_side() -> None:
+    found = of({**POSTGRES, **S3})
+
+    assert found["io-impl"].endswith("S3FileIO")
+    assert found["client.region"] == "eu-central-1", "the name of S3 wins over that of all clients"
+    assert (found["s3.access-key-id"], found["s3.secret-access-key"]) == (KEY, SECRET)
+    assert found["http-client.apache.socket-timeout-ms"] == "2500"
+    assert found["s3.path-style-access"] == "true"
+    assert "s3.path-style-access" not in of({**POSTGRES, **S3, "s3.force-virtual-addressing": "true"})
+    assert "s3.path-style-access" not in of({**POSTGRES, "warehouse": "s3://logs/lake"})
+
+
+def test_other_storage_is_found_by_its_scheme_and_a_disk_needs_nothing() -> None:
+    assert of({**POSTGRES, "warehouse": "gs://logs/lake"})["io-impl"].endswith("ResolvingFileIO")
+    assert "io-impl" not in of({**POSTGRES, "warehouse": "file:///lake"})
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"type": "glue"},
+        {"uri": "thrift://metastore:9083"},
+        {"type": "sql", "uri": "mysql://db/lake"},
+        {"type": "sql", "uri": "no address"},
+        {"py-catalog-impl": "their.Catalog"},
+    ],
+)
+def test_a_catalog_that_is_not_known_is_left_to_the_user(properties: dict[str, str]) -> None:
+    assert catalog_settings(Lake(properties)) == {}
+
+
+@pytest.mark.parametrize(
+    ("properties", "place"),
+    [
+        (POSTGRES, "PostgreSQL at db.example:6432"),
+        ({"uri": "https://u:p@catalog.example/x?token=t"}, "rest catalog at catalog.example"),
+        ({"type": "glue"}, "glue catalog"),
+        ({"uri": "postgresql://db:port/x"}, "PostgreSQL"),
+        ({}, "configured catalog"),
+    ],
+)
+def test_people_are_told_which_catalog_without_its_keys(properties: dict[str, str], place: str) -> None:
+    assert Lake(properties).place == place
+
+
+def test_secrets_are_known_by_name() -> None:
+    names = ("jdbc.password", "s3.secret-access-key", "s3.access-key-id", "token", "credential")
+    assert all(is_secret(f"spark.sql.catalog.lake.{name}") for name in names)
+    assert is_secret("spark.sql.catalog.lake.header.Authorization")
+    assert not any(is_secret(name) for name in ("spark.sql.catalog.lake.uri", "spark.redaction.regex"))
+
+
+def test_dbt_gets_secrets_in_a_file_of_the_owners_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jars = tmp_path / "jars"
+    jars.mkdir()
+    for name in ("runtime.jar", "aws.jar"):
+        (jars / name).touch()
+    monkeypatch.setenv("SLS_LAKE_HOME", str(tmp_path / "a home"))
+    monkeypatch.setenv("SLS_LAKE_JARS", str(jars))
+    monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
+    lake = Lake({**POSTGRES, **S3})
+
+    first = dbt_environment(lake)
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", first["PYSPARK_SUBMIT_ARGS"])
+    found = dbt_environment(lake)
+
+    file = tmp_path / "a home" / "dbt" / "secrets.properties"
+    assert found == first, "asked for twice it is named once"
+    assert found["PYSPARK_SUBMIT_ARGS"] == f"--properties-file '{file}' pyspark-shell"
+    assert file.stat().st_mode & 0o777 == 0o600 and file.stat().st_uid == os.geteuid()
+    everything = json.dumps(found)
+    assert not any(secret in everything for secret in (KEY, SECRET, "p=ss", "p%3Dss"))
+    lines = dict(line.split("=", 1) for line in file.read_text().splitlines())
+    read = {name: value.encode().decode("unicode_escape") for name, value in lines.items()}
+    prefix = "spark.sql.catalog.lake"
+    assert read == {
+        f"{prefix}.jdbc.password": PASSWORD,
+        f"{prefix}.s3.access-key-id": KEY,
+        f"{prefix}.s3.secret-access-key": SECRET,
+    }
+
+
+def test_without_secrets_dbt_gets_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "runtime.jar").touch()
+    monkeypatch.setenv("SLS_LAKE_HOME", str(tmp_path))
+    monkeypatch.setenv("SLS_LAKE_JARS", str(tmp_path))
+    assert "PYSPARK_SUBMIT_ARGS" not in dbt_environment(Lake({"uri": "sqlite:////lake.sqlite"}))
