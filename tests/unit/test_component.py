@@ -22,7 +22,7 @@ from pipelines.components.logstore.assets import (
 )
 from pipelines.components.logstore.component import LogstoreAttributes
 from pipelines.components.logstore.maintenance import Upkeep
-from pipelines.components.logstore.rework import Hours, Mode
+from pipelines.components.logstore.rework import Hours
 from pipelines.components.logstore.schedule import (
     BACKFILL_TAG,
     CLAIMS_TAG,
@@ -113,14 +113,14 @@ def test_a_logstore_becomes_three_assets_with_checks_jobs_and_stopped_schedules(
 @pytest.mark.parametrize(
     ("verb", "assets", "checked"),
     [
-        ("microbatch", {"bronze", "checkpoint"}, {"reconciled", "runway"}),
-        ("replace", {"bronze"}, {"reconciled"}),
-        ("errors", {"bronze"}, {"reconciled"}),
+        ("microbatch", {"bronze", "checkpoint"}, {"reconciled", "runway", "proven"}),
+        ("replace", {"bronze"}, {"reconciled", "runway", "proven"}),
+        ("errors", {"bronze"}, {"reconciled", "runway", "proven"}),
         ("proof", set(), {"proven"}),
         ("runway", set(), {"runway"}),
     ],
 )
-def test_each_job_selects_what_it_does_and_only_the_proof_proves(
+def test_each_job_selects_what_it_does_with_the_checks_of_what_it_touches(
     verb: str, assets: set[str], checked: set[str]
 ) -> None:
     layer = definitions(ATTRIBUTES).resolve_job_def(f"access_logs_{verb}").asset_layer
@@ -131,19 +131,16 @@ def test_each_job_selects_what_it_does_and_only_the_proof_proves(
 
 def test_what_takes_something_away_is_a_dry_run_as_it_is_and_maintenance_is_not() -> None:
     defs = definitions(ATTRIBUTES)
-    for verb in ("replace", "errors"):
-        partitioned = defs.resolve_job_def(f"access_logs_{verb}").partitioned_config
-        assert partitioned is not None
-        config = partitioned.get_run_config_for_partition_key("2026-11-20-03:00")
-        assert config == {"ops": {"bronze__access_logs": {"config": {"mode": verb, "execute": False}}}}
-    assert Hours() == Hours(mode=Mode.fill, execute=False)
+    modes = {verb: defs.resolve_job_def(f"access_logs_{verb}").tags.get(MODE_TAG) for verb in VERBS}
+    assert modes == {**dict.fromkeys(VERBS), "replace": "replace", "errors": "errors"}
+    assert Hours().execute is False
     assert Upkeep().execute is True
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_no_job_carries_the_live_tag_so_a_backfill_launched_from_it_cannot_claim(verb: str) -> None:
     job = definitions(ATTRIBUTES).resolve_job_def(f"access_logs_{verb}")
-    assert MODE_TAG not in job.tags and CLAIMS_TAG not in job.tags
+    assert job.tags.get(MODE_TAG) != "live" and CLAIMS_TAG not in job.tags
 
 
 def test_two_logstores_can_be_loaded_together() -> None:
@@ -215,11 +212,15 @@ def test_the_schema_knows_the_settings_and_lets_templates_stand_for_numbers(
     ("tags", "bronze", "checkpoint", "mode"),
     [
         ({MODE_TAG: "live"}, True, True, "live"),
-        ({}, True, True, "hours"),
-        ({}, True, False, "hours"),
-        ({BACKFILL_TAG: "b"}, True, False, "hours"),
-        ({BACKFILL_TAG: "b"}, True, True, "hours"),
-        ({MODE_TAG: "LIVE"}, True, True, "hours"),
+        ({}, True, True, "fill"),
+        ({}, True, False, "fill"),
+        ({BACKFILL_TAG: "b"}, True, False, "fill"),
+        ({BACKFILL_TAG: "b"}, True, True, "fill"),
+        ({MODE_TAG: "fill"}, True, True, "fill"),
+        ({MODE_TAG: "replace"}, True, False, "replace"),
+        ({MODE_TAG: "replace", BACKFILL_TAG: "b"}, True, False, "replace"),
+        ({MODE_TAG: "errors"}, True, True, "errors"),
+        ({MODE_TAG: "replace"}, False, True, "publish"),
         ({}, False, True, "publish"),
         ({MODE_TAG: "live"}, False, True, "publish"),
         ({BACKFILL_TAG: "b"}, False, True, "nothing"),
@@ -239,6 +240,12 @@ def test_a_live_run_that_is_a_backfill_or_lacks_the_checkpoint_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=MODE_TAG):
         mode_of(tags, bronze=True, checkpoint=checkpoint)
+
+
+@pytest.mark.parametrize("mode", ["LIVE", "replac", ""])
+def test_a_mode_that_does_not_exist_is_refused_with_those_that_do(mode: str) -> None:
+    with pytest.raises(ConfigError, match="live, fill, replace, errors"):
+        mode_of({MODE_TAG: mode}, bronze=True, checkpoint=True)
 
 
 def assets_of(one: Logstore) -> list[Any]:

@@ -11,19 +11,19 @@ keep their own rows, bytes and files, which one result for a whole range could n
 
 What a run may do follows from its selection and tags:
 
-    selected            sls/mode=live        dagster/backfill    neither
-    table (+ checkpt)   live                 hours               hours
-    checkpoint alone    publish              nothing moves       publish
-    checks alone        looked at            -                   looked at
+    selected            sls/mode=live   another sls/mode, or none   dagster/backfill
+    table (+ checkpt)   live            fill, replace, errors       the same; live is refused
+    checkpoint alone    publish         publish                     nothing moves
+    checks alone        looked at       looked at                   -
 
-Live claims shards and moves checkpoints. What becomes of hours is the step's config: fill lands
-what the ledger lacks of them with a static holder, replace and errors do them again (`rework.py`);
-a checkpoint that is selected beside them reports that nothing moved. A run that is both live and a
-backfill is refused: a backfill is split into runs that would claim side by side.
+Live claims shards and moves checkpoints. Fill, which is what a run does without the tag, lands what
+the ledger lacks of the asked hours with a static holder; replace and errors do hours again that are
+there (`rework.py`). A checkpoint that is selected beside those reports that nothing moved. A run that
+is both live and a backfill is refused: a backfill is split into runs that would claim side by side.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import dagster as dg
 
@@ -32,9 +32,12 @@ from pipelines.components.logstore.failures import plainly, require_endpoint
 from pipelines.components.logstore.schedule import (
     BACKFILL_TAG,
     CLAIMS_TAG,
+    FILL,
     KEY_FORMAT,
     LIVE,
     MODE_TAG,
+    MODES,
+    REPLACE,
     busy_run,
     hour_key,
     hour_of_key,
@@ -50,7 +53,7 @@ from sls_io.client import SlsClient
 from sls_io.errors import ConfigError, LedgerBroken, SlsError
 from sls_io.window import HOUR_S
 
-Mode = Literal["live", "hours", "publish", "nothing"]
+Mode = Literal["live", "fill", "replace", "errors", "publish", "nothing"]
 Results = Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]
 
 HOURS_PER_RUN_MAX = 6
@@ -80,25 +83,23 @@ def hours_of(logstore: Logstore) -> dg.HourlyPartitionsDefinition:
 
 
 def mode_of(tags: Mapping[str, str], *, bronze: bool, checkpoint: bool) -> Mode:
-    """What a run with these tags and this selection does. Raises ConfigError for a live backfill."""
-    live, backfill = tags.get(MODE_TAG) == LIVE, BACKFILL_TAG in tags
-    if live and backfill:
+    """What a run with these tags and this selection does. Raises ConfigError for a live backfill, and
+    for a mode that does not exist: what was meant to replace hours must not fill them."""
+    asked, backfill = tags.get(MODE_TAG, FILL), BACKFILL_TAG in tags
+    if asked not in MODES:
+        raise ConfigError(f"the tag {MODE_TAG} says {asked!r}; it is one of {', '.join(MODES)}")
+    if asked == LIVE and backfill:
         raise ConfigError(
             f"a backfill cannot claim shards: launch it again without the tag {MODE_TAG}, "
             "it then lands the hours and leaves the checkpoint"
         )
-    if bronze:
-        if live and not checkpoint:
-            raise ConfigError(
-                f"a live run selects the checkpoint too: launch the job, or drop the tag {MODE_TAG}"
-            )
-        return "live" if live else "hours"
-    return "nothing" if backfill else "publish"
-
-
-def step_name(logstore: Logstore) -> str:
-    """The step that lands: what its config is written under."""
-    return f"bronze__{logstore.name}"
+    if not bronze:
+        return "nothing" if backfill else "publish"
+    if asked == LIVE and not checkpoint:
+        raise ConfigError(
+            f"a live run selects the checkpoint too: launch the job, or drop the tag {MODE_TAG}"
+        )
+    return cast(Mode, asked)
 
 
 def origin_spec(logstore: Logstore) -> dg.AssetSpec:
@@ -124,7 +125,7 @@ def landing_assets(logstore: Logstore, *, unset: str = "") -> dg.AssetsDefinitio
     bronze, checkpoint = bronze_key(logstore), checkpoint_key(logstore)
 
     @dg.multi_asset(
-        name=step_name(logstore),
+        name=f"bronze__{logstore.name}",
         can_subset=True,
         specs=[
             dg.AssetSpec(
@@ -157,11 +158,11 @@ def landing_assets(logstore: Logstore, *, unset: str = "") -> dg.AssetsDefinitio
                 yield from _looked_at(context, logstore)
                 return
             mode = mode_of(context.run.tags, bronze=bronze in selected, checkpoint=checkpoint in selected)
-            if mode in ("live", "hours"):
-                yield from _table(context, logstore, spark, config, live=mode == "live")
-            elif mode == "publish":
+            if mode == "publish":
                 yield _publish(context, logstore, spark)
-            if mode in ("hours", "nothing") and checkpoint in selected:
+            elif bronze in selected:
+                yield from _table(context, logstore, spark, mode, execute=config.execute)
+            if mode not in ("live", "publish") and checkpoint in selected:
                 yield dg.MaterializeResult(asset_key=checkpoint, metadata=metadata.not_moved())
 
     return land
@@ -183,33 +184,32 @@ def _table(
     context: dg.AssetExecutionContext,
     logstore: Logstore,
     spark: SparkEngine,
-    config: rework.Hours,
+    mode: Mode,
     *,
-    live: bool,
+    execute: bool,
 ) -> Results:
-    """Land, or do hours again, with the runway looked at whatever became of it."""
+    """Land, or do hours again; then the checks beside, whatever became of it."""
     bronze = bronze_key(logstore)
     asked = {key.name for key in context.selected_asset_check_keys}
     runway = checks.RunwayLook(logstore, bronze)
-    before = checks.proven_before(context.instance, bronze) if checks.PROVEN in asked else None
-    if before is not None:
-        yield before
     gaps: list[str] = []
-    try:
-        if live and config.mode is not rework.Mode.fill:
-            raise ConfigError(
-                f"a live run lands what is new: launch {config.mode.value} without the tag {MODE_TAG}"
-            )
-        if config.mode is rework.Mode.fill:
-            yield from _land(context, logstore, spark, runway, gaps, live=live)
-        else:
-            yield from _again(context, logstore, spark, config)
-    except SlsError:
+
+    def also() -> Results:
         if checks.RUNWAY in asked:
             yield runway.result(tuple(gaps))
+        before = checks.proven_before(context.instance, bronze) if checks.PROVEN in asked else None
+        if before is not None:
+            yield before
+
+    try:
+        if mode in (LIVE, FILL):
+            yield from _land(context, logstore, spark, runway, gaps, live=mode == LIVE)
+        else:
+            yield from _again(context, logstore, spark, mode, execute=execute)
+    except SlsError:
+        yield from also()
         raise
-    if checks.RUNWAY in asked:
-        yield runway.result(tuple(gaps))
+    yield from also()
 
 
 def _hours_asked(context: dg.AssetExecutionContext) -> range:
@@ -218,19 +218,19 @@ def _hours_asked(context: dg.AssetExecutionContext) -> range:
 
 
 def _again(
-    context: dg.AssetExecutionContext, logstore: Logstore, spark: SparkEngine, config: rework.Hours
+    context: dg.AssetExecutionContext, logstore: Logstore, spark: SparkEngine, mode: Mode, *, execute: bool
 ) -> Results:
     """Do hours again that are there, or say what would happen."""
     bronze, hours = bronze_key(logstore), _hours_asked(context)
-    context.log.info(f"{config.mode.value} {hours_text(hours)}{'' if config.execute else ', dry run'}")
-    if config.mode is rework.Mode.replace:
-        events = rework.replaced(logstore, bronze, spark, hours, execute=config.execute)
+    context.log.info(f"{mode} {hours_text(hours)}{'' if execute else ', dry run'}")
+    if mode == REPLACE:
+        events = rework.replaced(logstore, bronze, spark, hours, execute=execute)
     else:
-        events = rework.mended(logstore, bronze, hours, execute=config.execute)
+        events = rework.mended(logstore, bronze, hours, execute=execute)
     for event in events:
         context.log_event(event)
         context.log.info(rework.sentence(event))
-    if not config.execute:
+    if not execute:
         context.log.warning(rework.DRY)
     yield from _checked(context, bronze, checks.reconciled_now(logstore))
 

@@ -6,7 +6,8 @@
                 whoever yields it returns.
     proven      every row of the table against the ledger, as `sls-lake verify`. It reads the
                 identity of each row, so a run that lands does not take it: it says again what the
-                last proof said, since a planned check without a result would hide that one.
+                last proof said. The page would call the check not evaluated otherwise, since its
+                newest result was older than the newest hour.
     runway      retention against the frontiers. Looked at by every run that lands, also by one
                 that fails: landings that stand still are what makes it short.
 
@@ -123,6 +124,7 @@ def proven_result(bronze: dg.AssetKey, proof: Proof, *, seconds: float) -> dg.As
             "rows adopted": dg.MetadataValue.int(sum(s.rows_adopted for s in proof.shards)),
             "by shard": _shards(proof.shards),
             "seconds": dg.MetadataValue.float(round(seconds, 1)),
+            **_window_by_window(proof),
             _PROVEN_AT: dg.MetadataValue.timestamp(SYSTEM_CLOCK.now()),
         },
     )
@@ -147,7 +149,14 @@ def proven_before(instance: dg.DagsterInstance, bronze: dg.AssetKey) -> dg.Asset
     )
 
 
-_BEFORE = "Not proven by this run, which landed; the last proof said: "
+_BEFORE = "Not proven by this run; the last proof said: "
+
+
+def _window_by_window(proof: Proof) -> dict[str, dg.MetadataValue]:
+    """How far back single windows were proven, not only the sums of their shards."""
+    if proof.since_ms is None:
+        return {}
+    return {"single windows since": dg.MetadataValue.timestamp(proof.since_ms / 1000)}
 
 
 def _shards(shards: Iterable[ShardProof]) -> dg.MetadataValue:

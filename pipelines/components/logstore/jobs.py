@@ -1,20 +1,24 @@
 """What can be launched by name: parts of the same assets and checks, so that results stand with them.
 
-No job carries the tag that makes a run live, and those that take something away are dry runs until
-their config says `execute: true`. The proof reads the whole table, so no job that lands selects it.
+No job carries the tag that makes a run live. Those that take something away carry their mode as a tag,
+not as config: the page fills a form with defaults, and a job that replaces must not become one that
+fills by such a form. They are dry runs until their config says `execute: true`.
+
+Jobs that touch the table select its checks as well. The page calls a check not evaluated whose newest
+result is older than the newest hour.
 """
 
 import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
-from pipelines.components.logstore.assets import bronze_key, checkpoint_key, step_name
+from pipelines.components.logstore.assets import bronze_key, checkpoint_key
 from pipelines.components.logstore.checks import PROVEN, RUNWAY
-from pipelines.components.logstore.rework import Mode
+from pipelines.components.logstore.schedule import ERRORS, MODE_TAG, REPLACE
 from pipelines.landing.logstore import Logstore
 
 _REWORK = {
-    Mode.replace: "Drops the chosen hours and lands them whole again, all of a run in one commit.",
-    Mode.errors: "Reads rows with an error again after a change of the columns; pulls nothing.",
+    REPLACE: "Drops the chosen hours and lands them whole again, all of a run in one commit.",
+    ERRORS: "Reads rows with an error again after a change of the columns; pulls nothing.",
 }
 
 
@@ -23,11 +27,11 @@ def _check(logstore: Logstore, name: str) -> dg.AssetSelection:
 
 
 def microbatch_job(logstore: Logstore) -> UnresolvedAssetJobDefinition:
-    """`<name>_microbatch`: table and checkpoint, with the checks that a landing makes anyway."""
+    """`<name>_microbatch`: table and checkpoint."""
     assets = dg.AssetSelection.assets(bronze_key(logstore), checkpoint_key(logstore))
     return dg.define_asset_job(
         f"{logstore.name}_microbatch",
-        selection=assets - _check(logstore, PROVEN),
+        selection=assets,
         executor_def=dg.in_process_executor,
         description="Lands what is new and publishes the checkpoint. Live only when the schedule asks.",
     )
@@ -52,13 +56,12 @@ def check_jobs(logstore: Logstore) -> tuple[UnresolvedAssetJobDefinition, Unreso
 
 def hours_jobs(logstore: Logstore) -> list[UnresolvedAssetJobDefinition]:
     """`<name>_replace` and `<name>_errors`, over the same hours as the table; dry runs as they are."""
-    table = dg.AssetSelection.assets(bronze_key(logstore))
     return [
         dg.define_asset_job(
-            f"{logstore.name}_{mode.value}",
-            selection=table - _check(logstore, PROVEN) - _check(logstore, RUNWAY),
+            f"{logstore.name}_{mode}",
+            selection=dg.AssetSelection.assets(bronze_key(logstore)),
             executor_def=dg.in_process_executor,
-            config={"ops": {step_name(logstore): {"config": {"mode": mode.name, "execute": False}}}},
+            tags={MODE_TAG: mode},
             description=f"{what} A dry run until its config says `execute: true`; moves no checkpoint.",
         )
         for mode, what in _REWORK.items()

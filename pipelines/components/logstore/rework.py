@@ -1,23 +1,23 @@
 """Hours that are there already, done again: the modes `replace` and `errors` of a run.
 
-What a run does with its hours is a config of the table's step, so the ordinary dialogue of a
-backfill can say it, and so do the jobs <name>_replace and <name>_errors:
+The tag `sls/mode` says what becomes of the hours, so the ordinary dialogue of a backfill can say it,
+and so do the jobs <name>_replace and <name>_errors:
 
-    mode: fill      what the ledger lacks; always done (see `assets.py`)
-    mode: replace   what is there leaves and the hours are pulled again, all of a run in one commit
-    mode: errors    rows with an error are read again from their kept bytes; nothing is pulled
+    fill      what the ledger lacks; always done, and what a run without the tag does (`assets.py`)
+    replace   what is there leaves and the hours are pulled again, all of a run in one commit
+    errors    rows with an error are read again from their kept bytes; nothing is pulled
 
 The last two take something away, so they only show what they would do, as an observation of each
-hour, until `execute: true`. Then each hour of which the table has rows is materialized.
+hour, until the step's config says `execute: true`. Then each hour of which the table has rows is
+materialized.
 """
 
-import enum
 from collections.abc import Iterator, Mapping
 
 import dagster as dg
 
 from pipelines.components.logstore import metadata
-from pipelines.components.logstore.schedule import hour_key
+from pipelines.components.logstore.schedule import ERRORS, REPLACE, hour_key
 from pipelines.components.logstore.spark import SparkEngine
 from pipelines.landing import mend as mending
 from pipelines.landing import replace as replacing
@@ -33,18 +33,9 @@ _CAUSES_MAX = 20
 Event = dg.AssetMaterialization | dg.AssetObservation
 
 
-class Mode(enum.Enum):
-    """What becomes of the hours."""
-
-    fill = "fill"
-    replace = "replace"
-    errors = "errors"
-
-
 class Hours(dg.Config):
     """What a run does with its hours. `execute` is for the modes that take something away."""
 
-    mode: Mode = Mode.fill
     execute: bool = False
 
 
@@ -62,25 +53,25 @@ def replaced(
         view = planned.view
         shown: dict[int, metadata.Metadata] = {
             hour: {
-                "rows that leave": dg.MetadataValue.int(view.hours.get(hour, 0)),
+                "rows replaced": dg.MetadataValue.int(view.hours.get(hour, 0)),
                 "windows pulled again": dg.MetadataValue.int(
                     sum(p.window.hour == hour for p in planned.windows)
                 ),
                 "hours in one commit": dg.MetadataValue.text(hours_text(hours)),
-                "rows that leave in all": dg.MetadataValue.int(view.rows),
-                "files that leave in all": dg.MetadataValue.int(view.files),
+                "rows replaced in all": dg.MetadataValue.int(view.rows),
+                "files replaced in all": dg.MetadataValue.int(view.files),
             }
             for hour in hours
         }
         if not execute:
-            yield from _planned(bronze, shown, Mode.replace)
+            yield from _planned(bronze, shown, REPLACE)
             return
         report = replacing.execute(lake, logstore, client, spark.engine(), planned)
     rows = hour_rows(logstore, lake, report.origin, hours)
     for hour in hours:
         if rows.get(hour) or view.hours.get(hour):
             values = metadata.hour(report, hour, rows_in_table=rows.get(hour))
-            yield _done(bronze, hour, Mode.replace, {**values, **shown[hour]}, metadata.version_tags(report))
+            yield _done(bronze, hour, REPLACE, {**values, **shown[hour]}, metadata.version_tags(report))
 
 
 def mended(logstore: Logstore, bronze: dg.AssetKey, hours: range, *, execute: bool) -> Iterator[Event]:
@@ -97,7 +88,7 @@ def mended(logstore: Logstore, bronze: dg.AssetKey, hours: range, *, execute: bo
             "causes that stay": _causes(view.left),
         }
         if not execute:
-            yield from _planned(bronze, dict.fromkeys(hours, shown), Mode.errors)
+            yield from _planned(bronze, dict.fromkeys(hours, shown), ERRORS)
             return
         # Asked a second time nothing would change, and that is no failure: the hours are done.
         snapshot = mending.execute(lake, logstore, client, planned) if view.files else None
@@ -108,7 +99,7 @@ def mended(logstore: Logstore, bronze: dg.AssetKey, hours: range, *, execute: bo
     for hour in hours:
         if rows.get(hour):
             count = {"dagster/partition_row_count": dg.MetadataValue.int(rows[hour])}
-            yield _done(bronze, hour, Mode.errors, {**shown, **count}, tags)
+            yield _done(bronze, hour, ERRORS, {**shown, **count}, tags)
 
 
 def sentence(event: Event) -> str:
@@ -116,26 +107,26 @@ def sentence(event: Event) -> str:
     numbers = (
         f"{name} {value.value:,}"
         for name, value in event.metadata.items()
-        if isinstance(value, dg.IntMetadataValue) and value.value is not None
+        if isinstance(value, dg.IntMetadataValue) and not name.startswith(("dagster/", "landing "))
     )
     return f"{event.partition}: {', '.join(numbers)}"
 
 
-def _planned(bronze: dg.AssetKey, shown: Mapping[int, metadata.Metadata], mode: Mode) -> Iterator[Event]:
+def _planned(bronze: dg.AssetKey, shown: Mapping[int, metadata.Metadata], mode: str) -> Iterator[Event]:
     for hour, values in shown.items():
         yield dg.AssetObservation(
             bronze,
             partition=hour_key(hour),
             description=DRY,
-            metadata={"mode": f"{mode.value}, dry run", **values},
+            metadata={"mode": f"{mode}, dry run", **values},
         )
 
 
 def _done(
-    bronze: dg.AssetKey, hour: int, mode: Mode, values: metadata.Metadata, tags: Mapping[str, str]
+    bronze: dg.AssetKey, hour: int, mode: str, values: metadata.Metadata, tags: Mapping[str, str]
 ) -> dg.AssetMaterialization:
     return dg.AssetMaterialization(
-        bronze, partition=hour_key(hour), metadata={"mode": mode.value, **values}, tags=dict(tags)
+        bronze, partition=hour_key(hour), metadata={"mode": mode, **values}, tags=dict(tags)
     )
 
 

@@ -29,7 +29,9 @@ RANGE_END_TAG = "dagster/asset_partition_range_end"
 PRIORITY_TAG = "dagster/priority"
 MAX_RUNTIME_TAG = "dagster/max_runtime"
 
-LIVE = "live"
+LIVE, FILL, REPLACE, ERRORS = "live", "fill", "replace", "errors"
+MODES = (LIVE, FILL, REPLACE, ERRORS)
+"""What the tag `sls/mode` may say; without it a run fills."""
 LIVE_PRIORITY = "10"
 
 
