@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.landing.engine import Engine
+from pipelines.landing.engine import Engine, installed_jars
 from pipelines.landing.table import Lake
 from sls_io.emulator import start
+from tests.backends.jars import FOLDER
 from tests.backends.places import Servers
 from tests.integration.world import HOUR0_S, PROJECT, World, logstore_settings, make_lake
 
@@ -42,9 +43,14 @@ def engine(home: Path, shared_lake: Lake) -> Iterator[Engine]:
     os.environ.setdefault("ALIBABA_CLOUD_ACCESS_KEY_SECRET", "emulator-secret")
     events = home / "events"
     events.mkdir()
-    engine = Engine(
-        lake=shared_lake, conf={"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri()}
-    )
+    # With Iceberg's jar for S3 beside those of set-up: a session takes jars only at its start.
+    jars = [*installed_jars(), *Path(FOLDER).absolute().glob("iceberg-aws-bundle-*.jar")]
+    conf = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": events.as_uri(),
+        "spark.jars": ",".join(map(str, jars)),
+    }
+    engine = Engine(lake=shared_lake, conf=conf)
     yield engine
     engine.stop()
     if before is None:
