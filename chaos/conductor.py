@@ -39,6 +39,7 @@ DRAIN_LANDINGS_MAX = 80
 """Liveness: with the faults off, so many landings must be enough (a chain of splits takes one each)."""
 _DRAIN_S = 300.0
 _WAKE_AGAIN_S = 2.0
+_SPARED = 0.7
 _RESOLVED = {
     "landed": "found in the table",
     "reconcile": "found in the table",
@@ -71,11 +72,11 @@ class Wish:
     fence: bool = True
     restart_every_s: float = 15.0
     reshape_every_s: float = 4.0
-    jump_every_s: float = 10.0
-    jump_s: tuple[float, float] = (600.0, 3000.0)
+    jump_every_s: float = 8.0
+    jump_s: tuple[float, float] = (1200.0, 4200.0)
     retention_every_s: float = 8.0
-    house_every_s: float = 1.0
-    undo: float = 0.3
+    house_every_s: float = 0.7
+    undo: float = 0.15
     aged_s: float = 60.0
     start: str = "2026-01-01-00:00"
     run_s: int = 10
@@ -439,6 +440,8 @@ class Conductor:
         if not awake:
             return
         child = self.dice.choice(awake)
+        if child.slot == self.wish.workers and self.dice.random() < _SPARED:
+            return  # what the housekeeper begins takes longer than a landing
         if child.jvm and self.dice.random() < 0.2:
             self.account.kills["its JVM alone"] += 1
             self._kill_jvm(child)

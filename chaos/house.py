@@ -37,6 +37,7 @@ POINTS = (
 _TARGET_BYTES = 4 * 1024 * 1024
 _MANIFESTS_MAX, _SNAPSHOTS_MAX = 30, 70
 _HOURS_BACK = 4
+_LOOKS_MAX, _LOOK_AGAIN_S = 40, 0.1
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ def keep_house(keeping: Keeping, fd: int) -> None:
                 _maintain(task, lake, keeping.aged_s, tell)
         except ConfigError:
             tell("nothing-to-keep")  # nothing has landed yet, the hour is empty, a frontier is not there
+            traceback.print_exc(limit=0)
         except (InvariantBroken, LedgerBroken, DecodeError):
             raise  # no fault explains these
         except SlsError as error:
@@ -101,15 +103,34 @@ def _age(folder: Path, aged_s: float) -> None:
 
 
 def _undo(task: Task, lake: Lake, dice: random.Random, tell: Callable[[str], None]) -> None:
-    table = lake.load(task.logstore.table)
-    ledgers = facts(table).ledgers if table is not None else {}
-    if not ledgers:
-        return
-    sealed = min(sealed_before(ledger) for ledger in ledgers.values())
-    hour = sealed - dice.randint(1, _HOURS_BACK)
-    with SlsClient(task.logstore.service) as client:
-        planned = undo.plan(lake, task.logstore, client, range(hour, hour + 1))
+    """Take back one of the last sealed hours. While a shard that was just split has not landed no hour is
+    sealed, and none can be taken back, so it looks a few times."""
+    for left in reversed(range(_LOOKS_MAX)):
+        try:
+            planned = _planned(task, lake, dice)
+            break
+        except ConfigError:
+            if not left:
+                raise
+            traceback.print_exc(limit=0)
+            SYSTEM_CLOCK.sleep(_LOOK_AGAIN_S)
     # All of it, withdrawn before or not: the ledger counts only as far as somebody sent this.
     tell("undo " + ",".join(f"{s}:{b}-{e}" for s, xs in planned.taken.items() for b, e in xs.pairs))
     undo.execute(lake, planned)
     tell(f"undone {planned.view.rows}")
+
+
+def _planned(task: Task, lake: Lake, dice: random.Random) -> undo.Planned:
+    table = lake.load(task.logstore.table)
+    head = table.current_snapshot() if table is not None else None
+    if table is None or head is None:
+        raise ConfigError("nothing has landed yet")
+    sealed = min((sealed_before(ledger) for ledger in facts(table).ledgers.values()), default=0)
+    entries = (e for m in head.manifests(table.io) for e in m.fetch_manifest_entry(table.io))
+    # The second partition field is the receive hour.
+    hours = sorted(hour for hour in {int(e.data_file.partition[1]) for e in entries} if hour < sealed)
+    if not hours:
+        raise ConfigError("no hour is sealed yet")
+    hour = dice.choice(hours[-_HOURS_BACK:])
+    with SlsClient(task.logstore.service) as client:
+        return undo.plan(lake, task.logstore, client, range(hour, hour + 1))
