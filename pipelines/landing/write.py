@@ -68,6 +68,7 @@ _PUBLIC_PROPERTIES = frozenset(
         "client.region",
         *(f"s3.{name}" for name in ("anonymous", "endpoint", "region", "resolve-region", "connect-timeout")),
         *(f"s3.{name}" for name in ("request-timeout", "force-virtual-addressing", "server-side-encryption")),
+        *(f"s3.{name}" for name in ("sse-kms-key-id", "role-arn", "role-session-name", "profile-name")),
         *(f"hdfs.{name}" for name in ("host", "port", "user")),
         *(f"adls.{name}" for name in ("account-name", "account-host", "anon")),
         *(f"gcs.{name}" for name in ("project-id", "access", "service.host", "default-bucket-location")),

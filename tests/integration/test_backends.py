@@ -4,6 +4,7 @@ What the other files prove at length on SQLite and a disk is asked again of ever
 once for each promise. Rows are counted by an independent reader: pyarrow opens the files, DuckDB counts.
 """
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 from chaos.engine import InProcess
 from pipelines.landing import adopt, forget, rollback, undo
 from pipelines.landing.ledger import TAG
+from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintain import Maintainer
 from pipelines.landing.report import LandingReport
 from pipelines.landing.state import check_ancestry
@@ -23,7 +25,7 @@ from sls_io.errors import LedgerBroken
 from tests.backends.places import PLACES, Place, Servers, made
 from tests.backends.s3 import S3
 from tests.integration.test_changed_table import roll_back
-from tests.integration.test_races import At
+from tests.integration.test_races import At, share
 from tests.integration.test_replace import replaced
 from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World, logstore_settings
 
@@ -96,6 +98,7 @@ def test_windows_land_with_their_checkpoint_and_a_second_run_commits_nothing(
     proved(world, servers)
 
 
+@pytest.mark.fault("4a.5a.request_lost", "4a.5a.refused", "4a.5b.reply_lost", "4b.commit_unknown.commit")
 def test_whatever_becomes_of_the_answer_to_a_commit_each_log_lands_once(
     world: World, place: Place, servers: Servers
 ) -> None:
@@ -116,6 +119,7 @@ def test_whatever_becomes_of_the_answer_to_a_commit_each_log_lands_once(
     proved(world, servers)
 
 
+@pytest.mark.fault("4b.overlap.commit")
 def test_of_two_runs_with_the_same_windows_the_loser_is_refused(world: World, servers: Servers) -> None:
     won: list[LandingReport] = []
 
@@ -124,6 +128,26 @@ def test_of_two_runs_with_the_same_windows_the_loser_is_refused(world: World, se
     assert won[0].rows == 40
     assert (lost.rows, lost.replans, lost.snapshot_id) == (0, 1, None)
     assert len(world.data_files()) > len(world.published()), "the loser's files stay, unlisted"
+    proved(world, servers)
+
+
+def test_two_runs_that_publish_at_the_same_moment_both_land(world: World, servers: Servers) -> None:
+    """Each holds a shard, and a barrier lets both of them go: the second commit finds another head."""
+    logstores = share(world, "one", "two")
+    together = threading.Barrier(2, timeout=60)
+    reports: list[LandingReport] = []
+
+    def land(logstore: Logstore) -> None:
+        reports.append(world.land(logstore=logstore, on_event=At("publish", together.wait)))
+
+    threads = [threading.Thread(target=land, args=(each,)) for each in logstores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+
+    assert sum(r.rows for r in reports) == 40 and all(r.rows for r in reports)
+    assert world.data_files() == set(world.published())
     proved(world, servers)
 
 

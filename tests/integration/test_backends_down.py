@@ -57,6 +57,7 @@ def test_a_wrong_password_names_the_database_and_the_setting(
     assert "hunter2" not in said and servers.postgres.password not in said
 
 
+@pytest.mark.fault("4a.2.catalog_down")
 @pytest.mark.parametrize("place", ["rest-file"], indirect=True)
 def test_a_rest_catalog_that_is_down_is_named_and_its_return_is_noticed(
     world: World, place: Place, servers: Servers
@@ -87,6 +88,7 @@ def test_a_bucket_that_is_not_there_and_a_key_that_is_not_known_are_named(
     proved(world, servers)
 
 
+@pytest.mark.fault("4a.4.refused")
 @pytest.mark.parametrize("place", ["postgres-s3", "rest-s3"], indirect=True)
 @pytest.mark.parametrize("event", ["write", "publish"])
 def test_storage_that_fails_under_a_landing_ends_it_and_the_next_run_lands(
@@ -105,6 +107,7 @@ def test_storage_that_fails_under_a_landing_ends_it_and_the_next_run_lands(
     proved(world, servers)
 
 
+@pytest.mark.fault("4a.5b.catalog_down", "4b.commit_unknown.after")
 @pytest.mark.parametrize("place", ["postgres-file", "rest-file"], indirect=True)
 def test_a_catalog_that_accepts_and_says_nothing_costs_a_deadline(
     world: World, place: Place, servers: Servers
