@@ -36,7 +36,7 @@ LIVE, LIVE_TOO, FILL = range(3)
 _NOBODY = -1
 _POLL_S = 1.0
 _END_S = 180.0
-_DRAIN_RUNS_MAX = 8
+_DRAIN_RUNS_MAX = 4
 
 
 @dataclass
