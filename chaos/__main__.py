@@ -74,13 +74,14 @@ def wish_of(options: argparse.Namespace, seed: int, folder: Path) -> Wish:
     if options.lane == "spark":
         # A Spark takes seconds to start and half a gigabyte: fewer workers, fewer kills, longer lives.
         wish = replace(
-            wish, workers=2, kills_per_s=0.1, fated=0.4, spark=True, run_s=30, claim_s=6, reshape_every_s=8.0
-        )
+            wish, workers=2, kills_per_s=0.1, fated=0.4, spark=True, house_every_s=3.0, rows_per_s=2000.0,
+            restart_every_s=30.0, jump_every_s=25.0, run_s=30, claim_s=6, reshape_every_s=8.0,
+        )  # fmt: skip
     if options.lane == "dagster":
         from pipelines.components.logstore.schedule import hour_key
 
         wish = replace(
-            wish, workers=3, kills_per_s=0.07, fated=0.5, house_every_s=4.0, rows_per_s=1000.0,
+            wish, workers=3, kills_per_s=0.035, fated=0.5, house_every_s=4.0, rows_per_s=1000.0,
             restart_every_s=40.0, jump_every_s=60.0,
             start=hour_key(_behind_s() // HOUR_S), run_s=60, claim_s=12, reshape_every_s=20.0,
         )  # fmt: skip
