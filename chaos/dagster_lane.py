@@ -10,7 +10,6 @@ JVM, Python under it), the worker alone, or its JVM alone.
 import os
 import signal
 import socket
-import urllib.error
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from chaos.worker import Fate
 from pipelines.cli.sandbox import Sandbox
 from pipelines.components.logstore.schedule import RANGE_END_TAG, RANGE_START_TAG, hour_key, live_tags
 from sls_io.clock import SYSTEM_CLOCK
+from sls_io.errors import ConfigError
 from sls_io.window import HOUR_S
 
 POINTS = (
@@ -32,7 +32,7 @@ POINTS = (
     "publish.built", "adds", "commit", "publish.done", "reload", "reload.done", "reconcile", "checkpoint",
     "checkpoint.done", "release",
 )  # fmt: skip
-LIVE, LIVE_TOO, FILL = range(3)
+SLOTS = LIVE, LIVE_TOO, FILL = range(3)
 _NOBODY = -1
 _POLL_S = 1.0
 _END_S = 180.0
@@ -75,7 +75,7 @@ class DagsterConductor(Conductor):
     # --- runs ------------------------------------------------------------------------------------
 
     def _begin_work(self) -> None:
-        for slot in (LIVE, LIVE_TOO, FILL):
+        for slot in SLOTS:
             self._launch(slot)
         if self.wish.house_every_s:
             self._respawn_house(self.wish.workers)
@@ -96,17 +96,16 @@ class DagsterConductor(Conductor):
         self.account.runs["launched"] += 1
 
     def _poll(self) -> None:
-        """Launch the next run where one ended."""
-        for slot, run in list(self.runs.items()):
+        """Launch the next run where one ended. What a busy Dagster does not answer is asked again."""
+        for slot in SLOTS:
             try:
-                status = self.dagster.status(run)
-            except (urllib.error.URLError, OSError):
-                continue
-            if status in ENDED:
-                del self.runs[slot]
-                self.account.runs[status] += 1
-                if self.busy:
+                if slot in self.runs and (status := self.dagster.status(self.runs[slot])) in ENDED:
+                    del self.runs[slot]
+                    self.account.runs[status] += 1
+                if slot not in self.runs and self.busy:
                     self._launch(slot)
+            except (ConfigError, OSError):
+                self.account.runs["not answered"] += 1
 
     def _jump(self) -> None:
         if self.shaker.admin.now() + self.wish.jump_s[1] < SYSTEM_CLOCK.now() - 2 * HOUR_S:
@@ -214,7 +213,8 @@ class DagsterConductor(Conductor):
         # Their catalog loses answers still; their service is well.
         for _ in range(_DRAIN_RUNS_MAX):
             written = self.account.told["write"]
-            self._launch(LIVE)
+            with suppress(ConfigError, OSError):
+                self._launch(LIVE)
             self._await_runs()
             self.account.drain_runs += 1
             if self.account.told["write"] == written:

@@ -92,8 +92,8 @@ class Site:
         return str(answer["run"]["runId"])
 
     def status(self, run: str) -> str:
-        """The run's status now."""
-        return str(self._ask(_STATUS, id=run)["runOrError"]["status"])
+        """The run's status now; "" when Dagster cannot say."""
+        return str(self._ask(_STATUS, id=run)["runOrError"].get("status", ""))
 
     def _ask(self, query: str, **variables: Any) -> dict[str, Any]:
         request = urllib.request.Request(
