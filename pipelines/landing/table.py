@@ -156,11 +156,11 @@ class Lake:
         """Story: two first runs find no namespace, A makes it, B's insert meets the database's own unique
         key. B gets the driver's error, not PyIceberg's "already exists", so only a look decides."""
         try:
-            catalog.create_namespace(name)
+            answered(lambda: catalog.create_namespace(name), deadline_s=ANSWER_S)
         except NamespaceAlreadyExistsError:
             return
         except Exception as error:
-            if not catalog.namespace_exists(name):
+            if isinstance(error, NoAnswer) or not catalog.namespace_exists(name):
                 raise ConfigError(unreachable(self, error)) from error
 
 
