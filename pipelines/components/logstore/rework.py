@@ -8,8 +8,8 @@ and so do the jobs <name>_replace and <name>_errors:
     errors    rows with an error are read again from their kept bytes; nothing is pulled
 
 The last two take something away, so they only show what they would do, as an observation of each
-hour, until the step's config says `execute: true`. Then each hour of which the table has rows is
-materialized.
+hour, until the step's config says `execute: true`. Then each hour is materialized of which the table has
+rows, or which the table has whole and empty.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 import dagster as dg
 
 from pipelines.components.logstore import metadata
-from pipelines.components.logstore.schedule import ERRORS, REPLACE, hour_key
+from pipelines.components.logstore.schedule import ERRORS, REPLACE, hour_key, reached_s
 from pipelines.components.logstore.spark import SparkEngine
 from pipelines.landing import mend as mending
 from pipelines.landing import replace as replacing
@@ -26,6 +26,7 @@ from pipelines.landing.look import hour_rows
 from pipelines.landing.report import hours_text
 from pipelines.landing.table import Lake
 from sls_io.client import SlsClient
+from sls_io.window import HOUR_S
 
 DRY = "Dry run, nothing was changed: launch again with `execute: true` to do it."
 _CAUSES_MAX = 20
@@ -69,9 +70,8 @@ def replaced(
         report = replacing.execute(lake, logstore, client, spark.engine(), planned)
     rows = hour_rows(logstore, lake, report.origin, hours)
     for hour in hours:
-        if rows.get(hour) or view.hours.get(hour):
-            values = metadata.hour(report, hour, rows_in_table=rows.get(hour))
-            yield _done(bronze, hour, REPLACE, {**values, **shown[hour]}, metadata.version_tags(report))
+        values = metadata.hour(report, hour, rows_in_table=rows.get(hour))
+        yield _done(bronze, hour, REPLACE, {**values, **shown[hour]}, metadata.version_tags(report))
 
 
 def mended(logstore: Logstore, bronze: dg.AssetKey, hours: range, *, execute: bool) -> Iterator[Event]:
@@ -96,9 +96,10 @@ def mended(logstore: Logstore, bronze: dg.AssetKey, hours: range, *, execute: bo
     tags = {} if snapshot is None else {metadata.DATA_VERSION_TAG: str(snapshot)}
     if snapshot is not None:
         shown["snapshot"] = dg.MetadataValue.text(str(snapshot))
+    whole_s = reached_s(logstore) or 0
     for hour in hours:
-        if rows.get(hour):
-            count = {"dagster/partition_row_count": dg.MetadataValue.int(rows[hour])}
+        if rows.get(hour) or (hour + 1) * HOUR_S <= whole_s:
+            count = {"dagster/partition_row_count": dg.MetadataValue.int(rows.get(hour, 0))}
             yield _done(bronze, hour, ERRORS, {**shown, **count}, tags)
 
 

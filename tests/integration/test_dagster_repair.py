@@ -1,0 +1,341 @@
+"""What people have on Dagster's page to prove, repair and maintain a table: real runs of the jobs.
+
+Runs are carried out in this process and so are their writing tasks; service and catalog are real ones.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from dagster._core.test_utils import create_run_for_test, instance_for_test
+from pyiceberg.expressions import EqualTo
+
+from chaos.engine import InProcess
+from pipelines.components import SlsLogstore
+from pipelines.components.logstore.maintenance import MAINTAINS_TAG
+from pipelines.components.logstore.schedule import BACKFILL_TAG, CLAIMS_TAG, hour_key, live_tags
+from pipelines.components.logstore.spark import RESOURCE_KEY, SparkEngine
+from pipelines.landing.engine import Engine
+from pipelines.landing.logstore import Logstore
+from sls_io.emulator import start
+from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World, logstore_settings, make_lake
+
+pytestmark = pytest.mark.timeout(120)
+
+DAY_S = 24 * 3600.0
+EXECUTE = {"ops": {"bronze__access_logs": {"config": {"execute": True}}}}
+LOW = "0" * 32
+
+
+class Here(SparkEngine):
+    """Writing tasks run in this process."""
+
+    def engine(self) -> Engine:
+        return InProcess()
+
+
+@dataclass
+class Page:
+    """A world and the Dagster that runs its jobs."""
+
+    world: World
+    instance: dg.DagsterInstance
+
+    def definitions(self, logstore: Logstore) -> dg.Definitions:
+        component = SlsLogstore.from_attributes_dict(attributes=logstore.model_dump(mode="json"))
+        defs = component.build_defs(dg.ComponentTree.for_test().load_context)
+        return dg.Definitions(
+            assets=defs.assets, jobs=defs.jobs, schedules=defs.schedules, resources={RESOURCE_KEY: Here()}
+        )
+
+    def run(
+        self,
+        verb: str,
+        *,
+        hour: int | None = None,
+        tags: dict[str, str] | None = None,
+        config: dict[str, Any] | None = None,
+        logstore: Logstore | None = None,
+    ) -> dg.ExecuteInProcessResult:
+        """One run of the job of this verb, over one hour where it has hours."""
+        job = self.definitions(logstore or self.world.logstore).resolve_job_def(f"access_logs_{verb}")
+        return job.execute_in_process(
+            instance=self.instance,
+            tags=tags,
+            run_config=config,
+            partition_key=None if hour is None else hour_key(hour),
+            raise_on_error=False,
+        )
+
+    def land(self) -> dg.ExecuteInProcessResult:
+        """A live micro-batch that reports the last three hours."""
+        last = int(self.world.emulator.admin.now()) // 3600
+        return self.run("microbatch", tags=live_tags(self.world.logstore, max(HOUR0, last - 2), last))
+
+
+@pytest.fixture
+def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
+    """Two receive hours with rows of both shards, landed by a run, and more to come in a third."""
+    monkeypatch.setenv("ALIBABA_CLOUD_ACCESS_KEY_ID", "emulator-key")
+    monkeypatch.setenv("ALIBABA_CLOUD_ACCESS_KEY_SECRET", "emulator-secret")
+    monkeypatch.setenv("SLS_LAKE_HOME", str(tmp_path))
+    lake = make_lake(tmp_path / "lake")
+    for name, value in lake.properties.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name.upper()}", value)
+    with start(tmp_path / "emulator", now=HOUR0_S + 60.0) as emulator, instance_for_test() as instance:
+        logstore = logstore_settings(emulator, "access_logs", start=hour_key(HOUR0))
+        page = Page(World(emulator, lake, logstore, InProcess()), instance)
+        with page.world.client as client:
+            client.transport.create_project(PROJECT, "")
+            client.transport.create_logstore(PROJECT, "access_logs", ttl=30, shard_count=2)
+        page.world.put(20)
+        emulator.admin.advance(3600)
+        page.world.put(30)
+        emulator.admin.advance(3600)
+        assert page.land().success
+        yield page
+
+
+def check(result: dg.ExecuteInProcessResult, name: str) -> dg.AssetCheckEvaluation:
+    (found,) = (e for e in result.get_asset_check_evaluations() if e.check_name == name)
+    return found
+
+
+def numbers(metadata: Any) -> dict[str, Any]:
+    return {n: v.value for n, v in metadata.items() if isinstance(v, dg.IntMetadataValue)}
+
+
+def why(result: dg.ExecuteInProcessResult) -> str:
+    """The sentence of the step that failed."""
+    (failed,) = (e for e in result.all_events if e.is_step_failure)
+    failure = failed.step_failure_data.user_failure_data
+    assert failure is not None
+    return str(failure.description)
+
+
+def hours(result: dg.ExecuteInProcessResult) -> dict[str | None, Any]:
+    """Partition -> metadata of what the run materialized of the table."""
+    events = [e.step_materialization_data.materialization for e in result.get_asset_materialization_events()]
+    return {m.partition: m.metadata for m in events if m.partition is not None}
+
+
+def plans(result: dg.ExecuteInProcessResult) -> list[dg.AssetObservation]:
+    return [e.asset_observation_data.asset_observation for e in result.get_asset_observation_events()]
+
+
+# --- proof ---------------------------------------------------------------------------------------------
+
+
+def test_the_proof_is_a_check_with_counts_and_a_run_that_lands_repeats_it(page: Page) -> None:
+    proven = page.run("proof")
+    assert proven.success
+    verdict = check(proven, "proven")
+    assert verdict.passed and not verdict.blocking
+    assert verdict.description == "50 rows, each once, as the ledger says"
+    assert numbers(verdict.metadata) == {
+        "rows": 50,
+        "shards": 2,
+        "problems": 0,
+        "gaps": 0,
+        "withdrawn": 0,
+        "rows forgotten": 0,
+        "rows adopted": 0,
+    }
+    page.world.put(10)
+    page.world.emulator.admin.advance(60)
+    again = check(page.land(), "proven")
+    twice = check(page.land(), "proven")
+    said = "Not proven by this run; the last proof said: 50 rows, each once, as the ledger says"
+    assert again.description == twice.description == said
+    assert again.metadata["proven at"] == verdict.metadata["proven at"]
+    assert check(page.run("proof"), "proven").metadata["rows"].value == 60
+
+
+def test_a_row_that_is_gone_makes_the_proof_red_until_the_hour_is_replaced(page: Page) -> None:
+    victim = page.world.table_rows()[0]
+    page.world.table.delete(EqualTo(term="n", value=victim["n"]))
+    assert len(page.world.table_rows()) == 49
+    red = check(page.run("proof"), "proven")
+    assert not red.passed and red.severity is dg.AssetCheckSeverity.ERROR
+    assert "the table holds" in str(red.description) and f"shard {victim['__shard__']}" in str(
+        red.description
+    )
+    assert numbers(red.metadata)["problems"] >= 1
+    assert not check(page.land(), "proven").passed, "red stays red although rows land"
+    hour = int(victim["__receive_hour__"].timestamp()) // 3600
+    assert page.run("replace", hour=hour, config=EXECUTE).success
+    assert check(page.run("proof"), "proven").passed
+    page.world.assert_each_log_once()
+
+
+def test_no_text_of_a_log_is_in_what_a_check_says(page: Page) -> None:
+    page.world.put(5, value="s3cr3t-payload")
+    page.world.emulator.admin.advance(60)
+    results = [page.land(), page.run("proof"), page.run("errors", hour=HOUR0 + 2), page.run("runway")]
+    for result in results:
+        assert result.success
+        for event in result.all_events:
+            assert "s3cr3t-payload" not in str(event)
+
+
+# --- runway --------------------------------------------------------------------------------------------
+
+
+def test_the_runway_is_a_number_of_each_landing_and_a_check_of_its_own(page: Page) -> None:
+    page.world.put(10, key=LOW)
+    page.world.emulator.admin.advance(60)
+    landed = page.land()
+    assert {m["runway h"].value for m in hours(landed).values()} == {720.0}
+    assert check(landed, "runway").passed
+
+    page.world.put(10, key=LOW)
+    page.world.emulator.admin.advance(25 * DAY_S)
+    short = check(page.run("runway"), "runway")
+    assert (short.passed, short.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert short.metadata["runway h"].value == pytest.approx(5 * 24, abs=0.2)
+    assert "shard 0" in str(short.description) and "turn the schedule on" in str(short.description)
+
+
+def test_a_landing_that_names_a_gap_is_a_red_runway_although_nothing_is_behind_any_more(page: Page) -> None:
+    page.world.put(10, key=LOW)
+    page.world.emulator.admin.advance(31 * DAY_S)
+    lost = check(page.run("runway"), "runway")
+    assert (lost.passed, lost.severity) == (False, dg.AssetCheckSeverity.ERROR)
+    landed = page.land()
+    assert landed.success
+    named = check(landed, "runway")
+    assert (named.passed, named.severity) == (False, dg.AssetCheckSeverity.ERROR)
+    assert "this run named the gap" in str(named.description)
+    assert check(page.land(), "runway").passed
+
+
+def test_a_landing_that_fails_still_looks_at_the_runway(page: Page) -> None:
+    page.world.put(10, key=LOW)
+    page.world.emulator.admin.advance(25 * DAY_S)
+    fault = page.world.emulator.admin.fault
+    fault("error", call="heartbeat", status=500, code="InternalServerError", times=None)
+    failed = page.land()
+    assert not failed.success
+    assert check(failed, "runway").severity is dg.AssetCheckSeverity.WARN
+    assert "shard 0" in str(check(failed, "runway").description)
+
+
+# --- hours again ---------------------------------------------------------------------------------------
+
+
+def test_a_replace_says_what_it_would_do_until_it_is_told_to(page: Page) -> None:
+    before = set(page.world.published())
+    dry = page.run("replace", hour=HOUR0)
+    assert dry.success and hours(dry) == {}
+    (plan,) = plans(dry)
+    assert plan.partition == hour_key(HOUR0)
+    assert "`execute: true`" in str(plan.description)
+    assert numbers(plan.metadata) == {
+        "rows replaced": 20,
+        "windows pulled again": 2,
+        "rows replaced in all": 20,
+        "files replaced in all": 2,
+    }
+    assert set(page.world.published()) == before
+
+    done = page.run("replace", hour=HOUR0, config=EXECUTE)
+    assert done.success and check(done, "reconciled").passed
+    metadata = hours(done)[hour_key(HOUR0)]
+    assert (metadata["mode"].value, metadata["rows"].value) == ("replace", 20)
+    assert metadata["dagster/partition_row_count"].value == 20
+    assert len(before & set(page.world.published())) == 2, "the files of the other hour"
+    page.world.assert_each_log_once()
+    page.world.assert_proved()
+
+
+def test_an_hour_that_is_still_landing_is_not_replaced_and_the_run_says_which(page: Page) -> None:
+    page.world.put(10)
+    page.world.emulator.admin.advance(60)
+    page.land()
+    refused = page.run("replace", hour=HOUR0 + 2, config=EXECUTE)
+    assert not refused.success and "land first, or ask for earlier hours" in why(refused)
+    page.world.assert_each_log_once()
+
+
+def test_rows_with_errors_are_read_again_and_asking_twice_changes_nothing(page: Page) -> None:
+    page.world.put(8, value="not a number")
+    page.world.emulator.admin.advance(3600)
+    page.land()
+    fixed = page.world.changed(columns={"n": "long", "status": "int", "path": "string"})
+    dry = page.run("errors", hour=HOUR0 + 2, logstore=fixed)
+    (plan,) = plans(dry)
+    counted = numbers(plan.metadata)
+    assert (counted["rows with an error"], counted["rows without one after"]) == (8, 0)
+    left: Any = plan.metadata["causes that stay"].value
+    assert [record.data for record in left.records] == [{"rows": 8, "why": "status is not int"}]
+
+    head = page.world.table.metadata.current_snapshot_id
+    done = page.run("errors", hour=HOUR0 + 2, logstore=fixed, config=EXECUTE)
+    assert done.success
+    assert page.world.table.metadata.current_snapshot_id != head, "a new column fills from the kept bytes"
+    head = page.world.table.metadata.current_snapshot_id
+    again = page.run("errors", hour=HOUR0 + 2, logstore=fixed, config=EXECUTE)
+    assert again.success and hours(again)[hour_key(HOUR0 + 2)]["files written anew"].value == 0
+    assert page.world.table.metadata.current_snapshot_id == head
+    page.world.assert_proved()
+
+
+def test_neither_moves_a_checkpoint_nor_claims(page: Page) -> None:
+    before = page.world.checkpoints()
+    tags = {BACKFILL_TAG: "b"}
+    assert page.run("replace", hour=HOUR0, config=EXECUTE, tags=tags).success
+    assert page.run("errors", hour=HOUR0, config=EXECUTE, tags=tags).success
+    assert page.world.checkpoints() == before
+    assert not page.instance.get_runs(dg.RunsFilter(tags={CLAIMS_TAG: "access_logs", BACKFILL_TAG: "b"}))
+
+
+# --- maintenance ---------------------------------------------------------------------------------------
+
+
+def test_maintenance_compacts_sealed_hours_and_its_figures_stand_with_the_table(page: Page) -> None:
+    dry = page.run("maintenance", config={"ops": {"maintain__access_logs": {"config": {"execute": False}}}})
+    (plan,) = plans(dry)
+    assert "Dry run" in str(plan.description)
+    assert (plan.metadata["hours compacted"].value, plan.metadata["files before"].value) == (2, 4)
+    assert len(page.world.published()) == 4
+
+    done = page.run("maintenance")
+    assert done.success
+    (figures,) = plans(done)
+    assert figures.asset_key == dg.AssetKey(["bronze", "access_logs"])
+    assert (figures.metadata["files before"].value, figures.metadata["files after"].value) == (4, 2)
+    assert figures.metadata["rows compacted"].value == 50
+    assert len(page.world.published()) == 2
+    page.world.assert_each_log_once()
+    page.world.assert_proved()
+    (again,) = plans(page.run("maintenance"))
+    assert again.metadata["hours compacted"].value == 0, "each hour once"
+
+
+def test_bad_settings_of_a_maintenance_change_nothing_and_are_said(page: Page) -> None:
+    head = page.world.table.metadata.current_snapshot_id
+    for config, said in (
+        ({"older_than_hours": 1.0}, "files younger than 24 hours"),
+        ({"steps": ["compakt"]}, "'compakt' is no step"),
+        ({"target_mb": 0}, "at least 1"),
+    ):
+        refused = page.run("maintenance", config={"ops": {"maintain__access_logs": {"config": config}}})
+        assert not refused.success and said in why(refused)
+    assert page.world.table.metadata.current_snapshot_id == head
+
+
+def test_of_two_maintenances_of_a_table_the_second_ends_and_the_tick_is_skipped(page: Page) -> None:
+    tags = {MAINTAINS_TAG: "access_logs"}
+    at_work = create_run_for_test(page.instance, status=dg.DagsterRunStatus.STARTED, tags=tags)
+    second = page.run("maintenance")
+    assert not second.success and at_work.run_id in why(second)
+    schedule = page.definitions(page.world.logstore).resolve_schedule_def("access_logs_maintenance_schedule")
+    skipped = schedule(dg.build_schedule_context(page.instance))
+    assert isinstance(skipped, dg.SkipReason) and at_work.run_id in str(skipped.skip_message)
+    page.instance.report_run_canceled(at_work)
+    create_run_for_test(page.instance, status=dg.DagsterRunStatus.STARTED, tags={MAINTAINS_TAG: "orders"})
+    assert isinstance(schedule(dg.build_schedule_context(page.instance)), dg.RunRequest)
+    assert page.run("maintenance").success, "another table's holds nobody up"
