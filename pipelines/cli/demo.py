@@ -36,6 +36,7 @@ from sls_io.shard import Shard
 from sls_io.window import HOUR_S
 
 LOGSTORE = "access_logs"
+RECONCILED = "reconciled"
 SHARDS = 4
 ROWS = 200_000
 HOURS = 5
@@ -263,7 +264,7 @@ def middle_key(shard: Shard) -> str:
 
 
 def _landed(outcome: Outcome) -> str:
-    checks = "reconciled" if all(outcome.checks.values()) else "[red]not reconciled[/]"
+    checks = "reconciled" if outcome.checks[RECONCILED] else "[red]not reconciled[/]"
     hours = sum(1 for rows in outcome.hours.values() if rows)
     where = f" in {hours} {'hour' if hours == 1 else 'hours'}" if hours else ""
     return f"{outcome.rows:,} rows{where} landed and {checks}, run {outcome.run_id[:8]}"

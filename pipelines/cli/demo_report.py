@@ -20,6 +20,7 @@ from pipelines.cli.output import Output, hour_name, moment
 from pipelines.landing import look
 from pipelines.landing.engine import Engine
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.runway import runway
 from pipelines.landing.table import Lake
 from pipelines.landing.verify import verify
 from sls_io.client import SlsClient
@@ -69,7 +70,7 @@ def shards(output: Output, logstore: Logstore, lake: Lake, client: SlsClient) ->
     """`sls-lake describe`."""
     views = look.describe(logstore, lake, client)
     output.say("[bold]Shards[/]  (sls-lake describe)")
-    describing.show(output, logstore, views)
+    describing.show(output, logstore, views, runway(logstore, lake, client))
     return [asdict(view) for view in views]
 
 

@@ -33,7 +33,7 @@ def test_lines_of_a_file_end_in_a_proof_that_each_landed_once(tmp_path: Path) ->
     assert "1 did not have the format: kept whole under `line`" in said
     assert "verified: 600 rows" in said
     assert "0 rows landed, it lacked none" in said
-    assert "5 of 5 tests passed" in said
+    assert "6 of 6 tests passed" in said
     assert "Traceback" not in errors
 
 
