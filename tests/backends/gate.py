@@ -8,10 +8,13 @@ It knows nothing of what passes but one pattern, the bytes by which a commit is 
     502       as lost, but with an answer of HTTP that says nothing of what became of the request
     503       as refused, likewise
     silent    the request arrives, and nothing is heard of it until the gate ends
+    late      the request, of HTTP, stays on its way until `deliver`, and the connection breaks
+    doubled   the request, of HTTP, arrives and is answered, and comes again at `deliver`
 
 `hold` lets nothing pass at all and breaks nothing: whoever asks waits.
 """
 
+import re
 import socket
 import threading
 from collections import deque
@@ -19,6 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 _BYTES = 1 << 16
+_LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)\r\n")
 _ERROR = b"HTTP/1.1 %b Gate\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
@@ -29,6 +33,7 @@ class Gate:
         self._to, self._pattern = port, pattern
         self.script: deque[str] = deque()
         self.acted: list[str] = []
+        self.held: list[bytes] = []
         self._open = threading.Event()
         self._open.set()
         self._ended = threading.Event()
@@ -46,6 +51,15 @@ class Gate:
             yield
         finally:
             self._open.set()
+
+    def deliver(self) -> list[int]:
+        """Let what is on its way arrive, in order; the status of each answer."""
+        statuses = []
+        while self.held:
+            with socket.create_connection(("127.0.0.1", self._to)) as server:
+                server.sendall(self.held.pop(0))
+                statuses.append(int(server.recv(_BYTES).split(b" ", 2)[1]))
+        return statuses
 
     def end(self) -> None:
         """Close everything."""
@@ -96,7 +110,7 @@ class _Passage:
 
     def __init__(self, gate: Gate, client: socket.socket, server: socket.socket) -> None:
         self._gate, self._client, self._server = gate, client, server
-        self._word = ""
+        self._word, self._request = "", b""
 
     def ask(self) -> None:
         """From the client to the server."""
@@ -104,10 +118,13 @@ class _Passage:
             while data := self._client.recv(_BYTES):
                 self._gate.wait()
                 self._word = self._gate.word(data) or self._word
+                if self._word in ("late", "doubled"):
+                    self._hold(data)
                 if self._word in ("refused", "503"):
                     self._break()
                     break
-                self._server.sendall(data)
+                if self._word != "late":
+                    self._server.sendall(data)
         _close(self._server)
 
     def answer(self) -> None:
@@ -117,11 +134,22 @@ class _Passage:
                 self._gate.wait()
                 if self._word == "silent":
                     self._gate.wait_for_end()
-                if self._word:
+                if self._word in ("lost", "502", "silent"):
                     self._break()
                     break
                 self._client.sendall(data)
         _close(self._client)
+
+    def _hold(self, data: bytes) -> None:
+        """Keep the request for later, once all of it is here."""
+        self._request += data
+        head, _, body = self._request.partition(b"\r\n\r\n")
+        length = _LENGTH.search(head + b"\r\n")
+        if length is not None and len(body) >= int(length[1]):
+            self._gate.held.append(self._request)
+            if self._word == "late":
+                self._break()
+            self._word, self._request = "", b""
 
     def _break(self) -> None:
         if self._word.isdigit():

@@ -119,6 +119,30 @@ def test_whatever_becomes_of_the_answer_to_a_commit_each_log_lands_once(
     proved(world, servers)
 
 
+@pytest.mark.fault("4a.5a.late", "4a.5b.late")
+@pytest.mark.parametrize("place", ["rest-file"], indirect=True)
+def test_a_request_that_arrives_after_all_and_one_that_arrives_twice_are_refused(
+    world: World, place: Place, servers: Servers
+) -> None:
+    """As a proxy between client and catalog may deliver them; others have committed in between."""
+    assert place.gate is not None
+    place.lose("late")
+    report = world.land()
+    assert (report.rows, report.conflicts) == (40, 1)
+    assert place.gate.deliver() == [409]
+    assert world.table.metadata.current_snapshot_id == report.snapshot_id
+
+    place.lose("doubled")
+    for _ in range(2):
+        world.put(20)
+        world.emulator.admin.advance(60)
+        report = world.land()
+        assert (report.rows, report.conflicts) == (20, 0)
+    assert place.gate.deliver() == [409]
+    assert world.table.metadata.current_snapshot_id == report.snapshot_id
+    proved(world, servers)
+
+
 @pytest.mark.fault("4b.overlap.commit")
 def test_of_two_runs_with_the_same_windows_the_loser_is_refused(world: World, servers: Servers) -> None:
     won: list[LandingReport] = []
