@@ -17,7 +17,8 @@
 {%- if execute -%}
 {%- set heads -%}
 select refs.name, cast(refs.snapshot_id as string), to_json(snapshots.summary)
-from {{ table }}.refs as refs join {{ table }}.snapshots as snapshots on snapshots.snapshot_id = refs.snapshot_id
+from {{ table }}.refs as refs
+join {{ table }}.snapshots as snapshots on snapshots.snapshot_id = refs.snapshot_id
 where refs.name in ('main', 'sls-lake')
 {%- endset -%}
 {%- for name, snapshot, summary in run_query(heads).rows -%}
