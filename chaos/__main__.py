@@ -81,7 +81,7 @@ def wish_of(options: argparse.Namespace, seed: int, folder: Path) -> Wish:
         from pipelines.components.logstore.schedule import hour_key
 
         wish = replace(
-            wish, workers=3, kills_per_s=0.035, fated=0.5, house_every_s=4.0, rows_per_s=1000.0,
+            wish, workers=3, kills_per_s=0.06, fated=0.65, house_every_s=4.0, rows_per_s=1000.0,
             restart_every_s=40.0, jump_every_s=60.0,
             start=hour_key(_behind_s() // HOUR_S), run_s=60, claim_s=12, reshape_every_s=20.0,
         )  # fmt: skip
