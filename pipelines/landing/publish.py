@@ -12,10 +12,11 @@ producer is private; the version is pinned and a test asserts every requirement 
 """
 
 import base64
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import BadRequestError
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, Transaction
@@ -163,11 +164,22 @@ def origin_registered(state: TableState, origin: Origin) -> tuple[TableUpdate, .
 
 
 def send(catalog: Catalog, table: Table, request: Request, *, deadline_s: float) -> str:
-    """Send the try once. "" when it was accepted, else the kind of the error.
+    """Send the try, once. "" when it was accepted, else the kind of the error.
 
     A call that outlives the deadline is left behind on its thread: it may still land, which is what
     "unknown" means, and the reload will tell.
+
+    Story: our clock is ten minutes ahead. A database takes the commit; a REST server writes its own time
+    beside the snapshot's, finds the snapshot younger than that and answers 400, every time. So the same
+    request goes out again with a time that the table itself has proved to have passed.
     """
+    answer = _answer(catalog, table, request, deadline_s)
+    if answer == BadRequestError.__name__ and (earlier := _earlier(table, request)) != request:
+        return _answer(catalog, table, earlier, deadline_s)
+    return answer
+
+
+def _answer(catalog: Catalog, table: Table, request: Request, deadline_s: float) -> str:
     try:
         answered(
             lambda: catalog.commit_table(table, request.requirements, request.updates), deadline_s=deadline_s
@@ -177,6 +189,11 @@ def send(catalog: Catalog, table: Table, request: Request, *, deadline_s: float)
     except Exception as error:  # a refusal, a lost answer, a driver's error: all mean "ask the table"
         return type(error).__name__
     return ""
+
+
+def _earlier(table: Table, request: Request) -> Request:
+    """The request with its snapshot a millisecond younger than the table, whatever our clock says."""
+    return replace(request, updates=tuple(_timed(request.updates, table.metadata.last_updated_ms + 1)))
 
 
 def _staged(table: Table, updates: tuple[TableUpdate, ...]) -> Table:
@@ -216,9 +233,12 @@ def _clamped(updates: tuple[TableUpdate, ...], state: TableState, now_ms: int) -
     update PyIceberg takes the update for one without a time and writes its own clock's, ten minutes before
     the newest snapshot, and Spark refuses the table. So it is a millisecond later.
     """
-    at = max(now_ms, state.last_updated_ms + 1)
+    return _timed(updates, max(now_ms, state.last_updated_ms + 1))
+
+
+def _timed(updates: Iterable[TableUpdate], at_ms: int) -> list[TableUpdate]:
     return [
-        AddSnapshotUpdate(snapshot=u.snapshot.model_copy(update={"timestamp_ms": at}))
+        AddSnapshotUpdate(snapshot=u.snapshot.model_copy(update={"timestamp_ms": at_ms}))
         if isinstance(u, AddSnapshotUpdate)
         else u
         for u in updates

@@ -48,6 +48,7 @@ def engine(home: Path, shared_lake: Lake) -> Iterator[Engine]:
     conf = {
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": events.as_uri(),
+        "spark.eventLog.compress": "false",
         "spark.jars": ",".join(map(str, jars)),
     }
     engine = Engine(lake=shared_lake, conf=conf)

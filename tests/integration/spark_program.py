@@ -4,7 +4,8 @@
     python -m tests.integration.spark_program dbt DEFS      starts Spark as dbt does, and asks it
 
 The last line of output is a JSON object: `rows` as Spark's SQL counts them through the catalog, and the
-command lines and settings that other users could see of this process and its Java.
+command lines and settings that other users could see of this process and its Java. Spark's event log of
+the landing is in `events` of the state folder.
 """
 
 import json
@@ -19,6 +20,7 @@ from pipelines.landing.dbt_environment import dbt_environment
 from pipelines.landing.engine import Engine
 from pipelines.landing.logstore import load_logstore
 from pipelines.landing.run import Run
+from pipelines.landing.table import home
 
 
 def main(how: str, defs: str) -> None:
@@ -26,7 +28,15 @@ def main(how: str, defs: str) -> None:
     logstore = load_logstore(Path(defs))
     landed = None
     if how == "land":
-        engine = Engine()
+        events = home() / "events"
+        events.mkdir(parents=True)
+        engine = Engine(
+            conf={
+                "spark.eventLog.enabled": "true",
+                "spark.eventLog.dir": events.as_uri(),
+                "spark.eventLog.compress": "false",
+            }
+        )
         with Run(logstore, engine) as run:
             landed = run.land().rows
             run.reconcile()

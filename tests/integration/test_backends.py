@@ -20,10 +20,12 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintain import Maintainer
 from pipelines.landing.report import LandingReport
 from pipelines.landing.state import check_ancestry
+from sls_io.clock import SYSTEM_CLOCK, ManualClock
 from sls_io.emulator import start
 from sls_io.errors import LedgerBroken
 from tests.backends.places import PLACES, Place, Servers, made
 from tests.backends.s3 import S3
+from tests.faults.test_clock import Stepped, assert_snapshots_in_order
 from tests.integration.test_changed_table import roll_back
 from tests.integration.test_races import At, share
 from tests.integration.test_replace import replaced
@@ -299,6 +301,34 @@ def test_maintenance_beside_a_landing_deletes_what_is_old_and_nothing_else(
         f for f in world.data_files() if f in storage.files() and f in referenced(world)
     }
     proved(world, servers)
+
+
+@pytest.mark.fault("4a.5a.clock")
+def test_machines_whose_clocks_are_ahead_and_behind_land_into_one_table(
+    world: World, servers: Servers
+) -> None:
+    """A REST server has a clock of its own, and takes no snapshot that is minutes ahead of it."""
+    for off_s in (600.0, 0.0, -120.0):
+        report = world.land(clock=Stepped(off_s))
+        assert (report.rows, report.conflicts) == (40, 0)
+        world.put(40)
+        world.emulator.admin.advance(60)
+
+    assert world.land().rows == 40
+    assert_snapshots_in_order(world)
+    proved(world, servers)
+
+
+def test_a_clock_that_is_days_ahead_deletes_nothing_young(world: World) -> None:
+    """The storage's own stamp on the refresh counts, and every storage has one."""
+    assert world.storage is not None
+    left = world.published()[0].rpartition("/")[0] + "/left-behind.parquet"
+    world.storage.put(left, b"1234")
+    ahead = ManualClock(SYSTEM_CLOCK.now() + 30 * 24 * 3600)
+
+    done = Maintainer(world.logstore, world.lake, clock=ahead).execute(["sweep", "metadata"])
+
+    assert (done.swept, done.metadata) == ((), ()) and left in world.storage.files()
 
 
 def referenced(world: World) -> set[str]:

@@ -104,6 +104,8 @@ def test_a_user_sets_environment_variables_and_no_secret_is_seen(
     seen = str(said["seen"])
     assert "spark.sql.catalog.lake.s3.endpoint" in seen, "the settings that are no secrets can be seen"
     secrets = [servers.s3.properties[f"s3.{name}"] for name in ("access-key-id", "secret-access-key")]
+    seen += "".join(path.read_text() for path in (tmp_path / "home" / "events").rglob("*") if path.is_file())
+    assert ("SparkListenerSQLExecutionStart" in seen) == (how == "land")
     assert not any(secret in seen for secret in (*secrets, servers.postgres.password))
     proved(world, servers)
 
