@@ -230,7 +230,16 @@ class DagsterServer:
 
     # --- assets ----------------------------------------------------------------------------------
 
-    def backfill(self, asset: PurePath, first: str, last: str, *, timeout_s: float = 180) -> str:
+    def backfill(
+        self,
+        asset: PurePath,
+        first: str,
+        last: str,
+        *,
+        tags: Mapping[str, str] | None = None,
+        config: Mapping[str, Any] | None = None,
+        timeout_s: float = 180,
+    ) -> str:
         """Backfill the partitions first..last, as the page's dialogue does; the status it ended with."""
         answer = self.ask(
             """mutation($p: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $p) { __typename
@@ -241,7 +250,9 @@ class DagsterServer:
                         "assetKey": {"path": asset.parts},
                         "partitions": {"ranges": [{"start": first, "end": last}]},
                     }
-                ]
+                ],
+                "tags": [{"key": k, "value": v} for k, v in (tags or {}).items()],
+                "runConfigData": config or {},
             },
         )["launchPartitionBackfill"]
         assert answer["__typename"] == "LaunchBackfillSuccess", answer

@@ -7,7 +7,13 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from pipelines.components.logstore.schedule import CLAIMS_TAG, RANGE_END_TAG, RANGE_START_TAG, hour_key
+from pipelines.components.logstore.schedule import (
+    CLAIMS_TAG,
+    MODE_TAG,
+    RANGE_END_TAG,
+    RANGE_START_TAG,
+    hour_key,
+)
 from pipelines.landing.engine import Engine
 from pipelines.landing.state import read_state
 from pipelines.landing.table import Lake
@@ -182,10 +188,32 @@ def test_a_live_run_after_a_backfill_lands_only_what_it_lacks(site: Site) -> Non
     assert site.checkpoints("access_logs") == site.frontiers("access_logs")
 
 
+def test_hours_are_replaced_the_table_is_maintained_and_proven_from_the_page(site: Site) -> None:
+    world, bronze = site.worlds["access_logs"], BRONZE / "access_logs"
+    before, rows = site.checkpoints("access_logs"), site.hours("access_logs")
+    first, last = [hour for hour in sorted(rows) if rows[hour]][-2:]
+    tags, config = {MODE_TAG: "replace"}, {"ops": {"bronze__access_logs": {"config": {"execute": True}}}}
+    assert site.server.backfill(bronze, first, last, tags=tags, config=config) == "COMPLETED_SUCCESS"
+    modes = {
+        e["partition"]: e["metadata"].get("mode") for e in reversed(site.server.materializations(bronze))
+    }
+    assert modes[first] == modes[last] == "replace"
+    assert site.checkpoints("access_logs") == before
+    # Of two at once the second waits in the queue for the first.
+    maintained = [site.server.launch("access_logs_maintenance", {}) for _ in range(2)]
+    proof = site.server.launch("access_logs_proof", {})
+    for run in (*maintained, proof):
+        assert site.server.ended(run) == "SUCCESS", site.server.failures(run)
+    assert site.server.check_passed(bronze, "proven") is True
+    assert site.server.check_passed(bronze, "runway") is True
+    world.assert_each_log_once()
+
+
 def test_the_dbt_view_and_its_identity_test_follow_bronze(site: Site) -> None:
     run = site.server.launch("__ASSET_JOB", {}, assets=[VIEW])
     assert site.server.ended(run) == "SUCCESS", site.server.failures(run)
     assert site.server.check_passed(VIEW, "identity_is_unique") is True
+    assert site.server.check_passed(VIEW, "rows_are_as_the_ledger_says") is True
 
 
 def test_a_failing_check_moves_the_checkpoint_neither_in_this_run_nor_in_the_next(site: Site) -> None:
