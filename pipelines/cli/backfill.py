@@ -75,7 +75,7 @@ def backfill(
         raise click.UsageError(f"{logstore.name} starts at {logstore.start}: nothing before it is landed")
     if mode != "fill":
         if not local:
-            raise click.UsageError(f"{mode} runs on this machine only: add --local")
+            raise click.UsageError(f"{mode} runs here only: add --local, or launch it on Dagster's page")
         verb_of = replace_here if mode == "replace" else mend_here
         verb_of(output, logstore, range(first, end), execute=execute)
     elif local:

@@ -133,6 +133,19 @@ def test_the_origin_is_asked_once_and_another_creation_is_another_origin() -> No
     assert known.id != Origin("cn-x", "demo", "logs", 100).id
 
 
+@pytest.mark.parametrize(
+    ("days", "seconds"), [(1, 86_400.0), (30, 2_592_000.0), (3649, 3649 * 86_400.0), (3650, None), (-1, None)]
+)
+def test_retention_is_days_and_3650_of_them_are_for_ever(days: int, seconds: float | None) -> None:
+    with client(says({"logstoreName": "logs", "createTime": 99, "ttl": days})) as (c, _):
+        assert c.retention_s() == seconds
+
+
+def test_a_logstore_without_a_retention_is_an_error_and_not_for_ever() -> None:
+    with client(says({"logstoreName": "logs", "createTime": 99})) as (c, _), pytest.raises(ServiceError):
+        c.retention_s()
+
+
 def test_the_services_time_is_asked_for_when_no_answer_came_yet() -> None:
     with client(says([], Date="Wed, 21 Oct 2026 07:28:00 GMT")) as (c, server):
         assert c.now_s() == c.now_s() == 1792567680
