@@ -10,7 +10,7 @@ falls behind, and the runway ends later than with no landing at all, but it ends
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pyiceberg.table import Table
@@ -23,7 +23,7 @@ from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import CursorExpired, ShardGone
-from sls_io.shard import Shard
+from sls_io.shard import Head, Shard
 from sls_io.window import HOUR_S, Cursor
 
 PACE_S = 24 * HOUR_S
@@ -146,8 +146,8 @@ def _look(
         head = client.head(listed)
         frontier = head.begin if entry is None else entry.frontier
         # A gap with a cause is all that can come of this; the landing that names it ends the alarm.
-        if frontier < head.begin:
-            return gone
+        if frontier < head.begin or (entry is None and _began_unseen(head, retention_s, now_s)):
+            return replace(gone, lost=True)
         if frontier >= head.end:
             return ShardRunway(shard, pace=pace)
         since_s = client.cursor_time_s(shard, Cursor(frontier))
@@ -156,6 +156,12 @@ def _look(
         return gone
     left_s = None if retention_s is None else since_s + retention_s - now_s
     return ShardRunway(shard, since_s, left_s, pace=pace)
+
+
+def _began_unseen(head: Head, retention_s: float | None, now_s: float) -> bool:
+    """A shard that no landing saw, older than the service keeps logs: its beginning may be gone."""
+    created_s = head.shard.created_s
+    return retention_s is not None and head.begin > 0 and 0 < created_s < now_s - retention_s
 
 
 @dataclass(frozen=True)

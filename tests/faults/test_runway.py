@@ -2,6 +2,7 @@
 
 import pytest
 
+from pipelines.landing.history import hours_of
 from pipelines.landing.runway import Runway, runway
 from sls_io.clock import SYSTEM_CLOCK, ManualClock
 from tests.faults.judge import pass_by
@@ -88,3 +89,35 @@ def test_a_logstore_that_keeps_its_logs_for_ever_has_no_end(quick: World) -> Non
     pass_by(quick, 900 * DAY)
     found = look(quick)
     assert (found.retention_s, found.shortest_s, found.level) == (None, None, "ok")
+
+
+def test_a_child_whose_beginning_went_unseen_is_lost_before_a_landing_says_so(quick: World) -> None:
+    quick.put(20)
+    pass_by(quick, 60)
+    quick.land()
+    quick.emulator.admin.split(PROJECT, quick.logstore.service.logstore, 0)
+    quick.put(20)
+    pass_by(quick, 60)
+    assert look(quick).level == "ok"
+    pass_by(quick, 31 * DAY)
+    quick.put(10)
+    unseen = {s.shard for s in look(quick).shards if s.lost} - set(quick.ledger.shards)
+    assert unseen == {2, 3}
+    gaps = [gap for _ in range(2) for gap in quick.land().gaps]
+    assert {2, 3} <= {int(gap.split(":")[0].removeprefix("shard ")) for gap in gaps}
+    pass_by(quick, 60)
+    quick.land()
+    assert look(quick).level == "ok"
+
+
+def test_the_files_of_each_hour_are_counted_for_those_who_look(quick: World) -> None:
+    assert hours_of(quick.logstore, quick.lake) == ()
+    quick.put(20)
+    pass_by(quick, 3600)
+    quick.land()
+    quick.put(30)
+    pass_by(quick, 60)
+    quick.land()
+    first, second = hours_of(quick.logstore, quick.lake)
+    assert (first.hour + 1, first.rows, first.files) == (second.hour, 20, 2)
+    assert (second.rows, second.files) == (30, 2)
