@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 JARS_VARIABLE = "SLS_LAKE_JARS"
 _JAVA_MIN = 17
+_TOLD_LATER = "set when the session has started"
 
 
 class Engine:
@@ -98,11 +99,11 @@ class Engine:
         builder = SparkSession.builder.master(self.master).appName("sls-lake")
         conf = {**base_conf(), **catalog_conf(self._lake or Lake.default()), **self._conf}
         for name, value in conf.items():
-            if not is_secret(name):
-                builder = builder.config(name, value)
+            builder = builder.config(name, _TOLD_LATER if is_secret(name) else value)
         session: SparkSession = builder.getOrCreate()
         session.sparkContext.setLogLevel("ERROR")
-        # What the builder has stands on Java's command line, for every user of the machine to read.
+        # What the builder has stands on Java's command line, for every user of the machine to read. Spark's
+        # event log hides values of the names that the builder had, and of no others.
         for name in filter(is_secret, conf):
             session.conf.set(name, conf[name])
         return session
