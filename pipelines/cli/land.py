@@ -67,7 +67,9 @@ def show(
     output: Output, report: LandingReport, verdict: Verdict, checkpoints: list[CheckpointReport]
 ) -> None:
     """The landing for people: numbers, hours, what waited, what is wrong."""
-    if report.snapshot_id is None:
+    if report.came_to_nothing:
+        output.say(f"[red]{report.table}: {report.came_to_nothing}[/]")
+    elif report.snapshot_id is None:
         output.say(f"{report.table}: nothing new")
     elif not report.rows:
         output.say(f"{report.table}: no new rows; snapshot {report.snapshot_id} moves the ledger on")

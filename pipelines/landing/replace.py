@@ -26,8 +26,7 @@ from pipelines.landing.engine import Engine
 from pipelines.landing.freshness import Freshness
 from pipelines.landing.ledger import Delta, Landed, merge
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.report import HourReport, LandingReport
-from pipelines.landing.run import STOPPED
+from pipelines.landing.report import STOPPED, HourReport, LandingReport
 from pipelines.landing.slices import Place
 from pipelines.landing.table import SWEEP_FLOOR_S, Lake
 from pipelines.landing.write import WrittenWindow, assemble, job_for, to_data_file, write_windows

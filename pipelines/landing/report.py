@@ -6,6 +6,16 @@ from datetime import UTC, datetime
 
 from sls_io.window import HOUR_S
 
+STOPPED = {
+    "bytes": "stopped at a page edge: the run's byte budget is used up",
+    "time": "stopped at a page edge: the run's time is used up",
+    "short": "stopped before a page that stayed broken after several pulls",
+    "not reached": "more is left for the next run: the bytes or the time of this one are used up",
+    "overtaken": "retention removed data of the window while it was read",
+}
+"""What it means that a window stopped before its planned end."""
+_NAMED_MAX = 5
+
 
 @dataclass(frozen=True)
 class HourReport:
@@ -50,6 +60,15 @@ class LandingReport:
     replans: int = 0
     first_start: bool = False
     peak_bytes: int = 0
+
+    @property
+    def came_to_nothing(self) -> str:
+        """Why none of the logs that were there landed; "" when some did, or none were there."""
+        why = [f"shard {s}: {text}" for s, text in sorted(self.waits.items()) if text in STOPPED.values()]
+        if self.rows or not why:
+            return ""
+        more = f"; and {len(why) - _NAMED_MAX} more shards" if len(why) > _NAMED_MAX else ""
+        return f"logs are there and none landed: {'; '.join(why[:_NAMED_MAX])}{more}"
 
     @property
     def raw_mb_per_s(self) -> float:

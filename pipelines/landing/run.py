@@ -27,7 +27,7 @@ from pipelines.landing.freshness import Freshness
 from pipelines.landing.ledger import Landed
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.renewal import Renewal
-from pipelines.landing.report import CheckpointReport, HourReport, LandingReport, Verdict
+from pipelines.landing.report import STOPPED, CheckpointReport, HourReport, LandingReport, Verdict
 from pipelines.landing.start import check_origin, origin_text, resolve_starts
 from pipelines.landing.state import TableState, check_ancestry, landed_snapshot, read_state, reconcile
 from pipelines.landing.table import Lake
@@ -462,16 +462,6 @@ def gap_lines(plan: Plan) -> tuple[str, ...]:
         for shard, gaps in sorted(plan.gaps.items())
         for g in gaps
     )
-
-
-STOPPED = {
-    "bytes": "stopped at a page edge: the run's byte budget is used up",
-    "time": "stopped at a page edge: the run's time is used up",
-    "short": "stopped before a page that stayed broken after several pulls",
-    "not reached": "more is left for the next run: the bytes or the time of this one are used up",
-    "overtaken": "retention removed data of the window while it was read",
-}
-"""What it means that a window stopped before its planned end."""
 
 
 def _stop_reasons(plan: Plan, written: list[WrittenWindow]) -> dict[int, str]:

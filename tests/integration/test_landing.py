@@ -31,3 +31,17 @@ def test_a_second_run_without_new_data_commits_nothing(world: World) -> None:
     assert again.snapshot_id is None
     assert again.rows == 0
     world.assert_each_log_once()
+
+
+def test_a_run_whose_time_is_over_before_it_pulls_says_that_logs_are_there(world: World) -> None:
+    world.put(10)
+    world.at(HOUR0_S + 180)
+    hurried = world.changed(budget={"seconds_max": 0.001})
+
+    report = world.land(logstore=hurried)
+
+    assert report.rows == 0
+    assert "logs are there and none landed: shard 0: " in report.came_to_nothing
+    assert "time is used up" in report.came_to_nothing
+    assert world.land().came_to_nothing == ""
+    world.assert_each_log_once()

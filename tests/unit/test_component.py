@@ -40,7 +40,7 @@ from pipelines.components.logstore.schedule import (
 )
 from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.report import HourReport, LandingReport
+from pipelines.landing.report import STOPPED, HourReport, LandingReport
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.errors import ConfigError
 from sls_io.window import Cursor
@@ -307,6 +307,16 @@ def landing(**changed: Any) -> LandingReport:
     numbers = {"rows": 0, "raw_bytes": 0, "files": 0, "file_bytes": 0, "error_rows": 0, "pages": 0}
     base = {"mode": "live", "origin": "access_logs-1", "table": "bronze.access_logs", "snapshot_id": 7}
     return LandingReport(**{**base, **numbers, "seconds": 1.0, "until_s": 0, **changed})
+
+
+@pytest.mark.parametrize("why", STOPPED.values())
+def test_a_run_that_found_logs_and_landed_none_says_so(why: str) -> None:
+    waits = {2: why, 0: "drained: nothing new before the settle time"}
+    assert landing(waits=waits).came_to_nothing == f"logs are there and none landed: shard 2: {why}"
+    assert landing(waits=waits, rows=1).came_to_nothing == ""
+    assert landing(waits={0: waits[0]}).came_to_nothing == ""
+    many = landing(waits=dict.fromkeys(range(9), why)).came_to_nothing
+    assert many.count(why) == 5 and many.endswith("; and 4 more shards")
 
 
 def test_hours_are_reported_oldest_first_each_with_its_own_numbers() -> None:

@@ -256,6 +256,8 @@ def _land(
             # The table contradicts itself, so nothing was landed: the red check is where people look.
             yield from _checked(context, bronze, Verdict(problems=(str(error),)))
             return
+        if report.came_to_nothing:
+            context.log.warning(f"{report.came_to_nothing}. If this stays: a larger `budget`, or more cores")
         gaps += report.gaps
         reached_of = _live_hours if live else _filled_hours
         reached = reached_of(logstore, report, hours)
