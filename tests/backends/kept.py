@@ -38,14 +38,7 @@ class Kept:
 
     def end(self) -> None:
         """End it, and wait until it is gone."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(_END_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process.stdout.close()
+        end(self._process)
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
@@ -54,6 +47,19 @@ class Kept:
             raise RuntimeError(f"{self._process.args!r} ended with {self._process.wait(_END_TIMEOUT_S)}")
         answer: dict[str, Any] = json.loads(line)
         return answer
+
+
+def end(process: subprocess.Popen[Any]) -> None:
+    """End a process that ends with its input, and wait until it is gone."""
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        process.wait(_END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
 
 
 def serve(said: Mapping[str, Any], answer: Callable[[dict[str, Any]], object] = lambda command: None) -> None:

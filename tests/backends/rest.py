@@ -6,7 +6,6 @@ One process serves any number of catalogs, each on a port of its own.
 """
 
 import os
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -17,6 +16,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from pipelines.landing.engine import require_jars
 from tests.backends.jars import BACKEND_JARS, FOLDER
+from tests.backends.kept import end
 
 _ROOT = Path(__file__).parents[2]
 _OF_SPARK = (
@@ -31,7 +31,6 @@ _OF_SPARK = (
     *("commons-codec", "commons-compress", "commons-lang3", "hadoop-client", "slf4j-api", "jcl-over-slf4j"),
     *("log4j-api", "log4j-core", "log4j-slf4j2", "py4j"),
 )
-_END_TIMEOUT_S = 20
 
 
 class RestCatalogs:
@@ -96,12 +95,7 @@ class RestCatalogs:
     def end(self) -> None:
         """End the process and all catalogs."""
         self._gateway.shutdown()
-        self._process.stdin.close()
-        try:
-            self._process.wait(_END_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        end(self._process)
 
 
 def _class_path() -> list[Path]:
