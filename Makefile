@@ -34,7 +34,7 @@ dev: setup ## emulator, a steady producer and the Dagster page with the schedule
 
 .PHONY: test
 test: setup check $(BACKENDS) ## what CI runs: check, then every test
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
 .PHONY: check
 check: $(INSTALLED) ## style, types and import layers; no test is run

@@ -29,6 +29,7 @@ from pyiceberg.utils.config import Config
 
 from pipelines.landing.contract import Contract, partition_spec
 from pipelines.landing.waiting import NoAnswer, answered
+from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import ConfigError, InvariantBroken, printable
 
 CATALOG = "lake"
@@ -39,6 +40,7 @@ ANSWER_S = 60.0
 """A catalog that has not answered by then counts as one that is not there."""
 _AWS_ERROR = re.compile(r"AWS Error .* during \w+ operation")
 _BUSY_TIMEOUT_S = 30
+_LOCKED_PAUSE_S = 0.02
 _LOOKS_MAX = 3
 _TABLE_PROPERTIES = {
     "format-version": "2",
@@ -237,18 +239,21 @@ def _prepare_sqlite(path: Path) -> None:
 
     Story: A and B both read the mode of a new file and want it for themselves to change it. SQLite
     makes neither wait for the other, it tells B at once that the file is locked; once A is done, B
-    finds the mode as it wants it. The last one to close the file locks others out likewise.
+    finds the mode as it wants it. The last one to close the file locks others out likewise. How often
+    B is told so depends on how long A is kept from the processor, so it is time that bounds the looks.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S)
     try:
-        for look in range(_LOOKS_MAX):
+        until_s = SYSTEM_CLOCK.monotonic() + _BUSY_TIMEOUT_S
+        while True:
             try:
                 if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
                     connection.execute("PRAGMA journal_mode=WAL")
                 return
             except sqlite3.OperationalError as error:
-                if look + 1 == _LOOKS_MAX or "locked" not in str(error):
+                if "locked" not in str(error) or SYSTEM_CLOCK.monotonic() >= until_s:
                     raise
+            SYSTEM_CLOCK.sleep(_LOCKED_PAUSE_S)
     finally:
         connection.close()
