@@ -32,7 +32,7 @@ from pyiceberg.table import FileScanTask, Table
 from pyiceberg.transforms import IdentityTransform
 
 from pipelines.landing import settle
-from pipelines.landing.contract import arrow_schema, hour_place
+from pipelines.landing.contract import ROW_GROUP_ROWS, arrow_schema, hour_place, parquet_writer
 from pipelines.landing.freshness import Freshness
 from pipelines.landing.report import hours_text
 from pipelines.landing.state import TableState, read_state, reconcile
@@ -47,7 +47,6 @@ TARGET_BYTES = 512 * 1024**2
 FOLDER = "compacted"
 _LARGE = 0.75
 _TRIES_MAX = 20
-_GROUP_ROWS = 1 << 20
 _GROUP_BYTES = 128 * 1024**2
 _IDENTITY = ("__shard__", "__cursor__", "__index__")
 
@@ -290,7 +289,7 @@ class _Writer:
         """Keep, and write what makes a row group."""
         if part.num_rows:
             self._buffer.append(part)
-        full = sum(p.num_rows for p in self._buffer) >= _GROUP_ROWS
+        full = sum(p.num_rows for p in self._buffer) >= ROW_GROUP_ROWS
         if full or sum(p.nbytes for p in self._buffer) >= min(_GROUP_BYTES, 8 * self._target):
             self._flush()
 
@@ -308,14 +307,8 @@ class _Writer:
             folder = f"{self._table.location()}/data/{self._hour.origin}/{FOLDER}"
             self._path = f"{folder}/{self._hour.hour}-{uuid.uuid4().hex}.parquet"
             self._stream = self._table.io.new_output(self._path).create()
-            self._parquet = pq.ParquetWriter(
-                self._stream,
-                rows.schema,
-                compression="zstd",
-                compression_level=1,
-                store_decimal_as_integer=True,
-            )
-        self._parquet.write_table(rows, row_group_size=_GROUP_ROWS)
+            self._parquet = parquet_writer(self._stream, rows.schema)
+        self._parquet.write_table(rows, row_group_size=ROW_GROUP_ROWS)
         if self._stream is not None and self._stream.tell() >= self._target:
             self._close()
 

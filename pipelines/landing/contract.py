@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import OutputStream
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -249,6 +251,10 @@ def partition_of(spec: PartitionSpec, schema: Schema, *, origin: str, shard: int
     return Record(*values)
 
 
+ROW_GROUP_ROWS = 1 << 20
+"""The most rows of one row group of a data file."""
+
+
 def arrow_schema(schema: Schema) -> pa.Schema:
     """Arrow schema with Parquet field ids, texts with 32-bit offsets.
 
@@ -256,6 +262,13 @@ def arrow_schema(schema: Schema) -> pa.Schema:
     2 GB, so the smaller ones save a copy of every column.
     """
     return pa.schema([_narrow(field) for field in schema_to_pyarrow(schema)])
+
+
+def parquet_writer(stream: OutputStream, schema: pa.Schema) -> pq.ParquetWriter:
+    """How every data file of a table is written: by a landing, by a compaction, after a removal."""
+    return pq.ParquetWriter(
+        stream, schema, compression="zstd", compression_level=1, store_decimal_as_integer=True
+    )
 
 
 def _narrow(field: pa.Field) -> pa.Field:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.io.pyarrow import (
     ArrowScan,
@@ -22,7 +21,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask
 
 from pipelines.landing import settle, slices
-from pipelines.landing.contract import arrow_schema
+from pipelines.landing.contract import ROW_GROUP_ROWS, arrow_schema, parquet_writer
 from pipelines.landing.freshness import Freshness
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.slices import Place
@@ -32,7 +31,6 @@ from sls_io.clock import Clock
 from sls_io.errors import LandingConflict, LedgerBroken, TransportError
 
 _TRIES_MAX = 20
-_GROUP_ROWS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -89,14 +87,8 @@ def _write(place: Place, task: FileScanTask, schema: Schema, batches: Iterable[p
             if parquet is None:
                 path = f"{table.location()}/data/{place.origin.id}/rewritten/{uuid.uuid4().hex}.parquet"
                 stream = table.io.new_output(path).create()
-                parquet = pq.ParquetWriter(
-                    stream,
-                    batch.schema,
-                    compression="zstd",
-                    compression_level=1,
-                    store_decimal_as_integer=True,
-                )
-            parquet.write_batch(batch, row_group_size=_GROUP_ROWS)
+                parquet = parquet_writer(stream, batch.schema)
+            parquet.write_batch(batch, row_group_size=ROW_GROUP_ROWS)
             rows += batch.num_rows
     finally:
         if parquet is not None and stream is not None:

@@ -33,7 +33,7 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 from pyiceberg.utils.config import Config
 
-from pipelines.landing.contract import Contract
+from pipelines.landing.contract import ROW_GROUP_ROWS, Contract, parquet_writer
 from pipelines.landing.engine import Engine
 from pipelines.landing.ledger import Landed
 from pipelines.landing.logstore import Logstore
@@ -399,14 +399,8 @@ class _Writer:
             path = f"{self._job.location}/data/{self._job.origin}/{self._window.hour}/{name}"
             self._row = replace(self._row, path=path)
             self._stream = self._io.new_output(path).create()
-            self._parquet = pq.ParquetWriter(
-                self._stream,
-                table.schema,
-                compression="zstd",
-                compression_level=1,
-                store_decimal_as_integer=True,
-            )
-        self._parquet.write_table(table, row_group_size=1 << 20)
+            self._parquet = parquet_writer(self._stream, table.schema)
+        self._parquet.write_table(table, row_group_size=ROW_GROUP_ROWS)
         self._buffer, self._buffer_bytes = [], 0
 
     def _close_file(self, *, stopped: str) -> None:
