@@ -7,6 +7,7 @@ import click
 
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import DRY, Output, hour_name, megabytes, moment, verb
+from pipelines.landing.compact import TARGET_BYTES
 from pipelines.landing.history import Orphan
 from pipelines.landing.maintain import MANIFESTS_MAX, SNAPSHOTS_MAX, STEPS, Maintainer, Maintenance
 from pipelines.landing.table import Lake
@@ -36,7 +37,7 @@ class Steps(click.ParamType[tuple[str, ...]]):
 @click.option(
     "--target-mb",
     type=click.IntRange(min=1),
-    default=512,
+    default=TARGET_BYTES // 1024**2,
     show_default=True,
     help="Size of files that small ones become (2^20 bytes).",
 )

@@ -249,20 +249,17 @@ def _singly(shard: int, tally: Tally | None, told: _Told, gone: Gone) -> _Single
     """Each window on its own, apart from those of hours of which rows were removed by decision."""
     held: Mapping[Window, Count] = tally.windows if tally else {}
     found, wrong = _Single(), list[str]()
-    for window, brought in sorted(told.landed.items()):
-        if window.shard != shard or gone.hours.overlaps(window.hour, window.hour + 1):
-            continue
+    asked = [w for w in sorted(held) if not gone.hours.overlaps(w.hour, w.hour + 1)]
+    for window in (w for w in asked if w in told.landed):
         found.windows += 1
-        rows, _ = held.get(window, (0, 0))
+        (rows, _), brought = held[window], told.landed[window]
         if rows != brought:
             wrong.append(f"{_place(window)}: the table holds {rows} rows, its landing brought {brought}")
     if told.pulled is not None:
         found.rows_pulled = 0
-        for window, count in sorted(told.pulled.windows.items()):
-            if window.shard != shard or gone.hours.overlaps(window.hour, window.hour + 1):
-                continue
+        for window in (w for w in asked if w in told.pulled.windows):
+            here, count = held[window], told.pulled.windows[window]
             found.rows_pulled += count[0]
-            here = held.get(window, (0, 0))
             if here[0] != count[0]:
                 wrong.append(f"{_place(window)}: the table holds {here[0]} rows, the service {count[0]}")
             elif here != count:
