@@ -14,16 +14,17 @@ from dataclasses import asdict
 import click
 
 from pipelines.cli import dagster_client
-from pipelines.cli.hours import HOURS_MAX, Hour
+from pipelines.cli.hours import Hour
 from pipelines.cli.land import quiet_spark
 from pipelines.cli.land import show as show_landing
 from pipelines.cli.leaving import show_leaving
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
-from pipelines.cli.output import DRY, Output, hour_name, verb
+from pipelines.cli.output import DRY, Output, verb
 from pipelines.landing import mend as mending
 from pipelines.landing import replace as replacing
 from pipelines.landing.engine import Engine
+from pipelines.landing.hours import HOURS_MAX, hour_text
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.report import Verdict
 from pipelines.landing.run import Run
@@ -137,7 +138,7 @@ def mend_here(output: Output, logstore: Logstore, hours: range, *, execute: bool
 
 def fill_by_dagster(output: Output, logstore: Logstore, hours: tuple[int, int], url: str) -> None:
     """Post the backfill to Dagster and follow it to its end."""
-    keys = hour_name(hours[0]), hour_name(hours[1] - 1)
+    keys = hour_text(hours[0]), hour_text(hours[1] - 1)
     backfill_id = dagster_client.launch(url, ["bronze", logstore.name], *keys)
     output.say(f"backfill {backfill_id} of {hours[1] - hours[0]} hours: {url}/runs/b/{backfill_id}")
     state = follow(lambda: dagster_client.progress(url, backfill_id), output.say, SYSTEM_CLOCK)

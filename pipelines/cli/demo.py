@@ -23,8 +23,9 @@ from pipelines.cli.lines import Log
 from pipelines.cli.load import create, put, put_over_hours
 from pipelines.cli.logstores import resolve
 from pipelines.cli.main import EXIT_FAILED
-from pipelines.cli.output import Output, hour_name, megabytes, verb
+from pipelines.cli.output import Output, megabytes, verb
 from pipelines.cli.packing import Counts, Packer, parse_file, read_lines
+from pipelines.landing.hours import hour_text
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.look import preview
 from pipelines.landing.table import Lake
@@ -161,7 +162,7 @@ class Demo:
             self.say_oddities()
             self.land_rest(runs)
             with self.step("backfill") as say:
-                hour = hour_name(int(now_s) // HOUR_S - HOURS // 2)
+                hour = hour_text(int(now_s) // HOUR_S - HOURS // 2)
                 filled = runs.backfill(self.logstore, hour, hour)
                 say(f"hour {hour} once more: {filled.rows} rows landed, it lacked none")
             with self.step("dbt build") as say:

@@ -16,9 +16,10 @@ from pipelines.cli import describe as describing
 from pipelines.cli import verify as verifying
 from pipelines.cli.audit import Audit
 from pipelines.cli.emulator_admin import Stored
-from pipelines.cli.output import Output, hour_name, moment
+from pipelines.cli.output import Output, moment
 from pipelines.landing import look
 from pipelines.landing.engine import Engine
+from pipelines.landing.hours import hour_text
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.runway import runway
 from pipelines.landing.table import Lake
@@ -164,13 +165,13 @@ def _faults(found: Audit) -> str:
 
 def _partition_hour(partition: Mapping[str, Any]) -> str:
     value = next(v for k, v in partition.items() if "hour" in k)
-    return hour_name(value) if isinstance(value, int) else str(value)
+    return hour_text(value) if isinstance(value, int) else str(value)
 
 
 def _hour_span(found: tuple[int, ...]) -> str:
     if not found:
         return ""
-    first, last = hour_name(found[0]), hour_name(found[-1])
+    first, last = hour_text(found[0]), hour_text(found[-1])
     return first if first == last else f"{first} to {last[-5:]}"
 
 

@@ -6,8 +6,9 @@ from dataclasses import asdict
 import click
 
 from pipelines.cli.logstores import logstore_option, resolve
-from pipelines.cli.output import Output, hour_name, megabytes, moment, span, verb
+from pipelines.cli.output import Output, megabytes, moment, span, verb
 from pipelines.landing.history import HourFiles, hours_of
+from pipelines.landing.hours import hour_text
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.look import ShardView
 from pipelines.landing.look import describe as look_at_shards
@@ -91,7 +92,7 @@ def show_files(output: Output, files: tuple[HourFiles, ...]) -> None:
         return
     output.table(
         ["receive hour", ">files", ">rows", ">size"],
-        [(hour_name(f.hour), f.files, f.rows, megabytes(f.size)) for f in newest[:HOURS_SHOWN]],
+        [(hour_text(f.hour), f.files, f.rows, megabytes(f.size)) for f in newest[:HOURS_SHOWN]],
     )
     rest = newest[HOURS_SHOWN:]
     if rest:

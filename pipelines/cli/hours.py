@@ -1,12 +1,9 @@
-"""Receive hours as people write them on the command line, always UTC."""
-
-from datetime import UTC, datetime
+"""Receive hours as options of the command line."""
 
 import click
 
-from sls_io.window import HOUR_S
-
-HOURS_MAX = 24 * 366
+from pipelines.landing.hours import hour_of, hours_of
+from sls_io.errors import ConfigError
 
 
 class Hour(click.ParamType[int]):
@@ -20,16 +17,10 @@ class Hour(click.ParamType[int]):
         """Hours since 1970-01-01 00:00 UTC."""
         if isinstance(value, int):
             return value
-        text = str(value)
-        for form in ("%Y-%m-%d-%H:%M", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H", "%Y-%m-%d %H:%M", "%Y-%m-%d-%H"):
-            try:
-                at = datetime.strptime(text, form).replace(tzinfo=UTC)
-            except ValueError:
-                continue
-            if at.minute:
-                self.fail(f"{text} is not a whole hour", param, ctx)
-            return int(at.timestamp()) // HOUR_S
-        self.fail(f"{text!r} is no hour; write it like 2026-11-20-07:00 (UTC)", param, ctx)
+        try:
+            return hour_of(str(value))
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)
 
 
 class Hours(click.ParamType[range]):
@@ -39,9 +30,7 @@ class Hours(click.ParamType[range]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> range:
         """Hours since 1970."""
-        first, dots, last = str(value).partition("..")
-        begin = Hour().convert(first, param, ctx)
-        end = Hour().convert(last, param, ctx) if dots else begin
-        if not begin <= end < begin + HOURS_MAX:
-            self.fail(f"{value!r}: the last hour is before the first, or a year after it", param, ctx)
-        return range(begin, end + 1)
+        try:
+            return hours_of(str(value))
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)

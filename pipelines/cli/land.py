@@ -10,9 +10,10 @@ import click
 
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
-from pipelines.cli.output import Output, hour_name, megabytes, span, verb
+from pipelines.cli.output import Output, megabytes, span, verb
 from pipelines.cli.sandbox import noise_into
 from pipelines.landing.engine import Engine
+from pipelines.landing.hours import hour_text
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.report import CheckpointReport, LandingReport, Verdict
 from pipelines.landing.run import Run
@@ -82,7 +83,7 @@ def show(
     if report.hours:
         output.table(
             ["receive hour", ">rows", ">files", ">file MB"],
-            [(hour_name(h), x.rows, x.files, x.file_bytes / 1e6) for h, x in sorted(report.hours.items())],
+            [(hour_text(h), x.rows, x.files, x.file_bytes / 1e6) for h, x in sorted(report.hours.items())],
         )
     if report.error_rows:
         output.say(f"{report.error_rows:,} rows could not be typed exactly: kept, see __error__ and __raw__")

@@ -1,6 +1,7 @@
 """What would leave a table, for people: shared by the verbs that take hours back."""
 
-from pipelines.cli.output import Output, hour_name, megabytes
+from pipelines.cli.output import Output, megabytes
+from pipelines.landing.hours import hour_text
 from pipelines.landing.undo import Undo
 
 
@@ -8,7 +9,7 @@ def show_leaving(output: Output, view: Undo) -> None:
     """What would leave, for people."""
     output.say(f"{view.table}: {view.rows:,} rows in {view.files} files, {megabytes(view.file_bytes)}, leave")
     output.table(
-        ["receive hour", ">rows"], [(hour_name(hour), rows) for hour, rows in sorted(view.hours.items())]
+        ["receive hour", ">rows"], [(hour_text(hour), rows) for hour, rows in sorted(view.hours.items())]
     )
     output.table(
         ["shard", ">rows leave", ">rows stay", "withdrawn"],

@@ -6,9 +6,10 @@ from dataclasses import asdict, replace
 import click
 
 from pipelines.cli.logstores import logstore_option, resolve
-from pipelines.cli.output import DRY, Output, hour_name, megabytes, moment, verb
+from pipelines.cli.output import DRY, Output, megabytes, moment, verb
 from pipelines.landing.compact import TARGET_BYTES
 from pipelines.landing.history import Orphan
+from pipelines.landing.hours import hour_text
 from pipelines.landing.maintain import MANIFESTS_MAX, SNAPSHOTS_MAX, STEPS, Maintainer, Maintenance
 from pipelines.landing.table import Lake
 from sls_io.window import HOUR_S
@@ -104,7 +105,7 @@ def show(output: Output, done: Maintenance) -> None:
         output.table(
             ["compacted hour", "origin", ">rows", ">files", ">size", ">files after"],
             [
-                (hour_name(h.hour), h.origin, h.rows, h.files, megabytes(h.file_bytes), h.files_after)
+                (hour_text(h.hour), h.origin, h.rows, h.files, megabytes(h.file_bytes), h.files_after)
                 for h in done.compacted
             ],
         )

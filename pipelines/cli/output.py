@@ -108,11 +108,6 @@ def moment(time_s: float | None) -> str:
     return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def hour_name(hour: int) -> str:
-    """Hours since the epoch as the partition key Dagster shows: `2026-11-20-07:00`."""
-    return datetime.fromtimestamp(hour * 3600, UTC).strftime("%Y-%m-%d-%H:00")
-
-
 def span(duration_s: float | None) -> str:
     """Seconds as `4.2 s`, `3 min 20 s`, `5 h 02 min`; empty for None."""
     if duration_s is None:

@@ -5,7 +5,8 @@ from dataclasses import asdict
 import click
 
 from pipelines.cli.logstores import logstore_option, resolve
-from pipelines.cli.output import Output, hour_name, moment, verb
+from pipelines.cli.output import Output, moment, verb
+from pipelines.landing.hours import hour_text
 from pipelines.landing.look import preview
 from pipelines.landing.report import PlanReport
 from pipelines.landing.table import Lake
@@ -33,7 +34,7 @@ def show(output: Output, report: PlanReport) -> None:
         output.table(
             ["shard", "receive hour", ">begin", ">end"],
             [
-                (str(shard), hour_name(hour), str(begin), str(end))
+                (str(shard), hour_text(hour), str(begin), str(end))
                 for shard, hour, begin, end in report.windows
             ],
         )

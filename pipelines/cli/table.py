@@ -11,11 +11,12 @@ from pipelines.cli.hours import Hour, Hours
 from pipelines.cli.leaving import show_leaving
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.maintain import maintain
-from pipelines.cli.output import DRY, Output, hour_name, moment, verb
+from pipelines.cli.output import DRY, Output, moment, verb
 from pipelines.landing import adopt as adopting
 from pipelines.landing import forget as forgetting
 from pipelines.landing import rollback as rolling_back
 from pipelines.landing import undo as undoing
+from pipelines.landing.hours import hour_text
 from pipelines.landing.table import Lake
 from sls_io.client import SlsClient
 from sls_io.window import HOUR_S, Cursor
@@ -198,7 +199,7 @@ def show_forget(output: Output, view: forgetting.Forget) -> None:
         f"{view.rewritten} are written anew without them"
     )
     output.table(
-        ["receive hour", ">rows"], [(hour_name(hour), rows) for hour, rows in sorted(view.hours.items())]
+        ["receive hour", ">rows"], [(hour_text(hour), rows) for hour, rows in sorted(view.hours.items())]
     )
     output.table(["shard", ">rows"], [(str(shard), rows) for shard, rows in sorted(view.shards.items())])
     if view.adopted:
@@ -256,7 +257,7 @@ def show_rollback(output: Output, view: rolling_back.Rollback) -> None:
         ],
     )
     if view.hours:
-        output.say(f"receive hours affected: {', '.join(hour_name(hour) for hour in view.hours)}")
+        output.say(f"receive hours affected: {', '.join(hour_text(hour) for hour in view.hours)}")
     if any(shard.withdrawn for shard in view.shards):
         output.say("what is given back is pulled again by the next runs, or becomes a gap if it expired")
 

@@ -5,8 +5,9 @@ from dataclasses import asdict
 import click
 
 from pipelines.cli.logstores import logstore_option, resolve
-from pipelines.cli.output import Output, hour_name, megabytes, moment, verb
+from pipelines.cli.output import Output, megabytes, moment, verb
 from pipelines.landing.history import Entry, History, history
+from pipelines.landing.hours import hour_text
 from pipelines.landing.table import Lake
 from sls_io.window import HOUR_S
 
@@ -68,7 +69,7 @@ def show(output: Output, found: History, entries: tuple[Entry, ...]) -> None:
             (
                 e.run[:_RUN_CHARS],
                 str(x.window.shard),
-                hour_name(x.window.hour),
+                hour_text(x.window.hour),
                 str(x.window.begin),
                 str(x.window.end),
                 x.rows,
@@ -80,7 +81,7 @@ def show(output: Output, found: History, entries: tuple[Entry, ...]) -> None:
     )
     output.table(
         ["receive hour", ">files", ">rows", ">size"],
-        [(hour_name(f.hour), f.files, f.rows, megabytes(f.size)) for f in found.files[-_HOURS_SHOWN:]],
+        [(hour_text(f.hour), f.files, f.rows, megabytes(f.size)) for f in found.files[-_HOURS_SHOWN:]],
     )
     for gone in found.missing:
         end = "?" if gone.end is None else gone.end
@@ -105,7 +106,7 @@ def _hours(entry: Entry) -> str:
     """The first receive hour, and how many more."""
     hours = sorted({x.window.hour for x in entry.windows})
     more = f" +{len(hours) - 1}" if len(hours) > 1 else ""
-    return f"{hour_name(hours[0])}{more}" if hours else ""
+    return f"{hour_text(hours[0])}{more}" if hours else ""
 
 
 def _show_orphans(output: Output, found: History) -> None:

@@ -34,7 +34,7 @@ from pyiceberg.transforms import IdentityTransform
 from pipelines.landing import settle
 from pipelines.landing.contract import ROW_GROUP_ROWS, arrow_schema, hour_place, parquet_writer
 from pipelines.landing.freshness import Freshness
-from pipelines.landing.report import hours_text
+from pipelines.landing.hours import hours_text
 from pipelines.landing.state import TableState, read_state, reconcile
 from pipelines.landing.table import Lake
 from sls_io.claim import Ledger

@@ -26,9 +26,9 @@ from pyiceberg.table import FileScanTask
 
 from pipelines.landing import rewrite, settle, slices
 from pipelines.landing.freshness import Freshness
+from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger import Forgotten, Gone
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.report import moment_text
 from pipelines.landing.slices import Part, Place
 from pipelines.landing.table import Lake
 from sls_io.claim import Ledger

@@ -21,8 +21,8 @@ from pyiceberg.table import FileScanTask
 from pipelines.landing import rewrite, settle, slices
 from pipelines.landing.contract import Contract, arrow_schema
 from pipelines.landing.freshness import Freshness
+from pipelines.landing.hours import hours_text
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.report import hours_text
 from pipelines.landing.slices import Place
 from pipelines.landing.table import Lake
 from sls_io import loggroup

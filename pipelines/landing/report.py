@@ -2,9 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-
-from sls_io.window import HOUR_S
 
 STOPPED = {
     "bytes": "stopped at a page edge: the run's byte budget is used up",
@@ -110,13 +107,3 @@ class PlanReport:
     closings: Mapping[int, int] = field(default_factory=dict)
     gaps: tuple[str, ...] = ()
     waits: Mapping[int, str] = field(default_factory=dict)
-
-
-def hours_text(hours: range) -> str:
-    """`2026-11-20-07:00` for one receive hour, the first and the last with `..` between for more."""
-    return "..".join(moment_text(hour * HOUR_S) for hour in sorted({hours.start, hours.stop - 1}))
-
-
-def moment_text(time_s: int) -> str:
-    """Unix seconds as `2026-11-20-07:00`, UTC."""
-    return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d-%H:%M")

@@ -20,9 +20,9 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import IdentityTransform
 
 from pipelines.landing.contract import hour_place
+from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger import Adopted
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.report import moment_text
 from pipelines.landing.start import check_origin
 from pipelines.landing.state import TableState, read_state, reconcile
 from pipelines.landing.table import Lake

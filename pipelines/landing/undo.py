@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pyiceberg.table import FileScanTask
 
 from pipelines.landing import settle, slices
+from pipelines.landing.hours import hours_text
 from pipelines.landing.ledger import withdrawn
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.report import hours_text
 from pipelines.landing.slices import Part, Place
 from pipelines.landing.table import Lake
 from sls_io.claim import Ledger

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 
 from pyiceberg.table import Table
 
+from pipelines.landing.hours import hour_text, hours_text
 from pipelines.landing.ledger import WINDOWS_KEY, Gone, decode_windows
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.report import hours_text
 from pipelines.landing.second_pull import SecondPull, pull_again
 from pipelines.landing.start import check_origin
 from pipelines.landing.state import ancestry, read_state, reconcile, summary_of
@@ -276,8 +276,7 @@ def _singly(shard: int, tally: Tally | None, told: _Told, gone: Gone) -> _Single
 
 
 def _place(window: Window) -> str:
-    hour = hours_text(range(window.hour, window.hour + 1))
-    return f"window [{window.begin}, {window.end}) of {hour}"
+    return f"window [{window.begin}, {window.end}) of {hour_text(window.hour)}"
 
 
 def _sums(entry: ShardLedger, tally: Tally | None, adopted: Count) -> list[str]:

@@ -171,6 +171,32 @@ def test_a_row_that_is_gone_makes_the_proof_red_until_the_hour_is_replaced(page:
     page.world.assert_each_log_once()
 
 
+def test_a_proof_asks_the_service_again_on_demand_and_says_how_much(page: Page) -> None:
+    every, first = pulled(page, "all"), pulled(page, hour_key(HOUR0))
+    both = pulled(page, f"{hour_key(HOUR0)}..{hour_key(HOUR0 + 1)}")
+    assert [check(run, "proven").metadata["rows pulled again"].value for run in (every, first, both)] == [
+        50,
+        20,
+        50,
+    ]
+    assert "rows pulled again" not in check(page.run("proof"), "proven").metadata
+
+    page.world.table.delete(EqualTo(term="n", value=page.world.table_rows()[0]["n"]))
+    red = check(pulled(page, "all"), "proven")
+    assert not red.passed
+    assert "rows, the service " in str(red.metadata["verdict"].value)
+
+
+def test_hours_that_are_none_are_refused_before_anything_is_pulled(page: Page) -> None:
+    for asked, said in (("yesterday", "'yesterday' is no hour; write it like"), ("..", "is no hour")):
+        refused = pulled(page, asked)
+        assert not refused.success and said in why(refused)
+
+
+def pulled(page: Page, asked: str) -> dg.ExecuteInProcessResult:
+    return page.run("proof", config={"ops": {"bronze__access_logs": {"config": {"pull": asked}}}})
+
+
 def test_no_text_of_a_log_is_in_what_a_check_says(page: Page) -> None:
     page.world.put(5, value="s3cr3t-payload")
     page.world.emulator.admin.advance(60)

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from pipelines.cli.main import EXIT_USAGE
-from pipelines.cli.output import Output, hour_name
+from pipelines.cli.output import Output
 from pipelines.cli.table import show_rollback
 from pipelines.cli.windows import show
 from pipelines.landing import rollback
 from pipelines.landing.history import history
+from pipelines.landing.hours import hour_text
 from sls_io.clock import SYSTEM_CLOCK
 from tests.integration.test_changed_table import append_by_hand, roll_back
 from tests.integration.test_races import second_logstore
@@ -58,7 +59,7 @@ def test_what_a_rollback_took_back_is_said_and_what_it_brought_back_too(
 def test_a_window_that_was_taken_back_is_said_until_it_is_landed_again(
     started: World, command: Command
 ) -> None:
-    assert command("table", "undo", "--hour", hour_name(HOUR0), "--execute")["executed"]
+    assert command("table", "undo", "--hour", hour_text(HOUR0), "--execute")["executed"]
 
     _, first, second, _ = command("windows")["entries"]
     assert [w["hour"] for w in first["withdrawn"]] == [w["window"]["hour"] for w in first["windows"]] != []

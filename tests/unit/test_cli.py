@@ -13,7 +13,8 @@ from pipelines.cli.backfill import follow
 from pipelines.cli.dagster_client import Progress
 from pipelines.cli.hours import Hour
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, VERBS, cli, run, sentence
-from pipelines.cli.output import Output, hour_name, moment, shown, span
+from pipelines.cli.output import Output, moment, shown, span
+from pipelines.landing.hours import hour_text
 from sls_io.clock import ManualClock
 from sls_io.emulator import Emulator
 from sls_io.errors import ConfigError, InvariantBroken
@@ -121,7 +122,7 @@ def test_the_project_is_found_from_a_folder_inside_it(project: Path) -> None:
 )
 def test_an_hour_may_be_written_in_four_ways(text: str) -> None:
     hour = Hour().convert(text, None, None)
-    assert hour_name(hour) == "2026-11-20-07:00"
+    assert hour_text(hour) == "2026-11-20-07:00"
     with pytest.raises(click.BadParameter):
         Hour().convert("2026-11-20-07:30", None, None)
 

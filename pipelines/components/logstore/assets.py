@@ -44,9 +44,10 @@ from pipelines.components.logstore.schedule import (
     reached_s,
 )
 from pipelines.components.logstore.spark import SparkEngine
+from pipelines.landing.hours import hours_text
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.look import hour_rows, lacking_hours
-from pipelines.landing.report import LandingReport, Verdict, hours_text
+from pipelines.landing.report import LandingReport, Verdict
 from pipelines.landing.run import Run
 from pipelines.landing.table import Lake
 from sls_io.client import SlsClient
@@ -58,6 +59,18 @@ Results = Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]
 
 HOURS_PER_RUN_MAX = 6
 """A backfill of more hours becomes several runs, so that a failure costs at most this much."""
+
+
+class Options(dg.Config):
+    """What the step's config says beside the tags of its run.
+
+    execute  for the modes that take something away: without it they only show what they would do
+    pull     for a run of the check `proven` alone: what is pulled again and compared with the table,
+             `all` that retention holds, or receive hours like `2026-11-20-07:00..2026-11-20-09:00`
+    """
+
+    execute: bool = False
+    pull: str = ""
 
 
 def origin_key(logstore: Logstore) -> dg.AssetKey:
@@ -150,12 +163,12 @@ def landing_assets(logstore: Logstore, *, unset: str = "") -> dg.AssetsDefinitio
         check_specs=checks.specs(bronze),
         backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=HOURS_PER_RUN_MAX),
     )
-    def land(context: dg.AssetExecutionContext, config: rework.Hours, spark: SparkEngine) -> Results:
+    def land(context: dg.AssetExecutionContext, config: Options, spark: SparkEngine) -> Results:
         selected = context.selected_asset_keys
         with plainly():
             require_endpoint(logstore, unset)
             if not selected:
-                yield from _looked_at(context, logstore)
+                yield from _looked_at(context, logstore, pull=config.pull)
                 return
             mode = mode_of(context.run.tags, bronze=bronze in selected, checkpoint=checkpoint in selected)
             if mode == "publish":
@@ -168,7 +181,7 @@ def landing_assets(logstore: Logstore, *, unset: str = "") -> dg.AssetsDefinitio
     return land
 
 
-def _looked_at(context: dg.AssetExecutionContext, logstore: Logstore) -> Results:
+def _looked_at(context: dg.AssetExecutionContext, logstore: Logstore, *, pull: str) -> Results:
     """The checks that were asked for, by a run that lands nothing."""
     bronze = bronze_key(logstore)
     asked = {key.name for key in context.selected_asset_check_keys}
@@ -177,7 +190,7 @@ def _looked_at(context: dg.AssetExecutionContext, logstore: Logstore) -> Results
     if checks.RUNWAY in asked:
         yield checks.RunwayLook(logstore, bronze).result()
     if checks.PROVEN in asked:
-        yield checks.prove(logstore, bronze)
+        yield checks.prove(logstore, bronze, pull=pull)
 
 
 def _table(

@@ -22,6 +22,7 @@ from dagster._core.storage.asset_check_execution_record import (
     COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES as COMPLETED,
 )
 
+from pipelines.landing.hours import hours_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.report import Verdict
 from pipelines.landing.runway import CURE, Runway, runway, spoken
@@ -34,6 +35,7 @@ from sls_io.errors import SlsError
 from sls_io.window import HOUR_S
 
 RECONCILED, PROVEN, RUNWAY = "reconciled", "proven", "runway"
+ALL = "all"
 _LINES_MAX = 50
 """Of a text in metadata: a table with thousands of wrong shards must not fill the run's storage."""
 _PROVEN_AT = "proven at"
@@ -96,11 +98,15 @@ def reconciled_now(logstore: Logstore) -> Verdict:
 # --- proven ------------------------------------------------------------------------------------------
 
 
-def prove(logstore: Logstore, bronze: dg.AssetKey) -> dg.AssetCheckResult:
-    """The proof, taken now. Raises what `verify` does when there is nobody to ask."""
+def prove(logstore: Logstore, bronze: dg.AssetKey, *, pull: str = "") -> dg.AssetCheckResult:
+    """The proof, taken now; `pull` is what the service is asked for again, `all` or receive hours.
+
+    Raises what `verify` does when there is nobody to ask, ConfigError when `pull` is neither.
+    """
+    hours = None if pull in ("", ALL) else hours_of(pull)
     started_s = SYSTEM_CLOCK.monotonic()
     with SlsClient(logstore.service) as client:
-        proof = verify(logstore, Lake.default(), client)
+        proof = verify(logstore, Lake.default(), client, pull=bool(pull), hours=hours)
     return proven_result(bronze, proof, seconds=SYSTEM_CLOCK.monotonic() - started_s)
 
 
@@ -125,6 +131,7 @@ def proven_result(bronze: dg.AssetKey, proof: Proof, *, seconds: float) -> dg.As
             "by shard": _shards(proof.shards),
             "seconds": dg.MetadataValue.float(round(seconds, 1)),
             **_window_by_window(proof),
+            **_pulled_again(proof),
             _PROVEN_AT: dg.MetadataValue.timestamp(SYSTEM_CLOCK.now()),
         },
     )
@@ -157,6 +164,12 @@ def _window_by_window(proof: Proof) -> dict[str, dg.MetadataValue]:
     if proof.since_ms is None:
         return {}
     return {"single windows since": dg.MetadataValue.timestamp(proof.since_ms / 1000)}
+
+
+def _pulled_again(proof: Proof) -> dict[str, dg.MetadataValue]:
+    """How many rows the service told a second time, when it was asked."""
+    pulled = [s.rows_pulled for s in proof.shards if s.rows_pulled is not None]
+    return {"rows pulled again": dg.MetadataValue.int(sum(pulled))} if pulled else {}
 
 
 def _shards(shards: Iterable[ShardProof]) -> dg.MetadataValue:

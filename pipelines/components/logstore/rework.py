@@ -21,9 +21,9 @@ from pipelines.components.logstore.schedule import ERRORS, REPLACE, hour_key, re
 from pipelines.components.logstore.spark import SparkEngine
 from pipelines.landing import mend as mending
 from pipelines.landing import replace as replacing
+from pipelines.landing.hours import hours_text
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.look import hour_rows
-from pipelines.landing.report import hours_text
 from pipelines.landing.table import Lake
 from sls_io.client import SlsClient
 from sls_io.window import HOUR_S
@@ -32,12 +32,6 @@ DRY = "Dry run, nothing was changed: launch again with `execute: true` to do it.
 _CAUSES_MAX = 20
 
 Event = dg.AssetMaterialization | dg.AssetObservation
-
-
-class Hours(dg.Config):
-    """What a run does with its hours. `execute` is for the modes that take something away."""
-
-    execute: bool = False
 
 
 def replaced(

@@ -1,0 +1,55 @@
+"""Receive hours as people write and read them: whole hours since 1970, always UTC.
+
+2026-11-20-07:00                        one hour
+2026-11-20-07:00..2026-11-20-09:00      three, both ends included
+"""
+
+from datetime import UTC, datetime
+
+from sls_io.errors import ConfigError
+from sls_io.window import HOUR_S
+
+HOURS_MAX = 24 * 366
+_FORM = "%Y-%m-%d-%H:%M"
+_FORMS = (_FORM, "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H", "%Y-%m-%d %H:%M", "%Y-%m-%d-%H")
+
+
+def hour_of(text: str) -> int:
+    """The hour since 1970 that `text` names, also as `2026-11-20T07` or `2026-11-20 07:00`.
+
+    Raises ConfigError for what is no whole hour.
+    """
+    for form in _FORMS:
+        try:
+            at = datetime.strptime(text, form).replace(tzinfo=UTC)
+        except ValueError:
+            continue
+        if at.minute:
+            raise ConfigError(f"{text} is not a whole hour")
+        return int(at.timestamp()) // HOUR_S
+    raise ConfigError(f"{text!r} is no hour; write it like 2026-11-20-07:00 (UTC)")
+
+
+def hours_of(text: str) -> range:
+    """The hours since 1970 of `A` or `A..B`. Raises ConfigError for anything else."""
+    first, dots, last = text.partition("..")
+    begin = hour_of(first)
+    end = hour_of(last) if dots else begin
+    if not begin <= end < begin + HOURS_MAX:
+        raise ConfigError(f"{text!r}: the last hour is before the first, or a year after it")
+    return range(begin, end + 1)
+
+
+def hour_text(hour: int) -> str:
+    """`2026-11-20-07:00` for an hour since 1970; Dagster's key of its partition, too."""
+    return moment_text(hour * HOUR_S)
+
+
+def hours_text(hours: range) -> str:
+    """`2026-11-20-07:00` for one receive hour, the first and the last with `..` between for more."""
+    return "..".join(map(hour_text, sorted({hours.start, hours.stop - 1})))
+
+
+def moment_text(time_s: int) -> str:
+    """Unix seconds as `2026-11-20-07:00`, UTC."""
+    return datetime.fromtimestamp(time_s, UTC).strftime(_FORM)
