@@ -11,8 +11,10 @@ Three things keep the space small and change nothing that anybody could observe:
   values into the rest and sees the same steps.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from pipelines.landing import protocol
@@ -211,32 +213,36 @@ class Names:
 
     def _key(self, value: Any) -> Any:
         """Something hashable that is equal where values are; large values inside stand as their numbers."""
-        if isinstance(value, _NUMBERED):
-            return type(value), self.of(value)
-        return self._parts(value)
-
-    def _parts(self, value: Any) -> Any:
         kind = type(value)
         if kind in _PLAIN:
             return value
+        return (kind, self.of(value)) if kind in _NUMBERED else self._parts(value)
+
+    def _parts(self, value: Any) -> Any:
+        kind: Any = type(value)
         if kind is dict:
-            return tuple(sorted((k, self._key(v)) for k, v in value.items()))
+            return tuple(sorted([(k, self._key(v)) for k, v in value.items()]))
         if kind is Budget:
             return "budget"  # one for all runs of a model
-        if is_dataclass(kind):
-            return (kind, *(self._key(getattr(value, name)) for name in _field_names(kind)))
-        if isinstance(value, tuple):
-            return (kind, *(self._key(v) for v in value))
-        return value
+        members = _members_of(kind)
+        if members is None:
+            return value
+        return (kind, *[v if type(v) in _PLAIN else self._key(v) for v in members(value)])
 
 
 _PLAIN = frozenset({int, str, bool, frozenset, type(None)})
-_NUMBERED = (Ledger, ShardLedger, Delta, Plan, Shard)
+_NUMBERED = frozenset({Ledger, ShardLedger, Delta, Plan, Shard})
 
 
 @cache
-def _field_names(kind: type) -> tuple[str, ...]:
-    return tuple(f.name for f in fields(kind))
+def _members_of(kind: type) -> Callable[[Any], Iterable[Any]] | None:
+    """What gives the members of a value of this kind; None when it has none and stands for itself."""
+    if issubclass(kind, tuple):
+        return tuple
+    if not is_dataclass(kind):
+        return None
+    names = [f.name for f in fields(kind)]
+    return attrgetter(*names) if len(names) > 1 else lambda value: [getattr(value, n) for n in names]
 
 
 def essence(state: protocol.State) -> protocol.State:

@@ -67,7 +67,15 @@ class Moves:
         self.taken_steps: list[tuple[protocol.State, protocol.Event]] = []
         self.struck: set[tuple[str, str]] = set()
         self._steps: dict[tuple[int, int], Step | None] = {}
-        self._worked_out: dict[tuple[Any, ...], tuple[Move, ...]] = {}
+        self.workers: list[Local] = []
+        self.held: list[int] = []
+        self.claims: list[bool] = []
+        self._numbers: dict[Local, int] = {}
+        self._looks: list[tuple[bool, bool, bool]] = []
+        self._behind: dict[tuple[int, str], int] = {}
+        self._surveys: dict[tuple[Any, ...], protocol.Event] = {}
+        self._delivered: dict[tuple[Sent, int, int, bool], int] = {}
+        self._worked_out: dict[tuple[int, Parts, int], tuple[tuple[int, Move], ...]] = {}
         self._budget = Budget()
 
     def first(self) -> Parts:
@@ -75,22 +83,59 @@ class Moves:
         lake = Lake(self.names.of(Ledger(ORIGIN)))
         return Parts(self.names.of(Source(0, 0)), self.names.of(lake), (), (), self.model.faults)
 
-    def of(self, local: Local, parts: Parts, taken: int) -> tuple[Move, ...]:
-        """What a worker can do; `taken` are the shards that others hold, as bits."""
-        effect = self.names.values[local.effect] if local.effect >= 0 else None
-        looks = tuple(getattr(parts, name) for name in _LOOKS.get(type(effect), ()))
-        held = taken if isinstance(effect, protocol.ClaimShards) else 0
-        arrive = (parts.source, parts.lake) if local.flying else ()
-        key = (local, looks, held, arrive, parts.faults > 0)
+    def worker(self, local: Local) -> int:
+        """The number of what a worker is like."""
+        number = self._numbers.get(local)
+        if number is None:
+            number = self._numbers[local] = len(self.workers)
+            effect = self.names.values[local.effect] if local.effect >= 0 else None
+            self.workers.append(local)
+            self.held.append(local.held)
+            self.claims.append(isinstance(effect, protocol.ClaimShards))
+            looks = _LOOKS[type(effect)] | (_ARRIVING if local.flying else frozenset())
+            looks = looks if self.habits == Habits() else _ANYTHING
+            self._looks.append(("source" in looks, "lake" in looks, "checkpoints" in looks))
+        return number
+
+    def of(self, worker: int, parts: Parts, taken: int) -> tuple[tuple[int, Move], ...]:
+        """What a worker can do, with its number afterwards; `taken` are shards that others hold, as bits."""
+        source, lake, checkpoints = self._looks[worker]
+        seen = Parts(
+            parts.source if source else _UNSEEN,
+            parts.lake if lake else _UNSEEN,
+            parts.checkpoints if checkpoints else _UNSEEN,
+            _UNSEEN,
+            parts.faults and 1,
+        )
+        key = (worker, seen, taken if self.claims[worker] else 0)
         found = self._worked_out.get(key)
         if found is None:
-            found = self._worked_out[key] = tuple(self._work_out(local, effect, parts, taken))
-            self.struck |= {(move.fault, type(effect).__name__) for move in found if move.fault}
+            local = self.workers[worker]
+            effect = self.names.values[local.effect] if local.effect >= 0 else None
+            moves = list(self._work_out(local, effect, seen, taken))
+            found = self._worked_out[key] = tuple([(self.worker(move.local), move) for move in moves])
+            self.struck |= {(move.fault, type(effect).__name__) for move in moves if move.fault}
         return found
 
-    def claims(self, local: Local) -> bool:
-        """Whether the worker's next move depends on what others hold."""
-        return local.effect >= 0 and isinstance(self.names.values[local.effect], protocol.ClaimShards)
+    def after(self, parts: Parts, move: Move) -> Parts:
+        """What is shared after a worker's move."""
+        lost = parts.lost if not move.others or self.habits.rebase else ()
+        return Parts(
+            parts.source,
+            parts.lake if move.lake is None else move.lake,
+            parts.checkpoints if move.checkpoints is None else move.checkpoints,
+            tuple(sorted({*lost, *move.lost})) if move.lost else lost,
+            parts.faults - bool(move.fault),
+        )
+
+    def behind(self, worker: int, how: str) -> int:
+        """The worker's number after somebody moved the table, or its own when nobody did."""
+        if not how:
+            return worker
+        known = self._behind.get((worker, how))
+        if known is None:
+            known = self._behind[worker, how] = self.worker(self.outdated(self.workers[worker], how))
+        return known
 
     def _work_out(self, local: Local, effect: Any, parts: Parts, taken: int) -> Iterator[Move]:
         kinds = self._kinds(parts)
@@ -212,10 +257,20 @@ class Moves:
         if local.listed is None:
             yield Move("list the shards", local._replace(listed=self.names.values[parts.source]))
             return
-        live, now = self._live(local), self._service(parts)
+        event = self._surveyed(local, local.listed, effect, parts)
+        yield self._feed(local._replace(early=None), event, "survey")
+
+    def _surveyed(
+        self, local: Local, seen: Source, effect: protocol.SurveyShards, parts: Parts
+    ) -> protocol.Event:
+        live, until_s = self._live(local), self._state(local).setting.until_s
+        saved = parts.checkpoints if self.habits.plan_from_checkpoint else ()
+        key = (local.effect, seen, local.early, parts.source, saved, live, until_s)
+        if key in self._surveys:
+            return self._surveys[key]
+        now = self._service(parts)
         early = service(self.model, local.early) if local.early is not None else now
-        listed = service(self.model, local.listed).listed()
-        until_s = self._state(local).setting.until_s
+        listed = service(self.model, seen).listed()
         surveys: dict[int, Survey] = {}
         for shard in listed:
             if live and shard.id not in effect.claim.shards:
@@ -228,15 +283,15 @@ class Moves:
             if shard.id in early.shards:
                 head = Head(head.shard, head.begin, Cursor(max(early.shards[shard.id].end, head.begin)))
             frontier = effect.ledger.shard(shard.id, begin=head.begin).frontier
-            if self.habits.plan_from_checkpoint:
-                frontier = Cursor(dict(parts.checkpoints).get(shard.id, frontier))
+            frontier = Cursor(dict(saved).get(shard.id, frontier))
             if live:
                 surveys[shard.id] = survey_live(now, head, frontier, until_s)
             else:
                 second = range(FIRST_HOUR + 1, FIRST_HOUR + 2)
                 surveys[shard.id] = survey_hours(now, head, second, until_s)
         event = protocol.Surveyed(tuple(s.value for s in listed), surveys)
-        yield self._feed(local._replace(early=None), event, "survey")
+        self._surveys[key] = self.names.values[self.names.of(event)]
+        return self._surveys[key]
 
     def _write(self, local: Local, effect: protocol.WriteWindows, parts: Parts) -> Iterator[Move]:
         now, planned = self._service(parts), effect.plan.windows
@@ -323,10 +378,10 @@ class Moves:
         yield self._feed(local, protocol.Reconciled(problems), "reconcile")
 
     def _checkpoint(self, local: Local, effect: protocol.PublishCheckpoints, parts: Parts) -> Iterator[Move]:
-        now, saved = self._service(parts), dict(parts.checkpoints)
+        saved = dict(parts.checkpoints)
         for shard, cursor in effect.frontiers.items():
-            if self.habits.forced_checkpoint_of_end and shard not in now.removed:
-                saved[shard] = now.shards[shard].end
+            if self.habits.forced_checkpoint_of_end and shard not in self._service(parts).removed:
+                saved[shard] = self._service(parts).shards[shard].end
             elif local.held >> shard & 1 and (saved.get(shard, -1) < cursor or shard in effect.closed):
                 saved[shard] = int(cursor)
         made = tuple(sorted(saved.items()))
@@ -382,10 +437,17 @@ class Moves:
 
     def deliver(self, sent: Sent, parts: Parts, *, swept: bool) -> int | None:
         """The table after a request arrived, None when it is refused. Raises Violated."""
+        if not sent.fresh and not (self.habits.rebase and self._ledger(self._lake(parts)).started):
+            return None
+        key = (sent, parts.source, parts.lake, swept)
+        made = self._delivered.get(key)
+        if made is None:
+            made = self._delivered[key] = self._deliver(sent, parts, swept=swept)
+        return made
+
+    def _deliver(self, sent: Sent, parts: Parts, *, swept: bool) -> int:
         lake = self._lake(parts)
         before = self._ledger(lake)
-        if not sent.fresh and not (self.habits.rebase and before.started):
-            return None
         effect: protocol.Publish = self.names.values[sent.effect]
         files = frozenset(
             File(-1 if swept else n, f.window, f.cursors, f.schema, 0) for n, f in enumerate(sent.files)
@@ -498,16 +560,21 @@ _DO: dict[type, Callable[[Moves, Local, Any, Parts], Iterator[Move]]] = {
     protocol.PublishCheckpoints: Moves._checkpoint,
     protocol.Release: Moves._release,
 }
-_LOOKS: dict[type, tuple[str, ...]] = {
-    type(None): ("source",),
-    protocol.ClaimShards: ("source",),
-    protocol.ReadLedger: ("source", "lake"),
-    protocol.ResolveStart: ("source",),
-    protocol.SurveyShards: ("source", "checkpoints"),
-    protocol.WriteWindows: ("source",),
-    protocol.Publish: ("source", "lake", "checkpoints"),
-    protocol.Reload: ("lake",),
-    protocol.Reconcile: ("lake",),
-    protocol.PublishCheckpoints: ("source", "lake", "checkpoints"),
+_LOOKS: dict[type, frozenset[str]] = {
+    type(None): frozenset({"source"}),
+    protocol.ClaimShards: frozenset({"source"}),
+    protocol.ReadLedger: frozenset({"lake"}),
+    protocol.ResolveStart: frozenset({"source"}),
+    protocol.SurveyShards: frozenset({"source"}),
+    protocol.WriteWindows: frozenset({"source"}),
+    protocol.Publish: frozenset({"source", "lake"}),
+    protocol.Reload: frozenset({"lake"}),
+    protocol.Reconcile: frozenset({"lake"}),
+    protocol.PublishCheckpoints: frozenset({"lake", "checkpoints"}),
+    protocol.Release: frozenset(),
 }
-"""The parts of the world that an effect looks at, besides whether faults are left."""
+"""The parts of the world that an effect looks at, besides whether faults are left: it is shown no others."""
+_ARRIVING = frozenset({"source", "lake"})
+_ANYTHING = frozenset({"source", "lake", "checkpoints"})
+"""What drivers with bad habits look at."""
+_UNSEEN: Any = None
