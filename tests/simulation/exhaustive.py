@@ -64,7 +64,7 @@ class Known:
 
     def lacks(self, numbers: Numbers) -> Numbers:
         """Those of `numbers` that are not in the set, sorted, each once."""
-        distinct = np.unique(numbers)
+        distinct = _distinct(numbers)
         if not len(self.numbers):
             return distinct
         at = np.searchsorted(self.numbers, distinct)
@@ -76,6 +76,13 @@ class Known:
         both = np.concatenate([self.numbers, numbers])
         both.sort(kind="stable")  # two sorted runs: merged, not sorted
         self.numbers = both
+
+
+def _distinct(numbers: Numbers) -> Numbers:
+    """The numbers sorted, each once; `np.unique` would hash them first, which takes many times as long."""
+    ordered = np.sort(numbers)
+    found: Numbers = ordered[np.diff(ordered, prepend=-1) != 0]
+    return found
 
 
 class Exhaustive:
@@ -169,10 +176,10 @@ class Exhaustive:
         for which, mine, rest, held in self._one_by_one(workers):
             taken = np.where(claims[mine], held, 0)
             key = (taken << self.bits | shared[which]) << self.bits | mine
-            at, shared2, how, mine2 = self._look_up(self._outcomes_of, key)
+            at, shared2, how, mine2 = self._look_up(self._outcomes, self._outcomes_of, key)
             reached.append(self._pack(shared2, np.vstack([mine2, self._moved(rest[:, at], how)])))
             origins.append(which[at])
-        at, shared2, how, _ = self._look_up(self._others_of, shared)
+        at, shared2, how, _ = self._look_up(self._others, self._others_of, shared)
         reached.append(self._pack(shared2, self._moved(workers[:, at], how)))
         origins.append(at)
         return np.concatenate(reached), np.concatenate(origins)
@@ -180,7 +187,7 @@ class Exhaustive:
     def _can_be_finished(self, states: Numbers, count: int) -> None:
         """Faults have stopped: the `count` workers end their runs in any order; every way must end well."""
         shared, workers = self._unpack(states, count)
-        at, shared, how, _ = self._look_up(self._quieted, shared)
+        at, shared, how, _ = self._look_up(self._quiet, self._quieted, shared)
         calm = self._judged[count].lacks(self._pack(shared, self._moved(workers[:, at], how)))
         if not count:
             for one in calm.tolist():
@@ -190,9 +197,9 @@ class Exhaustive:
             ended: list[Numbers] = []
             for which, mine, rest, held in self._one_by_one(workers):
                 key = (held << self.bits | shared[which]) << self.bits | mine
-                at, after, how, _ = self._look_up(self._run_to_end, key)
+                at, after, how, _ = self._look_up(self._runs, self._run_to_end, key)
                 ended.append(self._pack(after, self._moved(rest[:, at], how)))
-            self._can_be_finished(np.unique(np.concatenate(ended)), count - 1)
+            self._can_be_finished(_distinct(np.concatenate(ended)), count - 1)
         self._judged[count].add(calm)
 
     def _one_by_one(self, workers: Numbers) -> Iterator[tuple[Numbers, Numbers, Numbers, Numbers]]:
@@ -207,11 +214,11 @@ class Exhaustive:
             yield which, mine[which], rest, np.bitwise_or.reduce(held[rest], axis=0)
 
     def _look_up(
-        self, rows_of: Callable[[int], Rows], keys: Numbers
+        self, known: dict[int, Rows], rows_of: Callable[[int], Rows], keys: Numbers
     ) -> tuple[Numbers, Numbers, Numbers, Numbers]:
         """All rows of all keys: for each the place of its key, shared number, how, worker's number."""
         distinct, place = np.unique(keys, return_inverse=True)
-        found = [rows_of(key) for key in distinct.tolist()]
+        found = [known.get(key) or rows_of(key) for key in distinct.tolist()]
         counts = np.fromiter(map(len, found), np.int64, len(found))
         rows = np.fromiter(chain.from_iterable(found), np.int64, counts.sum())
         many = counts[place]
@@ -310,7 +317,8 @@ class Exhaustive:
         bits, mask = self.bits, self.mask
         taken, shared, worker = key >> 2 * bits, key >> bits & mask, key & mask
         if worker == self.idle:
-            return (self._row(shared, ""),)
+            self._runs[key] = (self._row(shared, ""),)
+            return self._runs[key]
         if steps > RUN_STEPS_MAX:
             raise Violated("a run goes round in circles")
         ends: set[int] = set()
