@@ -1,8 +1,8 @@
 """What a landing costs beside its rows: `python -m bench.bench_landing`.
 
-Publishing when the table has 10 and when it has 200 snapshots (four shards, a few rows each, the
-production run with its tasks in this process), and, without any I/O, planning a live run and reading
-a ledger of 256 shards. Milliseconds, the median of the rounds.
+Publishing when the table has 10 and when it has 200 snapshots, in turns (four shards, a few rows each,
+the production run with its tasks in this process, no maintenance), and, without any I/O, planning a
+live run and reading a ledger of 256 shards. Milliseconds, the median of the rounds.
 """
 
 import os
@@ -29,7 +29,7 @@ from sls_io.window import HOUR_S, Cursor, IntervalSet
 
 SHARDS = 256
 KEYS = 4
-FEW, MANY, ROUNDS = 10, 200, 9
+FEW, MANY, ROUNDS = 10, 200, 13
 NOW_S = 1_790_000_000
 
 
@@ -107,48 +107,52 @@ def plan() -> None:
 
 
 def publishing() -> tuple[float, float]:
-    """Median milliseconds of a publish near `FEW` and near `MANY` snapshots."""
-    took_ms: dict[int, float] = {}
+    """Median milliseconds of a publish near `FEW` and near `MANY` snapshots, taken in turns."""
+    took_ms: dict[int, list[float]] = {FEW: [], MANY: []}
     with tempfile.TemporaryDirectory(prefix="sls-lake-bench-") as folder:
         catalog = {"uri": f"sqlite:///{folder}/catalog.sqlite", "warehouse": f"file://{folder}/warehouse"}
         lake = Lake({"type": "sql", **catalog})
         with start(now=NOW_S // HOUR_S * HOUR_S) as emulator:
-            logstore = _logstore(emulator)
-            with SlsClient(logstore.service) as client:
-                client.transport.create_project("bench", "")
-                client.transport.create_logstore("bench", "logs", ttl=30, shard_count=KEYS)
-                while (number := len(took_ms)) < MANY + ROUNDS // 2:
-                    _put(client, number)
-                    emulator.admin.advance(1)
-                    took_ms[number] = _publish_ms(logstore, lake)
-        table = lake.load(logstore.table)
-        if table is None or len(table.metadata.snapshots) <= MANY:
-            raise SystemExit("not every landing made a snapshot")
-    return _around(took_ms, FEW), _around(took_ms, MANY)
+            logstores = {number: _made(emulator, f"logs{number}") for number in took_ms}
+            for number, logstore in logstores.items():
+                for _ in range(number - ROUNDS // 2):
+                    _publish_ms(logstore, lake, emulator)
+            for _ in range(ROUNDS):
+                for number, logstore in logstores.items():
+                    took_ms[number].append(_publish_ms(logstore, lake, emulator))
+        for number, logstore in logstores.items():
+            table = lake.load(logstore.table)
+            if table is None or len(table.metadata.snapshots) <= number:
+                raise SystemExit("not every landing made a snapshot")
+    return median(took_ms[FEW]), median(took_ms[MANY])
 
 
-def _logstore(emulator: Emulator) -> Logstore:
-    return Logstore.model_validate(
+def _made(emulator: Emulator, name: str) -> Logstore:
+    """An empty logstore in a project of its own, with its settings."""
+    logstore = Logstore.model_validate(
         {
-            "service": {"endpoint": emulator.endpoint, "project": "bench", "logstore": "logs"},
+            "service": {"endpoint": emulator.endpoint, "project": name, "logstore": name},
             "group": {"name": "bench", "heartbeat_s": 1, "heartbeat_deadline_s": 1, "timeout_s": 30},
-            "table": "bench.logs",
+            "table": f"bench.{name}",
             "start": "2020-01-01-00:00",
             "columns": {"n": "long"},
             "budget": {"settle_s": 0},
         }
     )
+    with SlsClient(logstore.service) as client:
+        client.transport.create_project(name, "")
+        client.transport.create_logstore(name, name, ttl=30, shard_count=KEYS)
+    return logstore
 
 
-def _put(client: SlsClient, number: int) -> None:
-    for key in range(KEYS):
-        message = pb.LogGroup(Topic="bench", Source="10.0.0.1")
-        log = message.Logs.add(Time=NOW_S)
-        log.Contents.add(Key="n", Value=str(number))
-        client.put_raw(message.SerializeToString(), key=f"{key * 16 // KEYS:x}".ljust(32, "8"))
-
-
-def _publish_ms(logstore: Logstore, lake: Lake) -> float:
+def _publish_ms(logstore: Logstore, lake: Lake, emulator: Emulator) -> float:
+    """Land a few new rows of every shard; milliseconds of the publish in it."""
+    with SlsClient(logstore.service) as client:
+        for key in range(KEYS):
+            message = pb.LogGroup(Topic="bench", Source="10.0.0.1")
+            message.Logs.add(Time=NOW_S).Contents.add(Key="n", Value=str(key))
+            client.put_raw(message.SerializeToString(), key=f"{key * 16 // KEYS:x}".ljust(32, "8"))
+    emulator.admin.advance(1)
     at_s: dict[str, float] = {}
 
     def hear(name: str) -> None:
@@ -159,11 +163,6 @@ def _publish_ms(logstore: Logstore, lake: Lake) -> float:
         run.reconcile()
         run.checkpoint()
     return (at_s["publish.done"] - at_s["publish"]) * 1000
-
-
-def _around(took_ms: dict[int, float], number: int) -> float:
-    half = ROUNDS // 2
-    return median(took_ms[n] for n in range(number - half, number + half))
 
 
 if __name__ == "__main__":

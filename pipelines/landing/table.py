@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import PY_CATALOG_IMPL, Catalog, load_catalog
 from pyiceberg.exceptions import (
     NamespaceAlreadyExistsError,
     NoSuchNamespaceError,
@@ -28,6 +28,7 @@ from pyiceberg.table import Table
 from pyiceberg.utils.config import Config
 
 from pipelines.landing.contract import Contract, partition_spec
+from pipelines.landing.sql_catalog import SharingSqlCatalog
 from pipelines.landing.waiting import NoAnswer, answered
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import ConfigError, InvariantBroken, printable
@@ -66,9 +67,9 @@ class Lake:
     @staticmethod
     def default() -> "Lake":
         """From PyIceberg's configuration, else SQLite under the state folder."""
-        configured = Config().get_catalog_config(CATALOG)
+        configured = _configured()
         if configured:
-            return Lake({str(k): str(v) for k, v in configured.items()})
+            return Lake(configured)
         folder = home() / "lake"
         return Lake(
             {
@@ -224,7 +225,11 @@ def _open(properties: _Properties) -> Catalog:
     if lake.sqlite_path is not None:
         _prepare_sqlite(lake.sqlite_path)
     defaults = {"pool_pre_ping": "true"} if lake.kind == "sql" and lake.sqlite_path is None else {}
-    opened = load_catalog(CATALOG, **{**defaults, **lake.properties})
+    settings = {**defaults, **lake.properties}
+    if lake.kind == "sql" and PY_CATALOG_IMPL not in {**_configured(), **settings}:
+        opened: Catalog = SharingSqlCatalog(CATALOG, **{**_configured(), **settings})
+    else:
+        opened = load_catalog(CATALOG, **settings)
     with _catalogs_lock:
         catalog = _catalogs.setdefault(properties, opened)
         unused = [] if catalog is opened else [opened]
@@ -232,6 +237,11 @@ def _open(properties: _Properties) -> Catalog:
     for each in unused:
         each.close()
     return catalog
+
+
+def _configured() -> dict[str, str]:
+    """What PyIceberg's own configuration says of the catalog; nothing when it does not name it."""
+    return {str(k): str(v) for k, v in (Config().get_catalog_config(CATALOG) or {}).items()}
 
 
 def _prepare_sqlite(path: Path) -> None:
