@@ -6,7 +6,8 @@ One tag, `sls-lake`, sits on the snapshot of the newest landing. That snapshot's
     sls-lake.windows            what this landing brought, with rows and flags
     sls-lake.ledger.<origin>    for every origin of the table: per shard start, landed, gaps,
                                 withdrawn, end, receive time reached, rows, identity sum
-    sls-lake.adopted            rows that were there before a ledger began: counted, never proven
+    sls-lake.adopted            rows that were there before a ledger began: counted, never proven; and
+                                how many were missing by then
     sls-lake.forgotten          rows that left by a decision and must not come again
     sls-lake.verb               what a person did, where no landing made the snapshot
     sls-lake.rewritten          rows of files that this snapshot wrote anew, without landing any
@@ -39,6 +40,8 @@ VERB_KEY = "sls-lake.verb"
 REWRITTEN_KEY = "sls-lake.rewritten"
 ORIGIN_PROPERTY_PREFIX = "sls-lake.origin."
 VERSION = "1"
+_ADOPTED_MISSING = "2"
+"""Version of the text of adopted rows that also says how many were missing; 1 where none were."""
 
 ADOPT = "sls-lake table adopt"
 """The verb that settles what no ledger explains."""
@@ -80,16 +83,19 @@ class Delta:
 class Adopted:
     """Rows that were in the table before its ledger began: a person said that they belong there.
 
-    shards  (origin, shard) -> rows and their identity sum, of the origins that the table knows
-    others  rows of any other origin, or of none
+    shards   (origin, shard) -> rows and their identity sum, of the origins that the table knows
+    others   rows of any other origin, or of none
+    missing  (origin, shard) -> rows that an older ledger knew and that were not there any more: a person
+             said to go on without them
     """
 
     shards: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     others: int = 0
+    missing: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
-        """All of them."""
+        """All that are there."""
         return self.others + sum(rows for rows, _ in self.shards.values())
 
     def of(self, origin: str, shard: int) -> tuple[int, int]:
@@ -275,22 +281,27 @@ def decode(origin: str, text: str) -> Ledger:
         ) from error
 
 
-def _body(text: str, rows: str) -> str:
+def _body(text: str, rows: str, *versions: str) -> str:
     version, _, body = text.partition(";")
-    if version != VERSION:
+    if version not in (VERSION, *versions):
         raise LedgerBroken(
-            f"the {rows} rows have version {version[:8]!r}, this release reads {VERSION}", verb=_UPGRADE
+            f"the {rows} rows have version {version[:8]!r}, this release reads "
+            f"{' and '.join((VERSION, *versions))}",
+            verb=_UPGRADE,
         )
     return body
 
 
 def encode_adopted(adopted: Adopted) -> str:
-    """`1;others;origin:shard:rows:sum;...` for `sls-lake.adopted`; empty when nothing was adopted."""
-    if not adopted.rows:
+    """`1;others;origin:shard:rows:sum;...` for `sls-lake.adopted`, or, where rows were missing,
+    `2;others;origin:shard:rows:sum:missing;...`; empty when nothing was adopted."""
+    lost = {key: rows for key, rows in adopted.missing.items() if rows}
+    if not adopted.rows and not lost:
         return ""
-    parts = [VERSION, _base36(adopted.others)]
-    for (origin, shard), (rows, total) in sorted(adopted.shards.items()):
-        parts.append(":".join([origin, *(_base36(n) for n in (shard, rows, total))]))
+    parts = [_ADOPTED_MISSING if lost else VERSION, _base36(adopted.others)]
+    for origin, shard in sorted({*adopted.shards, *lost}):
+        numbers = [shard, *adopted.of(origin, shard), *([lost.get((origin, shard), 0)] if lost else [])]
+        parts.append(":".join([origin, *map(_base36, numbers)]))
     return ";".join(parts)
 
 
@@ -298,14 +309,20 @@ def decode_adopted(text: str) -> Adopted:
     """The inverse; an absent text means that nothing was adopted. Raises LedgerBroken as `decode`."""
     if not text:
         return Adopted()
-    body = _body(text, "adopted")
+    body = _body(text, "adopted", _ADOPTED_MISSING)
+    fields = 3 if text.startswith(VERSION) else 4
     try:
         others, *parts = body.split(";")
         shards: dict[tuple[str, int], tuple[int, int]] = {}
+        missing: dict[tuple[str, int], int] = {}
         for part in parts:
-            origin, shard, rows, total = part.rsplit(":", 3)
-            shards[origin, int(shard, 36)] = int(rows, 36), int(total, 36)
-        return Adopted(shards, int(others, 36))
+            origin, *numbers = part.rsplit(":", fields)
+            shard, rows, total, *lost = (int(n, 36) for n in numbers)
+            if rows:
+                shards[origin, shard] = rows, total
+            if any(lost):
+                missing[origin, shard] = lost[0]
+        return Adopted(shards, int(others, 36), missing)
     except ValueError as error:
         raise LedgerBroken(
             "the count of adopted rows cannot be read: its text is damaged", verb=ADOPT

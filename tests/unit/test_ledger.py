@@ -200,9 +200,14 @@ def test_a_summary_without_our_windows_is_no_landing_of_ours(text: str) -> None:
         max_size=4,
     ),
     st.integers(0, 2**40),
+    st.dictionaries(
+        st.tuples(st.sampled_from((ORIGIN, "b-1")), st.integers(0, 999)), st.integers(1, 2**40), max_size=3
+    ),
 )
-def test_adopted_rows_survive_their_text(shards: dict[tuple[str, int], tuple[int, int]], others: int) -> None:
-    adopted = Adopted(shards, others)
+def test_adopted_rows_survive_their_text(
+    shards: dict[tuple[str, int], tuple[int, int]], others: int, missing: dict[tuple[str, int], int]
+) -> None:
+    adopted = Adopted(shards, others, missing)
     assert decode_adopted(encode_adopted(adopted)) == adopted
     assert adopted.rows == others + sum(rows for rows, _ in shards.values())
 
@@ -215,12 +220,21 @@ def test_the_adopted_text_of_version_1_is_read_for_ever() -> None:
     assert expected.of(ORIGIN, 0) == (100, 50) and expected.of(ORIGIN, 7) == (0, 0)
 
 
+def test_the_adopted_text_of_version_2_says_how_many_rows_were_missing() -> None:
+    text = f"2;0;{ORIGIN}:0:2s:1e:5;{ORIGIN}:1:0:0:1;{ORIGIN}:2:1:1:0"
+    shards = {(ORIGIN, 0): (100, 50), (ORIGIN, 2): (1, 1)}
+    expected = Adopted(shards, missing={(ORIGIN, 0): 5, (ORIGIN, 1): 1})
+    assert decode_adopted(text) == expected
+    assert encode_adopted(expected) == text
+    assert expected.rows == 101, "what is missing is not there"
+
+
 def test_no_adopted_rows_take_no_text() -> None:
     assert encode_adopted(Adopted()) == ""
     assert decode_adopted("") == Adopted()
 
 
-@pytest.mark.parametrize("text", ["1;", "1;x y", "1;1;a:1:2", "1;1;a:1:2:!"])
+@pytest.mark.parametrize("text", ["1;", "1;x y", "1;1;a:1:2", "1;1;a:1:2:!", "2;1;a:1:2:3", "2;1;a:1:2:3:!"])
 def test_damaged_adopted_rows_stop_with_the_verb(text: str) -> None:
     with pytest.raises(LedgerBroken, match="damaged") as caught:
         decode_adopted(text)
@@ -229,7 +243,7 @@ def test_damaged_adopted_rows_stop_with_the_verb(text: str) -> None:
 
 def test_adopted_rows_of_another_version_are_never_read_as_none() -> None:
     with pytest.raises(LedgerBroken, match="version"):
-        decode_adopted("2;5")
+        decode_adopted("3;5")
 
 
 @quick
