@@ -317,6 +317,8 @@ def decode_adopted(text: str) -> Adopted:
         missing: dict[tuple[str, int], int] = {}
         for part in parts:
             origin, *numbers = part.rsplit(":", fields)
+            if len(numbers) != fields:
+                raise ValueError(part)
             shard, rows, total, *lost = (int(n, 36) for n in numbers)
             if rows:
                 shards[origin, shard] = rows, total
