@@ -229,15 +229,6 @@ def test_the_adopted_text_of_version_2_says_how_many_rows_were_missing() -> None
     assert expected.rows == 101, "what is missing is not there"
 
 
-def test_the_adopted_text_of_version_2_says_how_many_rows_were_missing() -> None:
-    text = f"2;0;{ORIGIN}:0:2s:1e:5;{ORIGIN}:1:0:0:1;{ORIGIN}:2:1:1:0"
-    shards = {(ORIGIN, 0): (100, 50), (ORIGIN, 2): (1, 1)}
-    expected = Adopted(shards, missing={(ORIGIN, 0): 5, (ORIGIN, 1): 1})
-    assert decode_adopted(text) == expected
-    assert encode_adopted(expected) == text
-    assert expected.rows == 101, "what is missing is not there"
-
-
 def test_no_adopted_rows_take_no_text() -> None:
     assert encode_adopted(Adopted()) == ""
     assert decode_adopted("") == Adopted()
