@@ -109,11 +109,15 @@ class Adopted:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Rows of one shard that left by a decision: how many, their identity sum, receive hours."""
+    """Rows of one shard that left by a decision: how many, their identity sum, receive hours.
+
+    With `before`, all receive hours before that one are among `hours`, whatever was there of them.
+    """
 
     rows: int
     sum: int
     hours: IntervalSet
+    before: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +136,27 @@ class Forgotten:
             p for (name, _), gone in self.shards.items() if name == origin for p in gone.hours
         )
 
+    def before(self, origin: str) -> int:
+        """All receive hours of `origin` before this one are forgotten, rows or none; 0: no such hour."""
+        return max((gone.before for (name, _), gone in self.shards.items() if name == origin), default=0)
+
     def plus(self, origin: str, shard: int, more: Gone) -> "Forgotten":
         """With `more` of one shard."""
         old = self.of(origin, shard)
-        total = Gone(old.rows + more.rows, (old.sum + more.sum) % _SUM_MODULUS, old.hours.union(more.hours))
+        total = Gone(
+            old.rows + more.rows,
+            (old.sum + more.sum) % _SUM_MODULUS,
+            old.hours.union(more.hours),
+            max(old.before, more.before),
+        )
         return Forgotten({**self.shards, (origin, shard): total})
+
+    def all_before(self, origin: str, shards: Iterable[int], hour: int) -> "Forgotten":
+        """With all receive hours of `origin` before `hour`, those without rows too, kept with `shards`."""
+        found = self
+        for shard in shards:
+            found = found.plus(origin, shard, Gone(0, 0, IntervalSet.of([(0, hour)]), hour))
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,12 +353,15 @@ def decode_adopted(text: str) -> Adopted:
 
 def encode_forgotten(forgotten: Forgotten) -> str:
     """`1;origin:shard:rows:sum:hours;...` for `sls-lake.forgotten`; hours are `begin-end` joined by
-    ",". Empty when nothing was forgotten."""
+    ",", and `-end` for all before one. Empty when nothing was forgotten."""
     if not forgotten.shards:
         return ""
     parts = [VERSION]
     for (origin, shard), gone in sorted(forgotten.shards.items()):
-        hours = ",".join(f"{_base36(b)}-{_base36(e)}" for b, e in gone.hours)
+        single = gone.hours.minus(IntervalSet.of([(0, gone.before)]))
+        # A release that does not know `before` reads the same hours.
+        before = [f"-{_base36(gone.before)}"] if gone.before else []
+        hours = ",".join([*before, *(f"{_base36(b)}-{_base36(e)}" for b, e in single)])
         parts.append(":".join([origin, *(_base36(n) for n in (shard, gone.rows, gone.sum)), hours]))
     return ";".join(parts)
 
@@ -352,8 +375,10 @@ def decode_forgotten(text: str) -> Forgotten:
         shards: dict[tuple[str, int], Gone] = {}
         for part in body.split(";"):
             origin, shard, rows, total, hours = part.rsplit(":", 4)
-            pairs = IntervalSet.of(_pair(0, p) for p in hours.split(",") if p)
-            shards[origin, int(shard, 36)] = Gone(int(rows, 36), int(total, 36), pairs)
+            texts = [p for p in hours.split(",") if p]
+            pairs = IntervalSet.of(_pair(0, p) for p in texts)
+            before = max((_pair(0, p)[1] for p in texts if p.startswith("-")), default=0)
+            shards[origin, int(shard, 36)] = Gone(int(rows, 36), int(total, 36), pairs, before)
         return Forgotten(shards)
     except ValueError as error:
         raise LedgerBroken(

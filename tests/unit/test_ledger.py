@@ -267,6 +267,18 @@ def test_the_forgotten_text_of_version_1_is_read_for_ever() -> None:
     assert (encode_forgotten(Forgotten()), decode_forgotten("")) == ("", Forgotten())
 
 
+def test_hours_before_one_are_told_apart_from_those_beside_it_and_older_releases_read_the_same() -> None:
+    decided = Forgotten().plus(ORIGIN, 1, Gone(3, 4, IntervalSet.of([(8, 9), (11, 12)])))
+    decided = decided.all_before(ORIGIN, (0, 1), 8)
+    text = encode_forgotten(decided)
+    assert text == f"1;{ORIGIN}:0:0:0:-8;{ORIGIN}:1:3:4:-8,8-9,b-c"
+    assert decode_forgotten(text) == decided
+    assert (decided.before(ORIGIN), decided.before("b-1")) == (8, 0)
+    assert decided.hours(ORIGIN).pairs == ((0, 9), (11, 12))
+    assert decided.of(ORIGIN, 1).rows == 3
+    assert decided.all_before(ORIGIN, (0,), 5).before(ORIGIN) == 8
+
+
 @pytest.mark.parametrize("text", ["1;a:0:1", "1;a:0:1:2:3", "1;a:0:-:2:", "1;a:0:1:2:1-!"])
 def test_damaged_forgotten_rows_stop_with_the_verb(text: str) -> None:
     with pytest.raises(LedgerBroken, match="damaged"):
