@@ -87,16 +87,16 @@ class Place:
         return self.state.ledger(self.origin.id)
 
 
-def look(lake: Lake, logstore: Logstore, client: SlsClient) -> Place:
-    """The table now. Raises ConfigError when nothing has landed, LedgerBroken when the table
-    cannot be trusted."""
+def look(lake: Lake, logstore: Logstore, client: SlsClient, *, whole: bool = True) -> Place:
+    """The table now; `whole`: its newest landing must add up. Raises ConfigError when nothing has landed,
+    LedgerBroken when the table cannot be trusted."""
     origin, table = client.origin(), lake.load(logstore.table)
     head = table.current_snapshot() if table is not None else None
     if table is None or head is None:
         raise ConfigError(f"nothing has landed in {logstore.table} yet")
     state = read_state(table)
     check_origin(state, origin, logstore.table)
-    problems = reconcile(table)
+    problems = reconcile(table) if whole else []
     if problems:
         raise LedgerBroken(
             f"the newest landing in {logstore.table} does not add up ({'; '.join(problems)}); "
@@ -164,7 +164,10 @@ def check_counted(place: Place) -> None:
         raise LedgerBroken(
             f"table {place.name} holds {rows} rows of {place.origin.logstore}, its ledger says {known}; "
             "nothing was changed",
-            verb="sls-lake verify, and sls-lake backfill --mode replace for the hour that lost rows",
+            verb=(
+                "sls-lake backfill --mode replace --local --from the hour that lost rows (sls-lake verify "
+                f"--pull names it), or sls-lake table rollback {place.state.tagged} to the newest landing"
+            ),
         )
 
 

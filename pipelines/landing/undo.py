@@ -4,8 +4,9 @@ The frontiers stay where they are, so no live run lands the hours again; a backf
 does, and so does `replace.py`, in one commit. Only hours that every frontier has passed are taken
 back: of an hour that is still being landed nobody could say what is missing of it.
 
-What is withdrawn of a shard is all that has landed of the hour: from the service's own edges of the
-hour as far as retention still has it, and in any case from the first cursor of its rows to the last.
+What is withdrawn of a shard is all that has landed of the hours: between the service's own edges as far
+as retention still has them, and in any case from the first cursor of their rows to the last. So also
+rows that should be there and are not: `replace.py` brings them back.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,10 +20,10 @@ from pipelines.landing.ledger import withdrawn
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.slices import Part, Place
 from pipelines.landing.table import Lake
-from sls_io.claim import Ledger
+from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.errors import ConfigError, ShardGone
+from sls_io.errors import ConfigError, LedgerBroken, ShardGone
 from sls_io.window import HOUR_S, IntervalSet
 
 
@@ -72,22 +73,22 @@ def plan(
 ) -> Planned:
     """Look at what taking these receive hours back would do. Changes nothing.
 
-    `counted`: the rows that are there must be as many as the ledger says.
+    `counted`: the rows that are there must be as many as the ledger says, and all can be read.
 
     Raises ConfigError when there is nothing to take back, a frontier has not passed all of the hours,
     or rows of them were removed by decision; LedgerBroken when the table cannot be trusted.
     """
-    place = slices.look(lake, logstore, client)
+    place = slices.look(lake, logstore, client, whole=counted)
     slices.check_passed(place, client, hours.stop)
     slices.check_not_forgotten(place, hours)
     if counted:
         slices.check_counted(place)
     tasks = slices.whole_files(place, hours)
-    parts = slices.parts_of(place, tasks)
-    if not tasks:
-        raise ConfigError(f"{place.name} has no rows of these hours: there is nothing to take back")
+    parts = slices.parts_of(place, tasks) if counted else _readable(client, place, tasks, hours)
     slices.check_explained(place, parts, adopted_too=False)
-    taken = _taken(client, place.ledger, parts)
+    taken = _taken(client, place.ledger, parts, hours)
+    if not tasks and (counted or not taken):
+        raise ConfigError(f"{place.name} has no rows of these hours: there is nothing to take back")
     ledger = place.ledger.with_shards(
         {
             shard: withdrawn(
@@ -101,7 +102,7 @@ def plan(
     )
     state = place.state
     return Planned(
-        view=_view(place, ledger, parts, tasks),
+        view=_view(place, ledger, parts, tasks, sorted(taken)),
         place=place,
         ledger=ledger,
         taken=taken,
@@ -123,28 +124,62 @@ def execute(lake: Lake, planned: Planned, *, clock: Clock = SYSTEM_CLOCK) -> int
     return settle.commit(lake, place.table, place.state, planned.change, now_ms=int(clock.now() * 1000))
 
 
-def _taken(client: SlsClient, ledger: Ledger, parts: Iterable[Part]) -> dict[int, IntervalSet]:
-    """What is landed of the parts' hours, per shard."""
-    found: dict[int, IntervalSet] = {}
-    for part in parts:
-        among = IntervalSet.of([(part.first, part.last + 1), *_edges(client, part)])
-        found[part.shard] = found.get(part.shard, IntervalSet()).union(among)
-    landed = {shard: ledger.shards[shard].landed for shard in found}
-    return {shard: landed[shard].minus(landed[shard].minus(among)) for shard, among in found.items()}
+def _readable(
+    client: SlsClient, place: Place, tasks: Iterable[FileScanTask], hours: range
+) -> tuple[Part, ...]:
+    """What those files hold that can be read. Raises LedgerBroken for one that cannot, unless all that
+    may have been in it can be pulled again."""
+    found: dict[tuple[int, int], Part] = {}
+    for task in tasks:
+        try:
+            parts = slices.parts_of(place, [task])
+        except LedgerBroken:
+            if not all(_kept(client, entry, shard, hours) for shard, entry in place.ledger.shards.items()):
+                raise
+            continue
+        for part in parts:
+            key = part.shard, part.hour
+            found[key] = found[key].plus(part) if key in found else part
+    return tuple(found[key] for key in sorted(found))
 
 
-def _edges(client: SlsClient, part: Part) -> list[tuple[int, int]]:
-    """The hour's cursors as the service has them; nothing once retention took all of it."""
+def _kept(client: SlsClient, entry: ShardLedger, shard: int, hours: range) -> bool:
+    """Whether the service certainly has all that landed of the hours: nothing that did lies right before
+    the first cursor it still has, or that one is of an earlier hour."""
     try:
-        begin, end = (client.cursor_at(part.shard, (part.hour + more) * HOUR_S) for more in (0, 1))
+        begin = int(client.cursor_at(shard, "begin"))
+        first = int(client.cursor_at(shard, hours.start * HOUR_S))
+    except ShardGone:
+        return False
+    return begin < first or not entry.landed.overlaps(begin - 1, begin)
+
+
+def _taken(client: SlsClient, ledger: Ledger, parts: Iterable[Part], hours: range) -> dict[int, IntervalSet]:
+    """What is landed of the hours, per shard that has something."""
+    rows: dict[int, list[tuple[int, int]]] = {shard: [] for shard in ledger.shards}
+    for part in parts:
+        rows[part.shard].append((part.first, part.last + 1))
+    found = {}
+    for shard, extents in rows.items():
+        landed = ledger.shards[shard].landed
+        among = IntervalSet.of([*extents, *_edges(client, shard, hours)])
+        found[shard] = landed.minus(landed.minus(among))
+    return {shard: intervals for shard, intervals in found.items() if intervals}
+
+
+def _edges(client: SlsClient, shard: int, hours: range) -> list[tuple[int, int]]:
+    """The hours' cursors as the service has them; nothing once retention took all of them."""
+    try:
+        begin, end = (int(client.cursor_at(shard, at * HOUR_S)) for at in (hours.start, hours.stop))
     except ShardGone:
         return []
-    return [(int(begin), int(end))] if begin < end else []
+    return [(begin, end)] if begin < end else []
 
 
-def _view(place: Place, ledger: Ledger, parts: tuple[Part, ...], tasks: list[FileScanTask]) -> Undo:
+def _view(
+    place: Place, ledger: Ledger, parts: tuple[Part, ...], tasks: list[FileScanTask], shards: list[int]
+) -> Undo:
     hours = sorted({p.hour for p in parts})
-    shards = sorted({p.shard for p in parts})
     before = place.ledger
     return Undo(
         table=place.name,

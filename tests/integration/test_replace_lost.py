@@ -1,0 +1,117 @@
+"""Hours whose rows or files are gone: what the service still holds is landed again, whatever is left."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThan
+
+from chaos.engine import InProcess
+from pipelines.landing import replace
+from pipelines.landing.contract import hour_place
+from sls_io.errors import ConfigError, LedgerBroken
+from tests.integration.test_replace import MIDDLE, replaced
+from tests.integration.test_undo import plan as plan_undo
+from tests.integration.test_undo import started
+from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World
+
+pytestmark = pytest.mark.spark
+
+__all__ = ["started"]
+
+LATER = range(HOUR0 + 2, HOUR0 + 3)
+HOUR = And(
+    GreaterThanOrEqual(term="__receive_hour__", value="2026-09-21T15:00:00+00:00"),
+    LessThan(term="__receive_hour__", value="2026-09-21T16:00:00+00:00"),
+)
+
+
+@pytest.fixture
+def here(started: World) -> World:
+    """Three hours have landed; what is landed from now on is written in this process."""
+    started.engine = InProcess()
+    return started
+
+
+def files_of(world: World, hour: int) -> list[Path]:
+    """The data files of one receive hour."""
+    table = world.table
+    place = hour_place(table.spec(), table.schema())
+    assert place is not None
+    tasks = [t.file for t in table.scan().plan_files() if t.file.partition[place] == hour]
+    return [Path(file.file_path.removeprefix("file://")) for file in tasks]
+
+
+def one_shard(world: World) -> None:
+    world.table.delete(And(HOUR, EqualTo(term="__shard__", value=1)))
+
+
+def every_shard(world: World) -> None:
+    world.table.delete(HOUR)
+
+
+def one_file(world: World) -> None:
+    files_of(world, HOUR0 + 1)[0].unlink()
+
+
+def every_file(world: World) -> None:
+    for path in files_of(world, HOUR0 + 1):
+        path.unlink()
+
+
+def broken_file(world: World) -> None:
+    path = files_of(world, HOUR0 + 1)[0]
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+@pytest.mark.parametrize("lose", [one_shard, every_shard, one_file, every_file])
+def test_an_hour_is_whole_again_whatever_was_lost_of_it(here: World, lose: Callable[[World], None]) -> None:
+    ledger = here.ledger
+    lose(here)
+    with pytest.raises(LedgerBroken):
+        plan_undo(here)
+
+    assert replaced(here).rows == 10
+
+    assert here.ledger == ledger, "the same cursors, so the same rows"
+    here.land()
+    here.assert_each_log_once()
+    here.assert_proved()
+
+
+def test_the_newest_landing_is_whole_again_and_landings_go_on(here: World) -> None:
+    """Every landing is refused while files of the newest one are gone."""
+    here.at(HOUR0_S + 3 * 3600 + 60)
+    assert here.land().rows == 60
+    for path in files_of(here, HOUR0 + 2):
+        path.unlink()
+    with pytest.raises(LedgerBroken, match="file is gone"):
+        here.land()
+
+    assert replaced(here, LATER).rows == 70
+
+    here.put(5)
+    here.at(HOUR0_S + 3 * 3600 + 120)
+    assert here.land().rows == 5
+    here.assert_each_log_once()
+    here.assert_proved()
+
+
+def test_a_file_that_cannot_be_read_stays_where_retention_may_have_taken_its_rows(here: World) -> None:
+    """Dropped, nobody could restore it; what the service still has of the hour is not all of it."""
+    here.land()
+    here.emulator.admin.retain(PROJECT, "access_logs", before_s=HOUR0_S + 3600 + 1800)
+    path = files_of(here, HOUR0 + 1)[0]
+    kept = path.rename(path.with_suffix(".away"))
+    with here.client as client, pytest.raises((LedgerBroken, ConfigError), match="gone"):
+        replace.plan(here.lake, here.logstore, client, MIDDLE)
+    kept.rename(path)
+    here.assert_proved()
+
+
+def test_an_hour_that_the_service_lost_too_is_not_replaced(here: World) -> None:
+    here.land()
+    every_shard(here)
+    here.emulator.admin.retain(PROJECT, "access_logs", before_s=HOUR0_S + 2 * 3600)
+    with here.client as client, pytest.raises(ConfigError, match="nothing to take back"):
+        replace.plan(here.lake, here.logstore, client, MIDDLE)
