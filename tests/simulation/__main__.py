@@ -1,7 +1,7 @@
 """`make simulate N=20000`: random schedules, then every model explored to its end.
 
 Prints the commit, the seeds, the states and the rates; stores nothing. Two processes share the work:
-the largest model needs 2 GB, so more of them would not be kind to a laptop.
+the largest model needs 1.3 GB, so more of them would not be kind to a laptop.
 """
 
 import argparse
