@@ -210,6 +210,14 @@ def since_start(surveys: Mapping[int, Survey], ledger: Ledger, shards: Iterable[
     }
 
 
+def from_hour(surveys: Mapping[int, Survey], hour: int) -> Mapping[int, Survey]:
+    """The surveys with nothing of receive hours before `hour` (since 1970)."""
+    return {
+        shard: replace(survey, spans=tuple(span for span in survey.spans if span.hour >= hour))
+        for shard, survey in surveys.items()
+    }
+
+
 def zero_row_landing_due(plan: Plan, ledger: Ledger) -> bool:
     """Whether a landing without rows is worth a commit: closings, gaps, or an hour edge passed."""
     if plan.closings or plan.gaps:

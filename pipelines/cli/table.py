@@ -99,8 +99,8 @@ def forget(
 ) -> None:
     """Remove rows for good: by a filter, or whole receive hours before one.
 
-    Nothing brings them back: no run, no backfill, no rollback. Older snapshots hold them until they are
-    expired.
+    Nothing brings them back: no run, no backfill, no rollback. With --before that holds for all hours before
+    HOUR, also for those without rows now. Older snapshots hold the rows until they are expired.
     """
     if (where is None) == (hour is None):
         raise click.UsageError("say what to forget: --where FILTER or --before HOUR")
@@ -204,6 +204,8 @@ def show_forget(output: Output, view: forgetting.Forget) -> None:
     output.table(["shard", ">rows"], [(str(shard), rows) for shard, rows in sorted(view.shards.items())])
     if view.adopted:
         output.say(f"{view.adopted:,} of them were adopted: no landing brought them")
+    if view.before:
+        output.say(f"from then on nothing received before {hour_text(view.before)} is landed, by no backfill")
     output.say(f"kept in the table as: {escape(view.what)}")
 
 
@@ -239,8 +241,8 @@ def show_rollback(output: Output, view: rolling_back.Rollback) -> None:
         output.say(note)
     output.say(
         f"rows of main: {_count(view.rows)} now, {_count(view.rows_then)} then "
-        f"({view.rows_leaving:,} leave in {view.files_leaving} files, "
-        f"{view.rows_returning:,} return in {view.files_returning})"
+        f"({_count(view.rows_leaving)} leave in {_count(view.files_leaving)} files, "
+        f"{_count(view.rows_returning)} return in {_count(view.files_returning)})"
     )
     output.table(
         ["origin", "shard", ">frontier", ">then", ">rows in ledger", ">then"],

@@ -1,7 +1,8 @@
 """Remove rows for good, because the law or the table's retention says so. One commit.
 
     where    rows that a filter takes; files that hold others, too, are written anew without them
-    before   whole receive hours before one; their files leave
+    before   whole receive hours before one; their files leave, and all hours before it are forgotten
+             from then on: those without rows, too, because they were withdrawn or never landed
 
 The ledger's rows and sums are lowered by what leaves, the intervals stay landed: no run and no backfill
 brings the rows back. How many left of which shard and hours is written beside the ledgers, for ever,
@@ -29,12 +30,13 @@ from pipelines.landing.freshness import Freshness
 from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger import Forgotten, Gone
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.reading import tasks_of
 from pipelines.landing.slices import Part, Place
 from pipelines.landing.table import Lake
 from sls_io.claim import Ledger
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.errors import ConfigError, InvariantBroken, printable
+from sls_io.errors import ConfigError, InvariantBroken, LandingConflict, printable
 from sls_io.window import HOUR_S
 
 REASON_CHARS_MAX = 200
@@ -50,6 +52,7 @@ class Forget:
     shards    shard -> rows of it that leave
     adopted   how many of the rows were adopted and not landed
     files     files that leave, of which `rewritten` come again without these rows
+    before    all receive hours (since 1970) before this one are forgotten, rows or none; 0: only rows
     """
 
     table: str
@@ -61,6 +64,7 @@ class Forget:
     adopted: int
     files: int
     rewritten: int
+    before: int = 0
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,7 @@ def plan_where(lake: Lake, logstore: Logstore, client: SlsClient, where: str, *,
     place = slices.look(lake, logstore, client)
     asked, columns = _parsed(place, where)
     row_filter = And(slices.mine(place), asked)
-    tasks = list(place.table.scan(row_filter=row_filter).plan_files())
+    tasks = tasks_of(place.table, place.table.scan(row_filter=row_filter))
     parts: list[Part] = []
     whole: list[FileScanTask] = []
     partly: list[FileScanTask] = []
@@ -96,6 +100,10 @@ def plan_where(lake: Lake, logstore: Logstore, client: SlsClient, where: str, *,
             live = sum(p.rows for p in slices.parts_of(place, [task]))
             owned = live if not task.delete_files and live == task.file.record_count else -1
             (whole if taken == owned else partly).append(task)
+    if not parts:
+        raise ConfigError(
+            f"no row of {place.origin.logstore} in {place.name} is taken by that: nothing to do"
+        )
     what = f"forget --where on {', '.join(columns)}"
     return _planned(place, row_filter, parts, whole, partly, what, reason)
 
@@ -103,16 +111,23 @@ def plan_where(lake: Lake, logstore: Logstore, client: SlsClient, where: str, *,
 def plan_before(lake: Lake, logstore: Logstore, client: SlsClient, hour: int, *, reason: str = "") -> Planned:
     """Look at what removing all receive hours before `hour` (since 1970) would do. Changes nothing.
 
-    Raises ConfigError when no row is older or a frontier has not passed those hours, LedgerBroken when
-    the table cannot be trusted.
+    Raises ConfigError when all of them are forgotten already or a frontier has not passed them,
+    LedgerBroken when the table cannot be trusted.
     """
     place = slices.look(lake, logstore, client)
     slices.check_passed(place, client, hour)
     hours = range(hour)
     whole = slices.whole_files(place, hours)
     parts = slices.parts_of(place, whole)
-    what = f"forget --before {moment_text(hour * HOUR_S)}"
-    return _planned(place, slices.mine(place, hours), list(parts), whole, [], what, reason)
+    moment = moment_text(hour * HOUR_S)
+    if not parts and place.state.forgotten.before(place.origin.id) >= hour:
+        raise ConfigError(
+            f"all hours of {place.origin.logstore} before {moment} are forgotten already: nothing to do"
+        )
+    planned = _planned(
+        place, slices.mine(place, hours), list(parts), whole, [], f"forget --before {moment}", reason
+    )
+    return replace(planned, view=replace(planned.view, before=hour))
 
 
 def execute(
@@ -139,12 +154,13 @@ def execute(
     def change_on(now: Place) -> settle.Change:
         ledger = _lowered(now.ledger, planned.parts)
         slices.check_explained(now, planned.parts, adopted_too=True)
+        _check_same_hours(planned, now)
         return settle.Change(
             content=now.head,
             ledgers={**now.state.ledgers, ledger.origin: ledger},
             adopted=slices.without_adopted(now.state.adopted, ledger.origin, planned.parts),
             verb=planned.view.what,
-            forgotten=_forgotten(now.state.forgotten, ledger.origin, planned.parts),
+            forgotten=_forgotten(now.state.forgotten, ledger, planned),
             dropped=frozenset(task.file.file_path for task in tasks),
             added=tuple(files),
             window_origin=ledger.origin,
@@ -178,10 +194,6 @@ def _planned(
     what: str,
     reason: str,
 ) -> Planned:
-    if not parts:
-        raise ConfigError(
-            f"no row of {place.origin.logstore} in {place.name} is taken by that: nothing to do"
-        )
     slices.check_explained(place, parts, adopted_too=True)
     note = printable(reason.strip())[:REASON_CHARS_MAX]
     view = Forget(
@@ -211,12 +223,24 @@ def _lowered(ledger: Ledger, parts: tuple[Part, ...]) -> Ledger:
     return ledger.with_shards(changed)
 
 
-def _forgotten(forgotten: Forgotten, origin: str, parts: tuple[Part, ...]) -> Forgotten:
-    for part in parts:
+def _forgotten(forgotten: Forgotten, ledger: Ledger, planned: Planned) -> Forgotten:
+    for part in planned.parts:
         forgotten = forgotten.plus(
-            origin, part.shard, Gone(part.rows, part.sum, slices.hour_runs([part.hour]))
+            ledger.origin, part.shard, Gone(part.rows, part.sum, slices.hour_runs([part.hour]))
         )
+    if planned.view.before:
+        shards = {*ledger.shards, *planned.view.shards}
+        forgotten = forgotten.all_before(ledger.origin, shards, planned.view.before)
     return forgotten
+
+
+def _check_same_hours(planned: Planned, now: Place) -> None:
+    """Story: a backfill lands an hour between the look and the commit. Its rows would stay, in an hour
+    that is said to be forgotten. Raises LandingConflict then."""
+    if planned.view.before and now is not planned.place:
+        there = slices.fingerprint(slices.whole_files(now, range(planned.view.before)))
+        if there != slices.fingerprint(planned.whole):
+            raise LandingConflict(f"rows of these hours came to {now.name} meanwhile; look again")
 
 
 class _Keeper:

@@ -12,6 +12,7 @@ from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThan
 from pipelines.landing.contract import hour_place
 from pipelines.landing.ledger import decode_windows
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.reading import tasks_of
 from pipelines.landing.report import PlanReport
 from pipelines.landing.run import gap_lines
 from pipelines.landing.start import check_origin
@@ -20,7 +21,7 @@ from pipelines.landing.table import Lake
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import GroupCheckpoint, SlsClient
 from sls_io.errors import LedgerBroken, ServiceError, ShardGone
-from sls_io.planning import plan_fill, plan_live, since_start
+from sls_io.planning import from_hour, plan_fill, plan_live, since_start
 from sls_io.settings import Budget
 from sls_io.shard import Head, Shard
 from sls_io.survey import mark_cut, survey_hours, survey_live
@@ -127,7 +128,9 @@ def lacking_hours(
     ledger = read_ledger(logstore, lake, client)
     table = lake.load(logstore.table)
     if table is not None:
-        surveys = since_start(surveys, ledger, facts(table).adopted.shards_of(ledger.origin))
+        state = facts(table)
+        surveys = since_start(surveys, ledger, state.adopted.shards_of(ledger.origin))
+        surveys = from_hour(surveys, state.forgotten.before(ledger.origin))
     plan = plan_fill(surveys=surveys, ledger=ledger, budget=Budget(), until_s=until_s)
     return frozenset(p.window.hour for p in plan.windows)
 
@@ -146,7 +149,7 @@ def hour_rows(logstore: Logstore, lake: Lake, origin: str, hours: Collection[int
         LessThan(term="__receive_hour__", value=end),
     )
     places = {number: hour_place(spec, table.schema()) for number, spec in table.specs().items()}
-    for task in table.scan(row_filter=among).plan_files():
+    for task in tasks_of(table, table.scan(row_filter=among)):
         place = places[task.file.spec_id]
         if place is None:
             return {}

@@ -45,7 +45,7 @@ from sls_io.coordination.coordinator import Coordinator
 from sls_io.coordination.server_group import ServerGroup
 from sls_io.coordination.static import Static
 from sls_io.errors import ConfigError, InvariantBroken, LandingUnknown, LedgerBroken, SlsError
-from sls_io.planning import Plan, since_start
+from sls_io.planning import Plan, from_hour, since_start
 from sls_io.shard import Shard
 from sls_io.survey import left_over, mark_cut, survey_hours, survey_live
 from sls_io.window import Cursor, Window
@@ -223,6 +223,7 @@ class Run:
                 self._client, shards, hours=self.hours, until_s=self.until_s, pieces=pieces
             )
             surveys = since_start(surveys, effect.ledger, self._base.adopted.shards_of(self.origin.id))
+            surveys = from_hour(surveys, self._base.forgotten.before(self.origin.id))
         else:
             mine = self._readable(shards, effect)
             surveys = survey_live(
@@ -299,16 +300,19 @@ class Run:
         return partition_of(self._table.spec(), self._schema, origin=self.origin.id, shard=shard, hour=hour)
 
     def _reload(self, effect: protocol.Reload) -> protocol.Event:
-        written_schema, written_spec = self._base.schema_id, self._base.spec_id
+        written = self._base
         self._back_off(len(effect.tries))
         self._table = self._load_again()
         landed = landed_snapshot(self._table, effect.tries)
         self._base = read_state(self._table)
-        fits = (self._base.schema_id, self._base.spec_id) == (written_schema, written_spec)
+        fits = (self._base.schema_id, self._base.spec_id) == (written.schema_id, written.spec_id)
+        # A fill is on its way while a person forgets its hours: planned again, nothing of them is in it.
+        then, now = (base.forgotten.before(self.origin.id) for base in (written, self._base))
+        forgets = self.mode == "fill" and then != now
         return protocol.Reloaded(
             landed=landed,
             ledger=self._base.ledger(self.origin.id),
-            files_fit=fits,
+            files_fit=fits and not forgets,
             files_fresh=self._fresh.publishable,
             claim_valid=self._claim_valid(),
         )

@@ -197,9 +197,8 @@ def _prove(
     adopted, gone = decided.adopted, decided.forgotten
     before = adopted[0]
     notes = [f"{before} rows were adopted: there before the ledger begins, by a decision"] if before else []
-    if gone.rows:
-        hours = ", ".join(hours_text(range(b, e)) for b, e in gone.hours)
-        notes.append(f"{gone.rows} rows of {hours} were removed by decision")
+    if gone.rows or gone.before:
+        notes.append(f"{gone.rows} rows of {_hours_gone(gone)} were removed by decision")
     if entry is None:
         problems = [f"{rows} rows of a shard that the ledger does not know"]
         if before:
@@ -273,6 +272,12 @@ def _singly(shard: int, tally: Tally | None, told: _Told, gone: Gone) -> _Single
     if len(wrong) > _NAMED_MAX:
         found.problems.append(f"and {len(wrong) - _NAMED_MAX} more windows do not hold what they should")
     return found
+
+
+def _hours_gone(gone: Gone) -> str:
+    before = [f"all hours before {hour_text(gone.before)}"] if gone.before else []
+    beside = gone.hours.minus(IntervalSet.of([(0, gone.before)]))
+    return ", ".join([*before, *(hours_text(range(b, e)) for b, e in beside)])
 
 
 def _place(window: Window) -> str:

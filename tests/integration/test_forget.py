@@ -17,6 +17,7 @@ from pipelines.cli.verify import show
 from pipelines.landing import forget, replace, rollback, undo
 from pipelines.landing.engine import installed_jars
 from pipelines.landing.ledger import TAG, VERB_KEY
+from pipelines.landing.look import lacking_hours
 from pipelines.landing.state import read_state, reconcile, summary_of, total_records
 from pipelines.landing.table import Lake
 from pipelines.landing.verify import verify
@@ -25,7 +26,7 @@ from tests.integration.lossy_catalog import lossy
 from tests.integration.test_changed_table import append_by_hand, compact, roll_back
 from tests.integration.test_races import At, second_logstore
 from tests.integration.test_settle import Command, command, snapshots
-from tests.integration.test_undo import NEXT, fill, hours_in_table, started
+from tests.integration.test_undo import HOUR, NEXT, fill, hours_in_table, started
 from tests.integration.world import HOUR0, HOUR0_S, World, group
 
 pytestmark = pytest.mark.spark
@@ -110,9 +111,61 @@ def test_hours_before_one_leave_with_their_files(started: World, command: Comman
     assert more["rows"] == 10
     forgotten = read_state(started.table).forgotten
     (origin,) = read_state(started.table).ledgers
-    assert forgotten.hours(origin).pairs == ((HOUR0, HOUR0 + 2),)
+    assert forgotten.before(origin) == HOUR0 + 2
+    assert forgotten.hours(origin).pairs == ((0, HOUR0 + 2),)
     early = command("table", "forget", "--before", "2026-09-21-20:00", "--execute")
     assert early["code"] == EXIT_USAGE and "land first" in early["error"]
+
+
+def test_hours_before_one_are_forgotten_also_where_they_are_withdrawn(
+    started: World, command: Command
+) -> None:
+    assert command("table", "undo", "--hour", f"{HOUR}..{NEXT}", "--execute")["rows"] == 20
+
+    done = command("table", "forget", "--before", NEXT, "--execute")
+
+    assert (done["code"], done["rows"], done["files"], done["before"]) == (0, 0, 0, HOUR0 + 1)
+    assert reconcile(started.table) == []
+    started.assert_proved()
+    assert fill(started, HOUR0) == 0, "a backfill that names it does not bring it back"
+    with started.client as client:
+        assert lacking_hours(
+            started.logstore, started.lake, client, range(HOUR0, HOUR0 + 2), HOUR0_S + 7200
+        ) == {HOUR0 + 1}
+    assert fill(started) == 10, "nor are the hours after it bound"
+    assert hours_in_table(started) == [1, 2]
+    with started.client as client, pytest.raises(ConfigError, match="table forget"):
+        replace.plan(started.lake, started.logstore, client, range(HOUR0, HOUR0 + 1))
+    again = command("table", "forget", "--before", NEXT, "--execute")
+    assert again["code"] == EXIT_USAGE and "nothing to do" in again["error"]
+    notes = [n for s in command("verify")["shards"] for n in s["notes"]]
+    assert set(notes) == {f"0 rows of all hours before {NEXT} were removed by decision"}
+
+
+def test_a_backfill_that_is_on_its_way_lands_nothing_of_hours_that_are_forgotten(
+    started: World, command: Command
+) -> None:
+    command("table", "undo", "--hour", f"{HOUR}..{NEXT}", "--execute")
+
+    def decide() -> None:
+        assert command("table", "forget", "--before", NEXT, "--execute")["code"] == 0
+
+    report = started.land(mode="fill", hours=(HOUR0, HOUR0 + 2), on_event=At("publish", decide))
+
+    assert (report.rows, report.replans) == (10, 1)
+    assert hours_in_table(started) == [1, 2]
+    started.assert_proved()
+
+
+def test_rows_that_land_in_the_hours_before_the_commit_stop_it(started: World, command: Command) -> None:
+    command("table", "undo", "--hour", HOUR, "--execute")
+    with started.client as client:
+        planned = forget.plan_before(started.lake, started.logstore, client, HOUR0 + 2)
+    assert planned.view.rows == 10
+    assert fill(started, HOUR0) == 10
+    with pytest.raises(LandingConflict):
+        carry_out(started, planned)
+    assert hours_in_table(started) == [0, 1, 2]
 
 
 def test_nothing_brings_back_what_was_removed(started: World, command: Command) -> None:
