@@ -113,10 +113,12 @@ def show(output: Output, done: Maintenance) -> None:
     output.say(f"manifests: {before:,}" + (f", then {after:,}" if after != before else ""))
     output.say(f"snapshots: {len(done.expired):,} expire, {done.kept:,} stay")
     _show_files(output, "files that no snapshot refers to", done.swept)
+    if not done.executed and "sweep" in done.steps and (done.compacted or done.expired or after != before):
+        output.say("  on top come those that this very run's compaction, manifests and expiry free")
     _show_files(output, "old metadata versions", done.metadata)
     for why in done.put_off:
         output.say(f"put off: {why}")
-    output.say("done" if done.executed else DRY)
+    output.say(("done, apart from what was put off" if done.put_off else "done") if done.executed else DRY)
 
 
 def _show_files(output: Output, what: str, files: Sequence[Orphan]) -> None:

@@ -5,6 +5,7 @@ from dataclasses import asdict
 import click
 
 from pipelines.cli.logstores import logstore_option, resolve
+from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, moment, verb
 from pipelines.landing.history import Entry, History, history
 from pipelines.landing.hours import hour_text
@@ -40,6 +41,8 @@ def windows(output: Output, *, name: str | None, last: int, orphans: bool, floor
     shown = found.entries[-last:]
     show(output, found, shown)
     output.result({**asdict(found), "entries": [asdict(e) | {"rows": e.rows} for e in shown]})
+    if found.unreadable:
+        click.get_current_context().exit(EXIT_FAILED)
 
 
 def show(output: Output, found: History, entries: tuple[Entry, ...]) -> None:
@@ -89,6 +92,8 @@ def show(output: Output, found: History, entries: tuple[Entry, ...]) -> None:
     if found.adopted:
         output.say(f"{found.adopted:,} rows of the table were adopted: no landing brought them")
     _show_orphans(output, found)
+    if found.unreadable:
+        output.say(f"[red]the table cannot be read as a whole[/]: {found.unreadable}")
     if found.trouble:
         output.say(f"[red]landings are refused[/]: {found.trouble}")
 

@@ -35,6 +35,7 @@ from pipelines.landing import settle
 from pipelines.landing.contract import ROW_GROUP_ROWS, arrow_schema, hour_place, parquet_writer
 from pipelines.landing.freshness import Freshness
 from pipelines.landing.hours import hours_text
+from pipelines.landing.reading import batches_of, tasks_of
 from pipelines.landing.state import TableState, read_state, reconcile
 from pipelines.landing.table import Lake
 from sls_io.claim import Ledger
@@ -108,7 +109,7 @@ def plan(looked: Looked, *, target_bytes: int = TARGET_BYTES) -> list[Hour]:
     table, found = looked.table, defaultdict[tuple[str, int, int], list[FileScanTask]](list)
     sealed = {origin: sealed_before(ledger) for origin, ledger in looked.state.ledgers.items()}
     folder = f"/{FOLDER}/"
-    for task in table.scan().plan_files():
+    for task in tasks_of(table, table.scan()):
         at = place_of(table.specs()[task.file.spec_id], table.schema(), task.file)
         if at is None or at[1] >= sealed.get(at[0], 0) or task.delete_files:
             continue
@@ -176,7 +177,7 @@ def execute(
             )
         except LandingConflict:
             schema_id, looked = looked.state.schema_id, look(lake, name)
-            there = _shown(looked.table.scan().plan_files())
+            there = _shown(tasks_of(looked.table, looked.table.scan()))
             if not wanted <= there or looked.state.schema_id != schema_id:
                 break
         else:
@@ -223,7 +224,7 @@ def _order(schema: Schema) -> Callable[[FileScanTask], tuple[int, int, str]]:
 def _rewritten(table: Table, hour: Hour, target_bytes: int) -> list[DataFile]:
     """The rows of the hour's files in new files; proven to be the same rows.
 
-    Raises TransportError when the storage does not take them.
+    Raises as `reading.py` does, and TransportError when the storage does not take them.
     """
     writer = _Writer(table, hour, target_bytes)
     rows = total = 0
@@ -236,15 +237,13 @@ def _rewritten(table: Table, hour: Hour, target_bytes: int) -> list[DataFile]:
         written = [_counted(table, file) for file in files]
     except OSError as error:
         raise TransportError(
-            f"files of {'.'.join(table.name())} cannot be read or written ({type(error).__name__}); "
-            "nothing was changed"
+            f"files of {'.'.join(table.name())} cannot be written ({type(error).__name__})"
         ) from error
     if (rows, total % 2**64) != (sum(n for n, _ in written), sum(s for _, s in written) % 2**64):
         raise InvariantBroken("files written together do not hold the rows that were read")
     if rows != hour.rows:
         raise LedgerBroken(
-            f"files of {'.'.join(table.name())} hold {rows} rows, the table says {hour.rows}; "
-            "nothing was changed",
+            f"files of {'.'.join(table.name())} hold {rows} rows, the table says {hour.rows}",
             verb="sls-lake verify",
         )
     return files
@@ -253,7 +252,7 @@ def _rewritten(table: Table, hour: Hour, target_bytes: int) -> list[DataFile]:
 def _read(table: Table, task: FileScanTask) -> Iterator[pa.Table]:
     wanted = arrow_schema(table.schema())
     reader = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
-    for batch in reader.to_record_batches([task]):
+    for batch in batches_of(table, reader, task):
         yield pa.Table.from_batches([batch]).select(wanted.names).cast(wanted)
 
 

@@ -17,6 +17,7 @@ from pipelines.landing import ledger as codec
 from pipelines.landing.compact import place_of
 from pipelines.landing.ledger import Landed, decode_windows
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.reading import Unreadable, entries_of, manifests_of
 from pipelines.landing.state import TableState, ancestry, facts, is_landing, read_state, summary_of
 from pipelines.landing.table import SWEEP_FLOOR_S, Lake
 from sls_io.clock import SYSTEM_CLOCK, Clock
@@ -92,7 +93,8 @@ class History:
     trouble   why landings are refused now, "" when they are not
     kept_from time of the oldest snapshot still kept, milliseconds; landings before it are not listed
     files     files per hour of the logstore, oldest hour first
-    orphans   None when they were not looked for
+    orphans   None when they were not looked for, or nobody could tell
+    unreadable why there are no `files`, or no `orphans`: a file of the table itself that cannot be read
     """
 
     table: str
@@ -104,6 +106,7 @@ class History:
     adopted: int
     files: tuple[HourFiles, ...]
     orphans: tuple[Orphan, ...] | None
+    unreadable: str = ""
 
 
 def history(
@@ -116,14 +119,26 @@ def history(
 ) -> History:
     """The landings of the logstore, what is missing, and orphans older than `floor_s`.
 
-    Raises ConfigError when there is no table yet.
+    Raises ConfigError when there is no table yet, or one that sls-lake did not make.
     """
     table = lake.load(logstore.table)
     if table is None:
         raise ConfigError(f"there is no table {logstore.table} yet: nothing has landed")
+    lacking = [name for name in ("__origin__", "__receive_hour__") if name not in table.schema().column_names]
+    if lacking:
+        raise ConfigError(
+            f"table {logstore.table} has no column {lacking[0]}: sls-lake did not make it and never landed "
+            "in it; check `table` of the logstore"
+        )
     state = facts(table, damaged_too=True)
     mine = _origins(logstore, state)
     snapshots = sorted(table.metadata.snapshots, key=lambda s: s.sequence_number or 0)
+    files, beside, unreadable = tuple[HourFiles, ...](), None, ""
+    try:
+        files = tuple(f for f in files_per_hour(table) if f.origin in mine)
+        beside = tuple(find_orphans(table, older_than_s=clock.now() - floor_s)) if orphans else None
+    except Unreadable as error:
+        unreadable = str(error)
     return History(
         table=logstore.table,
         origins=mine,
@@ -132,8 +147,9 @@ def history(
         entries=tuple(_entries(table, state, snapshots, mine)),
         missing=tuple(_missing(state, mine)),
         adopted=state.adopted.rows,
-        files=tuple(f for f in files_per_hour(table) if f.origin in mine),
-        orphans=tuple(find_orphans(table, older_than_s=clock.now() - floor_s)) if orphans else None,
+        files=files,
+        orphans=beside,
+        unreadable=unreadable,
     )
 
 
@@ -154,11 +170,14 @@ def _origins(logstore: Logstore, state: TableState) -> tuple[str, ...]:
 
 
 def files_per_hour(table: Table) -> list[HourFiles]:
-    """From the manifests of `main` alone; files whose partition does not say their hour are left out."""
+    """From the manifests of `main` alone; files whose partition does not say their hour are left out.
+
+    Raises as `reading.py` does.
+    """
     found: dict[tuple[int, str], HourFiles] = {}
     head, schema = table.current_snapshot(), table.schema()
-    for manifest in head.manifests(table.io) if head else ():
-        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+    for manifest in manifests_of(table, head):
+        for entry in entries_of(table, manifest):
             file = entry.data_file
             at = place_of(table.specs()[manifest.partition_spec_id], schema, file)
             if at is not None and file.content == DataFileContent.DATA:
@@ -177,7 +196,7 @@ def files_per_hour(table: Table) -> list[HourFiles]:
 def find_orphans(table: Table, *, older_than_s: float) -> Iterator[Orphan]:
     """Files below the table's data folder that no snapshot refers to, last written before then.
 
-    Raises ConfigError for storage that is not read through pyarrow.
+    Raises ConfigError for storage that is not read through pyarrow, else as `reading.py` does.
     """
     if not isinstance(table.io, PyArrowFileIO):
         raise ConfigError(
@@ -197,11 +216,9 @@ def find_orphans(table: Table, *, older_than_s: float) -> Iterator[Orphan]:
 
 
 def _referenced(table: Table) -> set[str]:
-    manifests = {m.manifest_path: m for s in table.metadata.snapshots for m in s.manifests(table.io)}
+    manifests = {m.manifest_path: m for s in table.metadata.snapshots for m in manifests_of(table, s)}
     return {
-        entry.data_file.file_path
-        for manifest in manifests.values()
-        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+        entry.data_file.file_path for manifest in manifests.values() for entry in entries_of(table, manifest)
     }
 
 

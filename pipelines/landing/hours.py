@@ -10,6 +10,8 @@ from sls_io.errors import ConfigError
 from sls_io.window import HOUR_S
 
 HOURS_MAX = 24 * 366
+_HOURS_END = int(datetime(9999, 12, 31, 23, tzinfo=UTC).timestamp()) // HOUR_S
+"""The calendar's last hour has no end that anybody could write."""
 _FORM = "%Y-%m-%d-%H:%M"
 _FORMS = (_FORM, "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H", "%Y-%m-%d %H:%M", "%Y-%m-%d-%H")
 
@@ -26,7 +28,10 @@ def hour_of(text: str) -> int:
             continue
         if at.minute:
             raise ConfigError(f"{text} is not a whole hour")
-        return int(at.timestamp()) // HOUR_S
+        hour = int(at.timestamp()) // HOUR_S
+        if not 0 <= hour < _HOURS_END:
+            raise ConfigError(f"{text} is no receive hour: they go from 1970-01-01-00:00 to 9999-12-31-22:00")
+        return hour
     raise ConfigError(f"{text!r} is no hour; write it like 2026-11-20-07:00 (UTC)")
 
 

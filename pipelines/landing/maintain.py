@@ -19,21 +19,34 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from pyarrow.fs import FileInfo, FileSelector, FileType
-from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan, PyArrowFileIO
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate
 
 from pipelines.landing import compact, publish, settle
 from pipelines.landing.compact import Hour, Looked, look, tidied
 from pipelines.landing.history import Orphan, find_orphans
+from pipelines.landing.hours import hour_text
+from pipelines.landing.ledger import TAG
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.reading import Unreadable, batches_of, entries_of, manifests_of, tasks_of
 from pipelines.landing.run import PUBLISH_DEADLINE_S, RELOAD_DEADLINE_S
-from pipelines.landing.state import ancestry, landed_snapshot
+from pipelines.landing.state import (
+    adopted_of,
+    ancestry,
+    is_landing,
+    known_rows,
+    landed_snapshot,
+    ledgers_of,
+    total_records,
+)
 from pipelines.landing.table import SWEEP_FLOOR_S, Lake
 from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.errors import ConfigError, LandingConflict, LandingUnknown, LedgerBroken
+from sls_io.errors import ConfigError, LandingConflict, LandingUnknown, LedgerBroken, TransportError
 
 STEPS = ("compact", "manifests", "expire", "sweep", "metadata")
 SNAPSHOTS_MAX = 200
@@ -41,6 +54,7 @@ MANIFESTS_MAX = 100
 _FILES_A_MANIFEST = 2000
 _TRIES_MAX = 20
 _METADATA = ".metadata.json"
+_DELETING = frozenset({"sweep", "metadata"})
 
 
 @dataclass(frozen=True)
@@ -51,7 +65,10 @@ class Maintenance:
     manifests  data manifests of main, now and after; the same where they stay
     expired    snapshots that leave, oldest first; `kept` stay
     swept, metadata  files deleted; paths below the table's folder
-    put_off    what was left for the next time, and why
+    put_off    what was left for the next time, and why: steps, hours, files
+
+    Of a dry run `swept` are the files that are free already: what compaction, manifests and expiry of the
+    run itself free comes on top.
     """
 
     table: str
@@ -105,22 +122,29 @@ class Maintainer:
 
         Raises ConfigError when nothing has landed, LedgerBroken when the table cannot be trusted.
         """
+        steps, self._put_off = _ordered(steps), []
         looked = look(self.lake, self.name)
         table, now_s = looked.table, self.clock.now()
-        leaving = expired(table, self.snapshots_max) if "expire" in steps else ()
+        if not self._whole(looked, steps):
+            return self._nothing(table, steps, executed=False)
+        hours = tuple(compact.plan(looked, target_bytes=self.target_bytes)) if "compact" in steps else ()
         count = _manifest_count(table)
+        fewer = _fewest(table) if "manifests" in steps and self._many(table) else count
+        # Each commit of this very run is a snapshot, too, and among the newest that stay.
+        refresh = bool(_DELETING & set(steps))
+        commits = len(hours) + (fewer != count)
+        leaving = expired(table, self.snapshots_max - refresh, commits) if "expire" in steps else ()
         return Maintenance(
             table=self.name,
-            steps=_ordered(steps),
+            steps=steps,
             executed=False,
-            compacted=tuple(compact.plan(looked, target_bytes=self.target_bytes))
-            if "compact" in steps
-            else (),
-            manifests=(count, _fewest(table) if "manifests" in steps and self._many(table) else count),
+            compacted=hours,
+            manifests=(count, fewer),
             expired=leaving,
-            kept=len(table.metadata.snapshots) - len(leaving),
-            swept=self._orphans(table, now_s) if "sweep" in steps else (),
+            kept=len(table.metadata.snapshots) - len(leaving) + commits + refresh,
+            swept=self._swept(table, now_s) if "sweep" in steps else (),
             metadata=self._old_metadata(table, now_s) if "metadata" in steps else (),
+            put_off=tuple(self._put_off),
         )
 
     def execute(self, steps: Collection[str] = STEPS) -> Maintenance:
@@ -130,20 +154,26 @@ class Maintainer:
         answer was lost. Whatever it raises, asking for the same again is safe.
         """
         steps, self._put_off = _ordered(steps), []
+        looked = look(self.lake, self.name)
+        if not self._whole(looked, steps):
+            return self._nothing(looked.table, steps, executed=True)
         compacted = self._compact() if "compact" in steps else ()
         manifests = self._regroup("manifests" in steps)
-        deletes = bool({"sweep", "metadata"} & set(steps))
+        deleting = [step for step in steps if step in _DELETING]
+        deletes = bool(deleting)
         # The refresh comes after, and is a snapshot, too. Story: it came first; a rollback is looked at
         # after it and committed after the expiry, to a snapshot whose files are being deleted.
-        leaving = self._expire(self.snapshots_max - deletes) if "expire" in steps else ()
+        leaving = tuple[int, ...]()
+        if "expire" in steps and self._whole(look(self.lake, self.name), ["expire"]):
+            leaving = self._expire(self.snapshots_max - deletes)
         refreshed, swept, metadata = None, tuple[Orphan, ...](), tuple[Orphan, ...]()
-        if deletes:
+        if deletes and self._whole(look(self.lake, self.name), deleting):
             looked = self._refresh()
             table, refreshed = looked.table, looked.state.tagged
             # The storage's own clock stamps the files; ours may be ahead of it.
             now_s = min(self.clock.now(), _stored_s(table))
             if "sweep" in steps:
-                swept = self._delete(table, self._orphans(table, now_s))
+                swept = self._delete(table, self._swept(table, now_s))
             if "metadata" in steps:
                 metadata = self._delete(table, self._old_metadata(table, now_s))
         return Maintenance(
@@ -160,24 +190,49 @@ class Maintainer:
             put_off=tuple(self._put_off),
         )
 
+    def _whole(self, looked: Looked, steps: Collection[str]) -> bool:
+        """Whether the table holds the rows that its ledgers say; if not, `steps` are put off.
+
+        Story: somebody deletes rows by hand, and before anybody looks the nightly expiry and sweep take
+        the snapshots and files that still hold them. Or a compaction makes what is left the newest landing,
+        which a rollback should bring the rows back from.
+        """
+        try:
+            why = _lost(looked)
+        except Unreadable as error:
+            why = str(error)
+        if why:
+            self._put_off.append(f"{', '.join(steps)}: {why}")
+        return not why
+
+    def _nothing(self, table: Table, steps: tuple[str, ...], *, executed: bool) -> Maintenance:
+        return Maintenance(
+            table=self.name,
+            steps=steps,
+            executed=executed,
+            kept=len(table.metadata.snapshots),
+            put_off=tuple(self._put_off),
+        )
+
     # --- commits ---------------------------------------------------------------------------------
 
     def _compact(self) -> tuple[Hour, ...]:
         done = []
         for hour in compact.plan(look(self.lake, self.name), target_bytes=self.target_bytes):
+            looked = look(self.lake, self.name)
             try:
                 done.append(
                     compact.execute(
                         self.lake,
-                        look(self.lake, self.name),
+                        looked,
                         hour,
                         target_bytes=self.target_bytes,
                         clock=self.clock,
                         on_event=self._on_event,
                     )
                 )
-            except LandingConflict as conflict:
-                self._put_off.append(str(conflict))
+            except (LandingConflict, LedgerBroken, TransportError) as error:
+                self._put_off.append(f"compact {hour_text(hour.hour)}: {error}")
         return tuple(done)
 
     def _regroup(self, wanted: bool) -> tuple[int, int]:
@@ -249,11 +304,11 @@ class Maintainer:
             for orphan in find_orphans(table, older_than_s=before_s)
         ]
         lists = {_last(s.manifest_list) for s in table.metadata.snapshots}
-        manifests = {m.manifest_path: m for s in table.metadata.snapshots for m in s.manifests(table.io)}
+        manifests = {m.manifest_path: m for s in table.metadata.snapshots for m in manifests_of(table, s)}
         files = {
             _last(entry.data_file.file_path)
             for manifest in manifests.values()
-            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+            for entry in entries_of(table, manifest)
         }
         known = lists | {_last(path) for path in manifests}
         # Names of files are unique. One that a snapshot refers to under another path is no orphan: the
@@ -264,6 +319,14 @@ class Maintainer:
                 "nothing was deleted, look at the catalog's warehouse setting"
             )
         return (*data, *_unknown(table, ".avro", known, before_s))
+
+    def _swept(self, table: Table, now_s: float) -> tuple[Orphan, ...]:
+        """The orphans; none when a kept snapshot cannot say which files it needs."""
+        try:
+            return self._orphans(table, now_s)
+        except Unreadable as error:
+            self._put_off.append(f"sweep: {error}")
+            return ()
 
     def _old_metadata(self, table: Table, now_s: float) -> tuple[Orphan, ...]:
         known = {_last(table.metadata_location)}
@@ -289,19 +352,50 @@ class Maintainer:
         return tuple(gone)
 
 
-def expired(table: Table, snapshots_max: int) -> tuple[int, ...]:
+def expired(table: Table, snapshots_max: int, coming: int = 0) -> tuple[int, ...]:
     """Snapshots that leave so that at most `snapshots_max` stay: every ref's, and the newest of main.
 
-    What no ref leads to leaves first: a rollback put it aside.
+    What no ref leads to leaves first: a rollback put it aside. `coming`: so many commits of ours, which
+    take main and the tag along, come before.
     """
-    snapshots = table.metadata.snapshots
-    named = {ref.snapshot_id for ref in table.metadata.refs.values()}
+    snapshots, along = table.metadata.snapshots, {MAIN_BRANCH, TAG} if coming else set()
+    named = {ref.snapshot_id for name, ref in table.metadata.refs.items() if name not in along}
     main = [s.snapshot_id for s in ancestry(table)]
-    room = max(0, snapshots_max - len(named))
+    room = max(0, snapshots_max - coming - len(named))
     kept = named | set([s for s in main if s not in named][:room])
-    if len(snapshots) <= snapshots_max:
+    if len(snapshots) + coming <= snapshots_max:
         return ()
     return tuple(s.snapshot_id for s in snapshots if s.snapshot_id not in kept)
+
+
+def _lost(looked: Looked) -> str:
+    """Why the table does not hold as many rows as its ledgers and adopted rows say; "" when it does.
+
+    From the manifests, apart from files with row-level deletes. Raises as `reading.py` does.
+    """
+    table, state = looked.table, looked.state
+    scan = table.scan(selected_fields=("__shard__",))
+    reader = ArrowScan(table.metadata, table.io, scan.projection(), AlwaysTrue())
+    rows = sum(
+        sum(batch.num_rows for batch in batches_of(table, reader, task))
+        if task.delete_files
+        else task.file.record_count
+        for task in tasks_of(table, scan)
+    )
+    known = known_rows(state.ledgers, state.adopted)
+    if rows == known:
+        return ""
+    whole = (s for s in ancestry(table) if is_landing(s) and total_records(s) == _known_then(s))
+    target = next((s.snapshot_id for s in whole), None)
+    back = f"; sls-lake table rollback {target} brings back what its landing left" if target else ""
+    return (
+        f"table {'.'.join(table.name())} holds {rows} rows, its ledger says {known}, and older snapshots "
+        f"may be the only way back, so they stay (sls-lake verify){back}"
+    )
+
+
+def _known_then(snapshot: Snapshot) -> int:
+    return known_rows(ledgers_of(snapshot, damaged_too=True), adopted_of(snapshot, damaged_too=True))
 
 
 def _ordered(steps: Collection[str]) -> tuple[str, ...]:
@@ -312,14 +406,14 @@ def _ordered(steps: Collection[str]) -> tuple[str, ...]:
 
 
 def _manifest_count(table: Table) -> int:
-    head = table.current_snapshot()
-    return sum(m.content == ManifestContent.DATA for m in head.manifests(table.io)) if head else 0
+    manifests = manifests_of(table, table.current_snapshot())
+    return sum(m.content == ManifestContent.DATA for m in manifests)
 
 
 def _fewest(table: Table) -> int:
     """How many data manifests there would be."""
-    head, files = table.current_snapshot(), dict[int, int]()
-    for manifest in head.manifests(table.io) if head else ():
+    files = dict[int, int]()
+    for manifest in manifests_of(table, table.current_snapshot()):
         if manifest.content == ManifestContent.DATA:
             live = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
             files[manifest.partition_spec_id] = files.get(manifest.partition_spec_id, 0) + live

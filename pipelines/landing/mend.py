@@ -23,6 +23,7 @@ from pipelines.landing.contract import Contract, arrow_schema
 from pipelines.landing.freshness import Freshness
 from pipelines.landing.hours import hours_text
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.reading import tasks_of
 from pipelines.landing.slices import Place
 from pipelines.landing.table import Lake
 from sls_io import loggroup
@@ -93,7 +94,7 @@ def plan(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> Pla
     tasks: list[FileScanTask] = []
     rows = mended = changed = 0
     left: dict[str, int] = {}
-    for task in place.table.scan(row_filter=And(slices.mine(place, hours), _BROKEN)).plan_files():
+    for task in tasks_of(place.table, place.table.scan(row_filter=And(slices.mine(place, hours), _BROKEN))):
         found = 0
         for batch in rewrite.read(place, task, schema, _BROKEN):
             after = reader.again(batch)

@@ -24,11 +24,12 @@ from pipelines.landing import settle, slices
 from pipelines.landing.contract import ROW_GROUP_ROWS, arrow_schema, parquet_writer
 from pipelines.landing.freshness import Freshness
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.reading import batches_of, tasks_of
 from pipelines.landing.slices import Place
 from pipelines.landing.table import Lake
 from sls_io.client import SlsClient
 from sls_io.clock import Clock
-from sls_io.errors import LandingConflict, LedgerBroken, TransportError
+from sls_io.errors import LandingConflict, TransportError
 
 _TRIES_MAX = 20
 
@@ -46,18 +47,11 @@ def read(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file that are live (row-level deletes applied), in the columns of `schema`.
 
-    Raises LedgerBroken when the file is gone.
+    Raises as `reading.py` does.
     """
     wanted = arrow_schema(schema)
     reader = ArrowScan(place.table.metadata, place.table.io, schema, row_filter or AlwaysTrue())
-    try:
-        batches = list(reader.to_record_batches([task]))
-    except FileNotFoundError as error:
-        raise LedgerBroken(
-            f"a data file that table {place.name} lists is gone: {task.file.file_path.rsplit('/', 1)[-1]}",
-            verb="sls-lake verify",
-        ) from error
-    for batch in batches:
+    for batch in batches_of(place.table, reader, task):
         table = pa.Table.from_batches([batch]).select(wanted.names).cast(wanted)
         yield from table.combine_chunks().to_batches()
 
@@ -144,7 +138,7 @@ def publish(
             )
         except LandingConflict:
             now = slices.look(lake, logstore, client)
-            there = slices.fingerprint(now.table.scan(row_filter=slices.mine(now)).plan_files())
+            there = slices.fingerprint(tasks_of(now.table, now.table.scan(row_filter=slices.mine(now))))
             if not looked_at <= there or now.state.schema_id != place.state.schema_id:
                 break
             if not fresh.publishable:

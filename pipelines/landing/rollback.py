@@ -20,6 +20,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing import ledger as codec
 from pipelines.landing import settle
+from pipelines.landing.reading import Unreadable, entries_of, manifests_of
 from pipelines.landing.state import (
     TableState,
     adopted_of,
@@ -39,6 +40,7 @@ from sls_io.errors import ConfigError, LedgerBroken
 from sls_io.window import Cursor, IntervalSet
 
 _CALLS_PARALLEL = 8
+_UNREADABLE = "a manifest of main cannot be read, so which files leave and return is unknown"
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,8 @@ class ShardBack:
 
 @dataclass(frozen=True)
 class Rollback:
-    """What `table rollback` would do. Row and file counts are those of main, now and then.
+    """What `table rollback` would do. Row and file counts are those of main, now and then;
+    what leaves and returns is None where the manifests of main cannot be read.
 
     hours   receive hours (since 1970) of the landings whose windows the ledger gives back
     notes   what a person should know before saying yes
@@ -71,10 +74,10 @@ class Rollback:
     landed_ms: int
     rows: int | None
     rows_then: int | None
-    rows_leaving: int
-    rows_returning: int
-    files_leaving: int
-    files_returning: int
+    rows_leaving: int | None
+    rows_returning: int | None
+    files_leaving: int | None
+    files_returning: int | None
     hours: tuple[int, ...]
     landings: tuple[int, ...]
     shards: tuple[ShardBack, ...]
@@ -101,11 +104,18 @@ def plan(lake: Lake, name: str, snapshot_id: int) -> Planned:
     state = facts(table, damaged_too=True)
     target = _target(table, snapshot_id)
     ledgers, adopted = ledgers_of(target), adopted_of(target)
-    now, then = _files(table, table.current_snapshot()), _files(table, target)
+    now, then = _files_of_main(table), _files_then(table, target)
     _check_forgotten(table, state, target)
     _check_content(table, target, then, known_rows(ledgers, adopted))
-    leaving, returning = now.keys() - then.keys(), then.keys() - now.keys()
-    if snapshot_id == state.tagged and not leaving and not returning and _in_main(table, snapshot_id):
+    known = now or {}
+    leaving, returning = known.keys() - then.keys(), then.keys() - known.keys()
+    if (
+        now is not None
+        and snapshot_id == state.tagged
+        and not leaving
+        and not returning
+        and _in_main(table, snapshot_id)
+    ):
         raise ConfigError(f"table {name} is as snapshot {snapshot_id} left it: there is nothing to roll back")
     lowered_ledgers = codec.lowered(ledgers, state.ledgers)
     change = settle.Change(
@@ -120,14 +130,14 @@ def plan(lake: Lake, name: str, snapshot_id: int) -> Planned:
         landed_ms=target.timestamp_ms,
         rows=total_records(table.current_snapshot()),
         rows_then=total_records(target),
-        rows_leaving=sum(_rows(now[path]) for path in leaving),
-        rows_returning=sum(_rows(then[path]) for path in returning),
-        files_leaving=len(leaving),
-        files_returning=len(returning),
+        rows_leaving=None if now is None else sum(_rows(now[path]) for path in leaving),
+        rows_returning=None if now is None else sum(_rows(then[path]) for path in returning),
+        files_leaving=None if now is None else len(leaving),
+        files_returning=None if now is None else len(returning),
         hours=tuple(sorted({w.window.hour for w in windows})) if any(s.withdrawn for s in shards) else (),
         landings=tuple(s.snapshot_id for s in since),
         shards=shards,
-        notes=tuple(_notes(table, state)),
+        notes=(*_notes(table, state), *([_UNREADABLE] if now is None else [])),
     )
     return Planned(view, table, state, change)
 
@@ -180,14 +190,31 @@ def _since(table: Table, state: TableState, target: Snapshot) -> Iterator[Snapsh
 
 
 def _files(table: Table, snapshot: Snapshot | None) -> dict[str, DataFile]:
-    """The live files of `snapshot` (row-level deletes included) by path."""
-    if snapshot is None:
-        return {}
+    """The live files of `snapshot` (row-level deletes included) by path. Raises as `reading.py` does."""
     return {
         entry.data_file.file_path: entry.data_file
-        for manifest in snapshot.manifests(table.io)
-        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+        for manifest in manifests_of(table, snapshot)
+        for entry in entries_of(table, manifest)
     }
+
+
+def _files_of_main(table: Table) -> dict[str, DataFile] | None:
+    """None when nobody can say: rolling back is what cures that."""
+    try:
+        return _files(table, table.current_snapshot())
+    except Unreadable:
+        return None
+
+
+def _files_then(table: Table, target: Snapshot) -> dict[str, DataFile]:
+    try:
+        return _files(table, target)
+    except Unreadable as error:
+        raise LedgerBroken(
+            f"snapshot {target.snapshot_id} of table {'.'.join(table.name())} cannot be had back: "
+            f"{error.what}",
+            verb="restore the file; or sls-lake windows, and choose another landing",
+        ) from error
 
 
 def _rows(file: DataFile) -> int:

@@ -41,6 +41,7 @@ from pyiceberg.table.update import (
 
 from pipelines.landing import ledger as codec
 from pipelines.landing import publish
+from pipelines.landing.reading import Unreadable, entries_of, manifests_of
 from pipelines.landing.state import TableState, landed_snapshot, summary_of
 from pipelines.landing.table import Lake
 from sls_io.claim import Ledger
@@ -170,6 +171,9 @@ def commit(
         raise TransportError(
             f"manifests of {name} cannot be read or written ({type(error).__name__}); nothing was changed"
         ) from error
+    except Unreadable as error:
+        # Also what was swept between the look and the commit.
+        raise TransportError(f"{error.what}, so nothing was changed; {error.verb}") from error
     refusal = publish.send(table.catalog, table, request, deadline_s=deadline_s)
     if not refusal:
         return request.snapshot_id
@@ -202,7 +206,7 @@ def _manifests(
     totals = dict.fromkeys(_TOTALS, 0)
     if change.regroup:
         return list(_regrouped(table, change, snapshot_id)), totals
-    for manifest in change.content.manifests(table.io):
+    for manifest in manifests_of(table, change.content):
         entries = _data_entries(table, manifest) if missing else []
         leaving = {e.data_file.file_path: e.data_file for e in entries} if entries else {}
         leaving = {path: file for path, file in leaving.items() if path in missing}
@@ -228,7 +232,7 @@ def _manifests(
 def _regrouped(table: Table, change: Change, snapshot_id: int) -> Iterator[ManifestFile]:
     """All data files in manifests sorted by partition; manifests of row-level deletes as they are."""
     specs: dict[int, list[ManifestEntry]] = {}
-    for manifest in change.content.manifests(table.io):
+    for manifest in manifests_of(table, change.content):
         if manifest.content != ManifestContent.DATA:
             yield manifest
         else:
@@ -247,7 +251,7 @@ def _partition_text(entry: ManifestEntry) -> list[str]:
 def _data_entries(table: Table, manifest: ManifestFile) -> list[ManifestEntry]:
     if manifest.content != ManifestContent.DATA:
         return []
-    return manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+    return entries_of(table, manifest)
 
 
 def _added(file: DataFile, snapshot_id: int) -> ManifestEntry:

@@ -23,6 +23,7 @@ from pipelines.landing.contract import hour_place
 from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger import Adopted
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.reading import batches_of, tasks_of
 from pipelines.landing.start import check_origin
 from pipelines.landing.state import TableState, read_state, reconcile
 from pipelines.landing.table import Lake
@@ -138,7 +139,7 @@ def whole_files(place: Place, hours: range) -> list[FileScanTask]:
 
     Raises ConfigError when one does not say so in its partition.
     """
-    tasks = list(place.table.scan(row_filter=mine(place, hours)).plan_files())
+    tasks = tasks_of(place.table, place.table.scan(row_filter=mine(place, hours)))
     if not all(map(_hour_files(place), tasks)):
         raise ConfigError(
             f"a file of {place.name} is partitioned otherwise than by logstore and receive hour, so it "
@@ -153,7 +154,7 @@ def check_counted(place: Place) -> None:
 
     From the manifests alone, apart from files whose rows are partly hidden or of others.
     """
-    tasks = list(place.table.scan(row_filter=mine(place)).plan_files())
+    tasks = tasks_of(place.table, place.table.scan(row_filter=mine(place)))
     plain = _hour_files(place)
     whole = [task for task in tasks if plain(task) and not task.delete_files]
     others = [task for task in tasks if not plain(task) or task.delete_files]
@@ -209,23 +210,16 @@ def parts_of(
 ) -> tuple[Part, ...]:
     """The rows of these files that `row_filter` (default: the logstore's) takes, by shard and hour.
 
-    A file at a time is read, and of it the identity columns. Raises LedgerBroken when one is gone.
+    A file at a time is read, and of it the identity columns. Raises as `reading.py` does.
     """
     wanted = row_filter or mine(place)
     scan = place.table.scan(row_filter=wanted, selected_fields=IDENTITY)
     reader = ArrowScan(place.table.metadata, place.table.io, scan.projection(), wanted)
     found: dict[tuple[int, int], Part] = {}
     for task in tasks:
-        try:
-            for part in _parts(reader.to_record_batches([task]), place.ledger):
-                key = part.shard, part.hour
-                found[key] = found[key].plus(part) if key in found else part
-        except FileNotFoundError as error:
-            raise LedgerBroken(
-                f"a data file that table {place.name} lists is gone: "
-                f"{task.file.file_path.rsplit('/', 1)[-1]}",
-                verb="sls-lake verify",
-            ) from error
+        for part in _parts(batches_of(place.table, reader, task), place.ledger):
+            key = part.shard, part.hour
+            found[key] = found[key].plus(part) if key in found else part
     return tuple(found[key] for key in sorted(found))
 
 

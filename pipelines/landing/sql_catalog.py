@@ -7,7 +7,8 @@ nobody changes one in place, so a copy may share them: at 200 snapshots it was a
 from collections.abc import Iterable
 from typing import Any, Self, TypeVar
 
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 
@@ -24,8 +25,25 @@ class Kept(list[Entry]):
         return type(self)([*self, *more])
 
 
+class UnreadableMetadata(Exception):
+    """The database answered, and the metadata file that it names cannot be read; `cause` says why."""
+
+    def __init__(self, file: str, cause: Exception) -> None:
+        super().__init__(f"{file}: {type(cause).__name__}")
+        self.file, self.cause = file, cause
+
+
 class SharingSqlCatalog(SqlCatalog):
     """Loads tables whose snapshots and logs are shared by the copies of their metadata."""
+
+    def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
+        try:
+            return super()._convert_orm_to_iceberg(orm_table)
+        except NoSuchTableError:
+            raise
+        except Exception as error:  # the database has answered: whatever the decoder met is about the file
+            file = (orm_table.metadata_location or "").rsplit("/", 1)[-1]
+            raise UnreadableMetadata(file, error) from error
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """As PyIceberg's, which a commit there asks for the table it is about to change."""

@@ -14,6 +14,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing import ledger as codec
+from pipelines.landing.reading import Unreadable, cure, entries_of, gone, manifests_of
 from sls_io.claim import Ledger
 from sls_io.errors import LedgerBroken
 
@@ -128,7 +129,7 @@ def landed_snapshot(table: Table, tries: Iterable[int]) -> int | None:
 
 
 def reconcile(table: Table) -> list[str]:
-    """What disagrees in the landing under the tag: missing files, rows that do not add up.
+    """What disagrees in the landing under the tag: missing or unreadable files, rows that do not add up.
 
     Empty when all is well. Reads the manifests of that one snapshot and asks for its files.
     """
@@ -138,12 +139,15 @@ def reconcile(table: Table) -> list[str]:
     snapshot = table.snapshot_by_id(tag.snapshot_id)
     summary = summary_of(snapshot)
     _, windows = codec.decode_windows(summary.get(codec.WINDOWS_KEY, ""))
-    problems: list[str] = []
-    rows = 0
-    for entry in added_entries(table, snapshot):
-        rows += entry.data_file.record_count
-        if not table.io.new_input(entry.data_file.file_path).exists():
-            problems.append(f"file is gone: {entry.data_file.file_path.rsplit('/', 1)[-1]}")
+    try:
+        added = [entry.data_file for entry in added_entries(table, snapshot)]
+    except Unreadable as error:
+        return [f"{error.what}; {error.verb}"]
+    missing = [file for file in added if not table.io.new_input(file.file_path).exists()]
+    problems = [gone(file) for file in missing]
+    if missing:
+        problems.append(cure(table, missing))
+    rows = sum(file.record_count for file in added)
     expected = sum(w.rows for w in windows) + int(summary.get(codec.REWRITTEN_KEY, "0"))
     if rows != expected:
         problems.append(f"snapshot {tag.snapshot_id} holds {rows} rows, its windows say {expected}")
@@ -151,13 +155,13 @@ def reconcile(table: Table) -> list[str]:
 
 
 def added_entries(table: Table, snapshot: Snapshot | None) -> Iterator[ManifestEntry]:
-    """Manifest entries of the data files that `snapshot` itself added."""
+    """Manifest entries of the data files that `snapshot` itself added. Raises as `reading.py` does."""
     if snapshot is None:
         return
-    for manifest in snapshot.manifests(table.io):
+    for manifest in manifests_of(table, snapshot):
         if manifest.added_snapshot_id != snapshot.snapshot_id:
             continue
-        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+        for entry in entries_of(table, manifest):
             if entry.status == ManifestEntryStatus.ADDED:
                 yield entry
 

@@ -28,7 +28,7 @@ from pyiceberg.table import Table
 from pyiceberg.utils.config import Config
 
 from pipelines.landing.contract import Contract, partition_spec
-from pipelines.landing.sql_catalog import SharingSqlCatalog
+from pipelines.landing.sql_catalog import SharingSqlCatalog, UnreadableMetadata
 from pipelines.landing.waiting import NoAnswer, answered
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import ConfigError, InvariantBroken, printable
@@ -176,6 +176,13 @@ def unreachable(lake: Lake, error: BaseException) -> str:
     )
 
 
+def is_storage(error: BaseException) -> bool:
+    """Whether the storage failed, and not one file in it: a number of the system, or S3's own words."""
+    if not isinstance(error, OSError) or isinstance(error, FileNotFoundError):
+        return False
+    return error.errno is not None or _AWS_ERROR.search(str(error)) is not None
+
+
 def storage_trouble(location: str, error: BaseException) -> str:
     """What is wrong with files below `location`, and what to look at."""
     told = _AWS_ERROR.search(str(error))
@@ -192,6 +199,11 @@ def _failed(lake: Lake, error: BaseException) -> str:
 
     The HTTP client's errors are OSErrors, too.
     """
+    if isinstance(error, UnreadableMetadata) and not is_storage(error.cause):
+        gone = "is gone" if isinstance(error.cause, FileNotFoundError) else "was cut off or overwritten"
+        kind = type(error.cause).__name__
+        return f"the catalog names {printable(error.file)}, which {gone} ({kind}); restore it"
+    error = error.cause if isinstance(error, UnreadableMetadata) else error
     if not isinstance(error, OSError) or type(error).__module__.startswith("requests"):
         return unreachable(lake, error)
     return f"{storage_trouble(lake.properties.get('warehouse', 'the warehouse'), error)}; nothing was landed"

@@ -13,9 +13,11 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.expressions import EqualTo
 from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask, Table
 
 from pipelines.landing.contract import hour_place
+from pipelines.landing.reading import Unreadable, batches_of, cure, tasks_of
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.decode import identity_sum
 from sls_io.window import Window
@@ -33,6 +35,7 @@ class Tally:
     doubled  rows whose identity an earlier one has
     outside  rows that lie in no interval that the ledger calls landed
     windows  what lies in each of the windows that were asked for
+    last     the highest cursor, -1 without rows
     """
 
     rows: int = 0
@@ -40,13 +43,14 @@ class Tally:
     doubled: int = 0
     outside: int = 0
     windows: dict[Window, Count] = field(default_factory=dict)
+    last: int = -1
 
 
 def tally(
     table: Table, origin: str, ledger: Ledger, windows: Iterable[Window] = ()
 ) -> tuple[dict[int, Tally], list[str]]:
-    """Each shard's tally over all files of the current snapshot, and a sentence for each file that is
-    gone. Raises what the storage raises for any other reason."""
+    """Each shard's tally over all files of the current snapshot that can be read, and a sentence for each
+    other one and for what settles it. Raises TransportError when the storage does not answer."""
     columns = ("__shard__", "__cursor__", "__index__")
     mine = EqualTo(term="__origin__", value=origin)
     scan = table.scan(row_filter=mine, selected_fields=columns)
@@ -54,20 +58,28 @@ def tally(
     tallies: dict[int, Tally] = defaultdict(Tally)
     for window in windows:
         tallies[window.shard].windows[window] = (0, 0)
-    gone: list[str] = []
-    for tasks in _by_hour(table, scan.plan_files()):
+    wrong: list[str] = []
+    damaged: list[DataFile] = []
+    try:
+        hours = _by_hour(table, tasks_of(table, scan))
+    except Unreadable as error:
+        return {}, [f"{error.what}; {error.verb}"]
+    for tasks in hours:
         keys: dict[int, list[_Longs]] = defaultdict(list)
         for task in tasks:
             try:
-                for shards, cursors, indexes in _identities(reader.to_record_batches([task])):
-                    for shard in np.unique(shards).tolist():
-                        at = shards == shard
-                        keys[shard].append(np.stack([cursors[at], indexes[at]]))
-            except FileNotFoundError:
-                gone.append(f"file is gone: {task.file.file_path.rsplit('/', 1)[-1]}")
+                batches = batches_of(table, reader, task)
+            except Unreadable as error:
+                wrong.append(error.what)
+                damaged.append(task.file)
+                continue
+            for shards, cursors, indexes in _identities(batches):
+                for shard in np.unique(shards).tolist():
+                    at = shards == shard
+                    keys[shard].append(np.stack([cursors[at], indexes[at]]))
         for shard, parts in keys.items():
             _count(tallies[shard], shard, np.concatenate(parts, axis=1), ledger.shards.get(shard))
-    return dict(tallies), gone
+    return dict(tallies), [*wrong, cure(table, damaged)] if damaged else []
 
 
 def _by_hour(table: Table, tasks: Iterable[FileScanTask]) -> Iterable[list[FileScanTask]]:
@@ -93,6 +105,7 @@ def _count(tally: Tally, shard: int, keys: _Longs, entry: ShardLedger | None) ->
     order = np.lexsort((keys[1], keys[0]))
     cursors, indexes = keys[0][order], keys[1][order]
     tally.rows += len(cursors)
+    tally.last = max(tally.last, int(cursors[-1]))
     tally.sum = (tally.sum + identity_sum(shard, cursors, indexes)) % 2**64
     tally.doubled += int(((cursors[1:] == cursors[:-1]) & (indexes[1:] == indexes[:-1])).sum())
     inside = np.zeros(len(cursors), dtype=bool)

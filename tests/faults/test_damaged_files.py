@@ -1,0 +1,280 @@
+"""Files of a table that are gone, cut off or overwritten: every verb names the file and what settles it."""
+
+import io
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.table.snapshots import Snapshot
+
+from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, run
+from pipelines.cli.maintain import show
+from pipelines.cli.output import Output
+from pipelines.landing import replace
+from pipelines.landing.hours import hour_text, hours_of
+from pipelines.landing.maintain import Maintainer
+from sls_io.window import HOUR_S
+from tests.faults.judge import assert_whole
+from tests.integration.world import PROJECT, World
+
+DEFS = """type: pipelines.components.SlsLogstore
+attributes:
+  service: {{endpoint: "{endpoint}", project: {project}, logstore: {logstore}, tries_max: 4}}
+  group: {{name: lake, timeout_s: 30, heartbeat_s: 1, heartbeat_deadline_s: 1, patience_s: 5}}
+  table: {table}
+  start: 2026-01-01-00:00
+  columns: {{n: long, status: int}}
+"""
+
+Command = Callable[..., dict[str, Any]]
+Damage = Callable[[Path], object]
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def overwrite(path: Path) -> None:
+    path.write_bytes(b"\x00\xff\xfe not what it was \x80" * 40)
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def scratch(path: Path) -> None:
+    """The head stays, what follows is noise."""
+    text = path.read_bytes()
+    path.write_bytes(text[:40] + bytes(255 - b for b in text[40:]))
+
+
+DAMAGES = [remove, cut, overwrite, empty, scratch]
+
+
+@pytest.fixture
+def world(quick: World) -> World:
+    """Three receive hours of 20 rows, a landing each, all of them sealed."""
+    for _ in range(3):
+        quick.put(20)
+        quick.emulator.admin.advance(HOUR_S)
+        quick.land()
+    return quick
+
+
+@pytest.fixture
+def command(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
+    """Runs one verb with --json as the command line does; its document, `code` and `error`."""
+    defs = tmp_path / "defs.yaml"
+    name = world.logstore.service.logstore
+    endpoint = world.emulator.endpoint
+    text = DEFS.format(endpoint=endpoint, project=PROJECT, logstore=name, table=world.logstore.table)
+    defs.write_text(text)
+    for key, value in world.lake.properties.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{key.upper()}", value)
+
+    def call(*arguments: str) -> dict[str, Any]:
+        capsys.readouterr()
+        code = run([*arguments, "--logstore", str(defs), "--json"])
+        said = capsys.readouterr()
+        document: dict[str, Any] = json.loads(said.out) if said.out else {}
+        return {**document, "document": bool(said.out), "code": code, "error": said.err}
+
+    return call
+
+
+def local(path: str) -> Path:
+    return Path(path.removeprefix("file://"))
+
+
+def landings(world: World) -> list[Snapshot]:
+    """The snapshots of the table, oldest first."""
+    return sorted(world.table.metadata.snapshots, key=lambda s: s.sequence_number or 0)
+
+
+def hours(world: World) -> list[int]:
+    """The receive hours that have landed, oldest first."""
+    return sorted({w.window.hour for _, windows in world.landings() for w in windows})
+
+
+def list_of(world: World) -> Path:
+    """The manifest list of main."""
+    return local(landings(world)[-1].manifest_list)
+
+
+def manifest_of(world: World, at: int) -> Path:
+    """The manifest that one landing added."""
+    snapshot = landings(world)[at]
+    (mine,) = (m for m in snapshot.manifests(world.table.io) if m.added_snapshot_id == snapshot.snapshot_id)
+    return local(mine.manifest_path)
+
+
+def data_of(world: World, hour: int) -> Path:
+    """A data file of a receive hour."""
+    return next(Path(path) for path in world.published() if f"/{hour}/" in path)
+
+
+def metadata_of(world: World) -> Path:
+    return local(world.table.metadata_location)
+
+
+def verbs(world: World) -> dict[str, tuple[str, ...]]:
+    """A call of each verb that reads the files of a table."""
+    middle = hour_text(hours(world)[1])
+    return {
+        "verify": ("verify",),
+        "windows": ("windows",),
+        "describe": ("describe",),
+        "undo": ("table", "undo", "--hour", middle),
+        "forget": ("table", "forget", "--where", "n >= 0"),
+        "replace": ("backfill", "--from", middle, "--mode", "replace", "--local"),
+        "maintain": ("table", "maintain", "--execute"),
+        "rollback": ("table", "rollback", str(landings(world)[-1].snapshot_id)),
+    }
+
+
+def assert_told(said: dict[str, Any], path: Path, verb: str) -> None:
+    """One sentence, with the name of the file and a cure; nothing that nobody foresaw."""
+    told = said["error"] + json.dumps({k: v for k, v in said.items() if k != "error"})
+    assert path.name in told, (verb, said)
+    assert "restore" in told, (verb, said)
+    assert "did not foresee" not in told and "cannot be reached" not in told, (verb, said)
+    assert said["code"] in (EXIT_FAILED, EXIT_USAGE) or said.get("put_off"), (verb, said)
+    assert said["error"].count("\n") <= 1, (verb, said)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("which", ["list", "manifest", "data", "metadata"])
+def test_every_verb_names_the_file_and_the_cure(
+    world: World, command: Command, which: str, damage: Damage
+) -> None:
+    calls = verbs(world)
+    place = {
+        "list": lambda: list_of(world),
+        "manifest": lambda: manifest_of(world, 2),
+        "data": lambda: data_of(world, hours(world)[1]),
+        "metadata": lambda: metadata_of(world),
+    }
+    path = place[which]()
+    damage(path)
+    # A replace is what cures a lost data file, and neither a look nor a rollback reads one.
+    unhurt = {"replace", "windows", "describe"} if which == "data" else set()
+    for verb, call in calls.items():
+        if verb in unhurt or (which == "data" and verb == "rollback"):
+            continue
+        said = command(*call)
+        assert_told(said, path, verb)
+        if verb == "verify" and which != "metadata":
+            assert said["document"] and said["ok"] is False and said["code"] == EXIT_FAILED
+
+
+@pytest.mark.parametrize("damage", [remove, cut])
+@pytest.mark.parametrize("which", ["list", "manifest"])
+def test_the_rollback_that_is_named_cures_a_table_whose_manifests_cannot_be_read(
+    world: World, command: Command, which: str, damage: Damage
+) -> None:
+    damage(list_of(world) if which == "list" else manifest_of(world, 2))
+    (problem,) = command("verify")["problems"]
+    (target,) = re.findall(r"sls-lake table rollback (\d+)", problem)
+
+    said = command("table", "rollback", target, "--execute")
+
+    assert said["executed"] and said["rows"] == 60 and said["rows_then"] == (40 if which == "list" else 20)
+    assert (said["rows_leaving"], said["files_leaving"], said["rows_returning"]) == (None, None, None)
+    assert any("unknown" in note for note in said["notes"])
+    world.land()
+    world.land()
+    assert_whole(world)
+    assert command("windows", "--no-orphans")["code"] == 0
+
+
+def test_the_replace_that_is_named_cures_a_lost_data_file(world: World, command: Command) -> None:
+    data_of(world, hours(world)[1]).unlink()
+    said = command("verify")
+    (call,) = re.findall(r"sls-lake (backfill [^,;]+)", " ".join(said["problems"]))
+    assert call.endswith(f"--from {hour_text(hours(world)[1])}")
+
+    with world.client as client:
+        planned = replace.plan(world.lake, world.logstore, client, hours_of(call.split()[-1]))
+        replace.execute(world.lake, world.logstore, client, world.engine, planned)
+
+    assert_whole(world)
+
+
+def test_an_older_snapshot_that_cannot_be_read_stops_what_needs_it_and_nothing_else(
+    world: World, command: Command
+) -> None:
+    lost = local(landings(world)[1].manifest_list)
+    lost.unlink()
+
+    seen = command("windows")
+    tidied = command("table", "maintain", "--execute", "--only", "expire,sweep")
+
+    assert seen["code"] == EXIT_FAILED and lost.name in seen["unreadable"] and seen["orphans"] is None
+    assert len(seen["entries"]) == 4 and seen["files"]
+    assert command("windows", "--no-orphans")["code"] == 0
+    (why,) = tidied["put_off"]
+    assert why.startswith("sweep: ") and lost.name in why and "main does not need it" in why
+    assert tidied["swept"] == []
+    assert command("table", "maintain", "--execute", "--only", "expire", "--snapshots", "2")["expired"]
+    assert command("table", "maintain", "--execute", "--only", "sweep")["put_off"] == []
+    assert_whole(world)
+
+
+@pytest.mark.parametrize("damage", [remove, cut])
+def test_a_file_that_cannot_be_read_puts_its_hour_off_and_nothing_else(
+    world: World, command: Command, damage: Damage
+) -> None:
+    first, *others = hours(world)
+    path = data_of(world, first)
+    kept = path.read_bytes()
+    damage(path)
+
+    said = command("table", "maintain", "--execute", "--snapshots", "4")
+
+    assert [hour["hour"] for hour in said["compacted"]] == others
+    (why,) = said["put_off"]
+    assert why.startswith(f"compact {hour_text(first)}: ") and path.name in why
+    assert "nothing was changed" not in json.dumps(said)
+    assert said["expired"] and said["refreshed"], "the steps after it"
+    path.write_bytes(kept)
+    assert_whole(world)
+
+
+def test_a_table_that_lost_rows_keeps_what_brings_them_back(world: World, command: Command) -> None:
+    """Somebody deletes a whole file's rows by hand; the nightly maintenance comes before anybody looks."""
+    newest, rows = landings(world)[-1].snapshot_id, world.identities()
+    world.table.delete("n < 20")
+    assert sum(world.identities().values()) == 40
+
+    dry = command("table", "maintain", "--snapshots", "2")
+    said = command("table", "maintain", "--execute", "--snapshots", "2")
+
+    assert dry["put_off"] == said["put_off"] != []
+    assert "holds 40 rows, its ledger says 60" in said["put_off"][0]
+    assert f"sls-lake table rollback {newest}" in said["put_off"][0]
+    assert (said["expired"], said["swept"], said["metadata"], said["compacted"]) == ([], [], [], [])
+    assert command("table", "rollback", str(newest), "--execute")["executed"]
+    assert world.identities() == rows
+    assert command("table", "maintain", "--execute", "--snapshots", "2")["put_off"] == []
+    assert_whole(world)
+
+
+def test_a_dry_run_of_the_maintenance_tells_what_it_would_do(world: World, command: Command) -> None:
+    dry = command("table", "maintain", "--snapshots", "4")
+    said = io.StringIO()
+    show(Output(file=said), Maintainer(world.logstore, world.lake, snapshots_max=4).plan())
+    done = command("table", "maintain", "--snapshots", "4", "--execute")
+
+    assert len(dry["expired"]) == len(done["expired"]) > 0
+    assert dry["kept"] == done["kept"] == 4
+    assert len(dry["compacted"]) == len(done["compacted"])
+    assert "on top come those" in said.getvalue()
