@@ -38,7 +38,7 @@ def verify(output: Output, *, name: str | None, pull: bool, hours: range | None)
     with SlsClient(logstore.service) as client:
         proof = prove(logstore, Lake.default(), client, pull=pull, hours=hours)
     show(output, proof)
-    output.result({"ok": proof.ok, **asdict(proof)})
+    output.result({"ok": proof.ok, "cures": proof.cures, **asdict(proof)})
     if not proof.ok:
         click.get_current_context().exit(EXIT_FAILED)
 
@@ -69,12 +69,18 @@ def show(output: Output, proof: Proof) -> None:
         ):
             output.say(f"shard {shard.shard}: {text}")
     _say_how_far(output, proof)
+    for note in proof.notes:
+        output.say(note)
     for problem in proof.problems:
         output.say(f"[red]{problem}[/]")
     if proof.ok:
         output.say(f"[green]verified[/]: {proof.rows:,} rows in {proof.table}, each once, as the ledger says")
     else:
-        output.say(f"[red]not verified[/]: {proof.table} does not hold what its ledger says")
+        wrong = any(shard.problems for shard in proof.shards) or not proof.shards
+        why = f"{proof.table} does not hold what its ledger says" if wrong else "see above"
+        output.say(f"[red]not verified[/]: {why}")
+        for cure in proof.cures:
+            output.say(cure)
 
 
 def _say_how_far(output: Output, proof: Proof) -> None:
@@ -86,7 +92,10 @@ def _say_how_far(output: Output, proof: Proof) -> None:
         )
     pulled = [shard.rows_pulled for shard in proof.shards if shard.rows_pulled is not None]
     if pulled:
-        output.say(f"{sum(pulled):,} rows pulled again and compared: what the service still holds")
+        windows = sum(shard.windows_pulled for shard in proof.shards)
+        output.say(
+            f"{sum(pulled):,} rows pulled again and compared, {windows} windows: what the service still holds"
+        )
 
 
 def _unread(shard: ShardProof) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from pyiceberg.table import Table
 
+from pipelines.landing import reach
 from pipelines.landing.hours import hour_text, hours_text
 from pipelines.landing.ledger import WINDOWS_KEY, Gone, decode_windows
 from pipelines.landing.logstore import Logstore
@@ -29,6 +30,7 @@ from sls_io.errors import LedgerBroken, ShardGone, SlsError
 from sls_io.planning import CURSOR_UNKNOWN
 from sls_io.window import HOUR_S, Cursor, IntervalSet, Window
 
+_EMPTY = "of the hours asked for the service has no log, and the table no row: nothing is missing"
 _NAMED_MAX = 5
 """Of windows that are wrong, this many are named for a shard; the rest is counted."""
 
@@ -37,8 +39,11 @@ _NAMED_MAX = 5
 class ShardProof:
     """One shard: what the ledger says, what the table holds, and what is wrong with it.
 
-    windows      how many windows of kept snapshots were counted one by one
-    rows_pulled  rows that the service told again, None when it was not asked
+    windows         how many windows of kept snapshots were counted one by one
+    windows_left    how many were not, since rows of their hours were removed by decision
+    rows_pulled     rows that the service told again and that were compared, None when it was not asked
+    windows_pulled  how many windows were compared with the service
+    hours_short     receive hours (since 1970) of which the table holds too little, where that is known
     """
 
     shard: int
@@ -55,14 +60,19 @@ class ShardProof:
     rows_forgotten: int = 0
     windows: int = 0
     rows_pulled: int | None = None
+    windows_left: int = 0
+    windows_pulled: int = 0
+    hours_short: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Proof:
     """The verdict over one logstore in one table. `ok` means: every landed log is there once.
 
-    `since_ms` is the time of the oldest snapshot still kept (milliseconds): windows that landed
-    before it are proven by the sums of their shard, not one by one.
+    since_ms  time of the oldest snapshot still kept (milliseconds): windows that landed before it are
+              proven by the sums of their shard, not one by one
+    landing   snapshot of the newest landing, which the rows are held against
+    notes     what is no problem and was not proven, of the whole table
     """
 
     table: str
@@ -70,6 +80,8 @@ class Proof:
     shards: tuple[ShardProof, ...] = ()
     problems: tuple[str, ...] = ()
     since_ms: int | None = None
+    landing: int | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -80,6 +92,22 @@ class Proof:
     def rows(self) -> int:
         """Rows of this origin in the table."""
         return sum(s.rows_table for s in self.shards)
+
+    @property
+    def cures(self) -> tuple[str, ...]:
+        """What to do where the table holds fewer rows than its ledger says; nothing where it does not."""
+        if all(s.rows_table >= s.rows_ledger + s.rows_adopted and not s.hours_short for s in self.shards):
+            return ()
+        hours = sorted({hour for s in self.shards for hour in s.hours_short})
+        cures = [
+            "sls-lake backfill --mode replace --local --execute --from "
+            f"{hour_text(hours[0]) if hours else 'HOUR'} lands an hour again, while the service has it",
+            f"sls-lake table rollback {self.landing} brings rows back that were deleted by hand, while their "
+            "files are there",
+        ]
+        if any(s.rows_pulled is None for s in self.shards):
+            cures.insert(0, "sls-lake verify --pull names the hours where the service still has them")
+        return tuple(cures)
 
 
 @dataclass(frozen=True)
@@ -131,7 +159,46 @@ def verify(
     }
     shards = tuple(_prove(s, ledger, tallies.get(s), ends, decided[s], told) for s in sorted(decided))
     since_ms = min((s.timestamp_ms for s in table.metadata.snapshots), default=None)
-    return Proof(logstore.table, origin.id, shards, tuple(problems), since_ms)
+    notes: list[str] = []
+    if told.pulled is not None and not any(s.windows_pulled for s in shards):
+        why = _why_none(lake, logstore, client, ledger, hours, told.pulled)
+        # That an hour is empty here and there was compared; everything else proves nothing.
+        (problems if hours is not None and why != _EMPTY else notes).append(why)
+    return Proof(logstore.table, origin.id, shards, tuple(problems), since_ms, state.tagged, tuple(notes))
+
+
+def _why_none(
+    lake: Lake,
+    logstore: Logstore,
+    client: SlsClient,
+    ledger: Ledger,
+    hours: range | None,
+    pulled: SecondPull,
+) -> str:
+    """Why a second pull compared nothing."""
+    if hours is None:
+        if pulled.windows or pulled.missed:
+            return "nothing was compared with the service: it holds hours only that were left out"
+        return "nothing was compared with the service: of all that has landed it holds nothing any more"
+    if pulled.windows:
+        why = "rows of them were removed by decision, so both sides differ"
+    elif pulled.missed:
+        why = "they could not be pulled to their end"
+    else:
+        lacks = reach.lacking(lake, logstore, client, hours)
+        reached_s = min(
+            (e.reached_s for e in ledger.shards.values() if not e.closed), default=hours.stop * HOUR_S
+        )
+        kept = reach.oldest(client).values()
+        if lacks:
+            why = "; ".join(lack.text for lack in lacks)
+        elif reached_s < hours.stop * HOUR_S:
+            why = "not landed to their end yet"
+        elif any(x.at_s is None or x.at_s >= hours.start * HOUR_S for x in kept):
+            why = "the service no longer has them"
+        else:
+            return _EMPTY
+    return f"nothing of {hours_text(hours)} was compared with the service: {why}"
 
 
 def _landed_windows(table: Table, ledger: Ledger) -> dict[Window, int]:
@@ -231,6 +298,9 @@ def _prove(
         rows_forgotten=gone.rows,
         windows=single.windows,
         rows_pulled=single.rows_pulled,
+        windows_left=single.left,
+        windows_pulled=single.pulled,
+        hours_short=tuple(sorted(single.short)),
     )
 
 
@@ -239,26 +309,41 @@ class _Single:
     """What counting window by window found of one shard."""
 
     windows: int = 0
+    left: int = 0
     rows_pulled: int | None = None
+    pulled: int = 0
+    short: set[int] = field(default_factory=set)
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 def _singly(shard: int, tally: Tally | None, told: _Told, gone: Gone) -> _Single:
-    """Each window on its own, apart from those of hours of which rows were removed by decision."""
+    """Each window on its own, apart from those of hours of which rows were removed by decision: of
+    these nobody knows which rows of a window were."""
     held: Mapping[Window, Count] = tally.windows if tally else {}
     found, wrong = _Single(), list[str]()
     asked = [w for w in sorted(held) if not gone.hours.overlaps(w.hour, w.hour + 1)]
+    rest = {w for w in held if w.hour >= gone.before}.difference(asked)
+    found.left = len(rest & told.landed.keys())
+    for window in (w for w in told.landed if w.shard == shard and w.hour < gone.before):
+        found.windows += 1
+        if held[window][0]:
+            wrong.append(
+                f"{_place(window)}: the table holds {held[window][0]} rows of an hour that is forgotten"
+            )
     for window in (w for w in asked if w in told.landed):
         found.windows += 1
         (rows, _), brought = held[window], told.landed[window]
         if rows != brought:
+            found.short |= {window.hour} if rows < brought else set()
             wrong.append(f"{_place(window)}: the table holds {rows} rows, its landing brought {brought}")
     if told.pulled is not None:
         found.rows_pulled = 0
         for window in (w for w in asked if w in told.pulled.windows):
             here, count = held[window], told.pulled.windows[window]
             found.rows_pulled += count[0]
+            found.pulled += 1
+            found.short |= {window.hour} if here[0] < count[0] else set()
             if here[0] != count[0]:
                 wrong.append(f"{_place(window)}: the table holds {here[0]} rows, the service {count[0]}")
             elif here != count:
@@ -268,6 +353,13 @@ def _singly(shard: int, tally: Tally | None, told: _Told, gone: Gone) -> _Single
             for window, why in sorted(told.pulled.missed.items())
             if window.shard == shard
         ]
+    if rest:
+        compared = " nor compared with the service" if told.pulled is not None else ""
+        hours = ", ".join(map(hour_text, sorted({w.hour for w in rest})[:_NAMED_MAX]))
+        found.notes.append(
+            f"{found.left or len(rest)} windows of hours with rows removed by decision ({hours}) were not "
+            f"counted one by one{compared}: the sums of the shard prove them"
+        )
     found.problems = wrong[:_NAMED_MAX]
     if len(wrong) > _NAMED_MAX:
         found.problems.append(f"and {len(wrong) - _NAMED_MAX} more windows do not hold what they should")

@@ -180,6 +180,9 @@ def test_a_proof_asks_the_service_again_on_demand_and_says_how_much(page: Page) 
         50,
     ]
     assert "rows pulled again" not in check(page.run("proof"), "proven").metadata
+    never = check(pulled(page, "2030-01-01-00:00"), "proven")
+    assert not never.passed
+    assert str(never.description).startswith("nothing of 2030-01-01-00:00 was compared with the service")
 
     page.world.table.delete(EqualTo(term="n", value=page.world.table_rows()[0]["n"]))
     red = check(pulled(page, "all"), "proven")

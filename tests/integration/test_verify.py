@@ -8,9 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
-from pyiceberg.expressions import And, EqualTo
+from pyiceberg.expressions import And, EqualTo, LessThan
 
-from pipelines.landing import forget
+from pipelines.landing import forget, rollback
+from pipelines.landing.hours import hour_text
+from pipelines.landing.ledger import TAG
 from pipelines.landing.verify import Proof, verify
 from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World
 
@@ -212,3 +214,55 @@ def test_hours_with_rows_removed_by_decision_are_not_held_against_the_service(la
 
     assert proof.ok and proof.rows == 79
     assert 0 < sum(s.rows_pulled or 0 for s in proof.shards) < 79
+    assert [s.windows_left for s in proof.shards].count(1) == 1
+    (left,) = [n for s in proof.shards for n in s.notes if "not counted one by one" in n]
+    assert left.startswith(f"1 windows of hours with rows removed by decision ({hour_text(HOUR0)})")
+
+    with landed.client as client:
+        forget.execute(
+            landed.lake,
+            landed.logstore,
+            client,
+            forget.plan_where(landed.lake, landed.logstore, client, "n = 5 or n = 6"),
+        )
+    assert all(s.windows_left == 1 for s in prove(landed).shards), "in each shard a row of the hour is gone"
+    named = prove(landed, pull=True, hours=range(HOUR0, HOUR0 + 1))
+    assert not named.ok
+    assert "were removed by decision" in named.problems[0]
+
+
+def test_hours_of_which_nothing_can_be_compared_are_not_proven(landed: World) -> None:
+    """Unless the service says that they are empty, and the table has nothing of them."""
+    for first, why in ((HOUR0 + 1000, "not received yet"), (HOUR0 - 1000, "nothing so old has landed")):
+        proof = prove(landed, pull=True, hours=range(first, first + 2))
+        assert not proof.ok and not wrong_shards(proof)
+        (said,) = proof.problems
+        assert said.startswith(f"nothing of {hour_text(first)}..") and why in said
+    landed.at(HOUR0_S + 5 * 3600)
+    landed.put(10)
+    landed.at(HOUR0_S + 6 * 3600 + 60)
+    landed.land()
+    empty = prove(landed, pull=True, hours=range(HOUR0 + 3, HOUR0 + 4))
+    assert empty.ok and "the service has no log" in empty.notes[0]
+
+    landed.emulator.admin.retain(PROJECT, "access_logs", before_s=HOUR0_S + 3600)
+    gone = prove(landed, pull=True, hours=range(HOUR0, HOUR0 + 1))
+    assert not gone.ok and "the service no longer has them" in gone.problems[0]
+    landed.emulator.admin.retain(PROJECT, "access_logs", before_s=HOUR0_S + 10 * 3600)
+    nothing = prove(landed, pull=True)
+    assert nothing.ok and "it holds nothing any more" in nothing.notes[0]
+
+
+def test_a_table_that_lost_rows_names_what_brings_them_back(landed: World) -> None:
+    landed.table.delete(And(EqualTo(term="__shard__", value=0), LessThan(term="n", value=40)))
+
+    first, second, third = prove(landed).cures
+
+    assert first.startswith("sls-lake verify --pull names the hours")
+    assert f"--from {hour_text(HOUR0)} lands an hour again" in second
+    tagged = landed.table.metadata.refs[TAG].snapshot_id
+    assert third.startswith(f"sls-lake table rollback {tagged} ")
+    assert len(prove(landed, pull=True).cures) == 2
+    rollback.execute(landed.lake, rollback.plan(landed.lake, landed.logstore.table, tagged))
+    assert prove(landed).ok and not prove(landed).cures
+    landed.assert_each_log_once()

@@ -120,7 +120,10 @@ def proven_result(bronze: dg.AssetKey, proof: Proof, *, seconds: float) -> dg.As
         severity=dg.AssetCheckSeverity.ERROR,
         description="; ".join(problems[:3]) or f"{proof.rows:,} rows, each once, as the ledger says",
         metadata={
-            "verdict": _bullets([*problems, *_decided(proof.shards)] or ["nothing is wrong or missing"]),
+            "verdict": _bullets(
+                [*problems, *proof.cures, *proof.notes, *_decided(proof.shards)]
+                or ["nothing is wrong or missing"]
+            ),
             "rows": dg.MetadataValue.int(proof.rows),
             "shards": dg.MetadataValue.int(len(proof.shards)),
             "problems": dg.MetadataValue.int(len(problems)),
