@@ -17,10 +17,12 @@ double, and a removed key keeps its column, null from then on. Anything else is 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThanOrEqual, LessThan
 from pyiceberg.io import OutputStream
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -48,6 +50,7 @@ from pyiceberg.types import (
 from pipelines.landing import casts
 from sls_io.decode import Declared, Decoder
 from sls_io.errors import ConfigError, printable
+from sls_io.window import HOUR_S
 
 TYPE_NAMES = (
     "string, boolean, int, long, float, double, decimal(p,s), date, timestamp(FORMAT[, ZONE]), drop, hash"
@@ -226,6 +229,19 @@ def hour_place(spec: PartitionSpec, schema: Schema) -> int | None:
     source = schema.find_field("__receive_hour__").field_id
     kept = (i for i, f in enumerate(spec.fields) if f.source_id == source and f.transform == HourTransform())
     return next(kept, None)
+
+
+def rows_of(origin: str, hours: range | None = None) -> BooleanExpression:
+    """The rows of an origin, and of these receive hours (since 1970)."""
+    owner = EqualTo(term="__origin__", value=origin)
+    if hours is None:
+        return owner
+    begin, end = (datetime.fromtimestamp(at * HOUR_S, UTC).isoformat() for at in (hours.start, hours.stop))
+    return And(
+        owner,
+        GreaterThanOrEqual(term="__receive_hour__", value=begin),
+        LessThan(term="__receive_hour__", value=end),
+    )
 
 
 def partition_of(spec: PartitionSpec, schema: Schema, *, origin: str, shard: int, hour: int) -> Record:
