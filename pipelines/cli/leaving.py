@@ -5,16 +5,20 @@ from pipelines.landing.hours import hour_text
 from pipelines.landing.undo import Undo
 
 
-def show_leaving(output: Output, view: Undo) -> None:
-    """What would leave, for people."""
+def show_leaving(output: Output, view: Undo, *, again: bool = False) -> None:
+    """What would leave, for people; `again`: the same commit lands it once more."""
     output.say(f"{view.table}: {view.rows:,} rows in {view.files} files, {megabytes(view.file_bytes)}, leave")
     output.table(
         ["receive hour", ">rows"], [(hour_text(hour), rows) for hour, rows in sorted(view.hours.items())]
     )
+    intervals = {s.shard: ", ".join(f"\\[{b}, {e})" for b, e in s.withdrawn) for s in view.shards}
+    if again:
+        output.table(
+            ["shard", ">rows leave", "pulled again"],
+            [(str(s.shard), s.rows, intervals[s.shard]) for s in view.shards],
+        )
+        return
     output.table(
         ["shard", ">rows leave", ">rows stay", "withdrawn"],
-        [
-            (str(s.shard), s.rows, s.rows_after, ", ".join(f"\\[{b}, {e})" for b, e in s.withdrawn))
-            for s in view.shards
-        ],
+        [(str(s.shard), s.rows, s.rows_after, intervals[s.shard]) for s in view.shards],
     )
