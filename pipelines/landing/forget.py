@@ -181,7 +181,10 @@ def _parsed(place: Place, where: str) -> tuple[BooleanExpression, list[str]]:
             "such as user = 'x' and __receive_hour__ < '2026-11-20T07:00:00+00:00'"
         ) from error
     if not fields:
-        raise ConfigError("--where names no column; to remove whole hours use --before")
+        raise ConfigError(
+            "--where names no column, or compares one with a value that it cannot have, so it takes all rows "
+            "or none; to remove whole hours use --before"
+        )
     return asked, sorted(str(schema.find_column_name(field)) for field in fields)
 
 
