@@ -200,9 +200,11 @@ def _failed(lake: Lake, error: BaseException) -> str:
     The HTTP client's errors are OSErrors, too.
     """
     if isinstance(error, UnreadableMetadata) and not is_storage(error.cause):
-        gone = "is gone" if isinstance(error.cause, FileNotFoundError) else "was cut off or overwritten"
-        kind = type(error.cause).__name__
-        return f"the catalog names {printable(error.file)}, which {gone} ({kind}); restore it"
+        gone = isinstance(error.cause, FileNotFoundError)
+        told = f"the catalog's metadata file {printable(error.file)}"
+        if gone:
+            return f"{told} is gone; restore it, or check that the warehouse is where it was"
+        return f"{told} was cut off or overwritten ({type(error.cause).__name__}); restore it"
     error = error.cause if isinstance(error, UnreadableMetadata) else error
     if not isinstance(error, OSError) or type(error).__module__.startswith("requests"):
         return unreachable(lake, error)

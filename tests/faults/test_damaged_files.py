@@ -1,5 +1,6 @@
 """Files of a table that are gone, cut off or overwritten: every verb names the file and what settles it."""
 
+import errno
 import io
 import json
 import re
@@ -7,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.table.snapshots import Snapshot
 
@@ -16,6 +18,8 @@ from pipelines.cli.output import Output
 from pipelines.landing import replace
 from pipelines.landing.hours import hour_text, hours_of
 from pipelines.landing.maintain import Maintainer
+from pipelines.landing.reading import Unreadable, reading
+from sls_io.errors import TransportError
 from sls_io.window import HOUR_S
 from tests.faults.judge import assert_whole
 from tests.integration.world import PROJECT, World
@@ -45,17 +49,13 @@ def overwrite(path: Path) -> None:
     path.write_bytes(b"\x00\xff\xfe not what it was \x80" * 40)
 
 
-def empty(path: Path) -> None:
-    path.write_bytes(b"")
-
-
 def scratch(path: Path) -> None:
     """The head stays, what follows is noise."""
     text = path.read_bytes()
     path.write_bytes(text[:40] + bytes(255 - b for b in text[40:]))
 
 
-DAMAGES = [remove, cut, overwrite, empty, scratch]
+DAMAGES = [remove, cut, overwrite, scratch]
 
 
 @pytest.fixture
@@ -278,3 +278,31 @@ def test_a_dry_run_of_the_maintenance_tells_what_it_would_do(world: World, comma
     assert dry["kept"] == done["kept"] == 4
     assert len(dry["compacted"]) == len(done["compacted"])
     assert "on top come those" in said.getvalue()
+
+
+def test_a_storage_that_fails_is_not_taken_for_a_damaged_file(world: World) -> None:
+    """What the system numbers is about the storage: nobody shall drop an hour because of that."""
+    path = str(data_of(world, hours(world)[1]))
+    with pytest.raises(TransportError, match="Permission denied"), reading(world.table, path):
+        raise PermissionError(errno.EACCES, "Permission denied")
+    with pytest.raises(Unreadable, match=Path(path).name), reading(world.table, path):
+        raise OSError("Unexpected end of stream")
+
+
+@pytest.mark.parametrize("hour", ["9999-12-31-23:00", "1969-12-31-23:00"])
+def test_hours_beyond_the_calendar_are_refused_with_a_sentence(
+    world: World, command: Command, hour: str
+) -> None:
+    said = command("backfill", "--mode", "errors", "--local", "--from", hour)
+    assert said["code"] == EXIT_USAGE and f"{hour} is no receive hour" in said["error"]
+    assert command("backfill", "--mode", "errors", "--local", "--from", "9999-12-31-22:00")["code"] == 0
+
+
+def test_windows_of_a_table_that_is_not_ours_says_so(quick: World, command: Command) -> None:
+    catalog = quick.lake.catalog()
+    catalog.drop_table(quick.logstore.table)
+    catalog.create_table(quick.logstore.table, pa.schema([("n", pa.int64())])).append(pa.table({"n": [1]}))
+
+    said = command("windows")
+
+    assert said["code"] == EXIT_USAGE and "sls-lake did not make it" in said["error"]
