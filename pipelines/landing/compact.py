@@ -32,7 +32,7 @@ from pyiceberg.table import FileScanTask, Table
 from pyiceberg.transforms import IdentityTransform
 
 from pipelines.landing import settle
-from pipelines.landing.contract import ROW_GROUP_ROWS, arrow_schema, hour_place, parquet_writer
+from pipelines.landing.contract import ROW_GROUP_ROWS, arrow_schema, hour_place, parquet_writer, rows_of
 from pipelines.landing.freshness import Freshness
 from pipelines.landing.hours import hours_text
 from pipelines.landing.reading import batches_of, tasks_of
@@ -153,13 +153,21 @@ def execute(
 ) -> Hour:
     """Write the files of `hour` together and commit them.
 
-    Raises LandingConflict when they were changed meanwhile, and LandingUnknown as `settle.commit`
-    does. New files that were not committed are the sweep's.
+    Raises LandingConflict when they were changed since they were planned, and LandingUnknown as
+    `settle.commit` does. New files that were not committed are the sweep's.
+
+    Story: hours are planned together and written one after the other. Meanwhile another engine deletes
+    rows of a file of the last hour without touching the file: written together with others as it was
+    planned, it would bring them back. So what each commit is made on is looked at, too.
     """
-    fresh = Freshness(clock)
-    added = _rewritten(looked.table, hour, target_bytes)
-    name, wanted = ".".join(looked.table.name()), _shown(hour.tasks)
+    fresh, added = Freshness(clock), list[DataFile]()
+    name, schema_id = ".".join(looked.table.name()), looked.state.schema_id
     for _ in range(_TRIES_MAX):
+        rows = rows_of(hour.origin, range(hour.hour, hour.hour + 1))
+        there = _shown(tasks_of(looked.table, looked.table.scan(row_filter=rows)))
+        if not _shown(hour.tasks) <= there or looked.state.schema_id != schema_id:
+            break
+        added = added or _rewritten(looked.table, hour, target_bytes)
         # Story: this process is paused for a day, the sweep takes the files nobody refers to yet, then
         # it goes on. So files older than half of the sweep's floor are never published.
         if not fresh.publishable:
@@ -176,10 +184,7 @@ def execute(
                 now_ms=int(clock.now() * 1000),
             )
         except LandingConflict:
-            schema_id, looked = looked.state.schema_id, look(lake, name)
-            there = _shown(tasks_of(looked.table, looked.table.scan()))
-            if not wanted <= there or looked.state.schema_id != schema_id:
-                break
+            looked = look(lake, name)
         else:
             return Hour(hour.origin, hour.hour, hour.rows, hour.files, hour.file_bytes, len(added), snapshot)
     raise LandingConflict(

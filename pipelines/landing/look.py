@@ -5,11 +5,8 @@ Nothing here claims a shard, writes a file or commits. `preview` plans as if eve
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
-from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThan
-
-from pipelines.landing.contract import hour_place
+from pipelines.landing.contract import hour_place, rows_of
 from pipelines.landing.ledger import decode_windows
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.reading import tasks_of
@@ -25,7 +22,7 @@ from sls_io.planning import from_hour, plan_fill, plan_live, since_start
 from sls_io.settings import Budget
 from sls_io.shard import Head, Shard
 from sls_io.survey import mark_cut, survey_hours, survey_live
-from sls_io.window import HOUR_S, Cursor
+from sls_io.window import Cursor
 
 NO_GROUP_CODE = "ConsumerGroupNotExist"
 
@@ -142,12 +139,7 @@ def hour_rows(logstore: Logstore, lake: Lake, origin: str, hours: Collection[int
     found = dict.fromkeys(hours, 0)
     if table is None or not hours:
         return found
-    begin, end = (datetime.fromtimestamp(at * HOUR_S, UTC).isoformat() for at in (min(hours), max(hours) + 1))
-    among = And(
-        EqualTo(term="__origin__", value=origin),
-        GreaterThanOrEqual(term="__receive_hour__", value=begin),
-        LessThan(term="__receive_hour__", value=end),
-    )
+    among = rows_of(origin, range(min(hours), max(hours) + 1))
     places = {number: hour_place(spec, table.schema()) for number, spec in table.specs().items()}
     for task in tasks_of(table, table.scan(row_filter=among)):
         place = places[task.file.spec_id]

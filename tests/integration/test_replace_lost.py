@@ -64,7 +64,7 @@ def broken_file(world: World) -> None:
     path.write_bytes(path.read_bytes()[:-100])
 
 
-@pytest.mark.parametrize("lose", [one_shard, every_shard, one_file, every_file])
+@pytest.mark.parametrize("lose", [one_shard, every_shard, one_file, every_file, broken_file])
 def test_an_hour_is_whole_again_whatever_was_lost_of_it(here: World, lose: Callable[[World], None]) -> None:
     ledger = here.ledger
     lose(here)

@@ -130,14 +130,38 @@ def test_a_compacted_hour_is_taken_back_as_well(started: World) -> None:
     started.assert_proved()
 
 
+def test_a_shard_that_was_born_after_the_hour_or_idles_since_holds_nothing_up(started: World) -> None:
+    """Neither says by a landing that it passed the hour; the service says that it has nothing of it."""
+    started.land()
+    started.emulator.admin.split(PROJECT, "access_logs", 0)
+    assert undo.execute(started.lake, plan(started))
+    with pytest.raises(ConfigError, match="land first"):
+        plan(started, HOUR0 + 2)
+
+    started.at(HOUR0_S + 4 * 3600)
+    assert undo.execute(started.lake, plan(started, HOUR0 + 2))
+    assert hours_in_table(started) == [0]
+    assert fill(started) + fill(started, HOUR0 + 2) == 80
+    started.land()
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
 def test_an_hour_that_some_shard_has_not_passed_is_refused(started: World, command: Command) -> None:
-    refused = command("table", "undo", "--hour", "2026-09-21-16:00", "--execute")
+    verb = ("table", "undo", "--hour", "2026-09-21-16:00", "--execute")
+    refused = command(*verb)
     assert refused["code"] == EXIT_USAGE and "land first" in refused["error"]
+    started.at(HOUR0_S + 4 * 3600)
+    over = command(*verb)
+    assert over["code"] == EXIT_USAGE and "land first" in over["error"], "60 logs have not landed"
+    started.land()
     with started.client as client:
         client.transport.split_shard(PROJECT, "access_logs", 0, "40000000000000000000000000000000")
-    child = command("table", "undo", "--hour", NEXT, "--execute")
-    assert child["code"] == EXIT_USAGE and "has not landed" in child["error"]
-    assert len(started.table_rows()) == 30
+    started.put(10)
+    started.at(HOUR0_S + 5 * 3600)
+    child = command(*verb[:3], "2026-09-21-18:00", "--execute")
+    assert child["code"] == EXIT_USAGE and "land first" in child["error"]
+    assert len(started.table_rows()) == 90
 
 
 def test_hours_without_rows_bad_hours_and_broken_tables_are_refused(started: World, command: Command) -> None:

@@ -1,0 +1,63 @@
+"""Rows that another engine marks as deleted, without touching their file, beside maintenance."""
+
+from collections.abc import Callable
+
+import pytest
+
+from pipelines.landing import replace
+from pipelines.landing.maintain import Maintainer
+from pipelines.landing.table import Lake
+from tests.integration.test_changed_table import spark_lake
+from tests.integration.test_races import At
+from tests.integration.world import HOUR0, World
+
+pytestmark = pytest.mark.spark
+
+__all__ = ["spark_lake"]
+
+TABLE = "bronze.marked"
+MARKED = "n >= 20 AND n < 26"
+
+
+@pytest.fixture
+def landed(world: World, spark_lake: Lake) -> World:
+    """Three sealed hours of two files and 20 rows each, in a table whose rows Spark deletes by marking."""
+    world.lake, world.logstore = spark_lake, world.changed(table=TABLE)
+    for _ in range(3):
+        world.put(20)
+        world.land()
+        world.emulator.admin.advance(3600)
+        world.land()
+    sql(world)(f"ALTER TABLE lake.{TABLE} SET TBLPROPERTIES ('write.delete.mode'='merge-on-read')")
+    return world
+
+
+def sql(world: World) -> Callable[[str], list[int]]:
+    """Statements to the shared Spark; the first column of what they answer."""
+    return lambda text: [row[0] for row in world.engine.session.sql(text).collect()]
+
+
+def test_a_compaction_that_was_planned_before_brings_no_marked_row_back(landed: World) -> None:
+    """All hours are planned; the rows of the second are marked while the first is committed."""
+    ask = sql(landed)
+
+    def mark() -> None:
+        ask(f"DELETE FROM lake.{TABLE} WHERE {MARKED}")
+
+    race = At("compact.built", mark)
+    done = Maintainer(landed.logstore, landed.lake, on_event=race).execute(["compact"])
+
+    assert race.done and any(task.delete_files for task in landed.table.scan().plan_files())
+    assert [hour.hour for hour in done.compacted] == [HOUR0, HOUR0 + 2]
+    assert len(done.put_off) == 1 and "changed meanwhile" in done.put_off[0]
+    assert ask(f"SELECT count(*) FROM lake.{TABLE} WHERE {MARKED}") == [0]
+    assert ask(f"SELECT count(*) FROM lake.{TABLE}") == [landed.counter - 6]
+
+    with landed.client as client:
+        hours = range(HOUR0 + 1, HOUR0 + 2)
+        planned = replace.plan(landed.lake, landed.logstore, client, hours)
+        replace.execute(landed.lake, landed.logstore, client, landed.engine, planned)
+    assert ask(f"SELECT count(*) FROM lake.{TABLE}") == [landed.counter]
+    landed.land()
+    landed.assert_each_log_once()
+    landed.assert_proved()
