@@ -12,6 +12,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from pipelines.components import SlsLogstore
 from pipelines.components.logstore.assets import (
+    Options,
     bronze_key,
     checkpoint_key,
     complete_hours,
@@ -22,7 +23,6 @@ from pipelines.components.logstore.assets import (
 )
 from pipelines.components.logstore.component import LogstoreAttributes
 from pipelines.components.logstore.maintenance import Upkeep
-from pipelines.components.logstore.rework import Hours
 from pipelines.components.logstore.schedule import (
     BACKFILL_TAG,
     CLAIMS_TAG,
@@ -133,7 +133,7 @@ def test_what_takes_something_away_is_a_dry_run_as_it_is_and_maintenance_is_not(
     defs = definitions(ATTRIBUTES)
     modes = {verb: defs.resolve_job_def(f"access_logs_{verb}").tags.get(MODE_TAG) for verb in VERBS}
     assert modes == {**dict.fromkeys(VERBS), "replace": "replace", "errors": "errors"}
-    assert Hours().execute is False
+    assert Options().execute is False
     assert Upkeep().execute is True
 
 
