@@ -27,6 +27,7 @@ GAP_EXPIRED = "expired"
 GAP_SHARD_GONE = "shard_gone"
 CURSOR_UNKNOWN = Cursor(2**63 - 1)
 """End of a gap in a shard that retention removed: nobody can say where it ended."""
+NOTHING_MISSING = "nothing missing in these hours"
 _CLOSED = "closed: read-only and drained"
 
 
@@ -176,7 +177,7 @@ def plan_fill(
         pieces = _windows(shard, survey.spans, entry.kept)
         draft.windows[shard] = pieces
         if not pieces:
-            draft.waits[shard] = "nothing missing in these hours"
+            draft.waits[shard] = NOTHING_MISSING
     return Plan(
         origin=ledger.origin,
         live=False,

@@ -8,10 +8,11 @@ None moves a checkpoint, and asking twice for a fill changes nothing. Fill takes
 done at once; the other modes run here only and are a dry run until `--execute`.
 """
 
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, replace
 
 import click
+from rich.markup import escape
 
 from pipelines.cli import dagster_client
 from pipelines.cli.hours import Hour
@@ -22,6 +23,7 @@ from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import DRY, Output, verb
 from pipelines.landing import mend as mending
+from pipelines.landing import reach
 from pipelines.landing import replace as replacing
 from pipelines.landing.engine import Engine
 from pipelines.landing.hours import HOURS_MAX, hour_text
@@ -31,6 +33,8 @@ from pipelines.landing.run import Run
 from pipelines.landing.table import Lake
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.errors import SlsError
+from sls_io.planning import NOTHING_MISSING
 
 
 @click.command("backfill")
@@ -67,7 +71,11 @@ def backfill(
     execute: bool,
     dagster_url: str,
 ) -> None:
-    """Land what the receive hours lack, or replace them; moves no checkpoint."""
+    """Land what the receive hours lack, or replace them; moves no checkpoint.
+
+    What cannot come is said and exits with 1: hours not received yet, or removed by decision, and logs that
+    retention took.
+    """
     logstore = resolve(name)
     end = (first if last is None else last) + 1
     if not first < end <= first + HOURS_MAX:
@@ -86,15 +94,38 @@ def backfill(
 
 
 def fill_here(output: Output, logstore: Logstore, hours: tuple[int, int]) -> None:
-    """Land the hours in this process."""
+    """Land the hours in this process, and say what of them cannot come."""
+    asked = range(*hours)
+    before = _lacking(logstore, asked)
+    if {hour for lack in before if lack.kind in reach.NEVER for hour in lack.hours}.issuperset(asked):
+        output.result({"rows": 0, "problems": [], "cannot_come": _say(output, before)})
+        click.get_current_context().exit(EXIT_FAILED)
     engine = Engine()
     with quiet_spark(engine), Run(logstore, engine, mode="fill", hours=hours) as run:
         report = run.land()
         verdict = run.reconcile()
+    lacking = _lacking(logstore, asked)
+    if lacking:
+        waits = {shard: why for shard, why in report.waits.items() if why != NOTHING_MISSING}
+        report = replace(report, waits=waits)
     show_landing(output, report, verdict, [])
-    output.result({**asdict(report), "problems": list(verdict.problems)})
-    if not verdict.ok:
+    lacks = _say(output, lacking)
+    output.result({**asdict(report), "problems": list(verdict.problems), "cannot_come": lacks})
+    if lacks or not verdict.ok:
         click.get_current_context().exit(EXIT_FAILED)
+
+
+def _lacking(logstore: Logstore, hours: range) -> tuple[reach.Lack, ...]:
+    with SlsClient(logstore.service) as client:
+        return reach.lacking(Lake.default(), logstore, client, hours)
+
+
+def _say(output: Output, lacks: Iterable[reach.Lack]) -> list[str]:
+    """Say what of the hours cannot be landed; the sentences."""
+    texts = [lack.text for lack in lacks]
+    for text in texts:
+        output.say(f"[red]cannot come[/]: {escape(text)}")
+    return texts
 
 
 def replace_here(output: Output, logstore: Logstore, hours: range, *, execute: bool) -> None:
@@ -102,7 +133,7 @@ def replace_here(output: Output, logstore: Logstore, hours: range, *, execute: b
     engine, lake = Engine(), Lake.default()
     with SlsClient(logstore.service) as client:
         planned = replacing.plan(lake, logstore, client, hours)
-        show_leaving(output, planned.view)
+        show_leaving(output, planned.view, again=True)
         output.say(f"{len(planned.windows)} windows are pulled and landed instead, in the same commit")
         if not execute:
             output.say(DRY)
@@ -133,7 +164,11 @@ def mend_here(output: Output, logstore: Logstore, hours: range, *, execute: bool
         output.say(f"done: snapshot {committed}")
     else:
         output.say(DRY if view.files else "nothing would change")
-    output.result({"executed": execute, "committed": committed, **asdict(view)})
+    never = () if view.rows else (x for x in _lacking(logstore, hours) if x.kind in reach.NEVER)
+    lacks = _say(output, never)
+    output.result({"executed": execute, "committed": committed, **asdict(view), "cannot_come": lacks})
+    if lacks:
+        click.get_current_context().exit(EXIT_FAILED)
 
 
 def fill_by_dagster(output: Output, logstore: Logstore, hours: tuple[int, int], url: str) -> None:
@@ -143,8 +178,13 @@ def fill_by_dagster(output: Output, logstore: Logstore, hours: tuple[int, int], 
     output.say(f"backfill {backfill_id} of {hours[1] - hours[0]} hours: {url}/runs/b/{backfill_id}")
     state = follow(lambda: dagster_client.progress(url, backfill_id), output.say, SYSTEM_CLOCK)
     output.say(f"{state.status}: {state.done} of {state.total} hours done, {state.failed} failed")
-    output.result({"backfill": backfill_id, **asdict(state)})
-    if not state.ok:
+    try:
+        lacks = _say(output, _lacking(logstore, range(*hours)))
+    except SlsError as error:
+        lacks = [f"whether something of these hours cannot come was not looked at: {error}"]
+        output.say(escape(lacks[0]))
+    output.result({"backfill": backfill_id, **asdict(state), "cannot_come": lacks})
+    if lacks or not state.ok:
         click.get_current_context().exit(EXIT_FAILED)
 
 

@@ -14,6 +14,7 @@ from pipelines.cli.maintain import maintain
 from pipelines.cli.output import DRY, Output, moment, verb
 from pipelines.landing import adopt as adopting
 from pipelines.landing import forget as forgetting
+from pipelines.landing import reach
 from pipelines.landing import rollback as rolling_back
 from pipelines.landing import undo as undoing
 from pipelines.landing.hours import hour_text
@@ -72,19 +73,29 @@ def rollback(output: Output, *, snapshot: int, name: str | None, execute: bool) 
 def undo(output: Output, *, hours: range, name: str | None, execute: bool) -> None:
     """Take whole receive hours back: their rows leave, no live run lands them again.
 
-    Only hours that every shard has landed to their end. `sls-lake backfill` lands them again,
-    `sls-lake backfill --mode replace` does both in one commit.
+    Only hours that every shard has landed to their end. `sls-lake backfill` lands them again, as far as
+    retention still has them; `sls-lake backfill --mode replace` does both in one commit.
     """
     logstore, lake = resolve(name), Lake.default()
     with SlsClient(logstore.service) as client:
         planned = undoing.plan(lake, logstore, client, hours)
+        lost = reach.taken(planned.place.table, planned.view.origin, client, planned.taken)
     show_leaving(output, planned.view)
+    for text in lost:
+        output.say(f"[red]{escape(text)}[/]")
     committed = undoing.execute(lake, planned) if execute else None
     if committed is None:
         output.say(DRY)
+    elif lost:
+        output.say(
+            f"done: snapshot {committed}; sls-lake backfill lands again what retention still has; the rest "
+            "comes back only by sls-lake table rollback, while its files are there"
+        )
     else:
         output.say(f"done: snapshot {committed}; sls-lake backfill lands these hours again")
-    output.result({"executed": execute, "committed": committed, **asdict(planned.view)})
+    output.result(
+        {"executed": execute, "committed": committed, **asdict(planned.view), "cannot_come_again": lost}
+    )
 
 
 @table.command("forget")

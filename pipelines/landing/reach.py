@@ -8,7 +8,7 @@ as far back as snapshots are kept.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from pyiceberg.expressions import EqualTo
 from pyiceberg.table import Table
@@ -17,13 +17,17 @@ from pipelines.landing.contract import hour_place
 from pipelines.landing.hours import hour_text, hours_text, moment_text
 from pipelines.landing.ledger import WINDOWS_KEY, Landed, decode_windows
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.state import TableState, ancestry, facts, summary_of
+from pipelines.landing.reading import tasks_of
+from pipelines.landing.state import TableState, ancestry, facts, is_landing, ledgers_of, summary_of
 from pipelines.landing.table import Lake
-from sls_io.claim import ShardLedger
+from sls_io.claim import Gap, ShardLedger
 from sls_io.client import SlsClient
 from sls_io.errors import CursorExpired, ShardGone
 from sls_io.planning import CURSOR_UNKNOWN
 from sls_io.window import HOUR_S, Cursor, IntervalSet
+
+NEVER: Final = ("future", "forgotten", "before")
+"""Of hours that lack for one of these, nothing at all can be landed."""
 
 Kind = Literal["future", "forgotten", "before", "withdrawn", "gap"]
 
@@ -121,7 +125,7 @@ def _lacking(
             begin = kept[shard].begin if shard in kept else CURSOR_UNKNOWN
             if not (shard in kept and (at_s := kept[shard].at_s) and at_s < come.start * HOUR_S):
                 yield from _withdrawn(shard, entry, begin, mine, come)
-            yield from _gaps(shard, entry, begin, mine, come, client)
+            yield from _gaps(table, shard, entry, begin, mine, come, client)
     times = [x.at_s // HOUR_S for x in kept.values() if x.at_s is not None]
     there = [*times, *(x.window.hour for x in known), *_hours_there(table, origin)]
     never = range(come.start, min([come.stop, *there]))
@@ -180,6 +184,7 @@ def _withdrawn(
 
 
 def _gaps(
+    table: Table,
     shard: int,
     entry: ShardLedger,
     begin: Cursor,
@@ -188,6 +193,7 @@ def _gaps(
     client: SlsClient,
 ) -> Iterator[Lack]:
     """Gaps between a window of an hour before and one of an hour after some of these hours."""
+    origin = client.origin().id
     for gap in entry.gaps:
         after = min((x.window.hour for x in known if x.window.begin >= gap.end), default=None)
         if after is None and begin <= gap.end < CURSOR_UNKNOWN:
@@ -198,7 +204,9 @@ def _gaps(
         earlier = max((x.window.hour for x in known if x.window.end <= gap.begin), default=None)
         if after is None or earlier is None:
             continue
-        inside = range(max(hours.start, earlier + 1), min(hours.stop, after))
+        # The landing before the gap may have stopped within its last hour: the rest is in the gap, too.
+        whole = _reached_before(table, origin, shard, gap) >= (earlier + 1) * HOUR_S
+        inside = range(max(hours.start, earlier + 1 if whole else earlier), min(hours.stop, after))
         if inside:
             yield Lack(
                 "gap",
@@ -208,13 +216,23 @@ def _gaps(
             )
 
 
+def _reached_before(table: Table, origin: str, shard: int, gap: Gap) -> int:
+    """The receive time (unix seconds) that the newest ledger without the gap had reached."""
+    for snapshot in filter(is_landing, ancestry(table)):
+        ledger = ledgers_of(snapshot, damaged_too=True).get(origin)
+        entry = ledger.shards.get(shard) if ledger else None
+        if entry is None or not any(g.begin < gap.end and gap.begin < g.end for g in entry.gaps):
+            return entry.reached_s if entry else 0
+    return 0
+
+
 def _hours_there(table: Table | None, origin: str) -> set[int]:
     """The receive hours of which the table has files of `origin`, from its manifests."""
     if table is None:
         return set()
     places = {number: hour_place(spec, table.schema()) for number, spec in table.specs().items()}
     found: set[int] = set()
-    for task in table.scan(row_filter=EqualTo(term="__origin__", value=origin)).plan_files():
+    for task in tasks_of(table, table.scan(row_filter=EqualTo(term="__origin__", value=origin))):
         place = places[task.file.spec_id]
         if place is not None:
             found.add(int(task.file.partition[place]))

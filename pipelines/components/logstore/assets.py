@@ -47,6 +47,7 @@ from pipelines.components.logstore.spark import SparkEngine
 from pipelines.landing.hours import hours_text
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.look import hour_rows, lacking_hours
+from pipelines.landing.reach import lacking
 from pipelines.landing.report import LandingReport, Verdict
 from pipelines.landing.run import Run
 from pipelines.landing.table import Lake
@@ -272,6 +273,8 @@ def _land(
         if report.came_to_nothing:
             context.log.warning(f"{report.came_to_nothing}. If this stays: a larger `budget`, or more cores")
         gaps += report.gaps
+        if not live:
+            _warn_lacking(context, logstore, hours)
         reached_of = _live_hours if live else _filled_hours
         reached = reached_of(logstore, report, hours)
         in_table = hour_rows(logstore, Lake.default(), report.origin, reached)
@@ -302,6 +305,13 @@ def _live_hours(logstore: Logstore, report: LandingReport, asked: range) -> set[
     if report.snapshot_id is None:
         return set()
     return {*report.hours, *complete_hours(asked, reached_s(logstore) or 0)}
+
+
+def _warn_lacking(context: dg.AssetExecutionContext, logstore: Logstore, hours: range) -> None:
+    """Say what of the asked hours cannot come, whoever asks."""
+    with SlsClient(logstore.service) as client:
+        for lack in lacking(Lake.default(), logstore, client, hours):
+            context.log.warning(f"cannot come: {lack.text}")
 
 
 def _filled_hours(logstore: Logstore, report: LandingReport, asked: range) -> set[int]:

@@ -1,0 +1,83 @@
+"""Hours of which something can never be landed, or not yet, are named with the cause and are no success."""
+
+import re
+
+import pytest
+
+from pipelines.cli.main import EXIT_FAILED
+from pipelines.landing import reach
+from tests.integration.test_settle import Command, command
+from tests.integration.test_undo import HOUR, NEXT, hours_in_table, started
+from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World
+
+pytestmark = pytest.mark.spark
+
+__all__ = ["command", "started"]
+
+
+def retain(world: World, before_hour: int) -> None:
+    """Retention takes all receive hours before this one (counted from the first)."""
+    world.emulator.admin.retain(PROJECT, "access_logs", before_s=HOUR0_S + 3600 * before_hour)
+
+
+def test_withdrawn_rows_that_retention_took_are_named_and_the_backfill_is_no_success(
+    started: World, command: Command
+) -> None:
+    undone = command("table", "undo", "--hour", HOUR, "--execute")
+    assert (undone["code"], undone["cannot_come_again"]) == (0, [])
+    retain(started, 1)
+
+    said = command("backfill", "--from", HOUR, "--local")
+
+    assert (said["code"], said["rows"]) == (EXIT_FAILED, 0)
+    found = [re.match(rf"shard \d: (\d+) withdrawn rows of {HOUR}, \[\d", x) for x in said["cannot_come"]]
+    assert sum(int(match[1]) for match in found if match) == 10
+    assert not any("nothing missing" in why for why in said["waits"].values())
+    assert command("backfill", "--from", NEXT, "--local")["cannot_come"] == []
+
+    retain(started, 2)
+    warned = command("table", "undo", "--hour", NEXT)
+    assert warned["code"] == 0 and len(warned["cannot_come_again"]) == 2
+    assert all(f" of {NEXT}: these rows cannot be landed again" in x for x in warned["cannot_come_again"])
+    assert hours_in_table(started) == [1, 2]
+
+
+def test_hours_that_nobody_has_are_said_to_be_none(started: World, command: Command) -> None:
+    assert command("table", "forget", "--before", NEXT, "--execute")["code"] == 0
+    for hour, why in (
+        ("2030-01-01-00:00", "not received yet, the service's clock says 2026-09-21-16:10"),
+        ("2026-09-20-00:00", "removed by `table forget`, for good"),
+    ):
+        for mode in ("fill", "errors"):
+            said = command("backfill", "--from", hour, "--local", "--mode", mode)
+            assert (said["code"], said["cannot_come"]) == (EXIT_FAILED, [f"{hour}: {why}"]), mode
+    part = command("backfill", "--from", NEXT, "--to", "2026-09-21-18:00", "--local", "--mode", "errors")
+    assert part["code"] == EXIT_FAILED and part["cannot_come"][0].startswith("2026-09-21-17:00..")
+
+
+def test_before_the_first_landing_only_what_the_service_has_can_come(world: World) -> None:
+    world.put(10)
+    asked = range(HOUR0 - 2, HOUR0 + 1)
+    with world.client as client:
+        (lack,) = reach.lacking(world.lake, world.logstore, client, asked)
+    assert (lack.kind, lack.hours) == ("before", range(HOUR0 - 2, HOUR0))
+    assert lack.text.endswith(f"the oldest log that it still has is of {HOUR}")
+
+
+def test_a_named_gap_is_named_for_the_hours_it_lies_in_and_no_others(started: World) -> None:
+    started.at(HOUR0_S + 3 * 3600)
+    started.put(10)
+    retain(started, 4)
+    started.at(HOUR0_S + 5 * 3600)
+    started.put(10)
+    started.at(HOUR0_S + 5 * 3600 + 60)
+    assert len(started.land().gaps) == 2
+
+    with started.client as client:
+        found = [
+            [x.kind for x in reach.lacking(started.lake, started.logstore, client, range(hour, hour + 1))]
+            for hour in range(HOUR0, HOUR0 + 6)
+        ]
+
+    # Of the third hour 10 rows had landed, then 60 logs came that nobody landed in time.
+    assert found == [[], [], ["gap", "gap"], ["gap", "gap"], ["gap", "gap"], []]
