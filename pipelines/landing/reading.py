@@ -7,6 +7,7 @@ only an OSError with a number of the system, or of S3, is about the storage.
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
+from functools import cached_property
 
 import pyarrow as pa
 from pyiceberg.io.pyarrow import ArrowScan
@@ -24,11 +25,22 @@ _HOURS_NAMED_MAX = 5
 
 
 class Unreadable(LedgerBroken):
-    """A file that a snapshot of the table needs is gone or damaged. `what` says which, without the cure."""
+    """A file that a snapshot of the table needs is gone or damaged. `what` says which, without the cure.
 
-    def __init__(self, what: str, *, verb: str) -> None:
-        super().__init__(what, verb=verb)
-        self.what = what
+    The cure is looked for when somebody asks: that reads manifests, and of many files nobody may ask.
+    """
+
+    def __init__(self, table: Table, file: DataFile | str, what: str) -> None:
+        SlsError.__init__(self, what)
+        self.what, self._table, self._file = what, table, file
+
+    @cached_property
+    def verb(self) -> str:  # type: ignore[override]
+        """What settles it."""
+        return cure(self._table, [self._file])
+
+    def __str__(self) -> str:
+        return f"{self.what}. To settle it: {self.verb}"
 
 
 @contextmanager
@@ -44,7 +56,7 @@ def reading(table: Table, file: DataFile | str) -> Iterator[None]:
     except Exception as error:  # whatever the decoder met: the module's docstring says why
         if is_storage(error):
             raise TransportError(f"{storage_trouble(table.location(), error)}; run it again") from error
-        raise Unreadable(_what(file, error), verb=cure(table, [file])) from error
+        raise Unreadable(table, file, _what(file, error)) from error
 
 
 def manifests_of(table: Table, snapshot: Snapshot | None) -> list[ManifestFile]:
@@ -80,8 +92,7 @@ def batches_of(table: Table, reader: ArrowScan, task: FileScanTask) -> list[pa.R
     except Unreadable as error:
         for deletes in task.delete_files:
             if not table.io.new_input(deletes.file_path).exists():
-                verb = cure(table, [deletes.file_path])
-                raise Unreadable(gone(deletes), verb=verb) from error
+                raise Unreadable(table, deletes.file_path, gone(deletes)) from error
         raise
 
 

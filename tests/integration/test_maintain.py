@@ -459,7 +459,7 @@ def test_people_read_what_would_go(sealed: World) -> None:
     show(Output(file=file), maintainer(sealed, snapshots_max=2).plan())
 
     said = file.getvalue()
-    assert left.name in said and "dry run" in said and "3 expire, 2 stay" in said
+    assert left.name in said and "dry run" in said and "5 expire, 2 stay" in said
     assert "2026-09-21-" in said and "/p/" not in said
 
 
