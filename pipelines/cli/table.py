@@ -54,7 +54,8 @@ def rollback(output: Output, *, snapshot: int, name: str | None, execute: bool) 
     if committed is None:
         output.say(DRY)
     else:
-        output.say(f"done: snapshot {committed} of {logstore.table} is what {snapshot} was; land again")
+        land = "; land again" if planned.view.pulled_again else ""
+        output.say(f"done: snapshot {committed} of {logstore.table} is what {snapshot} was{land}")
     output.result({"executed": execute, "committed": committed, **asdict(planned.view)})
 
 
@@ -176,6 +177,12 @@ class ShardCursor(click.ParamType[tuple[int, Cursor]]):
     metavar="SHARD=CURSOR",
     help="Where one shard starts; may be given again.",
 )
+@click.option(
+    "--without-missing",
+    is_flag=True,
+    help="Give up rows that an older ledger knew and that are not there any more; verify goes on to say "
+    "how many.",
+)
 @execute_option
 @verb
 def adopt(
@@ -184,19 +191,27 @@ def adopt(
     name: str | None,
     at: "adopting.At | None",
     starts: tuple[tuple[int, Cursor], ...],
+    without_missing: bool,
     execute: bool,
 ) -> None:
     """Give a table a true ledger again, where its own is missing, damaged or does not explain the rows.
 
     A ledger that the rows prove is kept. Otherwise say where each shard starts (--at, --start): the rows
-    that are in the table are counted as adopted, and nothing before the start is landed.
+    that are in the table are counted as adopted, and nothing before the start is landed. Rows that are
+    there twice are not adopted, and lost ones are given up only with --without-missing.
     """
     logstore, lake = resolve(name), Lake.default()
     with SlsClient(logstore.service) as client:
         planned = adopting.plan(lake, logstore, client, at=at, cursors=dict(starts))
     show_adoption(output, planned.view)
-    committed = adopting.execute(lake, planned) if execute else None
-    if committed is not None:
+    committed = adopting.execute(lake, planned, without_missing=without_missing) if execute else None
+    if committed is not None and planned.view.unsettled:
+        output.say(
+            f"done: snapshot {committed} of {logstore.table} has a ledger of {planned.view.origin} again. "
+            f"Landings stay refused until {', '.join(planned.view.unsettled)} is adopted, too: "
+            "sls-lake table adopt --logstore with its name"
+        )
+    elif committed is not None:
         output.say(f"done: snapshot {committed} of {logstore.table} has a ledger again; land")
     elif not planned.view.asks:
         output.say(DRY)
@@ -232,15 +247,52 @@ def show_adoption(output: Output, view: adopting.Adoption) -> None:
             [(str(s.shard), "" if s.start is None else str(s.start), s.adopted) for s in view.starts],
         )
         output.say("adopted rows are counted and never called landed; nothing before a start is landed")
+    _show_differences(output, view)
     if view.others:
         output.say(f"{view.others:,} rows of origins that the table does not know are adopted as a number")
     for origin in view.unsettled:
-        output.say(f"{origin}: not proven either; landings stay refused until it is adopted, too")
+        output.say(
+            f"{origin}: not proven either; landings stay refused until it is adopted, too: sls-lake table "
+            "adopt --logstore with its name"
+        )
     if view.asks:
         output.say(
             f"{view.origin}: nothing proves what of it is in the table; say where its shards start: "
             "--at rows, begin, latest or an hour, and --start SHARD=CURSOR"
         )
+
+
+def _show_differences(output: Output, view: adopting.Adoption) -> None:
+    """What the newest readable ledgers say differently, and what cures that."""
+    if view.damaged is not None:
+        output.say(f"the newest landing, snapshot {view.damaged}, has a ledger that cannot be read")
+    if not view.differs:
+        return
+    output.say("the newest ledgers that can be read say something else than the table:")
+    output.table(
+        ["origin", "shard", ">ledger of snapshot", ">rows it knew", ">rows now", ">missing", ">foreign"],
+        [
+            (d.origin, str(d.shard), str(d.snapshot), d.known, d.there, d.missing, d.foreign)
+            for d in view.differs
+        ],
+    )
+    output.say("of missing and of foreign rows there are at least so many")
+    if any(d.missing for d in view.differs if d.origin in view.kept):
+        output.say(
+            "what is missing of an origin whose older ledger is kept is pulled again, or becomes a gap"
+        )
+    if view.back is not None:
+        output.say(
+            f"sls-lake table rollback {view.back} is possible: lost rows are there again and foreign ones "
+            "are not; what landed since is pulled again by the next runs, or becomes a gap if it expired"
+        )
+    if view.missing:
+        output.say(
+            f"{view.origin}: at least {view.missing:,} rows would be given up; that has to be said with "
+            "--without-missing"
+        )
+    if view.forgotten and any(d.foreign for d in view.differs):
+        output.say("rows were removed from this table by `table forget`: foreign rows may be these")
 
 
 def show_rollback(output: Output, view: rolling_back.Rollback) -> None:
@@ -271,8 +323,11 @@ def show_rollback(output: Output, view: rolling_back.Rollback) -> None:
     )
     if view.hours:
         output.say(f"receive hours affected: {', '.join(hour_text(hour) for hour in view.hours)}")
-    if any(shard.withdrawn for shard in view.shards):
+    if view.pulled_again:
         output.say("what is given back is pulled again by the next runs, or becomes a gap if it expired")
+    if any(shard.kept_out for shard in view.shards):
+        hours = ", ".join(hour_text(hour) for hour in view.hours_out) or "older hours"
+        output.say(f"no run pulls what is withdrawn by then: sls-lake backfill that names {hours} does")
 
 
 def _count(rows: int | None) -> str:

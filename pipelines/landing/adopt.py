@@ -6,24 +6,26 @@ when the rows prove it: same rows, same identity sums. Where none is proven, a p
 shard starts from now on, and the rows that are there are *adopted*: counted, so that rows which nobody
 brought are still seen, and never called landed.
 
+Nothing is lost in silence. The newest ledger that can still be read anywhere, also beside main, says how
+many rows each shard had: where fewer are there now, a person has to say so, and the number stays beside
+the adopted rows. Rows that are there twice are never adopted. And a removal for good (`table forget`)
+is remembered from every snapshot that metadata still has.
+
 Situations that end here: rows without a ledger, rows of unknown origin beside landed ones, a logstore
 without its ledger (a deleted tag), a damaged ledger, history that was expired between main and the
 newest landing, a logstore that was deleted and made again. A table that was provably rolled back is
 the business of `rollback.py`.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
-import numpy as np
-import pyarrow as pa
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from pipelines.landing import publish, settle
-from pipelines.landing.ledger import ADOPT, Adopted, lowered
+from pipelines.landing import publish, rollback, settle
+from pipelines.landing.ledger import ADOPT, LEDGER_PREFIX, Adopted, lowered
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.start import check_origin, origin_text
 from pipelines.landing.state import (
@@ -31,17 +33,21 @@ from pipelines.landing.state import (
     adopted_of,
     ancestry,
     check_ancestry,
+    check_removed,
     facts,
+    forgotten_of,
     is_landing,
     ledgers_of,
     read_state,
+    summary_of,
     total_records,
 )
 from pipelines.landing.table import Lake
+from pipelines.landing.tally import Tally
+from pipelines.landing.tally import tally as tally_of
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import Origin, SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.decode import identity_sum
 from sls_io.errors import ConfigError, LedgerBroken
 from sls_io.shard import Head
 from sls_io.window import Cursor
@@ -54,25 +60,32 @@ _IDENTITY = ("__origin__", "__shard__", "__cursor__", "__index__")
 
 
 @dataclass(frozen=True)
-class Tally:
-    """Rows of one shard in the table: how many, their identity sum mod 2**64, the highest cursor."""
-
-    rows: int = 0
-    sum: int = 0
-    last: int = -1
-
-    def plus(self, other: "Tally") -> "Tally":
-        """Both together."""
-        return Tally(self.rows + other.rows, (self.sum + other.sum) % 2**64, max(self.last, other.last))
-
-
-@dataclass(frozen=True)
 class ShardStart:
     """Where a shard would start, and the rows before that which would be adopted."""
 
     shard: int
     start: Cursor | None
     adopted: int
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One shard of which the newest readable ledger of its origin says something else than the table.
+
+    snapshot  whose ledger that is
+    known     rows that it knew, adopted ones with them
+    there     rows there now
+    missing   at least so many that it knew are not there
+    foreign   at least so many are there that it does not explain
+    """
+
+    origin: str
+    shard: int
+    snapshot: int
+    known: int
+    there: int
+    missing: int
+    foreign: int
 
 
 @dataclass(frozen=True)
@@ -85,6 +98,11 @@ class Adoption:
     others    rows of origins that the table does not know, adopted as a number
     unsettled other logstores whose ledger is not proven: they have to be adopted too
     asks      a start must be named before this can be done
+    differs   shards of which the newest readable ledger of their origin says something else
+    missing   rows of this logstore that would be given up, at least
+    back      a landing that `table rollback` can go to, with which these differences are gone
+    damaged   the newest landing, when a ledger in it cannot be read
+    forgotten rows were removed for good from this table
     """
 
     table: str
@@ -95,6 +113,11 @@ class Adoption:
     others: int
     unsettled: tuple[str, ...]
     asks: bool
+    differs: tuple[Difference, ...] = ()
+    missing: int = 0
+    back: int | None = None
+    damaged: int | None = None
+    forgotten: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,7 +142,7 @@ def plan(
 
     `cursors` names single shards' starts, `at` that of the others. Raises ConfigError when there is
     nothing to settle or a start would land rows again that are there, LedgerBroken when another verb
-    is the cure.
+    is the cure, or rows are there twice.
     """
     name = logstore.table
     table = lake.load(name)
@@ -129,11 +152,21 @@ def plan(
     origin = client.origin()
     trouble = _trouble(table, origin, name)
     state = facts(table, damaged_too=True)
-    told = {o for s in _candidates(table, state) for o in ledgers_of(s, damaged_too=True)}
-    tallies, scanned = tally(table, {*state.origins, *told, origin.id})
+    newest = _newest(table)
+    tallies = tally(
+        table,
+        {o: newest[o].ledger if o in newest else Ledger(o) for o in {*state.origins, *newest, origin.id}},
+    )
     ledgers, sources, adopted = _proven(table, state, tallies)
     ledgers = lowered(ledgers, {o: ledger for o, ledger in state.ledgers.items() if o in ledgers})
+    _check_once(table, state, tallies, {*ledgers, origin.id})
     asks, starts = origin.id not in ledgers, dict[int, Cursor]()
+    differs = tuple(
+        d
+        for o in sorted(set(newest))
+        if sources.get(o) != newest[o].snapshot.snapshot_id
+        for d in _differences(newest[o], tallies)
+    )
     named = at is not None or bool(cursors)
     if named and not asks:
         raise ConfigError(f"the ledger of {origin.id} is proven by its rows and stays; leave the start out")
@@ -141,67 +174,74 @@ def plan(
         starts = _starts(client, logstore, origin.id, tallies, at, cursors or {})
         ledgers[origin.id] = Ledger(origin.id, {s: ShardLedger(start=c) for s, c in starts.items()})
     if asks:
-        adopted |= {k: (t.rows, t.sum) for k, t in tallies.items() if k[0] == origin.id}
+        adopted = _with_rows(adopted, origin.id, newest.get(origin.id), tallies, differs)
     # Rows that row-level deletes hide still count in the table's total.
-    hidden = max(0, (total_records(head) or 0) - scanned)
-    others = scanned - sum(t.rows for t in tallies.values()) + hidden
+    rows = max(total_records(head) or 0, table.scan().count())
+    adopted = replace(adopted, others=max(0, rows - sum(t.rows for t in tallies.values())))
     view = Adoption(
         table=name,
         origin=origin.id,
         trouble=trouble,
         kept=sources,
         starts=_shard_starts(origin.id, starts, tallies) if asks else (),
-        others=others,
+        others=adopted.others,
         unsettled=tuple(sorted(set(state.origins) - set(ledgers) - {origin.id})),
         asks=asks and not named,
+        differs=differs,
+        missing=sum(d.missing for d in differs if d.origin == origin.id) if asks else 0,
+        back=rollback.way_back(table, state) if differs else None,
+        damaged=_damaged(table, state),
+        forgotten=bool(state.forgotten.shards),
     )
-    change = settle.Change(
-        head,
-        ledgers,
-        Adopted(adopted, others),
-        "adopt",
-        publish.Origin(origin.id, origin_text(origin)),
-        forgotten=state.forgotten,
-    )
+    registered = publish.Origin(origin.id, origin_text(origin))
+    change = settle.Change(head, ledgers, adopted, "adopt", registered, forgotten=state.forgotten)
+    _check_news(view, state, change)
     return Planned(view, table, state, None if view.asks else change)
 
 
-def execute(lake: Lake, planned: Planned, *, clock: Clock = SYSTEM_CLOCK) -> int:
-    """Commit a planned adoption; the new snapshot. Raises ConfigError while a start is missing, else
-    what `settle.commit` does."""
+def execute(
+    lake: Lake, planned: Planned, *, without_missing: bool = False, clock: Clock = SYSTEM_CLOCK
+) -> int:
+    """Commit a planned adoption; the new snapshot. Raises ConfigError while a start is missing, or rows are
+    and nobody said `without_missing`; else what `settle.commit` does."""
+    view = planned.view
     if planned.change is None:
         raise ConfigError(
-            f"nothing proves what of {planned.view.origin} is in {planned.view.table}: say where its shards "
+            f"nothing proves what of {view.origin} is in {view.table}: say where its shards "
             "start with --at rows, begin, latest or an hour"
+        )
+    if view.missing and not without_missing:
+        cure = "no landing that is kept brings them back; "
+        if view.back is not None:
+            cure = f"`sls-lake table rollback {view.back}` brings back what that landing had; else "
+        raise ConfigError(
+            f"at least {view.missing} rows of {view.origin} that an older ledger knew are not in "
+            f"{view.table}: {cure}say --without-missing to give them up"
         )
     now_ms = int(clock.now() * 1000)
     return settle.commit(lake, planned.table, planned.state, planned.change, now_ms=now_ms)
 
 
-def tally(table: Table, origins: set[str]) -> tuple[dict[Key, Tally], int]:
-    """Rows of these origins by (origin, shard), and how many rows the table has in all.
+def tally(table: Table, ledgers: Mapping[str, Ledger]) -> dict[Key, Tally]:
+    """Rows of these origins by (origin, shard), held against their ledgers.
 
-    Raises ConfigError for a table without identity columns, LedgerBroken when a file is gone.
+    Raises ConfigError for a table without identity columns, LedgerBroken when a file cannot be read.
     """
     name = ".".join(table.name())
     if not set(_IDENTITY) <= set(table.schema().column_names):
         raise ConfigError(
             f"table {name} lacks columns of sls-lake ({', '.join(_IDENTITY)}); land in a table of its own"
         )
-    found: dict[Key, Tally] = defaultdict(Tally)
-    scanned = 0
-    try:
-        for batch in table.scan(selected_fields=_IDENTITY).to_arrow_batch_reader():
-            scanned += batch.num_rows
-            for key, part in _counted(batch, origins):
-                found[key] = found[key].plus(part)
-    except FileNotFoundError as error:
-        file = str(getattr(error, "filename", "") or error).rsplit("/", 1)[-1].strip("'\"")
-        raise LedgerBroken(
-            f"a data file that table {name} lists is gone ({file}), so its rows cannot be counted",
-            verb="restore the file, or sls-lake table rollback to a landing before it",
-        ) from error
-    return dict(found), scanned
+    found: dict[Key, Tally] = {}
+    for origin, ledger in sorted(ledgers.items()):
+        shards, wrong = tally_of(table, origin, ledger)
+        if wrong:
+            raise LedgerBroken(
+                f"the rows of table {name} cannot be counted: {'; '.join(wrong)}",
+                verb="restore the file, or sls-lake table rollback to a landing without it",
+            )
+        found |= {(origin, shard): each for shard, each in shards.items()}
+    return found
 
 
 def proves(ledger: Ledger, adopted: Adopted, tallies: Mapping[Key, Tally]) -> bool:
@@ -217,31 +257,16 @@ def proves(ledger: Ledger, adopted: Adopted, tallies: Mapping[Key, Tally]) -> bo
     return True
 
 
-def _counted(batch: pa.RecordBatch, origins: set[str]) -> Iterator[tuple[Key, Tally]]:
-    names = batch.column("__origin__").dictionary_encode()
-    codes = names.indices.to_numpy(zero_copy_only=False)
-    for code, origin in enumerate(names.dictionary.to_pylist()):
-        if origin not in origins:
-            continue
-        mine = batch.filter(pa.array(codes == code))
-        shards, cursors, indexes = (
-            mine.column(name).to_numpy(zero_copy_only=False).astype(np.int64) for name in _IDENTITY[1:]
-        )
-        for shard in np.unique(shards).tolist():
-            at = shards == shard
-            total = identity_sum(shard, cursors[at], indexes[at])
-            yield (origin, shard), Tally(int(at.sum()), total % 2**64, int(cursors[at].max()))
-
-
 def _trouble(table: Table, origin: Origin, name: str) -> str:
     """Why landings are refused. Raises when they are not, or when another verb settles it."""
     try:
         check_origin(read_state(table), origin, name)
     except LedgerBroken as error:
-        if error.verb != ADOPT:
+        if ADOPT not in error.verb:
             raise
         if facts(table, damaged_too=True).tagged is not None:
             _check_not_rolled_back(table)
+        check_removed(table)
         return str(error).partition(". To settle it")[0]
     raise ConfigError(f"the ledger of table {name} explains its rows: there is nothing to settle")
 
@@ -254,28 +279,140 @@ def _check_not_rolled_back(table: Table) -> None:
             raise
 
 
+@dataclass(frozen=True)
+class _Newest:
+    """The newest ledger of an origin that can be read, and what was adopted by then."""
+
+    snapshot: Snapshot
+    ledger: Ledger
+    adopted: Adopted
+
+
+def _newest(table: Table) -> dict[str, _Newest]:
+    """Of each origin, from all snapshots that metadata still has: also of those beside main."""
+    found: dict[str, _Newest] = {}
+    for snapshot in rollback.landings(table):
+        adopted = adopted_of(snapshot, damaged_too=True)
+        for origin, ledger in ledgers_of(snapshot, damaged_too=True).items():
+            found.setdefault(origin, _Newest(snapshot, ledger, adopted))
+    return found
+
+
 def _candidates(table: Table, state: TableState) -> Iterator[Snapshot]:
-    """Snapshots whose ledger may be true, the likeliest first."""
+    """Snapshots whose ledger may be true, the likeliest first: the tag's, main's, those beside main."""
     tagged = table.snapshot_by_id(state.tagged) if state.tagged is not None else None
-    if tagged is not None:
-        yield tagged
-    yield from (s for s in ancestry(table) if is_landing(s) and s != tagged)
+    past = [*([tagged] if tagged else []), *filter(is_landing, ancestry(table)), *rollback.landings(table)]
+    yield from {s.snapshot_id: s for s in past}.values()
 
 
 def _proven(
     table: Table, state: TableState, tallies: Mapping[Key, Tally]
-) -> tuple[dict[str, Ledger], dict[str, int], dict[Key, tuple[int, int]]]:
-    """Per origin the newest ledger that the rows prove, its snapshot, and what it had adopted."""
+) -> tuple[dict[str, Ledger], dict[str, int], Adopted]:
+    """Per origin the newest ledger that the rows prove, its snapshot, and what it had adopted.
+
+    One from before a removal for good is none: with the rows that it knows, removed ones are back.
+    """
     ledgers: dict[str, Ledger] = {}
     sources: dict[str, int] = {}
-    adopted: dict[Key, tuple[int, int]] = {}
+    adopted = Adopted()
     for snapshot in _candidates(table, state):
         before = adopted_of(snapshot, damaged_too=True)
+        if forgotten_of(snapshot, damaged_too=True) != state.forgotten:
+            continue
         for origin, ledger in ledgers_of(snapshot, damaged_too=True).items():
             if origin not in ledgers and proves(ledger, before, tallies):
                 ledgers[origin], sources[origin] = ledger, snapshot.snapshot_id
-                adopted |= {k: v for k, v in before.shards.items() if k[0] == origin}
+                adopted = _joined(adopted, before, origin)
     return ledgers, sources, adopted
+
+
+def _joined(adopted: Adopted, before: Adopted, origin: str) -> Adopted:
+    """`adopted` with what `before` says of `origin`."""
+    return replace(
+        adopted,
+        shards={**adopted.shards, **{k: v for k, v in before.shards.items() if k[0] == origin}},
+        missing={**adopted.missing, **{k: v for k, v in before.missing.items() if k[0] == origin}},
+    )
+
+
+def _with_rows(
+    adopted: Adopted,
+    origin: str,
+    newest: _Newest | None,
+    tallies: Mapping[Key, Tally],
+    differs: tuple[Difference, ...],
+) -> Adopted:
+    """`adopted` with all rows of `origin`, and what is missing of it now and was before."""
+    missing = {k: v for k, v in (newest.adopted.missing if newest else {}).items() if k[0] == origin}
+    for each in differs:
+        if each.origin == origin and each.missing:
+            missing[origin, each.shard] = missing.get((origin, each.shard), 0) + each.missing
+    return replace(
+        adopted,
+        shards={**adopted.shards, **{k: (t.rows, t.sum) for k, t in tallies.items() if k[0] == origin}},
+        missing={**adopted.missing, **missing},
+    )
+
+
+def _differences(newest: _Newest, tallies: Mapping[Key, Tally]) -> Iterator[Difference]:
+    """What the ledger and the table say differently of each shard. Pure.
+
+    Rows in what the ledger calls landed are held against its rows, the others against what was adopted.
+    A foreign row in a landed interval may stand for a missing one: so "at least".
+    """
+    origin, ledger = newest.ledger.origin, newest.ledger
+    for shard in sorted({*ledger.shards, *(s for o, s in {*tallies, *newest.adopted.shards} if o == origin)}):
+        entry = ledger.shards.get(shard) or ShardLedger(Cursor(0))
+        rows, total = newest.adopted.of(origin, shard)
+        there = tallies.get((origin, shard), Tally())
+        if (there.rows, there.sum) == (entry.rows + rows, (entry.sum + total) % 2**64):
+            continue
+        landed, beside = there.rows - there.outside - entry.rows, there.outside - rows
+        missing, foreign = max(0, -landed) + max(0, -beside), max(0, landed) + max(0, beside)
+        if not missing and not foreign:
+            missing = foreign = 1  # as many rows, and not the same
+        snapshot = newest.snapshot.snapshot_id
+        yield Difference(origin, shard, snapshot, entry.rows + rows, there.rows, missing, foreign)
+
+
+def _check_once(
+    table: Table, state: TableState, tallies: Mapping[Key, Tally], origins: Collection[str]
+) -> None:
+    """No identity of these origins is there twice: adopted, it would be for ever."""
+    doubled = sum(t.doubled for (origin, _), t in tallies.items() if origin in origins)
+    if not doubled:
+        return
+    by_hand = "delete all but one of each with any engine, and look again"
+    back = rollback.way_back(table, state)
+    raise LedgerBroken(
+        f"{doubled} rows of table {'.'.join(table.name())} are there more than once, and nobody can adopt "
+        "a row twice",
+        verb=f"sls-lake table rollback {back}" if back is not None else by_hand,
+    )
+
+
+def _damaged(table: Table, state: TableState) -> int | None:
+    """The newest landing, when not all of its ledgers can be read."""
+    tagged = table.snapshot_by_id(state.tagged) if state.tagged is not None else None
+    snapshot = tagged or next(iter(rollback.landings(table)), None)
+    texts = [name for name in summary_of(snapshot) if name.startswith(LEDGER_PREFIX)]
+    readable = ledgers_of(snapshot, damaged_too=True)
+    return snapshot.snapshot_id if snapshot is not None and len(texts) > len(readable) else None
+
+
+def _check_news(view: Adoption, state: TableState, change: settle.Change) -> None:
+    """Story: two logstores of a table have no proven ledger. One is adopted; asked for again, that would
+    commit the same for ever, while landings stay refused because of the other."""
+    same = (state.head, dict(state.ledgers), state.adopted) == (
+        state.tagged,
+        dict(change.ledgers),
+        change.adopted,
+    )
+    if same and view.unsettled and not view.asks:
+        raise ConfigError(
+            f"{view.origin} is settled already; landings into {view.table} stay refused until "
+            f"{', '.join(view.unsettled)} is, too: sls-lake table adopt --logstore with its name"
+        )
 
 
 def _starts(

@@ -10,7 +10,7 @@ hand, which every landing refuses: there the ledger follows what was done, or, w
 the newest landing, what was done is taken back.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -30,6 +30,7 @@ from pipelines.landing.state import (
     is_landing,
     known_rows,
     ledgers_of,
+    newest_forgotten,
     summary_of,
     total_records,
 )
@@ -37,9 +38,11 @@ from pipelines.landing.table import Lake
 from sls_io.claim import Ledger
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ConfigError, LedgerBroken
-from sls_io.window import Cursor, IntervalSet
+from sls_io.window import Cursor, IntervalSet, Window
 
 _CALLS_PARALLEL = 8
+_TRIES_MAX = 5
+"""After so many landings whose files are not all there, no way back is looked for any more."""
 _UNREADABLE = "a manifest of main cannot be read, so which files leave and return is unknown"
 
 
@@ -47,7 +50,8 @@ _UNREADABLE = "a manifest of main cannot be read, so which files leave and retur
 class ShardBack:
     """One shard: where its frontier is and goes, the cursor intervals and rows its ledger gives back.
 
-    With a restored landing `regained` holds what the ledger gets instead.
+    With a restored landing `regained` holds what the ledger gets instead. `kept_out` is the part of
+    `withdrawn` that no live run pulls again: the landing calls it withdrawn, or starts after it.
     """
 
     origin: str
@@ -58,6 +62,12 @@ class ShardBack:
     rows_then: int
     withdrawn: tuple[tuple[int, int], ...]
     regained: tuple[tuple[int, int], ...]
+    kept_out: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def again(self) -> IntervalSet:
+        """What the next runs pull again."""
+        return IntervalSet(self.withdrawn).minus(IntervalSet(self.kept_out))
 
 
 @dataclass(frozen=True)
@@ -65,8 +75,9 @@ class Rollback:
     """What `table rollback` would do. Row and file counts are those of main, now and then;
     what leaves and returns is None where the manifests of main cannot be read.
 
-    hours   receive hours (since 1970) of the landings whose windows the ledger gives back
-    notes   what a person should know before saying yes
+    hours      receive hours (since 1970) of the windows that the ledger gives back
+    hours_out  those of them with windows that only a backfill which names the hour lands again
+    notes      what a person should know before saying yes
     """
 
     table: str
@@ -82,6 +93,12 @@ class Rollback:
     landings: tuple[int, ...]
     shards: tuple[ShardBack, ...]
     notes: tuple[str, ...] = ()
+    hours_out: tuple[int, ...] = ()
+
+    @property
+    def pulled_again(self) -> bool:
+        """Whether the next runs pull anything again."""
+        return any(s.again for s in self.shards) or bool(set(self.hours) - set(self.hours_out))
 
 
 @dataclass(frozen=True)
@@ -109,21 +126,17 @@ def plan(lake: Lake, name: str, snapshot_id: int) -> Planned:
     _check_content(table, target, then, known_rows(ledgers, adopted))
     known = now or {}
     leaving, returning = known.keys() - then.keys(), then.keys() - known.keys()
-    if (
-        now is not None
-        and snapshot_id == state.tagged
-        and not leaving
-        and not returning
-        and _in_main(table, snapshot_id)
-    ):
-        raise ConfigError(f"table {name} is as snapshot {snapshot_id} left it: there is nothing to roll back")
     lowered_ledgers = codec.lowered(ledgers, state.ledgers)
+    as_it_was = (lowered_ledgers, adopted) == (dict(state.ledgers), state.adopted)
+    as_it_was = as_it_was and state.tagged is not None and _in_main(table, state.tagged)
+    if as_it_was and now is not None and not leaving and not returning:
+        raise ConfigError(f"table {name} is as snapshot {snapshot_id} left it: there is nothing to roll back")
     change = settle.Change(
         target, lowered_ledgers, adopted, f"rollback {snapshot_id}", forgotten=state.forgotten
     )
     since = [s for s in _since(table, state, target) if is_landing(s)]
-    windows = [w for s in since for w in codec.decode_windows(summary_of(s).get(codec.WINDOWS_KEY, ""))[1]]
     shards = tuple(_shards_back(state.ledgers, lowered_ledgers))
+    hours, hours_out = _hours(since, shards, set(ledgers) - set(state.ledgers))
     view = Rollback(
         table=name,
         snapshot_id=snapshot_id,
@@ -134,10 +147,11 @@ def plan(lake: Lake, name: str, snapshot_id: int) -> Planned:
         rows_returning=None if now is None else sum(_rows(then[path]) for path in returning),
         files_leaving=None if now is None else len(leaving),
         files_returning=None if now is None else len(returning),
-        hours=tuple(sorted({w.window.hour for w in windows})) if any(s.withdrawn for s in shards) else (),
+        hours=hours,
         landings=tuple(s.snapshot_id for s in since),
         shards=shards,
         notes=(*_notes(table, state), *([_UNREADABLE] if now is None else [])),
+        hours_out=hours_out,
     )
     return Planned(view, table, state, change)
 
@@ -145,6 +159,32 @@ def plan(lake: Lake, name: str, snapshot_id: int) -> Planned:
 def execute(lake: Lake, planned: Planned, *, clock: Clock = SYSTEM_CLOCK) -> int:
     """Commit a planned rollback; the new snapshot. Raises what `settle.commit` does."""
     return settle.commit(lake, planned.table, planned.state, planned.change, now_ms=int(clock.now() * 1000))
+
+
+def landings(table: Table) -> list[Snapshot]:
+    """All snapshots with a ledger that metadata still has, newest first, also those beside main."""
+    found = filter(is_landing, table.metadata.snapshots)
+    return sorted(found, key=lambda s: s.sequence_number or 0, reverse=True)
+
+
+def way_back(table: Table, state: TableState) -> int | None:
+    """The newest landing that `plan` accepts and whose rows are as many as its ledgers say: gone back to,
+    lost rows are there again and foreign ones are not. None when metadata or storage has none."""
+    tries = 0
+    for snapshot in landings(table):
+        try:
+            known = known_rows(ledgers_of(snapshot), adopted_of(snapshot))
+            if total_records(snapshot) != known:
+                continue
+            tries += 1
+            _check_forgotten(table, state, snapshot)
+            _check_content(table, snapshot, _files(table, snapshot), known)
+        except (LedgerBroken, ConfigError, OSError):
+            if tries == _TRIES_MAX:
+                return None
+            continue
+        return snapshot.snapshot_id
+    return None
 
 
 def _load(lake: Lake, name: str) -> Table:
@@ -242,10 +282,36 @@ def _check_content(table: Table, target: Snapshot, files: Mapping[str, DataFile]
 def _check_forgotten(table: Table, state: TableState, target: Snapshot) -> None:
     """What was removed for good does not come back with an older landing."""
     if forgotten_of(target) != state.forgotten:
+        _, removal = newest_forgotten(table)
         raise ConfigError(
             f"rows were removed from table {'.'.join(table.name())} by `table forget` since snapshot "
-            f"{target.snapshot_id}, and would come back with it; choose a landing after that"
+            f"{target.snapshot_id}, and would come back with it; choose a landing after that, or the removal "
+            f"itself: `sls-lake table rollback {removal}`"
         )
+
+
+def _hours(
+    since: list[Snapshot], shards: tuple[ShardBack, ...], unreadable: Collection[str]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Receive hours of the windows that are given back, and of those that no live run lands again.
+
+    Of an origin without a readable ledger, every window since counts.
+    """
+    by_shard = {(s.origin, s.shard): s for s in shards}
+    hours, out = set[int](), set[int]()
+    for snapshot in since:
+        origin, windows = codec.decode_windows(summary_of(snapshot).get(codec.WINDOWS_KEY, ""))
+        for window in (landed.window for landed in windows):
+            back = by_shard.get((origin, window.shard))
+            if origin in unreadable or (back and _overlaps(back.withdrawn, window)):
+                hours.add(window.hour)
+            if back and _overlaps(back.kept_out, window):
+                out.add(window.hour)
+    return tuple(sorted(hours)), tuple(sorted(out))
+
+
+def _overlaps(pairs: tuple[tuple[int, int], ...], window: Window) -> bool:
+    return IntervalSet(pairs).overlaps(window.begin, window.end)
 
 
 def _shards_back(now: Mapping[str, Ledger], then: Mapping[str, Ledger]) -> Iterator[ShardBack]:
@@ -253,6 +319,8 @@ def _shards_back(now: Mapping[str, Ledger], then: Mapping[str, Ledger]) -> Itera
         current = now.get(origin) or Ledger(origin)
         for shard, entry in sorted(ledger.shards.items()):
             old = current.shards.get(shard) or replace(entry, landed=IntervalSet(), rows=0)
+            given = old.landed.minus(entry.landed)
+            again = given.minus(entry.withdrawn).minus(IntervalSet.of([(0, entry.start)]))
             yield ShardBack(
                 origin=origin,
                 shard=shard,
@@ -260,8 +328,9 @@ def _shards_back(now: Mapping[str, Ledger], then: Mapping[str, Ledger]) -> Itera
                 frontier_then=entry.frontier,
                 rows=old.rows,
                 rows_then=entry.rows,
-                withdrawn=old.landed.minus(entry.landed).pairs,
+                withdrawn=given.pairs,
                 regained=entry.landed.minus(old.landed).pairs,
+                kept_out=given.minus(again).pairs,
             )
 
 

@@ -7,7 +7,7 @@ which stop whatever was asked.
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -260,7 +260,7 @@ def without_adopted(adopted: Adopted, origin: str, parts: Iterable[Part]) -> Ado
         if part.outside:
             rows, total = shards[origin, part.shard]
             shards[origin, part.shard] = rows - part.outside, (total - part.outside_sum) % 2**64
-    return Adopted({key: value for key, value in shards.items() if value[0]}, adopted.others)
+    return replace(adopted, shards={key: value for key, value in shards.items() if value[0]})
 
 
 def hour_runs(hours: Iterable[int]) -> IntervalSet:

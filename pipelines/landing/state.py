@@ -48,6 +48,7 @@ def read_state(table: Table) -> TableState:
     state = facts(table)
     if state.tagged is not None:
         check_ancestry(table)
+    check_removed(table)
     _check_origins(table, state)
     return state
 
@@ -62,6 +63,7 @@ def facts(table: Table, *, damaged_too: bool = False) -> TableState:
     tag = metadata.refs.get(codec.TAG)
     prefix = codec.ORIGIN_PROPERTY_PREFIX
     tagged = table.snapshot_by_id(tag.snapshot_id) if tag else None
+    forgotten_of(tagged, damaged_too=damaged_too)
     return TableState(
         uuid=str(metadata.table_uuid),
         head=metadata.current_snapshot_id,
@@ -73,10 +75,7 @@ def facts(table: Table, *, damaged_too: bool = False) -> TableState:
         ledgers=ledgers_of(tagged, damaged_too=damaged_too),
         origins={n.removeprefix(prefix): v for n, v in metadata.properties.items() if n.startswith(prefix)},
         adopted=adopted_of(tagged, damaged_too=damaged_too),
-        # Without a tag the newest landing of main tells: what was removed for good stays removed.
-        forgotten=forgotten_of(
-            tagged or next(filter(is_landing, ancestry(table)), None), damaged_too=damaged_too
-        ),
+        forgotten=newest_forgotten(table)[0],
     )
 
 
@@ -100,10 +99,12 @@ def check_ancestry(table: Table) -> None:
     name = ".".join(table.name())
     if rolled_back:
         # What main holds now may be no landing (a compaction, rows by hand): a ledger goes with one.
-        target = next((s.snapshot_id for s in ancestry(table) if is_landing(s)), tag.snapshot_id)
+        target, since = next((s.snapshot_id for s in ancestry(table) if is_landing(s)), tag.snapshot_id), ""
+        if (removal := removal_undone(table)) is not None:
+            target, since = removal, ", and rows that `table forget` removed are back"
         raise LedgerBroken(
             f"table {name} was rolled back by hand: main no longer contains the newest landing "
-            f"(snapshot {tag.snapshot_id})",
+            f"(snapshot {tag.snapshot_id}){since}",
             verb=f"sls-lake table rollback {target}",
         )
     raise LedgerBroken(
@@ -111,6 +112,48 @@ def check_ancestry(table: Table) -> None:
         "expired, so nobody can prove that it was not rolled back",
         verb=codec.ADOPT,
     )
+
+
+def check_removed(table: Table) -> None:
+    """Prove that `main` was not put back to before a removal for good. Raises LedgerBroken otherwise.
+
+    Story: rows are forgotten, somebody rolls `main` back to before that and deletes the tag or moves it
+    along. Every ledger agrees with the rows then; only the removal's own snapshot knows better.
+    """
+    if (removal := removal_undone(table)) is not None:
+        raise LedgerBroken(
+            f"rows were removed from table {'.'.join(table.name())} by `table forget`, and main was put back "
+            "to before that: they are there again",
+            verb=f"sls-lake table rollback {removal}",
+        )
+
+
+def removal_undone(table: Table) -> int | None:
+    """The snapshot of the newest removal, or the next that metadata still has, when `main` is one from
+    before it; None when there was no removal, or main still contains it, or nobody can say."""
+    forgotten, removal = newest_forgotten(table)
+    if removal is None:
+        return None
+    landings = list(filter(is_landing, ancestry(table)))
+    contained = any(forgotten_of(s, damaged_too=True) == forgotten for s in landings)
+    return removal if landings and not contained else None
+
+
+def newest_forgotten(table: Table) -> tuple[codec.Forgotten, int | None]:
+    """What was removed for good, and the oldest snapshot that says so: it can be gone back to.
+
+    The list only grows, so the newest one of any snapshot that metadata still has tells all, whether
+    main contains that snapshot or not.
+    """
+    told = sorted(
+        (s for s in table.metadata.snapshots if summary_of(s).get(codec.FORGOTTEN_KEY) and is_landing(s)),
+        key=lambda s: s.sequence_number or 0,
+    )
+    lists = [forgotten_of(s, damaged_too=True) for s in told]
+    newest = next((x for x in reversed(lists) if x.shards), None)
+    if newest is None:
+        return codec.Forgotten(), None
+    return newest, next(s.snapshot_id for s, x in zip(told, lists, strict=True) if x == newest)
 
 
 def ancestry(table: Table, newest: int | None = None) -> Iterator[Snapshot]:
@@ -243,7 +286,9 @@ def _check_origins(table: Table, state: TableState) -> None:
         )
     known = known_rows(state.ledgers, state.adopted)
     if total is not None and total > known:
+        then = total_records(table.snapshot_by_id(state.tagged)) if state.tagged is not None else None
+        back = f"sls-lake table rollback {state.tagged} takes them out, {codec.ADOPT} keeps them"
         raise LedgerBroken(
             f"table {name} has {total} rows, its ledger knows {known}: rows of unknown origin were added",
-            verb=codec.ADOPT,
+            verb=back if then is not None and then <= known else codec.ADOPT,
         )

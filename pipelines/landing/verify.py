@@ -149,13 +149,15 @@ def verify(
     problems += [text for text in gone if text not in problems]
     ends = _ends(client)
     adopted = {s: v for (name, s), v in state.adopted.shards.items() if name == origin.id}
+    missing = {s: rows for (name, s), rows in state.adopted.missing.items() if name == origin.id}
     decided = {
         shard: _Decided(
             adopted.get(shard, (0, 0)),
             state.forgotten.of(origin.id, shard),
             _withdrawn(client, shard, ledger) if shard in ends else {},
+            missing.get(shard, 0),
         )
-        for shard in {*ledger.shards, *tallies, *adopted}
+        for shard in {*ledger.shards, *tallies, *adopted, *missing}
     }
     shards = tuple(_prove(s, ledger, tallies.get(s), ends, decided[s], told) for s in sorted(decided))
     since_ms = min((s.timestamp_ms for s in table.metadata.snapshots), default=None)
@@ -229,11 +231,12 @@ def _ends(client: SlsClient) -> dict[int, Cursor]:
 
 @dataclass(frozen=True)
 class _Decided:
-    """What people decided about a shard: rows adopted, rows forgotten, hours withdrawn."""
+    """What people decided about a shard: rows adopted, forgotten, given up as missing, hours withdrawn."""
 
     adopted: tuple[int, int]
     forgotten: Gone
     hours: Mapping[tuple[int, int], str]
+    missing: int = 0
 
 
 def _withdrawn(client: SlsClient, shard: int, ledger: Ledger) -> dict[tuple[int, int], str]:
@@ -264,11 +267,13 @@ def _prove(
     adopted, gone = decided.adopted, decided.forgotten
     before = adopted[0]
     notes = [f"{before} rows were adopted: there before the ledger begins, by a decision"] if before else []
+    if decided.missing:
+        notes.append(f"at least {decided.missing} rows were missing when the table was adopted, by decision")
     if gone.rows or gone.before:
         notes.append(f"{gone.rows} rows of {_hours_gone(gone)} were removed by decision")
     if entry is None:
         problems = [f"{rows} rows of a shard that the ledger does not know"]
-        if before:
+        if before or not rows:
             problems = _sums(ShardLedger(Cursor(0)), tally, adopted)
         return ShardProof(shard, 0, rows, Cursor(0), None, False, (), tuple(problems), tuple(notes), before)
     single = _singly(shard, tally, told, decided.forgotten)

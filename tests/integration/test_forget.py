@@ -5,9 +5,7 @@ import io
 import re
 from pathlib import Path
 
-import pyarrow.compute as pc
 import pytest
-from pyiceberg.expressions import EqualTo
 
 from pipelines.cli.leaving import show_leaving
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
@@ -25,7 +23,7 @@ from sls_io.errors import ConfigError, LandingConflict, LandingUnknown
 from tests.integration.lossy_catalog import lossy
 from tests.integration.test_changed_table import append_by_hand, compact, roll_back
 from tests.integration.test_races import At, second_logstore
-from tests.integration.test_settle import Command, command, snapshots
+from tests.integration.test_settle import Command, command, invent, snapshots
 from tests.integration.test_undo import HOUR, NEXT, fill, hours_in_table, started
 from tests.integration.world import HOUR0, HOUR0_S, World, group
 
@@ -267,11 +265,7 @@ def test_the_other_logstore_of_the_table_loses_nothing(started: World) -> None:
 
 def test_adopted_rows_may_be_removed_too(started: World, command: Command) -> None:
     """They are counted apart from landed ones, also when they leave."""
-    table = started.table
-    mine = table.scan().to_arrow()
-    table.append(mine.slice(0, 1))
-    table.delete(EqualTo(term="n", value=29))
-    table.append(mine.filter(pc.equal(mine["n"], 29)))
+    invent(started)
     assert command("table", "adopt", "--at", "rows", "--execute")["code"] == 0
     adopted = read_state(started.table).adopted.rows
     assert adopted == 31

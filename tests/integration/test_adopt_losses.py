@@ -1,0 +1,294 @@
+"""No verb settles a table by forgetting: lost rows, rows that are there twice, rows that were removed for
+good, and ledgers that cannot be read are said, with the verb that really helps.
+"""
+
+import io
+import shlex
+
+import pytest
+from pyiceberg.expressions import And, EqualTo, LessThan
+
+from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
+from pipelines.cli.output import Output
+from pipelines.cli.table import show_adoption, show_rollback
+from pipelines.landing import adopt, rollback, undo
+from pipelines.landing.ledger import TAG
+from pipelines.landing.state import facts
+from sls_io.errors import LedgerBroken
+from tests.integration.test_changed_table import append_by_hand, roll_back
+from tests.integration.test_forget import carry_out, left_over, numbers
+from tests.integration.test_forget import plan as removal
+from tests.integration.test_races import second_logstore
+from tests.integration.test_settle import Command, command, damage, refused, snapshots, started
+from tests.integration.world import HOUR0, HOUR0_S, World
+
+pytestmark = pytest.mark.spark
+
+__all__ = ["command", "started"]
+
+ADOPT = ("table", "adopt")
+
+
+def remove_tag(world: World) -> None:
+    world.table.manage_snapshots().remove_tag(TAG).commit()
+
+
+def lose(world: World, *, rows: int = 5) -> None:
+    """The first of the 20 landed rows leave by hand."""
+    world.table.delete(LessThan(term="n", value=rows))
+
+
+def shown(planned: adopt.Planned) -> str:
+    file = io.StringIO()
+    show_adoption(Output(file=file), planned.view)
+    return " ".join(file.getvalue().split())
+
+
+def test_lost_rows_are_given_up_only_by_saying_so_and_verify_remembers(
+    started: World, command: Command
+) -> None:
+    newest = snapshots(started)[-1]
+    lose(started)
+    remove_tag(started)
+    verb = (*refused(started), "--at", "rows")
+    assert verb[:2] == ADOPT
+
+    dry = command(*verb)
+
+    assert (dry["code"], dry["missing"], dry["back"]) == (0, 5, newest)
+    differs = dry["differs"]
+    assert {d["snapshot"] for d in differs} == {newest}
+    assert sum(d["known"] - d["there"] for d in differs) == sum(d["missing"] for d in differs) == 5
+    assert not any(d["foreign"] for d in differs)
+    with started.client as client:
+        said = shown(adopt.plan(started.lake, started.logstore, client, at="rows"))
+    assert f"table rollback {newest} is possible" in said and "--without-missing" in said
+    head = started.table.metadata.current_snapshot_id
+    silent = command(*verb, "--execute")
+    assert silent["code"] == EXIT_USAGE and "at least 5 rows" in silent["error"]
+    assert f"table rollback {newest}" in silent["error"] and "--without-missing" in silent["error"]
+    assert started.table.metadata.current_snapshot_id == head
+
+    assert command(*verb, "--execute", "--without-missing")["code"] == 0
+
+    assert started.land().rows == 60
+    proof = command("verify")
+    notes = [note for s in proof["shards"] for note in s["notes"] if "were missing" in note]
+    assert proof["code"] == 0 and notes
+    assert sum(int(note.split()[2]) for note in notes) == 5, "a landing carries it on"
+    assert all("by decision" in note for note in notes)
+
+
+def test_lost_rows_beside_foreign_ones_are_all_healed_by_the_landing_that_is_named(
+    started: World, command: Command
+) -> None:
+    newest = snapshots(started)[-1]
+    lose(started, rows=3)
+    for _ in range(4):
+        append_by_hand(started)
+
+    with pytest.raises(LedgerBroken) as raised:
+        started.land()
+    assert f"sls-lake table rollback {newest} takes them out" in raised.value.verb
+    dry = command(*ADOPT, "--at", "rows")
+    assert (dry["missing"], dry["others"], dry["back"]) == (3, 4, newest)
+
+    assert command("table", "rollback", str(dry["back"]), "--execute")["code"] == 0
+
+    assert started.land().rows == 60
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_rows_that_are_there_twice_are_not_adopted(started: World, command: Command) -> None:
+    newest = snapshots(started)[-1]
+    started.table.append(started.table.scan().to_arrow().slice(0, 7))
+
+    for more in ((), ("--at", "rows", "--execute")):
+        twice = command(*ADOPT, *more)
+        assert twice["code"] == EXIT_FAILED
+        assert "7 rows" in twice["error"] and "more than once" in twice["error"]
+        assert f"sls-lake table rollback {newest}" in twice["error"]
+    with started.client as client, pytest.raises(LedgerBroken) as raised:
+        adopt.plan(started.lake, started.logstore, client)
+    assert command(*shlex.split(raised.value.verb)[1:], "--execute")["code"] == 0
+
+    assert started.land().rows == 60
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_twins_that_no_landing_can_take_out_are_deleted_first(started: World, command: Command) -> None:
+    table = started.table
+    mine = table.scan().to_arrow()
+    table.append(mine.slice(0, 1))
+    remove_tag(started)
+    started.table.maintenance.expire_snapshots().by_ids(snapshots(started)[:-1]).commit()
+
+    twice = command(*ADOPT, "--at", "rows", "--execute")
+
+    assert twice["code"] == EXIT_FAILED and "delete all but one" in twice["error"]
+    number = mine["n"][0].as_py()
+    started.table.delete(EqualTo(term="n", value=number))
+    started.table.append(mine.slice(0, 1))
+    assert command(*ADOPT, "--at", "rows", "--execute")["code"] == 0
+    assert started.land().rows == 60
+    started.assert_each_log_once()
+
+
+@pytest.mark.parametrize("tag", ["stays", "is gone", "is moved along"])
+def test_a_table_put_back_to_before_a_removal_goes_to_the_removal(
+    started: World, command: Command, tag: str
+) -> None:
+    """No refusal names a landing that the next verb refuses, and no verb brings removed rows back."""
+    before = snapshots(started)[-1]
+    removed = carry_out(started, removal(started))
+    started.table.manage_snapshots().rollback_to_snapshot(before).commit()
+    if tag == "is gone":
+        remove_tag(started)
+    if tag == "is moved along":
+        started.table.manage_snapshots().remove_tag(TAG).create_tag(before, TAG).commit()
+    assert len(numbers(started)) == 20, "they are back"
+
+    verb = refused(started)
+
+    assert verb == ["table", "rollback", str(removed)]
+    for other in (ADOPT, ("table", "rollback", str(before))):
+        refusal = command(*other, "--execute")
+        assert refusal["code"] != 0 and f"sls-lake table rollback {removed}" in refusal["error"]
+    assert command(*verb, "--execute")["code"] == 0
+    assert started.land().rows == 60
+    assert numbers(started) == left_over(80)
+    proof = command("verify")
+    assert proof["code"] == 0 and sum(s["rows_forgotten"] for s in proof["shards"]) == 4
+
+
+def test_a_ledger_from_before_a_removal_is_not_kept_although_rows_prove_it(
+    started: World, command: Command
+) -> None:
+    """Somebody writes removed rows back by hand: they are foreign, and said to be."""
+    mine = started.table.scan().to_arrow()
+    removed = carry_out(started, removal(started))
+    left = set(numbers(started))
+    gone = [i for i, n in enumerate(mine["n"].to_pylist()) if n not in left]
+    started.table.append(mine.take(gone))
+
+    dry = command(*ADOPT)
+
+    assert dry["kept"] == {} and dry["asks"] and dry["forgotten"]
+    assert sum(d["foreign"] for d in dry["differs"]) == 4 and dry["back"] == removed
+    assert command("table", "rollback", str(removed), "--execute")["code"] == 0
+    assert started.land().rows == 60
+    assert numbers(started) == left_over(80)
+
+
+def test_behind_a_damaged_ledger_the_older_one_that_can_be_read_is_named(
+    started: World, command: Command
+) -> None:
+    older, newest = snapshots(started)[-2:]
+    damage(started)
+    damaged = started.table.metadata.current_snapshot_id
+    started.table.maintenance.expire_snapshots().by_ids([newest]).commit()
+
+    dry = command(*ADOPT)
+
+    assert (dry["damaged"], dry["back"], dry["missing"]) == (damaged, older, 0)
+    assert {d["snapshot"] for d in dry["differs"]} == {older}
+    assert sum(d["foreign"] for d in dry["differs"]) == 10
+    with started.client as client:
+        said = shown(adopt.plan(started.lake, started.logstore, client))
+    assert "cannot be read" in said and f"table rollback {older} is possible" in said
+    back = command("table", "rollback", str(older), "--execute")
+    assert (back["code"], back["rows_leaving"]) == (0, 10)
+    assert started.land().rows == 70
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_the_same_rollback_again_is_none_and_only_what_is_given_back_now_counts(
+    started: World, command: Command
+) -> None:
+    wanted, newest = snapshots(started)[-2:]
+    started.land()
+    started.at(HOUR0_S + 60 * 129)
+    started.put(5)
+    started.at(HOUR0_S + 60 * 130)
+    started.land()
+
+    first = command("table", "rollback", str(newest), "--execute")
+    assert first["code"] == 0 and first["hours"] == [HOUR0 + 1, HOUR0 + 2]
+    count = len(started.table.metadata.snapshots)
+    for same in (newest, first["committed"]):
+        again = command("table", "rollback", str(same), "--execute")
+        assert again["code"] == EXIT_USAGE and "nothing to roll back" in again["error"]
+    assert len(started.table.metadata.snapshots) == count
+
+    older = command("table", "rollback", str(wanted), "--execute")
+
+    assert (older["code"], older["hours"]) == (0, [HOUR0 + 1]), "that of the third hour was given back before"
+    assert started.land().rows == 75
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_what_is_withdrawn_by_then_is_not_said_to_be_pulled_again(started: World) -> None:
+    with started.client as client:
+        planned = undo.plan(started.lake, started.logstore, client, range(HOUR0, HOUR0 + 1))
+    undone = undo.execute(started.lake, planned)
+    assert started.land(mode="fill", hours=(HOUR0, HOUR0 + 1)).rows == 10
+
+    view = rollback.plan(started.lake, started.logstore.table, undone).view
+
+    file = io.StringIO()
+    show_rollback(Output(file=file), view)
+    said = " ".join(file.getvalue().split())
+    assert view.hours == view.hours_out == (HOUR0,) and not view.pulled_again
+    assert "pulled again" not in said and "sls-lake backfill that names 2026-09-21-14:00" in said
+    started.land()
+    both = rollback.plan(started.lake, started.logstore.table, undone).view
+    assert both.pulled_again and both.hours_out == (HOUR0,) and both.hours == (HOUR0, HOUR0 + 1)
+
+
+def test_with_another_logstore_unproven_landings_stay_refused_and_it_is_named(
+    started: World, command: Command
+) -> None:
+    other = second_logstore(started)
+    started.land(logstore=other)
+    started.land()
+    remove_tag(started)
+    with World(started.emulator, started.lake, other, started.engine).client as client:
+        theirs = client.origin().id
+        started.table.delete(And(EqualTo(term="__origin__", value=theirs), EqualTo(term="n", value=3)))
+
+        done = command(*ADOPT, "--execute")
+        assert done["code"] == 0 and done["unsettled"] == [theirs]
+        assert refused(started) == list(ADOPT)
+        again = command(*ADOPT, "--execute")
+        assert again["code"] == EXIT_USAGE and "settled already" in again["error"]
+        assert theirs in again["error"] and "table adopt --logstore" in again["error"]
+
+        planned = adopt.plan(started.lake, other, client, at="latest")
+        assert planned.view.missing == 1 and planned.view.unsettled == ()
+        adopt.execute(started.lake, planned, without_missing=True)
+
+    assert facts(started.table).adopted.missing == {(theirs, 0): 1}
+    assert started.land().rows == 0
+    started.assert_proved()
+
+
+def test_an_older_ledger_that_rows_prove_is_kept_and_what_comes_again_is_said(
+    started: World, command: Command
+) -> None:
+    """Main put back and the tag deleted: nothing is given up, so nothing has to be said to go on."""
+    older, newest = snapshots(started)[-2:]
+    roll_back(started)
+    remove_tag(started)
+
+    dry = command(*ADOPT)
+
+    assert (list(dry["kept"].values()), dry["missing"], dry["back"]) == ([older], 0, newest)
+    assert sum(d["missing"] for d in dry["differs"]) == 10
+    assert command(*ADOPT, "--execute")["code"] == 0
+    assert started.land().rows == 70
+    started.assert_each_log_once()
+    started.assert_proved()
