@@ -38,6 +38,7 @@ from pyiceberg.table.update import (
 
 from pipelines.landing import ledger as codec
 from pipelines.landing.ledger import Delta
+from pipelines.landing.reading import manifests_of
 from pipelines.landing.state import TableState
 from pipelines.landing.table import storage_trouble
 from pipelines.landing.waiting import NoAnswer, answered
@@ -91,7 +92,7 @@ def build(
 ) -> Request:
     """A try on exactly `state`. `schema` is the evolved schema the files were written with, if any.
 
-    Raises TransportError when its manifests cannot be written.
+    Raises TransportError when its manifests cannot be written, and as `reading.py` does.
     """
     evolved = schema_updates(schema)
     staged = _staged(table, evolved)
@@ -105,7 +106,13 @@ def build(
         producer.append_data_file(file)
     try:
         updates, requirements = producer._commit()
-    except OSError as error:
+    except Exception as error:
+        if not isinstance(error, OSError) or isinstance(error, FileNotFoundError):
+            manifests_of(
+                table, table.current_snapshot()
+            )  # it goes on with those, and its error names no file
+        if not isinstance(error, OSError):
+            raise
         # A full disk, say. This try was never sent, so there is nothing to ask the table about.
         raise TransportError(
             f"the manifests of a landing were not written: {storage_trouble(table.location(), error)}; "

@@ -200,6 +200,26 @@ def test_the_rollback_that_is_named_cures_a_table_whose_manifests_cannot_be_read
     assert command("windows", "--no-orphans")["code"] == 0
 
 
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_landing_on_somebody_elses_commit_that_cannot_be_read_names_its_file(
+    world: World, command: Command, damage: Damage
+) -> None:
+    """The newest landing is whole, what lies on top of it is not: a rollback to that landing cures it."""
+    newest = landings(world)[-1].snapshot_id
+    world.table.append(world.table.scan().to_arrow().slice(0, 0))
+    path = list_of(world)
+    damage(path)
+    world.put(20)
+    world.emulator.admin.advance(HOUR_S)
+
+    with pytest.raises(LedgerBroken, match=f"{path.name}.* restore the file; or .*rollback {newest}"):
+        world.land()
+
+    assert command("table", "rollback", str(newest), "--execute")["executed"]
+    assert world.land().rows == 20
+    assert_whole(world)
+
+
 def test_the_replace_that_is_named_cures_a_lost_data_file(world: World, command: Command) -> None:
     data_of(world, hours(world)[1]).unlink()
     said = command("verify")
