@@ -10,7 +10,8 @@
 
   The text is version 1, numbers in base 36: a ledger is `1;<shards>;<shard>;...` with shards
   `id:start:landed:gaps:withdrawn:end:reached:rows:sum`, what was adopted is
-  `1;<others>;<origin>:<shard>:<rows>:<sum>;...`.
+  `1;<others>;<origin>:<shard>:<rows>:<sum>;...`;
+  in version 2 each has one more number, of rows that were missing.
 #}
 {% macro landed_ledger(table) %}
 {%- set said = {"main": none, "landed": {}, "adopted": {}, "origins": [], "others": 0, "damaged": []} -%}
