@@ -108,9 +108,8 @@ def build(
         updates, requirements = producer._commit()
     except Exception as error:
         if not isinstance(error, OSError) or isinstance(error, FileNotFoundError):
-            manifests_of(
-                table, table.current_snapshot()
-            )  # it goes on with those, and its error names no file
+            # The new manifest list begins with those of the head, and PyIceberg's error names no file.
+            manifests_of(table, table.current_snapshot())
         if not isinstance(error, OSError):
             raise
         # A full disk, say. This try was never sent, so there is nothing to ask the table about.
