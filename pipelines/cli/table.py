@@ -103,11 +103,24 @@ def undo(output: Output, *, hours: range, name: str | None, execute: bool) -> No
 @click.option("--where", metavar="FILTER", help="Rows that this takes, like \"user = 'x'\".")
 @click.option("--before", "hour", type=Hour(), metavar="HOUR", help="Whole receive hours before this one.")
 @click.option("--reason", default="", help="Why; kept in the table. The filter's values are not.")
+@click.option(
+    "--origin",
+    default="",
+    metavar="ID",
+    help="Rows of another origin in the table, as verify names it: the logstore before it was made again.",
+)
 @logstore_option
 @execute_option
 @verb
 def forget(
-    output: Output, *, where: str | None, hour: int | None, reason: str, name: str | None, execute: bool
+    output: Output,
+    *,
+    where: str | None,
+    hour: int | None,
+    reason: str,
+    origin: str,
+    name: str | None,
+    execute: bool,
 ) -> None:
     """Remove rows for good: by a filter, or whole receive hours before one.
 
@@ -119,9 +132,9 @@ def forget(
     logstore, lake = resolve(name), Lake.default()
     with SlsClient(logstore.service) as client:
         if where is not None:
-            planned = forgetting.plan_where(lake, logstore, client, where, reason=reason)
+            planned = forgetting.plan_where(lake, logstore, client, where, reason=reason, origin=origin)
         else:
-            planned = forgetting.plan_before(lake, logstore, client, hour or 0, reason=reason)
+            planned = forgetting.plan_before(lake, logstore, client, hour or 0, reason=reason, origin=origin)
         show_forget(output, planned.view)
         committed = forgetting.execute(lake, logstore, client, planned) if execute else None
     if committed is None:
@@ -221,8 +234,8 @@ def adopt(
 def show_forget(output: Output, view: forgetting.Forget) -> None:
     """What would be removed, for people."""
     output.say(
-        f"{view.table}: {view.rows:,} rows leave for good, with {view.files} files, of which "
-        f"{view.rewritten} are written anew without them"
+        f"{view.table}: {view.rows:,} rows of {view.origin} leave for good, with {view.files} files, of "
+        f"which {view.rewritten} are written anew without them"
     )
     output.table(
         ["receive hour", ">rows"], [(hour_text(hour), rows) for hour, rows in sorted(view.hours.items())]

@@ -34,7 +34,7 @@ from pipelines.landing.reading import tasks_of
 from pipelines.landing.slices import Part, Place
 from pipelines.landing.table import Lake
 from sls_io.claim import Ledger
-from sls_io.client import SlsClient
+from sls_io.client import Origin, SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ConfigError, InvariantBroken, LandingConflict, printable
 from sls_io.window import HOUR_S
@@ -79,13 +79,16 @@ class Planned:
     partly: tuple[FileScanTask, ...]
 
 
-def plan_where(lake: Lake, logstore: Logstore, client: SlsClient, where: str, *, reason: str = "") -> Planned:
+def plan_where(
+    lake: Lake, logstore: Logstore, client: SlsClient, where: str, *, reason: str = "", origin: str = ""
+) -> Planned:
     """Look at what removing the rows that `where` takes would do. Changes nothing.
 
-    `where` compares columns of the table, like `user = 'x' and __receive_hour__ < '...'`. Raises
-    ConfigError when it cannot be read or takes no row, LedgerBroken when the table cannot be trusted.
+    `where` compares columns of the table, like `user = 'x' and __receive_hour__ < '...'`; `origin` is the
+    id of another origin that the table knows, whose rows are meant. Raises ConfigError when it cannot be
+    read or takes no row, LedgerBroken when the table cannot be trusted.
     """
-    place = slices.look(lake, logstore, client)
+    place = _of(slices.look(lake, logstore, client), origin)
     asked, columns = _parsed(place, where)
     row_filter = And(slices.mine(place), asked)
     tasks = tasks_of(place.table, place.table.scan(row_filter=row_filter))
@@ -108,14 +111,21 @@ def plan_where(lake: Lake, logstore: Logstore, client: SlsClient, where: str, *,
     return _planned(place, row_filter, parts, whole, partly, what, reason)
 
 
-def plan_before(lake: Lake, logstore: Logstore, client: SlsClient, hour: int, *, reason: str = "") -> Planned:
-    """Look at what removing all receive hours before `hour` (since 1970) would do. Changes nothing.
+def plan_before(
+    lake: Lake, logstore: Logstore, client: SlsClient, hour: int, *, reason: str = "", origin: str = ""
+) -> Planned:
+    """Look at what removing all receive hours before `hour` (since 1970) would do; `origin` as in
+    `plan_where`. Changes nothing.
 
     Raises ConfigError when all of them are forgotten already or a frontier has not passed them,
     LedgerBroken when the table cannot be trusted.
     """
-    place = slices.look(lake, logstore, client)
-    slices.check_passed(place, client, hour)
+    mine = slices.look(lake, logstore, client)
+    place = _of(mine, origin)
+    if place.origin == mine.origin:
+        slices.check_passed(place, client, hour)
+    elif not _same_logstore(place.origin, mine.origin):
+        _check_reached(place, hour)
     hours = range(hour)
     whole = slices.whole_files(place, hours)
     parts = slices.parts_of(place, whole)
@@ -167,6 +177,36 @@ def execute(
         )
 
     return rewrite.publish(lake, logstore, client, place, tasks, change_on, fresh=fresh, clock=clock)
+
+
+def _of(place: Place, origin: str) -> Place:
+    """The same table with the rows of `origin` in mind. Raises ConfigError for one that it does not know."""
+    if origin in ("", place.origin.id):
+        return place
+    if origin not in place.state.origins or origin not in place.state.ledgers:
+        raise ConfigError(
+            f"{place.name} has no ledger of an origin {printable(origin)!r}; it knows "
+            f"{', '.join(sorted(set(place.state.origins) & set(place.state.ledgers)))}"
+        )
+    text, _, created = place.state.origins[origin].rpartition("@")
+    region, project, logstore = text.split("/", 2)
+    return replace(place, origin=Origin(region, project, logstore, int(created)))
+
+
+def _same_logstore(one: Origin, other: Origin) -> bool:
+    """Whether the one is the other before it was deleted and made again: nobody lands it any more."""
+    return replace(one, created_s=0) == replace(other, created_s=0)
+
+
+def _check_reached(place: Place, hour: int) -> None:
+    """Raises ConfigError unless every shard in the ledger of another logstore has passed all hours before
+    `hour`."""
+    for shard, entry in sorted(place.ledger.shards.items()):
+        if not entry.closed and entry.reached_s < hour * HOUR_S:
+            raise ConfigError(
+                f"shard {shard} of {place.origin.id} has reached {moment_text(entry.reached_s)} of the "
+                "receive time; ask for earlier hours, or name rows with --where"
+            )
 
 
 def _parsed(place: Place, where: str) -> tuple[BooleanExpression, list[str]]:

@@ -6,7 +6,7 @@ are invisible until they are published; those of a try that fails are the sweep'
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
@@ -137,7 +137,7 @@ def publish(
                 lake, place.table, place.state, change_on(place), now_ms=int(clock.now() * 1000)
             )
         except LandingConflict:
-            now = slices.look(lake, logstore, client)
+            now = replace(slices.look(lake, logstore, client), origin=place.origin)
             there = slices.fingerprint(tasks_of(now.table, now.table.scan(row_filter=slices.mine(now))))
             if not looked_at <= there or now.state.schema_id != place.state.schema_id:
                 break

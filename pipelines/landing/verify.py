@@ -13,20 +13,23 @@ Only the identity columns are read. The answer names what is wrong and where, ne
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from pyiceberg.expressions import NotEqualTo
 from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
 
 from pipelines.landing import reach
 from pipelines.landing.hours import hour_text, hours_text
 from pipelines.landing.ledger import WINDOWS_KEY, Gone, decode_windows
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.reading import Unreadable, tasks_of
 from pipelines.landing.second_pull import SecondPull, pull_again
 from pipelines.landing.start import check_origin
 from pipelines.landing.state import ancestry, read_state, reconcile, summary_of
-from pipelines.landing.table import Lake
+from pipelines.landing.table import Lake, NoMetadata
 from pipelines.landing.tally import Count, Tally, tally
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import SlsClient
-from sls_io.errors import LedgerBroken, ShardGone, SlsError
+from sls_io.errors import LedgerBroken, ShardGone, SlsError, printable
 from sls_io.planning import CURSOR_UNKNOWN
 from sls_io.window import HOUR_S, Cursor, IntervalSet, Window
 
@@ -132,7 +135,10 @@ def verify(
     everything else is a problem in the `Proof`.
     """
     origin = client.origin()
-    table = lake.load(logstore.table)
+    try:
+        table = lake.load(logstore.table)
+    except NoMetadata as error:
+        return Proof(logstore.table, origin.id, problems=(str(error),))
     if table is None:
         return Proof(logstore.table, origin.id, problems=("there is no table yet: nothing has landed",))
     try:
@@ -161,12 +167,42 @@ def verify(
     }
     shards = tuple(_prove(s, ledger, tallies.get(s), ends, decided[s], told) for s in sorted(decided))
     since_ms = min((s.timestamp_ms for s in table.metadata.snapshots), default=None)
-    notes: list[str] = []
+    notes = _others(table, origin.id)
     if told.pulled is not None and not any(s.windows_pulled for s in shards):
         why = _why_none(lake, logstore, client, ledger, hours, told.pulled)
         # That an hour is empty here and there was compared; everything else proves nothing.
         (problems if hours is not None and why != _EMPTY else notes).append(why)
     return Proof(logstore.table, origin.id, shards, tuple(problems), since_ms, state.tagged, tuple(notes))
+
+
+def _others(table: Table, origin: str) -> list[str]:
+    """Rows of other origins, from the manifests: this proof is not about them."""
+    owner = table.schema().find_field("__origin__").field_id
+    places = {
+        number: next(
+            (
+                i
+                for i, field in enumerate(spec.fields)
+                if field.source_id == owner and isinstance(field.transform, IdentityTransform)
+            ),
+            None,
+        )
+        for number, spec in table.specs().items()
+    }
+    rows: dict[str, int] = {}
+    try:
+        tasks = tasks_of(table, table.scan(row_filter=NotEqualTo(term="__origin__", value=origin)))
+    except Unreadable:
+        return []  # said already, as a problem
+    for task in tasks:
+        place = places[task.file.spec_id]
+        name = "nobody knows whom" if place is None else printable(str(task.file.partition[place]))
+        rows[name] = rows.get(name, 0) + task.file.record_count
+    if not rows:
+        return []
+    named = ", ".join(f"{n} of {name}" for name, n in sorted(rows.items())[:_NAMED_MAX])
+    count = sum(rows.values())
+    return [f"the table also holds {count} rows of other origins, which this proof is not about: {named}"]
 
 
 def _why_none(

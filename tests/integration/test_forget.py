@@ -25,7 +25,7 @@ from tests.integration.test_changed_table import append_by_hand, compact, roll_b
 from tests.integration.test_races import At, second_logstore
 from tests.integration.test_settle import Command, command, invent, snapshots
 from tests.integration.test_undo import HOUR, NEXT, fill, hours_in_table, started
-from tests.integration.world import HOUR0, HOUR0_S, World, group
+from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World, group
 
 pytestmark = pytest.mark.spark
 
@@ -189,6 +189,36 @@ def test_nothing_brings_back_what_was_removed(started: World, command: Command) 
     with started.client as client:
         proof = verify(started.logstore, started.lake, client)
     assert proof.ok and sum(s.rows_forgotten for s in proof.shards) == 4
+
+
+def test_rows_of_a_logstore_before_it_was_made_again_are_named_and_can_be_removed(
+    started: World, command: Command
+) -> None:
+    (old,) = read_state(started.table).ledgers
+    with started.client as client:
+        client.transport.delete_logstore(PROJECT, "access_logs")
+        started.emulator.admin.advance(60)
+        client.transport.create_logstore(PROJECT, "access_logs", ttl=30, shard_count=2)
+    assert command("table", "adopt", "--at", "begin", "--execute")["code"] == 0
+    started.put(15)
+    started.emulator.admin.advance(120)
+    assert started.land().rows == 15
+    said = f"the table also holds 30 rows of other origins, which this proof is not about: 30 of {old}"
+    assert command("verify")["notes"] == [said]
+    unknown = command("table", "forget", "--origin", "access_logs-0", "--before", NEXT, "--execute")
+    assert unknown["code"] == EXIT_USAGE and old in unknown["error"]
+
+    some = command("table", "forget", "--origin", old, "--where", WHERE, "--execute")
+    assert (some["code"], some["rows"], some["origin"]) == (0, 4, old)
+    rest = command("table", "forget", "--origin", old, "--before", "2026-09-21-17:00", "--execute")
+    assert (rest["code"], rest["rows"]) == (0, 26)
+    assert command("verify")["notes"] == []
+    state = read_state(started.table)
+    (new,) = set(state.ledgers) - {old}
+    assert (state.forgotten.before(old), state.forgotten.before(new)) == (HOUR0 + 3, 0)
+    assert {e.rows for e in state.ledger(old).shards.values()} == {0}
+    started.assert_each_log_once()
+    started.assert_proved()
 
 
 def test_rows_that_the_filter_says_nothing_of_stay(world: World) -> None:
@@ -366,5 +396,6 @@ def test_people_read_what_leaves_before_they_say_yes(started: World) -> None:
 
     assert NEXT in said and "20 rows in" in said
     assert re.search(r"\[\d+, \d+\)", said), "whole intervals, not taken for markup"
-    assert "4 rows leave for good" in said and "forget --where on n: [red] tape" in said
+    assert re.search("4 rows of access_logs-[0-9a-f]{8} leave for good", said)
+    assert "forget --where on n: [red] tape" in said
     assert "removed by decision" in said and "verified" in said
