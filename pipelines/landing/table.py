@@ -53,6 +53,10 @@ _TABLE_PROPERTIES = {
 }
 
 
+class NoMetadata(ConfigError):
+    """The metadata file that the catalog names for a table is gone or damaged: nothing of it is known."""
+
+
 def home() -> Path:
     """The state folder: `SLS_LAKE_HOME`, or `var` under the working folder. Absolute."""
     return Path(os.environ.get(HOME_VARIABLE, "var")).absolute()
@@ -125,7 +129,8 @@ class Lake:
     def load(self, table: str, *, deadline_s: float = ANSWER_S) -> Table | None:
         """The table as it is now, or None when there is none.
 
-        Raises ConfigError when that is not known within the deadline: no catalog, or no storage.
+        Raises ConfigError when that is not known within the deadline: no catalog, or no storage;
+        NoMetadata when both are there.
         """
         catalog = self.catalog(deadline_s=deadline_s)
         try:
@@ -133,7 +138,7 @@ class Lake:
         except (NoSuchTableError, NoSuchNamespaceError):
             return None
         except Exception as error:
-            raise ConfigError(_failed(self, error)) from error
+            raise _failed(self, error) from error
 
     def ensure(self, table: str, contract: Contract) -> Table:
         """The table, created empty (format version 2) when there is none yet."""
@@ -152,8 +157,8 @@ class Lake:
             )
         except TableAlreadyExistsError:
             return catalog.load_table(table)
-        except (OSError, NoAnswer, RESTError) as error:
-            raise ConfigError(_failed(self, error)) from error
+        except (OSError, NoAnswer, RESTError, UnreadableMetadata) as error:
+            raise _failed(self, error) from error
 
     def _ensure_namespace(self, catalog: Catalog, name: str) -> None:
         """Story: two first runs find no namespace, A makes it, B's insert meets the database's own unique
@@ -194,7 +199,7 @@ def storage_trouble(location: str, error: BaseException) -> str:
     )
 
 
-def _failed(lake: Lake, error: BaseException) -> str:
+def _failed(lake: Lake, error: Exception) -> ConfigError:
     """The catalog answered, or not, and what failed is the files: SQL catalogs leave them to their clients.
 
     The HTTP client's errors are OSErrors, too.
@@ -203,12 +208,13 @@ def _failed(lake: Lake, error: BaseException) -> str:
         gone = isinstance(error.cause, FileNotFoundError)
         told = f"the catalog's metadata file {printable(error.file)}"
         if gone:
-            return f"{told} is gone; restore it, or check that the warehouse is where it was"
-        return f"{told} was cut off or overwritten ({type(error.cause).__name__}); restore it"
+            return NoMetadata(f"{told} is gone; restore it, or check that the warehouse is where it was")
+        return NoMetadata(f"{told} was cut off or overwritten ({type(error.cause).__name__}); restore it")
     error = error.cause if isinstance(error, UnreadableMetadata) else error
     if not isinstance(error, OSError) or type(error).__module__.startswith("requests"):
-        return unreachable(lake, error)
-    return f"{storage_trouble(lake.properties.get('warehouse', 'the warehouse'), error)}; nothing was landed"
+        return ConfigError(unreachable(lake, error))
+    warehouse = lake.properties.get("warehouse", "the warehouse")
+    return ConfigError(f"{storage_trouble(warehouse, error)}; nothing was landed")
 
 
 def _masked(error: BaseException) -> str:
