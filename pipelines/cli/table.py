@@ -260,6 +260,8 @@ def show_adoption(output: Output, view: adopting.Adoption) -> None:
             [(str(s.shard), "" if s.start is None else str(s.start), s.adopted) for s in view.starts],
         )
         output.say("adopted rows are counted and never called landed; nothing before a start is landed")
+    for origin in view.former:
+        output.say(f"{origin}: deleted since, and no ledger that its rows prove; they are counted as adopted")
     _show_differences(output, view)
     if view.others:
         output.say(f"{view.others:,} rows of origins that the table does not know are adopted as a number")

@@ -103,6 +103,7 @@ class Adoption:
     back      a landing that `table rollback` can go to, with which these differences are gone
     damaged   the newest landing, when a ledger in it cannot be read
     forgotten rows were removed for good from this table
+    former    logstores of the same name, deleted since, whose ledger is not proven: their rows are adopted
     """
 
     table: str
@@ -118,6 +119,7 @@ class Adoption:
     back: int | None = None
     damaged: int | None = None
     forgotten: bool = False
+    former: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -159,25 +161,24 @@ def plan(
     )
     ledgers, sources, adopted = _proven(table, state, tallies)
     ledgers = lowered(ledgers, {o: ledger for o, ledger in state.ledgers.items() if o in ledgers})
+    former = _former(state, origin, ledgers)
+    ledgers |= {o: Ledger(o) for o in former}
     _check_once(table, state, tallies, {*ledgers, origin.id})
     asks, starts = origin.id not in ledgers, dict[int, Cursor]()
-    differs = tuple(
-        d
-        for o in sorted(set(newest))
-        if sources.get(o) != newest[o].snapshot.snapshot_id
-        for d in _differences(newest[o], tallies)
-    )
+    differs = tuple(d for o in sorted(newest) for d in _differences(newest[o], tallies))
     named = at is not None or bool(cursors)
     if named and not asks:
         raise ConfigError(f"the ledger of {origin.id} is proven by its rows and stays; leave the start out")
     if asks and named:
         starts = _starts(client, logstore, origin.id, tallies, at, cursors or {})
         ledgers[origin.id] = Ledger(origin.id, {s: ShardLedger(start=c) for s, c in starts.items()})
-    if asks:
-        adopted = _with_rows(adopted, origin.id, newest.get(origin.id), tallies, differs)
+    begun = {*former, *([origin.id] if asks else [])}
+    for each in sorted(begun):
+        adopted = _with_rows(adopted, each, newest.get(each), tallies, differs)
     # Rows that row-level deletes hide still count in the table's total.
     rows = max(total_records(head) or 0, table.scan().count())
-    adopted = replace(adopted, others=max(0, rows - sum(t.rows for t in tallies.values())))
+    ours = {*state.origins, *ledgers, origin.id}
+    adopted = replace(adopted, others=max(0, rows - sum(t.rows for k, t in tallies.items() if k[0] in ours)))
     view = Adoption(
         table=name,
         origin=origin.id,
@@ -188,10 +189,11 @@ def plan(
         unsettled=tuple(sorted(set(state.origins) - set(ledgers) - {origin.id})),
         asks=asks and not named,
         differs=differs,
-        missing=sum(d.missing for d in differs if d.origin == origin.id) if asks else 0,
+        missing=sum(d.missing for d in differs if d.origin in begun),
         back=rollback.way_back(table, state) if differs else None,
         damaged=_damaged(table, state),
         forgotten=bool(state.forgotten.shards),
+        former=former,
     )
     registered = publish.Origin(origin.id, origin_text(origin))
     change = settle.Change(head, ledgers, adopted, "adopt", registered, forgotten=state.forgotten)
@@ -333,6 +335,14 @@ def _joined(adopted: Adopted, before: Adopted, origin: str) -> Adopted:
         shards={**adopted.shards, **{k: v for k, v in before.shards.items() if k[0] == origin}},
         missing={**adopted.missing, **{k: v for k, v in before.missing.items() if k[0] == origin}},
     )
+
+
+def _former(state: TableState, origin: Origin, proven: Collection[str]) -> tuple[str, ...]:
+    """Unproven origins that were this logstore before it was deleted and made again: no service tells of
+    them any more, so nobody else could settle them."""
+    name = origin_text(origin).rpartition("@")[0]
+    same = (o for o, text in state.origins.items() if text.rpartition("@")[0] == name)
+    return tuple(sorted(set(same) - set(proven) - {origin.id}))
 
 
 def _with_rows(

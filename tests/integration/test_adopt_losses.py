@@ -20,7 +20,7 @@ from tests.integration.test_forget import carry_out, left_over, numbers
 from tests.integration.test_forget import plan as removal
 from tests.integration.test_races import second_logstore
 from tests.integration.test_settle import Command, command, damage, refused, snapshots, started
-from tests.integration.world import HOUR0, HOUR0_S, World
+from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World
 
 pytestmark = pytest.mark.spark
 
@@ -273,6 +273,31 @@ def test_with_another_logstore_unproven_landings_stay_refused_and_it_is_named(
 
     assert facts(started.table).adopted.missing == {(theirs, 0): 1}
     assert started.land().rows == 0
+    started.assert_proved()
+
+
+def test_the_rows_of_a_deleted_logstore_are_settled_with_the_one_of_the_same_name(
+    started: World, command: Command
+) -> None:
+    """Nobody else could: the service does not know it any more."""
+    with started.client as client:
+        theirs = client.origin().id
+        client.transport.delete_logstore(PROJECT, "access_logs")
+        started.emulator.admin.advance(60)
+        client.transport.create_logstore(PROJECT, "access_logs", ttl=30, shard_count=2)
+    lose(started, rows=4)
+    remove_tag(started)
+    verb = (*refused(started), "--at", "begin", "--execute")
+
+    silent = command(*verb)
+    assert silent["code"] == EXIT_USAGE and "at least 4 rows" in silent["error"]
+    done = command(*verb, "--without-missing")
+
+    assert (done["code"], done["former"], done["unsettled"]) == (0, [theirs], [])
+    started.put(15)
+    started.emulator.admin.advance(120)
+    assert started.land().rows == 15
+    assert len(started.table_rows()) == 16 + 15
     started.assert_proved()
 
 
