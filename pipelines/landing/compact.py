@@ -89,7 +89,7 @@ def look(lake: Lake, name: str) -> Looked:
     problems = reconcile(table)
     if problems:
         raise LedgerBroken(
-            f"the newest landing in {name} does not add up ({'; '.join(problems)}); nothing was changed",
+            f"the newest landing in {name} does not add up ({'; '.join(problems)}): the maintenance stops",
             verb="sls-lake verify",
         )
     return Looked(table, state)
@@ -189,7 +189,7 @@ def execute(
             return Hour(hour.origin, hour.hour, hour.rows, hour.files, hour.file_bytes, len(added), snapshot)
     raise LandingConflict(
         f"files of {name} that were being written together were changed meanwhile, or it never held still; "
-        "nothing was changed, the next maintenance takes them"
+        "they stay as they are, the next maintenance takes them"
     )
 
 

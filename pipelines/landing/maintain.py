@@ -333,7 +333,7 @@ class Maintainer:
         known |= {_last(entry.metadata_file) for entry in table.metadata.metadata_log}
         if not any(_last(info.path) == _last(table.metadata_location) for info in _listed(table)):
             raise ConfigError(
-                f"the metadata of table {self.name} is not in its folder; nothing was deleted, "
+                f"the metadata of table {self.name} is not in its folder; none of it was deleted, "
                 "look at the catalog's warehouse setting"
             )
         return tuple(_unknown(table, _METADATA, known, now_s - self.floor_s))
