@@ -18,6 +18,7 @@ from pipelines.components import SlsLogstore
 from pipelines.components.logstore.maintenance import MAINTAINS_TAG
 from pipelines.components.logstore.schedule import BACKFILL_TAG, CLAIMS_TAG, hour_key, live_tags
 from pipelines.components.logstore.spark import RESOURCE_KEY, SparkEngine
+from pipelines.landing import undo
 from pipelines.landing.engine import Engine
 from pipelines.landing.logstore import Logstore
 from sls_io.emulator import start
@@ -310,6 +311,17 @@ def test_rows_with_errors_are_read_again_and_asking_twice_changes_nothing(page: 
     assert again.success and hours(again)[hour_key(HOUR0 + 2)]["files written anew"].value == 0
     assert page.world.table.metadata.current_snapshot_id == head
     page.world.assert_proved()
+
+
+def test_a_fill_warns_of_what_can_never_come(page: Page) -> None:
+    lake, logstore = page.world.lake, page.world.logstore
+    with page.world.client as client:
+        undo.execute(lake, undo.plan(lake, logstore, client, range(HOUR0, HOUR0 + 1)))
+    page.world.emulator.admin.retain(PROJECT, "access_logs", before_s=HOUR0_S + 3600)
+    filled = page.run("microbatch", hour=HOUR0)
+    assert filled.success
+    said = [e.user_message for e in page.instance.all_logs(filled.run_id) if "cannot come" in e.user_message]
+    assert len(said) == 2 and all(f"withdrawn rows of {hour_key(HOUR0)}" in text for text in said)
 
 
 def test_neither_moves_a_checkpoint_nor_claims(page: Page) -> None:
