@@ -237,10 +237,11 @@ def show_forget(output: Output, view: forgetting.Forget) -> None:
         f"{view.table}: {view.rows:,} rows of {view.origin} leave for good, with {view.files} files, of "
         f"which {view.rewritten} are written anew without them"
     )
-    output.table(
-        ["receive hour", ">rows"], [(hour_text(hour), rows) for hour, rows in sorted(view.hours.items())]
-    )
-    output.table(["shard", ">rows"], [(str(shard), rows) for shard, rows in sorted(view.shards.items())])
+    if view.rows:
+        output.table(
+            ["receive hour", ">rows"], [(hour_text(hour), rows) for hour, rows in sorted(view.hours.items())]
+        )
+        output.table(["shard", ">rows"], [(str(shard), rows) for shard, rows in sorted(view.shards.items())])
     if view.adopted:
         output.say(f"{view.adopted:,} of them were adopted: no landing brought them")
     if view.before:
