@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 import click
 
 from pipelines.cli.logstores import logstore_option, resolve
+from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import DRY, Output, megabytes, moment, verb
 from pipelines.landing.compact import TARGET_BYTES
 from pipelines.landing.history import Orphan
@@ -96,6 +97,8 @@ def maintain(
     show(output, done)
     hours = tuple(replace(hour, tasks=()) for hour in done.compacted)
     output.result(asdict(replace(done, compacted=hours)))
+    if done.unsettled:
+        click.get_current_context().exit(EXIT_FAILED)
 
 
 def show(output: Output, done: Maintenance) -> None:

@@ -66,6 +66,7 @@ class Maintenance:
     expired    snapshots that leave, oldest first; `kept` stay
     swept, metadata  files deleted; paths below the table's folder
     put_off    what was left for the next time, and why: steps, hours, files
+    unsettled  some of that waits for a person: rows are lost, or a file cannot be read
 
     Of a dry run `swept` are the files that are free already: what compaction, manifests and expiry of the
     run itself free comes on top.
@@ -82,6 +83,7 @@ class Maintenance:
     swept: tuple[Orphan, ...] = ()
     metadata: tuple[Orphan, ...] = ()
     put_off: tuple[str, ...] = ()
+    unsettled: bool = False
 
 
 class Maintainer:
@@ -116,13 +118,14 @@ class Maintainer:
         self.target_bytes, self.manifests_max = target_bytes, manifests_max
         self.snapshots_max, self.floor_s, self._on_event = snapshots_max, floor_s, on_event
         self._put_off: list[str] = []
+        self._unsettled = False
 
     def plan(self, steps: Collection[str] = STEPS) -> Maintenance:
         """What `execute` would do to the table as it is now. Changes nothing.
 
         Raises ConfigError when nothing has landed, LedgerBroken when the table cannot be trusted.
         """
-        steps, self._put_off = _ordered(steps), []
+        steps, self._put_off, self._unsettled = _ordered(steps), [], False
         looked = look(self.lake, self.name)
         table, now_s = looked.table, self.clock.now()
         if not self._whole(looked, steps):
@@ -145,6 +148,7 @@ class Maintainer:
             swept=self._swept(table, now_s) if "sweep" in steps else (),
             metadata=self._old_metadata(table, now_s) if "metadata" in steps else (),
             put_off=tuple(self._put_off),
+            unsettled=self._unsettled,
         )
 
     def execute(self, steps: Collection[str] = STEPS) -> Maintenance:
@@ -153,7 +157,7 @@ class Maintainer:
         Raises what `plan` does; LandingConflict when the table never held still, LandingUnknown when an
         answer was lost. Whatever it raises, asking for the same again is safe.
         """
-        steps, self._put_off = _ordered(steps), []
+        steps, self._put_off, self._unsettled = _ordered(steps), [], False
         looked = look(self.lake, self.name)
         if not self._whole(looked, steps):
             return self._nothing(looked.table, steps, executed=True)
@@ -188,6 +192,7 @@ class Maintainer:
             swept=swept,
             metadata=metadata,
             put_off=tuple(self._put_off),
+            unsettled=self._unsettled,
         )
 
     def _whole(self, looked: Looked, steps: Collection[str]) -> bool:
@@ -203,6 +208,7 @@ class Maintainer:
             why = str(error)
         if why:
             self._put_off.append(f"{', '.join(steps)}: {why}")
+            self._unsettled = True
         return not why
 
     def _nothing(self, table: Table, steps: tuple[str, ...], *, executed: bool) -> Maintenance:
@@ -212,6 +218,7 @@ class Maintainer:
             executed=executed,
             kept=len(table.metadata.snapshots),
             put_off=tuple(self._put_off),
+            unsettled=self._unsettled,
         )
 
     # --- commits ---------------------------------------------------------------------------------
@@ -233,6 +240,7 @@ class Maintainer:
                 )
             except (LandingConflict, LedgerBroken, TransportError) as error:
                 self._put_off.append(f"compact {hour_text(hour.hour)}: {error}")
+                self._unsettled |= isinstance(error, LedgerBroken)
         return tuple(done)
 
     def _regroup(self, wanted: bool) -> tuple[int, int]:
@@ -326,6 +334,7 @@ class Maintainer:
             return self._orphans(table, now_s)
         except Unreadable as error:
             self._put_off.append(f"sweep: {error}")
+            self._unsettled = True
             return ()
 
     def _old_metadata(self, table: Table, now_s: float) -> tuple[Orphan, ...]:

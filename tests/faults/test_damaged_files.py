@@ -246,7 +246,12 @@ def test_an_older_snapshot_that_cannot_be_read_stops_what_needs_it_and_nothing_e
     assert len(seen["entries"]) == 4 and seen["files"]
     assert command("windows", "--no-orphans")["code"] == 0
     (why,) = tidied["put_off"]
-    assert why.startswith("sweep: ") and lost.name in why and "main does not need it" in why
+    assert (
+        tidied["code"] == EXIT_FAILED
+        and why.startswith("sweep: ")
+        and lost.name in why
+        and "main does not need it" in why
+    )
     assert tidied["swept"] == []
     assert command("table", "maintain", "--execute", "--only", "expire", "--snapshots", "2")["expired"]
     assert command("table", "maintain", "--execute", "--only", "sweep")["put_off"] == []
@@ -266,7 +271,9 @@ def test_a_file_that_cannot_be_read_puts_its_hour_off_and_nothing_else(
 
     assert [hour["hour"] for hour in said["compacted"]] == others
     (why,) = said["put_off"]
-    assert why.startswith(f"compact {hour_text(first)}: ") and path.name in why
+    assert (
+        said["code"] == EXIT_FAILED and why.startswith(f"compact {hour_text(first)}: ") and path.name in why
+    )
     assert "nothing was changed" not in json.dumps(said)
     assert said["expired"] and said["refreshed"], "the steps after it"
     path.write_bytes(kept)
@@ -282,7 +289,7 @@ def test_a_table_that_lost_rows_keeps_what_brings_them_back(world: World, comman
     dry = command("table", "maintain", "--snapshots", "2")
     said = command("table", "maintain", "--execute", "--snapshots", "2")
 
-    assert dry["put_off"] == said["put_off"] != []
+    assert dry["put_off"] == said["put_off"] != [] and dry["code"] == said["code"] == EXIT_FAILED
     assert "holds 40 rows, its ledger says 60" in said["put_off"][0]
     assert f"sls-lake table rollback {newest}" in said["put_off"][0]
     assert (said["expired"], said["swept"], said["metadata"], said["compacted"]) == ([], [], [], [])

@@ -356,6 +356,16 @@ def test_maintenance_compacts_sealed_hours_and_its_figures_stand_with_the_table(
     assert again.metadata["hours compacted"].value == 0, "each hour once"
 
 
+def test_a_maintenance_of_a_table_that_lost_rows_does_nothing_and_fails(page: Page) -> None:
+    page.world.table.delete(EqualTo(term="n", value=page.world.table_rows()[0]["n"]))
+    head = page.world.table.metadata.current_snapshot_id
+    failed = page.run("maintenance")
+    assert not failed.success and "holds 49 rows, its ledger says 50" in why(failed)
+    (figures,) = plans(failed)
+    assert figures.metadata["put off"].value == 1
+    assert page.world.table.metadata.current_snapshot_id == head
+
+
 def test_bad_settings_of_a_maintenance_change_nothing_and_are_said(page: Page) -> None:
     head = page.world.table.metadata.current_snapshot_id
     for config, said in (

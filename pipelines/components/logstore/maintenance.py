@@ -7,7 +7,7 @@ while one is unfinished is skipped, and a run that finds an older one at work en
 instances without that limit.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import dagster as dg
 from dagster._core.storage.dagster_run import IN_PROGRESS_RUN_STATUSES, NOT_FINISHED_STATUSES
@@ -55,7 +55,7 @@ def maintenance_job(logstore: Logstore, bronze: dg.AssetKey) -> dg.JobDefinition
         description="Compacts sealed hours, regroups manifests, expires snapshots, deletes old files.",
         tags={"dagster/compute_kind": "iceberg"},
     )
-    def maintain(context: dg.OpExecutionContext, config: Upkeep) -> None:
+    def maintain(context: dg.OpExecutionContext, config: Upkeep) -> Iterator[dg.Output[None]]:
         with plainly():
             _refuse_second(context, logstore)
             maintainer = Maintainer(
@@ -73,7 +73,10 @@ def maintenance_job(logstore: Logstore, bronze: dg.AssetKey) -> dg.JobDefinition
             context.log.warning(f"put off: {why}")
         context.log.info(sentence(done))
         context.log_event(dg.AssetObservation(bronze, description=sentence(done), metadata=figures(done)))
-        context.add_output_metadata(figures(done))
+        # What was logged is stored when something is yielded, and lost when the step fails before.
+        yield dg.Output(None, metadata=figures(done))
+        if done.unsettled:
+            raise dg.Failure(description="; ".join(done.put_off[:_SHOWN]), allow_retries=False)
 
     @dg.job(
         name=f"{logstore.name}_maintenance",
