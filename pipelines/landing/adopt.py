@@ -25,6 +25,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing import publish, rollback, settle
+from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger import ADOPT, LEDGER_PREFIX, Adopted, lowered
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.start import check_origin, origin_text
@@ -50,7 +51,7 @@ from sls_io.client import Origin, SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ConfigError, LedgerBroken
 from sls_io.shard import Head
-from sls_io.window import Cursor
+from sls_io.window import HOUR_S, Cursor
 
 At = int | Literal["begin", "latest", "rows"]
 """Where shards start: a time (unix seconds), the service's begin or end, or right after the last row."""
@@ -170,7 +171,8 @@ def plan(
     if named and not asks:
         raise ConfigError(f"the ledger of {origin.id} is proven by its rows and stays; leave the start out")
     if asks and named:
-        starts = _starts(client, logstore, origin.id, tallies, at, cursors or {})
+        forgotten = state.forgotten.before(origin.id)
+        starts = _starts(client, logstore, origin.id, tallies, at, cursors or {}, forgotten)
         ledgers[origin.id] = Ledger(origin.id, {s: ShardLedger(start=c) for s, c in starts.items()})
     begun = {*former, *([origin.id] if asks else [])}
     for each in sorted(begun):
@@ -432,7 +434,9 @@ def _starts(
     tallies: Mapping[Key, Tally],
     at: At | None,
     cursors: Mapping[int, Cursor],
+    forgotten: int,
 ) -> dict[int, Cursor]:
+    """Where each shard starts; never within the hours before `forgotten`, which were removed for good."""
     listed = {s.id: s for s in client.shards()}
     unknown = sorted(set(cursors) - set(listed))
     if unknown:
@@ -443,7 +447,13 @@ def _starts(
     starts: dict[int, Cursor] = {}
     for shard, entry in sorted(listed.items()):
         head, there = client.head(entry), tallies.get((origin, shard), Tally())
-        start = cursors[shard] if shard in cursors else _start(client, logstore, head, there, at)
+        lowest = client.cursor_at(shard, forgotten * HOUR_S) if forgotten else Cursor(0)
+        start = cursors[shard] if shard in cursors else _start(client, logstore, head, there, at, lowest)
+        if start < lowest:
+            raise ConfigError(
+                f"shard {shard} cannot start at {start}: hours before {hour_text(forgotten)} were removed by "
+                f"`table forget`, and would land again; the first cursor after them is {lowest}"
+            )
         if start > head.end:
             raise ConfigError(f"shard {shard} ends at {head.end}: it cannot start at {start}, after that")
         if there.rows and start <= there.last:
@@ -455,7 +465,9 @@ def _starts(
     return starts
 
 
-def _start(client: SlsClient, logstore: Logstore, head: Head, there: Tally, at: At | None) -> Cursor:
+def _start(
+    client: SlsClient, logstore: Logstore, head: Head, there: Tally, at: At | None, lowest: Cursor
+) -> Cursor:
     shard = head.shard.id
     if at == "rows" and there.rows:
         if there.last < head.begin:
@@ -465,7 +477,7 @@ def _start(client: SlsClient, logstore: Logstore, head: Head, there: Tally, at: 
     if at == "latest":
         return head.end
     floor = client.cursor_at(shard, logstore.start_s)
-    return max(floor, client.cursor_at(shard, at) if isinstance(at, int) else head.begin)
+    return max(floor, lowest, client.cursor_at(shard, at) if isinstance(at, int) else head.begin)
 
 
 def _shard_starts(

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from pyiceberg.expressions import AlwaysTrue
 
 from pipelines.cli.leaving import show_leaving
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
@@ -151,6 +152,23 @@ def test_a_backfill_that_is_on_its_way_lands_nothing_of_hours_that_are_forgotten
     report = started.land(mode="fill", hours=(HOUR0, HOUR0 + 2), on_event=At("publish", decide))
 
     assert (report.rows, report.replans) == (10, 1)
+    assert hours_in_table(started) == [1, 2]
+    started.assert_proved()
+
+
+def test_a_ledger_that_begins_anew_begins_after_what_was_removed(started: World, command: Command) -> None:
+    assert command("table", "forget", "--before", NEXT, "--execute")["code"] == 0
+    started.table.delete(AlwaysTrue())
+    started.table.manage_snapshots().remove_tag(TAG).commit()
+    with started.client as client:
+        begin = client.cursor_at(0, "begin")
+    verb = ("table", "adopt", "--at", "begin", "--without-missing", "--execute")
+
+    low = command(*verb, "--start", f"0={begin}")
+
+    assert low["code"] == EXIT_USAGE and f"hours before {NEXT} were removed" in low["error"]
+    assert command(*verb)["executed"]
+    started.land()
     assert hours_in_table(started) == [1, 2]
     started.assert_proved()
 
