@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table.snapshots import Snapshot
 
-from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, run
+from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.cli.maintain import show
 from pipelines.cli.output import Output
 from pipelines.landing import replace
@@ -22,18 +22,11 @@ from pipelines.landing.reading import Unreadable, reading
 from sls_io.errors import LedgerBroken, TransportError
 from sls_io.window import HOUR_S
 from tests.faults.judge import assert_whole
-from tests.integration.world import PROJECT, World
+from tests.integration.command_line import Command, command
+from tests.integration.world import World
 
-DEFS = """type: pipelines.components.SlsLogstore
-attributes:
-  service: {{endpoint: "{endpoint}", project: {project}, logstore: {logstore}, tries_max: 4}}
-  group: {{name: lake, timeout_s: 30, heartbeat_s: 1, heartbeat_deadline_s: 1, patience_s: 5}}
-  table: {table}
-  start: 2026-01-01-00:00
-  columns: {{n: long, status: int}}
-"""
+__all__ = ["command"]
 
-Command = Callable[..., dict[str, Any]]
 Damage = Callable[[Path], object]
 
 
@@ -66,29 +59,6 @@ def world(quick: World) -> World:
         quick.emulator.admin.advance(HOUR_S)
         quick.land()
     return quick
-
-
-@pytest.fixture
-def command(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Command:
-    """Runs one verb with --json as the command line does; its document, `code` and `error`."""
-    defs = tmp_path / "defs.yaml"
-    name = world.logstore.service.logstore
-    endpoint = world.emulator.endpoint
-    text = DEFS.format(endpoint=endpoint, project=PROJECT, logstore=name, table=world.logstore.table)
-    defs.write_text(text)
-    for key, value in world.lake.properties.items():
-        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{key.upper()}", value)
-
-    def call(*arguments: str) -> dict[str, Any]:
-        capsys.readouterr()
-        code = run([*arguments, "--logstore", str(defs), "--json"])
-        said = capsys.readouterr()
-        document: dict[str, Any] = json.loads(said.out) if said.out else {}
-        return {**document, "document": bool(said.out), "code": code, "error": said.err}
-
-    return call
 
 
 def local(path: str) -> Path:

@@ -15,11 +15,12 @@ from pipelines.landing import adopt, rollback, undo
 from pipelines.landing.ledger import TAG
 from pipelines.landing.state import facts
 from sls_io.errors import LedgerBroken
+from tests.integration.command_line import Command, command
 from tests.integration.test_changed_table import append_by_hand, roll_back
 from tests.integration.test_forget import carry_out, left_over, numbers
 from tests.integration.test_forget import plan as removal
 from tests.integration.test_races import second_logstore
-from tests.integration.test_settle import Command, command, damage, refused, snapshots, started
+from tests.integration.test_settle import damage, refused, snapshots, started
 from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World
 
 pytestmark = pytest.mark.spark

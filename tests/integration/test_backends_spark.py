@@ -18,9 +18,9 @@ from pipelines.landing.engine import JARS_VARIABLE, Engine, require_jars
 from pipelines.landing.spark_catalog import catalog_settings
 from tests.backends.jars import FOLDER
 from tests.backends.places import PLACES, Place, Servers, made
+from tests.integration.command_line import settings
 from tests.integration.test_backends import proved, world
-from tests.integration.test_settle import DEFS
-from tests.integration.world import PROJECT, World
+from tests.integration.world import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,9 +81,7 @@ def test_a_user_sets_environment_variables_and_no_secret_is_seen(
 ) -> None:
     """As the README says. There is no AWS_* variable: tasks find the key where the driver does."""
     defs = tmp_path / "defs.yaml"
-    defs.write_text(
-        DEFS.format(endpoint=world.emulator.endpoint, project=PROJECT, table=world.logstore.table)
-    )
+    defs.write_text(settings(world))
     variables = {
         f"PYICEBERG_CATALOG__LAKE__{name.upper().replace('.', '__').replace('-', '_')}": value
         for name, value in place.direct.properties.items()

@@ -21,10 +21,11 @@ from pipelines.landing.state import read_state, reconcile, summary_of, total_rec
 from pipelines.landing.table import Lake
 from pipelines.landing.verify import verify
 from sls_io.errors import ConfigError, LandingConflict, LandingUnknown
+from tests.integration.command_line import Command, command
 from tests.integration.lossy_catalog import lossy
 from tests.integration.test_changed_table import append_by_hand, compact, roll_back
 from tests.integration.test_races import At, second_logstore
-from tests.integration.test_settle import Command, command, invent, snapshots
+from tests.integration.test_settle import invent, snapshots
 from tests.integration.test_undo import HOUR, NEXT, fill, hours_in_table, started
 from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World, group
 

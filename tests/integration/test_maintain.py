@@ -19,9 +19,9 @@ from pipelines.landing.state import check_ancestry
 from pipelines.landing.table import SWEEP_FLOOR_S, Lake
 from sls_io.clock import SYSTEM_CLOCK, ManualClock, SystemClock
 from sls_io.errors import ConfigError, LandingConflict, LedgerBroken, TransportError
+from tests.integration.command_line import Command, command
 from tests.integration.test_changed_table import append_by_hand, compact, roll_back, spark_lake
 from tests.integration.test_races import At, second_logstore
-from tests.integration.test_settle import Command, command
 from tests.integration.world import HOUR0, HOUR0_S, World
 
 pytestmark = pytest.mark.spark

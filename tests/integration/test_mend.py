@@ -12,10 +12,10 @@ from pipelines.landing import mend
 from pipelines.landing.ledger import REWRITTEN_KEY, VERB_KEY
 from pipelines.landing.state import reconcile, summary_of
 from sls_io.errors import ConfigError, LandingConflict, LandingUnknown
+from tests.integration.command_line import Command, command
 from tests.integration.lossy_catalog import lossy
 from tests.integration.test_changed_table import compact
 from tests.integration.test_races import At
-from tests.integration.test_settle import Command, command
 from tests.integration.world import HOUR0, HOUR0_S, World, group
 
 pytestmark = pytest.mark.spark

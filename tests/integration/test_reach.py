@@ -6,7 +6,7 @@ import pytest
 
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.landing import reach
-from tests.integration.test_settle import Command, command
+from tests.integration.command_line import Command, command
 from tests.integration.test_undo import HOUR, NEXT, hours_in_table, started
 from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World
 

@@ -8,7 +8,8 @@ from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.landing import rollback
 from sls_io.clock import ManualClock
 from sls_io.coordination.server_group import ServerGroup
-from tests.integration.test_settle import Command, command, snapshots, started
+from tests.integration.command_line import Command, command
+from tests.integration.test_settle import snapshots, started
 from tests.integration.world import World
 
 pytestmark = pytest.mark.spark

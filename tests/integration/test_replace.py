@@ -18,10 +18,10 @@ from pipelines.landing.report import LandingReport
 from pipelines.landing.state import reconcile, summary_of
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import ConfigError, LandingConflict, LandingUnknown, LedgerBroken, TransportError
+from tests.integration.command_line import Command, command
 from tests.integration.lossy_catalog import lossy
 from tests.integration.test_changed_table import compact
 from tests.integration.test_races import At
-from tests.integration.test_settle import Command, command
 from tests.integration.test_undo import NEXT, fill, hours_in_table, started
 from tests.integration.test_undo import plan as plan_undo
 from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World

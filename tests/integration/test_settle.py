@@ -3,11 +3,8 @@
 The verbs run as the command line runs them, on the settings file of the world.
 """
 
-import json
 import shlex
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +12,7 @@ import pytest
 from pyiceberg.expressions import EqualTo
 from pyiceberg.table.update import AddSnapshotUpdate
 
-from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, run
+from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.landing import adopt, publish, rollback, settle
 from pipelines.landing.engine import installed_jars
 from pipelines.landing.ledger import LEDGER_PREFIX, TAG
@@ -24,44 +21,14 @@ from pipelines.landing.state import ancestry, facts, read_state, total_records
 from pipelines.landing.table import Lake
 from pipelines.landing.verify import verify
 from sls_io.errors import LandingConflict, LedgerBroken
+from tests.integration.command_line import Command, command
 from tests.integration.test_changed_table import append_by_hand, compact, roll_back
 from tests.integration.test_races import At, second_logstore
 from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World
 
 pytestmark = pytest.mark.spark
 
-DEFS = """type: pipelines.components.SlsLogstore
-attributes:
-  service: {{endpoint: "{endpoint}", project: {project}, logstore: access_logs, tries_max: 4}}
-  group: {{name: lake, timeout_s: 30, heartbeat_s: 1, heartbeat_deadline_s: 1, patience_s: 5}}
-  table: {table}
-  start: 2026-01-01-00:00
-  columns: {{n: long, status: int}}
-"""
-
-Command = Callable[..., dict[str, Any]]
-
-
-@pytest.fixture
-def command(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Command:
-    """Runs one verb of `sls-lake` with --json on the world's logstore; its document and `code`."""
-    defs = tmp_path / "defs.yaml"
-    defs.write_text(
-        DEFS.format(endpoint=world.emulator.endpoint, project=PROJECT, table=world.logstore.table)
-    )
-    for name, value in world.lake.properties.items():
-        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name.upper()}", value)
-
-    def call(*arguments: str) -> dict[str, Any]:
-        capsys.readouterr()
-        code = run([*arguments, "--logstore", str(defs), "--json"])
-        said = capsys.readouterr()
-        document: dict[str, Any] = json.loads(said.out) if said.out else {}
-        return {**document, "code": code, "error": said.err}
-
-    return call
+__all__ = ["command"]
 
 
 @pytest.fixture

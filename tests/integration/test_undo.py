@@ -15,10 +15,11 @@ from pipelines.landing.table import Lake
 from pipelines.landing.verify import verify
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import ConfigError, LandingConflict, LandingUnknown
+from tests.integration.command_line import Command, command
 from tests.integration.lossy_catalog import LossyCatalog, lossy
 from tests.integration.test_changed_table import append_by_hand, compact
 from tests.integration.test_races import At, second_logstore
-from tests.integration.test_settle import Command, command, snapshots
+from tests.integration.test_settle import snapshots
 from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World
 
 pytestmark = pytest.mark.spark

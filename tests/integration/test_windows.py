@@ -13,9 +13,10 @@ from pipelines.landing import rollback
 from pipelines.landing.history import history
 from pipelines.landing.hours import hour_text
 from sls_io.clock import SYSTEM_CLOCK
+from tests.integration.command_line import Command, command
 from tests.integration.test_changed_table import append_by_hand, roll_back
 from tests.integration.test_races import second_logstore
-from tests.integration.test_settle import Command, command, snapshots, started
+from tests.integration.test_settle import snapshots, started
 from tests.integration.world import HOUR0, World
 
 pytestmark = pytest.mark.spark

@@ -1,0 +1,53 @@
+"""The verbs of `sls-lake` in this process, on a world's logstore."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.cli.main import run
+from tests.integration.world import PROJECT, World
+
+_SETTINGS = """type: pipelines.components.SlsLogstore
+attributes:
+  service: {{endpoint: "{endpoint}", project: {project}, logstore: {logstore}, tries_max: 4}}
+  group: {{name: lake, timeout_s: 30, heartbeat_s: 1, heartbeat_deadline_s: 1, patience_s: 5}}
+  table: {table}
+  start: 2026-01-01-00:00
+  columns: {{n: long, status: int}}
+"""
+
+Command = Callable[..., dict[str, Any]]
+
+
+def settings(world: World) -> str:
+    """The settings file of a world's logstore."""
+    return _SETTINGS.format(
+        endpoint=world.emulator.endpoint,
+        project=PROJECT,
+        logstore=world.logstore.service.logstore,
+        table=world.logstore.table,
+    )
+
+
+@pytest.fixture
+def command(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
+    """Runs one verb with --json on the module's own `world`; its document with `code`, `error` and whether
+    there was a `document` at all."""
+    defs = tmp_path / "defs.yaml"
+    defs.write_text(settings(world))
+    for name, value in world.lake.properties.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name.upper()}", value)
+
+    def call(*arguments: str) -> dict[str, Any]:
+        capsys.readouterr()
+        code = run([*arguments, "--logstore", str(defs), "--json"])
+        said = capsys.readouterr()
+        document: dict[str, Any] = json.loads(said.out) if said.out else {}
+        return {**document, "document": bool(said.out), "code": code, "error": said.err}
+
+    return call
