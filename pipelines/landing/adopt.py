@@ -13,8 +13,8 @@ is remembered from every snapshot that metadata still has.
 
 Situations that end here: rows without a ledger, rows of unknown origin beside landed ones, a logstore
 without its ledger (a deleted tag), a damaged ledger, history that was expired between main and the
-newest landing, a logstore that was deleted and made again. A table that was provably rolled back is
-the business of `rollback.py`.
+newest landing, a logstore that was deleted and made again, rows that nothing brings back. A table that was
+provably rolled back is the business of `rollback.py`.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -93,7 +93,7 @@ class Difference:
 class Adoption:
     """What `table adopt` found and would do.
 
-    trouble   why landings are refused now
+    trouble   why landings are refused now, or what else is wrong
     kept      origin -> snapshot whose ledger the rows prove
     starts    the shards of this logstore whose ledger begins anew; empty when its ledger is kept
     others    rows of origins that the table does not know, adopted as a number
@@ -160,6 +160,7 @@ def plan(
         table,
         {o: newest[o].ledger if o in newest else Ledger(o) for o in {*state.origins, *newest, origin.id}},
     )
+    trouble = trouble or _short(name, state, tallies)
     ledgers, sources, adopted = _proven(table, state, tallies)
     ledgers = lowered(ledgers, {o: ledger for o, ledger in state.ledgers.items() if o in ledgers})
     former = _former(state, origin, ledgers)
@@ -262,7 +263,7 @@ def proves(ledger: Ledger, adopted: Adopted, tallies: Mapping[Key, Tally]) -> bo
 
 
 def _trouble(table: Table, origin: Origin, name: str) -> str:
-    """Why landings are refused. Raises when they are not, or when another verb settles it."""
+    """Why landings are refused; "" when they are not. Raises when another verb settles it."""
     try:
         check_origin(read_state(table), origin, name)
     except LedgerBroken as error:
@@ -272,7 +273,21 @@ def _trouble(table: Table, origin: Origin, name: str) -> str:
             _check_not_rolled_back(table)
         check_removed(table)
         return str(error).partition(". To settle it")[0]
-    raise ConfigError(f"the ledger of table {name} explains its rows: there is nothing to settle")
+    return ""
+
+
+def _short(name: str, state: TableState, tallies: Mapping[Key, Tally]) -> str:
+    """What is wrong with a table into which landings go on. Raises ConfigError when nothing is.
+
+    Story: rows are lost, retention and the sweep have taken what could bring them back, and maintenance
+    leaves the table alone for as long as its ledger knows more rows than it holds.
+    """
+    if all(proves(ledger, state.adopted, tallies) for ledger in state.ledgers.values()):
+        raise ConfigError(f"the ledger of table {name} explains its rows: there is nothing to settle")
+    return (
+        f"table {name} does not hold the rows that its ledger says; landings go on, and sls-lake verify "
+        "names what may bring rows back: try that first"
+    )
 
 
 def _check_not_rolled_back(table: Table) -> None:

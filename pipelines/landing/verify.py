@@ -108,6 +108,7 @@ class Proof:
             f"sls-lake table rollback {self.landing} brings rows back that were deleted by hand, while their "
             "files are there",
         ]
+        cures.append("sls-lake table adopt --at rows --without-missing gives up what nothing brings back")
         if any(s.rows_pulled is None for s in self.shards):
             cures.insert(0, "sls-lake verify --pull names the hours where the service still has them")
         return tuple(cures)

@@ -80,6 +80,34 @@ def test_lost_rows_are_given_up_only_by_saying_so_and_verify_remembers(
     assert all("by decision" in note for note in notes)
 
 
+def test_rows_that_nothing_brings_back_are_given_up_although_landings_went_on(
+    started: World, command: Command
+) -> None:
+    """Until then maintenance leaves the table alone: an expiry could take the last way back."""
+    assert command(*ADOPT)["code"] == EXIT_USAGE, "the rows prove the ledger"
+    lose(started)
+    started.land()
+    put_off = command("table", "maintain", "--execute")
+    assert put_off["code"] == EXIT_FAILED and put_off["put_off"]
+    (last,) = (c for c in command("verify")["cures"] if "adopt" in c)
+    verb = shlex.split(last.split(" gives up")[0])[1:]
+
+    dry = command(*verb)
+
+    assert (dry["missing"], dry["kept"]) == (5, {}) and "sls-lake verify" in dry["trouble"]
+    assert command(*ADOPT, "--at", "rows", "--execute")["code"] == EXIT_USAGE
+    assert command(*verb, "--execute")["executed"]
+    assert command("table", "maintain", "--execute")["put_off"] == []
+    started.put(10)
+    started.emulator.admin.advance(60)
+    assert started.land().rows == 10
+    assert len(started.table_rows()) == 85
+    proved = command("verify")
+    assert proved["code"] == 0
+    notes = [note for shard in proved["shards"] for note in shard["notes"]]
+    assert any("missing when the table was adopted, by decision" in note for note in notes)
+
+
 def test_lost_rows_beside_foreign_ones_are_all_healed_by_the_landing_that_is_named(
     started: World, command: Command
 ) -> None:

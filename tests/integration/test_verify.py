@@ -256,13 +256,13 @@ def test_hours_of_which_nothing_can_be_compared_are_not_proven(landed: World) ->
 def test_a_table_that_lost_rows_names_what_brings_them_back(landed: World) -> None:
     landed.table.delete(And(EqualTo(term="__shard__", value=0), LessThan(term="n", value=40)))
 
-    first, second, third = prove(landed).cures
+    first, second, third, last = prove(landed).cures
 
     assert first.startswith("sls-lake verify --pull names the hours")
     assert f"--from {hour_text(HOUR0)} lands an hour again" in second
     tagged = landed.table.metadata.refs[TAG].snapshot_id
-    assert third.startswith(f"sls-lake table rollback {tagged} ")
-    assert len(prove(landed, pull=True).cures) == 2
+    assert third.startswith(f"sls-lake table rollback {tagged} ") and "--without-missing" in last
+    assert len(prove(landed, pull=True).cures) == 3
     rollback.execute(landed.lake, rollback.plan(landed.lake, landed.logstore.table, tagged))
     assert prove(landed).ok and not prove(landed).cures
     landed.assert_each_log_once()
