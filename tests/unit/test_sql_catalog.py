@@ -6,9 +6,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
+from pyiceberg.table.update import AssertRefSnapshotId, SetPropertiesUpdate
 
-from pipelines.landing.sql_catalog import Kept, SharingSqlCatalog
+from pipelines.landing.sql_catalog import Kept, SharingSqlCatalog, UnreadableMetadata
 
 NAME = "lake.logs"
 ROWS = pa.table({"n": pa.array([1, 2, 3], pa.int64())})
@@ -49,6 +51,31 @@ def test_what_was_loaded_before_a_commit_stays_as_it_was(
     changed.append(ROWS)
     assert dump(before) == text
     assert (len(before.metadata.snapshots), len(changed.metadata.snapshots)) == (SNAPSHOTS, SNAPSHOTS + 1)
+
+
+def test_a_commit_reads_no_metadata_that_was_read_last_and_one_that_another_wrote(
+    catalogs: tuple[SqlCatalog, SharingSqlCatalog],
+) -> None:
+    """A file that is away tells whether it is read: a load fails, a commit on what was loaded does not."""
+    plain, sharing = catalogs
+    known = sharing.load_table(NAME)
+    path = Path(known.metadata_location.removeprefix("file://"))
+    away = path.rename(path.with_suffix(".away"))
+    with pytest.raises(UnreadableMetadata):
+        sharing.load_table(NAME)
+    known.append(ROWS)
+    away.rename(path)
+    assert len(sharing.load_table(NAME).metadata.snapshots) == SNAPSHOTS + 1
+
+    stale = sharing.load_table(NAME)
+    plain.load_table(NAME).append(ROWS)
+    requirements = (AssertRefSnapshotId(ref="main", snapshot_id=stale.metadata.current_snapshot_id),)
+    changes = (SetPropertiesUpdate(updates={"a": "b"}),)
+    with pytest.raises(CommitFailedException):
+        sharing.commit_table(stale, requirements, changes)
+    sharing.commit_table(stale, (), changes)
+    after = sharing.load_table(NAME)
+    assert after.properties["a"] == "b" and len(after.metadata.snapshots) == SNAPSHOTS + 2
 
 
 def test_snapshots_are_removed_from_the_table_and_not_from_a_copy(
