@@ -29,12 +29,18 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
-from pyiceberg.transforms import IdentityTransform
 
 from pipelines.landing import settle
-from pipelines.landing.contract import ROW_GROUP_ROWS, arrow_schema, hour_place, parquet_writer, rows_of
+from pipelines.landing.contract import (
+    ROW_GROUP_ROWS,
+    arrow_schema,
+    hour_place,
+    origin_place,
+    parquet_writer,
+    rows_of,
+)
 from pipelines.landing.freshness import Freshness
-from pipelines.landing.hours import hours_text
+from pipelines.landing.hours import hour_text
 from pipelines.landing.reading import batches_of, tasks_of
 from pipelines.landing.state import TableState, read_state, reconcile
 from pipelines.landing.table import Lake
@@ -127,16 +133,7 @@ def plan(looked: Looked, *, target_bytes: int = TARGET_BYTES) -> list[Hour]:
 
 def place_of(spec: PartitionSpec, schema: Schema, file: DataFile) -> tuple[str, int] | None:
     """(origin, receive hour) of a file as its partition says; None when that says less."""
-    owner = schema.find_field("__origin__").field_id
-    hour = hour_place(spec, schema)
-    origin = next(
-        (
-            i
-            for i, f in enumerate(spec.fields)
-            if f.source_id == owner and isinstance(f.transform, IdentityTransform)
-        ),
-        None,
-    )
+    origin, hour = origin_place(spec, schema), hour_place(spec, schema)
     if hour is None or origin is None or file.partition[hour] is None:
         return None
     return str(file.partition[origin]), int(file.partition[hour])
@@ -172,7 +169,7 @@ def execute(
         # it goes on. So files older than half of the sweep's floor are never published.
         if not fresh.publishable:
             break
-        change = tidied(looked, f"compact {hours_text(range(hour.hour, hour.hour + 1))}")
+        change = tidied(looked, f"compact {hour_text(hour.hour)}")
         paths = frozenset(task.file.file_path for task in hour.tasks)
         try:
             on_event("compact.built")

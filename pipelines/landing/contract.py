@@ -18,7 +18,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,7 +28,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.transforms import HourTransform, IdentityTransform, VoidTransform
+from pyiceberg.transforms import HourTransform, IdentityTransform, Transform, VoidTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import (
     BinaryType,
@@ -226,8 +226,17 @@ def partition_spec(schema: Schema) -> PartitionSpec:
 
 def hour_place(spec: PartitionSpec, schema: Schema) -> int | None:
     """Where a file's partition under `spec` has the receive hour (since 1970); None: nowhere."""
-    source = schema.find_field("__receive_hour__").field_id
-    kept = (i for i, f in enumerate(spec.fields) if f.source_id == source and f.transform == HourTransform())
+    return _place(spec, schema, "__receive_hour__", HourTransform())
+
+
+def origin_place(spec: PartitionSpec, schema: Schema) -> int | None:
+    """Where a file's partition under `spec` has the origin; None: nowhere."""
+    return _place(spec, schema, "__origin__", IdentityTransform())
+
+
+def _place(spec: PartitionSpec, schema: Schema, column: str, transform: Transform[Any, Any]) -> int | None:
+    source = schema.find_field(column).field_id
+    kept = (i for i, f in enumerate(spec.fields) if (f.source_id, f.transform) == (source, transform))
     return next(kept, None)
 
 

@@ -16,9 +16,8 @@ from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.transforms import IdentityTransform
 
-from pipelines.landing.contract import hour_place, rows_of
+from pipelines.landing.contract import hour_place, origin_place, rows_of
 from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger import Adopted
 from pipelines.landing.logstore import Logstore
@@ -190,12 +189,10 @@ def check_counted(place: Place) -> None:
 def _hour_files(place: Place) -> Callable[[FileScanTask], bool]:
     """Whether a file's partition says that its rows are of one logstore and one receive hour."""
     schema, specs = place.table.schema(), place.table.specs()
-    owner = schema.find_field("__origin__").field_id
     fit = {
         number
         for number, spec in specs.items()
-        if hour_place(spec, schema) is not None
-        and any(f.source_id == owner and isinstance(f.transform, IdentityTransform) for f in spec.fields)
+        if hour_place(spec, schema) is not None and origin_place(spec, schema) is not None
     }
     return lambda task: task.file.spec_id in fit
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 
 from pyiceberg.expressions import NotEqualTo
 from pyiceberg.table import Table
-from pyiceberg.transforms import IdentityTransform
 
 from pipelines.landing import reach
+from pipelines.landing.contract import origin_place
 from pipelines.landing.hours import hour_text, hours_text
 from pipelines.landing.ledger import WINDOWS_KEY, Gone, decode_windows
 from pipelines.landing.logstore import Logstore
@@ -178,18 +178,7 @@ def verify(
 
 def _others(table: Table, origin: str) -> list[str]:
     """Rows of other origins, from the manifests: this proof is not about them."""
-    owner = table.schema().find_field("__origin__").field_id
-    places = {
-        number: next(
-            (
-                i
-                for i, field in enumerate(spec.fields)
-                if field.source_id == owner and isinstance(field.transform, IdentityTransform)
-            ),
-            None,
-        )
-        for number, spec in table.specs().items()
-    }
+    places = {number: origin_place(spec, table.schema()) for number, spec in table.specs().items()}
     rows: dict[str, int] = {}
     try:
         tasks = tasks_of(table, table.scan(row_filter=NotEqualTo(term="__origin__", value=origin)))
