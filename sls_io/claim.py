@@ -25,7 +25,10 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Gap:
-    """[begin, end) of a shard that can never be landed. `cause` is `expired` or `shard_gone`."""
+    """[begin, end) of a shard that the service says it has no more. `cause` is `expired` or `shard_gone`.
+
+    No live run waits for it. Should the service show it again, a fill lands it and the gap shrinks.
+    """
 
     begin: Cursor
     end: Cursor
@@ -38,11 +41,13 @@ class ShardLedger:
 
     start      cursor at which this shard's history in the table begins
     landed     cursor intervals whose rows are in the table
-    gaps       intervals that can never be landed, with cause
+    gaps       intervals that the service has no more, with cause
     withdrawn  intervals taken back by undo
     end        end cursor once the shard is closed (read-only and drained), else None
     reached_s  receive time, unix seconds, up to which the shard is known to be drained
     rows, sum  rows in the table and the sum mod 2**64 of their identity hashes
+    suspect_s  service time, unix seconds, since when the service says by two kinds of answers that what
+               lies behind the frontier is gone; 0: it does not. Nothing is given up by it yet
     """
 
     start: Cursor
@@ -53,16 +58,12 @@ class ShardLedger:
     reached_s: int = 0
     rows: int = 0
     sum: int = 0
+    suspect_s: int = 0
 
     @property
     def settled(self) -> IntervalSet:
         """Landed, gap or withdrawn: nothing of it is planned by a live run."""
-        return self.kept.union(self.withdrawn)
-
-    @property
-    def kept(self) -> IntervalSet:
-        """Landed or gap: nothing of it is planned by anybody."""
-        return self.landed.union((g.begin, g.end) for g in self.gaps)
+        return self.landed.union((g.begin, g.end) for g in self.gaps).union(self.withdrawn)
 
     @property
     def frontier(self) -> Cursor:

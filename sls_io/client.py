@@ -16,7 +16,7 @@ from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ClaimLost, ConfigError, DecodeError, ServiceError
 from sls_io.settings import PAGE_GROUPS_MAX, Group, Service
 from sls_io.shard import Head, Shard
-from sls_io.transport import NOT_JSON, Transport, parse_json
+from sls_io.transport import NOT_JSON, Transport, parse_json, whole_number
 from sls_io.window import Cursor, cursor_from_wire, cursor_to_wire
 
 COMPRESSION = "lz4"
@@ -26,6 +26,8 @@ _NOT_A_MEMBER = frozenset({"NotExistConsumerWithBody"})
 _NOT_THE_HOLDER = frozenset({"ConsumerNotMatch", "ConsumerNotExist", "ConsumerNotExsit"})
 _SECONDS_MAX = 10**11
 _FOREVER_DAYS = 3650
+_CURSOR_MAX = 2**63 - 2
+"""The largest whole number of 63 bits is taken: it stands for the end that nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,8 @@ class Page:
 
     `count` is in LogGroups, `raw_bytes` the size of the plain body. `body` is compressed as
     received, by `compression` ("lz4", "zstd", "deflate" or ""). `last` is the cursor of the last
-    group where the service says so (`x-log-read-last-cursor`).
+    group where the service says so (`x-log-read-last-cursor`). `settled`: it was pulled again and came
+    with the same bytes, so what cannot be read in it is what was sent.
     """
 
     shard: int
@@ -45,20 +48,27 @@ class Page:
     compression: str
     body: bytes
     last: Cursor | None
+    settled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Identity of a logstore. One that is deleted and made again is another origin."""
+    """Identity of a logstore. One that is deleted and made again is another origin.
+
+    `known_as` is the id under which a table has it, where that is not the one made of today's parts.
+    """
 
     region: str
     project: str
     logstore: str
     created_s: int
+    known_as: str = ""
 
     @property
     def id(self) -> str:
-        """The logstore's name and 8 hex digits of a hash of all four parts."""
+        """The logstore's name and 8 hex digits of a hash of all four parts; or as it is known."""
+        if self.known_as:
+            return self.known_as
         text = f"{self.region}/{self.project}/{self.logstore}/{self.created_s}"
         return f"{self.logstore}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
@@ -126,15 +136,19 @@ class SlsClient:
             try:
                 found.append(
                     Shard(
-                        id=int(entry["shardID"]),
+                        id=whole_number(entry["shardID"]),
                         readonly={"readwrite": False, "readonly": True}[entry["status"]],
                         begin_key=str(entry["inclusiveBeginKey"]).lower(),
                         end_key=str(entry["exclusiveEndKey"]).lower(),
-                        created_s=int(entry.get("createTime") or 0),
+                        created_s=whole_number(entry.get("createTime") or 0),
                     )
                 )
             except (KeyError, TypeError, ValueError, AttributeError):
                 raise _unexpected("ListShards") from None
+        ids = {s.id for s in found}
+        if len(ids) < len(found) or min(ids, default=0) < 0 or any(s.begin_key >= s.end_key for s in found):
+            # One shard named twice is another one left out.
+            raise _unexpected("ListShards")
         return sorted(found, key=lambda s: s.id)
 
     def head(self, shard: Shard) -> Head:
@@ -153,7 +167,7 @@ class SlsClient:
         """
         answer = self._object("GET", self._shard(shard), {"type": "cursor", "from": str(at)})
         try:
-            return cursor_from_wire(answer["cursor"])
+            return _possible(cursor_from_wire(answer["cursor"]))
         except (KeyError, TypeError, ConfigError):
             raise _unexpected("GetCursor") from None
 
@@ -161,7 +175,7 @@ class SlsClient:
         """Receive time of the group at `cursor`, unix seconds. Raises CursorExpired."""
         params = {"type": "cursor_time", "cursor": cursor_to_wire(cursor)}
         try:
-            return int(self._object("GET", self._shard(shard), params)["cursor_time"])
+            return whole_number(self._object("GET", self._shard(shard), params)["cursor_time"])
         except (KeyError, TypeError, ValueError):
             raise _unexpected("GetCursorTime") from None
 
@@ -173,7 +187,7 @@ class SlsClient:
         """One page of `shard` from `cursor`, never beyond `end`, of at most `groups_max` LogGroups.
 
         Raises CursorExpired, ShardGone, and DecodeError when the headers a page must have are
-        missing or broken: pull it again.
+        missing, broken or contradict each other: pull it again.
         """
         params = {"type": "logs", "cursor": cursor_to_wire(cursor), "count": str(groups_max)}
         if end is not None:
@@ -182,18 +196,21 @@ class SlsClient:
         body, headers = self.transport.exchange("GET", self._shard(shard), params=params, headers=accept)
         last = headers.get("x-log-read-last-cursor")
         try:
-            return Page(
+            page = Page(
                 shard=shard,
                 cursor=cursor,
-                next=cursor_from_wire(headers["x-log-cursor"]),
-                count=int(headers["x-log-count"]),
-                raw_bytes=int(headers["x-log-bodyrawsize"]),
+                next=_possible(cursor_from_wire(headers["x-log-cursor"])),
+                count=whole_number(headers["x-log-count"]),
+                raw_bytes=whole_number(headers["x-log-bodyrawsize"]),
                 compression=headers.get("x-log-compresstype", "").lower(),
                 body=body,
-                last=Cursor(int(last)) if last else None,
+                last=Cursor(whole_number(last)) if last else None,
             )
         except (KeyError, ValueError, ConfigError):
             raise DecodeError("a page without its headers", shard=shard, cursor=cursor) from None
+        if why := contradiction(page):
+            raise DecodeError(why, shard=shard, cursor=cursor)
+        return page
 
     def put_raw(self, group: bytes, *, key: str | None = None, compression: str = COMPRESSION) -> None:
         """Store one serialised LogGroup; `key` (32 hex digits) names the shard by its range.
@@ -206,7 +223,10 @@ class SlsClient:
         body = loggroup.compress(group, compression)
         tail, params = ("lb", {}) if key is None else ("route", {"key": key})
         path = f"{self._path}/shards/{tail}"
-        self.transport.exchange("POST", path, params=params, headers=headers, body=body)
+        answer, _ = self.transport.exchange("POST", path, params=params, headers=headers, body=body)
+        if answer:
+            # The service says nothing to a put. A page of a gateway that answers 200 stored no logs.
+            raise _unexpected("PutLogs")
 
     # --- time and identity
 
@@ -224,7 +244,7 @@ class SlsClient:
         if self._origin is None:
             answer = self._object("GET", self._path)
             try:
-                created_s = int(answer["createTime"])
+                created_s = whole_number(answer["createTime"])
             except (KeyError, TypeError, ValueError):
                 raise _unexpected("GetLogStore") from None
             service = self.service
@@ -237,7 +257,8 @@ class SlsClient:
         Source: `ttl` of GetLogStore, in days; 3650 stands for ever.
         """
         try:
-            days = int(self._object("GET", self._path)["ttl"])
+            ttl = self._object("GET", self._path)["ttl"]
+            days = 0 if ttl == -1 else whole_number(ttl)
         except (KeyError, TypeError, ValueError):
             raise _unexpected("GetLogStore") from None
         return None if days >= _FOREVER_DAYS or days < 1 else days * 86_400.0
@@ -248,7 +269,7 @@ class SlsClient:
         """The consumer groups of this logstore."""
         try:
             return [
-                GroupInfo(name=str(e["name"]), timeout_s=int(e["timeout"]), order=bool(e["order"]))
+                GroupInfo(name=str(e["name"]), timeout_s=whole_number(e["timeout"]), order=bool(e["order"]))
                 for e in self._list("GET", f"{self._path}/consumergroups")
             ]
         except (KeyError, TypeError, ValueError):
@@ -289,8 +310,8 @@ class SlsClient:
         found: dict[int, GroupCheckpoint] = {}
         for entry in self._list("GET", self._group(group)):
             try:
-                shard, text = int(entry["shard"]), entry["checkpoint"]
-                updated = int(entry.get("updateTime") or 0)
+                shard, text = whole_number(entry["shard"]), entry["checkpoint"]
+                updated = whole_number(entry.get("updateTime") or 0)
                 found[shard] = GroupCheckpoint(
                     shard=shard,
                     cursor=_stored_cursor(group, shard, text) if text else None,
@@ -351,6 +372,43 @@ class SlsClient:
         return answer
 
 
+def contradiction(page: Page) -> str:
+    """How the headers of a page contradict one another or its body; "" when they do not.
+
+    Cursors of groups ascend, so a page of `count` groups takes at least so many, from the cursor that was
+    asked for up to the next one, and its last group is one of these. Story: a page says count 0 and size
+    0 and has no body, and its next cursor is the window's end. Taken as "nothing there" the window would
+    be landed without a log; that the last group read lies inside of it shows that there were some.
+    """
+    empty = (page.count == 0, page.raw_bytes == 0, not page.body)
+    if page.count < 0 or page.raw_bytes < 0:
+        return "the headers count less than nothing"
+    if any(empty) and not all(empty):
+        return "count, size and body disagree on whether there is anything"
+    if page.next - page.cursor < page.count and page.next >= page.cursor:
+        return "the next cursor is too near for so many groups"
+    if page.last is not None:
+        return _last_group(page, page.last)
+    return ""
+
+
+def _last_group(page: Page, last: Cursor) -> str:
+    inside = page.cursor <= last < page.next
+    if page.count == 0:
+        return "the page is empty, and the last group read lies in it" if inside else ""
+    if not inside or last - page.cursor < page.count - 1:
+        return "the last group read does not lie in the page"
+    if page.count == page.next - page.cursor and last != page.next - 1:
+        return "the last group read is not the one before the next cursor"
+    return ""
+
+
+def _possible(cursor: Cursor) -> Cursor:
+    if cursor > _CURSOR_MAX:
+        raise ConfigError("not a cursor: the service's are whole numbers of 63 bits")
+    return cursor
+
+
 def _stored_cursor(group: str, shard: int, text: object) -> Cursor:
     try:
         return cursor_from_wire(str(text))
@@ -358,7 +416,8 @@ def _stored_cursor(group: str, shard: int, text: object) -> Cursor:
         raise ServiceError(
             "BadCheckpoint",
             f"group {group!r} has a checkpoint for shard {shard} that is no cursor",
-            hint="Somebody forced it; set it again with `sls-lake checkpoints reset`",
+            hint="Somebody forced it: delete the group at the service; the next run makes it again and goes "
+            "on from the table's ledger",
         ) from None
 
 

@@ -7,8 +7,9 @@ leads to does not: whoever signs calls `resolve` where it runs.
 import importlib
 import json
 import os
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sls_io.errors import ConfigError
 from sls_io.settings import Credentials
@@ -18,47 +19,77 @@ ENV_SECRET = "ALIBABA_CLOUD_ACCESS_KEY_SECRET"
 ENV_TOKEN = "ALIBABA_CLOUD_SECURITY_TOKEN"
 
 
-def resolve(credentials: Credentials) -> tuple[str, str, str]:
-    """(key id, key secret, security token or "") from where `credentials` says they are found.
+class Keys(NamedTuple):
+    """A key pair; `token` is "" for keys of a user, and `expires_s` (unix seconds) is known for some."""
 
-    Called wherever a client is built, executors included, so that no key ever travels. Raises
-    ConfigError, naming the place and never the content, when there is no usable pair.
+    id: str
+    secret: str
+    token: str = ""
+    expires_s: float = float("inf")
+
+
+def resolve(credentials: Credentials) -> Keys:
+    """The keys, from where `credentials` says they are found, read anew at each call.
+
+    Called wherever a client is built, executors included, so that no key ever travels, and again when
+    keys end. Raises ConfigError, naming the place and never the content, when there is no usable pair.
     """
     if credentials.provider == "env":
-        pair = tuple(os.environ.get(name, "") for name in (ENV_ID, ENV_SECRET, ENV_TOKEN))
+        found = os.environ
+        keys = Keys(found.get(ENV_ID, ""), found.get(ENV_SECRET, ""), found.get(ENV_TOKEN, ""))
         place = f"set {ENV_ID} and {ENV_SECRET} in the environment"
     elif credentials.provider == "profile":
-        pair = _from_profile(credentials.profile)
+        keys = _from_profile(credentials.profile)
         place = f"write profile {credentials.profile!r} with mode AK or StsToken in ~/.aliyun/config.json"
     else:
-        pair = _from_import(credentials.path)
+        keys = _from_import(credentials.path)
         place = f"let {credentials.path} return (id, secret, token or '')"
-    if not (pair[0] and pair[1]):
+    if not (keys.id and keys.secret):
         raise ConfigError(f"no key pair for the log service: {place}")
-    return pair[0], pair[1], pair[2]
+    return keys
 
 
-def _from_profile(name: str) -> tuple[str, ...]:
+def _from_profile(name: str) -> Keys:
     path = Path.home() / ".aliyun" / "config.json"
     try:
         profiles = json.loads(path.read_text(encoding="utf-8"))["profiles"]
         found: dict[str, Any] = next((p for p in profiles if p.get("name") == name), {})
-        return tuple(str(found.get(k) or "") for k in ("access_key_id", "access_key_secret", "sts_token"))
+        pair = [str(found.get(k) or "") for k in ("access_key_id", "access_key_secret", "sts_token")]
+        return Keys(pair[0], pair[1], pair[2], _moment_s(found.get("sts_expiration")))
     except OSError as error:
         raise ConfigError(f"~/.aliyun/config.json cannot be read ({type(error).__name__})") from None
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ConfigError("~/.aliyun/config.json is not the command line tool's JSON") from None
 
 
-def _from_import(path: str) -> tuple[str, ...]:
+def _from_import(path: str) -> Keys:
     module, _, name = path.partition(":")
     try:
         found = getattr(importlib.import_module(module), name)()
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
+    except Exception as error:  # somebody's own code, which may raise anything
         # Not chained: the text of a failing provider may hold what it was reading.
         raise ConfigError(
             f"credentials.path {path!r} failed ({type(error).__name__}): name a function as module:function"
         ) from None
-    if not isinstance(found, tuple | list) or len(found) != 3:
+    if not isinstance(found, tuple | list) or len(found) not in (3, 4):
         raise ConfigError(f"credentials.path {path!r} must return (id, secret, token or '')")
-    return tuple(str(part or "") for part in found)
+    pair = [str(part or "") for part in found[:3]]
+    try:
+        return Keys(pair[0], pair[1], pair[2], _moment_s(found[3] if len(found) == 4 else None))
+    except ValueError:
+        raise ConfigError(
+            f"credentials.path {path!r}: the fourth part is when the keys end, in unix seconds or like "
+            "2026-11-20T07:00:00Z"
+        ) from None
+
+
+def _moment_s(value: object) -> float:
+    """Unix seconds from a number or an ISO 8601 text with its zone; none is never. Raises ValueError."""
+    if value in (None, 0, ""):
+        return float("inf")
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    at = datetime.fromisoformat(str(value))
+    if at.tzinfo is None:
+        raise ValueError("a moment without its zone")
+    return at.timestamp()

@@ -1,30 +1,32 @@
-"""A page of LogGroups as one Arrow record batch: the rows of the landed table.
+"""A page of LogGroups as Arrow record batches: the rows of the landed table.
 
 The wire form is proto2 (names as in the vendor's SDK): a LogGroupList holds LogGroups, a LogGroup
 holds Logs and their topic, source and tags, a Log holds a time and a list of (Key, Value).
 
-    bytes --ptars--> nested Arrow --numpy/pyarrow--> flat columns
+    bytes --chunks--> nested Arrow --numpy/pyarrow--> flat columns
                                                   \\-- rows in trouble --> their own bytes, in Python
 
-Every text of a page is read as bytes and checked for UTF-8 as a whole column, because one bad
-value must not cost the page. Rules for what a row cannot represent exactly; each is kept, with its
-cause in `__error__` and the log's own bytes in `__raw__`:
+Every text is read as bytes and checked for UTF-8 as a whole column, because one bad value must not cost
+the page. Rules for what a row cannot represent exactly; each is kept, with its cause in `__error__` and
+the log's own bytes in `__raw__`:
 
 - a value that does not fit its declared type: the column is null, the value stands in `__rest__`;
 - a repeated key: the last value is the one that is shown (a map has no room for both);
-- bytes that are not UTF-8: in `__rest__`, keys included, as U+FFFD; a declared column is null.
-  Topic, source and tags are not part of the log's bytes, so they are shown as \\xNN instead;
-- a missing time, key or value, a nanosecond part over 999999999.
+- bytes that are not UTF-8: in `__rest__`, keys included, as U+FFFD, the first 64 KiB of each; a declared
+  column is null. Topic, source and tags are not part of the log's bytes, so they are shown whole, as \\xNN;
+- a missing time (also one over 32 bits), key or value, a nanosecond part over 999999999;
+- a log that is no protobuf: all its columns are null; a group that cannot be taken apart is one such row,
+  at index 0 (`causes.py` names them).
 
-Personal data (`pii`) is removed or hashed before any of this, in `__raw__` too. An error text
-names keys and types, never a value.
+How many rows a page has follows from its bytes alone, never from the contract. Personal data (`pii`) is
+removed or hashed before any of this, in `__raw__` too; bytes in which nobody can find it are withheld. An
+error text names keys and types, never a value.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -33,15 +35,18 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sls_io import loggroup
-from sls_io.errors import ConfigError, DecodeError, printable
-from sls_io.nested import Ints, Tree, digest, escaped, is_utf8, redacted
+from sls_io.causes import Trouble
+from sls_io.chunks import Chunk, Chunks, whole_page
+from sls_io.errors import ConfigError, DecodeError
+from sls_io.heads import PART_BYTES, Heads, Wide
+from sls_io.nested import Ints, Logs, Tree, digest
+from sls_io.texts import TEXT_MAP, as_text, by_code, earlier_ones, key_codes, maps, replaced
 from sls_io.window import HOUR_S
 
 if TYPE_CHECKING:
     from sls_io.client import Page
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
-TEXT_MAP = pa.map_(pa.string(), pa.string())
 HEAD_FIELDS: tuple[pa.Field, ...] = (
     pa.field("__origin__", pa.string(), nullable=False),
     pa.field("__shard__", pa.int32(), nullable=False),
@@ -62,7 +67,8 @@ TAIL_FIELDS: tuple[pa.Field, ...] = (
 """Columns after the declared ones."""
 
 _NANOS_MAX = 999_999_999
-_UTF8_CHUNK = 4096
+_ROWS_MAX = 32 * 1024
+_PAIRS_MAX = 512 * 1024
 _PRIME = 2**31 - 1
 
 
@@ -83,6 +89,16 @@ class Declared:
     convert: Callable[[pa.Array], pa.Array] | None = None
     pii: Literal["", "drop", "hash"] = ""
     label: str = ""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some rows of a page; `sum` and `errors` as in `Decoded`."""
+
+    batch: pa.RecordBatch
+    rows: int
+    errors: int
+    sum: int
 
 
 @dataclass
@@ -124,49 +140,113 @@ class Decoder:
                     "plan again, so that the table's columns follow the contract"
                 )
 
-    def decode(self, page: Page, *, hour: int) -> Decoded:
-        """All rows of `page`; `hour` is the receive hour of its window, in hours since 1970.
+    def open(self, page: Page) -> Reading:
+        """The page taken apart, its columns not yet made.
 
         Raises DecodeError when sizes or counts are not what the headers said, when the cursors
-        cannot be, or when the bytes are not a LogGroupList.
+        cannot be, or when the bytes are not a LogGroupList, unless that came twice.
         """
         raw = loggroup.decompress(
             page.body, page.compression, page.raw_bytes, shard=page.shard, cursor=page.cursor
         )
+        chunks: Chunks | tuple[Chunk, ...]
         try:
-            tree = Tree.of(raw)
+            chunks = Chunks(raw)
+            groups, unreadable = chunks.groups, chunks.unreadable
         except ValueError:  # includes ArrowInvalid; its text is left out
-            raise DecodeError("not a LogGroupList", shard=page.shard, cursor=page.cursor) from None
-        if tree.groups != page.count:
+            if not (page.settled and page.count == 1):
+                raise DecodeError("not a LogGroupList", shard=page.shard, cursor=page.cursor) from None
+            chunks, groups, unreadable = (whole_page(raw),), 1, True
+        if groups != page.count:
             raise DecodeError(
-                f"page has {tree.groups} groups, the header says {page.count}",
+                f"page has {groups} groups, the header says {page.count}",
                 shard=page.shard,
                 cursor=page.cursor,
             )
         first, forward = _labels(page)
-        trouble = _Trouble()
-        columns = _group_columns(tree, trouble)
-        columns["__time__"] = _times(tree, trouble)
-        columns.update(_log_columns(tree, self.declared, trouble))
-        cursors, indexes = first + tree.group_of_log, tree.index_of_log
-        columns["__origin__"] = pa.repeat(self.origin, tree.logs)
-        columns["__shard__"] = pa.repeat(pa.scalar(page.shard, pa.int32()), tree.logs)
+        return Reading(self, page.shard, raw, chunks, first, forward, groups, unreadable)
+
+    def decode(self, page: Page, *, hour: int) -> Decoded:
+        """All rows of `page` at once, for a page that is known to be small; else `open` and `parts`.
+
+        `hour` is the receive hour of its window, in hours since 1970. Raises as `open`.
+        """
+        reading = self.open(page)
+        parts = list(reading.parts(hour))
+        whole = pa.Table.from_batches([p.batch for p in parts], self.schema).combine_chunks()
+        return Decoded(
+            batch=whole.to_batches()[0] if whole.num_rows else _no_rows(self.schema),
+            rows=sum(p.rows for p in parts),
+            groups=reading.groups,
+            errors=sum(p.errors for p in parts),
+            sum=sum(p.sum for p in parts) % 2**64,
+            forward=reading.forward,
+        )
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A page taken apart.
+
+    unreadable  something in it is no protobuf: as it was sent, or spoilt on the way; a page whose bytes
+                come twice settles that
+    """
+
+    decoder: Decoder
+    shard: int
+    raw: bytes
+    chunks: Iterable[Chunk]
+    first: int
+    forward: bool
+    groups: int
+    unreadable: bool
+
+    def parts(self, hour: int) -> Iterator[Part]:
+        """The rows in order, so many at a time that they fit in memory whatever the page holds."""
+        rows_max = max(1, min(_ROWS_MAX, PART_BYTES // (8 * len(self.decoder.schema))))
+        for chunk in self.chunks:
+            heads = Heads.of(chunk)
+            for begin, end in _row_ranges(chunk.tree, rows_max):
+                yield from self._rows(chunk, heads, begin, end, hour)
+
+    def _rows(self, chunk: Chunk, heads: Heads, begin: int, end: int, hour: int) -> Iterator[Part]:
+        """The rows [begin, end) of a chunk, in as many parts as what they repeat asks for."""
+        decoder, logs, trouble = self.decoder, chunk.tree.part(begin, end), Trouble()
+        columns = {"__time__": _times(logs, trouble)}
+        columns.update(_log_columns(logs, decoder.declared, trouble))
+        for row, cause in chunk.unreadable.items():
+            if begin <= row < end:
+                trouble.only(row - begin, cause)
+        cursors = self.first + chunk.first + logs.group_of_log
+        indexes = chunk.offset + logs.index_of_log
         columns["__cursor__"] = pa.array(cursors)
         columns["__index__"] = pa.array(indexes.astype(np.int32))
-        columns["__receive_hour__"] = pa.repeat(pa.scalar(hour * HOUR_S * 1_000_000, TIMESTAMP), tree.logs)
-        try:
-            columns.update(_trouble_columns(tree, raw, self.declared, trouble))
-        except ValueError:
-            raise DecodeError("groups and logs do not add up", shard=page.shard, cursor=page.cursor) from None
-        arrays = [columns[f.name] if f.name in columns else pa.nulls(tree.logs, f.type) for f in self.schema]
-        return Decoded(
-            batch=pa.RecordBatch.from_arrays(arrays, schema=self.schema),
-            rows=tree.logs,
-            groups=tree.groups,
-            errors=len(trouble.causes),
-            sum=identity_sum(page.shard, cursors, indexes),
-            forward=forward,
-        )
+        columns["__origin__"] = pa.repeat(decoder.origin, logs.logs)
+        columns["__shard__"] = pa.repeat(pa.scalar(self.shard, pa.int32()), logs.logs)
+        moment = pa.scalar(hour * HOUR_S * 1_000_000, TIMESTAMP)
+        columns["__receive_hour__"] = pa.repeat(moment, logs.logs)
+        pii = {d.name.encode(): d.pii for d in decoder.declared if d.pii}
+        wide = Wide(self.raw, chunk, heads, logs, trouble, pii)
+        for a, b in wide.ranges():
+            shown = {name: column.slice(a, b - a) for name, column in columns.items()} | wide.columns(a, b)
+            arrays = [shown[f.name] if f.name in shown else pa.nulls(b - a, f.type) for f in decoder.schema]
+            yield Part(
+                batch=pa.RecordBatch.from_arrays(arrays, schema=decoder.schema),
+                rows=b - a,
+                errors=int(wide.bad[a:b].sum()),
+                sum=identity_sum(self.shard, cursors[a:b], indexes[a:b]),
+            )
+
+
+def _row_ranges(tree: Tree, rows_max: int) -> Iterator[tuple[int, int]]:
+    """The logs of a tree, [begin, end) by at most so many, and so many pairs unless one log has more."""
+    begin = 0
+    while begin < tree.logs:
+        room = int(tree.pair_offsets[begin]) + _PAIRS_MAX
+        fits = int(np.searchsorted(tree.pair_offsets, room, side="right")) - 1
+        end = min(tree.logs, begin + rows_max, max(begin + 1, fits))
+        yield begin, end
+        begin = end
 
 
 def identity_sum(shard: int, cursors: Ints, indexes: Ints) -> int:
@@ -208,198 +288,110 @@ def _labels(page: Page) -> tuple[int, bool]:
     return first, forward
 
 
-# --- rows in trouble ---------------------------------------------------------------------------
-
-
-@dataclass
-class _Trouble:
-    """Rows that cannot be represented exactly: row -> causes, in order of discovery."""
-
-    causes: dict[int, list[str]] = field(default_factory=dict)
-
-    def note(self, rows: Iterable[int], cause: str) -> None:
-        for row in rows:
-            self.causes.setdefault(int(row), []).append(cause)
-
-    def note_group(self, tree: Tree, group: int, cause: str) -> None:
-        self.note(np.flatnonzero(tree.group_of_log == group).tolist(), cause)
-
-
-def _trouble_columns(
-    tree: Tree, raw: bytes, declared: Sequence[Declared], trouble: _Trouble
-) -> dict[str, pa.Array]:
-    """`__error__` and `__raw__`. Only these rows' groups are walked byte by byte.
-
-    Raises ValueError when the walk and the nested form disagree.
-    """
-    if not trouble.causes:
-        return {"__error__": pa.nulls(tree.logs, pa.string()), "__raw__": pa.nulls(tree.logs, pa.binary())}
-    errors: list[str | None] = [None] * tree.logs
-    bytes_of: list[bytes | None] = [None] * tree.logs
-    pii = {d.name.encode(): d.pii for d in declared if d.pii}
-    groups = list(loggroup.groups(raw))
-    if len(groups) != tree.groups:
-        raise ValueError("groups do not add up")
-    sizes = np.bincount(tree.group_of_log, minlength=tree.groups)
-    at, spans = -1, []
-    for row in sorted(trouble.causes):
-        group = int(tree.group_of_log[row])
-        if group != at:
-            at, spans = group, list(loggroup.logs(raw, *groups[group]))
-            if len(spans) != sizes[group]:
-                raise ValueError("logs do not add up")
-        begin, end = spans[int(tree.index_of_log[row])]
-        errors[row] = "; ".join(trouble.causes[row])
-        bytes_of[row] = redacted(raw[begin:end], pii)
-    return {"__error__": pa.array(errors, pa.string()), "__raw__": pa.array(bytes_of, pa.binary())}
-
-
-# --- columns of the group ----------------------------------------------------------------------
-
-
-def _group_columns(tree: Tree, trouble: _Trouble) -> dict[str, pa.Array]:
-    """Topic, source and tags of each group, repeated for its logs."""
-    at = pa.array(tree.group_of_log)
-    return {
-        "__topic__": _group_text(tree, tree.topic, "topic", trouble).take(at),
-        "__source__": _group_text(tree, tree.source, "source", trouble).take(at),
-        "__tags__": _group_tags(tree, trouble).take(at),
-    }
-
-
-def _group_text(tree: Tree, values: pa.Array, what: str, trouble: _Trouble) -> pa.Array:
-    try:
-        return values.cast(pa.string())
-    except pa.ArrowInvalid:
-        pass
-    texts: list[str | None] = []
-    for group, value in enumerate(values.to_pylist()):
-        texts.append(None if value is None else escaped(value))
-        if value is not None and not is_utf8(value):
-            trouble.note_group(tree, group, f"{what} is not UTF-8")
-    return pa.array(texts, pa.string())
-
-
-def _group_tags(tree: Tree, trouble: _Trouble) -> pa.Array:
-    """One map a group, null without tags. Tags are few, so a page in doubt goes the slow way whole."""
-    offsets = tree.tag_offsets
-    keys, values = tree.tags.field("Key"), tree.tags.field("Value")
-    codes = keys.dictionary_encode()
-    if not keys.null_count and not values.null_count:
-        group_of_tag = np.repeat(np.arange(tree.groups, dtype=np.int64), np.diff(offsets))
-        ranks = group_of_tag * max(1, len(codes.dictionary)) + codes.indices.to_numpy()
-        if len(np.unique(ranks)) == len(ranks):
-            try:
-                return _maps(offsets, keys.cast(pa.string()), values.cast(pa.string()))
-            except pa.ArrowInvalid:
-                pass
-    maps: list[dict[str, str] | None] = []
-    for group, (begin, end) in enumerate(itertools.pairwise(offsets)):
-        tags: dict[str, str] = {}
-        for key, value in zip(keys[begin:end].to_pylist(), values[begin:end].to_pylist(), strict=True):
-            name = escaped(key or b"")
-            if key is None or value is None:
-                trouble.note_group(tree, group, f"tag {printable(name)} has no key or no value")
-            elif not is_utf8(key) or not is_utf8(value):
-                trouble.note_group(tree, group, f"tag {printable(name)} is not UTF-8")
-            if name in tags:
-                trouble.note_group(tree, group, f"repeated tag {printable(name)}")
-            tags[name] = escaped(value or b"")
-        maps.append(tags or None)
-    return pa.array([list(tags.items()) if tags else None for tags in maps], TEXT_MAP)
-
-
-def _maps(offsets: Ints, keys: pa.Array, items: pa.Array) -> pa.MapArray:
-    """Maps from list offsets; an empty one is null."""
-    empty = np.diff(offsets) == 0
-    return pa.MapArray.from_arrays(
-        pa.array(offsets.astype(np.int32)), keys, items, type=TEXT_MAP, mask=pa.array(empty)
-    )
-
-
 # --- columns of the log ------------------------------------------------------------------------
 
 
-def _times(tree: Tree, trouble: _Trouble) -> pa.Array:
+def _times(logs: Logs, trouble: Trouble) -> pa.Array:
     """Time and its nanosecond part in microseconds; the part below is cut off."""
-    seconds = tree.time.fill_null(0).to_numpy().astype(np.int64)
-    nanos = tree.time_ns.fill_null(0).to_numpy().astype(np.int64)
+    seconds = logs.time.fill_null(0).to_numpy().astype(np.int64)
+    nanos = logs.time_ns.fill_null(0).to_numpy().astype(np.int64)
     over = nanos > _NANOS_MAX
     if over.any():
         trouble.note(np.flatnonzero(over).tolist(), "nanosecond part is over 999999999")
         nanos = np.where(over, 0, nanos)
     missing = None
-    if tree.time.null_count:
-        missing = tree.time.is_null().to_numpy(zero_copy_only=False)
+    if logs.time.null_count:
+        missing = logs.time.is_null().to_numpy(zero_copy_only=False)
         trouble.note(np.flatnonzero(missing).tolist(), "time is missing")
     return pa.array(seconds * 1_000_000 + nanos // 1_000, mask=missing).cast(TIMESTAMP)
 
 
-def _log_columns(tree: Tree, declared: Sequence[Declared], trouble: _Trouble) -> dict[str, pa.Array]:
+def _log_columns(logs: Logs, declared: Sequence[Declared], trouble: Trouble) -> dict[str, pa.Array]:
     """The declared columns and `__rest__`."""
-    pairs = _Pairs.of(tree, declared, trouble)
-    columns = {d.name: pairs.column(d, tree.logs, trouble) for d in declared if d.pii != "drop"}
-    columns["__rest__"] = pairs.rest(tree.logs)
+    pairs = _Pairs.of(logs, declared, trouble)
+    columns = {
+        d.name: pairs.column(place, d, logs.logs, trouble)
+        for place, d in enumerate(declared)
+        if d.pii != "drop"
+    }
+    columns["__rest__"] = pairs.rest(logs.logs)
     return columns
 
 
 @dataclass
 class _Pairs:
-    """The (key, value) pairs of a page, in order of the page, and in `order` grouped by key.
+    """The (key, value) pairs of logs, in order of the page, and in `order` grouped by key.
 
     rows     the log each pair belongs to
     codes    each pair's key as a place in `names`; `starts` says where a key begins in `order`
+    found    the place in `names` of each declared key; -1: no log has it
     shown    pairs whose value is shown: all but the earlier ones of a repeated key; None means all
     broken   pairs whose value was not UTF-8, replaced in `text`; None means none
     to_rest  pairs that go to `__rest__`
     """
 
-    names: list[str]
+    names: pa.Array
     text: pa.Array
     rows: Ints
     codes: Ints
     order: Ints
     starts: Ints
+    found: list[int]
     shown: NDArray[np.bool_] | None
     broken: NDArray[np.bool_] | None
     to_rest: NDArray[np.bool_]
 
     @staticmethod
-    def of(tree: Tree, declared: Sequence[Declared], trouble: _Trouble) -> _Pairs:
-        rows, values = tree.log_of_pair, tree.values
-        names, codes = _key_codes(tree.keys, rows, trouble)
-        pii = {d.name: d.pii for d in declared}
-        quiet = np.array([pii.get(n) == "drop" for n in names], dtype=np.bool_)
-        undeclared = np.array([n not in pii for n in names], dtype=np.bool_)
+    def of(logs: Logs, declared: Sequence[Declared], trouble: Trouble) -> _Pairs:
+        rows, keys, values = logs.log_of_pair, logs.keys, logs.values
+        if keys.null_count:
+            missing = keys.is_null().to_numpy(zero_copy_only=False)
+            trouble.note(np.unique(rows[missing]).tolist(), "a key is missing")
+            keys = keys.fill_null(b"")
+        names, codes, broken_name = key_codes(keys, replaced)
+        if broken_name is not None:
+            trouble.note(np.unique(rows[broken_name]).tolist(), "a key is not UTF-8")
+        declared_at = pc.index_in(names, value_set=pa.array([d.name for d in declared], pa.string()))
+        declared_at = declared_at.fill_null(-1).to_numpy()
+        found = [-1] * len(declared)
+        for code in np.flatnonzero(declared_at >= 0).tolist():
+            found[declared_at[code]] = code
+        quiet = np.zeros(len(names), dtype=np.bool_)
+        quiet[[c for c, d in zip(found, declared, strict=True) if c >= 0 and d.pii == "drop"]] = True
 
         def note(pairs: Ints, cause: str) -> None:
-            spots = {(int(rows[p]), int(codes[p])) for p in pairs if not quiet[codes[p]]}
-            for row, code in sorted(spots):
-                trouble.note((row,), cause.format(printable(names[code])))
+            loud = pairs[~quiet[codes[pairs]]]
+            trouble.note_names(rows[loud], codes[loud].astype(np.int64), names, cause, of_groups=False)
 
+        there = None
         if values.null_count:
-            note(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)), "{} has no value")
+            there = values.is_valid().to_numpy(zero_copy_only=False)
+            note(np.flatnonzero(~there), "{} has no value")
             values = values.fill_null(b"")
-        values = _hashed(values, codes, [c for c, n in enumerate(names) if pii.get(n) == "hash"])
-        text, broken = _as_text(values)
-        if broken is not None:
-            note(np.flatnonzero(broken), "{} is not UTF-8")
-        order, starts = _by_code(codes, len(names))
-        earlier = _earlier_ones(rows, codes, order)
+        order, starts = by_code(codes, len(names))
+        earlier = earlier_ones(rows, order, starts)
         shown = None
-        to_rest = undeclared[codes] if undeclared.any() else np.zeros(len(codes), dtype=np.bool_)
         if len(earlier):
-            note(earlier, "repeated key {}")
             shown = np.ones(len(codes), dtype=np.bool_)
             shown[earlier] = False
+        hashed = [c for c, d in zip(found, declared, strict=True) if c >= 0 and d.pii == "hash"]
+        plain = there if shown is None else shown if there is None else shown & there
+        values = _hashed(values, codes, hashed, plain)
+        text, broken = as_text(values, replaced)
+        if broken is not None:
+            note(np.flatnonzero(broken), "{} is not UTF-8")
+        undeclared = declared_at < 0
+        to_rest = undeclared[codes] if undeclared.any() else np.zeros(len(codes), dtype=np.bool_)
+        if shown is not None:
+            note(earlier, "repeated key {}")
             to_rest &= shown
-        return _Pairs(names, text, rows, codes, order, starts, shown, broken, to_rest)
+        return _Pairs(names, text, rows, codes, order, starts, found, shown, broken, to_rest)
 
-    def column(self, declared: Declared, logs: int, trouble: _Trouble) -> pa.Array:
+    def column(self, place: int, declared: Declared, logs: int, trouble: Trouble) -> pa.Array:
         """One value a log, null where the key is absent or its value does not fit."""
-        if declared.name not in self.names:
+        code = self.found[place]
+        if code < 0:
             return pa.nulls(logs, declared.type)
-        code = self.names.index(declared.name)
         pairs = self.order[self.starts[code] : self.starts[code + 1]]
         if self.shown is not None:
             pairs = pairs[self.shown[pairs]]
@@ -415,7 +407,7 @@ class _Pairs:
         text = pc.take(self.text, at, boundscheck=False)
         if declared.convert is None:
             return text
-        values = declared.convert(text)
+        values = _converted(declared, text)
         if values.null_count > text.null_count:
             misfit = pc.and_(values.is_null(), text.is_valid()).to_numpy(zero_copy_only=False)
             self.to_rest[at.filter(pa.array(misfit)).to_numpy()] = True
@@ -430,68 +422,42 @@ class _Pairs:
             return pa.nulls(logs, TEXT_MAP)
         offsets = np.zeros(logs + 1, dtype=np.int64)
         np.cumsum(np.bincount(self.rows[pairs], minlength=logs), out=offsets[1:])
-        keys = pa.array(self.names, pa.string()).take(pa.array(self.codes[pairs]))
-        return _maps(offsets, keys, self.text.take(pa.array(pairs)))
+        keys = self.names.take(pa.array(self.codes[pairs]))
+        return maps(offsets, keys, self.text.take(pa.array(pairs)))
 
 
-def _key_codes(keys: pa.Array, rows: Ints, trouble: _Trouble) -> tuple[list[str], Ints]:
-    """The distinct keys as text, and each pair's place among them."""
-    if keys.null_count:
-        missing = keys.is_null().to_numpy(zero_copy_only=False)
-        trouble.note(np.unique(rows[missing]).tolist(), "a key is missing")
-        keys = keys.fill_null(b"")
-    encoded = keys.dictionary_encode()
-    codes = encoded.indices.to_numpy()
-    places: dict[str, int] = {}
-    place_of_code = []
-    for code, key in enumerate(encoded.dictionary.to_pylist()):
-        if not is_utf8(key):
-            trouble.note(np.unique(rows[codes == code]).tolist(), "a key is not UTF-8")
-        place_of_code.append(places.setdefault(key.decode("utf-8", "replace"), len(places)))
-    if len(places) < len(place_of_code):  # two broken keys may look alike once replaced
-        codes = np.array(place_of_code, dtype=np.int32)[codes]
-    return list(places), codes
+def _converted(declared: Declared, text: pa.Array) -> pa.Array:
+    """`text` in the declared type. A cast must answer null for what does not fit; one that raises
+    instead must cost the value that it does not bear, and not the page."""
+    if declared.convert is None:
+        return text
+    try:
+        values = declared.convert(text)
+    except Exception:  # a cast is given a stranger's text, and there is no list of what it can raise
+        if len(text) == 1:
+            return pa.nulls(1, declared.type)
+        half = len(text) // 2
+        parts = [_converted(declared, text[:half]), _converted(declared, text[half:])]
+        return pa.concat_arrays(parts)
+    return values
 
 
-def _hashed(values: pa.Array, codes: Ints, which: list[int]) -> pa.Array:
-    """`values` with those of the keys `which` as SHA-256 in hex."""
+def _hashed(values: pa.Array, codes: Ints, which: list[int], shown: NDArray[np.bool_] | None) -> pa.Array:
+    """`values` with those of the keys `which` as SHA-256 in hex; one that is not `shown`, or was not sent,
+    is left empty."""
     if not which:
         return values
-    chosen = pa.array(np.isin(codes, which))
-    plain = values.filter(chosen).to_pylist()
+    chosen = np.isin(codes, which)
+    if shown is not None:
+        hidden = chosen & ~shown
+        if hidden.any():
+            empty = pa.repeat(pa.scalar(b"", pa.binary()), int(hidden.sum()))
+            values = pc.replace_with_mask(values, pa.array(hidden), empty)
+        chosen &= shown
+    plain = values.filter(pa.array(chosen)).to_pylist()
     digests = {value: digest(value) for value in set(plain)}
-    return pc.replace_with_mask(values, chosen, pa.array([digests[v] for v in plain], pa.binary()))
+    return pc.replace_with_mask(values, pa.array(chosen), pa.array([digests[v] for v in plain], pa.binary()))
 
 
-def _as_text(values: pa.Array) -> tuple[pa.Array, NDArray[np.bool_] | None]:
-    """`values` as strings, and which were not UTF-8 and had bytes replaced."""
-    try:
-        return values.cast(pa.string()), None
-    except pa.ArrowInvalid:
-        pass
-    broken = np.zeros(len(values), dtype=np.bool_)
-    for begin in range(0, len(values), _UTF8_CHUNK):
-        chunk = values[begin : begin + _UTF8_CHUNK]
-        try:
-            chunk.cast(pa.string())
-        except pa.ArrowInvalid:
-            broken[begin : begin + len(chunk)] = [not is_utf8(v) for v in chunk.to_pylist()]
-    mask = pa.array(broken)
-    shown = [v.decode("utf-8", "replace").encode() for v in values.filter(mask).to_pylist()]
-    return pc.replace_with_mask(values, mask, pa.array(shown, pa.binary())).cast(pa.string()), broken
-
-
-def _by_code(codes: Ints, kinds: int) -> tuple[Ints, Ints]:
-    """Pairs ordered by key and, within one, by place; and where each key begins in that order."""
-    narrow = codes.astype(np.uint16) if kinds <= 2**16 else codes  # numpy sorts 16 bits by radix
-    starts = np.zeros(kinds + 1, dtype=np.int64)
-    np.cumsum(np.bincount(codes, minlength=kinds), out=starts[1:])
-    return np.argsort(narrow, kind="stable"), starts
-
-
-def _earlier_ones(rows: Ints, codes: Ints, order: Ints) -> Ints:
-    """Pairs that another pair of the same log and key follows."""
-    sorted_rows, sorted_codes = rows[order], codes[order]
-    again = (sorted_rows[1:] == sorted_rows[:-1]) & (sorted_codes[1:] == sorted_codes[:-1])
-    earlier: Ints = order[:-1][again]
-    return earlier
+def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)

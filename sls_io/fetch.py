@@ -5,14 +5,26 @@ Rules:
   window's end, because what lies beyond belongs to another window;
 - a page is yielded only when its size and its number of LogGroups are what its headers say. A page
   cut at a group's edge decodes cleanly, so nothing else would notice the missing groups;
+- a page whose groups do not take all cursors up to the next one is pulled a second time, since the
+  service may leave cursors out and may as well have left out groups: both must say the same;
 - a page that is broken, short, or stands still is pulled again, a counted number of times with a
   growing pause; then the window ends before it (`stopped == "short"`). Nothing is skipped;
+- calls keep the pace of the shard's read quota. Throttled all the same (others read the shard, too), or
+  not answered, it waits and asks again, after the client did so several times: inside the deadline for a
+  quota, a counted number of times for anything else. Then the window ends there, `throttled` or `failed`:
+  what was read is as good as any other page and lands, the error is said;
+- trouble on the way is told from content: what came twice with the same bytes, and the size and number
+  that its headers say, is what was sent (`Page.settled`). The reader of a page hands back with `doubt`
+  what it cannot read, once;
+- frames between the groups that are broken the same way each time are the service's own. Then the page
+  is pulled group by group: the one with the broken frame is a settled page of its own, the others are whole;
 - out of bytes or time, it ends at a page's edge. What has been yielded and not handed back with
-  `retry` is proved: [window.begin, reached).
+  `retry` or `doubt` is proved: [window.begin, reached).
 
-Errors of the service and of the connection pass through: the client has already tried again.
+What says that the data is gone (CursorExpired, ShardGone) passes through.
 """
 
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal, Protocol
@@ -20,12 +32,29 @@ from typing import Literal, Protocol
 from sls_io import loggroup
 from sls_io.client import Page
 from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.errors import DecodeError, TransportTimeout
-from sls_io.settings import PAGE_GROUPS_MAX
+from sls_io.errors import (
+    CursorExpired,
+    DecodeError,
+    ServiceError,
+    ShardGone,
+    SlsError,
+    Throttled,
+    TransportError,
+    TransportTimeout,
+    printable,
+)
+from sls_io.pace import Pace
+from sls_io.settings import PAGE_GROUPS_MAX, SHARD_MB_PER_S
 from sls_io.window import Cursor, Window
 
 PAGE_TRIES_MAX = 3
+THROTTLED_TRIES_MAX = 60
+"""Where no deadline ends the waiting: each is several tries of the client already, minutes together."""
+THROTTLED, FAILED = "throttled", "failed"
 _PAUSE_S = 0.2
+_THROTTLED_PAUSE_S = 2.0
+_CAUSE_CHARS_MAX = 400
+_STATUS_LASTING = range(400, 500)
 
 
 class Pages(Protocol):
@@ -40,6 +69,16 @@ class Pages(Protocol):
         ...
 
 
+def _lasting(error: SlsError) -> bool:
+    """Whether asking again would not change the answer: refused, and not as a way to say "later"."""
+    return isinstance(error, ServiceError) and error.status in _STATUS_LASTING
+
+
+def told(error: SlsError) -> str:
+    """An error in a line, with its kind."""
+    return printable(f"{type(error).__name__}: {error}", _CAUSE_CHARS_MAX)
+
+
 class Fetch:
     """Iterate once for the pages of `window`, bodies already decompressed.
 
@@ -47,10 +86,13 @@ class Fetch:
     clock's monotonic seconds. While iterating and after:
 
     reached  everything in [window.begin, reached) has been yielded
-    stopped  "" at the window's end, else `bytes`, `time` or `short`; "" also before the end of
-             the iteration
-    cause    why the last page was not taken, when `stopped` is `short`; never log content
+    stopped  "" at the window's end, else `bytes`, `time`, `quota` (time, most of it spent on keeping
+             the pace), `short`, `throttled` or `failed`; "" also before the end of the iteration
+    cause    why the last page was not taken, when `stopped` is one of the last three; never log content
+    error    what the service or the connection said last, when `stopped` is `throttled` or `failed`
     pages, groups, raw_bytes  totals of what was yielded
+
+    `pace` is shared by the windows that one reader reads one after the other.
     """
 
     def __init__(
@@ -61,17 +103,23 @@ class Fetch:
         bytes_max: int,
         deadline_s: float,
         groups_max: int = PAGE_GROUPS_MAX,
+        pace: Pace | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.window = window
         self.reached: Cursor = window.begin
         self.stopped = ""
         self.cause = ""
+        self.error: SlsError | None = None
         self.pages = self.groups = self.raw_bytes = 0
         self._client, self._clock = client, clock
         self._bytes_max, self._deadline_s, self._groups_max = bytes_max, deadline_s, groups_max
-        self._tries = 0
+        self._pace = pace or Pace(SHARD_MB_PER_S, clock=clock)
+        self._tries = self._refused = 0
         self._yielded: Page | None = None
+        self._doubted: bytes | None = None
+        self._unframed: tuple[bytes, int] = b"", 0
+        self._narrow_until: Cursor = window.begin
 
     def __iter__(self) -> Iterator[Page]:
         while self.reached < self.window.end and not self.stopped:
@@ -83,41 +131,98 @@ class Fetch:
             except DecodeError as error:
                 self._again(error)
                 continue
-            except TransportTimeout:
-                if self._clock.monotonic() < self._deadline_s:
-                    raise
-                self.stopped = "time"
-                return
+            except (CursorExpired, ShardGone):
+                raise
+            except (TransportError, ServiceError) as error:
+                self.stopped = self._unanswered(error)
+                continue
+            self.error, self.cause, self._refused = None, "", 0
+            if page is None:  # the same place again, group by group
+                continue
             self.pages, self.groups = self.pages + 1, self.groups + page.count
             self.raw_bytes, self.reached = self.raw_bytes + page.raw_bytes, page.next
             self._yielded = page
             yield page
             if self._yielded is page:  # it was not handed back
-                self._yielded, self._tries = None, 0
+                self._yielded, self._tries, self._doubted = None, 0, None
 
     def retry(self, page: Page, error: DecodeError) -> None:
         """Hand back the page just yielded: it did not decode. The next one is the same, pulled
         again, or the iteration ends before it. Nothing of the page may be kept."""
+        self._take_back(page)
+        self._again(error)
+
+    def doubt(self, page: Page) -> None:
+        """Hand back the page just yielded: something in it cannot be read. It is pulled again, and comes
+        settled when its bytes are the same. Nothing of the page may be kept."""
+        self._take_back(page)
+        before, self._doubted = self._doubted, page.body
+        # The service may cut a page elsewhere each time; more of the same is no other page.
+        if before is not None and not page.body.startswith(before):
+            self._again(DecodeError("other bytes with each pull", shard=page.shard, cursor=page.cursor))
+
+    def _take_back(self, page: Page) -> None:
         if self._yielded is not page:
             raise ValueError("only the page just yielded can be handed back")
         self._yielded = None
         self.pages, self.groups = self.pages - 1, self.groups - page.count
         self.raw_bytes, self.reached = self.raw_bytes - page.raw_bytes, page.cursor
-        self._again(error)
 
     def proved(self) -> bool:
         """Whether the shard still begins at or before the window, asked after the last page.
 
         Retention may take groups while we read: a page then begins later than asked and nothing
         in it says so. If the shard's begin cursor is past the window's now, we cannot know that
-        this did not happen, so the window must not be landed.
+        this did not happen, so the window must not be landed. Asked again like a page; raises what the
+        last try did.
         """
-        return self._client.cursor_at(self.window.shard, "begin") <= self.window.begin
+        self.error, self._refused = None, 0
+        while True:
+            try:
+                return self._client.cursor_at(self.window.shard, "begin") <= self.window.begin
+            except (CursorExpired, ShardGone):
+                raise
+            except (TransportError, ServiceError) as error:
+                self._note(error)
+                if _lasting(error) or self._refused >= PAGE_TRIES_MAX:
+                    raise
+                self._pause()
 
     def _exhausted(self) -> str:
-        if self._clock.monotonic() >= self._deadline_s:
-            return "time"
+        # Also when the pace would send the next call too late.
+        if max(self._clock.monotonic(), self._pace.free_s) >= self._deadline_s:
+            if self.error is not None:
+                return self._kind
+            return "quota" if self._pace.bound else "time"
         return "bytes" if self.raw_bytes >= self._bytes_max else ""
+
+    def _unanswered(self, error: TransportError | ServiceError) -> str:
+        """Why to end here, or "" after a pause: to be asked again.
+
+        Story: four readers share a quota that feeds one. Each is refused for as long as the client
+        tries; were that the end of the task, all that the four had read would be thrown away.
+        """
+        late = self._clock.monotonic() >= self._deadline_s
+        if late and isinstance(error, TransportTimeout):
+            return "time"
+        self._note(error)
+        tries_max = THROTTLED_TRIES_MAX if self._kind == THROTTLED else PAGE_TRIES_MAX
+        if late or _lasting(error) or self._refused >= tries_max:
+            return self._kind
+        self._pause()
+        return ""
+
+    def _note(self, error: TransportError | ServiceError) -> None:
+        self._refused += 1
+        self.error, self.cause = error, told(error)
+
+    @property
+    def _kind(self) -> str:
+        return THROTTLED if isinstance(self.error, Throttled) else FAILED
+
+    def _pause(self) -> None:
+        longest_s = _THROTTLED_PAUSE_S if self._kind == THROTTLED else _PAUSE_S * self._refused
+        self._clock.sleep(longest_s * random.uniform(0.5, 1.0))
 
     def _again(self, error: DecodeError) -> None:
         self._tries += 1
@@ -127,10 +232,12 @@ class Fetch:
         else:
             self._clock.sleep(_PAUSE_S * self._tries)
 
-    def _pull(self) -> Page:
-        """The next page, checked and decompressed. Raises DecodeError when it must be pulled again."""
+    def _pull(self) -> Page | None:
+        """The next page, checked and decompressed; None when it must be pulled group by group. Raises
+        DecodeError when it must be pulled again."""
         window, at = self.window, self.reached
-        page = self._client.pull(window.shard, at, end=window.end, groups_max=self._groups_max)
+        most = 1 if at < self._narrow_until else self._groups_max
+        page = self._paced_pull(at, most)
         if page.next > window.end:
             cause = "the next cursor passes the window's end"
         elif page.next < at:
@@ -142,12 +249,52 @@ class Fetch:
         if cause:
             raise DecodeError(cause, shard=window.shard, cursor=at)
         raw = loggroup.decompress(page.body, page.compression, page.raw_bytes, shard=window.shard, cursor=at)
+        page = replace(page, body=raw, compression="")
         try:
             groups = sum(1 for _ in loggroup.groups(raw))
         except ValueError:
-            raise DecodeError("not a LogGroupList", shard=window.shard, cursor=at) from None
+            return self._without_frames(page)
         if groups != page.count:
             raise DecodeError(
                 f"page has {groups} groups, the header says {page.count}", shard=window.shard, cursor=at
             )
-        return replace(page, body=raw, compression="")
+        if page.count != page.next - at:
+            self._pull_again(page, most)
+        settled = self._doubted is not None and self._doubted.startswith(raw)
+        return replace(page, settled=True) if settled else page
+
+    def _without_frames(self, page: Page) -> Page | None:
+        """A page whose frames are broken: raised until it came the same as often as a page is pulled."""
+        body, times = self._unframed
+        times = times + 1 if body == page.body else 1
+        self._unframed = page.body, times
+        if times < PAGE_TRIES_MAX or not page.count:
+            raise DecodeError("not a LogGroupList", shard=page.shard, cursor=page.cursor)
+        self._unframed, self._tries = (b"", 0), 0
+        if page.count > 1 and page.cursor >= self._narrow_until:
+            self._narrow_until = page.next
+            return None
+        if page.count > 1:  # more than one although one was asked for: the headers cannot be believed
+            self._tries = PAGE_TRIES_MAX
+            raise DecodeError("not a LogGroupList", shard=page.shard, cursor=page.cursor)
+        return replace(page, settled=True)
+
+    def _pull_again(self, page: Page, most: int) -> None:
+        """Raises DecodeError unless a second pull from there says the same as `page`."""
+        second = self._paced_pull(page.cursor, most)
+        if _said(second) != _said(page):
+            raise DecodeError(
+                "pulled twice, the page ends elsewhere or holds another number of groups",
+                shard=page.shard,
+                cursor=page.cursor,
+            )
+
+    def _paced_pull(self, at: Cursor, most: int) -> Page:
+        self._pace.wait()
+        page = self._client.pull(self.window.shard, at, end=self.window.end, groups_max=most)
+        self._pace.took(page.raw_bytes)
+        return page
+
+
+def _said(page: Page) -> tuple[Cursor, int, int, Cursor | None]:
+    return page.next, page.count, page.raw_bytes, page.last

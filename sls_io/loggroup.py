@@ -17,7 +17,11 @@ from sls_io.errors import ConfigError, DecodeError
 
 COMPRESSIONS = ("lz4", "zstd", "deflate")
 RAW_BYTES_MAX = 64 * 1024 * 1024
+DEPTH_MAX = 100
+"""How deep unknown groups of fields may be nested: what other protobuf readers allow."""
 _GROUP_TAG = 0x0A
+_NUMBER_MAX = 2**29 - 1
+_START, _END = 3, 4
 
 
 def compress(raw: bytes, kind: str) -> bytes:
@@ -95,27 +99,55 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 def fields(data: bytes, at: int = 0, end: int | None = None) -> Iterator[tuple[int, int, int, int]]:
     """Walk one protobuf message: (field number, wire type, value begin, value end) of each field.
 
-    Raises ValueError for a message that is cut or uses an unknown wire type.
+    An unknown group of fields (wire type 3) is one field, up to its own end. Raises ValueError for a
+    message that is cut, uses an unknown wire type or number, or nests groups wrongly or too deep.
     """
     stop = len(data) if end is None else end
     while at < stop:
-        tag, at = read_varint(data, at)
-        number, wire = tag >> 3, tag & 7
-        begin = at
-        if wire == 0:
-            _, at = read_varint(data, at)
-        elif wire == 1:
-            at += 8
-        elif wire == 5:
-            at += 4
-        elif wire == 2:
-            size, begin = read_varint(data, at)
-            at = begin + size
-        else:
-            raise ValueError(f"wire type {wire}")
-        if at > stop or number == 0:
-            raise ValueError("field runs past its message")
+        number, wire, begin, at = _field(data, at, stop)
+        if wire == _END:
+            raise ValueError("a group of fields ends that did not begin")
+        if wire == _START:
+            at = _past_group(data, at, stop, number)
         yield number, wire, begin, at
+
+
+def _field(data: bytes, at: int, stop: int) -> tuple[int, int, int, int]:
+    """(number, wire type, value begin, value end) of the field at `at`; a group's value has no end yet."""
+    tag, at = read_varint(data, at)
+    number, wire = tag >> 3, tag & 7
+    begin = at
+    if wire == 0:
+        _, at = read_varint(data, at)
+    elif wire == 1:
+        at += 8
+    elif wire == 2:
+        size, begin = read_varint(data, at)
+        at = begin + size
+    elif wire == 5:
+        at += 4
+    elif wire not in (_START, _END):
+        raise ValueError(f"wire type {wire}")
+    if at > stop or not 0 < number <= _NUMBER_MAX:
+        raise ValueError("field runs past its message")
+    return number, wire, begin, at
+
+
+def _past_group(data: bytes, at: int, stop: int, number: int) -> int:
+    """The position after the group of fields `number` that began before `at`. Without recursion: the
+    depth is a stranger's choice."""
+    open_numbers = [number]
+    while open_numbers:
+        if at >= stop:
+            raise ValueError("a group of fields does not end")
+        number, wire, _, at = _field(data, at, stop)
+        if wire == _START:
+            open_numbers.append(number)
+            if len(open_numbers) > DEPTH_MAX:
+                raise ValueError("groups of fields are nested too deep")
+        elif wire == _END and number != open_numbers.pop():
+            raise ValueError("a group of fields ends that did not begin")
+    return at
 
 
 def groups(raw: bytes) -> Iterator[tuple[int, int]]:

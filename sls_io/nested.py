@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,14 +18,28 @@ from typing import Any
 import numpy as np
 import ptars
 import pyarrow as pa
-from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from sls_io import loggroup
 
+_DEEP_BYTES = 16 * 1024
+_SHORT_BYTES = 512 * 1024
+_STACK_BYTES = 64 * 1024 * 1024
+"""80 bytes of stack for each byte of the longest group that is read unlooked-at, half as much again."""
+_STACK_LOCK = threading.Lock()
+_DENSE_BYTES = 2 * 1024 * 1024
+_DENSE_LOGS = 512 * 1024
+_LOG_TAG = 0x0A
+_GROUP_WIRE = 3
 _DIGEST = re.compile(rb"[0-9a-f]{64}")
 Ints = NDArray[np.int64]
 """Rows, places, cursors: a numpy array of 64-bit integers."""
+
+
+SECONDS_MAX = 2**32 - 1
+"""Latest time of a log, unix seconds: the service's field has 32 bits."""
 
 
 @lru_cache(maxsize=1)
@@ -46,15 +61,18 @@ def _handler() -> Any:
     message("Pair", ("Key", 1, text, ""), ("Value", 2, text, ""))
     message(
         "Log",
-        ("Time", 1, kinds.TYPE_UINT32, ""),
+        # The service's has 32 bits. Read so, a longer one is cut off in silence, and may look as short.
+        ("Time", 1, kinds.TYPE_UINT64, ""),
         ("Contents", 2, nested, "Pair*"),
         ("Time_ns", 4, kinds.TYPE_FIXED32, ""),
     )
     message(
         "LogGroup",
         ("Logs", 1, nested, "Log*"),
+        ("Category", 2, text, ""),
         ("Topic", 3, text, ""),
         ("Source", 4, text, ""),
+        ("MachineUUID", 5, text, ""),
         ("LogTags", 6, nested, "Pair*"),
     )
     message("LogGroupList", ("LogGroups", 1, nested, "LogGroup*"))
@@ -64,16 +82,138 @@ def _handler() -> Any:
     return ptars.HandlerPool([described]).get_for_message(described.message_types_by_name["LogGroupList"])
 
 
+def _read(raw: bytes) -> pa.RecordBatch:
+    """`raw` as one nested row, read on a stack that is deep enough for what `safe` lets pass."""
+    if len(raw) < _DEEP_BYTES:
+        return _read_here(raw)
+    answer: list[Any] = []
+
+    def work() -> None:
+        try:
+            answer.append(_read_here(raw))
+        except Exception as error:  # handed on to the caller, whatever it is
+            answer.append(error)
+
+    with _STACK_LOCK:
+        before = threading.stack_size(_STACK_BYTES)
+        try:
+            thread = threading.Thread(target=work)
+            thread.start()
+        finally:
+            threading.stack_size(before)
+    thread.join()
+    if isinstance(answer[0], Exception):
+        raise answer[0]
+    return answer[0]
+
+
+def _read_here(raw: bytes) -> pa.RecordBatch:
+    try:
+        return _handler().list_to_record_batch([raw])
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        # A panic of the library is no Exception. Story: a length of 2**64 - 1 runs over inside it; past
+        # `except Exception` the panic ended the run, and each one after it, for all shards.
+        raise ValueError(f"the protobuf reader gave up ({type(error).__name__})") from None
+
+
 @dataclass
 class Tree:
-    """A page as nested Arrow arrays, and which log and group everything belongs to."""
+    """LogGroups as nested Arrow arrays; offsets say which logs, pairs and tags belong together."""
 
     groups: int
     logs: int
     topic: pa.Array
     source: pa.Array
+    skipped: tuple[pa.Array, ...]
     tag_offsets: Ints
-    tags: pa.StructArray
+    tag_keys: pa.Array
+    tag_values: pa.Array
+    log_offsets: Ints
+    time: pa.Array
+    time_ns: pa.Array
+    pair_offsets: Ints
+    keys: pa.Array
+    values: pa.Array
+
+    @staticmethod
+    def of(raw: bytes) -> Tree:
+        """Raises ValueError when `raw` is no LogGroupList. Only for bytes that `safe` lets pass."""
+        groups = _read(raw).column(0).values
+        log_lists, tag_lists = groups.field("Logs"), groups.field("LogTags")
+        logs, tags = log_lists.values, tag_lists.values
+        pair_lists = logs.field("Contents")
+        pairs = pair_lists.values
+        return Tree(
+            groups=len(groups),
+            logs=len(logs),
+            topic=groups.field("Topic"),
+            source=groups.field("Source"),
+            skipped=(groups.field("Category"), groups.field("MachineUUID")),
+            tag_offsets=_offsets(tag_lists),
+            tag_keys=tags.field("Key"),
+            tag_values=tags.field("Value"),
+            log_offsets=_offsets(log_lists),
+            time=logs.field("Time"),
+            time_ns=logs.field("Time_ns"),
+            pair_offsets=_offsets(pair_lists),
+            keys=pairs.field("Key"),
+            values=pairs.field("Value"),
+        )
+
+    @property
+    def records(self) -> int:
+        """Logs, pairs or tags, whichever are most."""
+        return max(self.logs, len(self.keys), len(self.tag_keys))
+
+    @property
+    def seconds(self) -> Ints:
+        """Time of each log, 0 where it is missing; what is over 63 bits comes out negative."""
+        found: Ints = self.time.fill_null(0).to_numpy().astype(np.int64)
+        return found
+
+    def sizes(self) -> Ints:
+        """Bytes that each group has when it is written again, shortest form, nothing unknown.
+
+        Where that is what was sent, every byte of the group was understood: each field that counts
+        takes at least these bytes, and one that was skipped, doubled or misread takes more than none.
+        """
+        logs = within(_pair_sizes(self.keys, self.values), self.pair_offsets)
+        logs += 2 + _varint_extra(self.seconds)
+        for part, size in ((self.time, 2), (self.time_ns, 5)):
+            if part.null_count:
+                logs -= size * part.is_null().to_numpy(zero_copy_only=False)
+        logs += 5
+        logs += 2 + _varint_extra(logs)
+        sizes = within(logs, self.log_offsets)
+        sizes += within(_pair_sizes(self.tag_keys, self.tag_values), self.tag_offsets)
+        for text in (self.topic, self.source, *self.skipped):
+            sizes += _text_sizes(text)
+        return sizes
+
+    def part(self, begin: int, end: int) -> Logs:
+        """The logs [begin, end) of all groups together."""
+        group_of_log = np.searchsorted(self.log_offsets, np.arange(begin, end), side="right") - 1
+        offsets = self.pair_offsets[begin : end + 1]
+        first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
+        return Logs(
+            logs=end - begin,
+            time=self.time.slice(begin, end - begin),
+            time_ns=self.time_ns.slice(begin, end - begin),
+            keys=self.keys.slice(first, count),
+            values=self.values.slice(first, count),
+            group_of_log=group_of_log,
+            index_of_log=np.arange(begin, end, dtype=np.int64) - self.log_offsets[group_of_log],
+            log_of_pair=np.repeat(np.arange(end - begin, dtype=np.int64), np.diff(offsets)),
+        )
+
+
+@dataclass
+class Logs:
+    """Some logs of a tree, and which group and log everything belongs to; logs are counted from 0."""
+
+    logs: int
     time: pa.Array
     time_ns: pa.Array
     keys: pa.Array
@@ -82,31 +222,50 @@ class Tree:
     index_of_log: Ints
     log_of_pair: Ints
 
-    @staticmethod
-    def of(raw: bytes) -> Tree:
-        """Raises ValueError when `raw` is no LogGroupList."""
-        groups = _handler().list_to_record_batch([raw]).column(0).values
-        log_lists, tag_lists = groups.field("Logs"), groups.field("LogTags")
-        logs, tags = log_lists.values, tag_lists.values
-        pair_lists = logs.field("Contents")
-        pairs = pair_lists.values
-        log_offsets, pair_offsets = _offsets(log_lists), _offsets(pair_lists)
-        group_of_log = np.repeat(np.arange(len(groups), dtype=np.int64), np.diff(log_offsets))
-        return Tree(
-            groups=len(groups),
-            logs=len(logs),
-            topic=groups.field("Topic"),
-            source=groups.field("Source"),
-            tag_offsets=_offsets(tag_lists),
-            tags=tags,
-            time=logs.field("Time"),
-            time_ns=logs.field("Time_ns"),
-            keys=pairs.field("Key"),
-            values=pairs.field("Value"),
-            group_of_log=group_of_log,
-            index_of_log=np.arange(len(logs), dtype=np.int64) - log_offsets[group_of_log],
-            log_of_pair=np.repeat(np.arange(len(logs), dtype=np.int64), np.diff(pair_offsets)),
-        )
+
+def safe(raw: bytes, begin: int, end: int) -> bool:
+    """Whether `Tree.of` may be asked about the LogGroup at [begin, end) of `raw`.
+
+    Story: unknown groups of fields (wire type 3) are nested half a million deep in a log of 1 MB. The
+    reader goes down one call a level, its stack ends, and the process with it: no exception, each try
+    anew. What is short cannot be deep; longer ones are looked at by a reader that counts.
+    """
+    size = end - begin
+    if size < _SHORT_BYTES:
+        return True
+    if size > _DENSE_BYTES:
+        tags = np.frombuffer(raw, dtype=np.uint8, count=size, offset=begin) == _LOG_TAG
+        if np.count_nonzero(tags) > _DENSE_LOGS:
+            return False
+    try:
+        logs = _shape().FromString(raw[begin:end]).Logs
+        return all(len(log) < _SHORT_BYTES or _is_flat(log, pairs=True) for log in logs)
+    except (ValueError, DecodeError):
+        return False
+
+
+def _is_flat(message: bytes, *, pairs: bool) -> bool:
+    for number, wire, begin, end in loggroup.fields(message):
+        if wire == _GROUP_WIRE:
+            return False
+        long = end - begin >= _SHORT_BYTES
+        if pairs and long and (number, wire) == (2, 2) and not _is_flat(message[begin:end], pairs=False):
+            return False
+    return True
+
+
+@lru_cache(maxsize=1)
+def _shape() -> Any:
+    """A LogGroup of which only the logs' bytes are looked at, by a reader that bounds depth."""
+    kinds = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="sls_lake_shape.proto", package="sls_lake_shape")
+    file.syntax = "proto2"
+    file.message_type.add(name="LogGroup").field.add(
+        name="Logs", number=1, type=kinds.TYPE_BYTES, label=kinds.LABEL_REPEATED
+    )
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("sls_lake_shape.LogGroup"))
 
 
 def _offsets(lists: pa.ListArray) -> Ints:
@@ -114,23 +273,160 @@ def _offsets(lists: pa.ListArray) -> Ints:
     return offsets
 
 
+def lengths_of(texts: pa.Array) -> NDArray[np.int32]:
+    """Bytes of each value of a text or binary array; a null has none."""
+    if not len(texts):
+        return np.zeros(0, dtype=np.int32)
+    offsets = np.frombuffer(texts.buffers()[1], dtype=np.int32)
+    lengths: NDArray[np.int32] = np.diff(offsets[texts.offset : texts.offset + len(texts) + 1])
+    return lengths
+
+
+def within(sizes: NDArray[Any], offsets: Ints) -> Ints:
+    """The sum of `sizes` between each two offsets."""
+    running = np.zeros(len(sizes) + 1, dtype=np.int64)
+    np.cumsum(sizes, out=running[1:])
+    sums: Ints = np.diff(running[offsets])
+    return sums
+
+
+def _varint_extra(numbers: NDArray[Any]) -> Any:
+    """Bytes that each number takes as a varint, over the first."""
+    top = int(numbers.max(initial=0))
+    extra: Any = 0
+    for bits in (7, 14, 21, 28):
+        if top >> bits:
+            extra = extra + (numbers >= 1 << bits)
+    return extra
+
+
+def _pair_sizes(keys: pa.Array, values: pa.Array) -> NDArray[Any]:
+    """Bytes of each pair of key and value as a field of its message."""
+    body = np.full(len(keys), 4, dtype=np.int64)
+    for texts in (keys, values):
+        lengths = lengths_of(texts)
+        body += lengths
+        extra = _varint_extra(lengths)
+        if not isinstance(extra, int):
+            body += extra
+        if texts.null_count:
+            body -= 2 * texts.is_null().to_numpy(zero_copy_only=False)
+    sizes: NDArray[Any] = body + (2 + _varint_extra(body))
+    return sizes
+
+
+def _text_sizes(texts: pa.Array) -> NDArray[Any]:
+    """Bytes of each text as a field of its message; a null has none."""
+    lengths = lengths_of(texts)
+    there = texts.is_valid().to_numpy(zero_copy_only=False)
+    sizes: NDArray[Any] = np.where(there, lengths + (2 + _varint_extra(lengths)), 0)
+    return sizes
+
+
+# --- field by field ------------------------------------------------------------------------------
+
+
+class TooMany(ValueError):
+    """There are more pairs or tags than were allowed."""
+
+
+def plain_log(raw: bytes, begin: int, end: int, *, pairs_max: int) -> bytes:
+    """The Log at [begin, end) in its shortest form, with what is known of it only; what both readers
+    read alike. Of a field sent twice the last counts. Raises ValueError when it cannot be read, TooMany
+    when it has over `pairs_max` pairs.
+
+    A time over 32 bits is left out: other readers cut it to some moment that nobody sent.
+    """
+    if end - begin > 2 * pairs_max:  # less cannot hold so many
+        pairs = (1 for number, wire, _, _ in loggroup.fields(raw, begin, end) if (number, wire) == (2, 2))
+        if sum(pairs) > pairs_max:
+            raise TooMany
+    out = bytearray()
+    time = nanos = b""
+    for number, wire, at, stop in loggroup.fields(raw, begin, end):
+        if (number, wire) == (2, 2):
+            out += _as_field(0x12, plain_pair(raw, at, stop))
+        elif (number, wire) == (1, 0):
+            seconds, _ = loggroup.read_varint(raw, at)
+            time = b"\x08" + loggroup.varint(seconds) if seconds <= SECONDS_MAX else b""
+        elif (number, wire) == (4, 5):
+            nanos = b"\x25" + raw[at:stop]
+    return time + bytes(out) + nanos
+
+
+def plain_pair(raw: bytes, begin: int, end: int) -> bytes:
+    """The pair of key and value at [begin, end) in its shortest form. Raises as `plain_log`."""
+    found = {n: raw[at:stop] for n, wire, at, stop in loggroup.fields(raw, begin, end) if wire == 2}
+    return b"".join(_as_field(n << 3 | 2, found[n]) for n in (1, 2) if n in found)
+
+
+def plain_head(raw: bytes, begin: int, end: int, *, tags_max: int) -> tuple[bytes, int]:
+    """(topic, source and tags of the LogGroup in their shortest form, how many logs it has).
+
+    A tag that cannot be read becomes one without a value whose key is its bytes. Raises ValueError when
+    the group cannot be taken apart, TooMany when it has over `tags_max` tags.
+    """
+    texts: dict[int, bytes] = {}
+    tags, logs, count = bytearray(), 0, 0
+    for number, wire, at, stop in loggroup.fields(raw, begin, end):
+        if wire != 2:
+            continue
+        if number == 1:
+            logs += 1
+        elif number in (3, 4):
+            texts[number] = raw[at:stop]
+        elif number == 6:
+            try:
+                tag = plain_pair(raw, at, stop)
+            except ValueError:
+                tag = _as_field(0x0A, raw[at:stop])
+            tags += _as_field(0x32, tag)
+            count += 1
+    if count > tags_max:
+        raise TooMany
+    head = b"".join(_as_field(n << 3 | 2, texts[n]) for n in (3, 4) if n in texts)
+    return head + bytes(tags), logs
+
+
+def _as_field(tag: int, value: bytes) -> bytes:
+    return bytes((tag,)) + loggroup.varint(len(value)) + value
+
+
 def redacted(log: bytes, pii: Mapping[bytes, str]) -> bytes:
-    """One Log's bytes without the values of `drop` keys and with those of `hash` keys hashed."""
+    """One Log's bytes without the values of `drop` keys and with those of `hash` keys hashed.
+
+    Fields that nobody knows are left out with them: what stands there has no key to go by. Raises
+    ValueError when the bytes cannot be read.
+    """
     if not pii:
         return log
     out = bytearray()
-    at = 0
     for number, wire, begin, end in loggroup.fields(log):
-        pair = _pair(log[begin:end]) if (number, wire) == (2, 2) else (b"", b"")
-        what = pii.get(pair[0])
-        if not what:
-            out += log[at:end]
-        elif what == "hash":
-            key, value = pair[0], digest(pair[1])
-            body = b"\x0a" + loggroup.varint(len(key)) + key + b"\x12" + loggroup.varint(len(value)) + value
-            out += b"\x12" + loggroup.varint(len(body)) + body
-        at = end
+        if (number, wire) == (2, 2):
+            found = {n: log[at:stop] for n, w, at, stop in loggroup.fields(log, begin, end) if w == 2}
+            what = pii.get(found.get(1, b""))
+            if what == "hash" and 2 in found:  # one without a value stays one
+                found[2] = digest(found[2])
+            if what != "drop":
+                pair = b"".join(_as_field(n << 3 | 2, found[n]) for n in (1, 2) if n in found)
+                out += _as_field(0x12, pair)
+        elif (number, wire) == (1, 0):
+            out += b"\x08" + loggroup.varint(loggroup.read_varint(log, begin)[0])
+        elif (number, wire) == (4, 5):
+            out += b"\x25" + log[begin:end]
     return bytes(out)
+
+
+def guarded(message: bytes, pii: Mapping[bytes, str], *, readable: bool) -> tuple[bytes, bool]:
+    """(bytes that may be kept, whether they may). Of what cannot be read nobody can say where a value
+    stands, so it is not kept when a key of personal data occurs in it."""
+    if readable:
+        try:
+            return redacted(message, pii), True
+        except ValueError:
+            pass
+    held = any(key in message for key in pii)
+    return (b"", False) if held else (message, True)
 
 
 def hashed_once(log: bytes, keys: frozenset[bytes]) -> bytes:
@@ -139,22 +435,15 @@ def hashed_once(log: bytes, keys: frozenset[bytes]) -> bytes:
     For kept bytes that are read again: a digest of a digest would match nothing. A plain value of 64
     hex digits cannot be told from a digest, and stays.
     """
-    values = [
-        value
+    pairs = [
+        {n: log[at:stop] for n, w, at, stop in loggroup.fields(log, begin, end) if w == 2}
         for number, wire, begin, end in loggroup.fields(log)
         if (number, wire) == (2, 2)
-        for key, value in (_pair(log[begin:end]),)
-        if key in keys
     ]
+    values = [pair[2] for pair in pairs if 2 in pair and pair.get(1, b"") in keys]
     if all(_DIGEST.fullmatch(value) for value in values):
         return log
     return redacted(log, dict.fromkeys(keys, "hash"))
-
-
-def _pair(data: bytes) -> tuple[bytes, bytes]:
-    """(key, value) of one pair; of a field sent twice the last counts, as in every protobuf reader."""
-    found = {number: data[b:e] for number, wire, b, e in loggroup.fields(data) if wire == 2}
-    return found.get(1, b""), found.get(2, b"")
 
 
 def digest(value: bytes) -> bytes:

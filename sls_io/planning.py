@@ -12,14 +12,20 @@ reach. Rules:
 - a shard without new data holds nobody back: it is reported as drained and its mark travels;
 - what retention took between frontier and begin cursor becomes a gap with its cause, never an
   empty hour;
+- one answer gives nothing up. A gap, a shard that is gone and the end of a shard need a second kind of
+  answer (`Second`); where it is not known why the data should be gone, both must say the same again in
+  a later run, a group timeout later. Until then the shard is a suspect: said, remembered, left alone;
+- what the service shows again is opened again;
 - every shard without a window has a reason in `waits`.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
-from sls_io.claim import Gap, Ledger
-from sls_io.settings import Budget
+from sls_io.claim import Gap, Ledger, ShardLedger
+from sls_io.settings import SHARD_MB_PER_S, Budget
 from sls_io.shard import Head, Shard, parents
 from sls_io.window import HOUR_S, Cursor, IntervalSet, Window
 
@@ -28,6 +34,7 @@ GAP_SHARD_GONE = "shard_gone"
 CURSOR_UNKNOWN = Cursor(2**63 - 1)
 """End of a gap in a shard that retention removed: nobody can say where it ended."""
 NOTHING_MISSING = "nothing missing in these hours"
+_HELD = "held by another holder"
 _CLOSED = "closed: read-only and drained"
 
 
@@ -48,14 +55,41 @@ class Span:
     end: Cursor
 
 
+class Second(StrEnum):
+    """What a second kind of answer says of something that the first one would give up."""
+
+    NONE = "not asked"
+    AGREES = "agrees"
+    DENIES = "denies"
+    SILENT = "did not come"
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """A part of a gap that can be read after all, and the receive hours (since 1970) that it lies in."""
+
+    begin: Cursor
+    end: Cursor
+    hours: range
+
+
 @dataclass(frozen=True, slots=True)
 class Survey:
     """What the service said of one shard for this run.
 
-    head    its status and ends, or None when the service no longer knows the shard
-    spans   the unread part up to `until`, hour by hour, in order, as far as it was looked at
-    marks   times and the cursors they resolved to: reaching the cursor means reaching the time
-    cut     it is older than the service keeps logs and was never seen: its beginning may be gone
+    head       its status and ends, or None when GetCursor says that there is no such shard
+    spans      the unread part up to `until`, hour by hour, in order, as far as it was looked at
+    marks      times and the cursors they resolved to: reaching the cursor means reaching the time
+    cut        it is older than the service keeps logs and was never seen: its beginning may be gone
+    listed     whether ListShards has it
+    gone       what a second kind of answer says of data that is gone: with `head` None of the shard, else
+               of what lies between frontier and begin cursor
+    explained  that data is older than the service keeps logs
+    over       what a second kind of answer says of the end and the status of a read-only shard
+    opened     the ledger calls it closed and the service shows more of it
+    doubt      answers that contradict each other: the shard is left alone
+    readable   parts of its gaps that can be read again
+    trouble    why the service could not be asked now: the shard waits, and nothing is known of it
     """
 
     shard: int
@@ -63,6 +97,43 @@ class Survey:
     spans: tuple[Span, ...] = ()
     marks: tuple[Edge, ...] = ()
     cut: bool = False
+    listed: bool = True
+    gone: Second = Second.NONE
+    explained: bool = False
+    over: Second = Second.NONE
+    opened: bool = False
+    doubt: str = ""
+    readable: tuple[Again, ...] = ()
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """A change of what the ledger suspects of a shard: `seen_s` was there, at this frontier; `now_s` is
+    to be there. Whatever rests on it holds only where the ledger still says what was seen."""
+
+    frontier: Cursor
+    seen_s: int
+    now_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a suspicion has to last before it is believed.
+
+    now_s     service time of the look, unix seconds
+    outage_s  it must be as old as this
+    known     shard -> suspicion that this run found when it first read the ledger: one that it made
+              itself proves nothing, however long the run takes
+    """
+
+    now_s: int = 0
+    outage_s: float = 0.0
+    known: Mapping[int, int] = field(default_factory=dict)
+
+    def over(self, shard: int, since_s: int) -> bool:
+        """Whether what is suspected since then may be believed."""
+        return 0 < since_s == self.known.get(shard) and self.now_s - since_s >= self.outage_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +155,9 @@ class Plan:
 
     `starts` are shards first seen now; `marks` per shard as in `Survey`; `lineage` holds the
     parents that must be closed before a window of the key's shard may land (empty when the group
-    keeps no order); `waits` says for each shard without a window what it waits for.
+    keeps no order); `waits` says for each shard without a window what it waits for. `opened` are
+    closed shards that the service shows again, with the end they were closed at; `suspicions` what the
+    ledger is to remember; `suspects` what is in doubt, a sentence a shard; `readable` as in `Survey`.
     """
 
     origin: str
@@ -97,6 +170,10 @@ class Plan:
     marks: Mapping[int, tuple[Edge, ...]] = field(default_factory=dict)
     lineage: Mapping[int, frozenset[int]] = field(default_factory=dict)
     waits: Mapping[int, str] = field(default_factory=dict)
+    opened: Mapping[int, Cursor] = field(default_factory=dict)
+    suspicions: Mapping[int, Suspicion] = field(default_factory=dict)
+    suspects: Mapping[int, str] = field(default_factory=dict)
+    readable: Mapping[int, tuple[Again, ...]] = field(default_factory=dict)
 
     @property
     def hours(self) -> tuple[int, ...]:
@@ -108,12 +185,24 @@ def lineage(shards: Iterable[Shard], ledger: Ledger, *, ordered: bool) -> Mappin
     """Parents of each listed shard that the ledger must have closed first.
 
     A parent that is neither listed nor in the ledger was removed before this history began and
-    holds nobody back.
+    holds nobody back. One that the ledger has open and the list has not is of unknown keys: until it is
+    closed, it holds back every later shard that has not begun.
+
+    Story: a parent with logs left is missing from one list. By that list its child has no parent: it
+    would land first, and the parent's logs, a run later, after it.
     """
     if not ordered:
         return {}
     listed = list(shards)
-    return {child: above for child, above in parents(listed).items() if above}
+    there = {s.id for s in listed}
+    missing = [s for s, entry in ledger.shards.items() if s not in there and not entry.closed]
+    begun = {s for s, entry in ledger.shards.items() if entry.landed or entry.reached_s}
+    needed: dict[int, frozenset[int]] = {}
+    for child, above in parents(listed).items():
+        hidden = () if child in begun else (s for s in missing if s < child)
+        if above := above.union(hidden):
+            needed[child] = above
+    return needed
 
 
 def plan_live(
@@ -125,20 +214,29 @@ def plan_live(
     budget: Budget,
     until_s: int,
     ordered: bool = True,
+    patience: Patience = Patience(),
 ) -> Plan:
-    """Plan the held shards from their frontiers. `surveys` has one entry for each held shard."""
+    """Plan the held shards from their frontiers. `surveys` has one entry for each held shard, and one for
+    each that the ledger has open and the service does not list."""
     listed = list(shards)
+    shown = {s for s, survey in surveys.items() if survey.opened}
+    again = {s: opened(e) for s, e in ledger.shards.items() if s in shown and e.closed}
+    draft = _Draft(patience)
+    draft.opened = {s: end for s in again if (end := ledger.shards[s].end) is not None}
+    # From here on they are open, and their children wait for them again.
+    ledger = ledger.with_shards(again)
     needed = lineage(listed, ledger, ordered=ordered)
-    draft = _Draft()
     for shard in sorted(set(held)):
         _plan_shard(draft, surveys[shard], ledger, needed.get(shard, frozenset()))
     for entry in listed:
         known = ledger.shards.get(entry.id)
         if entry.id not in surveys:
-            draft.waits[entry.id] = _CLOSED if known and known.closed else "held by another holder"
+            # A child is granted to nobody before its parents are done: no holder has it.
+            unfinished = _unfinished(needed.get(entry.id, frozenset()), ledger)
+            draft.waits[entry.id] = _CLOSED if known and known.closed else unfinished or _HELD
     for shard, known in ledger.shards.items():
-        if not known.closed and shard not in {s.id for s in listed}:
-            _write_off(draft, shard, ledger)
+        if not known.closed and shard not in surveys and shard not in {s.id for s in listed}:
+            _gone(draft, Survey(shard, None, listed=False, gone=Second.SILENT), ledger)
     return Plan(
         origin=ledger.origin,
         live=True,
@@ -150,6 +248,10 @@ def plan_live(
         marks=draft.marks,
         lineage=needed,
         waits=draft.waits,
+        opened=draft.opened,
+        suspicions=draft.suspicions,
+        suspects=draft.suspects,
+        readable=draft.readable,
     )
 
 
@@ -163,18 +265,19 @@ def plan_fill(
     """Plan what the ledger lacks of the surveyed spans: a backfill.
 
     Windows need not begin at a frontier and children do not wait for parents: a backfill brings
-    hours, in any order. Landed and gap intervals are left out. What was withdrawn is planned again:
-    the spans are of hours that somebody named, and a live run, which nobody asked, never does it.
+    hours, in any order. Landed intervals are left out. What was withdrawn is planned again: the spans
+    are of hours that somebody named, and a live run, which nobody asked, never does it. So is what lies
+    in a gap: a span is what the service says it has, and a gap is only what it once said it had not.
     """
-    draft = _Draft()
+    draft = _Draft(Patience())
     for shard, survey in sorted(surveys.items()):
         if survey.head is None:
-            draft.waits[shard] = "removed by retention"
+            draft.suspect(shard, _LISTED_AND_GONE)
             continue
         entry = ledger.shard(shard, begin=survey.head.begin)
         if shard not in ledger.shards:
             _start(draft, survey, entry.start)
-        pieces = _windows(shard, survey.spans, entry.kept)
+        pieces = _windows(shard, survey.spans, entry.landed)
         draft.windows[shard] = pieces
         if not pieces:
             draft.waits[shard] = NOTHING_MISSING
@@ -186,7 +289,18 @@ def plan_fill(
         gaps=draft.gaps,
         starts=draft.starts,
         waits=draft.waits,
+        suspects=draft.suspects,
     )
+
+
+def opened(entry: ShardLedger) -> ShardLedger:
+    """A closed shard as one that goes on: without its end, nor what was a gap because it was gone.
+
+    By cause, not by the end that nobody knew: a fill may have landed hours of the middle meanwhile, and
+    what is left before them is as readable as what comes after.
+    """
+    gaps = tuple(g for g in entry.gaps if g.cause != GAP_SHARD_GONE)
+    return replace(entry, end=None, gaps=gaps, suspect_s=0)
 
 
 def since_start(surveys: Mapping[int, Survey], ledger: Ledger, shards: Iterable[int]) -> Mapping[int, Survey]:
@@ -211,6 +325,25 @@ def since_start(surveys: Mapping[int, Survey], ledger: Ledger, shards: Iterable[
     }
 
 
+def since_start_in(surveys: Mapping[int, Survey], ledger: Ledger, hours: IntervalSet) -> Mapping[int, Survey]:
+    """The surveys with nothing of these receive hours (since 1970) from before a shard's start.
+
+    Rows of these hours were removed for good. As a rule their intervals are landed and nobody plans
+    them; a ledger that began anew knows only where it starts, which is after them.
+    """
+
+    def kept(span: Span, start: Cursor) -> Span | None:
+        if not hours.overlaps(span.hour, span.hour + 1):
+            return span
+        return replace(span, begin=max(span.begin, start)) if span.end > start else None
+
+    found = dict(surveys)
+    for shard in surveys.keys() & ledger.shards.keys():
+        spans = (kept(span, ledger.shards[shard].start) for span in surveys[shard].spans)
+        found[shard] = replace(surveys[shard], spans=tuple(span for span in spans if span is not None))
+    return found
+
+
 def from_hour(surveys: Mapping[int, Survey], hour: int) -> Mapping[int, Survey]:
     """The surveys with nothing of receive hours before `hour` (since 1970)."""
     return {
@@ -219,9 +352,27 @@ def from_hour(surveys: Mapping[int, Survey], hour: int) -> Mapping[int, Survey]:
     }
 
 
+def fallen_back(surveys: Mapping[int, Survey], ledger: Ledger) -> Mapping[int, tuple[Cursor, Cursor]]:
+    """The shards that end before their frontier: (end, frontier) of each.
+
+    The ledger is read before the ends are, and an end never moves back, so these are not the cursors that
+    it speaks of. Story: a logstore is deleted and made again within the second of its creation, so it has
+    the same identity; its cursors begin anew below the frontier, and every run would find nothing new.
+    """
+    return {
+        shard: (survey.head.end, ledger.shards[shard].frontier)
+        for shard, survey in sorted(surveys.items())
+        if survey.head is not None
+        and shard in ledger.shards
+        and not ledger.shards[shard].closed
+        and survey.head.end < ledger.shards[shard].frontier
+    }
+
+
 def zero_row_landing_due(plan: Plan, ledger: Ledger) -> bool:
-    """Whether a landing without rows is worth a commit: closings, gaps, or an hour edge passed."""
-    if plan.closings or plan.gaps:
+    """Whether a landing without rows is worth a commit: closings, openings, gaps, suspicions, or an hour
+    edge passed."""
+    if plan.closings or plan.gaps or plan.opened or plan.suspicions:
         return True
     for shard, marks in plan.marks.items():
         entry = ledger.shards.get(shard)
@@ -234,7 +385,12 @@ def zero_row_landing_due(plan: Plan, ledger: Ledger) -> bool:
 
 
 class _Draft:
-    def __init__(self) -> None:
+    def __init__(self, patience: Patience) -> None:
+        self.patience = patience
+        self.opened: dict[int, Cursor] = {}
+        self.suspicions: dict[int, Suspicion] = {}
+        self.suspects: dict[int, str] = {}
+        self.readable: dict[int, tuple[Again, ...]] = {}
         self.windows: dict[int, list[Window]] = {}
         self.closings: dict[int, Cursor] = {}
         self.gaps: dict[int, tuple[Gap, ...]] = {}
@@ -242,11 +398,29 @@ class _Draft:
         self.marks: dict[int, tuple[Edge, ...]] = {}
         self.waits: dict[int, str] = {}
 
+    def suspect(self, shard: int, why: str) -> None:
+        """Say so; nothing of the shard is closed or named a gap by that."""
+        self.suspects[shard] = why
+        self.waits[shard] = f"suspect: {why}"
+
+    def remember(self, shard: int, entry: ShardLedger, since_s: int) -> None:
+        """What the ledger is to suspect of the shard from now on; 0: nothing."""
+        if since_s != entry.suspect_s:
+            self.suspicions[shard] = Suspicion(entry.frontier, entry.suspect_s, since_s)
+
 
 def _plan_shard(draft: _Draft, survey: Survey, ledger: Ledger, needed: frozenset[int]) -> None:
     shard, head = survey.shard, survey.head
+    if survey.readable:
+        draft.readable[shard] = survey.readable
+    if survey.trouble:
+        draft.waits[shard] = survey.trouble
+        return
+    if survey.doubt:
+        draft.suspect(shard, survey.doubt)
+        return
     if head is None:
-        _write_off(draft, shard, ledger)
+        _gone(draft, survey, ledger)
         return
     entry = ledger.shard(shard, begin=head.begin)
     if shard not in ledger.shards:
@@ -254,26 +428,41 @@ def _plan_shard(draft: _Draft, survey: Survey, ledger: Ledger, needed: frozenset
     if entry.closed:
         draft.waits[shard] = _CLOSED
         return
-    open_parents = sorted(p for p in needed if p not in ledger.shards or not ledger.shards[p].closed)
-    if open_parents:
-        draft.waits[shard] = f"parents not closed yet: {', '.join(map(str, open_parents))}"
+    if unfinished := _unfinished(needed, ledger):
+        draft.waits[shard] = unfinished
         return
     frontier = entry.frontier
-    if frontier < head.begin:
+    if frontier >= head.begin:
+        draft.remember(shard, entry, 0)
+    elif not _believed(draft, survey, entry):
+        draft.suspect(shard, _EXPIRED[survey.gone].format(begin=head.begin, frontier=frontier))
+        return
+    else:
         draft.gaps[shard] = (Gap(frontier, head.begin, GAP_EXPIRED),)
         frontier = entry.settled.union([(frontier, head.begin)]).run_end(entry.start)
     draft.marks[shard] = survey.marks
     settled = entry.settled.union([(int(g.begin), int(g.end)) for g in draft.gaps.get(shard, ())])
     pieces = _windows(shard, [s for s in survey.spans if s.end > frontier], settled)
     if head.readonly and (pieces[-1].end if pieces else frontier) >= head.end:
-        # Applied by the ledger only if the frontier really gets there: a window may stop early.
-        draft.closings[shard] = head.end
+        if survey.over is Second.AGREES:
+            # Applied by the ledger only if the frontier really gets there: a window may stop early.
+            draft.closings[shard] = head.end
+        elif survey.over is not Second.NONE:
+            draft.suspects[shard] = _END[survey.over].format(end=head.end)
     if pieces:
         draft.windows[shard] = pieces
     elif shard in draft.closings:
         draft.waits[shard] = "read-only and drained: closed by this landing"
+    elif shard in draft.suspects:
+        draft.suspect(shard, draft.suspects[shard])
     else:
         draft.waits[shard] = "drained: nothing new before the settle time"
+
+
+def _unfinished(needed: Iterable[int], ledger: Ledger) -> str:
+    """Which parents a shard waits for; "" when all are closed."""
+    open_parents = sorted(p for p in needed if p not in ledger.shards or not ledger.shards[p].closed)
+    return f"parents not closed yet: {', '.join(map(str, open_parents))}" if open_parents else ""
 
 
 def _start(draft: _Draft, survey: Survey, begin: Cursor) -> None:
@@ -285,14 +474,65 @@ def _start(draft: _Draft, survey: Survey, begin: Cursor) -> None:
         draft.gaps[survey.shard] = (Gap(Cursor(0), begin, GAP_EXPIRED),)
 
 
-def _write_off(draft: _Draft, shard: int, ledger: Ledger) -> None:
-    """The service no longer knows the shard: what the ledger lacks of it can never be landed."""
+def _believed(draft: _Draft, survey: Survey, entry: ShardLedger) -> bool:
+    """Whether what the service says of lost data is proven; what is to be remembered of it meanwhile.
+
+    Story: a node behind the service's balancer restores an old state and says for a minute that a shard
+    never was. Were that taken for retention, its logs would be a gap before the minute is over. Two kinds
+    of answers may come from that node; they must do so again, in another run, a group timeout later.
+    """
+    shard, patience = survey.shard, draft.patience
+    if survey.gone is not Second.AGREES:
+        # A denial ends what was suspected; no answer leaves it as it was.
+        draft.remember(shard, entry, 0 if survey.gone is Second.DENIES else entry.suspect_s)
+        return False
+    if survey.explained or patience.over(shard, entry.suspect_s):
+        draft.remember(shard, entry, 0)
+        return True
+    # A date in the future came from a wrong clock: it begins anew.
+    since_s = entry.suspect_s if 0 < entry.suspect_s <= patience.now_s else patience.now_s
+    draft.remember(shard, entry, since_s)
+    return False
+
+
+def _gone(draft: _Draft, survey: Survey, ledger: Ledger) -> None:
+    """The service no longer knows the shard: proven, what the ledger lacks of it is a gap."""
+    shard = survey.shard
     known = ledger.shards.get(shard)
-    draft.waits[shard] = "removed by retention"
-    if known is not None and not known.closed:
+    if known is not None and known.closed:
+        draft.waits[shard] = "removed by retention"
+    elif known is not None and _believed(draft, survey, known):
         draft.gaps[shard] = (Gap(known.frontier, CURSOR_UNKNOWN, GAP_SHARD_GONE),)
         draft.closings[shard] = CURSOR_UNKNOWN
         draft.waits[shard] = "removed by retention: the rest of it is a named gap"
+    else:
+        draft.suspect(shard, _LISTED_AND_GONE if survey.listed else _UNLISTED[survey.gone])
+
+
+_LATER = "nothing is given up before a later run, a group timeout after this one, is told the same"
+_LISTED_AND_GONE = (
+    "the service lists this shard and says in the same moment that it does not exist; it is left alone until "
+    "the answers agree"
+)
+_LEFT = "it is left alone until the answers agree"
+_UNLISTED = {
+    Second.AGREES: f"the service neither lists this shard nor has cursors of it; {_LATER}",
+    Second.DENIES: f"the service does not list this shard, and its cursors can be read; {_LEFT}",
+    Second.SILENT: f"the service does not list this shard, and did not answer whether it is there; {_LEFT}",
+}
+_UNLISTED[Second.NONE] = _UNLISTED[Second.SILENT]
+_BEGINS = "the service says that it begins at {begin}, beyond the frontier {frontier}"
+_EXPIRED = {
+    Second.AGREES: f"{_BEGINS}, but logs so young are not deleted by age; {_LATER}",
+    Second.DENIES: f"{_BEGINS}, and the frontier can be read; {_LEFT}",
+    Second.SILENT: f"{_BEGINS}, and did not answer whether the frontier can be read; {_LEFT}",
+}
+_EXPIRED[Second.NONE] = _EXPIRED[Second.SILENT]
+_ENDS = "the service says that it is read-only and ends at {end}"
+_END = {
+    Second.DENIES: f"{_ENDS}, and then that it is not, or that more lies behind; it is not closed",
+    Second.SILENT: f"{_ENDS}, and a second answer did not come; it is not closed",
+}
 
 
 def _windows(shard: int, spans: Iterable[Span], settled: IntervalSet) -> list[Window]:
@@ -324,6 +564,11 @@ def _within_budget(draft: _Draft, budget: Budget) -> tuple[Planned, ...]:
     return _in_chains(chosen, budget)
 
 
+def readers_fed(budget: Budget) -> int:
+    """How many readers of one shard at a time its quota feeds, each with the documented quota's worth."""
+    return max(1, math.ceil(budget.shard_mb_per_s / SHARD_MB_PER_S))
+
+
 def _in_chains(windows: list[Window], budget: Budget) -> tuple[Planned, ...]:
     """Deal the windows of each shard to chains in turn, and the bytes to chains evenly.
 
@@ -331,9 +576,12 @@ def _in_chains(windows: list[Window], budget: Budget) -> tuple[Planned, ...]:
     hundredth of the budget, all would stop early and all but the first be thrown away, run after run.
     In a chain the first hours are read whole and the others not at all; and because windows are dealt
     in turn, the chains of one shard advance together, so that at most the last window of each is lost.
+
+    A shard has no more chains than its quota feeds: four readers of 10 MB a second get no more out of
+    it than one, and are refused most of the time.
     """
     shards = {w.shard for w in windows}
-    wide = max(1, budget.tasks_min // max(1, len(shards)))
+    wide = max(1, min(budget.tasks_min // max(1, len(shards)), readers_fed(budget)))
     seen: dict[int, int] = {}
     chains: dict[tuple[int, int], int] = {}
     dealt: list[tuple[Window, int]] = []

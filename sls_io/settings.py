@@ -6,7 +6,7 @@ once, here, so that no other module has to wonder whether a heartbeat fits its t
 
 import ipaddress
 import re
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -14,17 +14,34 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 _PROJECT = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 _LOGSTORE = re.compile(r"[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]")
 _NETLOC = re.compile(r"(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
-_NETWORK = re.compile(r"-(?:intranet|internal|share|vpc)$")
+_REGIONAL = re.compile(
+    r"(?P<region>[a-z]{2}(?:-[a-z0-9]+)+?)(?:-(?:intranet|internal|share|vpc))?\.log\.aliyuncs\.com"
+)
+_REGION = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+LOOPBACK_REGION = "loopback"
+"""Region of a logstore behind a loopback endpoint, whichever of its names the endpoint uses."""
 _GROUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 PAGE_GROUPS_MAX = 1000
 """PullLogs takes 1..1000 LogGroups a page (vendor documentation)."""
+SHARD_MB_PER_S = 10.0
+"""What the service gives of one shard, in raw MB (10^6) a second (vendor documentation)."""
 
 
 class Settings(BaseModel):
     """Frozen, and strict about unknown names: a typo is an error, not a default."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_switch_is_no_number(cls, data: Any) -> Any:
+        """YAML reads `yes` and `on` as true, and true would count as 1."""
+        for name, value in data.items() if isinstance(data, dict) else ():
+            field = cls.model_fields.get(name) if isinstance(name, str) else None
+            if isinstance(value, bool) and field is not None and field.annotation in (int, float):
+                raise ValueError(f"{name}: expected a number, not true or false")
+        return data
 
 
 class Credentials(Settings):
@@ -32,7 +49,8 @@ class Credentials(Settings):
 
     provider `env` reads ALIBABA_CLOUD_ACCESS_KEY_ID, ALIBABA_CLOUD_ACCESS_KEY_SECRET and
     ALIBABA_CLOUD_SECURITY_TOKEN; `profile` reads `profile` of ~/.aliyun/config.json; `import`
-    calls `path` ("package.module:function"), which returns (id, secret, token or "").
+    calls `path` ("package.module:function"), which returns (id, secret, token or "") and, if it knows,
+    when they end: unix seconds, or a text like STS's Expiration. Keys that end are asked for again.
     """
 
     provider: Literal["env", "profile", "import"] = "env"
@@ -50,7 +68,8 @@ class Service(Settings):
     """One logstore: endpoint, project, logstore, and how to sign in.
 
     `endpoint` is https, or http on loopback (the emulator). `region` is needed for v4 signatures
-    and is part of the origin; when empty it is taken from the endpoint's first label.
+    and is part of the origin. It may be left out where the endpoint is one of the service's regional
+    ones, `REGION[-intranet|-internal|-share|-vpc].log.aliyuncs.com` (vendor documentation, "Endpoints").
     """
 
     endpoint: str
@@ -83,6 +102,13 @@ class Service(Settings):
             raise ValueError("endpoint: http is for loopback only; use https")
         return f"{parts.scheme}://{parts.netloc}"
 
+    @field_validator("region")
+    @classmethod
+    def _region_is_a_name(cls, value: str) -> str:
+        if value and not _REGION.fullmatch(value):
+            raise ValueError("region: lower-case letters, digits and hyphens, such as cn-hangzhou")
+        return value
+
     @field_validator("project")
     @classmethod
     def _project_is_a_host_label(cls, value: str) -> str:
@@ -97,14 +123,31 @@ class Service(Settings):
             raise ValueError("logstore: 3 to 63 lower-case letters, digits, inner hyphens and underscores")
         return value
 
+    @model_validator(mode="after")
+    def _region_is_known(self) -> Self:
+        # Story: the endpoint is the global acceleration's or PrivateLink's. Whatever is cut out of its
+        # name is a guess, and with the next endpoint another one: the logstore would be another origin,
+        # and all of it would land a second time.
+        if not (self.region or self._regional):
+            raise ValueError(
+                f"service.region: the endpoint {urlsplit(self.endpoint).hostname} does not say its region; "
+                "set service.region to the region of the project, such as cn-hangzhou"
+            )
+        return self
+
     @property
     def region_name(self) -> str:
-        """The region, from the setting or the endpoint's first label, whichever network that names.
+        """The region: the setting, else what a regional endpoint of the service says, whichever network
+        it is of."""
+        return self.region or self._regional
 
-        The region is part of the origin: were "cn-hangzhou-intranet" another region, moving a
-        deployment into the private network would land the whole logstore a second time.
-        """
-        return self.region or _NETWORK.sub("", (urlsplit(self.endpoint).hostname or "").split(".")[0])
+    @property
+    def _regional(self) -> str:
+        host = urlsplit(self.endpoint).hostname or ""
+        if is_loopback(host):
+            return LOOPBACK_REGION
+        found = _REGIONAL.fullmatch(host)
+        return found["region"] if found else ""
 
 
 class Group(Settings):
@@ -121,7 +164,7 @@ class Group(Settings):
     heartbeat_s: Annotated[float, Field(gt=0)] = 5.0
     heartbeat_deadline_s: Annotated[float, Field(gt=0)] = 4.0
     order: bool = True
-    patience_s: Annotated[float, Field(ge=0)] = 20.0
+    patience_s: Annotated[float, Field(ge=0, le=86_400)] = 20.0
 
     @field_validator("name", "holder")
     @classmethod
@@ -143,14 +186,17 @@ class Budget(Settings):
     """The most a run may use. A page is the smallest step, so each task may pass its share by a page.
 
     `tasks_min` is how many tasks a run makes at least where there are windows for so many: shards
-    that are fewer are read by several tasks each. `settle_s`: younger receive times wait.
+    that are fewer are read by several tasks each, as far as a shard's quota feeds them.
+    `shard_mb_per_s` is what all tasks together read of one shard: the service's documented quota, or
+    what the vendor raised it to. `settle_s`: younger receive times wait.
     """
 
-    bytes_max: Annotated[int, Field(ge=1)] = 8 * 1024**3
+    bytes_max: Annotated[int, Field(ge=1, le=1024**5)] = 8 * 1024**3
     windows_max: Annotated[int, Field(ge=1, le=1000)] = 1000
-    seconds_max: Annotated[float, Field(gt=0)] = 240.0
+    seconds_max: Annotated[float, Field(gt=0, le=86_400)] = 240.0
     page_groups_max: Annotated[int, Field(ge=1, le=PAGE_GROUPS_MAX)] = PAGE_GROUPS_MAX
     tasks_min: Annotated[int, Field(ge=1, le=1000)] = 4
+    shard_mb_per_s: Annotated[float, Field(ge=0.1, le=10_000)] = SHARD_MB_PER_S
     settle_s: Annotated[int, Field(ge=0, le=3600)] = 10
 
 

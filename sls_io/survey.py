@@ -3,20 +3,63 @@
 From the frontier, GetCursorTime gives the receive hour of the next group and GetCursor the end of
 that hour; then on from there. Only hours that hold data cost calls, and only as many are asked for
 as the budget can use. Shards are asked in parallel.
+
+What would give data up is asked a second time by another kind of call (see `Second`):
+
+    one answer                                    the second
+    a begin cursor beyond the frontier            PullLogs from the frontier, and the age of what lies there
+    ShardNotExist, or a list without the shard    the other one of the two
+    read-only, and the frontier at its end        PullLogs from the end, and another list
+    begin of a shard never seen                   GetCursor of a time before all logs; the lower one holds
+    older than retention, never seen              another list, another GetLogStore
+
+Such a call is made only where something would be given up, so that a run in which nothing is wrong
+makes about as many calls as without.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
-from sls_io.claim import Ledger
+from sls_io.claim import Gap, Ledger, ShardLedger
 from sls_io.client import SlsClient
-from sls_io.errors import ServiceError, ShardGone
-from sls_io.planning import Edge, Span, Survey
-from sls_io.shard import Shard
+from sls_io.errors import CursorExpired, ServiceError, ShardGone, SlsError, TransportError
+from sls_io.planning import CURSOR_UNKNOWN, Again, Edge, Second, Span, Survey, opened
+from sls_io.shard import Head, Shard
 from sls_io.window import HOUR_S, Cursor
 
 _CALLS_PARALLEL = 8
+_STATUS_FAILED = 500
+_BEFORE_ALL_S = 1
+"""A receive time (unix seconds) before that of any log."""
+
+
+def look_at(
+    client: SlsClient,
+    shards: Iterable[Shard],
+    mine: Iterable[Shard],
+    ledger: Ledger,
+    *,
+    until_s: int,
+    windows_max: int,
+    pieces: int = 1,
+    spare: bool = False,
+) -> Mapping[int, Survey]:
+    """All that a live plan needs: of `mine`, of closed shards of which the service shows more, of those
+    that the ledger has open and the service does not list. `shards` are the listed ones; `spare` as in
+    `survey_live`."""
+    listed = list(shards)
+    closed = [s for s in listed if s.id in ledger.shards and ledger.shards[s.id].closed]
+    shown = _shown_again(client, closed, ledger, spare=spare)
+    again = [s for s in closed if s.id in shown and shown[s.id].opened]
+    asked = [*(s for s in mine if s not in closed), *again]
+    spans_max = max(1, windows_max // max(1, len(asked)))
+    live = survey_live(
+        client, asked, ledger, until_s=until_s, spans_max=spans_max, pieces=pieces, spare=spare
+    )
+    surveys = {**shown, **live, **_unlisted(client, listed, ledger)}
+    return mark_cut(client, listed, ledger, surveys)
 
 
 def survey_live(
@@ -27,34 +70,44 @@ def survey_live(
     until_s: int,
     spans_max: int,
     pieces: int = 1,
+    spare: bool = False,
 ) -> Mapping[int, Survey]:
     """One `Survey` a shard from its frontier to `until_s`, at most `spans_max` hours in each.
 
-    `pieces` cuts each hour further at even times, for parallelism when shards are few.
+    `pieces` cuts each hour further at even times, for parallelism when shards are few. With `spare` a
+    shard that could not be asked (throttled, no answer) is a survey that says so (`Survey.trouble`), as
+    long as others could: one busy shard must not keep the others waiting.
     """
 
+    seconds = _Seconds(client)
+
     def ask(shard: Shard) -> Survey:
-        head = client.head(shard)
+        head = _head(client, shard, ledger)
         entry = ledger.shard(shard.id, begin=head.begin)
+        survey = Survey(shard.id, head, readable=readable_again(client, shard.id, entry, head))
+        if entry.closed:
+            entry, survey = opened(entry), replace(survey, opened=True)
+        if entry.frontier < head.begin:
+            gone, explained = seconds.of_begin(shard, entry, head), seconds.explain(shard, entry)
+            survey = replace(survey, gone=gone, explained=explained)
         until = min(client.cursor_at(shard.id, until_s), head.end)
         at = max(entry.frontier, head.begin)
         spans: list[Span] = []
         while at < until and len(spans) < spans_max:
-            hour = client.cursor_time_s(shard.id, at) // HOUR_S
+            time_s = client.cursor_time_s(shard.id, at)
+            # The service may leave cursors out: then the next group can be younger than what is asked for.
+            hour = min(time_s, until_s) // HOUR_S
             end = min(client.cursor_at(shard.id, (hour + 1) * HOUR_S), until)
-            if end <= at:
-                raise ServiceError(
-                    "CursorOrder",
-                    f"shard {shard.id}: the end of hour {hour} is not after a group received in it",
-                    hint="Run again; if it stays, report the request id to the service",
-                )
+            if time_s <= 0 or end <= at:
+                return replace(survey, doubt=_CONTRADICTED)
             spans.extend(_cut(client, shard.id, Span(hour, at, end), pieces))
             at = Cursor(end)
         marks = [Edge((s.hour + 1) * HOUR_S, s.end) for s in spans if (s.hour + 1) * HOUR_S <= until_s]
         marks.append(Edge(until_s, Cursor(until)))
-        return Survey(shard.id, head, tuple(spans), _last_of_each_hour(marks))
+        over = seconds.of_end(head) if ledger.started and head.readonly and at >= head.end else Second.NONE
+        return replace(survey, spans=tuple(spans), marks=_last_of_each_hour(marks), over=over)
 
-    return _each(ask, shards)
+    return _each(ask, shards, spare=spare)
 
 
 def left_over(
@@ -72,18 +125,25 @@ def left_over(
         return Survey(shard.id, client.head(shard))
 
     known = {s: at for s, at in checkpoints.items() if at is not None}
-    surveys = _each(ask, [s for s in shards if s.readonly and s.id in known])
+    surveys = _each(ask, [s for s in shards if s.readonly and s.id in known], spare=True)
     over = {s for s, survey in surveys.items() if survey.head and known[s] >= survey.head.end}
     return [s for s in shards if s.id in over]
 
 
 def survey_hours(
-    client: SlsClient, shards: Iterable[Shard], *, hours: range, until_s: int, pieces: int = 1
+    client: SlsClient,
+    shards: Iterable[Shard],
+    *,
+    hours: range,
+    until_s: int,
+    pieces: int = 1,
+    ledger: Ledger | None = None,
 ) -> Mapping[int, Survey]:
-    """One `Survey` a shard of the receive hours `hours`, whatever the ledger says of them."""
+    """One `Survey` a shard of the receive hours `hours`, whatever the ledger says of them. With a `ledger`
+    the history of a shard that it lacks can begin at the head."""
 
     def ask(shard: Shard) -> Survey:
-        head = client.head(shard)
+        head = client.head(shard) if ledger is None else _head(client, shard, ledger)
         until = min(client.cursor_at(shard.id, until_s), head.end)
         spans: list[Span] = []
         at = min(client.cursor_at(shard.id, hours.start * HOUR_S), until)
@@ -104,29 +164,180 @@ def mark_cut(
 ) -> Mapping[int, Survey]:
     """The surveys, with `cut` for shards that a started ledger never saw and that are older than the
     service keeps logs: retention may have taken their beginning unseen."""
-    unseen = {s.id: s for s in shards if s.id in surveys and s.id not in ledger.shards}
+    unseen = [s for s in shards if s.id in surveys and s.id not in ledger.shards]
     if not (unseen and ledger.started):
         return surveys
+    old = _older_than_kept(client, unseen)
+    if old:
+        # A wrong creation time, retention or date would name a gap that is none: all of them again.
+        old &= _older_than_kept(client, client.shards())
+    return {shard: replace(survey, cut=shard in old) for shard, survey in surveys.items()}
+
+
+def _older_than_kept(client: SlsClient, shards: Iterable[Shard]) -> set[int]:
     kept_s = client.retention_s()
     if kept_s is None:
-        return surveys
+        return set()
     oldest_s = client.now_s() - kept_s
-    return {
-        shard: replace(survey, cut=shard in unseen and 0 < unseen[shard].created_s < oldest_s)
-        for shard, survey in surveys.items()
-    }
+    return {s.id for s in shards if 0 < s.created_s < oldest_s}
 
 
-def _each(ask: Callable[[Shard], Survey], shards: Iterable[Shard]) -> Mapping[int, Survey]:
+_CONTRADICTED = (
+    "the service's cursors and receive times contradict each other; it is left alone until the answers agree"
+)
+_EXPIRED_WHILE_ASKED = (
+    "the service says that a cursor which it gave a moment ago has expired; it is left alone, the next run "
+    "asks again"
+)
+
+
+@dataclass
+class _Seconds:
+    """Second kinds of answers, asked only when they are needed."""
+
+    client: SlsClient
+
+    def of_begin(self, shard: Shard, entry: ShardLedger, head: Head) -> Second:
+        """Whether PullLogs has anything between the frontier and the begin cursor."""
+        try:
+            first, nothing_to = _first_group(self.client, shard.id, entry.frontier)
+        except CursorExpired:
+            return Second.AGREES
+        except SlsError:
+            return Second.SILENT
+        return Second.AGREES if (nothing_to if first is None else first) >= head.begin else Second.DENIES
+
+    def explain(self, shard: Shard, entry: ShardLedger) -> bool:
+        """Whether what lies behind the frontier may be older than the service keeps logs.
+
+        It was received after the time reached, and after the shard was made.
+        """
+        try:
+            kept_s = self.client.retention_s()
+            return kept_s is not None and max(entry.reached_s, shard.created_s) < self.client.now_s() - kept_s
+        except SlsError:
+            return False
+
+    def of_end(self, head: Head) -> Second:
+        """Whether another list says read-only, too, and PullLogs that nothing lies behind the end."""
+        try:
+            page = self.client.pull(head.shard.id, head.end, groups_max=1)
+            more = bool(page.count or page.body or page.next != head.end)
+            return Second.DENIES if more or head.shard.id not in self._readonly else Second.AGREES
+        except SlsError:
+            return Second.SILENT
+
+    @cached_property
+    def _readonly(self) -> frozenset[int]:
+        return frozenset(s.id for s in self.client.shards() if s.readonly)
+
+
+def _first_group(client: SlsClient, shard: int, at: Cursor) -> tuple[Cursor | None, Cursor]:
+    """The cursor of the first group at or after `at`, None when there is none or nobody knows; and up to
+    where there is none in that case."""
+    page = client.pull(shard, at, groups_max=1)
+    if page.count == 1 and page.last is not None:
+        return page.last, page.last
+    return None, page.next if page.count == 0 else at
+
+
+def _head(client: SlsClient, shard: Shard, ledger: Ledger) -> Head:
+    """Begin and end. A shard that the ledger lacks begins its history here: what lies before is never
+    asked for again, so a second answer is asked for, and the lower one holds."""
+    head = client.head(shard)
+    if shard.id in ledger.shards or not ledger.started:
+        return head
+    return replace(head, begin=min(head.begin, client.cursor_at(shard.id, _BEFORE_ALL_S)))
+
+
+def _shown_again(
+    client: SlsClient, closed: Iterable[Shard], ledger: Ledger, *, spare: bool
+) -> dict[int, Survey]:
+    """Of the listed shards that the ledger calls closed: those of which the service shows more than the
+    ledger has, and those with a gap that can be read again."""
+
+    def ask(shard: Shard) -> Survey:
+        entry = ledger.shards[shard.id]
+        if entry.end != CURSOR_UNKNOWN and not entry.gaps:
+            more = not shard.readonly or client.cursor_at(shard.id, "end") > (entry.end or 0)
+            return Survey(shard.id, None, opened=more)
+        head = client.head(shard)
+        more = not shard.readonly or entry.end == CURSOR_UNKNOWN or head.end > (entry.end or 0)
+        return Survey(shard.id, head, opened=more, readable=readable_again(client, shard.id, entry, head))
+
+    asked = _each(ask, closed, spare=spare)
+    return {s: survey for s, survey in asked.items() if survey.opened or survey.readable}
+
+
+def _unlisted(client: SlsClient, listed: Iterable[Shard], ledger: Ledger) -> dict[int, Survey]:
+    """A survey of each shard that the ledger has open and the service does not list."""
+    there = {s.id for s in listed}
+
+    def ask(shard: Shard) -> Survey:
+        try:
+            client.cursor_at(shard.id, "begin")
+        except ShardGone:
+            gone = Second.AGREES
+        except SlsError:
+            gone = Second.SILENT
+        else:
+            gone = Second.DENIES
+        return Survey(shard.id, None, listed=False, gone=gone)
+
+    missing = [Shard(s, readonly=True) for s, e in ledger.shards.items() if s not in there and not e.closed]
+    return dict(_each(ask, missing))
+
+
+def readable_again(client: SlsClient, shard: int, entry: ShardLedger, head: Head) -> tuple[Again, ...]:
+    """The parts of gaps that can be read after all: by the begin cursor, and by a pull from there."""
+    parts = []
+    for gap in entry.gaps:
+        begin = max(gap.begin, head.begin)
+        if begin < gap.end < CURSOR_UNKNOWN and (found := _read_again(client, shard, begin, gap)):
+            parts.append(found)
+    return tuple(parts)
+
+
+def _read_again(client: SlsClient, shard: int, begin: Cursor, gap: Gap) -> Again | None:
+    try:
+        first, _ = _first_group(client, shard, begin)
+        if first is None or first >= gap.end:
+            return None
+        hours = [client.cursor_time_s(shard, Cursor(at)) // HOUR_S for at in (first, gap.end - 1)]
+    except SlsError:
+        return None
+    return Again(first, gap.end, range(min(hours), max(hours) + 1))
+
+
+def _each(
+    ask: Callable[[Shard], Survey], shards: Iterable[Shard], *, spare: bool = False
+) -> Mapping[int, Survey]:
+    failed: list[SlsError] = []
+
     def one(shard: Shard) -> Survey:
         try:
             return ask(shard)
         except ShardGone:
-            return Survey(shard.id, None)
+            return Survey(shard.id, None, gone=Second.DENIES)
+        except CursorExpired:
+            return Survey(shard.id, None, doubt=_EXPIRED_WHILE_ASKED)
+        except (TransportError, ServiceError) as error:
+            if not spare or not _of_the_moment(error):
+                raise
+            failed.append(error)
+            return Survey(shard.id, None, trouble=f"could not be asked, the next run asks again: {error}")
 
     listed = list(shards)
     with ThreadPoolExecutor(max_workers=_CALLS_PARALLEL) as pool:
-        return {s.id: answer for s, answer in zip(listed, pool.map(one, listed), strict=True)}
+        found = {s.id: answer for s, answer in zip(listed, pool.map(one, listed), strict=True)}
+    if failed and len(failed) == len(listed):
+        raise failed[0]
+    return found
+
+
+def _of_the_moment(error: TransportError | ServiceError) -> bool:
+    """Whether the next run may well be answered: no answer, throttled, or the service's own failure."""
+    return isinstance(error, TransportError) or error.status >= _STATUS_FAILED
 
 
 def _cut(client: SlsClient, shard: int, span: Span, pieces: int) -> list[Span]:

@@ -13,13 +13,16 @@ the date. The SDK's v1 calls `locale.setlocale`, which is process-wide and unsaf
 ours is formatted without a locale, from the clock that was handed in.
 """
 
+import contextlib
 import json
+import math
 import random
 import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC
 from email.utils import formatdate, parsedate_to_datetime
 from time import gmtime, strftime
 from typing import Any, NoReturn
@@ -32,7 +35,7 @@ from aliyun.log.logexception import LogException
 from aliyun.log.version import API_VERSION, USER_AGENT
 
 from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.credentials import ENV_ID, ENV_SECRET, ENV_TOKEN, resolve
+from sls_io.credentials import ENV_ID, ENV_SECRET, ENV_TOKEN, Keys, resolve
 from sls_io.errors import (
     ConfigError,
     ConnectFailed,
@@ -48,6 +51,9 @@ from sls_io.settings import Service
 from sls_io.wire import Answer, Lost, Wire
 
 _HOST_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_WHOLE = re.compile(r"[0-9]{1,19}")
+DATE_MIN, DATE_MAX = 946_684_800, 7_258_118_400
+"""2000 to 2199: a service's Date outside of it is broken, and nothing may be planned by it."""
 _CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.]{0,63}")
 
 
@@ -86,6 +92,17 @@ RULE_BY_STATUS: Mapping[int, Rule] = {429: LATER, 500: SOON, 502: SOON, 503: LAT
 _COUNT_LIMITS = frozenset({"ProjectQuotaExceed", "ConsumerGroupQuotaExceed", "LogStoreQuotaExceed"})
 _SKEWED = frozenset({"RequestTimeTooSkewed", "RequestTimeExpired"})
 
+_TOKEN_ENDED = frozenset({"SecurityTokenExpired", "SecurityToken.Expired"})
+_AUTH = frozenset({"Unauthorized", *_TOKEN_ENDED})
+_AUTH_FAMILIES = ("InvalidAccessKeyId", "SecurityToken", "InvalidSecurityToken")
+"""Codes of keys that are not accepted, alone or before a dot; the vendor's SDK goes by these, too, and by
+no status (its `logclient.py`, 0.9.52)."""
+
+KEYS_AHEAD_S = 120.0
+"""Keys that end within this are asked for again before they do."""
+_KEYS_PAUSE_S = 5.0
+"""A provider that has nothing newer yet is not asked at every call."""
+
 NOT_JSON = object()
 """What `parse_json` returns for a body that is none."""
 
@@ -101,6 +118,11 @@ def rule_for(status: int, code: str) -> Rule | None:
     if status == 403 and code.endswith("QuotaExceed") and code not in _COUNT_LIMITS:
         return LATER
     return RULE_BY_STATUS.get(status)
+
+
+def keys_refused(status: int, code: str) -> bool:
+    """Whether the service does not accept the keys, be it their token's end or the pair itself."""
+    return status == 401 or code in _AUTH or code.split(".", maxsplit=1)[0].startswith(_AUTH_FAMILIES)
 
 
 class _V1(AuthV1):  # type: ignore[misc]  # the SDK's signing code has no types
@@ -183,8 +205,10 @@ class _Shared:
     """What a transport and its copies with other deadlines have in common."""
 
     wire: Wire
-    keys: tuple[str, str, str]
+    keys: Keys
+    keys_asked_s: float = float("-inf")  # our monotonic clock when a provider was last asked ahead
     lock: threading.Lock = field(default_factory=threading.Lock)
+    renewing: threading.Lock = field(default_factory=threading.Lock)
     retries: Counter[str] = field(default_factory=Counter)
     skew_s: float = 0.0
     service_date: tuple[float, float] | None = None  # its Date, our monotonic clock when it came
@@ -255,7 +279,7 @@ class Transport(LogClient):
 
     def get_credentials(self) -> object:
         """The pair to sign with, in the SDK's form: this object is the SDK's credentials provider."""
-        return vendor_credentials.Credentials(*self._shared.keys)
+        return vendor_credentials.Credentials(*self._shared.keys[:3])
 
     @property
     def retries(self) -> Mapping[str, int]:
@@ -330,6 +354,8 @@ class Transport(LogClient):
         failures = 0
         while True:
             failure: SlsError
+            self._renew_ahead()
+            used = self._shared.keys
             try:
                 answer = self._once(call, until)
             except Lost as lost:
@@ -342,7 +368,7 @@ class Transport(LogClient):
                 if answer.status == 200:
                     return answer
                 code, text = _read_error(answer)
-                rule = self._corrected(answer, code, failures) or rule_for(answer.status, code)
+                rule = self._corrected(answer, code, failures, used) or rule_for(answer.status, code)
                 failure = self._error(call, answer, code, text, rule)
             failures += 1
             wait = rule.wait(failures) if rule else 0.0
@@ -353,20 +379,35 @@ class Transport(LogClient):
                 self._shared.retries[code] += 1
             self._clock.sleep(wait)
 
-    def _corrected(self, answer: Answer, code: str, failures: int) -> Rule | None:
+    def _corrected(self, answer: Answer, code: str, failures: int, used: Keys) -> Rule | None:
         """Whether we can do better at once: with the service's own clock, or with fresh keys."""
-        if failures:
-            return None
-        if code in _SKEWED and self._shared.service_date:
+        if code in _SKEWED and self._shared.service_date and not failures:
             # Our clock is wrong by more than the service bears; its Date header says by how much.
             self._shared.skew_s = self._shared.service_date[0] - self._clock.now()
             return AT_ONCE
-        if answer.status == 401:
-            fresh = resolve(self.service.credentials)
-            if fresh != self._shared.keys:
-                self._shared.keys = fresh
-                return AT_ONCE
+        if keys_refused(answer.status, code) and self._renewed(used):
+            return AT_ONCE
         return None
+
+    def _renewed(self, used: Keys) -> bool:
+        """Whether there are other keys by now than the `used` ones: another thread's find, or the
+        provider's. A provider that fails in the middle of the work leaves the keys as they are."""
+        with self._shared.renewing:
+            if self._shared.keys == used:
+                with contextlib.suppress(ConfigError):
+                    self._shared.keys = resolve(self.service.credentials)
+            return self._shared.keys != used
+
+    def _renew_ahead(self) -> None:
+        """Ask for keys again that are about to end, so that no call has to fail for it."""
+        shared = self._shared
+        left_s = shared.keys.expires_s - self._now()
+        if left_s > KEYS_AHEAD_S:
+            return
+        if left_s > 0 and self._clock.monotonic() - shared.keys_asked_s < _KEYS_PAUSE_S:
+            return
+        shared.keys_asked_s = self._clock.monotonic()
+        self._renewed(shared.keys)
 
     def _once(self, call: _Call, until_s: float) -> Answer:
         """Sign and send once. Raises Lost when there is no whole answer."""
@@ -405,9 +446,13 @@ class Transport(LogClient):
         return answer
 
     def _note_date(self, answer: Answer) -> None:
+        """Remember the service's time. A Date that nobody can mean says nothing."""
         try:
-            at = parsedate_to_datetime(answer.headers.get("date", "")).timestamp()
-        except (ValueError, TypeError):
+            said = parsedate_to_datetime(answer.headers.get("date", ""))
+            at = (said if said.tzinfo else said.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, TypeError, OverflowError, IndexError):
+            return
+        if not DATE_MIN <= at <= DATE_MAX:
             return
         self._shared.service_date = (at, self._clock.monotonic())
 
@@ -417,9 +462,9 @@ class Transport(LogClient):
         if call.private:
             # A service may repeat what it could not read, and what it could not read are logs.
             text = "text withheld, the call carries logs"
-        elif answer.status == 401:
+        elif keys_refused(answer.status, code):
             text = "text withheld, it may repeat what was signed"
-        for secret in self._shared.keys:
+        for secret in self._shared.keys[:3]:
             text = text.replace(secret, "***") if secret else text
         if rule is not None and rule.throttled:
             return Throttled(code, text, status=answer.status, request_id=request_id)
@@ -433,7 +478,12 @@ class Transport(LogClient):
 
     def _hint(self, call: _Call, status: int, code: str) -> str:
         service = self.service
-        if status == 401 or code in ("SignatureNotMatch", "Unauthorized"):
+        if code in _TOKEN_ENDED and service.credentials.provider == "env":
+            return (
+                f"{ENV_TOKEN} of this process has ended, and what stands in an environment stays as long as "
+                "the process lives: for temporary keys let service.credentials name a profile or a function"
+            )
+        if keys_refused(status, code) or code == "SignatureNotMatch":
             if service.credentials.provider == "env":
                 return f"Check {ENV_ID}, {ENV_SECRET} and {ENV_TOKEN}, and what the key may read"
             return f"Check the key pair of credentials provider {service.credentials.provider!r}"
@@ -468,11 +518,30 @@ def _read_error(answer: Answer) -> tuple[str, str]:
 def parse_json(body: bytes) -> Any:
     """The JSON in `body`, None when it is empty, NOT_JSON when it is something else.
 
-    A value instead of an exception: json's own keeps the whole text, which may be logs.
+    A value instead of an exception: json's own keeps the whole text, which may be logs. NaN and the
+    infinities are no JSON, nor is what is nested deeper than anything that a service says.
     """
     if not body:
         return None
     try:
-        return json.loads(body)
-    except ValueError:
+        return json.loads(body.decode("utf-8"), parse_constant=_refused, parse_float=_finite)
+    except (ValueError, RecursionError):
         return NOT_JSON
+
+
+def whole_number(value: object) -> int:
+    """The number in an answer's field: a JSON integer or its text, 0 to 2^63. Raises ValueError."""
+    if isinstance(value, str) and _WHOLE.fullmatch(value):
+        value = int(value)
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise ValueError("not a whole number")
+    return value
+
+
+def _refused(_: str) -> float:
+    raise ValueError("no JSON number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _refused(text)

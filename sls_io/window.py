@@ -34,8 +34,8 @@ def cursor_from_wire(text: str) -> Cursor:
     try:
         digits = base64.b64decode(text, validate=True)
         # int() alone also takes signs, spaces and underscores: two texts would be one cursor.
-        if digits.isdigit():
-            return Cursor(int(digits))
+        if digits.isdigit() and (cursor := int(digits)) < 2**63:
+            return Cursor(cursor)
     except (binascii.Error, ValueError):
         pass
     raise ConfigError("not a cursor: expected padded base64 of a decimal number, as the service prints it")

@@ -1,0 +1,44 @@
+"""How fast one reader may ask its shard, so that a quota is kept instead of run into.
+
+The service gives each shard a read quota: 10 MB and 100 calls a second unless the vendor raised it. A
+reader that asks as fast as it can decode uses it up several times over, is refused, waits, and is refused
+again, and so is every other consumer of the shard. One that spaces its calls is hardly ever refused.
+"""
+
+from sls_io.clock import SYSTEM_CLOCK, Clock
+
+MB = 1_000_000
+CALLS_PER_MB = 10
+"""Calls a second go with MB a second as in the documented quota, 100 with 10; a raised one raises both."""
+
+
+class Pace:
+    """A bucket of one reader's share, `mb_per_s`; what a call took is paid for before the next one."""
+
+    def __init__(self, mb_per_s: float, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
+        self._bytes_per_s, self._calls_per_s = mb_per_s * MB, mb_per_s * CALLS_PER_MB
+        self._began_s = self._asked_s = self._free_s = clock.monotonic()
+        self._waited_s = 0.0
+
+    @property
+    def free_s(self) -> float:
+        """The monotonic second from which the next call may be sent."""
+        return self._free_s
+
+    @property
+    def bound(self) -> bool:
+        """Whether the quota is what holds the reader back: most of its time it waited for it."""
+        return self._waited_s > (self._clock.monotonic() - self._began_s) / 2
+
+    def wait(self) -> None:
+        """Sleep until the next call may be sent; it counts from here."""
+        pause_s = self._free_s - self._clock.monotonic()
+        if pause_s > 0:
+            self._waited_s += pause_s
+            self._clock.sleep(pause_s)
+        self._asked_s = self._clock.monotonic()
+
+    def took(self, raw_bytes: int) -> None:
+        """The call brought so many raw bytes. Time it took itself is time paid."""
+        self._free_s = self._asked_s + max(raw_bytes / self._bytes_per_s, 1 / self._calls_per_s)
