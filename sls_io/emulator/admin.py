@@ -8,33 +8,42 @@ import asyncio
 import base64
 import ipaddress
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from sls_io.emulator.api import shard_doc
-from sls_io.emulator.faults import Wanted
+from sls_io.emulator.faults import Fault, Wanted
 from sls_io.emulator.limits import Limits
+from sls_io.emulator.moved_clock import checked
 from sls_io.emulator.page import render
 from sls_io.emulator.refusal import Refused, parameter_invalid
 from sls_io.emulator.server import ServiceApp
 from sls_io.emulator.signing import Key
-from sls_io.emulator.store import Logstore, ShardLog
+from sls_io.emulator.store import CURSOR_MAX, SHARDS_MAX, Logstore, ShardLog
+from sls_io.errors import ConfigError
 from sls_io.loggroup import groups
 from sls_io.settings import is_loopback
 
 _DUMP_GROUPS = 64
+_LIMITS = TypeAdapter(dict[str, bool | int], config=ConfigDict(strict=True))
+_WAIT_S_MAX = 600.0
+_LASTS_S_MAX = 3.2e9
 Handler = Callable[[Request], Awaitable[Response]]
+Number = Annotated[int, Field(ge=0, le=CURSOR_MAX)]
 
 
 class _Ask(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    """Strict: a number is a number, finite and within bounds, and neither true nor "1"."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True)
 
 
 class _AskClock(_Ask):
@@ -46,32 +55,32 @@ class _AskClock(_Ask):
 class _AskShard(_Ask):
     project: str
     logstore: str
-    shard: int
+    shard: Number
 
 
 class _AskSplit(_AskShard):
     key: str = ""
-    count: int = 2
+    count: int = Field(default=2, ge=2, le=SHARDS_MAX)
 
 
 class _AskJump(_AskShard):
-    step: int
+    step: int = Field(ge=1, le=CURSOR_MAX)
 
 
 class _AskRetain(_Ask):
     project: str
     logstore: str
-    shard: int | None = None
-    before_s: int | None = None
-    before_cursor: int | None = None
+    shard: Number | None = None
+    before_s: Number | None = None
+    before_cursor: Number | None = None
     drop: bool = False
 
 
 class _AskKey(_Ask):
-    id: str
-    secret: str
+    id: str = Field(min_length=1)
+    secret: str = Field(min_length=1)
     token: str = ""
-    lasts_s: float | None = None
+    lasts_s: float | None = Field(default=None, ge=-_LASTS_S_MAX, le=_LASTS_S_MAX)
 
 
 class Admin:
@@ -85,9 +94,9 @@ class Admin:
         table = (
             ("GET", "/clock", self.clock), ("POST", "/clock", self.move_clock),
             ("GET", "/faults", self.faults), ("POST", "/faults", self.add_fault),
-            ("DELETE", "/faults", self.remove_faults), ("DELETE", "/faults/{fault:int}", self.remove_faults),
-            ("POST", "/faults/{fault:int}/release", self.release),
-            ("GET", "/faults/{fault:int}/wait", self.wait), ("POST", "/retain", self.retain),
+            ("DELETE", "/faults", self.remove_faults), ("DELETE", "/faults/{fault}", self.remove_faults),
+            ("POST", "/faults/{fault}/release", self.release),
+            ("GET", "/faults/{fault}/wait", self.wait), ("POST", "/retain", self.retain),
             ("POST", "/split", self.split), ("POST", "/merge", self.merge), ("POST", "/jump", self.jump),
             ("GET", "/limits", self.limits), ("POST", "/limits", self.change_limits),
             ("POST", "/keys", self.add_key), ("GET", "/state", self.state), ("GET", "/dump", self.dump),
@@ -99,9 +108,13 @@ class Admin:
         return JSONResponse({"now": self.service.now(), **self.service.clock.doc()})
 
     async def move_clock(self, request: Request) -> Response:
-        """{now, advance, freeze}: freeze first, then set, then advance; what is left out stays."""
+        """{now, advance, freeze}: freeze first, then set, then advance; what is left out stays.
+
+        Refused as a whole: nothing of it is done when the clock would leave its range.
+        """
         ask = _AskClock.model_validate_json(await request.body())
         clock = self.service.clock
+        checked((clock.now() if ask.now is None else checked(ask.now)) + (ask.advance or 0.0))
         if ask.freeze is not None:
             clock.freeze(ask.freeze)
         if ask.now is not None:
@@ -119,24 +132,24 @@ class Admin:
 
     async def remove_faults(self, request: Request) -> Response:
         """Take one or all out of force, and let go what they held."""
-        gone = self.service.faults.remove(request.path_params.get("fault"))
+        gone = self.service.faults.remove(self._fault(request).id if "fault" in request.path_params else None)
         for fault in gone:
             self.app.release(fault.id)
         return JSONResponse([f.doc() for f in gone])
 
     async def release(self, request: Request) -> Response:
-        self.app.release(request.path_params["fault"])
+        self.app.release(self._fault(request).id)
         return JSONResponse({})
 
     async def wait(self, request: Request) -> Response:
         """Answer once the fault has acted `hits` times; 408 after `timeout_s`."""
-        fault = self.service.faults.all.get(request.path_params["fault"])
-        if fault is None:
-            raise parameter_invalid("no such fault")
+        fault = self._fault(request)
         hits, timeout_s = (
             int(request.query_params.get("hits", 1)),
             float(request.query_params.get("timeout_s", 10)),
         )
+        if not 0.0 <= timeout_s <= _WAIT_S_MAX:
+            raise parameter_invalid(f"timeout_s: 0 to {_WAIT_S_MAX:.0f} seconds")
         try:
             async with asyncio.timeout(timeout_s), self.app.hit:
                 await self.app.hit.wait_for(lambda: fault.hits >= hits)
@@ -168,8 +181,6 @@ class Admin:
 
     async def jump(self, request: Request) -> Response:
         ask = _AskJump.model_validate_json(await request.body())
-        if ask.step < 1:
-            raise parameter_invalid("step: at least 1")
         self.service.store.jump(self.service.store.logstore(ask.project, ask.logstore), ask.shard, ask.step)
         return JSONResponse({})
 
@@ -178,7 +189,7 @@ class Admin:
 
     async def change_limits(self, request: Request) -> Response:
         """Replace the limits that are named; files and caches keep their size."""
-        named = json.loads(await request.body())
+        named = _LIMITS.validate_json(await request.body())
         self.service.limits = Limits.model_validate({**self.service.limits.model_dump(), **named})
         self.service.meter.forget()
         return await self.limits(request)
@@ -206,6 +217,8 @@ class Admin:
                 group.look(self.service.now(), logstore.shape())
         return {
             "now": self.service.now(),
+            "notes": self.service.journal.notes,
+            "throttled": dict(self.service.meter.refused),
             "projects": list(store.projects.values()),
             "logstores": [_logstore_doc(logstore) for logstore in store.logstores.values()],
         }
@@ -244,6 +257,14 @@ class Admin:
         if ask.drop:
             store.delete_shard(logstore, shard.id)
 
+    def _fault(self, request: Request) -> Fault:
+        """The fault that the path names."""
+        name = request.path_params["fault"]
+        fault = self.service.faults.all.get(int(name)) if re.fullmatch("[0-9]{1,9}", name) else None
+        if fault is None:
+            raise parameter_invalid("no such fault")
+        return fault
+
     def _guarded(self, handler: Handler) -> Handler:
         async def guarded(request: Request) -> Response:
             host = (request.url.hostname or "").strip("[]")
@@ -257,14 +278,25 @@ class Admin:
             except Refused as refused:
                 error = {"errorCode": refused.code, "errorMessage": refused.message}
                 return JSONResponse(error, status_code=refused.status)
-            except (ValidationError, ValueError) as wrong:
-                return JSONResponse(
-                    {"errorCode": "ParameterInvalid", "errorMessage": str(wrong)}, status_code=400
-                )
+            except ValidationError as wrong:
+                return _wrong(_sentence(wrong))
+            except (ConfigError, ValueError) as wrong:
+                return _wrong(str(wrong))
             finally:
                 self.service.commit()
 
         return guarded
+
+
+def _wrong(text: str) -> Response:
+    return JSONResponse({"errorCode": "ParameterInvalid", "errorMessage": text}, status_code=400)
+
+
+def _sentence(wrong: ValidationError) -> str:
+    """What is wrong with a request, without what stood there: it need not be text that can be sent."""
+    problems = wrong.errors(include_input=False, include_url=False, include_context=False)
+    told = "; ".join(f"{'.'.join(map(str, p['loc'])) or 'the body'}: {p['msg']}" for p in problems)
+    return told.encode("utf-8", "replace").decode()
 
 
 def _logstore_doc(logstore: Logstore) -> dict[str, Any]:

@@ -66,10 +66,13 @@ def _body(call: Call, *, code: str = "PostBodyInvalid") -> dict[str, Any]:
 
 
 def _loads(call: Call, code: str) -> Any:
+    """The body's JSON. Refused when it could not be answered again: NaN, infinities, half characters."""
     try:
-        return json.loads(call.body)
+        value = json.loads(call.body)
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
         raise Refused(400, code, "the body is not JSON") from error
+    return value
 
 
 def _integer(value: Any, name: str) -> int:

@@ -1,52 +1,80 @@
 """Faults, asked for and never patched in: which request they meet, how often, and what they do.
 
 Pure: `Faults.meet` decides, the edge in `server.py` acts. A fault matches by call name, project,
-logstore, shard and consumer (empty: any), skips the first `after` matches, then acts `times` times
+logstore, shard, consumer and query (empty: any), skips the first `after` matches, then acts `times` times
 (None: until removed), each with probability `chance` from its own seeded generator.
 
 Before the call is done:  observe, hold, delay, error, drop_request
 After it is done:         duplicate (done twice), hold_reply, delay_reply, drop_reply,
-                          headers (replaced as named), short (a page loses its last groups while the
-                          headers still speak of all), truncate (the connection breaks inside the body)
+                          headers (replaced as named), answer (a field of the JSON replaced),
+                          short (a page loses its last groups while the headers still speak of
+                          all), truncate (the connection breaks inside the body)
 """
 
+import json
 import random
+import re
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from sls_io.settings import Settings
 
 Action = Literal[
     "observe", "hold", "delay", "error", "drop_request", "duplicate", "hold_reply", "delay_reply",
-    "drop_reply", "headers", "short", "truncate",
+    "drop_reply", "headers", "answer", "short", "truncate",
 ]  # fmt: skip
+HeaderName = Annotated[str, Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
+HeaderValue = Annotated[str, Field(pattern=r"^[\t -~\x80-\xff]*$")]
+"""What HTTP can carry: anything else would break the answer, not only spoil it."""
+
 _SEEN_MAX = 1000
+_COUNT_MAX = 2**53
+
+
+def _is_pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except (re.error, RecursionError, OverflowError):
+        raise ValueError("not a regular expression") from None
+    return text
 
 
 class Wanted(Settings):
-    """A request for a fault. `bytes` is what `truncate` lets through, `groups` what `short` takes."""
+    """A request for a fault. `bytes` is what `truncate` lets through, `groups` what `short` takes.
+
+    `query` holds patterns of query values: `{"from": "begin"}`, `{"from": "[0-9]+"}`. A header whose value
+    is null is left out. `answer` replaces `field` by `value`, or with `drop` leaves it out; without `field`
+    the whole answer, or the entry. In a list it acts on the entries of shard `item`, or on all.
+    """
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
     do: Action
     call: str = ""
     project: str = ""
     logstore: str = ""
-    shard: int | None = None
+    shard: int | None = Field(default=None, ge=0, le=_COUNT_MAX)
     consumer: str = ""
-    times: int | None = Field(default=1, ge=1)
-    after: int = Field(default=0, ge=0)
+    times: int | None = Field(default=1, ge=1, le=_COUNT_MAX)
+    after: int = Field(default=0, ge=0, le=_COUNT_MAX)
     chance: float = Field(default=1.0, ge=0.0, le=1.0)
-    seed: int = 0
+    seed: int = Field(default=0, ge=-_COUNT_MAX, le=_COUNT_MAX)
     status: int = Field(default=500, ge=400, le=599)
     code: str = "InternalServerError"
     message: str = "asked for by a fault"
     delay_s: float = Field(default=0.0, ge=0.0, le=600.0)
-    headers: dict[str, str] = Field(default_factory=dict)
-    bytes: int = Field(default=0, ge=0)
-    groups: int = Field(default=1, ge=1)
+    headers: dict[HeaderName, HeaderValue | None] = Field(default_factory=dict)
+    query: dict[str, Annotated[str, AfterValidator(_is_pattern)]] = Field(default_factory=dict)
+    field: str = ""
+    item: int | None = None
+    value: Any = None
+    drop: bool = False
+    bytes: int = Field(default=0, ge=0, le=_COUNT_MAX)
+    groups: int = Field(default=1, ge=1, le=_COUNT_MAX)
 
 
 @dataclass(slots=True)
@@ -107,9 +135,37 @@ class Faults:
                 value not in ("", None) and facts.get(key) != value for key, value in named
             ):
                 continue
+            asked = facts.get("query", {})
+            if not all(re.fullmatch(text, asked.get(key, "")) for key, text in wanted.query.items()):
+                continue
             fault.matches += 1
             if fault.matches > wanted.after and fault.dice.random() < wanted.chance:
                 fault.hits += 1
                 fault.seen.append(dict(facts))
                 met.append(fault)
         return met
+
+
+def rewritten(body: bytes, wanted: Wanted) -> bytes:
+    """The JSON answer as an `answer` fault wants it."""
+    answer = json.loads(body) if body else None
+    if not isinstance(answer, list):
+        return json.dumps(_changed(answer, wanted)).encode()
+    if wanted.item is None and not wanted.field:
+        return json.dumps(None if wanted.drop else wanted.value).encode()
+    made = []
+    for entry in answer:
+        number = entry.get("shardID", entry.get("shard")) if isinstance(entry, dict) else entry
+        mine = wanted.item in (None, number)
+        if not (mine and wanted.drop and not wanted.field):
+            made.append(_changed(entry, wanted) if mine else entry)
+    return json.dumps(made).encode()
+
+
+def _changed(entry: Any, wanted: Wanted) -> Any:
+    if not wanted.field:
+        return None if wanted.drop else wanted.value
+    if not isinstance(entry, dict):
+        return entry
+    rest = {key: value for key, value in entry.items() if key != wanted.field}
+    return rest if wanted.drop else {**rest, wanted.field: wanted.value}

@@ -4,10 +4,23 @@ Receive times, retention, group time-outs and the `Date` header follow it. The s
 requests does not: clients sign with their own machine's time.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.errors import ConfigError
+
+NOW_MIN, NOW_MAX = 0.0, 7_258_118_400.0
+"""1970 to 2199. Cursors grow out of nanoseconds, and in 2262 those leave the 64 bits that a cursor has."""
+_RANGE = f"the clock goes from 0 to {NOW_MAX:.0f} unix seconds (1970 to 2199)"
+
+
+def checked(now: float) -> float:
+    """`now` when the clock can show it. Raises ConfigError with the range, also for NaN."""
+    if not (math.isfinite(now) and NOW_MIN <= now <= NOW_MAX):
+        raise ConfigError(_RANGE)
+    return now
 
 
 class MovedClock:
@@ -17,20 +30,27 @@ class MovedClock:
         self._machine = machine
         self._offset_s = 0.0
         self._frozen_at: float | None = None
+        self._moved_on_s = 0.0
+
+    def elapsed(self) -> float:
+        """Seconds that never stand still and never go back: the machine's, and every move forward."""
+        return self._machine.monotonic() + self._moved_on_s
 
     def now(self) -> float:
         """Unix seconds."""
         return self._machine.now() + self._offset_s if self._frozen_at is None else self._frozen_at
 
     def set(self, now: float) -> None:
-        """Make it `now`."""
+        """Make it `now`. Raises ConfigError out of range."""
+        now = checked(now)
+        self._moved_on_s += max(0.0, now - self.now())
         if self._frozen_at is None:
             self._offset_s = now - self._machine.now()
         else:
             self._frozen_at = now
 
     def advance(self, duration_s: float) -> None:
-        """Move it on; a negative duration moves it back."""
+        """Move it on; a negative duration moves it back. Raises ConfigError out of range."""
         self.set(self.now() + duration_s)
 
     def freeze(self, frozen: bool) -> None:
@@ -38,13 +58,14 @@ class MovedClock:
         now = self.now()
         self._frozen_at = now if frozen else None
         if not frozen:
-            self.set(now)
+            self._offset_s = now - self._machine.now()
 
     def doc(self) -> dict[str, Any]:
         """To be written down, so that a restart keeps the time that was set."""
         return {"offset_s": self._offset_s, "frozen_at": self._frozen_at}
 
     def restore(self, doc: Mapping[str, Any]) -> None:
-        """What `doc` gave."""
-        self._offset_s = float(doc.get("offset_s", 0.0))
-        self._frozen_at = doc.get("frozen_at")
+        """What `doc` gave. Raises ConfigError when it shows a time out of range."""
+        frozen_at, offset_s = doc.get("frozen_at"), float(doc.get("offset_s", 0.0))
+        checked(self._machine.now() + offset_s if frozen_at is None else float(frozen_at))
+        self._offset_s, self._frozen_at = offset_s, frozen_at

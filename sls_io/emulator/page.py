@@ -39,6 +39,7 @@ def render(state: dict[str, Any], time: str, frozen: bool) -> str:
         "The same as JSON: <a href=/_admin/state>state</a>, <a href=/_admin/faults>faults</a>, ",
         "<a href=/_admin/limits>limits</a>.</p>",
     ]
+    parts += [f"<p><b>At start:</b> {escape(note)}</p>" for note in state["notes"]]
     if not state["logstores"]:
         parts.append("<p class=quiet>No logstore yet. A client or <code>sls-lake load</code> makes one.</p>")
     for logstore in state["logstores"]:

@@ -19,11 +19,13 @@ from starlette.types import Receive, Scope, Send
 
 from sls_io.emulator.admin import Admin
 from sls_io.emulator.limits import Limits
+from sls_io.emulator.moved_clock import checked
 from sls_io.emulator.server import ReadyServer, ServiceApp, TargetProtocol
 from sls_io.emulator.service import LogService
 from sls_io.emulator.signing import Keys
 from sls_io.errors import ConfigError
 
+_LOG = logging.getLogger("sls_io.emulator")
 _BACKLOG = 2048
 _KEEP_ALIVE_S = 3600
 
@@ -37,8 +39,14 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         "or with emulator-key / emulator-secret when they are not set.",
     )
     parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1; 0 picks a free one")
-    parser.add_argument("--data", type=Path, help="folder that survives a kill; without it all is in memory")
-    parser.add_argument("--now", type=float, help="set the clock to these unix seconds")
+    parser.add_argument(
+        "--data", type=_folder, help="folder that survives a kill; without it all is in memory"
+    )
+    parser.add_argument("--now", type=_now, help="set the clock to these unix seconds")
+    parser.add_argument(
+        "--salvage", action="store_true",
+        help="take a damaged data folder: keep what is damaged in files beside, serve what proves itself",
+    )  # fmt: skip
     parser.add_argument("--limits", type=_limits, default=Limits(), help="JSON of limits.py's names")
     parser.add_argument("--debug", action="store_true", help="a log line for each request")
     parser.add_argument("--with-stdin", action="store_true", help="end when standard input closes")
@@ -49,19 +57,34 @@ def run(
     arguments: list[str] | None = None, *, on_ready: Callable[[str], None] = lambda endpoint: None
 ) -> int:
     """Serve until told to stop; the exit status. 2: could not start, with one sentence why."""
+    try:
+        serve(arguments, on_ready=on_ready)
+    except (ConfigError, OSError) as error:
+        sys.stderr.write(f"sls-lake emulator: {error}\n")
+        return 2
+    return 0
+
+
+def serve(
+    arguments: list[str] | None = None, *, on_ready: Callable[[str], None] = lambda endpoint: None
+) -> None:
+    """Serve until told to stop. Raises ConfigError or OSError when it cannot start."""
     options = parse(arguments)
     logging.basicConfig(
         stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
     )
     logging.getLogger("sls_io.emulator").setLevel(logging.DEBUG if options.debug else logging.INFO)
+    listener = _listen(options.port)
     try:
-        listener = _listen(options.port)
         service = LogService(
-            options.data, keys=Keys.from_environment(), limits=options.limits, now=options.now
-        )
-    except (ConfigError, OSError) as error:
-        sys.stderr.write(f"sls-lake emulator: {error}\n")
-        return 2
+            options.data, keys=Keys.from_environment(), limits=options.limits, now=options.now,
+            salvage=options.salvage,
+        )  # fmt: skip
+    except BaseException:
+        listener.close()
+        raise
+    for note in service.journal.notes:
+        _LOG.warning("data folder %s: %s", options.data, note)
     _raise_file_limit()
     if options.with_stdin:
         threading.Thread(target=_end_with_stdin, daemon=True).start()
@@ -79,7 +102,6 @@ def run(
         ReadyServer(config, on_ready).run(sockets=[listener])
     finally:
         service.close()
-    return 0
 
 
 def dispatch(service: LogService) -> Any:
@@ -92,6 +114,20 @@ def dispatch(service: LogService) -> Any:
         await (admin if path == "/_admin" or path.startswith("/_admin/") else app)(scope, receive, send)
 
     return dispatched
+
+
+def _folder(text: str) -> Path:
+    # An empty text is the working directory to `Path`: an unset variable would fill somebody's project.
+    if not text.strip():
+        raise argparse.ArgumentTypeError("--data names no folder")
+    return Path(text)
+
+
+def _now(text: str) -> float:
+    try:
+        return checked(float(text))
+    except (ValueError, ConfigError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _limits(text: str) -> Limits:

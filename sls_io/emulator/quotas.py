@@ -1,9 +1,11 @@
-"""Quotas as counters per interval: pure, off unless a limit is set.
+"""Quotas as amounts per interval: pure; a limit of 0 is none.
 
-The service counts per shard and second (soft) and per project and minute (hard), and answers 403.
-A call that would pass the limit is refused whole, except that one call always fits an empty interval.
+The service counts per shard and second (soft) and per project and minute (hard), and answers 403. A call
+goes through while its interval is not used up; what it takes beyond that is owed by the next ones. So a
+page of 10 MB passes where 10 MB a second are allowed, and over time nobody gets more than the limit.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 
 from sls_io.emulator.refusal import Refused
@@ -13,21 +15,26 @@ Amounts = Mapping[tuple[object, ...], tuple[int, int, int]]
 
 
 class Meter:
-    """How much of each quota the running interval has used."""
+    """How much of each quota the running interval has used, and how many calls were refused by code."""
 
     def __init__(self) -> None:
         self._used: dict[tuple[object, ...], tuple[int, int]] = {}
+        self.refused: Counter[str] = Counter()
 
-    def take(self, wanted: Amounts, now: float, code: str) -> None:
-        """Use up all of `wanted`, or refuse with 403 `code` and use nothing."""
+    def take(self, wanted: Amounts, elapsed_s: float, code: str) -> None:
+        """Use up all of `wanted`, or refuse with 403 `code` and use nothing.
+
+        `elapsed_s` are seconds that never go back; see `MovedClock.elapsed`.
+        """
         taken = {}
         for key, (amount, limit, interval_s) in wanted.items():
             if not limit:
                 continue
-            interval = int(now) // interval_s
+            interval = int(elapsed_s) // interval_s
             began, used = self._used.get(key, (interval, 0))
-            used = used if began == interval else 0
-            if used and used + amount > limit:
+            used = max(0, used - limit * (interval - began))
+            if used >= limit:
+                self.refused[code] += 1
                 raise Refused(403, code, f"quota of {limit} in {interval_s} s is used up")
             taken[key] = (interval, used + amount)
         self._used |= taken

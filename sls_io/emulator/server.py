@@ -23,7 +23,7 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from sls_io.emulator import api
-from sls_io.emulator.faults import Fault
+from sls_io.emulator.faults import Fault, rewritten
 from sls_io.emulator.refusal import Refused
 from sls_io.emulator.service import Answer, Call, LogService
 from sls_io.emulator.signing import Request
@@ -206,7 +206,7 @@ class ServiceApp:
         request_id: str,
     ) -> None:
         body, headers = answer.body, {**answer.headers, "x-log-requestid": request_id}
-        through = None
+        through, headers["date"] = None, formatdate(self.service.now(), usegmt=True)
         for fault in met:
             wanted = fault.wanted
             if wanted.do == "hold_reply":
@@ -217,12 +217,16 @@ class ServiceApp:
                 await _hang_up(scope, receive)
                 return
             elif wanted.do == "headers":
-                headers |= {k.lower(): v for k, v in wanted.headers.items()}
+                headers |= {k.lower(): v for k, v in wanted.headers.items() if v is not None}
+                for name in (k.lower() for k, v in wanted.headers.items() if v is None):
+                    headers.pop(name, None)
+            elif wanted.do == "answer" and status == 200:
+                body = rewritten(body, wanted)
             elif wanted.do == "short" and "x-log-bodyrawsize" in headers:  # a refusal has no groups to lose
                 body = _shortened(answer, headers, wanted.groups)
             elif wanted.do == "truncate":
                 through = wanted.bytes
-        headers |= {"content-length": str(len(body)), "date": formatdate(self.service.now(), usegmt=True)}
+        headers["content-length"] = str(len(body))
         if status >= 400 and scope["method"] in ("POST", "PUT") and _unread(scope):
             headers["connection"] = "close"
         raw = [(k.encode("latin-1"), v.encode("latin-1", "replace")) for k, v in headers.items()]
@@ -259,8 +263,8 @@ def _refusal(refused: Refused) -> Answer:
 
 def _shortened(answer: Answer, headers: dict[str, str], less: int) -> bytes:
     """The page without its last groups. Count and cursor still speak of all, the raw size does not."""
-    kind = headers.get("x-log-compresstype", "")
-    raw = decompress(answer.body, kind, int(headers.get("x-log-bodyrawsize", "0")))
+    kind = answer.headers.get("x-log-compresstype", "")
+    raw = decompress(answer.body, kind, int(answer.headers.get("x-log-bodyrawsize", "0")))
     found = list(groups(raw))
     kept = b"".join(frame(raw[begin:end]) for begin, end in found[: max(0, len(found) - less)])
     headers["x-log-bodyrawsize"] = str(len(kept))

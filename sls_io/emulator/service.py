@@ -20,7 +20,7 @@ from sls_io.emulator.quotas import Amounts, Meter
 from sls_io.emulator.refusal import Refused, no_group
 from sls_io.emulator.signing import Keys
 from sls_io.emulator.store import DAY_S, Logstore, ShardLog, Span, Store
-from sls_io.errors import DecodeError
+from sls_io.errors import ConfigError, DecodeError
 from sls_io.loggroup import COMPRESSIONS, decompress, frame
 
 _LATE_S, _EARLY_S = 7 * DAY_S, 900
@@ -78,7 +78,7 @@ class LogService:
 
     def __init__(
         self, data: Path | None = None, *, keys: Keys, limits: Limits | None = None, now: float | None = None,
-        machine: Clock = SYSTEM_CLOCK,
+        machine: Clock = SYSTEM_CLOCK, salvage: bool = False,
     ) -> None:  # fmt: skip
         self.limits = limits or Limits()
         self.machine, self.keys = machine, keys
@@ -87,12 +87,9 @@ class LogService:
         self.faults = Faults()
         self.meter = Meter()
         self.journal = open_journal(
-            data, self.store, machine.now(), segment_bytes_max=self.limits.segment_bytes_max
+            data, self.store, machine.now(), segment_bytes_max=self.limits.segment_bytes_max, salvage=salvage
         )
-        self.clock.restore(self.store.clock)
-        if now is not None:
-            self.clock.set(now)
-            self.clock_moved()
+        self._set_clock(now)
         for logstore in self.store.logstores.values():
             for group in logstore.groups.values():
                 group.members = dict.fromkeys(group.members, self.clock.now())
@@ -100,6 +97,20 @@ class LogService:
         self.pages = PageCache(self.limits.cache_bytes_max)
         self.bytes_kept = sum(s.raw_bytes for x in self.store.logstores.values() for s in x.shards.values())
         self.commit()
+
+    def _set_clock(self, now: float | None) -> None:
+        """The time that was kept, or `now` instead: a kept one out of range must not stop that cure."""
+        try:
+            self.clock.restore(self.store.clock)
+        except (ConfigError, TypeError, ValueError) as error:
+            if now is None:
+                self.journal.close()
+                raise ConfigError(
+                    f"the data folder keeps a clock that cannot be: {error}; set it with --now"
+                ) from None
+        if now is not None:
+            self.clock.set(now)
+            self.clock_moved()
 
     def now(self) -> float:
         """The emulator's time."""
@@ -128,9 +139,7 @@ class LogService:
             for group in logstore.groups.values():
                 if group.changed:
                     self.store.group_changed(logstore, group)
-        if self.store.changes:
-            self.journal.write(self.store.changes)
-            self.store.changes.clear()
+        self._write_changes()
         if self.store.released:
             self.journal.release(self.store.released)
             self.store.released.clear()
@@ -138,18 +147,26 @@ class LogService:
                 s.raw_bytes for x in self.store.logstores.values() for s in x.shards.values()
             )
 
+    def _write_changes(self) -> None:
+        if self.store.changes:
+            self.journal.write(self.store.changes)
+            self.store.changes.clear()
+
     def put(self, logstore: Logstore, call: Call, key: str | None) -> None:
         """PutLogs: check the body, choose the shard, write it down, then show it."""
         raw = self._plain(call)
         now = self.now()
-        check_group(
-            raw, times_within=(now - _LATE_S, now + _EARLY_S) if self.limits.check_log_times else None
-        )
+        times_within = (now - _LATE_S, now + _EARLY_S) if self.limits.check_log_times else None
+        if self.limits.check_groups:
+            check_group(raw, times_within=times_within)
         shard = logstore.route(key)
         framed = frame(raw)
         if self.in_memory and self.bytes_kept + len(framed) > self.limits.memory_bytes_max:
             raise Refused(403, "WriteQuotaExceed", "memory_bytes_max reached: start the emulator with --data")
-        self._meter_write(logstore, shard, len(raw), now)
+        self._meter_write(logstore, shard, len(raw))
+        # A change that a full disk kept out of the journal, say the logstore itself, must stand before its
+        # LogGroups: behind them, a restart would find groups of a logstore that it does not know.
+        self._write_changes()
         place = self.journal.append(logstore.uid, shard.id, shard.next, shard.second(now), framed)
         shard.append(place, len(framed), now)
         self.bytes_kept += len(framed)
@@ -175,8 +192,9 @@ class LogService:
                 return Answer(cached, headers)
         return Answer(self.journal.read(span.places, span.sizes), headers, kind, key if kind else None)
 
-    def _meter_write(self, logstore: Logstore, shard: ShardLog, size: int, now: float) -> None:
+    def _meter_write(self, logstore: Logstore, shard: ShardLog, size: int) -> None:
         limits, one, all_shards = self.limits, (logstore.uid, shard.id), logstore.project
+        now = self.clock.elapsed()
         by_shard: Amounts = {
             ("write_bytes", one): (size, limits.shard_write_bytes_per_s, 1),
             ("write_calls", one): (1, limits.shard_write_calls_per_s, 1),
@@ -189,7 +207,7 @@ class LogService:
         self.meter.take(by_shard, now, "ShardWriteQuotaExceed")
 
     def _meter_read(self, logstore: Logstore, shard: ShardLog, size: int) -> None:
-        limits, one, now = self.limits, (logstore.uid, shard.id), self.now()
+        limits, one, now = self.limits, (logstore.uid, shard.id), self.clock.elapsed()
         by_shard: Amounts = {
             ("read_bytes", one): (size, limits.shard_read_bytes_per_s, 1),
             ("read_calls", one): (1, limits.shard_read_calls_per_s, 1),

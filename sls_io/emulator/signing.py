@@ -100,7 +100,7 @@ class Keys:
             raise Refused(400, "MissingDate", "no Date header")
         try:
             _check_skew(parsedate_to_datetime(clock_date), wall_s, skew_s)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, OverflowError) as error:
             raise Refused(400, "InvalidDateFormat", "Date: expected RFC 1123, GMT") from error
         md5 = request.headers.get("content-md5", "")
         if md5 and md5.upper() != hashlib.md5(request.body, usedforsecurity=False).hexdigest().upper():

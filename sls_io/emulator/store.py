@@ -35,6 +35,8 @@ DAY_S = 86_400
 TTL_FOREVER_DAYS = 3650
 PAGE_BYTES_MAX = 10 * 1024 * 1024
 SHARDS_MAX = 256
+CURSOR_MAX = 9_000_000_000_000_000_000
+"""Cursors are kept in 64 bits with a sign: above it a jump would make a shard that nobody can read."""
 _KEY = re.compile(r"[0-9a-f]{32}")
 _PROJECT = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 _LOGSTORE = re.compile(r"[a-z0-9][a-z0-9_-]{0,61}[a-z0-9]")
@@ -412,8 +414,11 @@ class Store:
         self.changes.append({"op": "trim", "uid": logstore.uid, "shard": shard.id, "cursor": cursor})
 
     def jump(self, logstore: Logstore, shard: int, step: int) -> None:
-        """The next write gets a cursor `step` further on."""
-        logstore.shard(shard).next += step
+        """The next write gets a cursor `step` further on. Refused beyond CURSOR_MAX."""
+        log = logstore.shard(shard)
+        if log.next + step > CURSOR_MAX:
+            raise parameter_invalid(f"step: the next cursor would be above {CURSOR_MAX}")
+        log.next += step
         logstore.version += 1
         self._keep(logstore)
 
@@ -446,6 +451,15 @@ class Store:
         self.projects.clear()
         for change in snapshot:
             self.apply(change, now)
+
+    def restore_group(self, uid: int, shard: int, cursor: int, time_s: int, place: Place, size: int) -> bool:
+        """Add a LogGroup read back; False when it has no shard, or one that is beyond it already."""
+        logstore = self.by_uid.get(uid)
+        log = logstore.shards.get(shard) if logstore else None
+        if log is None or (log.cursors and cursor <= log.cursors[-1]):
+            return False
+        log.restore(cursor, time_s, place, size)
+        return True
 
     def apply(self, change: Mapping[str, Any], now: float) -> None:
         """Repeat one change read back; groups' members are taken as seen at `now`."""
