@@ -25,10 +25,9 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing import publish, rollback, settle
-from pipelines.landing.hours import hour_text
-from pipelines.landing.ledger import ADOPT, LEDGER_PREFIX, Adopted, lowered
+from pipelines.landing.ledger import ADOPT, LEDGER_PREFIX, Adopted, Forgotten, lowered
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.start import check_origin, origin_text
+from pipelines.landing.start import check_origin, find_table, known, origin_text
 from pipelines.landing.state import (
     TableState,
     adopted_of,
@@ -148,13 +147,13 @@ def plan(
     is the cure, or rows are there twice.
     """
     name = logstore.table
-    table = lake.load(name)
+    table = find_table(lake, logstore, client)
     head = table.current_snapshot() if table is not None else None
     if table is None or head is None:
         raise ConfigError(f"table {name} has no snapshots yet: the first run starts its ledger by itself")
-    origin = client.origin()
-    trouble = _trouble(table, origin, name)
     state = facts(table, damaged_too=True)
+    origin = known(state, client.origin())
+    trouble = _trouble(table, origin, name)
     newest = _newest(table)
     tallies = tally(
         table,
@@ -172,8 +171,9 @@ def plan(
     if named and not asks:
         raise ConfigError(f"the ledger of {origin.id} is proven by its rows and stays; leave the start out")
     if asks and named:
-        forgotten = state.forgotten.before(origin.id)
-        starts = _starts(client, logstore, origin.id, tallies, at, cursors or {}, forgotten)
+        _check_removal_known(table, state)
+        floors = _Floors(client, state.forgotten, newest.get(origin.id))
+        starts = _starts(client, logstore, origin.id, tallies, at, cursors or {}, floors)
         ledgers[origin.id] = Ledger(origin.id, {s: ShardLedger(start=c) for s, c in starts.items()})
     begun = {*former, *([origin.id] if asks else [])}
     for each in sorted(begun):
@@ -241,10 +241,10 @@ def tally(table: Table, ledgers: Mapping[str, Ledger]) -> dict[Key, Tally]:
     for origin, ledger in sorted(ledgers.items()):
         shards, wrong = tally_of(table, origin, ledger)
         if wrong:
-            raise LedgerBroken(
-                f"the rows of table {name} cannot be counted: {'; '.join(wrong)}",
-                verb="restore the file, or sls-lake table rollback to a landing without it",
-            )
+            # The last sentence is what settles it, or the end of the only one.
+            what, _, verb = "; ".join(wrong).partition("; ") if len(wrong) == 1 else ("", "", wrong[-1])
+            what = what or "; ".join(wrong[:-1])
+            raise LedgerBroken(f"the rows of table {name} cannot be counted: {what}", verb=verb)
         found |= {(origin, shard): each for shard, each in shards.items()}
     return found
 
@@ -427,6 +427,24 @@ def _damaged(table: Table, state: TableState) -> int | None:
     return snapshot.snapshot_id if snapshot is not None and len(texts) > len(readable) else None
 
 
+def _check_removal_known(table: Table, state: TableState) -> None:
+    """Raises LedgerBroken when nobody can say whether main is from before a removal for good, and a landing
+    from after it can be gone back to.
+
+    Story: rows are forgotten, main is put back by hand to before that, and its landings are expired. What is
+    there now cannot be told from what was removed, and adopted, it would be there for ever.
+    """
+    if not state.forgotten.shards or any(map(is_landing, ancestry(table))):
+        return
+    back = rollback.way_back(table, state)
+    if back is not None:
+        raise LedgerBroken(
+            f"rows were removed from table {'.'.join(table.name())} by `table forget`, and nobody can say "
+            "whether they are there again: no landing is left in main's history",
+            verb=f"sls-lake table rollback {back}",
+        )
+
+
 def _check_news(view: Adoption, state: TableState, change: settle.Change) -> None:
     """Story: two logstores of a table have no proven ledger. One is adopted; asked for again, that would
     commit the same for ever, while landings stay refused because of the other."""
@@ -449,9 +467,9 @@ def _starts(
     tallies: Mapping[Key, Tally],
     at: At | None,
     cursors: Mapping[int, Cursor],
-    forgotten: int,
+    floors: "_Floors",
 ) -> dict[int, Cursor]:
-    """Where each shard starts; never within the hours before `forgotten`, which were removed for good."""
+    """Where each shard starts; never at or before what was removed for good."""
     listed = {s.id: s for s in client.shards()}
     unknown = sorted(set(cursors) - set(listed))
     if unknown:
@@ -462,12 +480,12 @@ def _starts(
     starts: dict[int, Cursor] = {}
     for shard, entry in sorted(listed.items()):
         head, there = client.head(entry), tallies.get((origin, shard), Tally())
-        lowest = client.cursor_at(shard, forgotten * HOUR_S) if forgotten else Cursor(0)
+        lowest = floors.of(origin, shard)
         start = cursors[shard] if shard in cursors else _start(client, logstore, head, there, at, lowest)
         if start < lowest:
             raise ConfigError(
-                f"shard {shard} cannot start at {start}: hours before {hour_text(forgotten)} were removed by "
-                f"`table forget`, and would land again; the first cursor after them is {lowest}"
+                f"shard {shard} cannot start at {start}: rows were removed by `table forget`, and would land "
+                f"again; the first cursor after them is {lowest}"
             )
         if start > head.end:
             raise ConfigError(f"shard {shard} ends at {head.end}: it cannot start at {start}, after that")
@@ -487,12 +505,39 @@ def _start(
     if at == "rows" and there.rows:
         if there.last < head.begin:
             # Retention has passed the last row: starting right behind it makes the rest a named gap.
-            return Cursor(there.last + 1)
-        return client.pull(shard, Cursor(there.last), groups_max=1).next
+            return max(Cursor(there.last + 1), lowest)
+        return max(client.pull(shard, Cursor(there.last), groups_max=1).next, lowest)
     if at == "latest":
         return head.end
     floor = client.cursor_at(shard, logstore.start_s)
     return max(floor, lowest, client.cursor_at(shard, at) if isinstance(at, int) else head.begin)
+
+
+@dataclass(frozen=True)
+class _Floors:
+    """Below which cursor no shard starts, since what was removed for good would land again.
+
+    Story: the last rows of a shard are forgotten, the tag goes, somebody adopts. Right behind the last row
+    that is left begin the very logs that were removed. All of them are in hours that are remembered, and
+    a ledger from after the removal called them landed, so what follows it in the hour may land.
+    """
+
+    client: SlsClient
+    forgotten: Forgotten
+    newest: _Newest | None
+
+    def of(self, origin: str, shard: int) -> Cursor:
+        """The lowest start of one shard."""
+        before, gone = self.forgotten.before(origin), self.forgotten.of(origin, shard)
+        lowest = self.client.cursor_at(shard, before * HOUR_S) if before else Cursor(0)
+        if not gone.rows:
+            return lowest
+        after = self.client.cursor_at(shard, gone.hours.pairs[-1][1] * HOUR_S)
+        if self.newest is not None and forgotten_of(self.newest.snapshot, damaged_too=True) == self.forgotten:
+            entry = self.newest.ledger.shards.get(shard)
+            landed = [min(end, after) for begin, end in entry.landed if begin < after] if entry else []
+            after = min(after, Cursor(max([entry.start if entry else 0, *landed])))
+        return max(lowest, after)
 
 
 def _shard_starts(

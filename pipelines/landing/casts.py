@@ -2,22 +2,40 @@
 
 A cast is a value: picklable, called with a string array, answers an array of its type. What a text
 becomes never depends on its neighbours; the quick way through a whole array is taken only where it
-gives the same answers as the slow one. Texts fit when they are:
+gives the same answers as the slow one. A text fits when it is, from its first character to its last:
 
-    int, long       decimal digits with an optional minus, in range
-    float, double   a decimal number, with an exponent or not; nan, inf and infinity in any case;
-                    a number too large to be finite does not fit
-    boolean         true, false, 1, 0 in any case
-    decimal(p,s)    a plain decimal number that needs no rounding
-    date            YYYY-MM-DD, a day that exists
-    timestamp       what the format says, a moment that exists, no finer than microseconds
+    string          any text, as it is
+    boolean         true, false in any case; 1, 0
+    int, long       -?D, in range
+    decimal(p,s)    -?(D | D. | .D | D.D), no digit but 0 behind the s-th place, in range: nothing is
+                    rounded, and there is no exponent
+    float, double   [+-]?(D | D. | .D | D.D), then, if there, [eE][+-]?D; or [+-]?(nan | inf | infinity)
+                    in any case. It becomes the nearest value of the type, the even one of two (that is
+                    these types' nature), rounded once. A number that would become infinite does not
+                    fit, nor one that would become zero and is not
+    date            YYYY-MM-DD, a day of the years 0001 to 9999
+    timestamp(iso)  a date; or a date, one of `T t` and a blank, HH:MM, then if there :SS, then a point
+                    or a comma and a fraction; then if there an offset, before it one blank at most:
+                    Z, z, +HH, +HHMM, +HH:MM. No offset without a time: 2024-01-02-08 may mean eight
+                    o'clock
+    timestamp(...)  what the format says, each directive with all its digits: %Y four, %m %d %H %M %S
+                    two; %b jan to dec in any case; %f a fraction; %z Z, +HHMM, +HH:MM
+    epoch_s, _ms    -?D, then if there a point and a fraction
 
-No text is trimmed: a value with a blank in front is kept as text, where a person can see it.
+D is one or more of the ten ASCII digits, leading zeros are free. No digit of another script, no
+underscore, no blank, no letter that only folds into one of ours ("\u017fep" is not September). A
+fraction is one to six digits (of epoch_ms: three) and then zeros: what is finer than a microsecond
+does not fit. A moment lies in the years 0001 to 9999 on the wall clock and in UTC. There are no
+leap seconds, no hour 24, no offset of a day or more. Where the clocks of a zone were put forward,
+the hour that was skipped does not fit; where they were put back, the earlier moment is meant.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import cached_property
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import pyarrow as pa
@@ -27,73 +45,125 @@ from numpy.typing import NDArray
 from sls_io.errors import ConfigError
 
 Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 BOOLEAN = pa.bool_()
+DATE32 = pa.date32()
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS_IN_MONTH = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], dtype=np.int64)
+_EPOCH = datetime(1970, 1, 1)
 _YEAR_1_US = -62_135_596_800_000_000
 _YEAR_10000_US = 253_402_300_800_000_000
+_DAY_US = 86_400_000_000
+_QUARTER_US = 900_000_000
 
 
 @dataclass(frozen=True)
-class Plain:
-    """A type that Arrow parses from text itself.
-
-    `pattern` says which texts may fit; an array made of the bytes in `quick` alone cannot have a
-    text that Arrow takes and the pattern does not, so it needs no look at each text.
-    """
+class Whole:
+    """Whole numbers; `type` is a signed integer."""
 
     type: pa.DataType
-    pattern: str
-    quick: bytes
 
     def __call__(self, text: pa.Array) -> pa.Array:
         """`text` as `type`, null where it does not fit."""
-        if self.quick and _only(text, self.quick):
+        if _only(text, b"-0123456789"):
             try:
-                return self._finite(text, text.cast(self.type))
+                return text.cast(self.type)
             except pa.ArrowInvalid:
                 pass
-        distinct = text.dictionary_encode()
-        fits = pc.match_substring_regex(distinct.dictionary, self.pattern)
-        candidates = pc.if_else(fits, distinct.dictionary, pa.scalar(None, pa.string()))
-        return self._finite(candidates, self._halve(candidates)).take(distinct.indices)
+        return _each_once(text, self._exactly)
 
-    def _halve(self, text: pa.Array) -> pa.Array:
-        """Cast in halves until each part either fits whole or is one text that does not."""
-        try:
-            return text.cast(self.type)
-        except pa.ArrowInvalid:
-            if len(text) == 1:
-                return pa.nulls(1, self.type)
-        middle = len(text) // 2
-        return pa.concat_arrays([self._halve(text[:middle]), self._halve(text[middle:])])
+    def _exactly(self, text: pa.Array) -> pa.Array:
+        negative = _flags(pc.starts_with(text, "-"))
+        digits = pc.ascii_ltrim(text, "-0")
+        fits = _flags(pc.match_substring_regex(text, r"^-?[0-9]+$")) & (_lengths(digits) <= 19)
+        size = pc.if_else(pa.array(fits), digits, "")
+        size = pc.if_else(pc.equal(size, ""), "0", size).cast(pa.uint64()).to_numpy()
+        fits &= size <= np.uint64(2 ** (self.type.bit_width - 1) - 1) + negative
+        size = np.where(fits, size, np.uint64(0))
+        numbers = np.where(negative, np.negative(size), size).view(np.int64)
+        return pa.array(numbers, mask=~fits).cast(self.type)
 
-    def _finite(self, text: pa.Array, values: pa.Array) -> pa.Array:
-        """Arrow turns 1e400 into infinity; that is another number than the text says."""
-        if not pa.types.is_floating(self.type):
+
+@dataclass(frozen=True)
+class Decimal:
+    """Decimals of `precision` digits, `scale` of them behind the point.
+
+    Arrow's cast counts in 128 bits and does not look when they run over: it made 1.000 of
+    340282366920938463463374607431768212.456, which is 2**128 + 1000 thousandths. So it is given only
+    texts whose digits, moved to the scale, are 38 at most.
+    """
+
+    precision: int
+    scale: int
+
+    @property
+    def type(self) -> pa.DataType:
+        """The column's."""
+        return pa.decimal128(self.precision, self.scale)
+
+    def __call__(self, text: pa.Array) -> pa.Array:
+        """`text` as decimals, null where it does not fit."""
+        if _longest(text) <= 38 - self.scale and _only(text, b"-.0123456789"):
+            try:
+                return text.cast(self.type)
+            except pa.ArrowInvalid:
+                pass
+        return _each_once(text, self._exactly)
+
+    def _exactly(self, text: pa.Array) -> pa.Array:
+        whole = self.precision - self.scale
+        fits = pc.and_(
+            pc.match_substring_regex(text, r"^-?\.?[0-9]"),
+            pc.match_substring_regex(text, rf"^-?0*[0-9]{{0,{whole}}}(\.[0-9]{{0,{self.scale}}}0*)?$"),
+        )
+        text = pc.if_else(fits, text, pa.scalar(None, pa.string()))
+        long = pc.greater(pc.binary_length(text), 38 - self.scale).fill_null(False)
+        if pc.any(long).as_py():
+            text = pc.replace_with_mask(text, long, _without_zeros(text.filter(long)))
+        return text.cast(self.type)
+
+
+def _without_zeros(text: pa.Array) -> pa.Array:
+    """Decimal numbers without the zeros that say nothing, but for one in front."""
+    digits = pc.ascii_ltrim(text, "-0")
+    digits = pc.if_else(pc.match_substring(digits, "."), pc.ascii_rtrim(digits, "0"), digits)
+    return pc.binary_join_element_wise(pc.if_else(pc.starts_with(text, "-"), "-0", "0"), digits, "")
+
+
+@dataclass(frozen=True)
+class Floating:
+    """Binary numbers; `type` is float or double. Arrow's cast rounds once, to the nearest even."""
+
+    type: pa.DataType
+
+    def __call__(self, text: pa.Array) -> pa.Array:
+        """`text` as `type`, null where it does not fit."""
+        if _only(text, b"+-.0123456789eE"):
+            try:
+                return self._honest(text, text.cast(self.type))
+            except pa.ArrowInvalid:
+                pass
+        return _each_once(text, self._exactly)
+
+    def _exactly(self, text: pa.Array) -> pa.Array:
+        fits = pc.match_substring_regex(
+            text, r"^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|(?i:nan|inf|infinity))$"
+        )
+        candidates = pc.if_else(fits, text, pa.scalar(None, pa.string()))
+        return self._honest(candidates, candidates.cast(self.type))
+
+    def _honest(self, text: pa.Array, values: pa.Array) -> pa.Array:
+        """Arrow turns 1e400 into infinity and 1e-400 into zero: other numbers than the texts say."""
+        extreme = pc.or_(pc.is_inf(values), pc.equal(values, 0.0)).fill_null(False)
+        if not pc.any(extreme).as_py():
             return values
-        infinite = pc.is_inf(values)
-        if not pc.any(infinite).as_py():
+        texts = text.filter(extreme).unique()  # few: most columns with zeros write them alike
+        lost = texts.filter(pc.invert(pc.match_substring_regex(texts, r"(?i)inf|^[+-]?[0.]*(e|$)")))
+        if not len(lost):
             return values
-        meant = pc.match_substring_regex(text, r"(?i)inf")
-        lost = pc.and_(infinite, pc.invert(meant))
-        return pc.if_else(pc.fill_null(lost, False), pa.scalar(None, self.type), values)
-
-
-INT = Plain(pa.int32(), r"^-?[0-9]+$", b"-0123456789")
-LONG = Plain(pa.int64(), r"^-?[0-9]+$", b"-0123456789")
-_NUMBER = r"(?i)^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|nan|inf|infinity)$"
-FLOAT = Plain(pa.float32(), _NUMBER, b"+-.0123456789eE")
-DOUBLE = Plain(pa.float64(), _NUMBER, b"+-.0123456789eE")
-DATE = Plain(pa.date32(), r"^([1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])-[0-9]{2}-[0-9]{2}$", b"")
-
-
-def decimal(precision: int, scale: int) -> Plain:
-    """A decimal of `precision` digits, `scale` of them behind the point."""
-    pattern = r"^-?([0-9]+\.?[0-9]*|\.[0-9]+)$"
-    return Plain(pa.decimal128(precision, scale), pattern, b"-.0123456789")
+        return pc.if_else(pc.is_in(text, lost), pa.scalar(None, self.type), values)
 
 
 @dataclass(frozen=True)
@@ -104,10 +174,29 @@ class Boolean:
 
     def __call__(self, text: pa.Array) -> pa.Array:
         """`text` as booleans, null where it does not fit."""
-        distinct = text.dictionary_encode()
-        lower = pc.utf8_lower(distinct.dictionary)
+        return _each_once(text, self._exactly)
+
+    def _exactly(self, text: pa.Array) -> pa.Array:
+        lower = pc.ascii_lower(text)
         yes, no = (pc.is_in(lower, pa.array(words, pa.string())) for words in (("true", "1"), ("false", "0")))
-        return pc.if_else(pc.or_(yes, no), yes, pa.scalar(None, pa.bool_())).take(distinct.indices)
+        return pc.if_else(pc.or_(yes, no), yes, pa.scalar(None, BOOLEAN))
+
+
+@dataclass(frozen=True)
+class Date:
+    """YYYY-MM-DD."""
+
+    type: pa.DataType = DATE32
+
+    def __call__(self, text: pa.Array) -> pa.Array:
+        """`text` as days, null where it does not fit."""
+        return _each_once(text, self._exactly)
+
+    def _exactly(self, text: pa.Array) -> pa.Array:
+        parts = pc.extract_regex(text, rf"^{_DAY}$")
+        moments, exists = _Parts(parts).local_us()
+        days = np.where(exists, moments // _DAY_US, 0).astype(np.int32)
+        return pa.array(days, mask=~(exists & _flags(parts.is_valid()))).cast(DATE32)
 
 
 @dataclass(frozen=True)
@@ -119,24 +208,28 @@ class Epoch:
 
     def __call__(self, text: pa.Array) -> pa.Array:
         """`text` as moments, null where it does not fit."""
+        return _each_once(text, self._exactly)
+
+    def _exactly(self, text: pa.Array) -> pa.Array:
         places = len(str(self.unit_us)) - 1
-        pattern = (
-            rf"^(?P<sign>-?)(?P<whole>[0-9]{{1,{18 - places}}})(?:\.(?P<fraction>[0-9]{{1,{places}}})0*)?$"
+        parts = pc.extract_regex(
+            text,
+            rf"^(?P<sign>-?)0*(?P<whole>[0-9]{{1,{18 - places}}})(?:\.(?P<fraction>[0-9]{{1,{places}}})0*)?$",
         )
-        distinct = text.dictionary_encode()
-        parts = pc.extract_regex(distinct.dictionary, pattern)
         fraction = _number(pc.utf8_rpad(_or_zero(parts.field("fraction")), places, "0"))
         moments = _number(parts.field("whole")) * self.unit_us + fraction
-        negative = pc.equal(parts.field("sign"), "-").to_numpy(zero_copy_only=False)
-        moments = np.where(negative, -moments, moments)
-        fits = parts.is_valid().to_numpy(zero_copy_only=False) & _in_range(moments)
-        return pa.array(moments, mask=~fits).cast(TIMESTAMP).take(distinct.indices)
+        moments = np.where(_flags(pc.equal(parts.field("sign"), "-").fill_null(False)), -moments, moments)
+        return _moments(moments, _flags(parts.is_valid()))
 
+
+INT, LONG = Whole(pa.int32()), Whole(pa.int64())
+FLOAT, DOUBLE = Floating(pa.float32()), Floating(pa.float64())
+DATE = Date()
 
 _DIRECTIVES = {
     "Y": r"(?P<year>[0-9]{4})",
     "m": r"(?P<month>[0-9]{2})",
-    "b": rf"(?P<month_name>(?i:{'|'.join(MONTHS)}))",
+    "b": "(?P<month_name>" + "|".join("".join(f"[{c}{c.upper()}]" for c in m) for m in MONTHS) + ")",
     "d": r"(?P<day>[0-9]{2})",
     "H": r"(?P<hour>[0-9]{2})",
     "M": r"(?P<minute>[0-9]{2})",
@@ -145,20 +238,24 @@ _DIRECTIVES = {
     "z": r"(?P<zone>Z|[+-][0-9]{2}:?[0-9]{2})",
     "%": "%",
 }
-_SHORT = {"%F": "%Y-%m-%d", "%T": "%H:%M:%S"}
+"""Letters are written out: (?i:sep) also takes U+017F, which folds into an s."""
+
+_SHORT = {"F": "%Y-%m-%d", "T": "%H:%M:%S"}
+_BEGINS_WITH_DIGIT = re.compile(r"%[YmdHMSFTf]|[0-9]")
+_DAY = r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
 _ISO = (
-    r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
-    r"(?:[Tt ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})"
-    r"(?::(?P<second>[0-9]{2})(?:[.,](?P<fraction>[0-9]{1,6})0*)?)?)?"
-    r" ?(?P<zone>Z|z|[+-][0-9]{2}(?::?[0-9]{2})?)?"
+    rf"{_DAY}(?:[Tt ](?P<hour>[0-9]{{2}}):(?P<minute>[0-9]{{2}})"
+    r"(?::(?P<second>[0-9]{2})(?:[.,](?P<fraction>[0-9]{1,6})0*)?)?"
+    r"(?: ?(?P<zone>Z|z|[+-][0-9]{2}(?::?[0-9]{2})?))?)?"
 )
+_NO_PLACE = re.compile(r"localtime|posixrules|Factory|(?:posix|right)/.*")
+"""Files of a time zone database that name no place: another zone on another machine, or leap seconds."""
 
 
 @dataclass(frozen=True)
 class Timestamp:
     """Text in one format. `zone` names where a text without an offset was written; "" means that
-    such a text does not fit. A local time that a change of the clocks skipped does not exist; one
-    that came twice is the earlier."""
+    such a text does not fit."""
 
     pattern: str
     zone: str = ""
@@ -169,32 +266,15 @@ class Timestamp:
         """From `iso` or a strptime-like format. Raises ConfigError with the cure."""
         if zone:
             try:
-                pc.assume_timezone(pa.array([0], pa.timestamp("us")), zone)
-            except pa.ArrowInvalid:
-                raise ConfigError(
-                    f"unknown time zone {zone!r}; use a name such as UTC or Asia/Shanghai"
-                ) from None
+                known = not _NO_PLACE.fullmatch(zone) and bool(ZoneInfo(zone))
+            except (ZoneInfoNotFoundError, ValueError, OSError):  # no such file, no zone in it, a folder
+                known = False
+            if not known:
+                raise ConfigError(f"unknown time zone {zone!r}; use a name such as UTC or Asia/Shanghai")
         if format_text == "iso":
             return Timestamp(f"^{_ISO}$", zone)
-        used: list[str] = []
-
-        def expression(match: re.Match[str]) -> str:
-            directive = match.group(1)
-            if directive is None:
-                return re.escape(match.group(0))
-            if directive not in _DIRECTIVES or (directive in used and directive != "%"):
-                raise ConfigError(
-                    f"time format {format_text!r}: %{directive} is unknown or there twice; "
-                    "use each of %Y %m %b %d %H %M %S %f %z %F %T %% at most once"
-                )
-            used.append(directive)
-            return _DIRECTIVES[directive]
-
-        whole = format_text
-        for short, long in _SHORT.items():
-            whole = whole.replace(short, long)
-        pattern = re.sub(r"%(.?)|[^%]", expression, whole, flags=re.DOTALL)
-        if not {"Y", "d"} <= set(used) or len({"m", "b"} & set(used)) != 1:
+        pattern, used = _compiled(format_text)
+        if not {"Y", "d"} <= used or len({"m", "b"} & used) != 1:
             raise ConfigError(f"time format {format_text!r}: needs %Y, %d and one of %m, %b")
         if ("z" in used) == bool(zone):
             cure = "remove the zone, every value has its own" if zone else "add a zone, such as ', UTC'"
@@ -203,27 +283,77 @@ class Timestamp:
 
     def __call__(self, text: pa.Array) -> pa.Array:
         """`text` as moments, null where it does not fit."""
-        distinct = text.dictionary_encode()
-        parts = pc.extract_regex(distinct.dictionary, self.pattern)
+        return _each_once(text, self._exactly)
+
+    def _exactly(self, text: pa.Array) -> pa.Array:
+        parts = pc.extract_regex(text, self.pattern)
         found = _Parts(parts)
-        moments, exists = found.local_us()
-        offset_us, has_offset = found.offset_us()
-        fits = parts.is_valid().to_numpy(zero_copy_only=False) & exists & (offset_us >= -_DAY_US)
-        if self.zone:
-            local = pa.array(moments, mask=~fits).cast(pa.timestamp("us"))
-            placed = pc.assume_timezone(local, self.zone, ambiguous="earliest", nonexistent="earliest")
-            same = pc.fill_null(pc.equal(pc.local_timestamp(placed), local), False)
-            fits &= same.to_numpy(zero_copy_only=False) | has_offset
-            zoned = placed.cast(pa.int64()).fill_null(0).to_numpy()
-            moments = np.where(has_offset, moments - offset_us, zoned)
-        else:
-            fits &= has_offset
-            moments = moments - offset_us
-        fits &= _in_range(moments)
-        return pa.array(moments, mask=~fits).cast(TIMESTAMP).take(distinct.indices)
+        local, exists = found.local_us()
+        offset, has_offset, possible = found.offset_us()
+        fits = _flags(parts.is_valid()) & exists & possible
+        if not self.zone:
+            return _moments(local - offset, fits & has_offset)
+        here = fits & ~has_offset
+        there, reached = _in_zone(local[here], ZoneInfo(self.zone))
+        offset[here] = there
+        fits[here] = reached
+        return _moments(local - offset, fits)
 
 
-_DAY_US = 86_400_000_000
+Cast = Whole | Decimal | Floating | Boolean | Date | Epoch | Timestamp
+
+
+def _compiled(format_text: str) -> tuple[str, set[str]]:
+    """(expression, the directives in it). Raises ConfigError for one that is unknown or there twice."""
+    whole = re.sub(r"%([FT%])", lambda short: _SHORT.get(short[1], short[0]), format_text)
+    used: set[str] = set()
+
+    def expression(match: re.Match[str]) -> str:
+        directive = match[1]
+        if directive is None:
+            return re.escape(match[0])
+        if directive not in _DIRECTIVES or directive in used:
+            raise ConfigError(
+                f"time format {format_text!r}: %{directive} is unknown or there twice; "
+                "use each of %Y %m %b %d %H %M %S %f %z %F %T at most once, and %% for a percent sign"
+            )
+        if directive == "f" and _BEGINS_WITH_DIGIT.match(whole, match.end()):
+            raise ConfigError(
+                f"time format {format_text!r}: what follows %f begins with a digit, and nothing says "
+                "where the fraction ends; put another character between them"
+            )
+        used.update(set(directive) - {"%"})
+        return _DIRECTIVES[directive]
+
+    return re.sub(r"%(.?)|[^%]", expression, whole, flags=re.DOTALL), used
+
+
+def _in_zone(local: Ints, zone: ZoneInfo) -> tuple[Ints, Flags]:
+    """(offset from UTC of each local time, whether there was such a time), in microseconds.
+
+    Arrow knows zones, too, but only the changes that a zone's file lists (to 2037 in most) and not the
+    rule behind the last of them: each summer from 2038 on came out an hour off. So Python is asked;
+    not once a text but once a quarter of an hour, and once a text only in the few quarters in which
+    the clocks were changed.
+    """
+    quarters, which = np.unique(local // _QUARTER_US, return_inverse=True)
+    offsets = np.zeros(len(quarters), dtype=np.int64)
+    steady = np.zeros(len(quarters), dtype=np.bool_)
+    for at, quarter in enumerate(quarters.tolist()):
+        offsets[at] = _offset(quarter * _QUARTER_US, zone, 0)
+        steady[at] = offsets[at] == _offset((quarter + 1) * _QUARTER_US - 1, zone, 1)
+    found, exists = offsets[which], np.ones(len(local), dtype=np.bool_)
+    for at in np.flatnonzero(~steady[which]).tolist():
+        before, after = (_offset(int(local[at]), zone, fold) for fold in (0, 1))
+        found[at], exists[at] = before, before >= after
+    return found, exists
+
+
+def _offset(local_us: int, zone: ZoneInfo, fold: int) -> int:
+    """Offset at the earlier (0) or later (1) moment at which the clocks showed this. The two differ where
+    the clocks were put back, and where this was never shown: then the first is the smaller."""
+    moment = (_EPOCH + timedelta(microseconds=local_us)).replace(tzinfo=zone, fold=fold)
+    return (moment.utcoffset() or timedelta()) // timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
@@ -241,13 +371,13 @@ class _Parts:
             return np.zeros(len(self.parts), dtype=np.int64)
         return _number(_or_zero(self.parts.field(name)))
 
-    def local_us(self) -> tuple[Ints, NDArray[np.bool_]]:
+    def local_us(self) -> tuple[Ints, Flags]:
         """(microseconds from 1970-01-01 00:00 on the same wall clock, whether such a time exists)."""
         year, month, day = self._number("year"), self._number("month"), self._number("day")
         if "month_name" in self._names:
-            lower = pc.utf8_lower(self.parts.field("month_name"))
+            lower = pc.ascii_lower(self.parts.field("month_name"))
             index = pc.index_in(lower, pa.array(MONTHS, pa.string()))
-            month = index.fill_null(0).to_numpy().astype(np.int64) + 1
+            month = index.fill_null(-1).to_numpy().astype(np.int64) + 1
         hour, minute, second = self._number("hour"), self._number("minute"), self._number("second")
         fraction = np.zeros(len(self.parts), dtype=np.int64)
         if "fraction" in self._names:
@@ -260,19 +390,18 @@ class _Parts:
         days = _days(year, np.where(in_year, month, 1), day)
         return (((days * 24 + hour) * 60 + minute) * 60 + second) * 1_000_000 + fraction, exists
 
-    def offset_us(self) -> tuple[Ints, NDArray[np.bool_]]:
-        """(offset from UTC, whether the text has one); less than a day below zero if impossible."""
+    def offset_us(self) -> tuple[Ints, Flags, Flags]:
+        """(offset from UTC, whether the text has one, whether it is none or a possible one)."""
         if "zone" not in self._names:
-            return np.zeros(len(self.parts), dtype=np.int64), np.zeros(len(self.parts), dtype=np.bool_)
+            none = np.zeros(len(self.parts), dtype=np.bool_)
+            return np.zeros(len(self.parts), dtype=np.int64), none, ~none
         zone = self.parts.field("zone").fill_null("")
         digits = pc.replace_substring_regex(zone, r"[^0-9]", "")
         four = _number(pc.utf8_rpad(_or_zero(digits), 4, "0"))
         hours, minutes = four // 100, four % 100
-        negative = pc.starts_with(zone, "-").to_numpy(zero_copy_only=False)
+        negative = _flags(pc.starts_with(zone, "-"))
         offset = (hours * 60 + minutes) * 60_000_000 * np.where(negative, -1, 1)
-        possible = (hours < 24) & (minutes < 60)
-        has = pc.not_equal(zone, "").to_numpy(zero_copy_only=False)
-        return np.where(possible, offset, -2 * _DAY_US), has
+        return offset, _flags(pc.not_equal(zone, "")), (hours < 24) & (minutes < 60)
 
 
 def _days(year: Ints, month: Ints, day: Ints) -> Ints:
@@ -287,6 +416,17 @@ def _days(year: Ints, month: Ints, day: Ints) -> Ints:
     return days + day_of_year - 719_468
 
 
+def _each_once(text: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """`convert` of the array; it is shown each text once, and no null."""
+    distinct = text.dictionary_encode()
+    return convert(distinct.dictionary).take(distinct.indices)
+
+
+def _moments(moments: Ints, fits: Flags) -> pa.Array:
+    fits = fits & (moments >= _YEAR_1_US) & (moments < _YEAR_10000_US)
+    return pa.array(moments, mask=~fits).cast(TIMESTAMP)
+
+
 def _or_zero(text: pa.Array) -> pa.Array:
     """`text` with "0" for null and for an optional part that is not there."""
     filled = text.fill_null("")
@@ -298,17 +438,35 @@ def _number(digits: pa.Array) -> Ints:
     return numbers
 
 
-def _in_range(moments: Ints) -> NDArray[np.bool_]:
-    return (moments >= _YEAR_1_US) & (moments < _YEAR_10000_US)
+def _flags(values: pa.BooleanArray) -> Flags:
+    """As numpy, a copy that may be changed."""
+    flags: Flags = values.to_numpy(zero_copy_only=False)
+    return flags
+
+
+def _lengths(text: pa.Array) -> Ints:
+    """Bytes of each text; an array with nulls has any number there."""
+    lengths: Ints = np.diff(_offsets_of(text))
+    return lengths
+
+
+def _longest(text: pa.Array) -> int:
+    return int(_lengths(text).max(initial=0))
+
+
+def _offsets_of(text: pa.Array) -> NDArray[np.int32]:
+    buffer = text.buffers()[1]
+    if not len(text) or buffer is None:
+        return np.zeros(len(text) + 1, dtype=np.int32)
+    return np.frombuffer(buffer, dtype=np.int32)[text.offset : text.offset + len(text) + 1]
 
 
 def _only(text: pa.Array, allowed: bytes) -> bool:
     """Whether the array's texts use no bytes but `allowed`."""
-    _, offsets_buffer, data_buffer = text.buffers()
-    if data_buffer is None or not len(text):
+    offsets, buffer = _offsets_of(text), text.buffers()[2]
+    if buffer is None:
         return True
-    offsets = np.frombuffer(offsets_buffer, dtype=np.int32)[text.offset : text.offset + len(text) + 1]
-    data = np.frombuffer(data_buffer, dtype=np.uint8)[offsets[0] : offsets[-1]]
+    data = np.frombuffer(buffer, dtype=np.uint8)[offsets[0] : offsets[-1]]
     table = np.zeros(256, dtype=np.bool_)
     table[list(allowed)] = True
     return bool(table[data].all())

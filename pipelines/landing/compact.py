@@ -19,13 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import (
-    ArrowScan,
-    compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
-    parquet_path_to_id_mapping,
-)
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
@@ -39,6 +34,7 @@ from pipelines.landing.contract import (
     parquet_writer,
     rows_of,
 )
+from pipelines.landing.data_files import data_file, metrics_of
 from pipelines.landing.freshness import Freshness
 from pipelines.landing.hours import hour_text
 from pipelines.landing.reading import batches_of, tasks_of
@@ -87,10 +83,10 @@ def look(lake: Lake, name: str) -> Looked:
     """The table `name` now. Raises ConfigError when nothing has landed, LedgerBroken when it cannot be
     trusted: nothing is tidied then."""
     table = lake.load(name)
-    if table is None or table.current_snapshot() is None:
+    if table is None:
         raise ConfigError(f"nothing has landed in {name} yet")
     state = read_state(table)
-    if state.tagged is None:
+    if table.current_snapshot() is None or state.tagged is None:
         raise ConfigError(f"nothing has landed in {name} yet")
     problems = reconcile(table)
     if problems:
@@ -321,22 +317,11 @@ class _Writer:
         size = stream.tell()
         stream.close()
         self._parquet = self._stream = None
-        schema = self._table.schema()
-        statistics = data_file_statistics_from_parquet_metadata(
-            parquet_metadata=parquet.writer.metadata,
-            stats_columns=compute_statistics_plan(schema, dict(self._table.properties)),
-            parquet_column_mapping=parquet_path_to_id_mapping(schema),
-        )
-        file = DataFile.from_args(
-            content=DataFileContent.DATA,
-            file_path=self._path,
-            file_format=FileFormat.PARQUET,
+        file = data_file(
+            path=self._path,
+            size=size,
+            metrics=metrics_of(parquet, self._table.schema(), self._table.properties),
             partition=self._like.partition,
-            file_size_in_bytes=size,
-            sort_order_id=None,
-            equality_ids=None,
-            key_metadata=None,
-            **statistics.to_serialized_dict(),
+            spec_id=self._like.spec_id,
         )
-        file.spec_id = self._like.spec_id
         self._files.append(file)

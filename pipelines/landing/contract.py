@@ -48,6 +48,7 @@ from pyiceberg.types import (
 )
 
 from pipelines.landing import casts
+from pipelines.landing.names import check_names
 from sls_io.decode import Declared, Decoder
 from sls_io.errors import ConfigError, printable
 from sls_io.window import HOUR_S
@@ -55,10 +56,11 @@ from sls_io.window import HOUR_S
 TYPE_NAMES = (
     "string, boolean, int, long, float, double, decimal(p,s), date, timestamp(FORMAT[, ZONE]), drop, hash"
 )
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,254}")
-_DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
-_TIMESTAMP = re.compile(r"timestamp\(\s*(?P<format>.+?)\s*(?:,\s*(?P<zone>[A-Za-z][A-Za-z0-9_+/-]*)\s*)?\)")
-_PLAIN: Mapping[str, tuple[PrimitiveType, casts.Plain | casts.Boolean | None]] = {
+_DECIMAL = re.compile(r"decimal\(\s*([0-9]{1,2})\s*,\s*([0-9]{1,2})\s*\)", re.ASCII)
+_TIMESTAMP = re.compile(
+    r"timestamp\(\s*(?P<format>.+?)\s*(?:,\s*(?P<zone>[A-Za-z][A-Za-z0-9_+/-]*)\s*)?\)", re.ASCII
+)
+_PLAIN: Mapping[str, tuple[PrimitiveType, casts.Cast | None]] = {
     "string": (StringType(), None),
     "boolean": (BooleanType(), casts.Boolean()),
     "int": (IntegerType(), casts.INT),
@@ -86,6 +88,8 @@ _AFTER: tuple[tuple[str, PrimitiveType | None, bool, str], ...] = (
     ("__error__", StringType(), False, "why this row is not represented exactly"),
     ("__raw__", BinaryType(), False, "the log's original bytes, where __error__ is set"),
 )
+SYSTEM_COLUMNS = tuple(name for name, *_ in (*_BEFORE, *_AFTER))
+"""The columns that every table of ours has, in their order; declared ones stand before the last three."""
 _REST = "__rest__"
 _HOUR_US = 3_600_000_000
 
@@ -114,15 +118,7 @@ class Contract:
     @staticmethod
     def from_columns(columns: Mapping[str, str]) -> "Contract":
         """From `key: type`. Raises ConfigError that names the key and the cure."""
-        seen: dict[str, str] = {}
-        for name in columns:
-            _check_name(name)
-            twin = seen.setdefault(name.lower(), name)
-            if twin != name:
-                raise ConfigError(
-                    f"columns: {twin!r} and {name!r} differ only in case, which SQL does not tell apart; "
-                    f"leave one out, its values are then in {_REST}"
-                )
+        check_names(columns)
         return Contract(tuple(_column(name, text) for name, text in columns.items()))
 
     @property
@@ -276,6 +272,12 @@ def partition_of(spec: PartitionSpec, schema: Schema, *, origin: str, shard: int
     return Record(*values)
 
 
+def check_landable(contract: Contract, metadata: TableMetadata) -> None:
+    """Raises ConfigError for a table whose columns or partitioning the contract cannot follow."""
+    schema = contract.evolved(metadata) or metadata.schema()
+    partition_of(metadata.spec(), schema, origin="", shard=0, hour=0)
+
+
 ROW_GROUP_ROWS = 1 << 20
 """The most rows of one row group of a data file."""
 
@@ -307,18 +309,6 @@ def _narrow(field: pa.Field) -> pa.Field:
     return field
 
 
-def _check_name(name: str) -> None:
-    if name.startswith("__"):
-        raise ConfigError(
-            f"columns: {printable(name)!r} begins with '__', which is the system's; leave it out"
-        )
-    if not _NAME.fullmatch(name):
-        raise ConfigError(
-            f"columns: {printable(name)!r} cannot be a column name (letters, digits, '_', '.', '-', at most "
-            f"255, not beginning with a digit); leave it out, its values are then in {_REST}"
-        )
-
-
 def _column(name: str, text: str) -> Column:
     try:
         kind, cast, pii = _parse(text)
@@ -331,7 +321,7 @@ def _column(name: str, text: str) -> Column:
 
 _Parsed = tuple[
     PrimitiveType,
-    casts.Plain | casts.Boolean | casts.Epoch | casts.Timestamp | None,
+    casts.Cast | None,
     Literal["", "drop", "hash"],
 ]
 
@@ -347,7 +337,7 @@ def _parse(text: str) -> _Parsed:
         precision, scale = int(match[1]), int(match[2])
         if not 1 <= precision <= 38 or scale > precision:
             raise ConfigError(f"{text}: use a precision of 1 to 38 and a scale of 0 to the precision")
-        return DecimalType(precision, scale), casts.decimal(precision, scale), ""
+        return DecimalType(precision, scale), casts.Decimal(precision, scale), ""
     if match := _TIMESTAMP.fullmatch(text):
         form, zone = match["format"], match["zone"] or ""
         if form not in _EPOCHS:
@@ -360,20 +350,28 @@ def _parse(text: str) -> _Parsed:
     raise ConfigError(f"unknown type {printable(text)!r}; use one of {TYPE_NAMES}")
 
 
-def _check_system_columns(current: Schema) -> None:
-    """The table is one of ours: every column we always fill is there, and nothing else is required."""
-    fields = {f.name: f for f in current.fields}
+def lacking_column(schema: Schema) -> str | None:
+    """The first column that we always fill and that `schema` has not, or with another type; None: none."""
+    fields = {f.name: f for f in schema.fields}
     for name, kind, _, _ in (*_BEFORE, *_AFTER):
-        field = fields.pop(name, None)
+        field = fields.get(name)
         fits = field is not None and (
             field.field_type == kind if kind is not None else isinstance(field.field_type, MapType)
         )
         if not fits:
-            raise ConfigError(
-                f"the table has no column {name!r} of the type sls-lake writes; name another table, "
-                "or one that sls-lake made"
-            )
-    required = [f.name for f in fields.values() if f.required]
+            return name
+    return None
+
+
+def _check_system_columns(current: Schema) -> None:
+    """The table is one of ours: every column we always fill is there, and nothing else is required."""
+    name = lacking_column(current)
+    if name is not None:
+        raise ConfigError(
+            f"the table has no column {name!r} of the type sls-lake writes; name another table, "
+            "or one that sls-lake made"
+        )
+    required = [f.name for f in current.fields if f.required and f.name not in SYSTEM_COLUMNS]
     if required:
         raise ConfigError(
             f"the table's column {required[0]!r} is required, and logs cannot promise it; make it optional"

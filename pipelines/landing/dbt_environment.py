@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pipelines.landing.engine import base_conf, catalog_conf, require_jars
 from pipelines.landing.spark_catalog import is_secret
-from pipelines.landing.table import Lake, home
+from pipelines.landing.table import Lake, home, made
 
 PROJECT_DIR = Path(__file__).parents[2] / "dbt"
 """The dbt project: models over the landed table."""
@@ -56,8 +56,7 @@ def _kept_from_view(secrets: Mapping[str, str]) -> dict[str, str]:
     """Secrets in a file that its owner alone can read: what dbt says to Spark stands on a command line."""
     if not secrets:
         return {}
-    path = home() / "dbt" / "secrets.properties"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = made(home() / "dbt") / "secrets.properties"
     path.unlink(missing_ok=True)
     lines = [f"{name}={_escaped(value)}\n" for name, value in sorted(secrets.items())]
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:

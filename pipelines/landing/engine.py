@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from pipelines.landing.spark_catalog import SECRET_NAMES, catalog_settings, is_secret, on_s3
 from pipelines.landing.table import Lake, home
+from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ConfigError, printable
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ class Engine:
 
     `local[2,3]` gives each task three attempts; plain `local[2]` would fail the job at the first.
     """
+
+    task_clock: Clock = SYSTEM_CLOCK
+    """What writing tasks go by; another one only where they run in this very process."""
 
     def __init__(
         self,

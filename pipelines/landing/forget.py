@@ -18,10 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from pyiceberg.expressions import And, BooleanExpression
-from pyiceberg.expressions.parser import parse
-from pyiceberg.expressions.visitors import bind, extract_field_ids
-from pyiceberg.io.pyarrow import expression_to_pyarrow
+import pyarrow.compute as pc
+from pyiceberg.expressions import And
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask
 
@@ -31,8 +29,10 @@ from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger import Forgotten, Gone
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.reading import tasks_of
+from pipelines.landing.sameness import check_all_same
 from pipelines.landing.slices import Part, Place
 from pipelines.landing.table import Lake
+from pipelines.landing.where import Where, parse
 from sls_io.claim import Ledger
 from sls_io.client import Origin, SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
@@ -40,7 +40,6 @@ from sls_io.errors import ConfigError, InvariantBroken, LandingConflict, printab
 from sls_io.window import HOUR_S
 
 REASON_CHARS_MAX = 200
-_ROW = "__row__"
 
 
 @dataclass(frozen=True)
@@ -73,30 +72,41 @@ class Planned:
 
     view: Forget
     place: Place
-    row_filter: BooleanExpression
+    where: Where | None
     parts: tuple[Part, ...]
     whole: tuple[FileScanTask, ...]
     partly: tuple[FileScanTask, ...]
 
 
 def plan_where(
-    lake: Lake, logstore: Logstore, client: SlsClient, where: str, *, reason: str = "", origin: str = ""
+    lake: Lake,
+    logstore: Logstore,
+    client: SlsClient,
+    where: str,
+    *,
+    reason: str = "",
+    origin: str = "",
+    without_missing: bool = False,
 ) -> Planned:
     """Look at what removing the rows that `where` takes would do. Changes nothing.
 
     `where` compares columns of the table, like `user = 'x' and __receive_hour__ < '...'`; `origin` is the
     id of another origin that the table knows, whose rows are meant. Raises ConfigError when it cannot be
-    read or takes no row, LedgerBroken when the table cannot be trusted.
+    read or takes no row, LedgerBroken when the table cannot be trusted or, unless `without_missing`, misses
+    rows.
     """
     place = _of(slices.look(lake, logstore, client), origin)
-    asked, columns = _parsed(place, where)
-    row_filter = And(slices.mine(place), asked)
-    tasks = tasks_of(place.table, place.table.scan(row_filter=row_filter))
+    asked = parse(where, place.table.schema())
+    if not without_missing:
+        slices.check_none_missing(place)
+        check_all_same(place)
+    maybe = And(slices.mine(place), asked.pruning)
+    tasks = tasks_of(place.table, place.table.scan(row_filter=maybe))
     parts: list[Part] = []
     whole: list[FileScanTask] = []
     partly: list[FileScanTask] = []
     for task in tasks:
-        found = slices.parts_of(place, [task], row_filter)
+        found = slices.parts_of(place, [task], asked)
         taken = sum(p.rows for p in found)
         if taken:
             parts += found
@@ -107,21 +117,31 @@ def plan_where(
         raise ConfigError(
             f"no row of {place.origin.logstore} in {place.name} is taken by that: nothing to do"
         )
-    what = f"forget --where on {', '.join(columns)}"
-    return _planned(place, row_filter, parts, whole, partly, what, reason)
+    what = f"forget --where on {', '.join(map(printable, asked.columns))}"
+    return _planned(place, asked, parts, whole, partly, what, reason)
 
 
 def plan_before(
-    lake: Lake, logstore: Logstore, client: SlsClient, hour: int, *, reason: str = "", origin: str = ""
+    lake: Lake,
+    logstore: Logstore,
+    client: SlsClient,
+    hour: int,
+    *,
+    reason: str = "",
+    origin: str = "",
+    without_missing: bool = False,
 ) -> Planned:
     """Look at what removing all receive hours before `hour` (since 1970) would do; `origin` as in
     `plan_where`. Changes nothing.
 
     Raises ConfigError when all of them are forgotten already or a frontier has not passed them,
-    LedgerBroken when the table cannot be trusted.
+    LedgerBroken as `plan_where`.
     """
     mine = slices.look(lake, logstore, client)
     place = _of(mine, origin)
+    if not without_missing:
+        slices.check_none_missing(place)
+        check_all_same(place)
     if place.origin == mine.origin:
         slices.check_passed(place, client, hour)
     elif not _same_logstore(place.origin, mine.origin):
@@ -134,9 +154,7 @@ def plan_before(
         raise ConfigError(
             f"all hours of {place.origin.logstore} before {moment} are forgotten already: nothing to do"
         )
-    planned = _planned(
-        place, slices.mine(place, hours), list(parts), whole, [], f"forget --before {moment}", reason
-    )
+    planned = _planned(place, None, list(parts), whole, [], f"forget --before {moment}", reason)
     return replace(planned, view=replace(planned.view, before=hour))
 
 
@@ -152,7 +170,7 @@ def execute(
     fresh = Freshness(clock)
     left = sum(p.rows for p in slices.parts_of(place, planned.whole))
     for task in planned.partly:
-        keeper = _Keeper(place, planned.row_filter)
+        keeper = _Keeper(place.origin.id, planned.where)
         done = rewrite.write(place, task, schema, keeper.kept(rewrite.read(place, task, schema)))
         left += keeper.dropped
         if done.file is not None:
@@ -188,14 +206,12 @@ def _of(place: Place, origin: str) -> Place:
             f"{place.name} has no ledger of an origin {printable(origin)!r}; it knows "
             f"{', '.join(sorted(set(place.state.origins) & set(place.state.ledgers)))}"
         )
-    text, _, created = place.state.origins[origin].rpartition("@")
-    region, project, logstore = text.split("/", 2)
-    return replace(place, origin=Origin(region, project, logstore, int(created)))
+    return slices.of_origin(place, origin)
 
 
 def _same_logstore(one: Origin, other: Origin) -> bool:
     """Whether the one is the other before it was deleted and made again: nobody lands it any more."""
-    return replace(one, created_s=0) == replace(other, created_s=0)
+    return replace(one, created_s=0, known_as="") == replace(other, created_s=0, known_as="")
 
 
 def _check_reached(place: Place, hour: int) -> None:
@@ -209,28 +225,9 @@ def _check_reached(place: Place, hour: int) -> None:
             )
 
 
-def _parsed(place: Place, where: str) -> tuple[BooleanExpression, list[str]]:
-    """The filter, and the columns that it names."""
-    schema = place.table.schema()
-    try:
-        asked = parse(where)
-        fields = extract_field_ids(bind(schema, asked, case_sensitive=True))
-    except Exception as error:  # pyparsing's, and PyIceberg's for unknown columns and unfit values
-        raise ConfigError(
-            f"--where cannot be read ({type(error).__name__}); compare columns of {place.name} with values, "
-            "such as user = 'x' and __receive_hour__ < '2026-11-20T07:00:00+00:00'"
-        ) from error
-    if not fields:
-        raise ConfigError(
-            "--where names no column, or compares one with a value that it cannot have, so it takes all rows "
-            "or none; to remove whole hours use --before"
-        )
-    return asked, sorted(str(schema.find_column_name(field)) for field in fields)
-
-
 def _planned(
     place: Place,
-    row_filter: BooleanExpression,
+    where: Where | None,
     parts: list[Part],
     whole: list[FileScanTask],
     partly: list[FileScanTask],
@@ -250,7 +247,7 @@ def _planned(
         files=len(whole) + len(partly),
         rewritten=len(partly),
     )
-    return Planned(view, place, row_filter, tuple(parts), tuple(whole), tuple(partly))
+    return Planned(view, place, where, tuple(parts), tuple(whole), tuple(partly))
 
 
 def _lowered(ledger: Ledger, parts: tuple[Part, ...]) -> Ledger:
@@ -287,19 +284,18 @@ def _check_same_hours(planned: Planned, now: Place) -> None:
 
 
 class _Keeper:
-    """The rows that a filter does not take; `dropped` counts the others."""
+    """The rows that are not the origin's, or that a filter does not take; `dropped` counts the others."""
 
-    def __init__(self, place: Place, row_filter: BooleanExpression) -> None:
-        schema = place.table.schema()
-        self._taken = expression_to_pyarrow(bind(schema, row_filter, case_sensitive=True), schema)
+    def __init__(self, origin: str, where: Where | None) -> None:
+        self._origin, self._where = origin, where
         self.dropped = 0
 
     def kept(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Each batch without them. A filter that says null of a row does not take it."""
+        """Each batch without them."""
         for batch in batches:
-            rows = pa.array(range(batch.num_rows), pa.int64())
-            numbered = pa.Table.from_batches([batch]).append_column(_ROW, rows)
-            taken = set(numbered.filter(self._taken).column(_ROW).to_pylist())
-            self.dropped += len(taken)
-            stay = pa.array([row for row in range(batch.num_rows) if row not in taken], pa.int64())
-            yield batch.take(stay)
+            taken = pc.fill_null(pc.equal(batch.column("__origin__"), self._origin), False)
+            if self._where is not None:
+                taken = pc.and_(taken, self._where.taken(batch))
+            kept = batch.filter(pc.invert(taken))
+            self.dropped += batch.num_rows - kept.num_rows
+            yield kept

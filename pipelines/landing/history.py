@@ -17,8 +17,17 @@ from pipelines.landing import ledger as codec
 from pipelines.landing.compact import place_of
 from pipelines.landing.ledger import Landed, decode_windows
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.reading import Unreadable, entries_of, manifests_of
-from pipelines.landing.state import TableState, ancestry, facts, is_landing, read_state, summary_of
+from pipelines.landing.reading import Misread, Unreadable, entries_of, manifests_of
+from pipelines.landing.state import (
+    TableState,
+    ancestry,
+    facts,
+    is_landing,
+    names_of,
+    others_here,
+    read_state,
+    summary_of,
+)
 from pipelines.landing.table import SWEEP_FLOOR_S, Lake
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ConfigError, LedgerBroken
@@ -93,6 +102,7 @@ class History:
     trouble   why landings are refused now, "" when they are not
     kept_from time of the oldest snapshot still kept, milliseconds; landings before it are not listed
     files     files per hour of the logstore, oldest hour first
+    others    metadata files of other tables in the folder: there is no telling which file is an orphan
     orphans   None when they were not looked for, or nobody could tell
     unreadable why there are no `files`, or no `orphans`: a file of the table itself that cannot be read
     """
@@ -107,6 +117,7 @@ class History:
     files: tuple[HourFiles, ...]
     orphans: tuple[Orphan, ...] | None
     unreadable: str = ""
+    others: tuple[str, ...] = ()
 
 
 def history(
@@ -119,11 +130,15 @@ def history(
 ) -> History:
     """The landings of the logstore, what is missing, and orphans older than `floor_s`.
 
-    Raises ConfigError when there is no table yet, or one that sls-lake did not make.
+    Raises ConfigError when there is no table yet, or one that sls-lake did not make, and LedgerBroken when
+    the catalog has lost it.
     """
     table = lake.load(logstore.table)
     if table is None:
-        raise ConfigError(f"there is no table {logstore.table} yet: nothing has landed")
+        raise ConfigError(
+            f"there is no table {logstore.table}, neither in the catalog ({lake.place}) nor a file of one: "
+            "nothing has landed yet, unless sls-lake describe, which also asks the service, knows more"
+        )
     lacking = [name for name in ("__origin__", "__receive_hour__") if name not in table.schema().column_names]
     if lacking:
         raise ConfigError(
@@ -134,10 +149,13 @@ def history(
     mine = _origins(logstore, state)
     snapshots = sorted(table.metadata.snapshots, key=lambda s: s.sequence_number or 0)
     files, beside, unreadable = tuple[HourFiles, ...](), None, ""
+    others = tuple[str, ...]()
     try:
         files = tuple(f for f in files_per_hour(table) if f.origin in mine)
-        beside = tuple(find_orphans(table, older_than_s=clock.now() - floor_s)) if orphans else None
-    except Unreadable as error:
+        others = others_here(table, older_than_s=clock.now() - floor_s) if orphans else ()
+        if orphans and not others:
+            beside = tuple(find_orphans(table, older_than_s=clock.now() - floor_s))
+    except (Unreadable, Misread) as error:
         unreadable = str(error)
     return History(
         table=logstore.table,
@@ -150,6 +168,7 @@ def history(
         files=files,
         orphans=beside,
         unreadable=unreadable,
+        others=others,
     )
 
 
@@ -164,9 +183,8 @@ def hours_of(logstore: Logstore, lake: Lake) -> tuple[HourFiles, ...]:
 
 def _origins(logstore: Logstore, state: TableState) -> tuple[str, ...]:
     """The origins of the table that are this logstore, by its names: a logstore made again is two."""
-    service = logstore.service
-    place = f"{service.region_name}/{service.project}/{service.logstore}"
-    return tuple(sorted(o for o, text in state.origins.items() if text.rpartition("@")[0] == place))
+    names = f"{logstore.service.project}/{logstore.service.logstore}"
+    return tuple(sorted(o for o, text in state.origins.items() if names_of(text).rpartition("@")[0] == names))
 
 
 def files_per_hour(table: Table) -> list[HourFiles]:

@@ -15,7 +15,9 @@ One tag, `sls-lake`, sits on the snapshot of the newest landing. That snapshot's
 Text, version 1: version, number of shards, shards, joined by ";", fields by ":", numbers in base 36.
 A shard is
 `id:start:landed:gaps:withdrawn:end:reached:rows:sum`; intervals are `begin-end` joined by ",",
-`begin` left out where it equals the shard's start. 256 shards take about 13 KB.
+`begin` left out where it equals the shard's start. 256 shards take about 13 KB. Version 2, written only
+while a shard is suspected to be gone, has one more field: since when, unix seconds of the service, or
+empty. A release that does not know it refuses the table and says so: it would forget the suspicion.
 
 `merge` is the fence of a landing, as values: what a landing brings is accepted only when no window
 overlaps what has landed, each live window begins at its shard's frontier, and parents are closed
@@ -27,7 +29,7 @@ from dataclasses import dataclass, field, replace
 
 from sls_io.claim import Gap, Ledger, ShardLedger
 from sls_io.errors import LedgerBroken
-from sls_io.planning import GAP_EXPIRED, GAP_SHARD_GONE, Edge
+from sls_io.planning import GAP_EXPIRED, GAP_SHARD_GONE, Edge, Suspicion, opened
 from sls_io.window import Cursor, IntervalSet, Window
 
 TAG = "sls-lake"
@@ -40,6 +42,8 @@ VERB_KEY = "sls-lake.verb"
 REWRITTEN_KEY = "sls-lake.rewritten"
 ORIGIN_PROPERTY_PREFIX = "sls-lake.origin."
 VERSION = "1"
+_SUSPECTS = "2"
+"""Version of the text of a ledger in which a shard is suspected to be gone; 1 where none is."""
 _ADOPTED_MISSING = "2"
 """Version of the text of adopted rows that also says how many were missing; 1 where none were."""
 
@@ -77,6 +81,8 @@ class Delta:
     marks: Mapping[int, tuple[Edge, ...]] = field(default_factory=dict)
     lineage: Mapping[int, frozenset[int]] = field(default_factory=dict)
     first: bool = False
+    opened: Mapping[int, Cursor] = field(default_factory=dict)
+    suspicions: Mapping[int, Suspicion] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +183,17 @@ def merge(ledger: Ledger, delta: Delta) -> Merged:
     shards = dict(ledger.shards)
     for shard, start in delta.starts.items():
         shards.setdefault(shard, ShardLedger(start=start, reached_s=0))
+    for shard, end in delta.opened.items():
+        entry = shards.get(shard)
+        # Closed at another end, it was opened by somebody else meanwhile and has been looked at since.
+        if entry is not None and entry.end == end:
+            shards[shard] = opened(entry)
+    stale = _suspected(shards, delta.suspicions)
     for shard, gaps in delta.gaps.items():
         entry = shards.get(shard)
         # Since this was planned a person took the shard out of the ledger, or another run drained and
         # closed it: nothing of it is missing any more.
-        if entry is None or entry.closed:
+        if entry is None or entry.closed or shard in stale:
             continue
         kept = [g for gap in gaps for g in _trim(gap, entry.settled)]
         shards[shard] = replace(entry, gaps=tuple(sorted({*entry.gaps, *kept})))
@@ -197,11 +209,29 @@ def merge(ledger: Ledger, delta: Delta) -> Merged:
     for shard, end in delta.closings.items():
         entry = shards.get(shard)
         if entry is not None and entry.frontier >= end and not entry.closed:
-            shards[shard] = replace(entry, end=end)
+            shards[shard] = replace(entry, end=end, suspect_s=0)
     for shard, marks in delta.marks.items():
         if shard in shards:
             shards[shard] = _with_marks(shards[shard], marks)
     return Merged(Ledger(ledger.origin, shards), tuple(accepted), tuple(lost))
+
+
+def _suspected(shards: dict[int, ShardLedger], suspicions: Mapping[int, Suspicion]) -> set[int]:
+    """Apply what the landing suspects of shards; those of which the ledger says something else by now.
+
+    Story: A is told that a shard is gone, as it was told a run ago, and plans its gap. B is told better,
+    takes the suspicion back, perhaps lands a window. A's try is refused; merged into the new ledger, its
+    gap would cover what B has just seen. What A's proof began with is no longer there, so it is dropped.
+    """
+    stale = set()
+    for shard, found in suspicions.items():
+        entry = shards.get(shard)
+        known = None if entry is None or entry.closed else (entry.frontier, entry.suspect_s)
+        if entry is not None and known == (found.frontier, found.seen_s):
+            shards[shard] = replace(entry, suspect_s=found.now_s)
+        else:
+            stale.add(shard)
+    return stale
 
 
 def lowered(then: Mapping[str, Ledger], now: Mapping[str, Ledger]) -> dict[str, Ledger]:
@@ -240,10 +270,12 @@ def withdrawn(entry: ShardLedger, taken: IntervalSet, *, rows: int, total: int) 
 def _fits(entry: ShardLedger | None, window: Window, delta: Delta, base: Ledger) -> bool:
     if entry is None or entry.landed.overlaps(window.begin, window.end):
         return False
+    if not delta.live:
+        # A gap is what the service once said it had no more. A fill brings what it shows again: it was
+        # pulled, so it is there, and the gap shrinks by it. No frontier moves: both are settled.
+        return True
     if any(g.begin < window.end and window.begin < g.end for g in entry.gaps):
         return False
-    if not delta.live:
-        return True
     # A: plans a live window up to the end. B: fills a part of it and takes that back (withdrawn).
     # Only a backfill that names the hours may land it again, so A's window is refused.
     if entry.withdrawn.overlaps(window.begin, window.end):
@@ -259,6 +291,7 @@ def _with_window(entry: ShardLedger, landed: Landed) -> ShardLedger:
     return replace(
         entry,
         landed=entry.landed.union([pair]),
+        gaps=tuple(g for gap in entry.gaps for g in _trim(gap, IntervalSet.of([pair]))),
         withdrawn=entry.withdrawn.minus(IntervalSet.of([pair])),
         rows=entry.rows + landed.rows,
         sum=(entry.sum + landed.sum) % _SUM_MODULUS,
@@ -277,16 +310,21 @@ def _trim(gap: Gap, settled: IntervalSet) -> list[Gap]:
 
 def encode(ledger: Ledger) -> str:
     """The ledger of one origin as the text of its summary property."""
-    shards = [_encode_shard(s, e) for s, e in sorted(ledger.shards.items())]
-    return ";".join([VERSION, _base36(len(shards)), *shards])
+    suspects = any(e.suspect_s for e in ledger.shards.values())
+    shards = [
+        _encode_shard(s, e) + (f":{_base36(e.suspect_s) if e.suspect_s else ''}" if suspects else "")
+        for s, e in sorted(ledger.shards.items())
+    ]
+    return ";".join([_SUSPECTS if suspects else VERSION, _base36(len(shards)), *shards])
 
 
 def decode(origin: str, text: str) -> Ledger:
     """The ledger in a summary property. Raises LedgerBroken for text of another version or shape."""
     version, _, body = text.partition(";")
-    if version != VERSION:
+    if version not in (VERSION, _SUSPECTS):
         raise LedgerBroken(
-            f"the ledger of {origin} has version {version[:8]!r}, this release reads {VERSION}",
+            f"the ledger of {origin} has version {version[:8]!r}, this release reads {VERSION} and "
+            f"{_SUSPECTS}",
             verb=_UPGRADE,
         )
     try:
@@ -294,7 +332,9 @@ def decode(origin: str, text: str) -> Ledger:
         # Counted, because a text that was cut between two shards would read as a smaller ledger.
         if int(count, 36) != len(parts):
             raise ValueError(count)
-        return Ledger(origin, dict(_decode_shard(part) for part in parts))
+        if version == VERSION:
+            return Ledger(origin, dict(_decode_shard(part) for part in parts))
+        return Ledger(origin, dict(_decode_suspect(part) for part in parts))
     except (ValueError, KeyError, IndexError) as error:
         raise LedgerBroken(
             f"the ledger of {origin} cannot be read: its text is damaged", verb=ADOPT
@@ -439,6 +479,12 @@ def _decode_shard(text: str) -> tuple[int, ShardLedger]:
         rows=int(rows, 36),
         sum=int(total, 36),
     )
+
+
+def _decode_suspect(text: str) -> tuple[int, ShardLedger]:
+    rest, _, since = text.rpartition(":")
+    shard, entry = _decode_shard(rest)
+    return shard, replace(entry, suspect_s=int(since, 36) if since else 0)
 
 
 def _interval(start: int, pair: tuple[int, int]) -> str:

@@ -4,27 +4,27 @@ Nothing here claims a shard, writes a file or commits. `preview` plans as if eve
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from pipelines.landing.contract import hour_place, rows_of
+from pyiceberg.table import Table
+
+from pipelines.landing.backlog import backlog_of, rates_of
+from pipelines.landing.contract import Contract, check_landable, hour_place, rows_of
 from pipelines.landing.ledger import decode_windows
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.reading import tasks_of
-from pipelines.landing.report import PlanReport
-from pipelines.landing.run import gap_lines
-from pipelines.landing.start import check_origin
+from pipelines.landing.report import Backlog, PlanReport, gap_lines, readable_lines, suspect_lines
+from pipelines.landing.start import NO_GROUP_CODE, check_ends, check_origin, find_table
 from pipelines.landing.state import added_entries, ancestry, facts, read_state, reconcile
 from pipelines.landing.table import Lake
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import GroupCheckpoint, SlsClient
-from sls_io.errors import LedgerBroken, ServiceError, ShardGone
-from sls_io.planning import from_hour, plan_fill, plan_live, since_start
+from sls_io.errors import CursorExpired, LedgerBroken, ServiceError, ShardGone
+from sls_io.planning import Patience, from_hour, plan_fill, plan_live, since_start, since_start_in
 from sls_io.settings import Budget
 from sls_io.shard import Head, Shard
-from sls_io.survey import mark_cut, survey_hours, survey_live
-from sls_io.window import Cursor
-
-NO_GROUP_CODE = "ConsumerGroupNotExist"
+from sls_io.survey import look_at, survey_hours
+from sls_io.window import HOUR_S, Cursor
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,8 @@ class ShardView:
     """One shard as service, group and table see it. Cursors are integers, None where unknown.
 
     `reached_s` is the receive time up to which the table has it; `lag_s` counts from there to the
-    service's now, 0 for a closed or drained shard.
+    service's now, 0 for a closed or drained shard. `backlog` is None where nothing waits or is known.
+    `suspect_s`: since when the service says that it is gone, unix seconds; 0: it does not.
     """
 
     shard: int
@@ -45,6 +46,8 @@ class ShardView:
     reached_s: int
     lag_s: float | None
     closed: bool
+    backlog: Backlog | None = None
+    suspect_s: int = 0
 
 
 @dataclass(frozen=True)
@@ -61,20 +64,21 @@ class LandingView:
 
 
 def read_ledger(logstore: Logstore, lake: Lake, client: SlsClient) -> Ledger:
-    """The proven ledger of the logstore; empty when there is no table yet."""
+    """The proven ledger of the logstore; empty when there is no table yet and never was."""
     origin = client.origin()
-    table = lake.load(logstore.table)
+    table = find_table(lake, logstore, client)
     if table is None:
         return Ledger(origin.id)
     state = read_state(table)
-    check_origin(state, origin, logstore.table)
-    return state.ledger(origin.id)
+    return state.ledger(check_origin(state, origin, logstore.table).id)
 
 
 def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
     """What a live run that got every shard would do now, and why each shard waits."""
     ledger = read_ledger(logstore, lake, client)
     table = lake.load(logstore.table)
+    if table is not None:
+        check_landable(Contract.from_columns(logstore.columns), table.metadata)
     problems = reconcile(table) if table is not None else []
     if problems:
         raise LedgerBroken(
@@ -86,15 +90,18 @@ def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
         waits = {s.id: "first start: its begin is fixed by the first run" for s in client.shards()}
         return PlanReport(ledger.origin, logstore.table, True, until_s, waits=waits)
     shards = client.shards()
-    surveys = survey_live(
+    surveys = look_at(
         client,
+        shards,
         shards,
         ledger,
         until_s=until_s,
-        spans_max=logstore.budget.windows_max,
+        windows_max=logstore.budget.windows_max * max(1, len(shards)),
         pieces=logstore.splits_per_hour,
+        spare=True,
     )
-    surveys = mark_cut(client, shards, ledger, surveys)
+    check_ends(surveys, ledger, logstore.table)
+    suspected = {s: e.suspect_s for s, e in ledger.shards.items() if e.suspect_s}
     plan = plan_live(
         shards=shards,
         held=surveys,
@@ -103,6 +110,7 @@ def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
         budget=logstore.budget,
         until_s=until_s,
         ordered=logstore.group.order,
+        patience=Patience(int(client.now_s()), logstore.group.timeout_s, suspected),
     )
     return PlanReport(
         origin=ledger.origin,
@@ -113,7 +121,27 @@ def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
         closings=dict(plan.closings),
         gaps=gap_lines(plan),
         waits=dict(sorted(plan.waits.items())),
+        backlog=_backlog(
+            logstore, table, ledger, {p.window.shard: p.window.hour for p in plan.windows[::-1]}, until_s
+        ),
+        suspects=suspect_lines(plan),
+        readable=readable_lines(plan),
     )
+
+
+def _backlog(
+    logstore: Logstore, table: Table | None, ledger: Ledger, hours: Mapping[int, int], until_s: int
+) -> Mapping[int, Backlog]:
+    """Of the shards with windows, which begin in these receive hours."""
+    rates = rates_of(table, ledger) if table is not None else {}
+    found: dict[int, Backlog] = {}
+    for shard, hour in sorted(hours.items()):
+        entry = ledger.shards.get(shard)
+        since_s = max(hour * HOUR_S, entry.reached_s if entry else 0)
+        backlog = backlog_of(rates.get(shard), until_s - since_s, logstore.budget.shard_mb_per_s)
+        if backlog is not None:
+            found[shard] = backlog
+    return found
 
 
 def lacking_hours(
@@ -127,6 +155,7 @@ def lacking_hours(
     if table is not None:
         state = facts(table)
         surveys = since_start(surveys, ledger, state.adopted.shards_of(ledger.origin))
+        surveys = since_start_in(surveys, ledger, state.forgotten.hours(ledger.origin))
         surveys = from_hour(surveys, state.forgotten.before(ledger.origin))
     plan = plan_fill(surveys=surveys, ledger=ledger, budget=Budget(), until_s=until_s)
     return frozenset(p.window.hour for p in plan.windows)
@@ -157,10 +186,14 @@ def describe(logstore: Logstore, lake: Lake, client: SlsClient) -> list[ShardVie
     checkpoints = _checkpoints(client, logstore.group.name)
     listed = {s.id: s for s in client.shards()}
     now_s = client.now_s()
-    return [
+    table = lake.load(logstore.table)
+    rates = rates_of(table, ledger) if table is not None else {}
+    views = [
         _view(s, listed.get(s), client, ledger.shards.get(s), checkpoints.get(s), now_s)
         for s in sorted({*listed, *ledger.shards})
     ]
+    quota = logstore.budget.shard_mb_per_s
+    return [replace(v, backlog=backlog_of(rates.get(v.shard), v.lag_s, quota)) for v in views]
 
 
 def landings(logstore: Logstore, lake: Lake) -> list[LandingView]:
@@ -195,6 +228,16 @@ def _checkpoints(client: SlsClient, group: str) -> Mapping[int, GroupCheckpoint]
         raise
 
 
+def _lag_s(client: SlsClient, shard: int, at: Cursor, end: Cursor, now_s: float) -> float | None:
+    """Age of the oldest log that waits; 0 where retention took all that did, None where it is at it."""
+    if at >= end:
+        return 0.0
+    try:
+        return max(0.0, now_s - client.cursor_time_s(shard, at))
+    except CursorExpired:
+        return None
+
+
 def _view(
     shard: int,
     listed: Shard | None,
@@ -215,7 +258,7 @@ def _view(
     if (entry is not None and entry.closed) or drained:
         lag_s = 0.0
     elif entry is not None and head is not None:
-        lag_s = max(0.0, now_s - client.cursor_time_s(shard, max(entry.frontier, head.begin)))
+        lag_s = _lag_s(client, shard, max(entry.frontier, head.begin), head.end, now_s)
     return ShardView(
         shard=shard,
         status=status,
@@ -227,4 +270,5 @@ def _view(
         reached_s=entry.reached_s if entry else 0,
         lag_s=lag_s,
         closed=bool(entry and entry.closed),
+        suspect_s=entry.suspect_s if entry else 0,
     )

@@ -18,31 +18,27 @@ refresh writes files younger than it, and what is deleted is older than the refr
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from pyarrow.fs import FileInfo, FileSelector, FileType
-from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import ArrowScan, PyArrowFileIO
+from pyarrow.fs import FileInfo
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate
 
-from pipelines.landing import compact, publish, settle
+from pipelines.landing import compact, publish, rollback, settle
 from pipelines.landing.compact import Hour, Looked, look, tidied
+from pipelines.landing.former import listed
 from pipelines.landing.history import Orphan, find_orphans
 from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger import TAG
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.reading import Unreadable, batches_of, entries_of, manifests_of, tasks_of
+from pipelines.landing.reading import Misread, Unreadable, entries_of, live_rows, manifests_of
 from pipelines.landing.run import PUBLISH_DEADLINE_S, RELOAD_DEADLINE_S
 from pipelines.landing.state import (
-    adopted_of,
     ancestry,
-    is_landing,
     known_rows,
     landed_snapshot,
-    ledgers_of,
-    total_records,
+    others_here,
+    others_text,
 )
 from pipelines.landing.table import SWEEP_FLOOR_S, Lake
 from sls_io.clock import SYSTEM_CLOCK, Clock
@@ -137,6 +133,8 @@ class Maintainer:
         refresh = bool(_DELETING & set(steps))
         commits = len(hours) + (fewer != count)
         leaving = expired(table, self.snapshots_max - refresh, commits) if "expire" in steps else ()
+        deleting = [step for step in steps if step in _DELETING]
+        deleting = [] if self._mixed(table, now_s, deleting) else deleting
         return Maintenance(
             table=self.name,
             steps=steps,
@@ -145,8 +143,8 @@ class Maintainer:
             manifests=(count, fewer),
             expired=leaving,
             kept=len(table.metadata.snapshots) - len(leaving) + commits + refresh,
-            swept=self._swept(table, now_s) if "sweep" in steps else (),
-            metadata=self._old_metadata(table, now_s) if "metadata" in steps else (),
+            swept=self._swept(table, now_s) if "sweep" in deleting else (),
+            metadata=self._old_metadata(table, now_s) if "metadata" in deleting else (),
             put_off=tuple(self._put_off),
             unsettled=self._unsettled,
         )
@@ -176,9 +174,10 @@ class Maintainer:
             table, refreshed = looked.table, looked.state.tagged
             # The storage's own clock stamps the files; ours may be ahead of it.
             now_s = min(self.clock.now(), _stored_s(table))
-            if "sweep" in steps:
+            deleting = [] if self._mixed(table, now_s, deleting) else deleting
+            if "sweep" in deleting:
                 swept = self._delete(table, self._swept(table, now_s))
-            if "metadata" in steps:
+            if "metadata" in deleting:
                 metadata = self._delete(table, self._old_metadata(table, now_s))
         return Maintenance(
             table=self.name,
@@ -204,7 +203,7 @@ class Maintainer:
         """
         try:
             why = _lost(looked)
-        except Unreadable as error:
+        except (Unreadable, Misread) as error:
             why = str(error)
         if why:
             self._put_off.append(f"{', '.join(steps)}: {why}")
@@ -328,11 +327,23 @@ class Maintainer:
             )
         return (*data, *_unknown(table, ".avro", known, before_s))
 
+    def _mixed(self, table: Table, now_s: float, steps: Collection[str]) -> bool:
+        """Whether files of another table lie here, too; nothing is deleted then.
+
+        Story: a table is lost from the catalog and a new one begins in its folder. No snapshot of the new
+        one refers to the old files, and after a day they would go, the only thing that is left of it.
+        """
+        others = others_here(table, older_than_s=now_s - self.floor_s) if steps else ()
+        if others:
+            self._put_off.append(f"{', '.join(steps)}: {others_text(others)}")
+            self._unsettled = True
+        return bool(others)
+
     def _swept(self, table: Table, now_s: float) -> tuple[Orphan, ...]:
         """The orphans; none when a kept snapshot cannot say which files it needs."""
         try:
             return self._orphans(table, now_s)
-        except Unreadable as error:
+        except (Unreadable, Misread) as error:
             self._put_off.append(f"sweep: {error}")
             self._unsettled = True
             return ()
@@ -383,28 +394,15 @@ def _lost(looked: Looked) -> str:
     From the manifests, apart from files with row-level deletes. Raises as `reading.py` does.
     """
     table, state = looked.table, looked.state
-    scan = table.scan(selected_fields=("__shard__",))
-    reader = ArrowScan(table.metadata, table.io, scan.projection(), AlwaysTrue())
-    rows = sum(
-        sum(batch.num_rows for batch in batches_of(table, reader, task))
-        if task.delete_files
-        else task.file.record_count
-        for task in tasks_of(table, scan)
-    )
-    known = known_rows(state.ledgers, state.adopted)
+    rows, known = live_rows(table), known_rows(state.ledgers, state.adopted)
     if rows == known:
         return ""
-    whole = (s for s in ancestry(table) if is_landing(s) and total_records(s) == _known_then(s))
-    target = next((s.snapshot_id for s in whole), None)
+    target = rollback.way_back(table, state)
     back = f"; sls-lake table rollback {target} brings back what its landing left" if target else ""
     return (
         f"table {'.'.join(table.name())} holds {rows} rows, its ledger says {known}, and older snapshots "
         f"may be the only way back, so they stay (sls-lake verify){back}"
     )
-
-
-def _known_then(snapshot: Snapshot) -> int:
-    return known_rows(ledgers_of(snapshot, damaged_too=True), adopted_of(snapshot, damaged_too=True))
 
 
 def _ordered(steps: Collection[str]) -> tuple[str, ...]:
@@ -435,16 +433,13 @@ def _last(path: str) -> str:
 
 def _listed(table: Table) -> Iterator[FileInfo]:
     """The files of the table's metadata folder."""
-    if not isinstance(table.io, PyArrowFileIO):
+    found = listed(table.io, f"{table.location()}/metadata")
+    if found is None:
         raise ConfigError(
             f"files of table {'.'.join(table.name())} cannot be listed through {type(table.io).__name__}; "
             "leave out the steps sweep and metadata"
         )
-    scheme, netloc, folder = PyArrowFileIO.parse_location(f"{table.location()}/metadata", table.io.properties)
-    selector = FileSelector(folder, allow_not_found=True)
-    for info in table.io.fs_by_scheme(scheme, netloc).get_file_info(selector):
-        if info.type is FileType.File and info.mtime is not None:
-            yield info
+    yield from (info for info in found if info.mtime is not None)
 
 
 def _unknown(table: Table, ending: str, known: Collection[str], before_s: float) -> Iterator[Orphan]:

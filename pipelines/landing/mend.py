@@ -5,7 +5,9 @@ contract of today; what fits now gets its columns, and no error any more. The se
 identities stay, so the ledger stays too. Asked a second time it finds nothing that would change.
 
 What is not part of a log's bytes stays as it is: topic, source and tags of its group, and causes that
-are about those. A value that was hashed when it landed is not hashed again.
+are about those. A value that was hashed when it landed is not hashed again. Bytes that are no log (a
+whole LogGroup that cannot be taken apart, or a log that cannot be read) stay, too, unless a key that is
+declared `drop` or `hash` by now may be in them.
 """
 
 from collections.abc import Iterator
@@ -27,11 +29,12 @@ from pipelines.landing.reading import tasks_of
 from pipelines.landing.slices import Place
 from pipelines.landing.table import Lake
 from sls_io import loggroup
+from sls_io.causes import GROUP_CAUSES, KEYS_MAX, SEPARATOR, WITHHELD, holds_log, split
 from sls_io.client import Page, SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.decode import Declared, Decoder
 from sls_io.errors import ConfigError, InvariantBroken
-from sls_io.nested import hashed_once
+from sls_io.nested import guarded, hashed_once, plain_log
 from sls_io.window import Cursor
 
 _KEPT = (
@@ -44,7 +47,6 @@ _KEPT = (
     "__source__",
     "__tags__",
 )
-_GROUP_CAUSES = ("topic is not UTF-8", "source is not UTF-8", "tag ", "repeated tag ")
 _BROKEN = NotNull(term="__error__")
 _BODY_BYTES = 16 * 1024 * 1024
 
@@ -148,6 +150,7 @@ class _Reader:
 
     def __init__(self, contract: Contract, origin: str, schema: Schema) -> None:
         declared = contract.declared
+        self._pii = {d.name.encode(): d.pii for d in declared if d.pii}
         self._hashed = frozenset(d.name.encode() for d in declared if d.pii == "hash")
         # Their values are digests by the time they are decoded, so they are taken as they are.
         self._decoder = Decoder(origin, [_unhashed(d) for d in declared], arrow_schema(schema))
@@ -170,8 +173,8 @@ class _Reader:
 
     def _part(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         raws = batch.column("__raw__").to_pylist()
-        if None in raws:
-            return batch
+        if not all(map(_is_log, raws, batch.column("__error__").to_pylist())):
+            return self._guarded(batch)
         logs = [hashed_once(raw, self._hashed) if self._hashed else raw for raw in raws]
         body = b"".join(loggroup.frame(loggroup.frame(log)) for log in logs)
         count = len(logs)
@@ -192,29 +195,54 @@ class _Reader:
             schema=batch.schema,
         )
 
+    def _guarded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """One row whose bytes are no log; they go when personal data may be in them."""
+        raw, error = batch.column("__raw__")[0].as_py(), batch.column("__error__")[0].as_py()
+        if raw is None or not self._pii or guarded(raw, self._pii, readable=False)[1]:
+            return batch
+        gone = {"__raw__": pa.nulls(1, pa.binary())}
+        gone["__error__"] = pa.array([f"{error}{SEPARATOR}{WITHHELD}"], pa.string())
+        return pa.RecordBatch.from_arrays(
+            [gone.get(f.name, batch.column(f.name)) for f in batch.schema], schema=batch.schema
+        )
+
+
+def _is_log(raw: bytes | None, error: str) -> bool:
+    """Whether the kept bytes are one log that can be read."""
+    if raw is None or not holds_log(error):
+        return False
+    try:
+        plain_log(raw, 0, len(raw), pairs_max=KEYS_MAX)
+    except ValueError:
+        return False
+    return True
+
 
 def _unhashed(declared: Declared) -> Declared:
     return replace(declared, pii="") if declared.pii == "hash" else declared
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Slices whose kept bytes fit a page; rows without any stand alone."""
+    """Slices whose kept bytes fit a page; a row without the bytes of a log stands alone."""
     begin = size = 0
-    for row, raw in enumerate(batch.column("__raw__")):
-        length = len(raw.as_py() or b"")
-        if row > begin and (not raw.is_valid or size + length > _BODY_BYTES or size < 0):
+    errors = batch.column("__error__")
+    for row, scalar in enumerate(batch.column("__raw__")):
+        raw = scalar.as_py()
+        log = _is_log(raw, errors[row].as_py())
+        length = len(raw or b"")
+        if row > begin and (not log or size + length > _BODY_BYTES or size < 0):
             yield batch.slice(begin, row - begin)
             begin, size = row, 0
-        size = size + length if raw.is_valid else -1
+        size = size + length if log else -1
     if begin < batch.num_rows:
         yield batch.slice(begin)
 
 
 def _cause(old: str, new: str | None) -> str | None:
     """Causes of today, after those of before that are about the group and not about the log."""
-    found = new.split("; ") if new else []
-    group = [c for c in old.split("; ") if c.startswith(_GROUP_CAUSES) and c not in found]
-    return "; ".join([*group, *found]) or None
+    found = split(new) if new else []
+    group = [c for c in split(old) if c.startswith(GROUP_CAUSES) and c not in found]
+    return SEPARATOR.join([*group, *found]) or None
 
 
 def _differing(before: pa.RecordBatch, after: pa.RecordBatch) -> int:

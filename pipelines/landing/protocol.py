@@ -21,7 +21,15 @@ from typing import Any
 from pipelines.landing.ledger import Delta, Landed, merge
 from sls_io.claim import Claim, Ledger
 from sls_io.errors import ConfigError, InvariantBroken, LandingConflict
-from sls_io.planning import CURSOR_UNKNOWN, Plan, Survey, plan_fill, plan_live, zero_row_landing_due
+from sls_io.planning import (
+    CURSOR_UNKNOWN,
+    Patience,
+    Plan,
+    Survey,
+    plan_fill,
+    plan_live,
+    zero_row_landing_due,
+)
 from sls_io.settings import Budget
 from sls_io.shard import Shard
 from sls_io.window import Cursor
@@ -46,12 +54,14 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What does not change during a run. `live` moves frontiers and checkpoints; fill does not."""
+    """What does not change during a run. `live` moves frontiers and checkpoints; fill does not. `outage_s`:
+    what is suspected for less than this is not believed."""
 
     live: bool
     ordered: bool
     budget: Budget
     until_s: int
+    outage_s: float = 0.0
     replans_max: int = 8
     tries_max: int = 50
 
@@ -166,10 +176,11 @@ class StartResolved:
 
 @dataclass(frozen=True, slots=True)
 class Surveyed:
-    """All listed shards, and a survey of each that may be read."""
+    """All listed shards, a survey of each that may be read, and the service's time (unix seconds)."""
 
     shards: tuple[Shard, ...]
     surveys: Mapping[int, Survey]
+    now_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +251,8 @@ class State:
     """Where a landing is.
 
     `ledger` is the newest proven one; after a publish was accepted it is the one we published.
-    `tries` are the snapshot ids of this attempt's requests; `landed` sums what was accepted.
+    `tries` are the snapshot ids of this attempt's requests; `landed` sums what was accepted; `suspected`
+    is what the ledger suspected when this run first read it.
     """
 
     setting: Setting
@@ -256,6 +268,7 @@ class State:
     problems: tuple[str, ...] = ()
     replans: int = 0
     conflicts: int = 0
+    suspected: Mapping[int, int] | None = None
 
 
 Step = tuple[State, tuple[Effect, ...]]
@@ -282,6 +295,9 @@ def _claimed(state: State, event: Claimed) -> Step:
 
 def _read(state: State, event: LedgerRead) -> Step:
     state = replace(state, ledger=event.ledger, delta=None, tries=())
+    if state.suspected is None:
+        known = {s: e.suspect_s for s, e in event.ledger.shards.items() if e.suspect_s}
+        state = replace(state, suspected=known)
     if not event.ledger.started:
         return replace(state, phase=Phase.STARTING), (ResolveStart(),)
     return replace(state, phase=Phase.SURVEYING), (SurveyShards(event.ledger, _claim(state)),)
@@ -305,6 +321,7 @@ def _surveyed(state: State, event: Surveyed) -> Step:
             budget=setting.budget,
             until_s=setting.until_s,
             ordered=setting.ordered,
+            patience=Patience(event.now_s, setting.outage_s, state.suspected or {}),
         )
     else:
         plan = plan_fill(surveys=event.surveys, ledger=ledger, budget=setting.budget, until_s=setting.until_s)
@@ -424,6 +441,8 @@ def _delta(plan: Plan, windows: tuple[Landed, ...]) -> Delta:
         closings=plan.closings,
         marks=plan.marks,
         lineage=plan.lineage,
+        opened=plan.opened,
+        suspicions=plan.suspicions,
     )
 
 

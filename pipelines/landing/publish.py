@@ -163,8 +163,8 @@ def tag_moved(snapshot_id: int) -> TableUpdate:
 
 
 def origin_registered(state: TableState, origin: Origin) -> tuple[TableUpdate, ...]:
-    """The origin as a table property, unless it is one already."""
-    if origin.id in state.origins:
+    """The origin as a table property, unless it is there with this text already."""
+    if state.origins.get(origin.id) == origin.text:
         return ()
     return (SetPropertiesUpdate(updates={codec.ORIGIN_PROPERTY_PREFIX + origin.id: origin.text}),)
 

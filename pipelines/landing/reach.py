@@ -18,6 +18,7 @@ from pipelines.landing.hours import hour_text, hours_text, moment_text
 from pipelines.landing.ledger import WINDOWS_KEY, Landed, decode_windows
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.reading import tasks_of
+from pipelines.landing.start import known
 from pipelines.landing.state import TableState, ancestry, facts, is_landing, ledgers_of, summary_of
 from pipelines.landing.table import Lake
 from sls_io.claim import Gap, ShardLedger
@@ -59,9 +60,10 @@ class Oldest:
 
 def lacking(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> tuple[Lack, ...]:
     """What of these hours cannot be landed. Changes nothing. Raises what the service's calls raise."""
-    origin, table = client.origin().id, lake.load(logstore.table)
+    origin, table = client.origin(), lake.load(logstore.table)
     state = facts(table, damaged_too=True) if table is not None else None
-    return tuple(_lacking(table, state, origin, client, hours))
+    origin = known(state, origin) if state is not None else origin
+    return tuple(_lacking(table, state, origin.id, client, hours))
 
 
 def taken(table: Table, origin: str, client: SlsClient, cursors: Mapping[int, IntervalSet]) -> list[str]:
@@ -125,7 +127,7 @@ def _lacking(
             begin = kept[shard].begin if shard in kept else CURSOR_UNKNOWN
             if not (shard in kept and (at_s := kept[shard].at_s) and at_s < come.start * HOUR_S):
                 yield from _withdrawn(shard, entry, begin, mine, come)
-            yield from _gaps(table, shard, entry, begin, mine, come, client)
+            yield from _gaps(table, origin, shard, entry, begin, mine, come, client)
     times = [x.at_s // HOUR_S for x in kept.values() if x.at_s is not None]
     there = [*times, *(x.window.hour for x in known), *_hours_there(table, origin)]
     never = range(come.start, min([come.stop, *there]))
@@ -185,6 +187,7 @@ def _withdrawn(
 
 def _gaps(
     table: Table,
+    origin: str,
     shard: int,
     entry: ShardLedger,
     begin: Cursor,
@@ -193,7 +196,6 @@ def _gaps(
     client: SlsClient,
 ) -> Iterator[Lack]:
     """Gaps between a window of an hour before and one of an hour after some of these hours."""
-    origin = client.origin().id
     for gap in entry.gaps:
         after = min((x.window.hour for x in known if x.window.begin >= gap.end), default=None)
         if after is None and begin <= gap.end < CURSOR_UNKNOWN:

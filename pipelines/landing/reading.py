@@ -1,8 +1,9 @@
 """Reading a table's own files: what cannot be read is named in one sentence, with what settles it.
 
 Decoders raise whatever they meet in a file that was cut off or overwritten: UnicodeDecodeError, EOFError,
-pyarrow's ValueError, an OSError without a number. So any error out of the read itself is about the file;
-only an OSError with a number of the system, or of S3, is about the storage.
+pyarrow's ValueError, an OSError without a number. They raise the same for a filter or a schema that they
+cannot follow. An OSError with a number of the system, or of S3, is about the storage; of any other error a
+second look by another reader (`second_look.py`) decides whether it is about the file, here and nowhere else.
 """
 
 from collections.abc import Collection, Iterator
@@ -10,18 +11,29 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 
 import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan
-from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry, ManifestFile
 from pyiceberg.table import DataScan, FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing import ledger as codec
+from pipelines.landing import second_look
 from pipelines.landing.contract import hour_place
 from pipelines.landing.hours import hour_text
 from pipelines.landing.table import is_storage, storage_trouble
-from sls_io.errors import LedgerBroken, SlsError, TransportError
+from sls_io.errors import InvariantBroken, LedgerBroken, SlsError, TransportError
+from sls_io.window import IntervalSet
 
 _HOURS_NAMED_MAX = 5
+_IDENTITY = ("__origin__", "__shard__", "__cursor__", "__index__")
+
+
+_EQUALITY = (
+    "another engine marked rows as deleted by their values (equality deletes): rows of the table are gone, "
+    "and PyIceberg cannot tell which"
+)
+_REWRITE = "let that engine write its files anew (rewrite_data_files), and look again"
 
 
 class Unreadable(LedgerBroken):
@@ -30,33 +42,81 @@ class Unreadable(LedgerBroken):
     The cure is looked for when somebody asks: that reads manifests, and of many files nobody may ask.
     """
 
-    def __init__(self, table: Table, file: DataFile | str, what: str) -> None:
+    def __init__(self, table: Table, file: DataFile | str, what: str, *, first: str = "") -> None:
         SlsError.__init__(self, what)
-        self.what, self._table, self._file = what, table, file
+        self.what, self._table, self._file, self._first = what, table, file, first
 
     @cached_property
     def verb(self) -> str:  # type: ignore[override]
         """What settles it."""
-        return cure(self._table, [self._file])
+        return cure(self._table, [self._file], first=self._first)
 
     def __str__(self) -> str:
         return f"{self.what}. To settle it: {self.verb}"
+
+
+class Misread(InvariantBroken):
+    """We failed at a file that another reader reads whole. Nothing of it is lost, and nothing is given up.
+
+    `what` says which file it is.
+    """
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(
+            f"{what}. Nothing was changed and nothing needs to be given up. It is our mistake, or a change "
+            "of the table's columns that PyIceberg cannot follow; keep the table as it is, and run it again "
+            "with --debug to have the trace"
+        )
 
 
 @contextmanager
 def reading(table: Table, file: DataFile | str) -> Iterator[None]:
     """Around reading `file`, a data file or the path of a manifest or manifest list, and nothing else.
 
-    Raises Unreadable when the file is gone or damaged, TransportError when the storage does not answer.
+    Raises Unreadable when the file is gone or damaged, Misread when another reader says that it is whole,
+    TransportError when the storage does not answer.
     """
     try:
         yield
     except (SlsError, MemoryError):
         raise
     except Exception as error:  # whatever the decoder met: the module's docstring says why
-        if is_storage(error):
-            raise TransportError(f"{storage_trouble(table.location(), error)}; run it again") from error
-        raise Unreadable(table, file, _what(file, error)) from error
+        _raise_storage(table, error)
+        try:
+            wrong = "" if isinstance(error, FileNotFoundError) else _looked_again(table, file)
+        except second_look.Undecided as undecided:
+            raise Misread(
+                f"{_named(file)} could not be read ({type(error).__name__}), and whether it is damaged could "
+                f"not be found out ({undecided}): run it again"
+            ) from error
+        except Exception as again:  # the storage, or the file left between the two looks
+            _raise_storage(table, again)
+            wrong = type(again).__name__
+            error = again
+        if not wrong and not isinstance(error, FileNotFoundError):
+            raise Misread(
+                f"{_named(file)} could not be read ({type(error).__name__}), but it is whole: another reader "
+                "has read all of it"
+            ) from error
+        raise Unreadable(table, file, _what(file, error, wrong)) from error
+
+
+def _raise_storage(table: Table, error: Exception) -> None:
+    if is_storage(error):
+        raise TransportError(f"{storage_trouble(table.location(), error)}; run it again") from error
+
+
+def _looked_again(table: Table, file: DataFile | str) -> str:
+    """What another reader finds wrong with the file; "" when it is whole."""
+    if isinstance(file, str):
+        if file.endswith(".avro"):
+            return second_look.manifest(table.io, file)
+        return second_look.data_file(table.io, file)
+    ours = file.content == DataFileContent.DATA
+    names = table.schema().column_names
+    ids = {table.schema().find_field(n).field_id for n in _IDENTITY if n in names} if ours else set()
+    return second_look.data_file(table.io, file.file_path, rows=file.record_count, ids=ids)
 
 
 def manifests_of(table: Table, snapshot: Snapshot | None) -> list[ManifestFile]:
@@ -77,11 +137,17 @@ def tasks_of(table: Table, scan: DataScan) -> list[FileScanTask]:
     """The files that a scan of `table` would read. Raises as `reading` does."""
     try:
         return list(scan.plan_files())
-    except Exception:
+    except Exception as error:
         # PyIceberg reads manifests on several threads, and its error names none: look for the one.
         for manifest in manifests_of(table, scan.snapshot()):
-            entries_of(table, manifest)
-        raise
+            for entry in entries_of(table, manifest):
+                if entry.data_file.content == DataFileContent.EQUALITY_DELETES:
+                    raise Unreadable(table, entry.data_file, _EQUALITY, first=_REWRITE) from error
+        _raise_storage(table, error)
+        raise Misread(
+            f"all manifests of table {'.'.join(table.name())} can be read, but its files could not be told "
+            f"({type(error).__name__})"
+        ) from error
 
 
 def batches_of(table: Table, reader: ArrowScan, task: FileScanTask) -> list[pa.RecordBatch]:
@@ -89,11 +155,29 @@ def batches_of(table: Table, reader: ArrowScan, task: FileScanTask) -> list[pa.R
     try:
         with reading(table, task.file):
             return list(reader.to_record_batches([task]))
-    except Unreadable as error:
+    except (Unreadable, Misread) as error:
         for deletes in task.delete_files:
             if not table.io.new_input(deletes.file_path).exists():
-                raise Unreadable(table, deletes.file_path, gone(deletes)) from error
+                raise Unreadable(table, deletes, gone(deletes)) from error
+            if isinstance(error, Misread) and (wrong := _looked_again(table, deletes)):
+                raise Unreadable(table, deletes, _what(deletes, error, wrong)) from error
         raise
+
+
+def live_rows(table: Table, snapshot_id: int | None = None) -> int:
+    """Rows that a snapshot (default: main's) shows: by its manifests, and by reading the files of which
+    row-level deletes hide some. Raises as `reading` does.
+
+    A snapshot's own total counts hidden rows, too.
+    """
+    scan = table.scan(selected_fields=("__shard__",), snapshot_id=snapshot_id)
+    reader = ArrowScan(table.metadata, table.io, scan.projection(), AlwaysTrue())
+    return sum(
+        sum(batch.num_rows for batch in batches_of(table, reader, task))
+        if task.delete_files
+        else int(task.file.record_count)
+        for task in tasks_of(table, scan)
+    )
 
 
 def gone(file: DataFile) -> str:
@@ -101,8 +185,9 @@ def gone(file: DataFile) -> str:
     return f"file is gone: {_last(file.file_path)}"
 
 
-def cure(table: Table, files: Collection[DataFile | str]) -> str:
-    """What a person can do about files that are gone or damaged, all of them together."""
+def cure(table: Table, files: Collection[DataFile | str], *, first: str = "") -> str:
+    """What a person can do about files that are gone or damaged, all of them together; `first` instead of
+    restoring them."""
     paths = {file if isinstance(file, str) else file.file_path for file in files}
     seen: dict[str, frozenset[str]] = {}
     head = table.current_snapshot()
@@ -112,27 +197,45 @@ def cure(table: Table, files: Collection[DataFile | str]) -> str:
             "restore the file; or, since main does not need it, let the snapshots that do expire: "
             "sls-lake table maintain --only expire, with fewer --snapshots"
         )
-    ways = ["restore the file" if len(paths) == 1 else "restore the files"]
+    ways = [first or ("restore the file" if len(paths) == 1 else "restore the files")]
     hours = sorted({hour for file in files if (hour := _hour(table, file)) is not None})
-    if hours and all(not isinstance(file, str) for file in files):
-        named = ", ".join(map(hour_text, hours[:_HOURS_NAMED_MAX]))
-        more = f" and {len(hours) - _HOURS_NAMED_MAX} more" if len(hours) > _HOURS_NAMED_MAX else ""
-        where = named if len(hours) == 1 else f"HOUR for each of {named}{more}"
-        ways.append(f"sls-lake backfill --mode replace --local --from {where}, while retention has it")
+    if hours and not first and all(not isinstance(file, str) for file in files):
+        named = [f"sls-lake backfill --mode replace --local {span}" for span in spans(hours)]
+        more = len(named) - _HOURS_NAMED_MAX
+        more_text = f" and {more} more (sls-lake verify names the rest then)" if more > 0 else ""
+        ways.append(f"{' and '.join(named[:_HOURS_NAMED_MAX])}{more_text}, while retention has it")
     target = _landing_without(table, paths, seen)
     if target is not None:
         ways.append(f"sls-lake table rollback {target}, the newest landing without it")
     return "; or ".join(ways)
 
 
-def _what(file: DataFile | str, error: Exception) -> str:
-    path = file if isinstance(file, str) else file.file_path
-    kind = "file" if isinstance(file, DataFile) or not path.endswith(".avro") else "manifest"
-    if kind == "manifest" and _last(path).startswith("snap-"):
-        kind = "manifest list"
+def spans(hours: Collection[int]) -> list[str]:
+    """Receive hours as options of `sls-lake backfill`: one text for hours that follow one another."""
+    return [
+        f"--from {hour_text(begin)}" + (f" --to {hour_text(end - 1)}" if end - begin > 1 else "")
+        for begin, end in IntervalSet.of((hour, hour + 1) for hour in hours)
+    ]
+
+
+def _path(file: DataFile | str) -> str:
+    return file if isinstance(file, str) else file.file_path
+
+
+def _kind(file: DataFile | str) -> str:
+    if isinstance(file, DataFile) or not file.endswith(".avro"):
+        return "file"
+    return "manifest list" if _last(file).startswith("snap-") else "manifest"
+
+
+def _named(file: DataFile | str) -> str:
+    return f"{_kind(file)} {_last(_path(file))}"
+
+
+def _what(file: DataFile | str, error: Exception, wrong: str) -> str:
     if isinstance(error, FileNotFoundError):
-        return f"{kind} is gone: {_last(path)}"
-    return f"{kind} was cut off or overwritten, it cannot be read ({type(error).__name__}): {_last(path)}"
+        return f"{_kind(file)} is gone: {_last(_path(file))}"
+    return f"{_kind(file)} was cut off or overwritten, it cannot be read ({wrong}): {_last(_path(file))}"
 
 
 def _landing_without(table: Table, paths: Collection[str], seen: dict[str, frozenset[str]]) -> int | None:

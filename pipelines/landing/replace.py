@@ -26,7 +26,7 @@ from pipelines.landing.engine import Engine
 from pipelines.landing.freshness import Freshness
 from pipelines.landing.ledger import Delta, Landed, merge
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.report import STOPPED, HourReport, LandingReport
+from pipelines.landing.report import HourReport, LandingReport, stop_text
 from pipelines.landing.slices import Place
 from pipelines.landing.table import SWEEP_FLOOR_S, Lake
 from pipelines.landing.write import WrittenWindow, assemble, job_for, to_data_file, write_windows
@@ -189,7 +189,7 @@ def _write(logstore: Logstore, engine: Engine, planned: Planned, deadline_s: flo
     written = assemble(planned.windows, rows)
     for wanted, window in zip(planned.windows, written, strict=True):
         if window.landed is None or window.landed.window != wanted.window:
-            why = STOPPED.get(window.stopped, window.stopped)
+            why = stop_text(window.stopped, window.cause)
             raise TransportError(f"shard {wanted.window.shard}: {why}; nothing was replaced, run it again")
     return written
 

@@ -3,15 +3,32 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pipelines.landing.hours import hour_text
+from sls_io.planning import Again, Plan
+
 STOPPED = {
     "bytes": "stopped at a page edge: the run's byte budget is used up",
     "time": "stopped at a page edge: the run's time is used up",
-    "short": "stopped before a page that stayed broken after several pulls",
+    "quota": "stopped at a page edge: bound by the shard's read quota, the run's time is used up",
+    "throttled": "stopped at a page edge: throttled by the service until the run's time was used up",
+    "failed": "stopped at a page edge: the service failed or could not be reached",
+    "unproved": "not landed: whether retention took data meanwhile could not be asked",
+    "short": "stopped before a page that contradicts its headers with each pull: trouble on the way, "
+    "no content of a log. Nothing is skipped, the next run asks again; if it stays, use another endpoint "
+    "of the region, and give the service's support the shard and its frontier (sls-lake describe)",
     "not reached": "more is left for the next run: the bytes or the time of this one are used up",
     "overtaken": "retention removed data of the window while it was read",
 }
 """What it means that a window stopped before its planned end."""
+TROUBLE = frozenset({"failed", "unproved", "short"})
+"""Kinds that are the service's or the connection's failure: what landed stands, the run is not green."""
 _NAMED_MAX = 5
+
+
+def stop_text(kind: str, cause: str = "") -> str:
+    """Why a window stopped, in words, with what the page or the service said."""
+    text = STOPPED.get(kind, kind)
+    return f"{text} ({cause})" if cause else text
 
 
 @dataclass(frozen=True)
@@ -30,7 +47,11 @@ class LandingReport:
 
     hours        receive hour (since 1970) -> what landed of it
     waits        shard -> why it has no window in this landing
+    stopped      shard -> kind (a key of STOPPED) of the first window that ended before its planned end
     gaps         "shard: [begin, end) cause" of gaps named by this landing
+    suspects     "shard: why" of shards that the service contradicts itself about, or says once that they
+                 are gone: nothing of them was given up. While there are any, all is not well
+    readable     "shard: gap, how to land it" of gaps that the service can read again
     lag_s        seconds between the service's now and the oldest receive time reached; None: unknown
     conflicts    tries that were not simply accepted
     """
@@ -50,7 +71,10 @@ class LandingReport:
     windows: int = 0
     hours: Mapping[int, HourReport] = field(default_factory=dict)
     waits: Mapping[int, str] = field(default_factory=dict)
+    stopped: Mapping[int, str] = field(default_factory=dict)
     gaps: tuple[str, ...] = ()
+    suspects: tuple[str, ...] = ()
+    readable: tuple[str, ...] = ()
     closed: tuple[int, ...] = ()
     lag_s: float | None = None
     conflicts: int = 0
@@ -61,11 +85,19 @@ class LandingReport:
     @property
     def came_to_nothing(self) -> str:
         """Why none of the logs that were there landed; "" when some did, or none were there."""
-        why = [f"shard {s}: {text}" for s, text in sorted(self.waits.items()) if text in STOPPED.values()]
-        if self.rows or not why:
+        if self.rows or not self.stopped:
             return ""
+        return f"logs are there and none landed: {self._named(self.stopped)}"
+
+    @property
+    def trouble(self) -> str:
+        """Which shards were left before their end because the service failed them; "" when none was."""
+        return self._named({s: kind for s, kind in self.stopped.items() if kind in TROUBLE})
+
+    def _named(self, shards: Mapping[int, str]) -> str:
+        why = [f"shard {s}: {self.waits.get(s, STOPPED.get(k, k))}" for s, k in sorted(shards.items())]
         more = f"; and {len(why) - _NAMED_MAX} more shards" if len(why) > _NAMED_MAX else ""
-        return f"logs are there and none landed: {'; '.join(why[:_NAMED_MAX])}{more}"
+        return f"{'; '.join(why[:_NAMED_MAX])}{more}"
 
     @property
     def raw_mb_per_s(self) -> float:
@@ -96,6 +128,27 @@ class CheckpointReport:
 
 
 @dataclass(frozen=True)
+class Backlog:
+    """What waits in a shard, about: estimated from what landed before and from the lag.
+
+    raw_bytes   that wait
+    hour_bytes  raw bytes a receive hour, as landed lately
+    mb_per_s    the shard's read quota, as set
+    reading_s   seconds it takes to read what waits at that quota
+    """
+
+    raw_bytes: int
+    hour_bytes: float
+    mb_per_s: float
+    reading_s: float
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether more comes than the quota lets out: no schedule catches up."""
+        return self.hour_bytes >= self.mb_per_s * 1e6 * 3600
+
+
+@dataclass(frozen=True)
 class PlanReport:
     """What a live run would do now: windows as (shard, hour, begin, end), and reasons."""
 
@@ -107,3 +160,38 @@ class PlanReport:
     closings: Mapping[int, int] = field(default_factory=dict)
     gaps: tuple[str, ...] = ()
     waits: Mapping[int, str] = field(default_factory=dict)
+    backlog: Mapping[int, Backlog] = field(default_factory=dict)
+    suspects: tuple[str, ...] = ()
+    readable: tuple[str, ...] = ()
+
+
+def gap_lines(plan: Plan) -> tuple[str, ...]:
+    """The gaps of a plan, one line each."""
+    return tuple(
+        f"shard {shard}: [{g.begin}, {g.end}) {g.cause}"
+        for shard, gaps in sorted(plan.gaps.items())
+        for g in gaps
+    )
+
+
+def suspect_lines(plan: Plan) -> tuple[str, ...]:
+    """What a plan leaves alone since one answer proves nothing, one line a shard."""
+    return tuple(f"shard {shard}: {why}" for shard, why in sorted(plan.suspects.items()))
+
+
+def readable_lines(plan: Plan) -> tuple[str, ...]:
+    """The gaps that can be read after all, one line each, with the verb that lands them."""
+    return tuple(
+        f"shard {shard}: {said_readable(part)}"
+        for shard, parts in sorted(plan.readable.items())
+        for part in parts
+    )
+
+
+def said_readable(part: Again) -> str:
+    """A part of a gap that can be read after all, and the verb that lands it."""
+    first, last = hour_text(part.hours.start), hour_text(part.hours.stop - 1)
+    return (
+        f"[{part.begin}, {part.end}) is a gap and the service can read it again: "
+        f"`sls-lake backfill --local --from {first} --to {last}` lands it"
+    )

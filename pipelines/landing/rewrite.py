@@ -10,18 +10,14 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
-from pyiceberg.io.pyarrow import (
-    ArrowScan,
-    compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
-    parquet_path_to_id_mapping,
-)
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask
 
 from pipelines.landing import settle, slices
 from pipelines.landing.contract import ROW_GROUP_ROWS, arrow_schema, parquet_writer
+from pipelines.landing.data_files import data_file, metrics_of
 from pipelines.landing.freshness import Freshness
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.reading import batches_of, tasks_of
@@ -91,23 +87,13 @@ def _write(place: Place, task: FileScanTask, schema: Schema, batches: Iterable[p
             stream.close()
     if parquet is None:
         return Rewritten(task, None)
-    statistics = data_file_statistics_from_parquet_metadata(
-        parquet_metadata=parquet.writer.metadata,
-        stats_columns=compute_statistics_plan(schema, dict(table.properties)),
-        parquet_column_mapping=parquet_path_to_id_mapping(schema),
-    )
-    file = DataFile.from_args(
-        content=DataFileContent.DATA,
-        file_path=path,
-        file_format=FileFormat.PARQUET,
+    file = data_file(
+        path=path,
+        size=size,
+        metrics=metrics_of(parquet, schema, table.properties),
         partition=old.partition,
-        file_size_in_bytes=size,
-        sort_order_id=None,
-        equality_ids=None,
-        key_metadata=None,
-        **statistics.to_serialized_dict(),
+        spec_id=old.spec_id,
     )
-    file.spec_id = old.spec_id
     return Rewritten(task, file)
 
 

@@ -20,7 +20,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing import ledger as codec
 from pipelines.landing import settle
-from pipelines.landing.reading import Unreadable, entries_of, manifests_of
+from pipelines.landing.reading import Misread, Unreadable, entries_of, live_rows, manifests_of
 from pipelines.landing.state import (
     TableState,
     adopted_of,
@@ -111,11 +111,11 @@ class Planned:
     change: settle.Change
 
 
-def plan(lake: Lake, name: str, snapshot_id: int) -> Planned:
+def plan(lake: Lake, name: str, snapshot_id: int, *, without_missing: bool = False) -> Planned:
     """Look at what a rollback of table `name` to `snapshot_id` would do. Changes nothing.
 
     Raises ConfigError when that snapshot is not a landing in the table's history, LedgerBroken when
-    its rows or files are not what its ledger says.
+    its rows or files are not what its ledger says; `without_missing`: rows may be missing from it.
     """
     table = _load(lake, name)
     state = facts(table, damaged_too=True)
@@ -123,7 +123,10 @@ def plan(lake: Lake, name: str, snapshot_id: int) -> Planned:
     ledgers, adopted = ledgers_of(target), adopted_of(target)
     now, then = _files_of_main(table), _files_then(table, target)
     _check_forgotten(table, state, target)
-    _check_content(table, target, then, known_rows(ledgers, adopted))
+    known_then = known_rows(ledgers, adopted)
+    _check_content(table, target, then, known_then)
+    if not without_missing:
+        _check_missing(table, state, target, known_then)
     known = now or {}
     leaving, returning = known.keys() - then.keys(), then.keys() - known.keys()
     lowered_ledgers = codec.lowered(ledgers, state.ledgers)
@@ -169,18 +172,26 @@ def landings(table: Table) -> list[Snapshot]:
 
 def way_back(table: Table, state: TableState) -> int | None:
     """The newest landing that `plan` accepts and whose rows are as many as its ledgers say: gone back to,
-    lost rows are there again and foreign ones are not. None when metadata or storage has none."""
+    lost rows are there again and foreign ones are not. None when metadata or storage has none.
+
+    Story: rows are deleted by hand, or only marked as deleted, and landings go on. The newest landing lacks
+    these rows as well, so what is looked for is one from before the deletion.
+    """
     tries = 0
     for snapshot in landings(table):
+        hidden = summary_of(snapshot).get("total-delete-files", "0") != "0"
+        if hidden and tries >= _TRIES_MAX:
+            continue  # to count these, files are read
         try:
             known = known_rows(ledgers_of(snapshot), adopted_of(snapshot))
-            if total_records(snapshot) != known:
+            tries += hidden
+            if _rows_of(table, snapshot) != known:
                 continue
-            tries += 1
+            tries += not hidden
             _check_forgotten(table, state, snapshot)
             _check_content(table, snapshot, _files(table, snapshot), known)
-        except (LedgerBroken, ConfigError, OSError):
-            if tries == _TRIES_MAX:
+        except (LedgerBroken, Misread, ConfigError, OSError):
+            if tries >= _TRIES_MAX and not hidden:
                 return None
             continue
         return snapshot.snapshot_id
@@ -189,7 +200,8 @@ def way_back(table: Table, state: TableState) -> int | None:
 
 def _load(lake: Lake, name: str) -> Table:
     table = lake.load(name)
-    if table is None or table.current_snapshot() is None:
+    # A table of which somebody dropped the branch main has no current snapshot, and landings to go to.
+    if table is None or not (table.current_snapshot() or any(landings(table))):
         raise ConfigError(f"table {name} has no snapshots yet: there is nothing to roll back")
     return table
 
@@ -242,7 +254,7 @@ def _files_of_main(table: Table) -> dict[str, DataFile] | None:
     """None when nobody can say: rolling back is what cures that."""
     try:
         return _files(table, table.current_snapshot())
-    except Unreadable:
+    except (Unreadable, Misread):
         return None
 
 
@@ -277,6 +289,28 @@ def _check_content(table: Table, target: Snapshot, files: Mapping[str, DataFile]
             f"{name} cannot be had back: {gone} of its {len(files)} files are gone",
             verb="sls-lake windows, and choose another landing",
         )
+
+
+def _rows_of(table: Table, snapshot: Snapshot) -> int | None:
+    """Rows that a snapshot shows, None where it does not say. A total counts rows that row-level deletes
+    hide, too: where there are any, files are read."""
+    if summary_of(snapshot).get("total-delete-files", "0") == "0":
+        return total_records(snapshot)
+    return live_rows(table, snapshot.snapshot_id)
+
+
+def _check_missing(table: Table, state: TableState, target: Snapshot, known: int) -> None:
+    """Raises LedgerBroken when rows were missing at `target` already: going there brings none back."""
+    rows = _rows_of(table, target)
+    if rows is None or rows >= known:
+        return
+    back = way_back(table, state)
+    other = f"sls-lake table rollback {back}, which has all of its own; or " if back is not None else ""
+    raise LedgerBroken(
+        f"snapshot {target.snapshot_id} of table {'.'.join(table.name())} has {rows} rows, its ledger knows "
+        f"{known}: rows were missing by then",
+        verb=f"{other}sls-lake verify --pull names what brings them back; --without-missing goes there",
+    )
 
 
 def _check_forgotten(table: Table, state: TableState, target: Snapshot) -> None:

@@ -9,9 +9,10 @@ Leaving the block lets go of the claim, whatever happened. A live run holds shar
 group and moves frontiers; a fill run names receive hours, holds nothing and moves no checkpoint.
 """
 
+import contextlib
 import random
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -27,14 +28,24 @@ from pipelines.landing.freshness import Freshness
 from pipelines.landing.ledger import Landed
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.renewal import Renewal
-from pipelines.landing.report import STOPPED, CheckpointReport, HourReport, LandingReport, Verdict
-from pipelines.landing.start import check_origin, origin_text, resolve_starts
+from pipelines.landing.report import (
+    CheckpointReport,
+    HourReport,
+    LandingReport,
+    Verdict,
+    gap_lines,
+    readable_lines,
+    stop_text,
+    suspect_lines,
+)
+from pipelines.landing.start import check_ends, check_origin, find_table, origin_text, resolve_starts
 from pipelines.landing.state import TableState, check_ancestry, landed_snapshot, read_state, reconcile
 from pipelines.landing.table import Lake
 from pipelines.landing.write import (
     FileRow,
     WrittenWindow,
     assemble,
+    check_not_all_failed,
     job_for,
     to_data_file,
     write_windows,
@@ -44,10 +55,18 @@ from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.coordination.coordinator import Coordinator
 from sls_io.coordination.server_group import ServerGroup
 from sls_io.coordination.static import Static
-from sls_io.errors import ConfigError, InvariantBroken, LandingUnknown, LedgerBroken, SlsError
-from sls_io.planning import Plan, from_hour, since_start
+from sls_io.errors import (
+    ConfigError,
+    InvariantBroken,
+    LandingUnknown,
+    LedgerBroken,
+    ServiceError,
+    SlsError,
+    TransportError,
+)
+from sls_io.planning import Plan, from_hour, since_start, since_start_in
 from sls_io.shard import Shard
-from sls_io.survey import left_over, mark_cut, survey_hours, survey_live
+from sls_io.survey import left_over, look_at, mark_cut, survey_hours
 from sls_io.window import Cursor, Window
 
 Mode = Literal["live", "fill"]
@@ -96,6 +115,7 @@ class Run:
         self._tag = f"sls-lake-{uuid.uuid4().hex[:12]}"
         self._attempt, self._fresh = "", Freshness(clock)
         self._rows: dict[Window, WrittenWindow] = {}
+        self._stopped: dict[int, str] = {}
         self._effects: list[protocol.Effect] = []
         self._state: protocol.State | None = None
         self._checkpoints: list[CheckpointReport] = []
@@ -118,15 +138,16 @@ class Run:
         """
         self._begun_s = self.clock.monotonic()
         self.engine.require()
-        self.origin = self._client.origin()
-        self._deadline_s = self._client.now_s() + self.logstore.budget.seconds_max
-        until = int(self._client.now_s()) - self.logstore.budget.settle_s
+        self._look_at_the_clock()
+        self._deadline_s = self._now_s() + self.logstore.budget.seconds_max
+        until = int(self._now_s()) - self.logstore.budget.settle_s
         self.until_s = min(until, self._asked_until_s or until)
         setting = protocol.Setting(
             live=self.mode == "live",
             ordered=self.logstore.group.order,
             budget=self.logstore.budget,
             until_s=self.until_s,
+            outage_s=self.logstore.group.timeout_s,
         )
         self._state = protocol.State(setting)
         self._feed(protocol.Begin())
@@ -165,6 +186,17 @@ class Run:
             self._on_event(f"{name}.done")
             self._feed(event)
 
+    def _look_at_the_clock(self) -> None:
+        """The service's time by two of its answers, the earlier one: what is told too late is caught up
+        with by the next run, while hours said to be reached in the future are never taken back."""
+        self.origin = self._client.origin()
+        first_s = self._client.now_s()
+        self._client.shards()
+        self._clock_s = min(first_s, self._client.now_s()) - self.clock.monotonic()
+
+    def _now_s(self) -> float:
+        return self._clock_s + self.clock.monotonic()
+
     # --- effects ---------------------------------------------------------------------------------
 
     def _claim(self, _: protocol.ClaimShards) -> protocol.Event:
@@ -194,7 +226,9 @@ class Run:
         return self._renewal is None or self._renewal.valid
 
     def _read_ledger(self, _: protocol.ReadLedger) -> protocol.Event:
-        self._table = self.lake.ensure(self.logstore.table, self.contract)
+        name = self.logstore.table
+        found = find_table(self.lake, self.logstore, self._client)
+        self._table = found or self.lake.ensure(name, self.contract)
         self._base = read_state(self._table)
         problems = reconcile(self._table)
         if problems:
@@ -203,38 +237,61 @@ class Run:
                 "nothing was landed and no checkpoint moved",
                 verb="sls-lake verify",
             )
-        check_origin(self._base, self.origin, self.logstore.table)
+        self.origin = check_origin(self._base, self.origin, self.logstore.table)
+        if self.origin.id not in self._base.origins:
+            self._check_identity()
         self._evolved = self.contract.evolved(self._table.metadata)
         self._partition(0, 0)  # a partitioning that we cannot write is refused before any work
         self._attempt, self._rows, self._fresh = uuid.uuid4().hex, {}, Freshness(self.clock)
         return protocol.LedgerRead(self._base.ledger(self.origin.id))
 
+    def _check_identity(self) -> None:
+        """A wrong creation time would be another logstore: a new history, which the next run refuses."""
+        with SlsClient(self.logstore.service, clock=self.clock) as client:
+            if client.origin() != self.origin:
+                raise ServiceError(
+                    "OriginUnclear",
+                    f"two answers disagree on when logstore {self.origin.logstore} was made; nothing was "
+                    "landed",
+                    hint="Run again; if it stays, report it to the service",
+                )
+
     def _resolve_start(self, _: protocol.ResolveStart) -> protocol.Event:
-        checkpoints = (
-            self._coordinator.checkpoints() if self.logstore.reset == "group" and self._coordinator else {}
-        )
-        return protocol.StartResolved(resolve_starts(self._client, self.logstore, checkpoints))
+        asked: list[Mapping[int, Cursor | None]] = [{}]
+        if self.logstore.reset == "group" and self._coordinator:
+            asked = [self._coordinator.checkpoints(), self._coordinator.checkpoints()]
+        return protocol.StartResolved(resolve_starts(self._client, self.logstore, asked))
 
     def _survey(self, effect: protocol.SurveyShards) -> protocol.Event:
+        self._stopped = {}
         shards = tuple(self._client.shards())
         pieces = self.logstore.splits_per_hour
         if self.mode == "fill":
             surveys = survey_hours(
-                self._client, shards, hours=self.hours, until_s=self.until_s, pieces=pieces
+                self._client,
+                shards,
+                hours=self.hours,
+                until_s=self.until_s,
+                pieces=pieces,
+                ledger=effect.ledger,
             )
             surveys = since_start(surveys, effect.ledger, self._base.adopted.shards_of(self.origin.id))
+            surveys = since_start_in(surveys, effect.ledger, self._base.forgotten.hours(self.origin.id))
             surveys = from_hour(surveys, self._base.forgotten.before(self.origin.id))
+            surveys = mark_cut(self._client, shards, effect.ledger, surveys)
         else:
-            mine = self._readable(shards, effect)
-            surveys = survey_live(
+            surveys = look_at(
                 self._client,
-                mine,
+                shards,
+                self._readable(shards, effect),
                 effect.ledger,
                 until_s=self.until_s,
-                spans_max=max(1, self.logstore.budget.windows_max // max(1, len(mine))),
+                windows_max=self.logstore.budget.windows_max,
                 pieces=pieces,
+                spare=True,
             )
-        return protocol.Surveyed(shards, mark_cut(self._client, shards, effect.ledger, surveys))
+        check_ends(surveys, effect.ledger, self.logstore.table)
+        return protocol.Surveyed(shards, surveys, int(self._now_s()))
 
     def _readable(self, shards: Iterable[Shard], effect: protocol.SurveyShards) -> list[Shard]:
         """The claimed shards, and those that the group is done with while the ledger is not."""
@@ -242,7 +299,9 @@ class Run:
         mine = [s for s in shards if s.id in effect.claim.shards]
         rest = [s for s in shards if s not in mine and not (s.id in known and known[s.id].closed)]
         if self._coordinator is not None and any(s.readonly for s in rest):
-            mine += left_over(self._client, rest, self._coordinator.checkpoints())
+            # Not worth a run: whoever cannot be asked now is looked at by the next one.
+            with contextlib.suppress(TransportError):
+                mine += left_over(self._client, rest, self._coordinator.checkpoints())
         return mine
 
     def _write(self, effect: protocol.WriteWindows) -> protocol.Event:
@@ -265,9 +324,12 @@ class Run:
             # The work was cancelled because the claim went away: nothing was written that counts.
             return protocol.Written((), {}, claim_valid=False)
         written = assemble(plan.windows, rows)
+        check_not_all_failed(written)
+        self._stopped = {shard: w.stopped for shard, w in _stopped(plan, written).items()}
         self._rows = {w.landed.window: w for w in written if w.landed}
         landed = tuple(w.landed for w in written if w.landed)
-        return protocol.Written(landed, _stop_reasons(plan, written), claim_valid=self._claim_valid())
+        reasons = {s: stop_text(w.stopped, w.cause) for s, w in _stopped(plan, written).items()}
+        return protocol.Written(landed, reasons, claim_valid=self._claim_valid())
 
     @property
     def _schema(self) -> Schema:
@@ -304,7 +366,7 @@ class Run:
         self._back_off(len(effect.tries))
         self._table = self._load_again()
         landed = landed_snapshot(self._table, effect.tries)
-        self._base = read_state(self._table)
+        self._base = read_state(self._table, newest=False)  # proven when the run began; this is a race
         fits = (self._base.schema_id, self._base.spec_id) == (written.schema_id, written.spec_id)
         # A fill is on its way while a person forgets its hours: planned again, nothing of them is in it.
         then, now = (base.forgotten.before(self.origin.id) for base in (written, self._base))
@@ -331,6 +393,8 @@ class Run:
         while True:
             try:
                 table = self.lake.load(self.logstore.table, deadline_s=self._reload_deadline_s)
+            except LedgerBroken:
+                raise
             except SlsError as error:
                 if self.clock.monotonic() + pause_s > deadline_s:
                     raise LandingUnknown(
@@ -342,16 +406,17 @@ class Run:
                 continue
             if table is None or str(table.metadata.table_uuid) != self._base.uuid:
                 raise LedgerBroken(
-                    f"table {self.logstore.table} was dropped or replaced while a landing was on its way",
-                    verb="run again to start a new table, or restore the old one",
+                    f"table {self.logstore.table} was dropped or replaced while a landing was on its way; "
+                    "whether the old one has it only its files say",
+                    verb="sls-lake verify",
                 )
             return table
 
     def _reconcile(self, _: protocol.Reconcile) -> protocol.Event:
-        table = self.lake.load(self.logstore.table)
-        if table is None:
-            return protocol.Reconciled(("the table is gone",))
         try:
+            table = self.lake.load(self.logstore.table)
+            if table is None:
+                return protocol.Reconciled(("the table is gone",))
             check_ancestry(table)
         except LedgerBroken as error:
             return protocol.Reconciled((str(error),))
@@ -434,7 +499,10 @@ class Run:
             windows=len(state.landed),
             hours=dict(sorted(hours.items())),
             waits=dict(sorted((state.waits or {}).items())),
+            stopped=dict(sorted(self._stopped.items())),
             gaps=gap_lines(plan) if plan else (),
+            suspects=suspect_lines(plan) if plan else (),
+            readable=readable_lines(plan) if plan else (),
             closed=tuple(sorted(plan.closings)) if plan else (),
             lag_s=self._lag_s(),
             conflicts=state.conflicts,
@@ -451,7 +519,7 @@ class Run:
         reached = (
             [e.reached_s for e in ledger.shards.values() if not e.closed and e.reached_s] if ledger else []
         )
-        return max(0.0, self._client.now_s() - min(reached)) if reached else None
+        return max(0.0, self._now_s() - min(reached)) if reached else None
 
     @property
     def base(self) -> TableState:
@@ -459,21 +527,13 @@ class Run:
         return self._base
 
 
-def gap_lines(plan: Plan) -> tuple[str, ...]:
-    """The gaps of a plan, one line each."""
-    return tuple(
-        f"shard {shard}: [{g.begin}, {g.end}) {g.cause}"
-        for shard, gaps in sorted(plan.gaps.items())
-        for g in gaps
-    )
-
-
-def _stop_reasons(plan: Plan, written: list[WrittenWindow]) -> dict[int, str]:
-    reasons: dict[int, str] = {}
+def _stopped(plan: Plan, written: list[WrittenWindow]) -> dict[int, WrittenWindow]:
+    """The first window of each shard that ended before its planned end."""
+    found: dict[int, WrittenWindow] = {}
     for planned, window in zip(plan.windows, written, strict=True):
         if window.stopped:
-            reasons.setdefault(planned.window.shard, STOPPED.get(window.stopped, window.stopped))
-    return reasons
+            found.setdefault(planned.window.shard, window)
+    return found
 
 
 _EXECUTORS: dict[type, Callable[[Run, Any], protocol.Event]] = {

@@ -16,7 +16,7 @@ from typing import Literal
 from pyiceberg.table import Table
 
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.start import check_origin
+from pipelines.landing.start import check_origin, find_table
 from pipelines.landing.state import ancestry, is_landing, ledgers_of, read_state
 from pipelines.landing.table import Lake
 from sls_io.claim import Ledger, ShardLedger
@@ -106,11 +106,11 @@ def runway(logstore: Logstore, lake: Lake, client: SlsClient, *, clock: Clock = 
     when the table cannot be trusted, and what the service's calls raise.
     """
     retention_s = client.retention_s()
-    origin, table = client.origin(), lake.load(logstore.table)
+    origin, table = client.origin(), find_table(lake, logstore, client)
     if table is None:
         return Runway(logstore.table, retention_s)
     state = read_state(table)
-    check_origin(state, origin, logstore.table)
+    origin = check_origin(state, origin, logstore.table)
     ledger = state.ledger(origin.id)
     if not ledger.started:
         return Runway(logstore.table, retention_s)

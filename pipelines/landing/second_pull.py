@@ -14,6 +14,8 @@ from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.decode import Decoder
 from sls_io.errors import CursorExpired, DecodeError, ShardGone
 from sls_io.fetch import Fetch
+from sls_io.pace import Pace
+from sls_io.settings import SHARD_MB_PER_S
 from sls_io.survey import survey_hours, survey_live
 from sls_io.window import Cursor, Window
 
@@ -45,22 +47,30 @@ def pull_again(
 
     One page in memory. Raises TransportError or ServiceError when the service stays away.
     """
-    found = SecondPull()
+    found, paces = SecondPull(), dict[int, Pace]()
     for window in _kept(client, ledger, hours):
         rows, total = 0, 0
-        fetch = Fetch(client, window, bytes_max=_BYTES_MAX, deadline_s=float("inf"), clock=clock)
+        pace = paces.setdefault(window.shard, Pace(SHARD_MB_PER_S, clock=clock))
+        endless = float("inf")
+        fetch = Fetch(client, window, bytes_max=_BYTES_MAX, deadline_s=endless, pace=pace, clock=clock)
         decoder = Decoder(ledger.origin, ())
         try:
             for page in fetch:
                 try:
-                    decoded = decoder.decode(page, hour=window.hour)
+                    reading = decoder.open(page)
                 except DecodeError as error:
                     fetch.retry(page, error)
                     continue
-                rows, total = rows + decoded.rows, (total + decoded.sum) % 2**64
+                if reading.unreadable and not page.settled:  # counted by the rule it landed by
+                    fetch.doubt(page)
+                    continue
+                for part in reading.parts(window.hour):
+                    rows, total = rows + part.rows, (total + part.sum) % 2**64
             whole = fetch.proved()
         except (CursorExpired, ShardGone):
             whole = False
+        if fetch.stopped and fetch.error is not None:
+            raise fetch.error
         if fetch.stopped:
             found.missed[window] = f"a page could not be read: {fetch.cause}"
         elif not whole:

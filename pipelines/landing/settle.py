@@ -44,6 +44,7 @@ from pipelines.landing import publish
 from pipelines.landing.reading import Unreadable, entries_of, manifests_of
 from pipelines.landing.state import TableState, landed_snapshot, summary_of
 from pipelines.landing.table import Lake
+from pipelines.landing.usable import check_usable
 from sls_io.claim import Ledger
 from sls_io.errors import ConfigError, InvariantBroken, LandingConflict, LandingUnknown, TransportError
 
@@ -93,15 +94,12 @@ class Change:
 def build(table: Table, state: TableState, change: Change, *, now_ms: int) -> publish.Request:
     """The change as one request on exactly `state`. Writes manifests, which nobody sees yet.
 
-    Raises ConfigError for a table of a format that we do not write, InvariantBroken when a file that
-    shall leave is not there.
+    Raises LedgerBroken for a table that cannot be written to, InvariantBroken when a file that shall leave
+    is not there.
     """
-    metadata, head = table.metadata, table.current_snapshot()
-    if metadata.format_version != 2 or head is None:
-        raise ConfigError(
-            f"table {'.'.join(table.name())} has format version {metadata.format_version}; only version 2 "
-            "with at least one snapshot can be settled"
-        )
+    check_usable(table)
+    # Where somebody dropped the branch main, it goes on from what it shall be.
+    metadata, head = table.metadata, table.current_snapshot() or change.content
     snapshot_id, sequence = metadata.new_snapshot_id(), metadata.next_sequence_number()
     location = table.location_provider().new_metadata_location(f"snap-{snapshot_id}-0-{uuid.uuid4()}.avro")
     manifests, totals = _manifests(table, change, snapshot_id)

@@ -12,19 +12,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pyiceberg.conversions import from_bytes
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.schema import prune_columns
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.types import IntegerType
 
 from pipelines.landing.contract import hour_place, origin_place, rows_of
 from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger import Adopted
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.reading import batches_of, tasks_of
-from pipelines.landing.start import check_origin
+from pipelines.landing.start import check_origin, find_table
 from pipelines.landing.state import TableState, read_state, reconcile
 from pipelines.landing.table import Lake
+from pipelines.landing.where import Where
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import Origin, SlsClient
 from sls_io.decode import identity_sum
@@ -89,12 +93,12 @@ class Place:
 def look(lake: Lake, logstore: Logstore, client: SlsClient, *, whole: bool = True) -> Place:
     """The table now; `whole`: its newest landing must add up. Raises ConfigError when nothing has landed,
     LedgerBroken when the table cannot be trusted."""
-    origin, table = client.origin(), lake.load(logstore.table)
+    origin, table = client.origin(), find_table(lake, logstore, client)
+    state = read_state(table) if table is not None else None
     head = table.current_snapshot() if table is not None else None
-    if table is None or head is None:
+    if table is None or state is None or head is None:
         raise ConfigError(f"nothing has landed in {logstore.table} yet")
-    state = read_state(table)
-    check_origin(state, origin, logstore.table)
+    origin = check_origin(state, origin, logstore.table)
     problems = reconcile(table) if whole else []
     if problems:
         raise LedgerBroken(
@@ -162,28 +166,76 @@ def whole_files(place: Place, hours: range) -> list[FileScanTask]:
     return tasks
 
 
-def check_counted(place: Place) -> None:
-    """Raises LedgerBroken when the table holds more or fewer rows of the logstore than its ledger and
-    what was adopted say: what would leave then could not be told from what is missing already.
+def of_origin(place: Place, origin: str) -> Place:
+    """The same table with the rows of another origin in mind, one that it has a ledger of."""
+    text, _, created = place.state.origins[origin].rpartition("@")
+    region, project, logstore = text.split("/", 2)
+    return replace(place, origin=Origin(region, project, logstore, int(created), known_as=origin))
 
-    From the manifests alone, apart from files whose rows are partly hidden or of others.
+
+def check_counted(place: Place) -> None:
+    """Raises LedgerBroken when a shard of the logstore has more or fewer rows than its ledger and what was
+    adopted say: what would leave then could not be told from what is missing already."""
+    for shards, rows, known in _counted(place):
+        if rows != known:
+            raise LedgerBroken(
+                f"table {place.name} holds {rows} rows of {place.origin.logstore}{_of_shards(shards)}, its "
+                f"ledger says {known}; nothing was changed",
+                verb="sls-lake verify --pull names what brings them back",
+            )
+
+
+def check_none_missing(place: Place) -> None:
+    """As `check_counted`, for every logstore of the table, before something that no rollback passes.
+
+    Story: rows are deleted by hand. Before anybody looks, others are removed for good, and with that the
+    rollback and the replace that would have brought the first ones back are refused for ever.
     """
-    tasks = tasks_of(place.table, place.table.scan(row_filter=mine(place)))
-    plain = _hour_files(place)
-    whole = [task for task in tasks if plain(task) and not task.delete_files]
-    others = [task for task in tasks if not plain(task) or task.delete_files]
-    rows = sum(task.file.record_count for task in whole) + sum(p.rows for p in parts_of(place, others))
-    adopted = sum(n for (name, _), (n, _) in place.state.adopted.shards.items() if name == place.origin.id)
-    known = sum(entry.rows for entry in place.ledger.shards.values()) + adopted
-    if rows != known:
-        raise LedgerBroken(
-            f"table {place.name} holds {rows} rows of {place.origin.logstore}, its ledger says {known}; "
-            "nothing was changed",
-            verb=(
-                "sls-lake backfill --mode replace --local --from the hour that lost rows (sls-lake verify "
-                f"--pull names it), or sls-lake table rollback {place.state.tagged} to the newest landing"
-            ),
-        )
+    for origin in sorted(set(place.state.ledgers) & set(place.state.origins)):
+        for shards, rows, known in _counted(of_origin(place, origin)):
+            if rows < known:
+                raise LedgerBroken(
+                    f"table {place.name} misses rows: of {origin}{_of_shards(shards)} it holds {rows}, its "
+                    f"ledger says {known}; no rollback would bring them back after this; nothing was changed",
+                    verb="sls-lake verify --pull, which names what brings them back; "
+                    "or say --without-missing here",
+                )
+
+
+def _of_shards(shards: Collection[int]) -> str:
+    return f" in shard {', '.join(map(str, shards))}" if shards else ""
+
+
+def _counted(place: Place) -> Iterator[tuple[tuple[int, ...], int, int]]:
+    """(shards, rows there, rows known) of each shard, from the manifests; files that hold rows of several
+    shards are held against what is left of all of them. Files whose rows are partly hidden or of others are
+    read."""
+    origin, plain = place.origin.id, _hour_files(place)
+    id_ = place.table.schema().find_field("__shard__").field_id
+    there, mixed = defaultdict[int, int](int), 0
+    odd: list[FileScanTask] = []
+    for task in tasks_of(place.table, place.table.scan(row_filter=mine(place))):
+        low, high = ((bounds or {}).get(id_) for bounds in (task.file.lower_bounds, task.file.upper_bounds))
+        if not plain(task) or task.delete_files:
+            odd.append(task)
+        elif low is not None and low == high:
+            there[int(from_bytes(IntegerType(), low))] += task.file.record_count
+        else:
+            mixed += task.file.record_count
+    for part in parts_of(place, odd):
+        there[part.shard] += part.rows
+    known = defaultdict[int, int](int, {s: entry.rows for s, entry in place.ledger.shards.items()})
+    for (name, shard), (rows, _) in place.state.adopted.shards.items():
+        known[shard] += rows if name == origin else 0
+    shards = tuple(sorted({*there, *known}))
+    if not mixed:
+        for shard in shards:
+            yield (shard,), there[shard], known[shard]
+    else:
+        for shard in shards:
+            if there[shard] > known[shard]:
+                yield (shard,), there[shard], known[shard]
+        yield (), sum(there.values()) + mixed, sum(known.values())
 
 
 def _hour_files(place: Place) -> Callable[[FileScanTask], bool]:
@@ -209,19 +261,22 @@ def fingerprint(tasks: Iterable[FileScanTask]) -> Fingerprint:
     )
 
 
-def parts_of(
-    place: Place, tasks: Collection[FileScanTask], row_filter: BooleanExpression | None = None
-) -> tuple[Part, ...]:
-    """The rows of these files that `row_filter` (default: the logstore's) takes, by shard and hour.
+def parts_of(place: Place, tasks: Collection[FileScanTask], where: Where | None = None) -> tuple[Part, ...]:
+    """The logstore's rows of these files, or those that `where` takes, by shard and hour.
 
-    A file at a time is read, and of it the identity columns. Raises as `reading.py` does.
+    A file at a time is read, and of it the identity columns and those that `where` names. Columns are
+    asked for by id: a name may hold dots, blanks and quotes. Raises as `reading.py` does.
     """
-    wanted = row_filter or mine(place)
-    scan = place.table.scan(row_filter=wanted, selected_fields=IDENTITY)
-    reader = ArrowScan(place.table.metadata, place.table.io, scan.projection(), wanted)
+    schema = place.table.schema()
+    ids = {schema.find_field(name).field_id for name in IDENTITY} | (where.fields if where else set())
+    columns = prune_columns(schema, ids, select_full_types=True)
+    reader = ArrowScan(place.table.metadata, place.table.io, columns, mine(place))
     found: dict[tuple[int, int], Part] = {}
     for task in tasks:
-        for part in _parts(batches_of(place.table, reader, task), place.ledger):
+        batches = batches_of(place.table, reader, task)
+        if where is not None:
+            batches = [batch.filter(where.taken(batch)) for batch in batches]
+        for part in _parts(batches, place.ledger):
             key = part.shard, part.hour
             found[key] = found[key].plus(part) if key in found else part
     return tuple(found[key] for key in sorted(found))

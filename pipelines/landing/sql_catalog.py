@@ -17,6 +17,8 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
+from sqlalchemy import ColumnElement, or_, select, update
+from sqlalchemy.orm import Session
 
 Entry = TypeVar("Entry")
 
@@ -32,11 +34,15 @@ class Kept(list[Entry]):
 
 
 class UnreadableMetadata(Exception):
-    """The database answered, and the metadata file that it names cannot be read; `cause` says why."""
+    """The database answered, and the metadata file that it names cannot be read; `cause` says why.
 
-    def __init__(self, file: str, cause: Exception) -> None:
-        super().__init__(f"{file}: {type(cause).__name__}")
-        self.file, self.cause = file, cause
+    `file` is its name ("" where the table's row names none), `location` where it is.
+    """
+
+    def __init__(self, table: str, location: str, cause: Exception) -> None:
+        name = location.rsplit("/", 1)[-1]
+        super().__init__(f"{name}: {type(cause).__name__}")
+        self.table, self.location, self.file, self.cause = table, location, name, cause
 
 
 class SharingSqlCatalog(SqlCatalog):
@@ -70,11 +76,9 @@ class SharingSqlCatalog(SqlCatalog):
             )
         try:
             return super()._convert_orm_to_iceberg(orm_table)
-        except NoSuchTableError:
-            raise
         except Exception as error:  # the database has answered: whatever the decoder met is about the file
-            file = (orm_table.metadata_location or "").rsplit("/", 1)[-1]
-            raise UnreadableMetadata(file, error) from error
+            name = f"{orm_table.table_namespace}.{orm_table.table_name}"
+            raise UnreadableMetadata(name, orm_table.metadata_location or "", error) from error
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """As PyIceberg's, which a commit there asks for the table it is about to change."""
@@ -89,3 +93,32 @@ class SharingSqlCatalog(SqlCatalog):
         )
         self._loaded = table.metadata_location, table.metadata
         return table
+
+
+def named(catalog: SqlCatalog, table: str) -> str | None:
+    """The metadata file that the table's row names, None for none. Raises NoSuchTableError without a row."""
+    with Session(catalog.engine) as session:
+        found = session.execute(select(IcebergTables.metadata_location).where(*_row(catalog, table))).first()
+    if found is None:
+        raise NoSuchTableError(f"Table does not exist: {table}")
+    return str(found[0]) if found[0] else None
+
+
+def repoint(catalog: SqlCatalog, table: str, old: str | None, new: str) -> bool:
+    """Let the table's row name the metadata file `new`; False when it does not name `old` any more."""
+    location = IcebergTables.metadata_location
+    still = location == old if old else or_(location.is_(None), location == "")
+    row = update(IcebergTables).where(*_row(catalog, table), still)
+    with Session(catalog.engine) as session:
+        changed = session.execute(row.values(metadata_location=new, previous_metadata_location=old))
+        session.commit()
+    return bool(getattr(changed, "rowcount", 0))
+
+
+def _row(catalog: SqlCatalog, table: str) -> tuple[ColumnElement[bool], ...]:
+    namespace, _, name = table.rpartition(".")
+    return (
+        IcebergTables.catalog_name == catalog.name,
+        IcebergTables.table_namespace == namespace,
+        IcebergTables.table_name == name,
+    )

@@ -4,51 +4,162 @@ The answer is landed (zero rows) before any log is pulled, so that a run which d
 second run at the same time, cannot begin somewhere else.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from pyiceberg.table import Table
+
+from pipelines.landing.former import START_OVER
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.state import TableState
+from pipelines.landing.state import TableState, names_of
+from pipelines.landing.table import Lake
+from sls_io.claim import Ledger
 from sls_io.client import Origin, SlsClient
-from sls_io.errors import ConfigError, LedgerBroken
+from sls_io.errors import ConfigError, LedgerBroken, ServiceError
+from sls_io.planning import Survey, fallen_back
 from sls_io.shard import Shard
 from sls_io.window import Cursor
 
+NO_GROUP_CODE = "ConsumerGroupNotExist"
+RELABEL = "sls-lake table relabel"
+"""The verb that gives a table the right region of a logstore."""
+
+
+def find_table(lake: Lake, logstore: Logstore, client: SlsClient) -> Table | None:
+    """The table, or None when there is none, and neither storage nor service knows of an earlier one.
+
+    Raises as `Lake.load`, and LedgerBroken when the group has checkpoints although there is no table.
+    Not with `reset: group`, which means to begin at them.
+    """
+    table = lake.load(logstore.table)
+    shards = moved(client, logstore) if table is None and logstore.reset != "group" else []
+    # Story: two first runs, B finds no table; A makes it, lands and publishes, B finds A's checkpoints.
+    # The table was there before them, so B looks there once more before it believes them.
+    if not shards or (table := lake.load(logstore.table)) is not None:
+        return table
+    raise LedgerBroken(
+        f"there is no table {logstore.table} in the catalog ({lake.place}), but group {logstore.group.name} "
+        f"has checkpoints of shards {', '.join(map(str, shards))}: somebody landed with it before. Nothing "
+        "was landed; restore the catalog, let the new table begin where the group stands (`reset: group`), "
+        "name another group if this one is another program's, or give the old table up",
+        verb=START_OVER,
+    )
+
+
+def moved(client: SlsClient, logstore: Logstore) -> list[int]:
+    """The shards whose checkpoint in the group says that something was read.
+
+    Not one that is at the begin of a shard from which retention cannot have taken anything yet: a run
+    that found the shard empty publishes that, too, and nothing is lost with it.
+    """
+    try:
+        stored = client.checkpoints(logstore.group.name)
+    except ServiceError as error:
+        if error.code == NO_GROUP_CODE:
+            return []
+        raise
+    points = {shard: point.cursor for shard, point in stored.items() if point.cursor is not None}
+    if not points:
+        return []
+    kept_s, listed = client.retention_s(), {s.id: s for s in client.shards()}
+    oldest_s = 0.0 if kept_s is None else client.now_s() - kept_s
+
+    def untouched(shard: int, cursor: Cursor) -> bool:
+        entry = listed.get(shard)
+        young = entry is not None and entry.created_s > oldest_s
+        return young and cursor <= client.cursor_at(shard, "begin")
+
+    return sorted(shard for shard, cursor in points.items() if not untouched(shard, cursor))
+
 
 def resolve_starts(
-    client: SlsClient, logstore: Logstore, checkpoints: Mapping[int, Cursor | None]
+    client: SlsClient, logstore: Logstore, checkpoints: Sequence[Mapping[int, Cursor | None]]
 ) -> dict[int, Cursor]:
     """Start cursor of each listed shard; never before the configured `start` hour.
 
-    Raises ConfigError for policy `none`, which means that somebody has to choose.
+    Everything is asked twice (`checkpoints` were) and the lower answer holds: what lies before the start is
+    never asked for again, so one wrong answer would skip history without a word. Raises ConfigError for
+    policy `none`, which means that somebody has to choose.
     """
     if logstore.reset == "none":
         raise ConfigError(
             f"{logstore.table} has no history yet and reset is 'none'; "
             "set reset to earliest, latest, group, a time or a duration"
         )
-    at_s = logstore.reset_time_s(client.now_s())
-    return {s.id: _start(client, logstore, s, at_s, checkpoints.get(s.id)) for s in client.shards()}
+    found: dict[int, Cursor] = {}
+    for known in (checkpoints[0], checkpoints[-1]):
+        at_s = logstore.reset_time_s(client.now_s())
+        for shard in client.shards():
+            start = _start(client, logstore, shard, at_s, known.get(shard.id))
+            found[shard.id] = min(start, found.get(shard.id, start))
+    return found
 
 
-def check_origin(state: TableState, origin: Origin, table: str) -> None:
-    """Raises LedgerBroken when the logstore was deleted and made again under the same name.
+def known(state: TableState, origin: Origin) -> Origin:
+    """`origin` under the id by which the table has it; as it is where the table does not know it."""
+    text = origin_text(origin)
+    found = next((name for name, there in state.origins.items() if there == text), "")
+    return replace(origin, known_as=found)
 
-    Its cursors begin anew, so a ledger of the old one would say "nothing to do", or worse.
+
+def check_origin(state: TableState, origin: Origin, table: str) -> Origin:
+    """The origin as the table knows it, see `known`.
+
+    Raises LedgerBroken when the table has this logstore under another region, or had one of its name that
+    was deleted since: its cursors begin anew, so a ledger of the old one would say "nothing to do", or worse.
     """
-    if origin.id in state.origins:
-        return  # the new one has a ledger of its own: `table adopt` settled it
-    for known, text in state.origins.items():
-        if known != origin.id and text.rpartition("@")[0] == origin_text(origin).rpartition("@")[0]:
+    found = known(state, origin)
+    if found.known_as:
+        return found  # one that was made again has a ledger of its own: `table adopt` settled it
+    if (name := mislabelled(state, origin)) is not None:
+        region = state.origins[name].partition("/")[0]
+        raise LedgerBroken(
+            f"{table} has logstore {origin.logstore} under the region {region!r}, the settings say "
+            f"{origin.region!r}: landed as another origin, all of it would be there twice. Nothing was "
+            f"changed. Set service.region: {region} if the settings are wrong, or give the table the "
+            "region of the settings",
+            verb=RELABEL,
+        )
+    for name, text in state.origins.items():
+        if text.rpartition("@")[0] == origin_text(origin).rpartition("@")[0]:
             raise LedgerBroken(
                 f"logstore {origin.logstore} was deleted and created again since it was landed in {table} "
-                f"(known as {known}, now {origin.id})",
+                f"(known as {name}, now {origin.id})",
                 verb="sls-lake table adopt",
             )
+    return found
+
+
+def check_ends(surveys: Mapping[int, Survey], ledger: Ledger, table: str) -> None:
+    """Raises LedgerBroken when a shard ends before what the ledger says has landed of it."""
+    found = fallen_back(surveys, ledger)
+    if found:
+        said = ", ".join(f"shard {s} ends at {end}, landed up to {at}" for s, (end, at) in found.items())
+        raise LedgerBroken(
+            f"the service has less than {table} says has landed: {said}. Either an answer was wrong, and the "
+            "next run says otherwise, or these are not the same shards any more: the logstore was made again "
+            "within the second of its creation, or put back to an older state. Nothing was landed; give it "
+            "another table and group in its defs.yaml then, the old rows stay where they are",
+            verb="sls-lake verify",
+        )
 
 
 def origin_text(origin: Origin) -> str:
     """The readable identity that the table keeps of an origin: region/project/logstore@created."""
     return f"{origin.region}/{origin.project}/{origin.logstore}@{origin.created_s}"
+
+
+def mislabelled(state: TableState, origin: Origin) -> str | None:
+    """The id by which the table has this very logstore under another region, if it has.
+
+    Story: an address was taken for the region, or somebody mistyped it. Project, logstore and the second
+    of creation are the same, and a project's name exists once in the whole service (vendor
+    documentation, "Manage a project"), so it is this logstore, whatever its region was called.
+    """
+    names = names_of(origin_text(origin))
+    if known(state, origin).known_as:
+        return None
+    return next((name for name, text in state.origins.items() if names_of(text) == names), None)
 
 
 def _start(

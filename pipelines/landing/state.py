@@ -14,9 +14,17 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing import ledger as codec
+from pipelines.landing.former import REGISTER, newer, number_of, strangers
 from pipelines.landing.reading import Unreadable, cure, entries_of, gone, manifests_of
+from pipelines.landing.table import ANSWER_S, is_storage, storage_trouble
+from pipelines.landing.usable import check_usable
+from pipelines.landing.waiting import answered
 from sls_io.claim import Ledger
-from sls_io.errors import LedgerBroken
+from sls_io.errors import LedgerBroken, TransportError
+
+_OTHERS_NAMED_MAX = 3
+_DIGITS_MAX = 20
+"""Digits of a number in a summary that another engine may have written: a long has fewer."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +51,15 @@ class TableState:
         return self.ledgers.get(origin) or Ledger(origin)
 
 
-def read_state(table: Table) -> TableState:
-    """Read and check `table`. Raises LedgerBroken when its ledger cannot be trusted."""
+def read_state(table: Table, *, newest: bool = True) -> TableState:
+    """Read and check `table`. Raises LedgerBroken when its ledger cannot be trusted, or other hands changed
+    it so that nothing can be written to it.
+
+    `newest`: also that the catalog was not put back to an older state, which lists a folder.
+    """
+    check_usable(table)
+    if newest:
+        check_newest(table)
     state = facts(table)
     if state.tagged is not None:
         check_ancestry(table)
@@ -77,6 +92,35 @@ def facts(table: Table, *, damaged_too: bool = False) -> TableState:
         adopted=adopted_of(tagged, damaged_too=damaged_too),
         forgotten=newest_forgotten(table)[0],
     )
+
+
+def check_newest(table: Table) -> None:
+    """Prove that the catalog does not name an older state of the table than there was.
+
+    Story: the catalog's database comes back from a backup of last week. The ledger in it is as true as
+    it was then, so all of the week would be landed once more, what retention took would become a gap,
+    and the sweep would delete the week's own files, which no snapshot refers to any more.
+
+    Raises LedgerBroken, or TransportError when the storage or the catalog does not answer.
+    """
+    name, mine = ".".join(table.name()), str(table.metadata.table_uuid)
+    try:
+        found = newer(table.io, table.metadata_location, mine)
+        if found is None:
+            return
+        # Commits that came between the table's load and the listing are no trouble.
+        again = answered(lambda: table.catalog.load_table(table.name()), deadline_s=ANSWER_S)
+    except Exception as error:  # every catalog has its own exceptions
+        told = storage_trouble(table.location(), error) if is_storage(error) else type(error).__name__
+        raise TransportError(f"nobody can say whether {name} is its newest state: {told}") from error
+    if number_of(again.metadata_location) + 1 < found.number:
+        named = again.metadata_location.rsplit("/", 1)[-1]
+        raise LedgerBroken(
+            f"the catalog names an older state of table {name} ({named}) than there was: its folder has "
+            f"{found.name}. The catalog was restored from a backup, or two catalogs use the table; nothing "
+            "was landed on the older state and nothing deleted",
+            verb=REGISTER,
+        )
 
 
 def check_ancestry(table: Table) -> None:
@@ -163,6 +207,26 @@ def ancestry(table: Table, newest: int | None = None) -> Iterator[Snapshot]:
         yield snapshot
         parent = snapshot.parent_snapshot_id
         snapshot = table.snapshot_by_id(parent) if parent is not None else None
+
+
+def others_here(table: Table, *, older_than_s: float) -> tuple[str, ...]:
+    """Metadata files of other tables in the table's folder, and old ones of nobody knows which, a phrase
+    each. Raises TransportError when the storage does not answer."""
+    folder = f"{table.location()}/metadata"
+    try:
+        found = strangers(table.io, folder, table.metadata, table.metadata_location, older_than_s)
+    except OSError as error:
+        raise TransportError(f"{storage_trouble(table.location(), error)}; run it again") from error
+    return tuple(found)
+
+
+def others_text(others: tuple[str, ...]) -> str:
+    """What is said where files of two tables lie in one folder."""
+    more = f" and {len(others) - _OTHERS_NAMED_MAX} more" if len(others) > _OTHERS_NAMED_MAX else ""
+    return (
+        f"{'; '.join(others[:_OTHERS_NAMED_MAX])}{more}: files of another table may be here, so nothing here "
+        "counts as left over until a person has moved that table's files, or that metadata file, away"
+    )
 
 
 def landed_snapshot(table: Table, tries: Iterable[int]) -> int | None:
@@ -256,10 +320,16 @@ def forgotten_of(snapshot: Snapshot | None, *, damaged_too: bool = False) -> cod
         return codec.Forgotten()
 
 
+def names_of(text: str) -> str:
+    """project/logstore@created of an origin's readable identity: all of it but the region."""
+    return text.partition("/")[2]
+
+
 def total_records(snapshot: Snapshot | None) -> int | None:
     """Rows of the table at `snapshot` as its summary says; None where it does not say."""
     text = summary_of(snapshot).get("total-records")
-    return int(text) if text is not None and text.isdigit() else None
+    plain = text is not None and text.isascii() and text.isdigit() and len(text) < _DIGITS_MAX
+    return int(text) if text is not None and plain else None
 
 
 def known_rows(ledgers: Mapping[str, Ledger], adopted: codec.Adopted) -> int:

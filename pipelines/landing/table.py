@@ -24,14 +24,17 @@ from pyiceberg.exceptions import (
     RESTError,
     TableAlreadyExistsError,
 )
+from pyiceberg.io import load_file_io
 from pyiceberg.table import Table
 from pyiceberg.utils.config import Config
 
+from pipelines.landing import second_look
 from pipelines.landing.contract import Contract, partition_spec
+from pipelines.landing.former import REGISTER, START_OVER, Former, look_for
 from pipelines.landing.sql_catalog import SharingSqlCatalog, UnreadableMetadata
 from pipelines.landing.waiting import NoAnswer, answered
 from sls_io.clock import SYSTEM_CLOCK
-from sls_io.errors import ConfigError, InvariantBroken, printable
+from sls_io.errors import ConfigError, InvariantBroken, LedgerBroken, printable
 
 CATALOG = "lake"
 HOME_VARIABLE = "SLS_LAKE_HOME"
@@ -58,8 +61,30 @@ class NoMetadata(ConfigError):
 
 
 def home() -> Path:
-    """The state folder: `SLS_LAKE_HOME`, or `var` under the working folder. Absolute."""
-    return Path(os.environ.get(HOME_VARIABLE, "var")).absolute()
+    """The state folder: `SLS_LAKE_HOME`, or `var` under the working folder. Absolute; made by who writes.
+
+    Raises ConfigError when it can be none: empty, a file, or below a file.
+    """
+    said = os.environ.get(HOME_VARIABLE, "var")
+    if not said.strip():
+        raise ConfigError(f"{HOME_VARIABLE} is set and empty: name a folder, or unset it for ./var")
+    folder = Path(said).absolute()
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    if not there.is_dir():
+        raise ConfigError(f"{HOME_VARIABLE} is {printable(said)}, but {there} is no folder: name another")
+    return folder
+
+
+def made(folder: Path) -> Path:
+    """`folder`, made where it is not there. Raises ConfigError when it cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"the folder {folder} cannot be made: {error.strerror}; "
+            f"set {HOME_VARIABLE} to one that can be written"
+        ) from error
+    return folder
 
 
 @dataclass(frozen=True)
@@ -127,11 +152,32 @@ class Lake:
         raise InvariantBroken("the last look at the catalog neither opened it nor raised")
 
     def load(self, table: str, *, deadline_s: float = ANSWER_S) -> Table | None:
-        """The table as it is now, or None when there is none.
+        """The table as it is now, or None when there is none and never was.
 
         Raises ConfigError when that is not known within the deadline: no catalog, or no storage;
-        NoMetadata when both are there.
+        NoMetadata when both are there; LedgerBroken when the catalog has lost the table.
         """
+        if self._never_used():
+            return None
+        found = self._load(table, deadline_s)
+        if found is not None:
+            return found
+        former = self.former(table, deadline_s=deadline_s)
+        # Story: two first runs, B finds no table, A makes it and lands, B finds A's files. The table
+        # was in the catalog before any of them was, so whoever has found files looks there again.
+        if former is None or (found := self._load(table, deadline_s)) is not None:
+            return found
+        raise LedgerBroken(lost(self, table, former), verb=REGISTER if former.registrable else START_OVER)
+
+    def former(self, table: str, *, deadline_s: float = ANSWER_S) -> Former | None:
+        """What the storage says of a table that is not in the catalog. Raises ConfigError as `load`."""
+        catalog = self.catalog(deadline_s=deadline_s)
+        try:
+            return answered(lambda: look_for(catalog, table), deadline_s=deadline_s)
+        except Exception as error:
+            raise _failed(self, error) from error
+
+    def _load(self, table: str, deadline_s: float) -> Table | None:
         catalog = self.catalog(deadline_s=deadline_s)
         try:
             return answered(lambda: catalog.load_table(table), deadline_s=deadline_s)
@@ -140,29 +186,46 @@ class Lake:
         except Exception as error:
             raise _failed(self, error) from error
 
+    def _never_used(self) -> bool:
+        """Whether neither catalog nor warehouse has a folder yet: whoever only looks must not make one."""
+        path, files = self.sqlite_path, self.properties.get("warehouse", "").removeprefix("file://")
+        return path is not None and not path.parent.exists() and Path(files).is_relative_to(path.parent)
+
     def ensure(self, table: str, contract: Contract) -> Table:
-        """The table, created empty (format version 2) when there is none yet."""
-        found = self.load(table)
-        if found is not None:
-            return found
+        """The table, created empty when nothing says that there was one. Raises as `load`."""
+        return self.load(table) or self.create(table, contract)
+
+    def create(self, table: str, contract: Contract, *, location: str | None = None) -> Table:
+        """A new table (format version 2), or the one that another process made meanwhile."""
         catalog = self.catalog()
-        self._ensure_namespace(catalog, table.split(".", maxsplit=1)[0])
+        self.ensure_namespace(table)
         schema = contract.iceberg_schema()
         try:
             return answered(
                 lambda: catalog.create_table(
-                    table, schema, partition_spec=partition_spec(schema), properties=_TABLE_PROPERTIES
+                    table,
+                    schema,
+                    location=location,
+                    partition_spec=partition_spec(schema),
+                    properties=_TABLE_PROPERTIES,
                 ),
                 deadline_s=ANSWER_S,
             )
         except TableAlreadyExistsError:
-            return catalog.load_table(table)
+            found = self._load(table, ANSWER_S)
+            if found is None:
+                raise NoMetadata(_pointless(table)) from None
+            return found
         except (OSError, NoAnswer, RESTError, UnreadableMetadata) as error:
             raise _failed(self, error) from error
 
-    def _ensure_namespace(self, catalog: Catalog, name: str) -> None:
-        """Story: two first runs find no namespace, A makes it, B's insert meets the database's own unique
-        key. B gets the driver's error, not PyIceberg's "already exists", so only a look decides."""
+    def ensure_namespace(self, table: str) -> None:
+        """Make the namespace of `table` where it is not there.
+
+        Story: two first runs find no namespace, A makes it, B's insert meets the database's own unique
+        key. B gets the driver's error, not PyIceberg's "already exists", so only a look decides.
+        """
+        catalog, name = self.catalog(), table.split(".", maxsplit=1)[0]
         try:
             answered(lambda: catalog.create_namespace(name), deadline_s=ANSWER_S)
         except NamespaceAlreadyExistsError:
@@ -179,6 +242,24 @@ def unreachable(lake: Lake, error: BaseException) -> str:
         f"the Iceberg catalog ({lake.place}) cannot be reached ({kind}: {_masked(error)}); "
         f"check PYICEBERG_CATALOG__LAKE__* or {HOME_VARIABLE}, nothing was landed"
     )
+
+
+def lost(lake: Lake, table: str, former: Former) -> str:
+    """What is said of a table that the catalog has lost: what was found, and what can be done."""
+    known = (
+        f"table {table} is not in the catalog ({lake.place}), but there was one: {'; '.join(former.found)}"
+    )
+    if not former.registrable:
+        return f"{known}. Nothing was landed; restore the catalog, or give the old table up"
+    return (
+        f"{known}. Nothing was landed; restore the catalog, or put the newest metadata back, or give the old "
+        f"table up ({START_OVER})"
+    )
+
+
+def _pointless(table: str) -> str:
+    told = f"the catalog's row of table {printable(table)} names no metadata file"
+    return f"{told}; {REGISTER} puts the newest back"
 
 
 def is_storage(error: BaseException) -> bool:
@@ -206,10 +287,23 @@ def _failed(lake: Lake, error: Exception) -> ConfigError:
     """
     if isinstance(error, UnreadableMetadata) and not is_storage(error.cause):
         gone = isinstance(error.cause, FileNotFoundError)
+        if not error.file:
+            return NoMetadata(_pointless(error.table))
         told = f"the catalog's metadata file {printable(error.file)}"
+        put = f"; {REGISTER} shows what else there is"
         if gone:
-            return NoMetadata(f"{told} is gone; restore it, or check that the warehouse is where it was")
-        return NoMetadata(f"{told} was cut off or overwritten ({type(error.cause).__name__}); restore it")
+            return NoMetadata(f"{told} is gone; restore it, or check that the warehouse is where it was{put}")
+        try:
+            wrong = second_look.metadata(load_file_io(dict(lake.properties), error.location), error.location)
+        except Exception as again:  # it was there a moment ago
+            wrong = type(again).__name__
+        if wrong:
+            return NoMetadata(f"{told} was cut off or overwritten ({wrong}); restore it{put}")
+        return NoMetadata(
+            f"{told} is whole, but PyIceberg cannot follow what it says ({type(error.cause).__name__}): a "
+            "later release of Iceberg wrote it, or somebody by hand. Nothing is lost, nothing was changed; "
+            "take that change back, or upgrade sls-lake"
+        )
     error = error.cause if isinstance(error, UnreadableMetadata) else error
     if not isinstance(error, OSError) or type(error).__module__.startswith("requests"):
         return ConfigError(unreachable(lake, error))

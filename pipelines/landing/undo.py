@@ -18,6 +18,7 @@ from pipelines.landing import settle, slices
 from pipelines.landing.hours import hours_text
 from pipelines.landing.ledger import withdrawn
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.sameness import check_same
 from pipelines.landing.slices import Part, Place
 from pipelines.landing.table import Lake
 from sls_io.claim import Ledger, ShardLedger
@@ -86,6 +87,8 @@ def plan(
     tasks = slices.whole_files(place, hours)
     parts = slices.parts_of(place, tasks) if counted else _readable(client, place, tasks, hours)
     slices.check_explained(place, parts, adopted_too=False)
+    if counted and parts:
+        check_same(place)
     taken = _taken(client, place.ledger, parts, hours)
     if not tasks and (counted or not taken):
         raise ConfigError(f"{place.name} has no rows of these hours: there is nothing to take back")

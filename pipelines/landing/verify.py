@@ -6,31 +6,35 @@ Questions, each answered for every shard:
 - is every row there once, and inside an interval that the ledger calls landed;
 - does each window hold the rows that its landing brought, as far back as snapshots are kept;
 - on demand, does the service tell the same when it is asked again, as far as retention allows;
-- how far is the frontier from the service's end.
+- how far is the frontier from the service's end;
+- does the service show anything again that the ledger gave up: a shard, or what is in a gap.
 Only the identity columns are read. The answer names what is wrong and where, never a row's content.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.expressions import NotEqualTo
 from pyiceberg.table import Table
 
-from pipelines.landing import reach
-from pipelines.landing.contract import origin_place
-from pipelines.landing.hours import hour_text, hours_text
+from pipelines.landing import cures, reach
+from pipelines.landing.contract import Contract, check_landable, origin_place
+from pipelines.landing.hours import hour_text, hours_text, moment_text
 from pipelines.landing.ledger import WINDOWS_KEY, Gone, decode_windows
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.reading import Unreadable, tasks_of
+from pipelines.landing.reading import Misread, Unreadable, tasks_of
+from pipelines.landing.report import said_readable
 from pipelines.landing.second_pull import SecondPull, pull_again
-from pipelines.landing.start import check_origin
-from pipelines.landing.state import ancestry, read_state, reconcile, summary_of
+from pipelines.landing.start import check_origin, find_table
+from pipelines.landing.state import ancestry, others_here, others_text, read_state, reconcile, summary_of
 from pipelines.landing.table import Lake, NoMetadata
 from pipelines.landing.tally import Count, Tally, tally
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import SlsClient
-from sls_io.errors import LedgerBroken, ShardGone, SlsError, printable
+from sls_io.errors import ConfigError, LedgerBroken, ShardGone, SlsError, printable
 from sls_io.planning import CURSOR_UNKNOWN
+from sls_io.shard import Head
+from sls_io.survey import readable_again
 from sls_io.window import HOUR_S, Cursor, IntervalSet, Window
 
 _EMPTY = "of the hours asked for the service has no log, and the table no row: nothing is missing"
@@ -46,7 +50,9 @@ class ShardProof:
     windows_left    how many were not, since rows of their hours were removed by decision
     rows_pulled     rows that the service told again and that were compared, None when it was not asked
     windows_pulled  how many windows were compared with the service
-    hours_short     receive hours (since 1970) of which the table holds too little, where that is known
+    hours_short     receive hours (since 1970) of which rows are missing, where that is known
+    others          there are as many rows as the ledger says, and not the same: some are missing and as
+                    many are there that it does not know
     """
 
     shard: int
@@ -66,6 +72,7 @@ class ShardProof:
     windows_left: int = 0
     windows_pulled: int = 0
     hours_short: tuple[int, ...] = ()
+    others: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,6 +82,7 @@ class Proof:
     since_ms  time of the oldest snapshot still kept (milliseconds): windows that landed before it are
               proven by the sums of their shard, not one by one
     landing   snapshot of the newest landing, which the rows are held against
+    cures     what brings missing rows back, the way that keeps most first; none where no row is missing
     notes     what is no problem and was not proven, of the whole table
     """
 
@@ -85,6 +93,7 @@ class Proof:
     since_ms: int | None = None
     landing: int | None = None
     notes: tuple[str, ...] = ()
+    cures: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -97,21 +106,11 @@ class Proof:
         return sum(s.rows_table for s in self.shards)
 
     @property
-    def cures(self) -> tuple[str, ...]:
-        """What to do where the table holds fewer rows than its ledger says; nothing where it does not."""
-        if all(s.rows_table >= s.rows_ledger + s.rows_adopted and not s.hours_short for s in self.shards):
-            return ()
-        hours = sorted({hour for s in self.shards for hour in s.hours_short})
-        cures = [
-            "sls-lake backfill --mode replace --local --execute --from "
-            f"{hour_text(hours[0]) if hours else 'HOUR'} lands an hour again, while the service has it",
-            f"sls-lake table rollback {self.landing} brings rows back that were deleted by hand, while their "
-            "files are there",
-        ]
-        cures.append("sls-lake table adopt --at rows --without-missing gives up what nothing brings back")
-        if any(s.rows_pulled is None for s in self.shards):
-            cures.insert(0, "sls-lake verify --pull names the hours where the service still has them")
-        return tuple(cures)
+    def short(self) -> bool:
+        """Whether rows are missing."""
+        return any(
+            s.rows_table < s.rows_ledger + s.rows_adopted or s.hours_short or s.others for s in self.shards
+        )
 
 
 @dataclass(frozen=True)
@@ -135,16 +134,24 @@ def verify(
     Raises only when there is nothing to prove yet or the service or catalog cannot be reached;
     everything else is a problem in the `Proof`.
     """
+    try:
+        return _verified(logstore, lake, client, pull=pull, hours=hours)
+    except Misread as error:
+        # Nothing is known to be wrong with the table, so nothing is said that would take rows from it.
+        return Proof(logstore.table, client.origin().id, problems=(str(error),))
+
+
+def _verified(logstore: Logstore, lake: Lake, client: SlsClient, *, pull: bool, hours: range | None) -> Proof:
     origin = client.origin()
     try:
-        table = lake.load(logstore.table)
-    except NoMetadata as error:
+        table = find_table(lake, logstore, client)
+    except (NoMetadata, LedgerBroken) as error:
         return Proof(logstore.table, origin.id, problems=(str(error),))
     if table is None:
         return Proof(logstore.table, origin.id, problems=("there is no table yet: nothing has landed",))
     try:
         state = read_state(table)
-        check_origin(state, origin, logstore.table)
+        origin = check_origin(state, origin, logstore.table)
     except LedgerBroken as error:
         return Proof(logstore.table, origin.id, problems=(str(error),))
     problems = reconcile(table)
@@ -154,7 +161,7 @@ def verify(
     told = _Told(_landed_windows(table, ledger), pull_again(client, ledger, hours=hours) if pull else None)
     tallies, gone = tally(table, origin.id, ledger, told.windows)
     problems += [text for text in gone if text not in problems]
-    ends = _ends(client)
+    ends, shown = _ends(client, ledger)
     adopted = {s: v for (name, s), v in state.adopted.shards.items() if name == origin.id}
     missing = {s: rows for (name, s), rows in state.adopted.missing.items() if name == origin.id}
     decided = {
@@ -166,14 +173,31 @@ def verify(
         )
         for shard in {*ledger.shards, *tallies, *adopted, *missing}
     }
-    shards = tuple(_prove(s, ledger, tallies.get(s), ends, decided[s], told) for s in sorted(decided))
+    shards = tuple(
+        _prove(s, ledger, tallies.get(s), ends, decided[s], told, shown.get(s, ())) for s in sorted(decided)
+    )
     since_ms = min((s.timestamp_ms for s in table.metadata.snapshots), default=None)
-    notes = _others(table, origin.id)
+    notes = [*_refused(logstore, table), *_others(table, origin.id), *_beside(table)]
     if told.pulled is not None and not any(s.windows_pulled for s in shards):
         why = _why_none(lake, logstore, client, ledger, hours, told.pulled)
         # That an hour is empty here and there was compared; everything else proves nothing.
         (problems if hours is not None and why != _EMPTY else notes).append(why)
-    return Proof(logstore.table, origin.id, shards, tuple(problems), since_ms, state.tagged, tuple(notes))
+    proof = Proof(logstore.table, origin.id, shards, tuple(problems), since_ms, state.tagged, tuple(notes))
+    # Of files that cannot be read nobody knows yet that rows are missing: what is said of them comes first.
+    if gone or not proof.short:
+        return proof
+    short = {hour for shard in shards for hour in shard.hours_short}
+    found = cures.of_missing_rows(lake, logstore, client, table, state, short, pulled=pull and hours is None)
+    return replace(proof, cures=found)
+
+
+def _refused(logstore: Logstore, table: Table) -> list[str]:
+    """That nothing lands, however true the rows are, because the table's columns do not fit the contract."""
+    try:
+        check_landable(Contract.from_columns(logstore.columns), table.metadata)
+    except ConfigError as error:
+        return [f"landings are refused: {error}"]
+    return []
 
 
 def _others(table: Table, origin: str) -> list[str]:
@@ -193,6 +217,12 @@ def _others(table: Table, origin: str) -> list[str]:
     named = ", ".join(f"{n} of {name}" for name, n in sorted(rows.items())[:_NAMED_MAX])
     count = sum(rows.values())
     return [f"the table also holds {count} rows of other origins, which this proof is not about: {named}"]
+
+
+def _beside(table: Table) -> Iterator[str]:
+    """Metadata of other tables in the folder of this one."""
+    if others := others_here(table, older_than_s=0):
+        yield others_text(others)
 
 
 def _why_none(
@@ -245,14 +275,32 @@ def _landed_windows(table: Table, ledger: Ledger) -> dict[Window, int]:
     return found
 
 
-def _ends(client: SlsClient) -> dict[int, Cursor]:
+def _ends(client: SlsClient, ledger: Ledger) -> tuple[dict[int, Cursor], dict[int, list[str]]]:
+    """The end of each listed shard; and what the service shows of shards that the ledger gave up."""
     ends: dict[int, Cursor] = {}
+    shown: dict[int, list[str]] = {}
     for shard in client.shards():
         try:
-            ends[shard.id] = client.head(shard).end
+            head = client.head(shard)
         except ShardGone:
             continue
-    return ends
+        ends[shard.id] = head.end
+        entry = ledger.shards.get(shard.id)
+        if entry is not None:
+            parts = readable_again(client, shard.id, entry, head)
+            shown[shard.id] = [*_shown_again(entry, head), *map(said_readable, parts)]
+    return ends, shown
+
+
+def _shown_again(entry: ShardLedger, head: Head) -> list[str]:
+    if entry.end == CURSOR_UNKNOWN:
+        what = "calls this shard gone, and the service lists it and gives its cursors"
+    elif entry.end is not None and (head.end > entry.end or not head.readonly):
+        state = "read-only" if head.readonly else "open"
+        what = f"closed this shard at {entry.end}, and the service has it {state} with its end at {head.end}"
+    else:
+        return []
+    return [f"the ledger {what}: `sls-lake land` opens it again and goes on at its frontier"]
 
 
 @dataclass(frozen=True)
@@ -287,6 +335,7 @@ def _prove(
     ends: Mapping[int, Cursor],
     decided: _Decided,
     told: _Told,
+    shown: Iterable[str],
 ) -> ShardProof:
     entry = ledger.shards.get(shard)
     rows = tally.rows if tally else 0
@@ -303,8 +352,14 @@ def _prove(
             problems = _sums(ShardLedger(Cursor(0)), tally, adopted)
         return ShardProof(shard, 0, rows, Cursor(0), None, False, (), tuple(problems), tuple(notes), before)
     single = _singly(shard, tally, told, decided.forgotten)
-    problems = [*_sums(entry, tally, adopted), *_once(tally, before), *single.problems]
+    sums = _sums(entry, tally, adopted)
+    problems = [*sums, *_once(tally, before), *single.problems, *shown]
     notes += single.notes
+    if entry.suspect_s:
+        notes.append(
+            f"suspected since {moment_text(entry.suspect_s)} to be gone from the service: nothing is given "
+            "up yet"
+        )
     notes += [f"landed ahead of the frontier: [{b}, {e})" for b, e in entry.landed if b > entry.frontier]
     end = ends.get(shard)
     if end is not None and entry.frontier > end and not entry.closed:
@@ -332,6 +387,7 @@ def _prove(
         windows_left=single.left,
         windows_pulled=single.pulled,
         hours_short=tuple(sorted(single.short)),
+        others=bool(sums) and rows == entry.rows + before,
     )
 
 
@@ -374,7 +430,7 @@ def _singly(shard: int, tally: Tally | None, told: _Told, gone: Gone) -> _Single
             here, count = held[window], told.pulled.windows[window]
             found.rows_pulled += count[0]
             found.pulled += 1
-            found.short |= {window.hour} if here[0] < count[0] else set()
+            found.short |= {window.hour} if here != count and here[0] <= count[0] else set()
             if here[0] != count[0]:
                 wrong.append(f"{_place(window)}: the table holds {here[0]} rows, the service {count[0]}")
             elif here != count:

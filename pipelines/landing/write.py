@@ -6,8 +6,9 @@ pulls pages, decodes them to Arrow, writes Parquet through the table's own FileI
 field ids, and yields one JSON row a file. The closure carries a description of where credentials
 come from, never a key; tasks resolve it themselves.
 
-Memory of a task is one raw page, its decoded form, and at most `_GROUP_BYTES` of decoded batches,
-whatever the backlog. A file holds rows of one window; a retried task leaves an orphan file.
+Memory of a task is one raw page, some of its rows decoded, and at most `_GROUP_BYTES` of decoded batches,
+whatever the backlog and whatever a page holds. A file holds rows of one window; a retried task leaves
+an orphan file.
 """
 
 import contextlib
@@ -22,18 +23,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO, load_file_io
-from pyiceberg.io.pyarrow import (
-    compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
-    parquet_path_to_id_mapping,
-)
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 from pyiceberg.utils.config import Config
 
 from pipelines.landing.contract import ROW_GROUP_ROWS, Contract, parquet_writer
+from pipelines.landing.data_files import data_file, metrics_of
 from pipelines.landing.engine import Engine
 from pipelines.landing.ledger import Landed
 from pipelines.landing.logstore import Logstore
@@ -41,23 +38,26 @@ from pipelines.landing.publish import pack_bounds, unpack_bounds
 from pipelines.landing.table import CATALOG, storage_trouble
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.decode import Decoded, Decoder
+from sls_io.decode import Decoder, Part
 from sls_io.errors import (
     ConfigError,
     CursorExpired,
     DecodeError,
     InvariantBroken,
+    ServiceError,
     ShardGone,
     SlsError,
+    Throttled,
     TransportError,
     printable,
 )
-from sls_io.fetch import Fetch
+from sls_io.fetch import FAILED, THROTTLED, Fetch, told
+from sls_io.pace import Pace
 from sls_io.planning import Planned
 from sls_io.settings import Service
 from sls_io.window import Cursor, Window
 
-ROW_VERSION = 1
+ROW_VERSION = 2
 _GROUP_BYTES = 48 * 1024 * 1024
 _FILE_BYTES = 512 * 1024 * 1024
 # Where files lie and how to reach them. A list of what may travel, not of what must not: the next
@@ -78,6 +78,7 @@ _PUBLIC_PROPERTIES = frozenset(
 _STORAGE = ("s3.", "client.", "gcs.", "adls.", "hdfs.", "hf.")
 OVERTAKEN = "overtaken"
 NOT_REACHED = "not reached"
+UNPROVED = "unproved"
 _MESSAGE_CHARS_MAX = 600
 _RAISED = re.compile(r"^(?:sls_io\.errors\.)(\w+): (.*)$", re.MULTILINE)
 
@@ -100,6 +101,13 @@ class WriteJob:
     table_properties: Mapping[str, str]
     deadline_s: float
     page_groups_max: int
+    shard_mb_per_s: float
+
+    def pace_of(self, index: int, clock: Clock) -> Pace:
+        """What the reader of window `index` may ask of its shard, which its other chains read, too."""
+        shard = self.windows[index].window.shard
+        readers = {p.chain for p in self.windows if p.window.shard == shard}
+        return Pace(self.shard_mb_per_s / len(readers), clock=clock)
 
     @property
     def chains(self) -> list[list[int]]:
@@ -115,7 +123,8 @@ class FileRow:
     """What one file of a window is; `path` is empty for a window part without rows.
 
     `first` and `next` are the cursors the file proves, half-open; `stopped` says why a window ended
-    before its planned end: bytes, time, short, overtaken, or "".
+    before its planned end: a key of `report.STOPPED`, or ""; `cause` is what the page or the service
+    said then.
     """
 
     v: int
@@ -132,6 +141,7 @@ class FileRow:
     errors: int = 0
     forward: bool = False
     stopped: str = ""
+    cause: str = ""
     peak_bytes: int = 0
     metrics: dict[str, Any] = field(default_factory=dict)
 
@@ -143,6 +153,7 @@ class WrittenWindow:
     landed: Landed | None
     files: tuple[FileRow, ...]
     stopped: str
+    cause: str = ""
 
 
 def job_for(
@@ -168,6 +179,7 @@ def job_for(
         table_properties=dict(table.properties),
         deadline_s=deadline_s,
         page_groups_max=logstore.budget.page_groups_max,
+        shard_mb_per_s=logstore.budget.shard_mb_per_s,
     )
 
 
@@ -188,7 +200,7 @@ def write_windows(engine: Engine, job: WriteJob, *, tag: str) -> list[FileRow]:
     session = engine.session
     try:
         session.addTag(tag)
-        frame = session.range(0, count, 1, count).mapInArrow(_task(job), "row string")
+        frame = session.range(0, count, 1, count).mapInArrow(_task(job, engine.task_clock), "row string")
         collected = frame.collect()
     except Exception as error:
         raise _task_failure(error) from error
@@ -228,6 +240,16 @@ def assemble(windows: Sequence[Planned], rows: Iterable[FileRow]) -> list[Writte
     return [_assemble_one(p.window, by_index.get(i, [])) for i, p in enumerate(windows)]
 
 
+def check_not_all_failed(written: Sequence[WrittenWindow]) -> None:
+    """Raise what the service or the connection said where nothing at all came of the windows.
+
+    With one window landed the others are the next run's, and the run says what kept them.
+    """
+    failed = [w for w in written if w.stopped in (FAILED, UNPROVED)]
+    if failed and not any(w.landed for w in written):
+        raise TransportError(failed[0].cause)
+
+
 def to_data_file(row: FileRow, *, partition: Record, spec_id: int) -> DataFile:
     """The Iceberg entry of a written file in `partition` of the spec `spec_id`."""
     metrics = dict(row.metrics)
@@ -235,35 +257,23 @@ def to_data_file(row: FileRow, *, partition: Record, spec_id: int) -> DataFile:
         metrics[name] = unpack_bounds(metrics[name])
     for name in ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts"):
         metrics[name] = {int(k): v for k, v in metrics[name].items()}
-    file = DataFile.from_args(
-        content=DataFileContent.DATA,
-        file_path=row.path,
-        file_format=FileFormat.PARQUET,
-        partition=partition,
-        file_size_in_bytes=row.size,
-        sort_order_id=None,
-        equality_ids=None,
-        key_metadata=None,
-        **metrics,
-    )
-    file.spec_id = spec_id
-    return file
+    return data_file(path=row.path, size=row.size, metrics=metrics, partition=partition, spec_id=spec_id)
 
 
 def _assemble_one(window: Window, rows: list[FileRow]) -> WrittenWindow:
     if not rows:
         return WrittenWindow(None, (), NOT_REACHED)
     rows.sort(key=lambda r: r.first)
-    stopped = next((r.stopped for r in rows if r.stopped), "")
-    if stopped == OVERTAKEN:
-        return WrittenWindow(None, (), stopped)
+    stopped, cause = next(((r.stopped, r.cause) for r in rows if r.stopped), ("", ""))
+    if stopped in (OVERTAKEN, UNPROVED):
+        return WrittenWindow(None, (), stopped, cause)
     at = int(window.begin)
     for row in rows:
         if row.first != at:
             raise InvariantBroken(f"shard {window.shard}: files do not follow at cursor {at}")
         at = row.next
     if at <= window.begin:
-        return WrittenWindow(None, (), stopped or "no progress")
+        return WrittenWindow(None, (), stopped or "no progress", cause)
     landed = Landed(
         window=replace(window, end=Cursor(at)),
         rows=sum(r.rows for r in rows),
@@ -271,14 +281,16 @@ def _assemble_one(window: Window, rows: list[FileRow]) -> WrittenWindow:
         raw_bytes=sum(r.raw_bytes for r in rows),
         flags="f" if any(r.forward for r in rows) else "",
     )
-    return WrittenWindow(landed, tuple(r for r in rows if r.path), stopped)
+    return WrittenWindow(landed, tuple(r for r in rows if r.path), stopped, cause)
 
 
-def _task(job: WriteJob) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
+def _task(
+    job: WriteJob, clock: Clock = SYSTEM_CLOCK
+) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for chain in batch.column(0).to_pylist():
-                rows = [json.dumps(asdict(row)) for row in write_chain(job, job.chains[chain])]
+                rows = [json.dumps(asdict(row)) for row in write_chain(job, job.chains[chain], clock=clock)]
                 yield pa.RecordBatch.from_arrays([pa.array(rows, pa.string())], names=["row"])
 
     return run
@@ -290,9 +302,9 @@ def write_chain(job: WriteJob, indexes: Sequence[int], *, clock: Clock = SYSTEM_
     The body of one Spark task, callable without Spark.
     """
     written: list[FileRow] = []
-    bytes_left = job.windows[indexes[0]].bytes_max
+    bytes_left, pace = job.windows[indexes[0]].bytes_max, job.pace_of(indexes[0], clock)
     for index in indexes:
-        rows = write_window(job, index, bytes_max=bytes_left, clock=clock)
+        rows = write_window(job, index, bytes_max=bytes_left, pace=pace, clock=clock)
         written += rows
         bytes_left -= sum(row.raw_bytes for row in rows)
         if bytes_left <= 0 or any(row.stopped for row in rows):
@@ -300,29 +312,36 @@ def write_chain(job: WriteJob, indexes: Sequence[int], *, clock: Clock = SYSTEM_
     return written
 
 
-def write_window(job: WriteJob, index: int, *, bytes_max: int, clock: Clock = SYSTEM_CLOCK) -> list[FileRow]:
-    """Write window `index` of the job, at most about `bytes_max` raw bytes of it."""
-    planned = job.windows[index]
+def write_window(
+    job: WriteJob, index: int, *, bytes_max: int, pace: Pace, clock: Clock = SYSTEM_CLOCK
+) -> list[FileRow]:
+    """Write window `index` of the job, at most about `bytes_max` raw bytes of it.
+
+    A service that throttles or fails never raises out of here: the row says so, and what was read lands.
+    """
+    window = job.windows[index].window
     client = SlsClient(job.service, clock=clock)
     try:
+        try:
+            left_s = max(0.0, job.deadline_s - client.now_s())
+        except (TransportError, ServiceError) as error:
+            kind = THROTTLED if isinstance(error, Throttled) else FAILED
+            at = int(window.begin)
+            return [FileRow(ROW_VERSION, index, at, at, stopped=kind, cause=told(error))]
         fetch = Fetch(
             client,
-            planned.window,
+            window,
             bytes_max=bytes_max,
-            deadline_s=clock.monotonic() + max(0.0, job.deadline_s - client.now_s()),
+            deadline_s=clock.monotonic() + left_s,
             groups_max=job.page_groups_max,
+            pace=pace,
             clock=clock,
         )
         decoder = Contract.from_columns(job.columns).decoder(job.origin, job.schema)
-        writer = _Writer(job, index)
+        writer = Writer(job, index)
         try:
-            try:
-                _drain(fetch, decoder, writer)
-                overtaken = not fetch.proved()
-            except (CursorExpired, ShardGone):
-                # Retention took what was to be read next, and perhaps some of what was read before.
-                overtaken = True
-            rows = writer.finish(stopped=fetch.stopped)
+            lost = _read(fetch, decoder, writer)
+            rows = writer.finish(stopped=fetch.stopped, cause=fetch.cause)
         except OSError as error:
             writer.abandon()
             trouble = storage_trouble(job.location, error)
@@ -330,23 +349,45 @@ def write_window(job: WriteJob, index: int, *, bytes_max: int, clock: Clock = SY
         except BaseException:
             writer.abandon()
             raise
-        return [replace(r, stopped=OVERTAKEN) for r in rows] if overtaken else rows
+        return [replace(r, stopped=lost, cause=fetch.cause) for r in rows] if lost else rows
     finally:
         client.close()
 
 
-def _drain(fetch: Fetch, decoder: Decoder, writer: "_Writer") -> None:
-    """Every page through the decoder; a page that does not decode is pulled again, then stops it."""
+def _read(fetch: Fetch, decoder: Decoder, writer: "Writer") -> str:
+    """Every page to the writer. Why none of it may land, or ""."""
+    try:
+        _drain(fetch, decoder, writer)
+        if fetch.reached == fetch.window.begin and fetch.error is not None:
+            return ""
+        return "" if fetch.proved() else OVERTAKEN
+    except (CursorExpired, ShardGone):
+        # Retention took what was to be read next, and perhaps some of what was read before.
+        return OVERTAKEN
+    except (TransportError, ServiceError):
+        return UNPROVED
+
+
+def _drain(fetch: Fetch, decoder: Decoder, writer: "Writer") -> None:
+    """Every page through the decoder. One whose headers contradict it is pulled again, then stops it; one
+    in which something cannot be read is pulled again and lands as it came, when it comes the same."""
     for page in fetch:
         try:
-            decoded = decoder.decode(page, hour=fetch.window.hour)
+            reading = decoder.open(page)
         except DecodeError as error:
             fetch.retry(page, error)
             continue
-        writer.add(decoded, next_cursor=page.next, raw_bytes=page.raw_bytes)
+        if reading.unreadable and not page.settled:
+            fetch.doubt(page)
+            continue
+        for part in reading.parts(fetch.window.hour):
+            writer.add(part)
+        writer.page(
+            next_cursor=page.next, raw_bytes=page.raw_bytes, groups=page.count, forward=reading.forward
+        )
 
 
-class _Writer:
+class Writer:
     """Parquet files of one window: buffers decoded batches, rolls a file at a page edge."""
 
     def __init__(self, job: WriteJob, index: int) -> None:
@@ -364,29 +405,35 @@ class _Writer:
         self._stream: Any = None
         self._parquet: pq.ParquetWriter | None = None
 
-    def add(self, decoded: Decoded, *, next_cursor: Cursor, raw_bytes: int) -> None:
-        """One page's rows; written when enough have come together for a row group."""
+    def add(self, part: Part) -> None:
+        """Some rows of a page; written when enough have come together for a row group."""
+        row = self._row
+        self._row = replace(
+            row,
+            rows=row.rows + part.rows,
+            sum=(row.sum + part.sum) % 2**64,
+            errors=row.errors + part.errors,
+        )
+        self._buffer.append(part.batch)
+        self._buffer_bytes += part.batch.nbytes
+        if self._buffer_bytes >= _GROUP_BYTES:
+            self._flush()
+
+    def page(self, *, next_cursor: Cursor, raw_bytes: int, groups: int, forward: bool) -> None:
+        """The page whose rows were added is over: here, and only here, a file may end."""
         self._next = int(next_cursor)
         row = self._row
         self._row = replace(
             row,
-            rows=row.rows + decoded.rows,
-            sum=(row.sum + decoded.sum) % 2**64,
             next=self._next,
             pages=row.pages + 1,
-            groups=row.groups + decoded.groups,
+            groups=row.groups + groups,
             raw_bytes=row.raw_bytes + raw_bytes,
-            errors=row.errors + decoded.errors,
-            forward=row.forward or decoded.forward,
+            forward=row.forward or forward,
         )
-        if decoded.rows:
-            self._buffer.append(decoded.batch)
-            self._buffer_bytes += decoded.batch.nbytes
-        if self._buffer_bytes >= _GROUP_BYTES:
-            self._flush()
-            if self._stream is not None and self._stream.tell() >= _FILE_BYTES:
-                self._close_file(stopped="")
-                self._open_file()
+        if self._stream is not None and self._stream.tell() >= _FILE_BYTES:
+            self._close_file(stopped="")
+            self._open_file()
 
     def _flush(self) -> None:
         if not self._buffer:
@@ -403,9 +450,9 @@ class _Writer:
         self._parquet.write_table(table, row_group_size=ROW_GROUP_ROWS)
         self._buffer, self._buffer_bytes = [], 0
 
-    def _close_file(self, *, stopped: str) -> None:
+    def _close_file(self, *, stopped: str, cause: str = "") -> None:
         self._flush()
-        row = replace(self._row, stopped=stopped, peak_bytes=_peak_bytes())
+        row = replace(self._row, stopped=stopped, cause=cause, peak_bytes=_peak_bytes())
         if self._parquet is not None:
             self._parquet.close()
             size = self._stream.tell()
@@ -414,18 +461,14 @@ class _Writer:
         self._done.append(row)
 
     def _metrics(self, parquet: pq.ParquetWriter) -> dict[str, Any]:
-        statistics = data_file_statistics_from_parquet_metadata(
-            parquet_metadata=parquet.writer.metadata,
-            stats_columns=compute_statistics_plan(self._job.schema, dict(self._job.table_properties)),
-            parquet_column_mapping=parquet_path_to_id_mapping(self._job.schema),
-        ).to_serialized_dict()
+        metrics = metrics_of(parquet, self._job.schema, self._job.table_properties)
         for name in ("lower_bounds", "upper_bounds"):
-            statistics[name] = pack_bounds(statistics[name])
-        return dict(statistics)
+            metrics[name] = pack_bounds(metrics[name])
+        return metrics
 
-    def finish(self, *, stopped: str) -> list[FileRow]:
+    def finish(self, *, stopped: str, cause: str) -> list[FileRow]:
         """Close the last file and return one row a file."""
-        self._close_file(stopped=stopped)
+        self._close_file(stopped=stopped, cause=cause)
         return self._done
 
     def abandon(self) -> None:

@@ -1,0 +1,95 @@
+"""What the table says of a written data file: its size, counts and bounds.
+
+Statistics never decide whether rows land. A bound that cannot be made is left out, and so is one that
+would not bound: a reader that prunes by it would miss rows. Whoever writes files asks here.
+"""
+
+import math
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import (
+    StatsAggregator,
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import Record
+
+Metrics = dict[str, Any]
+"""Keyword arguments of `DataFile.from_args`: counts, bounds and offsets by field id."""
+
+
+def metrics_of(parquet: pq.ParquetWriter, schema: Schema, properties: Mapping[str, str]) -> Metrics:
+    """The metrics of a file that was just closed, as the table's properties ask for them."""
+    metadata = parquet.writer.metadata
+    ids = parquet_path_to_id_mapping(schema)
+    found = data_file_statistics_from_parquet_metadata(
+        parquet_metadata=metadata,
+        stats_columns=compute_statistics_plan(schema, dict(properties)),
+        parquet_column_mapping=ids,
+    )
+    aggregates = dict(found.column_aggregates)
+    found.column_aggregates.clear()
+    metrics: Metrics = found.to_serialized_dict()
+    unbounded = _unbounded(metadata, ids)
+    bounded = {field: each for field, each in aggregates.items() if field not in unbounded}
+    lower = {field: _bound(each, upper=False) for field, each in bounded.items()}
+    upper = {field: _bound(each, upper=True) for field, each in bounded.items()}
+    metrics["lower_bounds"] = {field: bound for field, bound in lower.items() if bound is not None}
+    metrics["upper_bounds"] = {field: bound for field, bound in upper.items() if bound is not None}
+    return metrics
+
+
+def data_file(*, path: str, size: int, metrics: Metrics, partition: Record, spec_id: int) -> DataFile:
+    """The Iceberg entry of a written file in `partition` of the spec `spec_id`."""
+    file = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=partition,
+        file_size_in_bytes=size,
+        sort_order_id=None,
+        equality_ids=None,
+        key_metadata=None,
+        **metrics,
+    )
+    file.spec_id = spec_id
+    return file
+
+
+def _unbounded(metadata: pq.FileMetaData, ids: Mapping[str, int]) -> set[int]:
+    """Columns of which a row group has values and no bounds of its own: Parquet leaves those of a long
+    value out. What the other row groups say would bound some of the file's rows and not all."""
+    found = set()
+    for r in range(metadata.num_row_groups):
+        row_group = metadata.row_group(r)
+        for pos in range(metadata.num_columns):
+            column = row_group.column(pos)
+            known = column.statistics if column.is_stats_set else None
+            if known is not None and known.has_min_max:
+                continue
+            if known is None or not known.has_null_count or known.null_count < column.num_values:
+                found.add(ids[column.path_in_schema])
+    return found
+
+
+def _bound(aggregate: StatsAggregator, *, upper: bool) -> bytes | None:
+    """A bound as Iceberg writes it; None where there is none or it cannot be made.
+
+    Story: the largest text of a file is 17 times U+D7FF. Cut to 16 characters, the last one is raised
+    to U+D800, which is half of a pair and no text. So what cannot be encoded is left out.
+    """
+    value = aggregate.current_max if upper else aggregate.current_min
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, Decimal) and not value.is_finite():
+        return None
+    try:
+        return aggregate.max_as_bytes() if upper else aggregate.min_as_bytes()
+    except (ValueError, ArithmeticError, TypeError):  # includes UnicodeEncodeError
+        return None

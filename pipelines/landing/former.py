@@ -1,0 +1,285 @@
+"""The metadata files in a table's folder: what says that there was a table, and whose the files are.
+
+A catalog is one row that names one file. When the row is lost, or an older backup of it comes back, the
+folder still knows better, and three questions are asked of it:
+
+    look_for    the catalog has no such table: did it have one? Then a new one would begin in the old
+                folder, and what retention took meanwhile would be gone without a word
+    newer       the catalog has the table: is the metadata that it names the newest?
+    strangers   something is about to be deleted: is every file here of this table?
+
+Only a writer that found version N as the table's own ever writes version N + 1. So a version N + 1 may
+be a try that was refused or killed before the catalog heard of it, and N + 2 proves that N + 1 was
+accepted: a catalog that says N was put back.
+"""
+
+import re
+import uuid
+import zlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from pyarrow.fs import FileInfo, FileSelector, FileType
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import BadRequestError, NoSuchNamespaceError, TableAlreadyExistsError
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.schema import Schema
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.types import LongType, NestedField
+
+REGISTER = "sls-lake table register"
+START_OVER = "sls-lake table start-over"
+_ENDING = ".metadata.json"
+_NUMBERED = re.compile(r"v?(\d+)(?:-.*)?(?:\.gz)?\.metadata\.json")
+_UUID = re.compile(rb'"table-uuid"\s*:\s*"([0-9a-fA-F-]{36})"')
+_BESIDE = re.compile(r"-[0-9a-f]{8}")
+_HEAD_BYTES = 64 * 1024
+_GZIP_BITS = 31
+_READS_PARALLEL = 8
+_NAMED_MAX = 3
+_ANY_SCHEMA = Schema(NestedField(1, "n", LongType(), required=False))
+
+
+@dataclass(frozen=True)
+class Version:
+    """One metadata file. `number` counts the commits before it, -1 for a name that does not say."""
+
+    path: str
+    number: int
+    size: int
+    modified_s: float
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return self.path.rsplit("/", 1)[-1]
+
+
+@dataclass(frozen=True)
+class Former:
+    """A table that is not in the catalog and was: what says so, a phrase each.
+
+    registrable  some of it is metadata with snapshots, which can be registered again
+    """
+
+    found: tuple[str, ...]
+    registrable: bool
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a new table of some name would lie, and what reads there."""
+
+    io: FileIO
+    location: str
+
+
+def look_for(catalog: Catalog, table: str) -> Former | None:
+    """What the storage says of a table that the catalog has not; None when it says nothing.
+
+    A table without a snapshot says nothing: a run that was killed while it made one leaves its first
+    metadata file, and nothing can have been lost with it. None also where nobody can list files.
+    """
+    place = place_of(catalog, table)
+    folders = _folders(place.io, _parent(place.location)) if place else None
+    if place is None or folders is None:
+        return None
+    found, registrable = list[str](), False
+    for location in beside(place, folders):
+        phrase, metadata = _told_by(place.io, location)
+        registrable |= metadata
+        found += [phrase] if phrase else []
+    if not found and (others := _others(catalog, table, place, folders)):
+        shown = ", ".join(others[:_NAMED_MAX])
+        found.append(f"the catalog knows no table there, and {_parent(place.location)} holds {shown}")
+    return Former(tuple(found), registrable) if found else None
+
+
+def place_of(catalog: Catalog, table: str) -> Place | None:
+    """Where the catalog would put a new table; None where it does not say. Makes nothing."""
+    try:
+        staged = catalog.create_table_transaction(table, _ANY_SCHEMA)
+    except NoSuchNamespaceError:
+        warehouse = catalog.properties.get("warehouse", "").rstrip("/")
+        if "://" not in warehouse and not warehouse.startswith("/"):
+            return None
+        location = "/".join([warehouse, *table.split(".")])
+        return Place(load_file_io(catalog.properties, location), location)
+    except (BadRequestError, TableAlreadyExistsError):
+        return None  # a server without staged tables, or somebody was faster
+    # The staged table's own IO: a server may lend keys for this table alone.
+    return Place(staged._table.io, staged.table_metadata.location)
+
+
+def beside(place: Place, folders: Sequence[str] | None = None) -> list[str]:
+    """The location itself, and those that `new_location` made beside it, as far as they are there."""
+    names = folders if folders is not None else _folders(place.io, _parent(place.location)) or ()
+    own = _last(place.location)
+    later = [n for n in names if n.startswith(own) and _BESIDE.fullmatch(n.removeprefix(own))]
+    return [place.location, *(f"{_parent(place.location)}/{name}" for name in sorted(later))]
+
+
+def new_location(location: str) -> str:
+    """A folder beside `location` that no table had: files of two tables are never in one."""
+    return f"{location.rstrip('/')}-{uuid.uuid4().hex[:8]}"
+
+
+def versions(io: FileIO, folder: str) -> list[Version] | None:
+    """The metadata files in a metadata folder, newest first; None when nobody can list them."""
+    found = listed(io, folder)
+    if found is None:
+        return None
+    files = [
+        Version(f"{folder}/{_last(f.path)}", number_of(f.path), int(f.size or 0), f.mtime.timestamp())
+        for f in found
+        if f.path.endswith(_ENDING) and f.mtime is not None
+    ]
+    return sorted(files, key=lambda v: (v.number, v.modified_s, v.path), reverse=True)
+
+
+def number_of(path: str) -> int:
+    """How many commits came before this metadata file, by its name; -1 when that does not say."""
+    found = _NUMBERED.fullmatch(_last(path))
+    return int(found[1]) if found else -1
+
+
+def uuid_of(io: FileIO, path: str) -> str | None:
+    """Whose metadata file it is; None when nobody can say, since it was cut off or overwritten.
+
+    Reads its first bytes only: all writers put the id there, and the file may hold megabytes.
+    Raises FileNotFoundError, and OSError when the storage does not answer.
+    """
+    with io.new_input(path).open(seekable=False) as stream:
+        head = stream.read(_HEAD_BYTES)
+    if path.endswith(f".gz{_ENDING}"):
+        try:
+            head = zlib.decompressobj(_GZIP_BITS).decompress(head)
+        except zlib.error:
+            return None
+    found = _UUID.search(head)
+    return found[1].decode().lower() if found else None
+
+
+def read(io: FileIO, path: str) -> TableMetadata | None:
+    """The metadata, None when the file is gone or damaged. Raises OSError when the storage fails."""
+    try:
+        return FromInputFile.table_metadata(io.new_input(path))
+    except FileNotFoundError:
+        return None
+    except OSError:
+        raise
+    except Exception:  # whatever the decoder met is about the file
+        return None
+
+
+def newer(io: FileIO, metadata_location: str, table_uuid: str) -> Version | None:
+    """A version of the table that only a later state than `metadata_location` can have left."""
+    number = number_of(metadata_location)
+    if number < 0:
+        return None
+    for version in versions(io, _parent(metadata_location)) or ():
+        if version.number <= number + 1:
+            return None
+        try:
+            if uuid_of(io, version.path) == table_uuid:
+                return version
+        except FileNotFoundError:
+            continue
+    return None
+
+
+def strangers(io: FileIO, folder: str, metadata: TableMetadata, pointer: str, before_s: float) -> list[str]:
+    """Metadata files in `folder` of another table, or of nobody knows which, a phrase each.
+
+    Whatever such a table refers to looks like a leftover of ours, so nothing here may be deleted.
+    Of those that cannot be read only files that are older than `before_s` count: a younger one is being
+    written. An empty one names nothing and never was a version.
+    """
+    known = {_last(pointer), *(_last(entry.metadata_file) for entry in metadata.metadata_log)}
+    mine = str(metadata.table_uuid)
+
+    def one(version: Version) -> str:
+        try:
+            found = uuid_of(io, version.path)
+        except FileNotFoundError:
+            return ""
+        if found is None:
+            told = version.size > 0 and version.modified_s < before_s
+            return f"metadata/{version.name} cannot be read, so nobody knows its table" if told else ""
+        return "" if found == mine else f"metadata/{version.name} is of another table, {found}"
+
+    others = [v for v in versions(io, folder) or () if v.name not in known]
+    with ThreadPoolExecutor(max_workers=_READS_PARALLEL) as pool:
+        return [phrase for phrase in pool.map(one, others) if phrase]
+
+
+def listed(io: FileIO, folder: str, *, recursive: bool = False) -> list[FileInfo] | None:
+    """The files below a folder, none where it is not there; None when this IO cannot list."""
+    return _listed(io, folder, FileType.File, recursive=recursive)
+
+
+def _listed(io: FileIO, folder: str, kind: FileType, *, recursive: bool = False) -> list[FileInfo] | None:
+    if not isinstance(io, PyArrowFileIO):
+        return None
+    scheme, netloc, path = PyArrowFileIO.parse_location(folder, io.properties)
+    selector = FileSelector(path, allow_not_found=True, recursive=recursive)
+    return [info for info in io.fs_by_scheme(scheme, netloc).get_file_info(selector) if info.type is kind]
+
+
+def _folders(io: FileIO, parent: str) -> list[str] | None:
+    found = _listed(io, parent, FileType.Directory)
+    return None if found is None else [_last(info.path) for info in found]
+
+
+def _told_by(io: FileIO, location: str) -> tuple[str, bool]:
+    """What the files below a location say of a table, "" for nothing; and whether it is metadata."""
+    silent, torn = set[str](), False
+    for version in versions(io, f"{location}/metadata") or ():
+        metadata = read(io, version.path)
+        if metadata is not None and metadata.snapshots:
+            count = len(metadata.snapshots)
+            return (
+                f"{location} holds metadata of table {metadata.table_uuid} with {count} "
+                f"snapshot{'s' if count > 1 else ''}, the newest {version.name}"
+            ), True
+        torn |= metadata is None and version.number != 0
+        if metadata is not None or version.number == 0:
+            silent.add(version.name)
+    others = [f for f in listed(io, location, recursive=True) or () if _last(f.path) not in silent]
+    if not others:
+        return "", False
+    why = "no metadata that can be read" if torn else "no metadata with a snapshot"
+    return f"{location} holds {len(others)} file{'s' if len(others) > 1 else ''} and {why}", False
+
+
+def _others(catalog: Catalog, table: str, place: Place, folders: Sequence[str]) -> list[str]:
+    """Tables in the folder of the namespace, when the catalog knows not one of the namespace.
+
+    Story: two first runs make two tables of a new namespace. B lists the folder and finds A's, which
+    has landed; A's row was there before A's second version, so B, who asks the catalog last, finds it.
+    """
+    own, parent = _last(place.location), _parent(place.location)
+    landed = list(_with_commits(place.io, parent, [n for n in folders if not n.startswith(own)]))
+    if not landed:
+        return []
+    try:
+        return [] if catalog.list_tables(table.split(".", maxsplit=1)[0]) else landed
+    except NoSuchNamespaceError:
+        return landed
+
+
+def _with_commits(io: FileIO, parent: str, names: Sequence[str]) -> Iterator[str]:
+    for name in names[:_NAMED_MAX]:
+        if any(version.number > 0 for version in versions(io, f"{parent}/{name}/metadata") or ()):
+            yield name
+
+
+def _last(path: str) -> str:
+    return path.rstrip("/").rsplit("/", 1)[-1]
+
+
+def _parent(path: str) -> str:
+    return path.rstrip("/").rsplit("/", 1)[0]

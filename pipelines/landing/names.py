@@ -1,0 +1,57 @@
+"""What a declared key may be called, asked when a logstore's settings are read: before anything runs."""
+
+import re
+from collections.abc import Iterable
+
+from sls_io.errors import ConfigError, printable
+
+RESERVED = frozenset(
+    (
+        "_file",
+        "_pos",
+        "_deleted",
+        "_spec_id",
+        "_partition",
+        "_change_type",
+        "_change_ordinal",
+        "_commit_snapshot_id",
+        "_row_id",
+        "_last_updated_sequence_number",
+    )
+)
+"""Names of Iceberg's metadata columns (`org.apache.iceberg.MetadataColumns`). Spark reads no table with
+a column of such a name, or makes no changelog of it. Their case does not count, since it tells none apart."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,254}")
+_REST = "__rest__"
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Raises ConfigError, with the cure, for a key that cannot have a column of its name."""
+    seen: dict[str, str] = {}
+    for name in names:
+        _check(name)
+        twin = seen.setdefault(name.lower(), name)
+        if twin != name:
+            raise ConfigError(
+                f"columns: {twin!r} and {name!r} differ only in case, which SQL does not tell apart; "
+                f"leave one out, its values are then in {_REST}"
+            )
+
+
+def _check(name: str) -> None:
+    if name.lower() in RESERVED:
+        raise ConfigError(
+            f"columns: {name!r} is a metadata column of Iceberg's, and Spark cannot read a column of that "
+            f"name beside it; leave it out, its values are then in {_REST} (reserved: "
+            f"{', '.join(sorted(RESERVED))})"
+        )
+    if name.startswith("__"):
+        raise ConfigError(
+            f"columns: {printable(name)!r} begins with '__', which is the system's; leave it out"
+        )
+    if not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"columns: {printable(name)!r} cannot be a column name (letters, digits, '_', '.', '-', at most "
+            f"255, not beginning with a digit); leave it out, its values are then in {_REST}"
+        )
