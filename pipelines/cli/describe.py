@@ -5,6 +5,7 @@ from dataclasses import asdict
 
 import click
 
+from pipelines.cli.backlog import say_backlog
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import Output, megabytes, moment, span, verb
 from pipelines.landing.history import HourFiles, hours_of
@@ -17,7 +18,7 @@ from pipelines.landing.table import Lake
 from sls_io.client import SlsClient
 
 HOURS_SHOWN = 24
-_STATES = {"readwrite": "open", "readonly": "read-only", "gone": "gone"}
+_STATES = {"readwrite": "open", "readonly": "read-only"}
 
 
 @click.command("describe")
@@ -65,7 +66,7 @@ def show(output: Output, logstore: Logstore, views: list[ShardView], left: Runwa
         [
             (
                 str(view.shard),
-                "closed" if view.closed else _STATES.get(view.status, view.status),
+                _state(view),
                 view.holder,
                 "" if view.frontier is None else str(view.frontier),
                 _beside(view.checkpoint, view.frontier),
@@ -78,6 +79,8 @@ def show(output: Output, logstore: Logstore, views: list[ShardView], left: Runwa
             for view in views
         ],
     )
+    for view in views:
+        say_backlog(output, view.shard, view.backlog)
     colour = {"ok": "", "short": "[yellow]runway is short[/]: ", "lost": "[red]logs were lost[/]: "}
     for line in spoken(left):
         output.say(f"{colour[left.level] or 'runway: '}{line}")
@@ -100,6 +103,12 @@ def show_files(output: Output, files: tuple[HourFiles, ...]) -> None:
             f"and {len(rest):,} older hours: {sum(f.files for f in rest):,} files, "
             f"{sum(f.rows for f in rest):,} rows, {megabytes(sum(f.size for f in rest))}"
         )
+
+
+def _state(view: ShardView) -> str:
+    if view.closed:
+        return "closed" if view.status != "readwrite" else "closed, and open in the service"
+    return "suspect" if view.suspect_s or view.status == "gone" else _STATES[view.status]
 
 
 def _left(one: ShardRunway | None) -> str:

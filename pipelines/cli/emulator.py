@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
-from pipelines.cli.main import EXIT_USAGE
 from pipelines.cli.output import Output, verb
-from sls_io.emulator.program import run
+from sls_io.emulator.moved_clock import checked
+from sls_io.emulator.program import serve
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
 
 PORT = 18080
@@ -28,8 +28,13 @@ PORT = 18080
     help="Folder that survives a kill; without it everything is in memory.",
 )
 @click.option("--now", type=float, metavar="SECONDS", help="Set the clock to these unix seconds.")
+@click.option(
+    "--salvage",
+    is_flag=True,
+    help="Take a damaged data folder: keep what is damaged in files beside, serve what proves itself.",
+)
 @verb
-def emulator(output: Output, *, port: int, data: Path | None, now: float | None) -> None:
+def emulator(output: Output, *, port: int, data: Path | None, now: float | None, salvage: bool) -> None:
     """Run the log service on loopback until Ctrl-C.
 
     Clients sign with ALIBABA_CLOUD_ACCESS_KEY_ID and ALIBABA_CLOUD_ACCESS_KEY_SECRET as they are in
@@ -39,9 +44,10 @@ def emulator(output: Output, *, port: int, data: Path | None, now: float | None)
     if data is not None:
         arguments += ["--data", str(data)]
     if now is not None:
-        arguments += ["--now", repr(now)]
-    if run(arguments, on_ready=lambda endpoint: _say_how(output, endpoint)):
-        click.get_current_context().exit(EXIT_USAGE)
+        arguments += ["--now", repr(checked(now))]
+    if salvage:
+        arguments += ["--salvage"]
+    serve(arguments, on_ready=lambda endpoint: _say_how(output, endpoint))
 
 
 def _say_how(output: Output, endpoint: str) -> None:

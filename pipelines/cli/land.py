@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 
 import click
+from rich.markup import escape
 
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
@@ -17,14 +18,17 @@ from pipelines.landing.hours import hour_text
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.report import CheckpointReport, LandingReport, Verdict
 from pipelines.landing.run import Run
-from pipelines.landing.table import home
+from pipelines.landing.table import home, made
 
 
 @click.command("land")
 @logstore_option
 @verb
 def land(output: Output, *, name: str | None) -> None:
-    """Land what is new and publish the checkpoints, once, without Dagster."""
+    """Land what is new and publish the checkpoints, once, without Dagster.
+
+    Exits with 1 when the landing does not add up, or while a shard is suspected to be gone.
+    """
     logstore = own_holder(resolve(name))
     engine = Engine()
     with quiet_spark(engine), Run(logstore, engine, mode="live") as run:
@@ -39,15 +43,14 @@ def land(output: Output, *, name: str | None) -> None:
             "checkpoints": [asdict(point) for point in checkpoints],
         }
     )
-    if not verdict.ok:
+    if report.trouble or report.suspects or not verdict.ok:
         click.get_current_context().exit(EXIT_FAILED)
 
 
 @contextmanager
 def quiet_spark(engine: Engine) -> Iterator[None]:
     """The engine for the time of the block; what its JVM says goes to spark.log in the state folder."""
-    home().mkdir(parents=True, exist_ok=True)
-    with noise_into(home() / "spark.log"):
+    with noise_into(made(home()) / "spark.log"):
         try:
             yield
         finally:
@@ -91,8 +94,14 @@ def show(
         output.say(f"closed shards: {', '.join(map(str, report.closed))}")
     for gap in report.gaps:
         output.say(f"gap, {gap}")
+    for line in report.suspects:
+        output.say(f"[red]suspect[/]: {escape(line)}")
+    for line in report.readable:
+        output.say(f"[yellow]gap[/]: {escape(line)}")
     for shard, reason in sorted(report.waits.items()):
         output.say(f"shard {shard} waits: {reason}")
+    if report.trouble and not report.came_to_nothing:
+        output.say(f"[red]the service failed before the end[/]: {report.trouble}; what landed stands")
     for problem in verdict.problems:
         output.say(f"[red]not reconciled[/]: {problem}; no checkpoint moved")
     moved = sum(point.outcome == "moved" for point in checkpoints)

@@ -21,11 +21,15 @@ from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import Output, megabytes, verb
 from pipelines.cli.packing import GROUP_ROWS, GROUP_ROWS_MAX, Counts, Packer, parse_file, slices
 from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK
+from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.emulator import Admin
-from sls_io.errors import ServiceError
+from sls_io.errors import ServiceError, Throttled
 from sls_io.settings import Service
 from sls_io.window import HOUR_S
+
+PATIENCE_S = 300.0
+"""A write quota refuses a loader that is faster than it, and lets it on within seconds."""
+_PAUSE_S = 1.0
 
 
 def put(
@@ -36,10 +40,27 @@ def put(
     at_s: float,
     on_rows: Callable[[int], None] = lambda _: None,
 ) -> None:
-    """Pack and send `logs`; `at_s` is the service's time now. `on_rows` hears of each group sent."""
+    """Pack and send `logs`; `at_s` is the service's time now. `on_rows` hears of each group sent.
+
+    Raises Throttled when a group was refused for `PATIENCE_S`.
+    """
     for packed in packer.pack(logs, at_s):
-        client.put_raw(packed.body)
+        put_patiently(client, packed.body)
         on_rows(packed.rows)
+
+
+def put_patiently(client: SlsClient, body: bytes, *, clock: Clock = SYSTEM_CLOCK) -> None:
+    """Send a group once a shard takes it: a refused one was not stored, so sending it again is safe."""
+    until_s = clock.monotonic() + PATIENCE_S
+    while True:
+        try:
+            client.put_raw(body)
+        except Throttled:
+            if clock.monotonic() >= until_s:
+                raise
+            clock.sleep(_PAUSE_S)
+        else:
+            return
 
 
 def put_over_hours(

@@ -34,9 +34,16 @@ def project_root(start: Path | None = None) -> Path:
 
 def known(root: Path) -> list[str]:
     """Names of the logstores of the project: folders of pipelines/defs that hold a logstore."""
-    return sorted(
-        path.parent.name for path in (root / DEFS).glob("*/defs.yaml") if "SlsLogstore" in path.read_text()
-    )
+    return sorted(path.parent.name for path in (root / DEFS).glob("*/defs.yaml") if _names_one(path))
+
+
+def _names_one(path: Path) -> bool:
+    """Whether the file is about a logstore, in whatever encoding: reading it says what is wrong with it."""
+    try:
+        raw = path.read_bytes()
+    except OSError:
+        return False
+    return any("SlsLogstore".encode(kind) in raw for kind in ("utf-8", "utf-16-le", "utf-16-be"))
 
 
 def defs_path(name: str | None, root: Path) -> Path:

@@ -5,16 +5,30 @@ that lands needs Spark.
 
 Exit codes: 0 done; 1 it was tried and failed, or a check is red; 2 what was asked for cannot
 work (usage, configuration) and nothing was started; 130 stopped by Ctrl-C.
+
+With `--json` an error is a document on stdout, too, unless the verb has printed its own:
+{"error": {"kind", "message", "exit_code"}}, with "verb" where a command settles it and "code" where
+the service named one. `kind` is a class of `sls_io.errors`, or `usage`, `stopped`, `unforeseen`.
 """
 
 import importlib
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import click
 
-from sls_io.errors import ConfigError, InvariantBroken, SlsError, printable
+from pipelines.cli.output import SAID
+from sls_io.errors import (
+    ConfigError,
+    InvariantBroken,
+    LedgerBroken,
+    ServiceError,
+    SlsError,
+    Throttled,
+    printable,
+)
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
@@ -70,14 +84,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run one verb; its exit code. Errors become one sentence on stderr."""
     session: dict[str, bool] = {}
+
+    def told(exit_code: int, kind: str, message: str, more: Mapping[str, str] | None = None) -> int:
+        # The flag by its text: wrong usage may end before any verb has seen it.
+        if "--json" in arguments and not session.get(SAID):
+            print(
+                json.dumps(
+                    {"error": {"kind": kind, "message": message, "exit_code": exit_code, **(more or {})}}
+                )
+            )
+        return exit_code
+
     try:
         code = cli.main(args=list(arguments), prog_name="sls-lake", standalone_mode=False, obj=session)
     except click.ClickException as error:
         error.show()
-        return error.exit_code
+        return told(error.exit_code, "usage", error.format_message())
     except (click.Abort, KeyboardInterrupt):
         print("stopped", file=sys.stderr)
-        return EXIT_INTERRUPTED
+        return told(EXIT_INTERRUPTED, "stopped", "stopped by Ctrl-C")
     except BrokenPipeError:
         # The reader of our output went away (`| head`): not an error of ours, and stdout is gone.
         sys.stderr.close()
@@ -86,8 +111,25 @@ def run(arguments: Sequence[str]) -> int:
         if session.get("debug"):
             raise
         print(f"sls-lake: {sentence(error)}", file=sys.stderr)
-        return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED
+        code = EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED
+        return told(code, kind_of(error), sentence(error), facts(error))
     return code if isinstance(code, int) else 0
+
+
+def kind_of(error: Exception) -> str:
+    """The class of the tree that `error` is of; `unforeseen` for one of no tree."""
+    names = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ == SlsError.__module__]
+    return names[0] if names else "unforeseen"
+
+
+def facts(error: Exception) -> dict[str, str]:
+    """What a program may decide by: the command that settles it, the service's code."""
+    found = {}
+    if isinstance(error, LedgerBroken):
+        found["verb"] = error.verb
+    if isinstance(error, ServiceError | Throttled):
+        found["code"] = error.code
+    return found
 
 
 def sentence(error: Exception) -> str:

@@ -18,6 +18,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 WIDTH_WITHOUT_TERMINAL = 132
+SAID = "said"
+"""Set in click's object once a verb has printed its JSON document: an error after it prints no other."""
 DRY = "dry run: nothing was changed; add --execute to do it"
 
 
@@ -55,6 +57,8 @@ class Output:
     def result(self, data: object) -> None:
         """The JSON document of the verb; nothing without `--json`."""
         if self.as_json:
+            if (context := click.get_current_context(silent=True)) is not None:
+                context.ensure_object(dict)[SAID] = True
             print(json.dumps(data, indent=2, default=_plain, ensure_ascii=False), file=self._file)
 
     def progress(self, unit: str) -> Progress:

@@ -3,7 +3,9 @@
 from dataclasses import asdict
 
 import click
+from rich.markup import escape
 
+from pipelines.cli.backlog import say_backlog
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import Output, moment, verb
 from pipelines.landing.hours import hour_text
@@ -44,5 +46,11 @@ def show(output: Output, report: PlanReport) -> None:
         output.say(f"shard {shard} would be closed at {end}: read-only and drained")
     for gap in report.gaps:
         output.say(f"gap, {gap}")
+    for line in report.suspects:
+        output.say(f"[red]suspect[/]: {escape(line)}")
+    for line in report.readable:
+        output.say(f"[yellow]gap[/]: {escape(line)}")
+    for shard, backlog in sorted(report.backlog.items()):
+        say_backlog(output, shard, backlog)
     for shard, reason in sorted(report.waits.items()):
         output.say(f"shard {shard} waits: {reason}")

@@ -12,9 +12,11 @@ from pipelines.cli.leaving import show_leaving
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.maintain import maintain
 from pipelines.cli.output import DRY, Output, moment, verb
+from pipelines.cli.register import register, start_over
 from pipelines.landing import adopt as adopting
 from pipelines.landing import forget as forgetting
 from pipelines.landing import reach
+from pipelines.landing import relabel as relabelling
 from pipelines.landing import rollback as rolling_back
 from pipelines.landing import undo as undoing
 from pipelines.landing.hours import hour_text
@@ -29,6 +31,8 @@ def table() -> None:
 
 
 table.add_command(maintain)
+table.add_command(register)
+table.add_command(start_over)
 
 
 def execute_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -36,19 +40,31 @@ def execute_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--execute", is_flag=True, help="Do it; without this it is a dry run.")(function)
 
 
+def without_missing_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The `--without-missing` option of verbs that refuse a table, or a landing, that misses rows."""
+    return click.option(
+        "--without-missing",
+        is_flag=True,
+        help="Although rows are missing that sls-lake verify could name a way back for.",
+    )(function)
+
+
 @table.command("rollback")
 @click.argument("snapshot", type=int)
+@without_missing_option
 @logstore_option
 @execute_option
 @verb
-def rollback(output: Output, *, snapshot: int, name: str | None, execute: bool) -> None:
+def rollback(
+    output: Output, *, snapshot: int, without_missing: bool, name: str | None, execute: bool
+) -> None:
     """Give the table the rows and the ledger of the landing SNAPSHOT, as a new commit.
 
     What leaves is pulled again by the next runs as far as retention still has it; the rest becomes a
     named gap. `sls-lake windows` lists the landings.
     """
     logstore, lake = resolve(name), Lake.default()
-    planned = rolling_back.plan(lake, logstore.table, snapshot)
+    planned = rolling_back.plan(lake, logstore.table, snapshot, without_missing=without_missing)
     show_rollback(output, planned.view)
     committed = rolling_back.execute(lake, planned) if execute else None
     if committed is None:
@@ -57,6 +73,25 @@ def rollback(output: Output, *, snapshot: int, name: str | None, execute: bool) 
         land = "; land again" if planned.view.pulled_again else ""
         output.say(f"done: snapshot {committed} of {logstore.table} is what {snapshot} was{land}")
     output.result({"executed": execute, "committed": committed, **asdict(planned.view)})
+
+
+@table.command("relabel")
+@logstore_option
+@execute_option
+@verb
+def relabel(output: Output, *, name: str | None, execute: bool) -> None:
+    """Give the logstore in the table the region that the settings say.
+
+    For a table whose logstore was landed under a wrong region. Rows and ledger stay as they are.
+    """
+    logstore, lake = resolve(name), Lake.default()
+    with SlsClient(logstore.service) as client:
+        planned = relabelling.look(lake, logstore, client)
+    view = planned[0]
+    output.say(escape(f"{view.origin} in {view.table}: {view.before} becomes {view.after}; no row changes"))
+    committed = relabelling.execute(lake, planned) if execute else None
+    output.say(DRY if committed is None else f"done: snapshot {committed}; land again")
+    output.result({"executed": execute, "committed": committed, **asdict(view)})
 
 
 @table.command("undo")
@@ -100,7 +135,15 @@ def undo(output: Output, *, hours: range, name: str | None, execute: bool) -> No
 
 
 @table.command("forget")
-@click.option("--where", metavar="FILTER", help="Rows that this takes, like \"user = 'x'\".")
+@click.option(
+    "--where",
+    metavar="FILTER",
+    help="Rows that this takes, like \"user = 'x' and n in (1, 2.5e3)\". Tests: = != < <= > >= in between "
+    "like, is null, is nan; joined by and, or, not, (). A dot is part of a name; names with blanks or quotes "
+    "stand in \"...\". In 'text' a quote is written twice and nothing else is special; E'text' knows \\n \\r "
+    "\\t \\0 \\' \\\\ \\xHH \\uHHHH \\UHHHHHHHH; X'00ff' are bytes, '2026-11-20' a day, "
+    "'2026-11-20T07:00:00+00:00' a moment.",
+)
 @click.option("--before", "hour", type=Hour(), metavar="HOUR", help="Whole receive hours before this one.")
 @click.option("--reason", default="", help="Why; kept in the table. The filter's values are not.")
 @click.option(
@@ -109,6 +152,7 @@ def undo(output: Output, *, hours: range, name: str | None, execute: bool) -> No
     metavar="ID",
     help="Rows of another origin in the table, as verify names it: the logstore before it was made again.",
 )
+@without_missing_option
 @logstore_option
 @execute_option
 @verb
@@ -119,22 +163,25 @@ def forget(
     hour: int | None,
     reason: str,
     origin: str,
+    without_missing: bool,
     name: str | None,
     execute: bool,
 ) -> None:
     """Remove rows for good: by a filter, or whole receive hours before one.
 
     Nothing brings them back: no run, no backfill, no rollback. With --before that holds for all hours before
-    HOUR, also for those without rows now. Older snapshots hold the rows until they are expired.
+    HOUR, also for those without rows now. Older snapshots hold the rows until they are expired. A table that
+    misses rows is refused: no rollback passes a removal, so it would take their way back.
     """
     if (where is None) == (hour is None):
         raise click.UsageError("say what to forget: --where FILTER or --before HOUR")
     logstore, lake = resolve(name), Lake.default()
+    said: dict[str, Any] = {"reason": reason, "origin": origin, "without_missing": without_missing}
     with SlsClient(logstore.service) as client:
         if where is not None:
-            planned = forgetting.plan_where(lake, logstore, client, where, reason=reason, origin=origin)
+            planned = forgetting.plan_where(lake, logstore, client, where, **said)
         else:
-            planned = forgetting.plan_before(lake, logstore, client, hour or 0, reason=reason, origin=origin)
+            planned = forgetting.plan_before(lake, logstore, client, hour or 0, **said)
         show_forget(output, planned.view)
         committed = forgetting.execute(lake, logstore, client, planned) if execute else None
     if committed is None:
@@ -168,7 +215,7 @@ class ShardCursor(click.ParamType[tuple[int, Cursor]]):
     ) -> tuple[int, Cursor]:
         """(shard, cursor)."""
         shard, _, cursor = str(value).partition("=")
-        if not (shard.isdecimal() and cursor.isdecimal()):
+        if not all(text.isascii() and text.isdecimal() and len(text) < 20 for text in (shard, cursor)):
             self.fail(f"{value!r} is no SHARD=CURSOR; write it like 0=1790000000000001", param, ctx)
         return int(shard), Cursor(int(cursor))
 

@@ -38,7 +38,7 @@ def verify(output: Output, *, name: str | None, pull: bool, hours: range | None)
     with SlsClient(logstore.service) as client:
         proof = prove(logstore, Lake.default(), client, pull=pull, hours=hours)
     show(output, proof)
-    output.result({"ok": proof.ok, "cures": proof.cures, **asdict(proof)})
+    output.result({"ok": proof.ok, **asdict(proof)})
     if not proof.ok:
         click.get_current_context().exit(EXIT_FAILED)
 

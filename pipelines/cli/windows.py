@@ -9,6 +9,7 @@ from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, moment, verb
 from pipelines.landing.history import Entry, History, history
 from pipelines.landing.hours import hour_text
+from pipelines.landing.state import others_text
 from pipelines.landing.table import Lake
 from sls_io.window import HOUR_S
 
@@ -92,6 +93,8 @@ def show(output: Output, found: History, entries: tuple[Entry, ...]) -> None:
     if found.adopted:
         output.say(f"{found.adopted:,} rows of the table were adopted: no landing brought them")
     _show_orphans(output, found)
+    if found.others:
+        output.say(f"[red]no orphan files are told[/]: {others_text(found.others)}")
     if found.unreadable:
         output.say(f"[red]the table cannot be read as a whole[/]: {found.unreadable}")
     if found.trouble:

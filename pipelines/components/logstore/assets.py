@@ -52,12 +52,13 @@ from pipelines.landing.report import LandingReport, Verdict
 from pipelines.landing.run import Run
 from pipelines.landing.table import Lake
 from sls_io.client import SlsClient
-from sls_io.errors import ConfigError, LedgerBroken, SlsError
+from sls_io.errors import ConfigError, LedgerBroken, ServiceError, SlsError, TransportError
 from sls_io.window import HOUR_S
 
 Mode = Literal["live", "fill", "replace", "errors", "publish", "nothing"]
 Results = Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]
 
+_SUSPECTS_MAX = 5
 HOURS_PER_RUN_MAX = 6
 """A backfill of more hours becomes several runs, so that a failure costs at most this much."""
 
@@ -273,6 +274,8 @@ def _land(
         if report.came_to_nothing:
             context.log.warning(f"{report.came_to_nothing}. If this stays: a larger `budget`, or more cores")
         gaps += report.gaps
+        for line in (*report.suspects, *report.readable):
+            context.log.warning(line)
         if not live:
             _warn_lacking(context, logstore, hours)
         reached_of = _live_hours if live else _filled_hours
@@ -286,6 +289,16 @@ def _land(
             yield dg.MaterializeResult(
                 asset_key=checkpoint_key(logstore), metadata=metadata.checkpoint(run.checkpoint(), report)
             )
+        if report.suspects:
+            # Last, so that the other shards' hours and checkpoints stand: the run itself is red.
+            raise ServiceError(
+                "ShardSuspect",
+                "; ".join(report.suspects[:_SUSPECTS_MAX]),
+                hint="Nothing was given up; the next run asks again. See `sls-lake plan`",
+            )
+    if report.trouble:
+        # What was read landed and its checkpoints moved; a run that the service failed is red all the same.
+        raise TransportError(f"the service failed before the end, what landed stands: {report.trouble}")
 
 
 def _checked(context: dg.AssetExecutionContext, bronze: dg.AssetKey, verdict: Verdict) -> Results:

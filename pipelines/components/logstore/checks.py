@@ -26,12 +26,12 @@ from pipelines.landing.hours import hours_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.report import Verdict
 from pipelines.landing.runway import CURE, Runway, runway, spoken
-from pipelines.landing.state import reconcile
-from pipelines.landing.table import Lake
+from pipelines.landing.state import check_newest, reconcile
+from pipelines.landing.table import Lake, NoMetadata
 from pipelines.landing.verify import Proof, ShardProof, verify
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK
-from sls_io.errors import SlsError
+from sls_io.errors import LedgerBroken, SlsError
 from sls_io.window import HOUR_S
 
 RECONCILED, PROVEN, RUNWAY = "reconciled", "proven", "runway"
@@ -90,8 +90,14 @@ def reconciled_result(bronze: dg.AssetKey, verdict: Verdict) -> dg.AssetCheckRes
 
 
 def reconciled_now(logstore: Logstore) -> Verdict:
-    """The newest landing, looked at by a run that made none."""
-    table = Lake.default().load(logstore.table)
+    """The newest landing, looked at by a run that made none. A table that the catalog has lost is no
+    table without landings."""
+    try:
+        table = Lake.default().load(logstore.table)
+        if table is not None:
+            check_newest(table)
+    except (LedgerBroken, NoMetadata) as error:
+        return Verdict((str(error),))
     return Verdict(tuple(reconcile(table)) if table is not None else ())
 
 

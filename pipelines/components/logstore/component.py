@@ -11,6 +11,7 @@ from pipelines.components.logstore.jobs import check_jobs, hours_jobs, microbatc
 from pipelines.components.logstore.maintenance import maintenance_job, maintenance_schedule
 from pipelines.components.logstore.schedule import check_schedules, microbatch_schedule
 from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK
+from pipelines.landing.defs_file import FILES, read_documents
 from pipelines.landing.logstore import Logstore, describe
 from sls_io.errors import ConfigError
 
@@ -59,6 +60,9 @@ class SlsLogstore(dg.Component):
     def load(cls, attributes: BaseModel | None, context: dg.ComponentLoadContext) -> Self:
         """Fill in the templates and check every setting. Raises ConfigError with the cure."""
         written = attributes.root if isinstance(attributes, LogstoreAttributes) else {}
+        for path in (context.path / name for name in FILES):
+            if path.is_file():
+                read_documents(path)
         try:
             values, unset = environment.filled(written, context.resolution_context.resolve_value(written))
             return cls(Logstore.model_validate(values), unset=unset)

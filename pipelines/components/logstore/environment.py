@@ -12,6 +12,7 @@ from sls_io.errors import ConfigError
 
 NO_ENDPOINT = "https://endpoint-not-set.invalid"
 """Stands for an unset endpoint. The top-level domain `invalid` never resolves (RFC 2606)."""
+_NO_REGION = "not-set"
 
 _VARIABLE = re.compile(r"\{\{\s*env\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 
@@ -28,7 +29,9 @@ def filled(written: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[dict[
         raise ConfigError(f"defs.yaml needs environment variables that are not set: {names}")
     if not endpoint:
         return dict(values), ""
-    return {**values, "service": {**values["service"], "endpoint": NO_ENDPOINT}}, endpoint
+    service = values["service"]
+    standing_in = {"endpoint": NO_ENDPOINT, "region": service.get("region") or _NO_REGION}
+    return {**values, "service": {**service, **standing_in}}, endpoint
 
 
 def _unset(written: Any, values: Any, at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
