@@ -59,10 +59,14 @@ simulate: $(INSTALLED) ## random schedules of the landing protocol, then small w
 chaos: setup ## workers killed and paused beside a faulty service, then every row counted; MINUTES=1 SEED= LANE=spark|dagster
 	@$(BIN)/python -m chaos --minutes $(or $(MINUTES),1) $(if $(LANE),--lane $(LANE)) $(if $(SEED),--seed $(SEED))
 
+.PHONY: fuzz
+fuzz: setup ## hostile values, LogGroups, answers and sequences of verbs, each against an answer worked out apart; MINUTES=4 SEED= LANE=
+	@$(BIN)/python -m fuzz --minutes $(or $(MINUTES),4) $(if $(LANE),--lane $(LANE)) $(if $(SEED),--seed $(SEED))
+
 .PHONY: clean
 clean: ## remove what the other verbs made; landed data in var/lake stays
-	@rm -rf $(VENV) var/jars var/cache var/demo var/dev var/bench var/conformance var/chaos/run build sls_lake.egg-info
-	@find sls_io pipelines tests bench conformance chaos -name __pycache__ -type d -prune -exec rm -rf {} +
+	@rm -rf $(VENV) var/jars var/cache var/demo var/dev var/bench var/conformance var/chaos/run var/fuzz/run build sls_lake.egg-info
+	@find sls_io pipelines tests bench conformance chaos fuzz -name __pycache__ -type d -prune -exec rm -rf {} +
 	@if [ -e var/lake ]; then echo "kept var/lake: it holds landed data; remove it yourself if you mean it"; fi
 
 # --- behind `setup` ----------------------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""Generated trouble with known answers: values, LogGroups, answers of the service, sequences of verbs."""
