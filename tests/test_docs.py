@@ -58,4 +58,4 @@ def test_the_map_forgets_no_module() -> None:
 def test_make_alone_lists_the_verbs() -> None:
     said = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     verbs = [line.split()[1] for line in said.splitlines()]
-    assert verbs == "setup demo dev test check bench conformance simulate chaos clean".split()
+    assert verbs == "setup demo dev test check bench conformance simulate chaos fuzz clean".split()

@@ -99,7 +99,7 @@ def tracked() -> tuple[Path, ...]:
 @cache
 def python_files(*folders: str) -> tuple[Path, ...]:
     """Tracked Python under these folders; all of it when none is named."""
-    wanted = folders or ("sls_io", "pipelines", "tests", "bench", "chaos")
+    wanted = folders or ("sls_io", "pipelines", "tests", "bench", "chaos", "fuzz")
     return tuple(p for p in tracked() if p.suffix == ".py" and p.relative_to(ROOT).parts[0] in wanted)
 
 

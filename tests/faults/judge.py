@@ -1,5 +1,6 @@
 """What must hold in every cell: each log once, the table's proof, checkpoints where the ledger is."""
 
+from pipelines.landing.report import LandingReport
 from tests.integration.world import World
 
 
@@ -19,3 +20,10 @@ def assert_next_run_lands(world: World, rows: int) -> None:
 def pass_by(world: World, seconds: float = 31.0) -> None:
     """Time passes for the service: every claim that is not renewed is over."""
     world.emulator.admin.advance(seconds)
+
+
+def land_a_gap(world: World) -> LandingReport:
+    """What is gone is younger than retention: a run suspects it, one a group timeout later names it."""
+    assert world.land().suspects
+    pass_by(world)
+    return world.land()

@@ -18,7 +18,7 @@ from pipelines.cli.output import Output
 from pipelines.landing import replace
 from pipelines.landing.hours import hour_text, hours_of
 from pipelines.landing.maintain import Maintainer
-from pipelines.landing.reading import Unreadable, reading
+from pipelines.landing.reading import Misread, Unreadable, reading
 from sls_io.errors import LedgerBroken, TransportError
 from sls_io.window import HOUR_S
 from tests.faults.judge import assert_whole
@@ -286,6 +286,9 @@ def test_a_storage_that_fails_is_not_taken_for_a_damaged_file(world: World) -> N
     path = str(data_of(world, hours(world)[1]))
     with pytest.raises(TransportError, match="Permission denied"), reading(world.table, path):
         raise PermissionError(errno.EACCES, "Permission denied")
+    with pytest.raises(Misread, match=f"{Path(path).name}.*whole"), reading(world.table, path):
+        raise OSError("Unexpected end of stream")
+    cut(Path(path))
     with pytest.raises(Unreadable, match=Path(path).name), reading(world.table, path):
         raise OSError("Unexpected end of stream")
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from chaos.engine import InProcess
-from pipelines.landing import adopt, forget, rollback, undo
+from pipelines.landing import adopt, forget, register, rollback, undo
 from pipelines.landing.ledger import TAG
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintain import Maintainer
@@ -22,7 +22,7 @@ from pipelines.landing.report import LandingReport
 from pipelines.landing.state import check_ancestry
 from sls_io.clock import SYSTEM_CLOCK, ManualClock
 from sls_io.emulator import start
-from sls_io.errors import LedgerBroken
+from sls_io.errors import ConfigError, LedgerBroken
 from tests.backends.places import PLACES, Place, Servers, made
 from tests.backends.s3 import S3
 from tests.faults.test_clock import Stepped, assert_snapshots_in_order
@@ -339,3 +339,67 @@ def referenced(world: World) -> set[str]:
         for snapshot in table.metadata.snapshots
         for task in table.scan(snapshot_id=snapshot.snapshot_id).plan_files()
     }
+
+
+def test_a_table_that_the_catalog_lost_is_refused_registered_again_and_lands_on(
+    world: World, servers: Servers
+) -> None:
+    world.land()
+    newest = world.table.metadata_location
+    world.lake.catalog().drop_table(world.logstore.table)
+    world.put(5)
+    world.at(HOUR0_S + 360)
+
+    with pytest.raises(LedgerBroken, match="but there was one") as refused:
+        world.land()
+    assert refused.value.verb == "sls-lake table register"
+    with world.client as client:
+        planned = register.plan_register(world.lake, world.logstore, client)
+    assert planned.view.trouble == () and planned.view.metadata.endswith(newest.rpartition("/")[2])
+    register.register(world.lake, planned)
+
+    assert world.land().rows == 5
+    proved(world, servers)
+
+
+def test_a_catalog_that_was_put_back_is_refused_until_the_newest_metadata_is_registered(
+    world: World, servers: Servers
+) -> None:
+    old = world.table.metadata_location
+    world.land()
+    world.put(5)
+    world.at(HOUR0_S + 360)
+    world.land()
+    newest, catalog = world.table.metadata_location, world.lake.catalog()
+    catalog.drop_table(world.logstore.table)
+    catalog.register_table(world.logstore.table, old)
+
+    with pytest.raises(LedgerBroken, match="older state"):
+        world.land()
+    with world.client as client:
+        planned = register.plan_register(world.lake, world.logstore, client)
+        try:
+            register.register(world.lake, planned)
+        except ConfigError as error:  # as printed, where a server cannot overwrite
+            assert world.lake.kind == "rest" and "drop the table there, without its files" in str(error)
+            catalog.drop_table(world.logstore.table)
+            register.register(world.lake, register.plan_register(world.lake, world.logstore, client))
+
+    assert world.table.metadata_location.rpartition("/")[2] == newest.rpartition("/")[2]
+    assert world.land().rows == 0
+    proved(world, servers)
+
+
+def test_a_table_that_is_given_up_begins_anew_in_a_folder_of_its_own(world: World, servers: Servers) -> None:
+    world.land()
+    old = world.table.location()
+    world.lake.catalog().drop_table(world.logstore.table)
+    before = world.files()
+
+    with world.client as client:
+        planned = register.plan_start_over(world.lake, world.logstore, client)
+    made = register.start_over(world.lake, world.logstore, planned)
+
+    assert made.location() == planned.location and made.location().startswith(f"{old}-")
+    assert world.land().rows == 50 and before <= world.files()
+    proved(world, servers)

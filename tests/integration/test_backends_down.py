@@ -78,7 +78,10 @@ def test_a_bucket_that_is_not_there_and_a_key_that_is_not_known_are_named(
 ) -> None:
     nowhere = elsewhere(place.lake, warehouse="s3://no-such-bucket/lake")
     with pytest.raises(ConfigError, match=r"s3://no-such-bucket/lake.*NO_SUCH_BUCKET.*check the bucket"):
-        world.land(lake=nowhere, logstore=world.changed(table="bronze.new_logs"))
+        fresh = world.changed(
+            table="bronze.new_logs", group={**world.logstore.group.model_dump(), "name": "new"}
+        )
+        world.land(lake=nowhere, logstore=fresh)
 
     stranger = elsewhere(place.lake, **{"s3.access-key-id": "stranger"})
 

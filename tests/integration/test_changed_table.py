@@ -8,10 +8,10 @@ import pytest
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
 
-from pipelines.landing.engine import installed_jars
 from pipelines.landing.report import LandingReport
 from pipelines.landing.table import Lake
 from sls_io.errors import ConfigError, LedgerBroken
+from tests import needs
 from tests.integration.test_races import At, second_logstore
 from tests.integration.world import HOUR0_S, World
 
@@ -50,7 +50,9 @@ def test_sparks_own_compaction_between_write_and_publish(started: World, spark_l
     world = World(
         started.emulator,
         spark_lake,
-        started.changed(table="bronze.compacted"),
+        started.changed(
+            table="bronze.compacted", group=started.logstore.group.model_dump() | {"name": "spark"}
+        ),
         started.engine,
         started.counter,
     )
@@ -254,8 +256,7 @@ def test_a_logstore_made_again_under_the_same_name_is_refused(started: World) ->
 @pytest.fixture
 def spark_lake(shared_lake: Lake) -> Lake:
     """The lake of the Spark session, where it has the jars to use it."""
-    if not installed_jars():
-        pytest.skip("Spark's Iceberg jars are not installed: run `make setup` first")
+    needs.spark_jars()
     return shared_lake
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipelines.landing.engine import installed_jars
 from pipelines.landing.table import Lake
+from tests import needs
 from tests.faults.test_clock import Stepped, assert_snapshots_in_order
 from tests.integration.world import World
 
@@ -15,8 +15,7 @@ def test_spark_reads_a_table_that_clocks_ahead_and_behind_have_landed_into(
     world: World, shared_lake: Lake
 ) -> None:
     """Ahead by ten minutes, then right, then two minutes behind (four are a budget), then right again."""
-    if not installed_jars():
-        pytest.skip("Spark's Iceberg jars are not installed: run `make setup` first")
+    needs.spark_jars()
     mine = World(world.emulator, shared_lake, world.changed(table="bronze.clocks"), world.engine)
     for off_s in (600.0, 0.0, -120.0, 0.0):
         mine.put(10)

@@ -11,9 +11,9 @@ from pyiceberg.expressions import And, EqualTo
 
 from pipelines.landing import adopt, forget, rollback, undo
 from pipelines.landing.dbt_environment import PROJECT_DIR, dbt_environment
-from pipelines.landing.engine import installed_jars
 from pipelines.landing.ledger import TAG
 from pipelines.landing.table import Lake
+from tests import needs
 from tests.integration.world import HOUR0, World
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -47,8 +47,7 @@ class Dbt:
 
 @pytest.fixture(scope="module")
 def dbt(shared_lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dbt]:
-    if not installed_jars():
-        pytest.skip("Spark's Iceberg jars are not installed: run `make setup` first")
+    needs.spark_jars()
     folder = tmp_path_factory.mktemp("dbt")
     patch = pytest.MonkeyPatch()
     for name, value in dbt_environment(shared_lake).items():

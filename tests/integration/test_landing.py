@@ -36,9 +36,13 @@ def test_a_second_run_without_new_data_commits_nothing(world: World) -> None:
 def test_a_run_whose_time_is_over_before_it_pulls_says_that_logs_are_there(world: World) -> None:
     world.put(10)
     world.at(HOUR0_S + 180)
-    hurried = world.changed(budget={"seconds_max": 0.001})
+    hurried = world.changed(budget={"seconds_max": 1})
 
-    report = world.land(logstore=hurried)
+    def late(event: str) -> None:
+        if event == "write":
+            world.emulator.admin.advance(60)
+
+    report = world.land(logstore=hurried, on_event=late)
 
     assert report.rows == 0
     assert "logs are there and none landed: shard 0: " in report.came_to_nothing

@@ -257,7 +257,7 @@ def test_a_floor_that_writers_do_not_know_is_refused(sealed: World, command: Com
         maintainer(sealed, floor_s=SWEEP_FLOOR_S - 1)
     said = command("table", "maintain", "--older-than", "1")
     assert said["code"] == EXIT_USAGE, said["error"]
-    slow = sealed.changed(budget={"seconds_max": 100_000})
+    slow = sealed.changed(budget={"seconds_max": 80_000})
     with pytest.raises(ConfigError, match="about to be published"):
         Maintainer(slow, sealed.lake)
 
@@ -495,7 +495,9 @@ def test_spark_reads_the_table_after_every_step(sealed: World, spark_lake: Lake)
     world = World(
         sealed.emulator,
         spark_lake,
-        sealed.changed(table="bronze.maintained"),
+        sealed.changed(
+            table="bronze.maintained", group=sealed.logstore.group.model_dump() | {"name": "spark"}
+        ),
         sealed.engine,
         sealed.counter,
     )

@@ -177,7 +177,7 @@ def test_a_dropped_and_remade_table_refuses_a_try_for_the_old_one(lake: Lake) ->
     stale = load(lake)
     request = first_start(stale)
     stale.catalog.drop_table(NAME)
-    lake.ensure(NAME, Contract.from_columns({"n": "long"}))
+    lake.create(NAME, Contract.from_columns({"n": "long"}))
 
     assert send(stale, request) == CommitFailedException.__name__
     assert load(lake).metadata.current_snapshot_id is None

@@ -71,6 +71,8 @@ def test_a_named_gap_is_named_for_the_hours_it_lies_in_and_no_others(started: Wo
     started.at(HOUR0_S + 5 * 3600)
     started.put(10)
     started.at(HOUR0_S + 5 * 3600 + 60)
+    assert len(started.land().suspects) == 2  # logs so young are not deleted by age
+    started.at(HOUR0_S + 5 * 3600 + 120)
     assert len(started.land().gaps) == 2
 
     with started.client as client:

@@ -128,6 +128,7 @@ def test_the_closure_that_travels_to_executors_holds_no_key(guarded: World) -> N
         table_properties=dict(table.properties),
         deadline_s=0.0,
         page_groups_max=1000,
+        shard_mb_per_s=10.0,
     )
 
     assert_clean("closure", cloudpickle.dumps(_task(job)))  # type: ignore[no-untyped-call]

@@ -14,13 +14,13 @@ from pyiceberg.table.update import AddSnapshotUpdate
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.landing import adopt, publish, rollback, settle
-from pipelines.landing.engine import installed_jars
 from pipelines.landing.ledger import LEDGER_PREFIX, TAG
 from pipelines.landing.look import lacking_hours
 from pipelines.landing.state import ancestry, facts, read_state, total_records
 from pipelines.landing.table import Lake
 from pipelines.landing.verify import verify
 from sls_io.errors import LandingConflict, LedgerBroken
+from tests import needs
 from tests.integration.command_line import Command, command
 from tests.integration.test_changed_table import append_by_hand, compact, roll_back
 from tests.integration.test_races import At, second_logstore
@@ -302,8 +302,7 @@ def test_spark_reads_and_expires_a_table_that_was_rolled_back_and_forth(
     world: World, shared_lake: Lake
 ) -> None:
     """The new snapshots list old manifests: expiry by another engine must not take their files."""
-    if not installed_jars():
-        pytest.skip("Spark's Iceberg jars are not installed: run `make setup` first")
+    needs.spark_jars()
     table = "bronze.settled"
     mine = World(world.emulator, shared_lake, world.changed(table=table), world.engine, world.counter)
     for _ in range(2):

@@ -5,18 +5,21 @@ no invention    a file holds exactly the groups of its window, all of the window
 one truth       the ledger's landed set, rows and sums are those of the files in main
 no rows lost    files of main exist, and fit the schema they are committed under
 order           a live window begins at its shard's frontier; parents are closed before children
-honest gaps     a new gap holds no group that could still be read
+honest gaps     a new gap holds no group that could still be read; a shard is written off only where an
+                earlier landing had suspected it, a group timeout before
 honest end      a closed shard ends where the service says
 truth order     a checkpoint is never beyond the frontier
 monotone        a frontier never goes back, but for a rollback by a person
-no loss         at the end every frontier is at its shard's end, every group in rows or a gap
+no loss         at the end every frontier is at its shard's end, every group in rows or a gap; and what
+                can still be read is in rows, however wrong the service's answers were
 """
 
 from collections import Counter
 from itertools import pairwise
 
-from sls_io.planning import CURSOR_UNKNOWN, GAP_SHARD_GONE
-from sls_io.window import HOUR_S
+from sls_io.claim import Gap
+from sls_io.planning import CURSOR_UNKNOWN, GAP_SHARD_GONE, opened
+from sls_io.window import HOUR_S, IntervalSet
 from tests.simulation.service import Service, SimShard
 from tests.simulation.table import Request, Table
 
@@ -28,8 +31,9 @@ class Violated(AssertionError):
 class Checks:
     """Remembers what it needs from event to event. `seen` counts rare situations that came up."""
 
-    def __init__(self, *, latest: bool) -> None:
-        self.latest = latest
+    def __init__(self, *, latest: bool, outage_s: float = 0.0) -> None:
+        self.latest, self.outage_s = latest, outage_s
+        self.lied_to: set[int] | None = None
         self.seen: Counter[str] = Counter()
         self._version = -1
         self._frontiers: dict[int, int] = {}
@@ -38,6 +42,10 @@ class Checks:
     def saw(self, what: str) -> None:
         """Count a situation."""
         self.seen[what] += 1
+
+    def misled(self, shard: int) -> bool:
+        """Whether both kinds of answers were wrong about the shard for as long as that takes."""
+        return self.lied_to is None or shard in self.lied_to
 
     def rolled_back(self) -> None:
         """A person took the table back: frontiers may fall now, and checkpoints be beyond them."""
@@ -57,10 +65,13 @@ class Checks:
             _judge_content(service.shards[file.window.shard], file.window.hour, file)
         for shard, entry in made.shards.items():
             old = base.shards.get(shard)
-            new_gaps = set(entry.gaps) - (set(old.gaps) if old else set())
-            for gap in new_gaps:
+            known = IntervalSet.of((g.begin, g.end) for g in old.gaps) if old else IntervalSet()
+            for gap in entry.gaps:
+                if not IntervalSet.of([(gap.begin, gap.end)]).minus(known):
+                    continue  # a fill may have landed a part of what was a gap
                 self.saw("gap")
-                self._judge_gap(service, service.shards[shard], int(gap.begin), int(gap.end), gap.cause)
+                since_s = old.suspect_s if old else 0
+                self._judge_gap(service, service.shards[shard], gap, since_s)
             if entry.closed and not (old and old.closed):
                 self._judge_closing(service, service.shards[shard], entry.end)
                 if not request.files:
@@ -79,7 +90,7 @@ class Checks:
                 self._judge_table(table)
                 for shard, entry in ledger.shards.items():
                     frontier = int(entry.frontier)
-                    if frontier < self._frontiers.get(shard, 0):
+                    if frontier < self._frontiers.get(shard, 0) < CURSOR_UNKNOWN:
                         raise Violated(f"shard {shard}: the frontier went back to {frontier}")
                     self._frontiers[shard] = frontier
         for shard, checkpoint in service.checkpoints.items():
@@ -104,6 +115,8 @@ class Checks:
             shard = service.shards[number]
             for cursor in shard.groups(int(entry.start), shard.end):
                 excused = any(g.begin <= cursor < g.end for g in entry.gaps)
+                if excused and number not in service.removed and cursor >= shard.begin:
+                    raise Violated(f"shard {number}: group {cursor} is a gap and can be read")
                 if (cursor in held[number]) == excused:
                     raise Violated(
                         f"shard {number}: group {cursor} is {'in a gap, too' if excused else 'lost'}"
@@ -142,28 +155,35 @@ class Checks:
             if entry is None:
                 raise Violated(f"shard {shard}: rows without a ledger")
             old = base.shard(shard, begin=entry.start)
+            old = opened(old) if old.end == CURSOR_UNKNOWN else old
             settled = old.settled.union((g.begin, g.end) for g in entry.gaps)
             at = frontiers.get(shard, int(settled.run_end(entry.start)))
             if file.window.begin != at:
                 raise Violated(f"shard {shard}: a live window begins at {file.window.begin}, not at {at}")
             frontiers[shard] = int(settled.union([(entry.start, file.window.end)]).run_end(entry.start))
             for parent in service.shards[shard].parents - service.removed:
-                if not base.closed([parent]):
+                # Who was misled for so long has landed the children; the parent was opened again behind them.
+                if not base.closed([parent]) and not self.misled(parent):
                     raise Violated(f"shard {shard} before its parent {parent}")
                 self.saw("child after parent")
 
-    def _judge_gap(self, service: Service, shard: SimShard, begin: int, end: int, cause: str) -> None:
-        if cause == GAP_SHARD_GONE:
+    def _judge_gap(self, service: Service, shard: SimShard, gap: Gap, since_s: int) -> None:
+        begin, end = int(gap.begin), int(gap.end)
+        if gap.cause == GAP_SHARD_GONE:
             self.saw("shard written off")
+            if not since_s or service.now_s - since_s < self.outage_s:
+                raise Violated(f"shard {shard.id} was written off, suspected since {since_s} only")
             if shard.id not in service.removed:
-                raise Violated(f"shard {shard.id} was written off and is still there")
+                self.saw("a shard that is there was written off")
+                if not self.misled(shard.id):
+                    raise Violated(f"shard {shard.id} was written off and is still there")
         elif shard.id not in service.removed and shard.groups(max(begin, shard.begin), end):
             raise Violated(f"shard {shard.id}: the gap [{begin}, {end}) can still be read")
 
     def _judge_closing(self, service: Service, shard: SimShard, end: int | None) -> None:
-        if end != shard.end and not (end == CURSOR_UNKNOWN and shard.id in service.removed):
+        if end not in (shard.end, CURSOR_UNKNOWN):
             raise Violated(f"shard {shard.id} closed at {end}, its end is {shard.end}")
-        if not shard.readonly:
+        if not shard.readonly and end != CURSOR_UNKNOWN:
             raise Violated(f"shard {shard.id} closed and can still be written")
 
 

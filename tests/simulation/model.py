@@ -24,9 +24,9 @@ from sls_io.claim import Ledger, ShardLedger
 from sls_io.planning import Plan
 from sls_io.settings import Budget
 from sls_io.shard import Shard
-from sls_io.window import HOUR_S
+from sls_io.window import HOUR_S, Cursor, Window
 from tests.simulation.service import Service
-from tests.simulation.table import File
+from tests.simulation.table import File, Snapshot, Table
 
 EPOCH_S = 1000 * HOUR_S
 FIRST_HOUR = EPOCH_S // HOUR_S
@@ -44,6 +44,8 @@ SCHEMA = "schema changed"
 SWEEP = "paused until swept"
 RETENTION = "retention"
 ROLLBACK = "rolled back by hand"
+LIE = "one kind of answer is wrong"
+LIES = "two kinds of answers are wrong"
 
 NETWORK = frozenset({CRASH, REQUEST_LOST, ANSWER_LOST, LATE, CLAIM_LOST})
 """A request that arrives twice is one of these: its second copy is refused by its snapshot id, or the
@@ -259,3 +261,17 @@ def essence(state: protocol.State) -> protocol.State:
     if state.phase is Phase.CLAIMING:
         state = replace(state, claim=None)
     return state
+
+
+def table_of(lake: Lake, ledger: Ledger) -> Table:
+    """A table state as the checks want it: one file a shard."""
+    table = Table()
+    shards = {s for s, _ in lake.rows}
+    files = frozenset(
+        File(s, Window(s, Cursor(0), Cursor(1), 0), tuple(c for t, c in lake.rows if t == s), 0, 0)
+        for s in shards
+    )
+    table.snapshots = {1: Snapshot(1, None, 1, files, ledger)}
+    table.main = table.tag = 1
+    table.schema, table.deleted = lake.schema, {-1}
+    return table

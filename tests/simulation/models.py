@@ -1,6 +1,6 @@
 """The models that are explored to their end, and what each is for."""
 
-from tests.simulation.model import CLAIM_LOST, NETWORK, RETENTION, Model
+from tests.simulation.model import CLAIM_LOST, LIE, LIES, NETWORK, RETENTION, Model
 
 HEADLINE = Model("all faults")
 
@@ -20,12 +20,16 @@ QUICK = (
     Model("backfill meets live", shards=1, split=False, fills=True, kinds=NETWORK | {RETENTION}),
     Model("three workers", workers=3, shards=1, split=False, faults=1, kinds=NETWORK),
     Model("eviction and retention", shards=1, split=False, kinds=frozenset({CLAIM_LOST, RETENTION})),
+    Model("wrong answers of one kind", shards=1, kinds=frozenset({LIE, RETENTION})),
+    Model("wrong answers of two kinds", shards=1, split=False, faults=4, kinds=frozenset({LIES, CLAIM_LOST})),
 )
 """What the tests explore each time: about a million states."""
 
 HUNTING = (
     Model("one worker, one fault", workers=1, pages=2, faults=1),
     Model("a fill run", workers=1, shards=1, split=False, fills=True, faults=1),
+    QUICK[-3],
+    QUICK[-2],
     QUICK[-1],
 )
 """Small ones, tried in turn until one finds a deliberate bug."""

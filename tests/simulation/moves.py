@@ -7,6 +7,7 @@ its effect looks at; everything else is looking it up. The decisions are those o
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from pipelines.landing import protocol
@@ -14,7 +15,7 @@ from pipelines.landing.ledger import Landed
 from pipelines.landing.protocol import Phase
 from sls_io.claim import Claim, Ledger
 from sls_io.errors import InvariantBroken, SlsError
-from sls_io.planning import Planned, Survey
+from sls_io.planning import CURSOR_UNKNOWN, Planned, Survey, opened
 from sls_io.settings import Budget
 from sls_io.shard import Head
 from sls_io.window import Cursor, Window
@@ -27,6 +28,8 @@ from tests.simulation.model import (
     FIRST_HOUR,
     IDLE,
     LATE,
+    LIE,
+    LIES,
     PAGE,
     PUT_OFF,
     REQUEST_LOST,
@@ -45,9 +48,21 @@ from tests.simulation.model import (
     Source,
     essence,
     service,
+    table_of,
 )
-from tests.simulation.service import Gone, Service, survey_hours, survey_live
-from tests.simulation.table import ORIGIN, File, Request, Snapshot, Table
+from tests.simulation.service import (
+    ONE_KIND,
+    TWO_KINDS,
+    Gone,
+    Service,
+    all_lies,
+    second_answers,
+    shown_again,
+    survey_hours,
+    survey_live,
+    unlisted,
+)
+from tests.simulation.table import ORIGIN, File, Request
 from tests.simulation.worker import Habits
 
 Step = tuple[int, int, Phase]
@@ -62,6 +77,7 @@ class Moves:
         self.model, self.habits = model, habits
         self.names = Names()
         self.checks = Checks(latest=False)
+        self.checks.lied_to = None if LIES in model.kinds else set()
         self.seen: Counter[str] = self.checks.seen
         self.last_stage = model.hours - 1 + model.split
         self.taken_steps: list[tuple[protocol.State, protocol.Event]] = []
@@ -73,7 +89,7 @@ class Moves:
         self._numbers: dict[Local, int] = {}
         self._looks: list[tuple[bool, bool, bool]] = []
         self._behind: dict[tuple[int, str], int] = {}
-        self._surveys: dict[tuple[Any, ...], protocol.Event] = {}
+        self._surveys: dict[tuple[Any, ...], protocol.Surveyed] = {}
         self._delivered: dict[tuple[Sent, int, int, bool], int] = {}
         self._worked_out: dict[tuple[int, Parts, int], tuple[tuple[int, Move], ...]] = {}
         self._budget = Budget()
@@ -259,10 +275,14 @@ class Moves:
             return
         event = self._surveyed(local, local.listed, effect, parts)
         yield self._feed(local._replace(early=None), event, "survey")
+        kinds = self._kinds(parts) if self._live(local) else frozenset()
+        for kind, told in ((LIE, ONE_KIND), (LIES, TWO_KINDS)):
+            for label, lie in all_lies(event, effect.ledger, told) if kind in kinds else ():
+                yield self._feed(local._replace(early=None), lie, label, kind)
 
     def _surveyed(
         self, local: Local, seen: Source, effect: protocol.SurveyShards, parts: Parts
-    ) -> protocol.Event:
+    ) -> protocol.Surveyed:
         live, until_s = self._live(local), self._state(local).setting.until_s
         saved = parts.checkpoints if self.habits.plan_from_checkpoint else ()
         key = (local.effect, seen, local.early, parts.source, saved, live, until_s)
@@ -273,7 +293,9 @@ class Moves:
         listed = service(self.model, seen).listed()
         surveys: dict[int, Survey] = {}
         for shard in listed:
-            if live and shard.id not in effect.claim.shards:
+            known = effect.ledger.shards.get(shard.id)
+            closed = live and known is not None and known.closed
+            if live and shard.id not in effect.claim.shards and not closed:
                 continue
             try:
                 head = now.head(shard.id, readonly=shard.readonly)
@@ -282,14 +304,22 @@ class Moves:
                 continue
             if shard.id in early.shards:
                 head = Head(head.shard, head.begin, Cursor(max(early.shards[shard.id].end, head.begin)))
-            frontier = effect.ledger.shard(shard.id, begin=head.begin).frontier
-            frontier = Cursor(dict(saved).get(shard.id, frontier))
+            if closed and not shown_again(head, effect.ledger):
+                continue
+            entry = effect.ledger.shard(shard.id, begin=head.begin)
+            entry = opened(entry) if closed else entry
+            frontier = Cursor(dict(saved).get(shard.id, entry.frontier))
             if live:
-                surveys[shard.id] = survey_live(now, head, frontier, until_s)
+                self.seen["shown again"] += closed
+                survey = survey_live(now, head, frontier, until_s)
+                survey = second_answers(survey, effect.ledger.with_shards({shard.id: entry} if known else {}))
+                surveys[shard.id] = replace(survey, opened=closed)
             else:
                 second = range(FIRST_HOUR + 1, FIRST_HOUR + 2)
                 surveys[shard.id] = survey_hours(now, head, second, until_s)
-        event = protocol.Surveyed(tuple(s.value for s in listed), surveys)
+        values = tuple(s.value for s in listed)
+        surveys |= unlisted(now, values, effect.ledger) if live else {}
+        event = protocol.Surveyed(values, surveys, now.now_s)
         self._surveys[key] = self.names.values[self.names.of(event)]
         return self._surveys[key]
 
@@ -453,7 +483,7 @@ class Moves:
             File(-1 if swept else n, f.window, f.cursors, f.schema, 0) for n, f in enumerate(sent.files)
         )
         request = Request(0, None, None, lake.schema, 0, files, effect, sent.live)
-        self.checks.before(self._service(parts), _table(lake, before), request)
+        self.checks.before(self._service(parts), table_of(lake, before), request)
         rows = tuple(sorted([*lake.rows, *((f.window.shard, c) for f in files for c in f.cursors)]))
         kept = (lake.ledger, lake.rows) if ROLLBACK in self.model.kinds else None
         made = Lake(self.names.of(effect.ledger), rows, lake.schema, kept, fallen=lake.fallen)
@@ -464,7 +494,7 @@ class Moves:
             after = effect.ledger.shards.get(shard)
             if after is None or after.start != entry.start:
                 raise Violated(f"shard {shard}: its history begins elsewhere now")
-            if after.frontier < entry.frontier:
+            if after.frontier < entry.frontier < CURSOR_UNKNOWN:
                 raise Violated(f"shard {shard}: the frontier went back")
         return self.names.of(made)
 
@@ -498,7 +528,7 @@ class Moves:
     def judge_end(self, parts: Parts) -> None:
         """Nothing is left to do: everything must be there."""
         now, lake = self._service(parts), self._lake(parts)
-        self.checks.at_the_end(now, _table(lake, self._ledger(lake)), now.now_s - 10)
+        self.checks.at_the_end(now, table_of(lake, self._ledger(lake)), now.now_s - 10)
 
     # --- reading numbers -------------------------------------------------------------------------
 
@@ -534,19 +564,6 @@ class Moves:
 
 def _known(valid: bool) -> str:
     return "" if valid else ", the claim is gone"
-
-
-def _table(lake: Lake, ledger: Ledger) -> Table:
-    table = Table()
-    shards = {s for s, _ in lake.rows}
-    files = frozenset(
-        File(s, Window(s, Cursor(0), Cursor(1), 0), tuple(c for t, c in lake.rows if t == s), 0, 0)
-        for s in shards
-    )
-    table.snapshots = {1: Snapshot(1, None, 1, files, ledger)}
-    table.main = table.tag = 1
-    table.schema, table.deleted = lake.schema, {-1}
-    return table
 
 
 _DO: dict[type, Callable[[Moves, Local, Any, Parts], Iterator[Move]]] = {

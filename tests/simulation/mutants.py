@@ -76,7 +76,7 @@ _NO_OVERLAP_CHECK = Slip(
 )
 _NO_FRONTIER_CHECK = Slip(_fits, "window.begin == entry.frontier and", "")
 _NO_PARENT_CHECK = Slip(_fits, " and base.closed(needed)", "")
-_NO_PARENT_PLAN = Slip(_plan, "if open_parents:", "if False:")
+_NO_PARENT_PLAN = Slip(_plan, "if unfinished := _unfinished(needed, ledger):", "if unfinished := str():")
 _LOST_ARE_PUBLISHED = Slip(protocol._publish, "if merged.lost:", "if False:")
 _HOLES_STAY = Slip(protocol._contiguous, "planned.shard in stopped or landed is None", "landed is None")
 
@@ -99,7 +99,7 @@ SLIPS = {
     "files are sent again although a sweep may have them": (
         Slip(_reloaded, "not event.files_fresh", "False"),
     ),
-    "what retention took is skipped in silence": (Slip(_plan, "if frontier < head.begin:", "if False:"),),
+    "what retention took is skipped in silence": (Slip(_plan, "if frontier >= head.begin:", "if True:"),),
     "a gap takes all up to the end of the shard": (
         Slip(_plan, "Gap(frontier, head.begin, GAP_EXPIRED)", "Gap(frontier, head.end, GAP_EXPIRED)"),
     ),
@@ -127,6 +127,16 @@ SLIPS = {
             "while len(chosen) < budget.windows_max:",
             "while len(chosen) < budget.windows_max and all(draft.windows.get(s) for s in draft.marks):",
         ),
+    ),
+    "one kind of answer is enough to write off": (
+        Slip(planning._believed, "if survey.gone is not Second.AGREES:", "if False:"),
+    ),
+    "two answers of one moment are enough to write off": (
+        Slip(planning._believed, "if survey.explained or patience.over(shard, entry.suspect_s):", "if True:"),
+    ),
+    "a proof outlives its suspicion": (Slip(_merge, " or shard in stale", ""),),
+    "what was written off is never opened again": (
+        Slip(planning.plan_live, "if survey.opened}", "if False}"),
     ),
     "rows are not counted": (Slip(ledger._with_window, "rows=entry.rows + landed.rows", "rows=landed.rows"),),
 }

@@ -12,9 +12,9 @@ from random import Random
 from sls_io.settings import Budget
 from sls_io.window import HOUR_S
 from tests.simulation.checks import Checks, Violated
-from tests.simulation.service import Service
+from tests.simulation.service import ONE_KIND, TWO_KINDS, Service
 from tests.simulation.table import Table
-from tests.simulation.worker import SWEEP_FLOOR_S, Faults, Habits, Worker, World, deliver
+from tests.simulation.worker import OUTAGE_S, SWEEP_FLOOR_S, Faults, Habits, Worker, World, deliver
 
 EPOCH_S = 1000 * HOUR_S
 NO_HABITS = Habits()
@@ -34,6 +34,7 @@ class Rates:
     late: float
     kill: float
     sweep: float
+    lie: float
 
 
 class Schedule:
@@ -44,7 +45,9 @@ class Schedule:
         self.rng = rng
         self.service = Service(rng.choice((1, 1, 2)), EPOCH_S)
         self.table = Table()
-        self.checks = Checks(latest=rng.random() < 0.2)
+        self.checks = Checks(latest=rng.random() < 0.2, outage_s=OUTAGE_S)
+        self.checks.lied_to = self.misled = set[int]()
+        self.lied_s: dict[int, int] = {}
         self.world = World(rng, self.service, self.table, self.checks, _faults(rng), habits, [])
         self.rates = _rates(rng)
         self.budget = Budget(windows_max=rng.choice((1, 2, 5, 1000)))
@@ -80,6 +83,7 @@ class Schedule:
             (rates.late, self._arrive),
             (rates.kill, self._kill),
             (rates.sweep, self._sweep),
+            (rates.lie, self._lie),
         )
         pick = rng.random() * sum(rate for rate, _ in happenings)
         for rate, happen in happenings:
@@ -114,6 +118,7 @@ class Schedule:
     def _tick(self) -> None:
         """Time passes; the group evicts holders that are no more."""
         self.service.now_s += self.rng.choice((20, 300, 1800, HOUR_S, self.long_s))
+        self._note_long_lies()
         alive = {f"w{number}" for number in self.runs}
         for shard in [s for s, holder in self.service.owners.items() if holder not in alive]:
             del self.service.owners[shard]
@@ -164,11 +169,28 @@ class Schedule:
                 for shard in [s for s, holder in owners.items() if holder == f"w{number}"]:
                     del owners[shard]
 
+    def _lie(self) -> None:
+        """The service's answers about a shard become wrong, or right again."""
+        shard = self.rng.choice(self.service.listed()).id
+        if self.service.lies.pop(shard, None) is None:
+            self.service.lies[shard] = self.rng.choice((*ONE_KIND, *TWO_KINDS))
+            if self.service.lies[shard] in TWO_KINDS:
+                # Nobody may have looked between two such lies: a suspicion of the first one stands.
+                self.lied_s.setdefault(shard, self.service.now_s)
+                self._note_long_lies()
+            self.checks.saw("wrong answers")
+
+    def _note_long_lies(self) -> None:
+        for shard, lie in self.service.lies.items():
+            if lie in TWO_KINDS and self.service.now_s - self.lied_s[shard] >= OUTAGE_S:
+                self.misled.add(shard)
+
     def _sweep(self) -> None:
         self.table.sweep(self.service.now_s - SWEEP_FLOOR_S)
 
     def _quiet_end(self) -> None:
         self.world.faults = Faults()
+        self.service.lies.clear()
         self.runs.clear()
         self.service.owners.clear()
         while self.world.on_the_way:
@@ -180,6 +202,7 @@ class Schedule:
         self.budget = Budget()
         for _ in range(40):
             before = self.table.version
+            self.service.now_s += int(OUTAGE_S)
             for _ in self._worker("last", None).run():
                 self.checks.after(self.service, self.table)
             if self.table.version == before:
@@ -232,4 +255,5 @@ def _rates(rng: Random) -> Rates:
         late=rate(3.0),
         kill=rate(0.6),
         sweep=rate(0.3),
+        lie=rate(0.5),
     )

@@ -5,9 +5,12 @@ read. Cursors are integers that mostly follow each other and sometimes jump, as 
 """
 
 from bisect import bisect_left
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
-from sls_io.planning import Edge, Span, Survey
+from pipelines.landing.protocol import Surveyed
+from sls_io.claim import Ledger
+from sls_io.planning import CURSOR_UNKNOWN, Edge, Second, Span, Survey
 from sls_io.shard import KEY_MAX, KEY_MIN, Head, Shard
 from sls_io.window import HOUR_S, Cursor
 
@@ -63,6 +66,7 @@ class Service:
         self.removed: set[int] = set()
         self.owners: dict[int, str] = {}
         self.checkpoints: dict[int, int] = {}
+        self.lies: dict[int, str] = {}
         step = WIDTH // shards
         for at in range(shards):
             self._add((at * step, WIDTH if at == shards - 1 else (at + 1) * step), frozenset())
@@ -137,7 +141,7 @@ def survey_live(service: Service, head: Head, frontier: int, until_s: int) -> Su
     until = min(shard.at(until_s), head.end)
     at, spans = max(frontier, int(head.begin)), list[Span]()
     while at < until:
-        hour = shard.time_of(at) // HOUR_S
+        hour = min(shard.time_of(at), until_s) // HOUR_S
         end = min(shard.at((hour + 1) * HOUR_S), until)
         spans.append(Span(hour, Cursor(at), Cursor(end)))
         at = end
@@ -155,3 +159,59 @@ def survey_hours(service: Service, head: Head, hours: range, until_s: int) -> Su
         if begin < end:
             spans.append(Span(hour, Cursor(begin), Cursor(end)))
     return Survey(shard.id, head, tuple(spans))
+
+
+def second_answers(survey: Survey, ledger: Ledger) -> Survey:
+    """The survey with what honest second kinds of answers say."""
+    head = survey.head
+    if head is None:
+        return survey
+    frontier = ledger.shard(survey.shard, begin=head.begin).frontier
+    gone = Second.AGREES if frontier < head.begin else Second.NONE
+    over = Second.AGREES if head.readonly else Second.NONE
+    return replace(survey, gone=gone, explained=True, over=over)
+
+
+def shown_again(head: Head, ledger: Ledger) -> bool:
+    """Whether the service shows more of a shard that the ledger calls closed."""
+    end = ledger.shards[head.shard.id].end
+    return end is not None and (end == CURSOR_UNKNOWN or head.end > end or not head.readonly)
+
+
+def unlisted(service: Service, listed: Iterable[Shard], ledger: Ledger) -> dict[int, Survey]:
+    """A survey of each shard that the ledger has open and the list has not."""
+    there = {s.id for s in listed}
+    return {
+        s: Survey(s, None, listed=False, gone=Second.AGREES if s in service.removed else Second.DENIES)
+        for s, entry in ledger.shards.items()
+        if s not in there and not entry.closed
+    }
+
+
+ONE_KIND, TWO_KINDS = ("not listed", "no cursor"), ("neither listed nor a cursor",)
+
+
+def lied(told: Surveyed, ledger: Ledger, lies: Mapping[int, str]) -> Surveyed:
+    """What is told when of some shards the answers are wrong: one of two kinds, or both."""
+    shards, surveys = told.shards, dict(told.surveys)
+    for shard, lie in lies.items():
+        entry = ledger.shards.get(shard)
+        if not any(s.id == shard for s in shards):
+            continue
+        if lie == ONE_KIND[1]:
+            if shard in surveys:
+                surveys[shard] = Survey(shard, None, gone=Second.DENIES)
+            continue
+        shards = tuple(s for s in shards if s.id != shard)
+        surveys.pop(shard, None)
+        if entry is not None and not entry.closed:
+            gone = Second.DENIES if lie in ONE_KIND else Second.AGREES
+            surveys[shard] = Survey(shard, None, listed=False, gone=gone)
+    return Surveyed(shards, surveys, told.now_s)
+
+
+def all_lies(told: Surveyed, ledger: Ledger, lies: Iterable[str]) -> Iterator[tuple[str, Surveyed]]:
+    """Each of these lies about each open shard."""
+    for shard, entry in sorted(ledger.shards.items()):
+        for lie in lies if not entry.closed else ():
+            yield f"survey, shard {shard} {lie}", lied(told, ledger, {shard: lie})

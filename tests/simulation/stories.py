@@ -78,6 +78,23 @@ STORIES = {
         "A backfill of an hour and a live run both want window 2. Whoever is first has it; the other one "
         "finds it in the ledger and leaves it out, and the live run's frontier jumps over it.",
     ),
+    "one kind of answer is enough to write off": Story(
+        "A list without a shard",
+        "A node that was restored from a copy lists the shards of yesterday. A asks for the missing one by "
+        "another kind of call, and its cursors are there: the shard is a suspect, and stays open. Only where "
+        "both kinds agree the ledger remembers it, and a later run may believe it.",
+    ),
+    "a proof outlives its suspicion": Story(
+        "Somebody was told better meanwhile",
+        "A is told for the second time that a shard is gone, and plans its gap. B is told that it is there, "
+        "and takes the suspicion back. Refused, A merges its gap into the new ledger: what its proof began "
+        "with is not there any more, so gap and closing are dropped.",
+    ),
+    "what was written off is never opened again": Story(
+        "The service comes to its senses",
+        "Two kinds of answers were wrong for an hour, and a shard was closed as gone. It is listed again: "
+        "the next run opens it, drops the gap that nobody knew the end of, and goes on at its frontier.",
+    ),
     "an idle shard's receive time stands still": Story(
         "A shard that nobody writes to",
         "Its frontier is the cursor of `until` run after run. It has reached that time although it never "

@@ -5,12 +5,13 @@ may be killed (the generator is dropped). `Habits` are deliberate bugs of a driv
 """
 
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
 from pipelines.landing import protocol
 from pipelines.landing.ledger import Landed
+from sls_io import planning
 from sls_io.claim import Claim, Ledger
 from sls_io.errors import ClaimLost, InvariantBroken, LandingConflict, LandingUnknown, LedgerBroken, SlsError
 from sls_io.planning import CURSOR_UNKNOWN, Planned, Survey
@@ -18,10 +19,20 @@ from sls_io.settings import Budget
 from sls_io.shard import Head
 from sls_io.window import HOUR_S, Cursor, Window
 from tests.simulation.checks import Checks
-from tests.simulation.service import Gone, Service, survey_hours, survey_live
+from tests.simulation.service import (
+    Gone,
+    Service,
+    lied,
+    second_answers,
+    shown_again,
+    survey_hours,
+    survey_live,
+    unlisted,
+)
 from tests.simulation.table import File, Request, Table
 
 SWEEP_FLOOR_S = 4 * HOUR_S
+OUTAGE_S = 60.0
 Doing = Generator[None, None, protocol.Event]
 
 
@@ -73,7 +84,9 @@ class Worker:
     def __init__(self, world: World, name: str, *, hours: range | None, budget: Budget, until_s: int) -> None:
         self.world, self.name, self.hours = world, name, hours
         self.ordered = True
-        setting = protocol.Setting(live=hours is None, ordered=self.ordered, budget=budget, until_s=until_s)
+        setting = protocol.Setting(
+            live=hours is None, ordered=self.ordered, budget=budget, until_s=until_s, outage_s=OUTAGE_S
+        )
         self.state = protocol.State(setting)
         self.base: tuple[int | None, int | None, int, int] = (None, None, 0, 0)
         self.files: dict[Window, File] = {}
@@ -154,8 +167,10 @@ class Worker:
         early = self.early if self.world.habits.end_before_status else {}
         listed = tuple(s.value for s in service.listed())
         surveys: dict[int, Survey] = {}
+        known = effect.ledger.shards
         for shard in listed:
-            if shard.id not in effect.claim.shards and self.hours is None:
+            closed = shard.id in known and known[shard.id].closed
+            if shard.id not in effect.claim.shards and self.hours is None and not closed:
                 continue
             yield
             try:
@@ -165,17 +180,28 @@ class Worker:
                 continue
             if shard.id in early:
                 head = Head(head.shard, head.begin, Cursor(max(early[shard.id], head.begin)))
-            surveys[shard.id] = self._survey_one(head, effect.ledger)
-        return protocol.Surveyed(listed, surveys)
+            if closed and self.hours is None:
+                if not shown_again(head, effect.ledger):
+                    continue
+                self.world.checks.saw("shown again")
+            surveys[shard.id] = self._survey_one(head, effect.ledger, opened=closed)
+        if self.hours is not None:
+            return protocol.Surveyed(listed, surveys, service.now_s)
+        surveys |= unlisted(service, listed, effect.ledger)
+        told = protocol.Surveyed(listed, surveys, service.now_s)
+        return lied(told, effect.ledger, service.lies)
 
-    def _survey_one(self, head: Head, ledger: Ledger) -> Survey:
+    def _survey_one(self, head: Head, ledger: Ledger, *, opened: bool) -> Survey:
         service, until_s = self.world.service, self.state.setting.until_s
         if self.hours is not None:
             return survey_hours(service, head, self.hours, until_s)
+        if opened:
+            ledger = ledger.with_shards({head.shard.id: planning.opened(ledger.shards[head.shard.id])})
         frontier = ledger.shard(head.shard.id, begin=head.begin).frontier
         if self.world.habits.plan_from_checkpoint:
             frontier = Cursor(service.checkpoints.get(head.shard.id, frontier))
-        return survey_live(service, head, frontier, until_s)
+        survey = second_answers(survey_live(service, head, frontier, until_s), ledger)
+        return replace(survey, opened=opened)
 
     def _write(self, effect: protocol.WriteWindows) -> Doing:
         landed: list[Landed] = []

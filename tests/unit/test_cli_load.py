@@ -113,7 +113,9 @@ def test_a_wrong_key_is_one_sentence_that_names_the_variables_and_not_the_key(
 def test_the_clock_of_what_is_no_emulator_is_never_set(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SLS_ENDPOINT", "https://cn-nowhere.log.invalid")
+    monkeypatch.setenv("SLS_ENDPOINT", "https://logs.invalid")
+    defs = project / "pipelines" / "defs" / "clicks" / "defs.yaml"
+    defs.write_text(DEFS.replace("logstore: clicks", "logstore: clicks, region: nowhere"))
     assert run(["load", "--rows", "10", "--spread-hours", "2"]) == EXIT_USAGE
     assert "is no emulator" in capsys.readouterr().err
 

@@ -112,6 +112,37 @@ def test_a_page_without_what_it_must_say_is_to_be_pulled_again(name: str, value:
     assert CANARY not in str(caught.value)
 
 
+CONTRADICTIONS = {
+    "empty, with a last group inside": {"x-log-count": "0", "x-log-bodyrawsize": "0", "body": ""},
+    "groups without bytes": {"x-log-bodyrawsize": "0"},
+    "bytes without groups": {"x-log-count": "0"},
+    "no body": {"body": ""},
+    "fewer than none": {"x-log-count": "-2"},
+    "a size below nothing": {"x-log-bodyrawsize": "-1"},
+    "more groups than cursors": {"x-log-count": "3"},
+    "the last group before the page": {"x-log-read-last-cursor": "9"},
+    "the last group is the next one": {"x-log-read-last-cursor": "12"},
+    "the first group before the page": {"x-log-read-last-cursor": "10", "x-log-cursor": cursor_to_wire(99)},
+    "full, and the last group is not the last": {"x-log-read-last-cursor": "10"},
+    "no cursor of the service": {"x-log-cursor": cursor_to_wire(2**63)},
+}
+
+
+@pytest.mark.fault("4b.lying.pull")
+@pytest.mark.parametrize("changes", CONTRADICTIONS.values(), ids=CONTRADICTIONS.keys())
+def test_a_page_whose_headers_contradict_one_another_is_to_be_pulled_again(changes: dict[str, str]) -> None:
+    named = {name.lower(): value for name, value in PAGE_HEADERS.items()}
+    headers = {**named, **{k: v for k, v in changes.items() if k != "body"}}
+    body = changes.get("body", "groups").encode()
+    with client(Reply(body=body, headers=headers)) as (c, _), pytest.raises(DecodeError):
+        c.pull(4, Cursor(10))
+
+
+def test_a_list_that_names_one_shard_twice_leaves_another_out() -> None:
+    with client(says([ENTRY, {**ENTRY, "createTime": 18}])) as (c, _), pytest.raises(ServiceError):
+        c.shards()
+
+
 def test_a_group_of_logs_goes_to_the_shard_of_its_key() -> None:
     with client(Reply(body=b"")) as (c, server):
         c.put_raw(b"group")

@@ -40,7 +40,7 @@ from pipelines.components.logstore.schedule import (
 )
 from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.report import STOPPED, HourReport, LandingReport
+from pipelines.landing.report import STOPPED, TROUBLE, HourReport, LandingReport, stop_text
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.errors import ConfigError
 from sls_io.window import Cursor
@@ -309,14 +309,23 @@ def landing(**changed: Any) -> LandingReport:
     return LandingReport(**{**base, **numbers, "seconds": 1.0, "until_s": 0, **changed})
 
 
-@pytest.mark.parametrize("why", STOPPED.values())
-def test_a_run_that_found_logs_and_landed_none_says_so(why: str) -> None:
-    waits = {2: why, 0: "drained: nothing new before the settle time"}
-    assert landing(waits=waits).came_to_nothing == f"logs are there and none landed: shard 2: {why}"
-    assert landing(waits=waits, rows=1).came_to_nothing == ""
+@pytest.mark.parametrize("kind", STOPPED)
+def test_a_run_that_found_logs_and_landed_none_says_so(kind: str) -> None:
+    why = stop_text(kind, "Throttled: used up")
+    waits, stopped = {2: why, 0: "drained: nothing new before the settle time"}, {2: kind}
+    told = landing(waits=waits, stopped=stopped).came_to_nothing
+    assert told == f"logs are there and none landed: shard 2: {why}" and "used up" in told
+    assert landing(waits=waits, stopped=stopped, rows=1).came_to_nothing == ""
     assert landing(waits={0: waits[0]}).came_to_nothing == ""
-    many = landing(waits=dict.fromkeys(range(9), why)).came_to_nothing
+    nine = range(9)
+    many = landing(waits=dict.fromkeys(nine, why), stopped=dict.fromkeys(nine, kind)).came_to_nothing
     assert many.count(why) == 5 and many.endswith("; and 4 more shards")
+
+
+@pytest.mark.parametrize("kind", STOPPED)
+def test_a_run_whose_service_failed_it_says_so_whatever_landed(kind: str) -> None:
+    report = landing(waits={2: stop_text(kind, "why")}, stopped={2: kind}, rows=5)
+    assert report.trouble == (f"shard 2: {stop_text(kind, 'why')}" if kind in TROUBLE else "")
 
 
 def test_hours_are_reported_oldest_first_each_with_its_own_numbers() -> None:

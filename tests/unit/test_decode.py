@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sls_io import loggroup
+from sls_io.causes import UNREADABLE
 from sls_io.client import Page
 from sls_io.decode import Declared, Decoded, Decoder, identity_sum
 from sls_io.errors import ConfigError, DecodeError
@@ -398,20 +399,24 @@ def test_a_page_cut_anywhere_is_refused() -> None:
 
 
 @pytest.mark.fault("4b.corrupt.pull")
-def test_flipped_bytes_are_refused_or_read_and_never_anything_else() -> None:
+def test_flipped_bytes_are_refused_or_read_or_kept_as_they_are() -> None:
     whole = three_groups()
     decoder = Decoder("o", (INT, TEXT, HASH, DROP))
     rng = random.Random(7)
-    refused = 0
+    refused = kept = 0
     for _ in range(3000):
         data = bytearray(whole)
         for _ in range(rng.randrange(1, 5)):
             data[rng.randrange(len(data))] = rng.randrange(256)
         try:
-            decoder.decode(page_of(bytes(data), 3), hour=HOUR).batch.validate(full=True)
+            batch = decoder.decode(page_of(bytes(data), 3), hour=HOUR).batch
         except DecodeError:
             refused += 1
-    assert 500 < refused < 3000
+        else:
+            batch.validate(full=True)
+            errors = [e for e in batch.column("__error__").to_pylist() if e is not None]
+            kept += any(e.startswith(UNREADABLE) for e in errors)
+    assert refused > 50 and kept > 500
 
 
 # --- identity ----------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from sls_io.emulator import Emulator, Limits, start
+from sls_io.emulator.limits import QUOTAS_OFF
 from sls_io.loggroup import varint
 from tests.unit.signed_calls import FROM, LOGSTORE, Caller
 
@@ -32,7 +33,7 @@ def memory_bytes(emulator: Emulator, which: str) -> int:
 
 
 def test_what_is_in_the_data_folder_is_not_in_memory(tmp_path: Path) -> None:
-    with start(tmp_path) as emulator:
+    with start(tmp_path, limits=Limits.model_validate(QUOTAS_OFF)) as emulator:
         calls = caller(emulator)
         before = memory_bytes(emulator, "VmRSS")
         for _ in range(128):
@@ -43,7 +44,8 @@ def test_what_is_in_the_data_folder_is_not_in_memory(tmp_path: Path) -> None:
 
 
 def test_without_a_folder_writes_are_refused_when_memory_is_full_and_retention_frees_it() -> None:
-    with start(limits=Limits(memory_bytes_max=16 * MIB, cache_bytes_max=0)) as emulator:
+    sizes = {"memory_bytes_max": 16 * MIB, "cache_bytes_max": 0}
+    with start(limits=Limits.model_validate(QUOTAS_OFF | sizes)) as emulator:
         calls = caller(emulator)
         for _ in range(3):  # the sixteenth is over it by its frame
             done = 0

@@ -7,11 +7,13 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Emulator, Limits, start
+from sls_io.emulator.limits import QUOTAS_OFF
 from sls_io.emulator.server import project_of
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
 from sls_io.errors import ServiceError
@@ -186,6 +188,33 @@ def test_a_truncated_body_breaks_the_connection_inside_it(caller: Caller, shared
     assert caller.pull()[0] == 200
 
 
+def test_a_field_of_one_entry_of_an_answer_is_changed(caller: Caller, shared: Emulator) -> None:
+    def shards() -> list[dict[str, Any]]:
+        return list(json.loads(caller.call("GET", "/logstores/logs/shards")[2]))
+
+    caller.call("POST", "/logstores/logs/shards/0", action="split")
+    true = shards()
+    shared.admin.fault("answer", call="list_shards", item=1, field="status", value="readonly")
+    assert shards() == [e if e["shardID"] != 1 else {**e, "status": "readonly"} for e in true]
+    shared.admin.fault("answer", call="list_shards", item=0, drop=True)
+    assert shards() == [e for e in true if e["shardID"] != 0]
+    shared.admin.fault("answer", call="list_shards", field="createTime", drop=True)
+    assert shards() == [{k: v for k, v in e.items() if k != "createTime"} for e in true]
+    shared.admin.fault("answer", call="list_shards", value={"no": "list"})
+    assert caller.call("GET", "/logstores/logs/shards")[2] == b'{"no": "list"}'
+    assert shards() == true
+
+
+def test_a_fault_is_aimed_by_what_is_asked_and_the_date_may_lie(caller: Caller, shared: Emulator) -> None:
+    fault: dict[str, Any] = {"call": "get_cursor", "query": {"from": "[0-9]+"}, "times": None}
+    shared.admin.fault("headers", **fault, headers={"Date": "never", "x-log-requestid": None})
+    query: dict[str, Any] = {"type": "cursor", "from": "begin"}
+    _, headers, _ = caller.call("GET", "/logstores/logs/shards/0", **query)
+    assert headers["date"] != "never"
+    _, headers, _ = caller.call("GET", "/logstores/logs/shards/0", **{**query, "from": "17"})
+    assert (headers["date"], "x-log-requestid" in headers) == ("never", False)
+
+
 def test_a_short_page_still_speaks_of_all(caller: Caller, shared: Emulator) -> None:
     for _ in range(5):
         caller.put()
@@ -286,21 +315,40 @@ def test_concurrent_writers_and_readers_lose_nothing(caller: Caller, shared: Emu
     assert len(entries) == len({e["cursor"] for e in entries}) == 400
 
 
-def test_quotas_throttle_when_they_are_switched_on(caller: Caller, shared: Emulator) -> None:
-    shared.admin.freeze()
+def test_quotas_are_the_documented_ones_unless_told_otherwise(shared: Emulator) -> None:
+    found = shared.admin.limits()
+    assert {name: found[name] for name in QUOTAS_OFF} == {
+        "shard_write_bytes_per_s": 5_000_000,
+        "shard_write_calls_per_s": 500,
+        "shard_read_bytes_per_s": 10_000_000,
+        "shard_read_calls_per_s": 100,
+        "project_write_bytes_per_min": 100_000_000_000,
+        "project_write_calls_per_min": 600_000,
+        "project_read_calls_per_min": 600_000,
+    }
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_quota_that_is_used_up_is_there_again_when_time_has_passed(
+    caller: Caller, shared: Emulator, frozen: bool
+) -> None:
+    """What a call takes beyond the quota is owed; the owed seconds pass when the clock is moved on."""
+    shared.admin.freeze(frozen)
     try:
-        shared.admin.limits(shard_write_calls_per_s=2)
-        assert [caller.put() for _ in range(3)] == [(200, ""), (200, ""), (403, "ShardWriteQuotaExceed")]
-        shared.admin.advance(1)
+        shared.admin.limits(shard_write_bytes_per_s=1)
+        assert [caller.put() for _ in range(2)] == [(200, ""), (403, "ShardWriteQuotaExceed")]
+        shared.admin.advance(len(GROUP) + 1)
         assert caller.put() == (200, "")
-        shared.admin.limits(shard_write_calls_per_s=0, project_write_bytes_per_min=len(GROUP))
+        shared.admin.limits(shard_write_bytes_per_s=0, project_write_bytes_per_min=1)
         assert [caller.put()[1] for _ in range(2)] == ["", "WriteQuotaExceed"]
-        shared.admin.limits(project_write_bytes_per_min=0, shard_read_calls_per_s=1)
+        shared.admin.limits(project_write_bytes_per_min=0, shard_read_bytes_per_s=1)
         assert [caller.pull()[0] for _ in range(2)] == [200, 403]
+        shared.admin.set_clock(shared.admin.now() + 3600)
+        assert caller.pull()[0] == 200
+        refused = shared.admin.state()["throttled"]
+        assert set(refused) == {"ShardWriteQuotaExceed", "WriteQuotaExceed", "ShardReadQuotaExceed"}
     finally:
-        shared.admin.limits(
-            shard_write_calls_per_s=0, project_write_bytes_per_min=0, shard_read_calls_per_s=0
-        )
+        shared.admin.limits(**Limits().model_dump(include=set(QUOTAS_OFF)))
         shared.admin.freeze(False)
         shared.admin.set_clock(SYSTEM_CLOCK.now())
 

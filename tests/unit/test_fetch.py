@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Literal
 
 import pytest
@@ -11,11 +12,22 @@ from hypothesis import strategies as st
 from sls_io import loggroup
 from sls_io.client import Page
 from sls_io.clock import ManualClock
-from sls_io.errors import CursorExpired, DecodeError, TransportTimeout
-from sls_io.fetch import PAGE_TRIES_MAX, Fetch
+from sls_io.errors import (
+    ConnectFailed,
+    CursorExpired,
+    DecodeError,
+    ServiceError,
+    SlsError,
+    Throttled,
+    TransportTimeout,
+)
+from sls_io.fetch import FAILED, PAGE_TRIES_MAX, THROTTLED, THROTTLED_TRIES_MAX, Fetch
+from sls_io.pace import Pace
 from sls_io.window import Cursor, Window
 
 GROUP = b"\x1a\x05topic" + b"\x22" + b"\x0a" + b"s" * 10
+LARGE = b"\x22" + loggroup.varint(25_000) + b"s" * 25_000
+LARGE_PAGE_MB = len(loggroup.frame(LARGE)) * 10 / 1e6
 
 Fault = Callable[[Page], Page]
 
@@ -24,7 +36,8 @@ Fault = Callable[[Page], Page]
 class Shelf:
     """A shard: groups at cursors that may jump, pulled like the service does it.
 
-    `faults` are applied to the next answers, one each; None leaves that answer as it is.
+    `faults` are applied to the next answers, one each; None leaves that answer as it is. `refusals` are
+    what the next questions for a cursor get.
     """
 
     cursors: list[int]
@@ -33,6 +46,8 @@ class Shelf:
     clock: ManualClock = field(default_factory=ManualClock)
     pull_s: float = 0.0
     faults: list[Fault | None] = field(default_factory=list)
+    refusals: list[SlsError] = field(default_factory=list)
+    group: bytes = GROUP
     pulled: list[int] = field(default_factory=list)
 
     def pull(self, shard: int, cursor: Cursor, *, end: Cursor | None = None, groups_max: int = 1000) -> Page:
@@ -41,7 +56,7 @@ class Shelf:
         stop = self.end if end is None else min(end, self.end)
         here = [c for c in self.cursors if cursor <= c < stop]
         page, rest = here[:groups_max], here[groups_max:]
-        raw = loggroup.frame(GROUP) * len(page)
+        raw = loggroup.frame(self.group) * len(page)
         body = loggroup.compress(raw, "lz4")
         after = Cursor(rest[0] if rest else stop)
         answer = Page(shard, cursor, after, len(page), len(raw), "lz4", body, None)
@@ -50,6 +65,8 @@ class Shelf:
 
     def cursor_at(self, shard: int, at: int | Literal["begin", "end"]) -> Cursor:
         assert (shard, at) == (0, "begin")
+        if self.refusals:
+            raise self.refusals.pop(0)
         return Cursor(self.begin)
 
 
@@ -107,6 +124,33 @@ def test_a_page_without_groups_that_advances_is_progress() -> None:
     assert (run.reached, run.stopped) == (50, "")
 
 
+def test_a_page_that_leaves_cursors_out_is_pulled_twice_and_one_that_does_not_is_not() -> None:
+    shelf = Shelf([0, 1, 2, 7, 8], end=9)
+    run = fetch(shelf, 9, groups_max=3)
+    assert [(p.cursor, p.next) for p in run] == [(0, 7), (7, 9)]
+    assert shelf.pulled == [0, 0, 7]
+
+
+EMPTY = {"body": b"", "count": 0, "raw_bytes": 0, "compression": ""}
+
+
+@pytest.mark.fault("4b.lying.pull")
+@pytest.mark.parametrize("nth", [0, 1], ids=["the first pull", "the second"])
+def test_one_page_that_says_that_nothing_is_there_proves_nothing(nth: int) -> None:
+    lie: list[Fault | None] = [changed(**EMPTY, next=Cursor(9))]
+    shelf = Shelf([0, 1, 2, 7, 8], end=9, faults=[*[None] * nth, *lie])
+    run = fetch(shelf, 9)
+    assert sum(p.count for p in run) == 5
+    assert (run.stopped, run.reached) == ("", 9)
+
+
+def test_pages_that_never_agree_on_what_they_leave_out_end_the_window() -> None:
+    lies = [changed(**EMPTY, next=Cursor(n)) for n in (3, 4, 5, 6, 8, 9)]
+    run = fetch(Shelf([0, 1, 7], end=9, faults=list(lies)), 9)
+    assert list(run) == []
+    assert (run.stopped, run.reached) == ("short", 0)
+
+
 def test_out_of_bytes_it_stops_at_a_pages_edge() -> None:
     shelf = Shelf(list(range(100)), end=100)
     record = len(loggroup.frame(GROUP))
@@ -136,13 +180,118 @@ def test_without_time_nothing_is_pulled() -> None:
     assert (run.stopped, run.reached, run.pages) == ("time", 0, 0)
 
 
-def test_a_call_that_outlives_the_deadline_is_out_of_time_and_another_timeout_is_an_error() -> None:
+def test_a_call_that_outlives_the_deadline_is_out_of_time() -> None:
     late = Shelf(list(range(20)), end=20, pull_s=1.0, faults=[None, fail(TransportTimeout("late"))])
     run = fetch(late, 20, deadline_s=2.0)
     assert len(list(run)) == 1 and (run.stopped, run.reached) == ("time", 10)
-    early = Shelf(list(range(20)), end=20, pull_s=1.0, faults=[None, fail(TransportTimeout("early"))])
-    with pytest.raises(TransportTimeout):
-        list(fetch(early, 20, deadline_s=50.0))
+
+
+QUOTA = Throttled("ShardReadQuotaExceed", "used up", status=403)
+AWAY: dict[str, SlsError] = {
+    "no answer": TransportTimeout("no answer"),
+    "refused": ConnectFailed("refused"),
+    "a failure that stays": ServiceError("InternalServerError", "failed", status=500),
+    "an answer that is none": ServiceError("BadResponse", "no JSON", status=200),
+}
+
+
+@pytest.mark.parametrize("error", AWAY.values(), ids=AWAY.keys())
+def test_a_service_that_goes_away_late_ends_the_window_with_the_pages_read(error: SlsError) -> None:
+    shelf = Shelf(list(range(30)), end=30, faults=[None, *[fail(error)] * PAGE_TRIES_MAX])
+    run = fetch(shelf, 30)
+    assert [p.cursor for p in run] == [0]
+    assert (run.stopped, run.reached, run.error) == (FAILED, 10, error)
+    assert run.cause.startswith(type(error).__name__) and shelf.pulled == [0] + [10] * PAGE_TRIES_MAX
+
+
+def test_a_service_that_comes_back_is_read_on() -> None:
+    shelf = Shelf(list(range(30)), end=30, faults=[None, *[fail(AWAY["refused"])] * (PAGE_TRIES_MAX - 1)] * 3)
+    run = fetch(shelf, 30)
+    assert [p.cursor for p in run] == [0, 10, 20]
+    assert (run.stopped, run.error, run.cause) == ("", None, "")
+
+
+def test_a_refusal_that_asking_again_would_not_change_ends_the_window_at_once() -> None:
+    refused = ServiceError("Unauthorized", "denied", status=401)
+    shelf = Shelf(list(range(30)), end=30, faults=[None, fail(refused)])
+    run = fetch(shelf, 30)
+    assert [p.cursor for p in run] == [0]
+    assert (run.stopped, shelf.pulled) == (FAILED, [0, 10])
+
+
+def test_a_throttled_pull_waits_inside_the_deadline_and_the_window_is_read_whole() -> None:
+    """Far longer than any other trouble is waited for: six tries of the client are one of these."""
+    shelf = Shelf(list(range(30)), end=30, faults=[None, *[fail(QUOTA)] * 20, None, *[fail(QUOTA)] * 20])
+    run = fetch(shelf, 30, deadline_s=240.0)
+    assert [p.cursor for p in run] == [0, 10, 20]
+    assert (run.stopped, run.reached) == ("", 30) and shelf.clock.monotonic() < 240
+
+
+@pytest.mark.parametrize("pull_s", [0.0, 12.0])
+def test_a_window_that_stays_throttled_ends_with_the_pages_read(pull_s: float) -> None:
+    shelf = Shelf(list(range(30)), end=30, pull_s=pull_s, faults=[None, *[fail(QUOTA)] * 1000])
+    run = fetch(shelf, 30, deadline_s=100.0)
+    assert [p.cursor for p in run] == [0]
+    assert (run.stopped, run.reached, run.error) == (THROTTLED, 10, QUOTA)
+    assert "ShardReadQuotaExceed" in run.cause and shelf.clock.monotonic() < 100 + 12 + 2
+
+
+def test_where_nothing_ends_the_waiting_for_a_quota_the_tries_do() -> None:
+    shelf = Shelf(list(range(30)), end=30, faults=[fail(QUOTA)] * 1000)
+    run = fetch(shelf, 30, deadline_s=float("inf"))
+    assert list(run) == [] and (run.stopped, len(shelf.pulled)) == (THROTTLED, THROTTLED_TRIES_MAX)
+
+
+@pytest.mark.parametrize(
+    ("group", "mb_per_s", "pull_s", "each_s"),
+    [
+        (LARGE, LARGE_PAGE_MB / 5, 0.0, 5.0),
+        (LARGE, LARGE_PAGE_MB / 5, 4.0, 5.0),
+        (LARGE, LARGE_PAGE_MB / 5, 7.0, 7.0),
+        (GROUP, 0.5, 0.0, 0.2),
+    ],
+    ids=[
+        "bytes",
+        "time a pull took is paid",
+        "a slow pull does not wait",
+        "calls: five a second with half a MB",
+    ],
+)
+def test_pages_come_no_faster_than_the_shards_quota(
+    group: bytes, mb_per_s: float, pull_s: float, each_s: float
+) -> None:
+    shelf = Shelf(list(range(50)), end=50, pull_s=pull_s, group=group)
+    pace = Pace(mb_per_s, clock=shelf.clock)
+    at_s = [shelf.clock.monotonic() for _ in fetch(shelf, 50, pace=pace)]
+    assert [b - a for a, b in pairwise(at_s)] == pytest.approx([each_s] * 4)
+
+
+def test_out_of_time_by_the_pace_the_window_says_that_the_quota_was_the_bound() -> None:
+    shelf = Shelf(list(range(100)), end=100, group=LARGE)
+    run = fetch(shelf, 100, deadline_s=25.0, pace=Pace(LARGE_PAGE_MB / 10, clock=shelf.clock))
+    assert [p.cursor for p in run] == [0, 10, 20]
+    assert (run.stopped, run.reached) == ("quota", 30)
+    assert shelf.clock.monotonic() == pytest.approx(20)  # it does not wait for a call that comes too late
+
+
+def test_windows_of_one_reader_share_its_pace() -> None:
+    shelf = Shelf(list(range(20)), end=20, group=LARGE)
+    pace = Pace(LARGE_PAGE_MB / 5, clock=shelf.clock)
+    for begin in (0, 10):
+        list(fetch(shelf, begin + 10, begin=begin, pace=pace))
+    assert shelf.clock.monotonic() == pytest.approx(5)
+
+
+@pytest.mark.parametrize("error", [*AWAY.values(), QUOTA])
+def test_the_last_question_is_asked_again_too(error: SlsError) -> None:
+    """A whole window was read: it must not be thrown away for one answer to GetCursor."""
+    shelf = Shelf(list(range(20)), end=20, refusals=[error] * (PAGE_TRIES_MAX - 1))
+    run = fetch(shelf, 20, deadline_s=0.1)
+    shelf.clock.advance(1)
+    assert run.proved()
+    shelf.refusals = [error] * PAGE_TRIES_MAX
+    with pytest.raises(type(error)):
+        run.proved()
 
 
 BROKEN: dict[str, Fault] = {
@@ -168,7 +317,10 @@ def test_a_broken_page_is_pulled_again(fault: Fault) -> None:
     assert (run.stopped, run.reached, run.groups) == ("", 20, 20)
 
 
-@pytest.mark.parametrize("fault", BROKEN.values(), ids=BROKEN.keys())
+BROKEN_ON_THE_WAY = {name: fault for name, fault in BROKEN.items() if name != "no LogGroupList"}
+
+
+@pytest.mark.parametrize("fault", BROKEN_ON_THE_WAY.values(), ids=BROKEN_ON_THE_WAY.keys())
 @pytest.mark.fault("4b.corrupt.pull")
 def test_a_page_that_stays_broken_ends_the_window_before_it(fault: Fault) -> None:
     if fault is BROKEN["next cursor stands still"] or fault is BROKEN["an empty 200"]:
@@ -212,6 +364,82 @@ def test_a_page_handed_back_too_often_ends_the_window_before_it() -> None:
     assert run.cause == "does not decode"
 
 
+def test_a_page_in_doubt_is_settled_when_its_bytes_come_again() -> None:
+    shelf = Shelf(list(range(20)), end=20)
+    run, seen = fetch(shelf, 20), []
+    for page in run:
+        seen.append((int(page.cursor), page.settled))
+        if page.cursor == 10 and not page.settled:
+            run.doubt(page)
+    assert seen == [(0, False), (10, False), (10, True)]
+    assert (run.stopped, run.reached, run.pages, run.groups) == ("", 20, 2, 20)
+
+
+def test_a_page_in_doubt_that_comes_cut_elsewhere_is_settled_as_far_as_it_is_the_same() -> None:
+    def half(page: Page) -> Page:
+        raw = loggroup.frame(GROUP) * 5
+        return replace(
+            page,
+            body=loggroup.compress(raw, "lz4"),
+            raw_bytes=len(raw),
+            count=5,
+            next=Cursor(page.cursor + 5),
+        )
+
+    shelf = Shelf(list(range(20)), end=20, faults=[None, half])
+    run, seen = fetch(shelf, 20), []
+    for page in run:
+        seen.append((int(page.cursor), page.count, page.settled))
+        if not page.settled and page.cursor == 0:
+            run.doubt(page)
+    assert seen == [(0, 10, False), (0, 5, True), (5, 10, False), (15, 5, False)]
+
+
+def test_a_page_that_is_another_with_each_pull_is_trouble_on_the_way() -> None:
+    def spoilt(number: int) -> Fault:
+        def fault(page: Page) -> Page:
+            raw = loggroup.frame(GROUP[:-1] + bytes((number,))) * page.count
+            return replace(page, body=loggroup.compress(raw, "lz4"))
+
+        return fault
+
+    shelf = Shelf(list(range(10)), end=10, faults=[spoilt(n) for n in range(9)])
+    run = fetch(shelf, 10)
+    for page in run:
+        assert not page.settled
+        run.doubt(page)
+    assert (run.stopped, run.reached, run.pages) == ("short", 0, 0)
+    assert len(shelf.pulled) == PAGE_TRIES_MAX + 1
+
+
+def test_of_frames_that_stay_broken_one_group_is_a_page_of_its_own_and_the_others_are_whole() -> None:
+    """The service frames the groups, so a producer cannot do this. Nothing is lost and nothing stuck."""
+
+    def at_13(page: Page) -> Page:
+        groups = [loggroup.frame(GROUP)] * page.count
+        if page.cursor <= 13 < page.next:
+            groups[13 - page.cursor] = b"\x0e\x05what"
+        raw = b"".join(groups)
+        return replace(page, body=loggroup.compress(raw, "lz4"), raw_bytes=len(raw))
+
+    shelf = Shelf(list(range(30)), end=30, faults=[at_13] * 50)
+    run = fetch(shelf, 30)
+    pages = list(run)
+    assert [p.cursor for p in pages] == [0, *range(10, 20), 20]
+    assert [p.cursor for p in pages if p.settled] == [13]
+    assert (run.stopped, run.groups, run.reached) == ("", 30, 30)
+    assert [p.body for p in pages if p.settled] == [b"\x0e\x05what"]
+
+
+def test_broken_frames_of_more_groups_than_were_asked_for_end_the_window_before_them() -> None:
+    """Nobody knows how many groups there are, so nobody can say what would be passed over."""
+    fault = changed(body=b"\x0a\x7f", raw_bytes=2, compression="", count=2)
+    shelf = Shelf(list(range(20)), end=20, faults=[fault] * 9)
+    run = fetch(shelf, 20)
+    assert (list(run), run.stopped, run.reached) == ([], "short", 0)
+    assert shelf.pulled == [0] * 2 * PAGE_TRIES_MAX
+
+
 def test_only_the_page_just_yielded_can_be_handed_back() -> None:
     run = fetch(Shelf(list(range(20)), end=20), 20)
     first, _ = run
@@ -219,7 +447,7 @@ def test_only_the_page_just_yielded_can_be_handed_back() -> None:
         run.retry(first, DecodeError("late", shard=0, cursor=0))
 
 
-def test_errors_of_the_service_pass_through() -> None:
+def test_that_the_data_is_gone_passes_through() -> None:
     shelf = Shelf([1], end=5, faults=[fail(CursorExpired("InvalidCursor", "this cursor is invalid"))])
     with pytest.raises(CursorExpired):
         list(fetch(shelf, 5))

@@ -2,13 +2,13 @@
 
 import hashlib
 import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pipelines.landing.jars import JARS, S3_JARS, Jar, fetch, main
+from tests import needs
 from tests.backends.jars import BACKEND_JARS
 
 
@@ -26,11 +26,11 @@ def test_a_jar_with_a_classifier_has_it_in_its_name() -> None:
     assert (jar.coordinates, jar.name) == ("group:artifact:1.0:tests", "artifact-1.0-tests.jar")
 
 
-@pytest.mark.skipif(shutil.which("java") is None, reason="needs Java")
 def test_a_file_that_is_not_the_pinned_one_is_not_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """From a repository in a folder, with and without a classifier."""
+    needs.java()
     there = tmp_path / "repository" / "group" / "artifact" / "1.0"
     there.mkdir(parents=True)
     for name in ("artifact-1.0.jar", "artifact-1.0-tests.jar"):

@@ -1,6 +1,7 @@
 """The ledger's text and the fence of a landing, as values."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -25,7 +26,7 @@ from pipelines.landing.ledger import (
 )
 from sls_io.claim import Gap, Ledger, ShardLedger
 from sls_io.errors import LedgerBroken
-from sls_io.planning import CURSOR_UNKNOWN, GAP_EXPIRED, GAP_SHARD_GONE, Edge
+from sls_io.planning import CURSOR_UNKNOWN, GAP_EXPIRED, GAP_SHARD_GONE, Edge, Suspicion
 from sls_io.window import Cursor, IntervalSet, Window
 
 ORIGIN = "access_logs-0a1b2c3d"
@@ -55,6 +56,7 @@ def entries(draw: st.DrawFn, points: st.SearchStrategy[int] = CURSORS) -> ShardL
         reached_s=draw(st.integers(0, 2**34)),
         rows=draw(st.integers(0, 2**50)),
         sum=draw(st.integers(0, 2**64 - 1)),
+        suspect_s=draw(st.sampled_from((0, 0, 1, 1_790_000_000))),
     )
 
 
@@ -127,6 +129,16 @@ def test_the_text_of_version_1_is_read_for_ever() -> None:
     assert encode(expected) == text
 
 
+def test_the_text_of_version_2_has_since_when_a_shard_is_suspected() -> None:
+    text = "2;2;0:rs:-s0::::0:0:0:tlpz5s;1:0::::0:0:0:0:"
+    expected = ledger(
+        s0=ShardLedger(Cursor(1000), IntervalSet.of([(1000, 1008)]), suspect_s=int("tlpz5s", 36)),
+        s1=ShardLedger(start=Cursor(0), end=Cursor(0)),
+    )
+    assert decode(ORIGIN, text) == expected
+    assert encode(expected) == text
+
+
 def test_256_shards_take_about_13_kilobytes() -> None:
     shard = ShardLedger(
         start=Cursor(1_700_000_000_000_000),
@@ -159,7 +171,7 @@ def test_a_damaged_ledger_stops_with_the_verb(text: str) -> None:
     assert caught.value.verb == "sls-lake table adopt"
 
 
-@pytest.mark.parametrize("text", ["", "2;0:1::::0:0:0:0", "0", "one"])
+@pytest.mark.parametrize("text", ["", "3;0:1::::0:0:0:0", "0", "one"])
 def test_a_ledger_of_another_version_is_never_read_as_empty(text: str) -> None:
     with pytest.raises(LedgerBroken, match="version"):
         decode(ORIGIN, text)
@@ -366,10 +378,103 @@ def test_a_backfill_lands_beyond_the_frontier_and_live_jumps_over_it() -> None:
 
 @pytest.mark.parametrize("delta", [fill(landed(0, 4, 8)), live(landed(0, 0, 6))], ids=["fill", "live"])
 @pytest.mark.fault("4b.backfill.commit")
-def test_no_window_overlaps_what_has_landed_or_a_gap(delta: Delta) -> None:
+def test_no_window_overlaps_what_has_landed(delta: Delta) -> None:
+    assert merge(ledger(s0=entry(0, (5, 7))), delta).lost
+
+
+def test_no_live_window_overlaps_a_gap() -> None:
     gap = ShardLedger(Cursor(0), gaps=(Gap(Cursor(5), Cursor(7), GAP_EXPIRED),))
-    for base in (ledger(s0=entry(0, (5, 7))), ledger(s0=gap)):
-        assert merge(base, delta).lost
+    assert merge(ledger(s0=gap), live(landed(0, 0, 6))).lost
+
+
+@quick
+@given(interval_sets(SMALL), SMALL, SMALL)
+def test_a_fill_lands_what_was_a_gap_and_the_gap_shrinks_by_it(
+    gaps: IntervalSet, begin: int, end: int
+) -> None:
+    """The frontier stays where it is: a gap is settled before and landed after."""
+    begin, end = min(begin, end), max(begin, end) + 1
+    base = ShardLedger(Cursor(0), gaps=tuple(Gap(Cursor(b), Cursor(e), GAP_EXPIRED) for b, e in gaps))
+    window = landed(0, begin, end)
+    merged = merge(ledger(s0=base), fill(window))
+    done = merged.ledger.shards[0]
+    assert merged.accepted == (window,)
+    assert IntervalSet.of((g.begin, g.end) for g in done.gaps) == gaps.minus(IntervalSet.of([(begin, end)]))
+    assert done.settled == base.settled.union([(begin, end)])
+    assert done.frontier >= base.frontier
+
+
+def test_of_two_fills_of_one_gap_the_second_is_refused() -> None:
+    base = ledger(s0=ShardLedger(Cursor(0), gaps=(Gap(Cursor(0), Cursor(9), GAP_EXPIRED),)))
+    once = merge(base, fill(landed(0, 2, 6))).ledger
+    assert merge(once, fill(landed(0, 4, 8))).lost
+
+
+# --- suspicion, and taking back --------------------------------------------------------------------
+
+GONE_GAP = Gap(Cursor(5), CURSOR_UNKNOWN, GAP_SHARD_GONE)
+
+
+def write_off(*, seen_s: int) -> Delta:
+    """The landing of a run that believes what was suspected since `seen_s`: shard 0 is gone behind 5."""
+    return Delta(
+        ORIGIN,
+        True,
+        gaps={0: (GONE_GAP,)},
+        closings={0: CURSOR_UNKNOWN},
+        suspicions={0: Suspicion(Cursor(5), seen_s, 0)},
+    )
+
+
+def test_a_suspicion_gives_nothing_up_and_is_kept_until_it_is_taken_back() -> None:
+    base = ledger(s0=entry(0, (0, 5)))
+    suspect = merge(base, Delta(ORIGIN, True, suspicions={0: Suspicion(Cursor(5), 0, 77)})).ledger
+    assert suspect == ledger(s0=replace(entry(0, (0, 5)), suspect_s=77))
+    other = merge(suspect, Delta(ORIGIN, True, suspicions={0: Suspicion(Cursor(5), 0, 99)})).ledger
+    assert other == suspect, "whoever was first to suspect says since when"
+    assert merge(suspect, Delta(ORIGIN, True, suspicions={0: Suspicion(Cursor(5), 77, 0)})).ledger == base
+
+
+def test_a_proof_that_rests_on_a_suspicion_closes_the_shard_where_it_still_stands() -> None:
+    base = ledger(s0=replace(entry(0, (0, 5)), suspect_s=77))
+    done = merge(base, write_off(seen_s=77)).ledger.shards[0]
+    assert (done.gaps, done.end, done.suspect_s) == ((GONE_GAP,), CURSOR_UNKNOWN, 0)
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        entry(0, (0, 5)),
+        replace(entry(0, (0, 5)), suspect_s=88),
+        replace(entry(0, (0, 7)), suspect_s=77),
+    ],
+    ids=["taken back", "taken back and suspected anew", "somebody landed more of it"],
+)
+def test_a_proof_whose_suspicion_was_taken_back_meanwhile_gives_nothing_up(now: ShardLedger) -> None:
+    assert merge(ledger(s0=now), write_off(seen_s=77)).ledger == ledger(s0=now)
+
+
+def test_what_is_shown_again_is_opened_without_the_gap_that_nobody_knew_the_end_of() -> None:
+    expired = Gap(Cursor(1), Cursor(2), GAP_EXPIRED)
+    gone = ShardLedger(
+        Cursor(0), IntervalSet.of([(0, 1), (2, 5)]), gaps=(expired, GONE_GAP), end=CURSOR_UNKNOWN
+    )
+    delta = Delta(ORIGIN, True, (landed(0, 5, 8),), opened={0: CURSOR_UNKNOWN})
+    done = merge(ledger(s0=gone), delta).ledger.shards[0]
+    assert (done.closed, done.gaps, done.frontier) == (False, (expired,), 8)
+
+
+def test_what_a_fill_left_before_it_of_a_shard_that_was_gone_goes_on_too() -> None:
+    gone = ShardLedger(Cursor(0), IntervalSet.of([(0, 5)]), gaps=(GONE_GAP,), end=CURSOR_UNKNOWN)
+    filled = merge(ledger(s0=gone), fill(landed(0, 7, 9))).ledger
+    assert filled.shards[0].closed
+    done = merge(filled, Delta(ORIGIN, True, opened={0: CURSOR_UNKNOWN})).ledger.shards[0]
+    assert (done.gaps, done.frontier) == ((), 5)
+
+
+def test_a_shard_that_was_closed_again_since_it_was_looked_at_is_not_opened() -> None:
+    base = ledger(s0=entry(0, (0, 9), end=9))
+    assert merge(base, Delta(ORIGIN, True, opened={0: Cursor(5)})).ledger == base
 
 
 def test_what_was_withdrawn_is_landed_by_a_backfill_only() -> None:

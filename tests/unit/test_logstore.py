@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from pipelines.landing.logstore import Logstore, load_logstore
+from pipelines.landing.names import RESERVED
 from sls_io.errors import ConfigError
 
 PLAIN: dict[str, object] = {
@@ -152,6 +153,23 @@ def test_a_value_of_the_environment_stays_a_value(tmp_path: Path, monkeypatch: p
 
 
 def test_a_template_in_a_comment_needs_no_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SLS_ENDPOINT", "https://host.example")
+    monkeypatch.setenv("SLS_ENDPOINT", "https://cn-hangzhou.log.aliyuncs.com")
     monkeypatch.delenv("NOT_SET_ANYWHERE", raising=False)
     load_logstore(written(tmp_path, YAML + "  # {{ env.NOT_SET_ANYWHERE }}\n"))
+
+
+@pytest.mark.parametrize("name", [*sorted(RESERVED), "_FILE", "_Spec_Id"])
+def test_names_of_metadata_columns_are_refused_at_load_with_the_list(tmp_path: Path, name: str) -> None:
+    """Spark reads no table with such a column."""
+    text = YAML.replace("{{ env.SLS_ENDPOINT }}", "http://127.0.0.1:9090").replace(
+        "status: int", f"{name}: int"
+    )
+    with pytest.raises(
+        ConfigError, match=r"defs.yaml: columns: .*leave it out.*_last_updated_sequence_number"
+    ):
+        load_logstore(written(tmp_path, text))
+
+
+def test_keys_that_differ_only_in_case_are_refused_at_load() -> None:
+    with pytest.raises(ValidationError, match="differ only in case"):
+        logstore(columns={"A": "int", "a": "int"})

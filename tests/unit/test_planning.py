@@ -1,5 +1,6 @@
 """Plans from values: what lands, what closes, and why every other shard waits."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
@@ -13,13 +14,19 @@ from sls_io.planning import (
     CURSOR_UNKNOWN,
     GAP_EXPIRED,
     GAP_SHARD_GONE,
+    Again,
     Edge,
+    Patience,
     Plan,
+    Second,
     Span,
     Survey,
+    Suspicion,
+    fallen_back,
     plan_fill,
     plan_live,
     since_start,
+    since_start_in,
     zero_row_landing_due,
 )
 from sls_io.settings import Budget
@@ -28,6 +35,7 @@ from sls_io.window import HOUR_S, Cursor, IntervalSet
 
 HALF = "8" + "0" * 31
 POINTS = st.integers(0, 40)
+ANSWERS = st.sampled_from(Second)
 SETS = st.lists(st.tuples(POINTS, POINTS), max_size=3).map(IntervalSet.of)
 UNTIL_S = 100 * HOUR_S
 
@@ -57,6 +65,7 @@ def live(
     *,
     budget: Budget = Budget(),
     ordered: bool = True,
+    patience: Patience | None = None,
 ) -> Plan:
     """A live plan that holds the surveyed shards."""
     by_id = {s.shard: s for s in surveys}
@@ -68,6 +77,7 @@ def live(
         budget=budget,
         until_s=UNTIL_S,
         ordered=ordered,
+        patience=patience or Patience(),
     )
 
 
@@ -86,7 +96,7 @@ def cuts(draw: st.DrawFn, begin: int, end: int) -> tuple[tuple[int, int, int], .
 @st.composite
 def situations(draw: st.DrawFn) -> tuple[list[Shard], list[Survey], dict[int, ShardLedger], Budget]:
     """Shards side by side with any ledger, retention anywhere, some held and some not."""
-    shards, surveys, ledger = [], [], {}
+    shards, surveys, ledger = [], list[Survey](), {}
     for number in range(draw(st.integers(1, 3))):
         shard = apart(number, readonly=draw(st.booleans()))
         start = draw(POINTS)
@@ -100,7 +110,9 @@ def situations(draw: st.DrawFn) -> tuple[list[Shard], list[Survey], dict[int, Sh
         at = max(frontier, begin)
         upto = draw(st.integers(at, max(at, end)))
         if draw(st.booleans()):
-            surveys.append(surveyed(shard, begin, end, *cuts(draw, at, upto)))
+            made = surveyed(shard, begin, end, *cuts(draw, at, upto))
+            seconds = {"gone": draw(ANSWERS), "explained": draw(st.booleans()), "over": draw(ANSWERS)}
+            surveys.append(replace(made, **seconds))
     return shards, surveys, ledger, Budget(windows_max=draw(st.integers(1, 6)))
 
 
@@ -128,8 +140,12 @@ def test_every_plan_keeps_the_rules(
             assert any(s.hour == hour and s.begin <= begin and end <= s.end for s in survey.spans)
             settled = settled.union([(begin, end)])
             at = settled.run_end(entry.start)
+        if gaps:
+            assert survey.gone is Second.AGREES and survey.explained
+        if survey.shard in plan.suspects and survey.gone is not Second.AGREES:
+            assert not gaps
         if survey.shard in plan.closings:
-            assert survey.head.readonly
+            assert survey.head.readonly and survey.over is Second.AGREES
             assert plan.closings[survey.shard] == survey.head.end
 
 
@@ -150,7 +166,8 @@ def test_an_idle_shard_holds_nobody_back() -> None:
 
 @pytest.mark.fault("4b.expired.plan")
 def test_what_retention_took_is_a_gap_with_its_cause_and_the_rest_is_planned() -> None:
-    plan = live([a_shard(0)], [surveyed(a_shard(0), 6, 9, (7, 6, 9))], {0: ShardLedger(Cursor(2))})
+    survey = replace(surveyed(a_shard(0), 6, 9, (7, 6, 9)), gone=Second.AGREES, explained=True)
+    plan = live([a_shard(0)], [survey], {0: ShardLedger(Cursor(2))})
     assert plan.gaps == {0: (Gap(Cursor(2), Cursor(6), GAP_EXPIRED),)}
     assert windows(plan) == [(0, 6, 9, 7)]
 
@@ -158,7 +175,8 @@ def test_what_retention_took_is_a_gap_with_its_cause_and_the_rest_is_planned() -
 @pytest.mark.fault("4b.reshape.commit")
 def test_a_read_only_shard_is_closed_by_the_landing_that_drains_it() -> None:
     shard = a_shard(0, readonly=True)
-    drained = live([shard], [surveyed(shard, 0, 9, (7, 5, 9))], {0: ShardLedger(Cursor(5))})
+    survey = replace(surveyed(shard, 0, 9, (7, 5, 9)), over=Second.AGREES)
+    drained = live([shard], [survey], {0: ShardLedger(Cursor(5))})
     assert drained.closings == {0: 9}
     part = live([shard], [surveyed(shard, 0, 9, (7, 5, 8))], {0: ShardLedger(Cursor(5))})
     assert part.closings == {}
@@ -167,7 +185,8 @@ def test_a_read_only_shard_is_closed_by_the_landing_that_drains_it() -> None:
 @pytest.mark.fault("4b.drain.commit")
 def test_an_empty_read_only_shard_is_closed_without_rows() -> None:
     shard = a_shard(0, readonly=True)
-    plan = live([shard], [surveyed(shard, 5, 5)], {0: ShardLedger(Cursor(5))})
+    survey = replace(surveyed(shard, 5, 5), over=Second.AGREES)
+    plan = live([shard], [survey], {0: ShardLedger(Cursor(5))})
     assert (windows(plan), plan.closings) == ([], {0: 5})
     assert plan.waits[0] == "read-only and drained: closed by this landing"
     assert zero_row_landing_due(plan, Ledger("o", {0: ShardLedger(Cursor(5))}))
@@ -202,7 +221,7 @@ def test_a_child_waits_until_its_parent_is_closed_in_the_ledger(
     assert bool(plan.windows) is planned
     if not planned:
         assert plan.waits[1] == "parents not closed yet: 0"
-    assert plan.waits[2] == "held by another holder"
+    assert plan.waits[2] == ("held by another holder" if planned else "parents not closed yet: 0")
 
 
 def test_a_child_seen_for_the_first_time_starts_at_its_begin() -> None:
@@ -232,13 +251,143 @@ def test_a_child_first_seen_older_than_retention_has_a_gap_before_its_start(fill
     assert (entry.start, entry.gaps, entry.frontier, entry.rows) == (4, gaps, 7, 3)
 
 
-@pytest.mark.parametrize("listed", [True, False], ids=["head is gone", "no longer listed"])
-def test_a_shard_that_retention_removed_is_written_off_by_name(listed: bool) -> None:
-    shards, surveys = ([apart(0)], [Survey(0, None)]) if listed else ([apart(1)], [])
-    plan = live(shards, surveys, {0: ShardLedger(Cursor(2), IntervalSet.of([(2, 5)]))})
-    assert plan.gaps == {0: (Gap(Cursor(5), CURSOR_UNKNOWN, GAP_SHARD_GONE),)}
-    assert plan.closings == {0: CURSOR_UNKNOWN}
-    assert plan.waits[0] == "removed by retention: the rest of it is a named gap"
+# --- what one answer would give up -------------------------------------------------------------------
+
+SINCE_S, OUTAGE_S = 50 * HOUR_S, 60.0
+
+
+def unlisted(second: Second) -> Survey:
+    """Shard 0 is not in the list; what GetCursor says of it."""
+    return Survey(0, None, listed=False, gone=second)
+
+
+def too_high(second: Second, *, explained: bool = False) -> Survey:
+    """Shard 0 is said to begin at 6; what PullLogs from the frontier says, and the age of what is there."""
+    return replace(surveyed(apart(0), 6, 9, (7, 6, 9)), gone=second, explained=explained)
+
+
+def suspecting(suspect_s: int = 0) -> ShardLedger:
+    """Landed up to 5."""
+    return ShardLedger(Cursor(2), IntervalSet.of([(2, 5)]), suspect_s=suspect_s)
+
+
+def told(survey: Survey, entry: ShardLedger, patience: Patience) -> Plan:
+    """A plan of what was told of shard 0, beside another shard."""
+    shards = [apart(1)] if not survey.listed else [apart(0), apart(1)]
+    return live(shards, [survey], {0: entry}, patience=patience)
+
+
+IN_DOUBT = [unlisted, too_high]
+
+
+@pytest.mark.parametrize("doubted", IN_DOUBT, ids=["gone", "expired"])
+def test_two_kinds_of_answers_are_remembered_and_nothing_is_given_up(
+    doubted: Callable[[Second], Survey],
+) -> None:
+    plan = told(doubted(Second.AGREES), suspecting(), Patience(SINCE_S, OUTAGE_S))
+    assert (plan.gaps, plan.closings, plan.windows) == ({}, {}, ())
+    assert plan.suspicions == {0: Suspicion(Cursor(5), 0, SINCE_S)}
+    assert "a later run" in plan.suspects[0]
+    assert zero_row_landing_due(plan, Ledger("o", {0: suspecting()}))
+
+
+@pytest.mark.parametrize("doubted", IN_DOUBT, ids=["gone", "expired"])
+@pytest.mark.parametrize(
+    ("later_s", "known", "believed"),
+    [(59, True, False), (60, True, True), (600, False, False)],
+    ids=["too soon", "a group timeout later", "it was this run that suspected it"],
+)
+def test_what_a_later_run_is_told_again_after_a_group_timeout_is_believed(
+    doubted: Callable[[Second], Survey], later_s: int, known: bool, believed: bool
+) -> None:
+    patience = Patience(SINCE_S + later_s, OUTAGE_S, {0: SINCE_S} if known else {})
+    plan = told(doubted(Second.AGREES), suspecting(SINCE_S), patience)
+    assert (0 in plan.gaps, 0 in plan.suspects) == (believed, not believed)
+    assert plan.suspicions == ({0: Suspicion(Cursor(5), SINCE_S, 0)} if believed else {})
+    if believed and doubted is unlisted:
+        assert plan.gaps == {0: (Gap(Cursor(5), CURSOR_UNKNOWN, GAP_SHARD_GONE),)}
+        assert plan.closings == {0: CURSOR_UNKNOWN}
+        assert plan.waits[0] == "removed by retention: the rest of it is a named gap"
+
+
+@pytest.mark.parametrize("doubted", IN_DOUBT, ids=["gone", "expired"])
+@pytest.mark.parametrize("second", [Second.DENIES, Second.SILENT, Second.NONE])
+def test_without_a_second_answer_that_agrees_nothing_is_ever_given_up(
+    doubted: Callable[[Second], Survey], second: Second
+) -> None:
+    plan = told(doubted(second), suspecting(SINCE_S), Patience(10 * SINCE_S, OUTAGE_S, {0: SINCE_S}))
+    assert (plan.gaps, plan.closings, plan.windows, set(plan.suspects)) == ({}, {}, (), {0})
+    denied = {0: Suspicion(Cursor(5), SINCE_S, 0)}
+    assert plan.suspicions == (denied if second is Second.DENIES else {}), "a denial begins anew"
+
+
+@pytest.mark.parametrize("second", list(Second))
+def test_a_shard_that_is_still_listed_is_never_written_off(second: Second) -> None:
+    survey = Survey(0, None, gone=Second.DENIES if second is Second.AGREES else second)
+    plan = told(survey, suspecting(SINCE_S), Patience(10 * SINCE_S, OUTAGE_S, {0: SINCE_S}))
+    assert (plan.gaps, plan.closings, set(plan.suspects)) == ({}, {}, {0})
+
+
+def test_what_is_older_than_the_service_keeps_logs_is_a_gap_at_once() -> None:
+    plan = told(too_high(Second.AGREES, explained=True), suspecting(), Patience(SINCE_S, OUTAGE_S))
+    assert plan.gaps == {0: (Gap(Cursor(5), Cursor(6), GAP_EXPIRED),)}
+    assert (windows(plan), plan.suspects) == ([(0, 6, 9, 7)], {})
+
+
+def test_a_good_answer_takes_a_suspicion_back() -> None:
+    survey = surveyed(apart(0), 0, 9, (7, 5, 9))
+    plan = told(survey, suspecting(SINCE_S), Patience(SINCE_S + 600, OUTAGE_S, {0: SINCE_S}))
+    assert plan.suspicions == {0: Suspicion(Cursor(5), SINCE_S, 0)}
+    assert (windows(plan), plan.suspects) == ([(0, 5, 9, 7)], {})
+
+
+def test_a_suspicion_of_a_wrong_clock_in_the_future_begins_anew() -> None:
+    future_s = 90 * HOUR_S
+    plan = told(unlisted(Second.AGREES), suspecting(future_s), Patience(SINCE_S, OUTAGE_S, {0: future_s}))
+    assert plan.suspicions == {0: Suspicion(Cursor(5), future_s, SINCE_S)}
+
+
+def test_a_shard_that_is_neither_listed_nor_asked_for_is_suspect() -> None:
+    plan = live([apart(1)], [], {0: suspecting()})
+    assert (plan.gaps, plan.closings, set(plan.suspects)) == ({}, {}, {0})
+
+
+@pytest.mark.parametrize("second", [Second.DENIES, Second.SILENT])
+def test_the_end_of_a_read_only_shard_needs_a_second_answer(second: Second) -> None:
+    shard = a_shard(0, readonly=True)
+    drained = live([shard], [replace(surveyed(shard, 5, 5), over=second)], {0: ShardLedger(Cursor(5))})
+    assert (drained.closings, set(drained.suspects)) == ({}, {0})
+    survey = replace(surveyed(shard, 0, 9, (7, 5, 9)), over=second)
+    last = live([shard], [survey], {0: ShardLedger(Cursor(5))})
+    assert (windows(last), last.closings, set(last.suspects)) == ([(0, 5, 9, 7)], {}, {0})
+
+
+def test_a_shard_whose_answers_contradict_each_other_is_left_alone() -> None:
+    survey = replace(surveyed(apart(0), 0, 9, (7, 5, 9)), doubt="they contradict")
+    plan = live([apart(0)], [survey], {0: suspecting()})
+    assert (plan.windows, plan.suspects, plan.suspicions) == ((), {0: "they contradict"}, {})
+
+
+def test_a_closed_shard_that_is_shown_again_is_opened_and_goes_on_at_its_frontier() -> None:
+    gone = ShardLedger(
+        Cursor(2),
+        IntervalSet.of([(2, 5)]),
+        gaps=(Gap(Cursor(5), CURSOR_UNKNOWN, GAP_SHARD_GONE),),
+        end=CURSOR_UNKNOWN,
+    )
+    survey = replace(surveyed(apart(0), 0, 9, (7, 5, 9)), opened=True)
+    plan = live([apart(0)], [survey], {0: gone})
+    assert (plan.opened, windows(plan)) == ({0: CURSOR_UNKNOWN}, [(0, 5, 9, 7)])
+    assert live([apart(0)], [replace(survey, opened=False)], {0: gone}).windows == ()
+    landed = tuple(Landed(p.window, 3, 5) for p in plan.windows)
+    entry = merge(Ledger("o", {0: gone}), Delta("o", True, landed, opened=plan.opened)).ledger.shards[0]
+    assert (entry.closed, entry.gaps, entry.frontier) == (False, (), 9)
+
+
+def test_gaps_that_can_be_read_again_are_said() -> None:
+    again = Again(Cursor(3), Cursor(4), range(6, 7))
+    plan = live([apart(0)], [replace(surveyed(apart(0), 3, 5), readable=(again,))], {0: suspecting()})
+    assert plan.readable == {0: (again,)}
 
 
 def test_a_removed_shard_that_was_closed_needs_nothing() -> None:
@@ -288,7 +437,7 @@ def test_a_backfill_plans_exactly_what_is_missing(
     )
     survey = surveyed(apart(0), 0, 40, *(data.draw(st.composite(cuts)(begin, end)) if begin < end else ()))
     plan = plan_fill(surveys={0: survey}, ledger=Ledger("o", {0: entry}), budget=Budget(), until_s=UNTIL_S)
-    missing = IntervalSet.of([(begin, end)]).minus(landed).minus(gaps)
+    missing = IntervalSet.of([(begin, end)]).minus(landed)
     assert IntervalSet.of((b, e) for _, b, e, _ in windows(plan)) == missing
     assert bool(plan.windows) != (0 in plan.waits)
     assert not plan.live
@@ -305,9 +454,20 @@ def test_nothing_before_the_start_of_a_shard_with_adopted_rows_is_filled() -> No
     assert sorted((s, b, e) for s, b, e, _ in windows(plan)) == [(0, 0, 5), (0, 5, 20), (1, 10, 20)]
 
 
+def test_a_backfill_leaves_hours_of_removed_rows_before_the_start_and_brings_the_others() -> None:
+    ledger = Ledger("o", {0: ShardLedger(Cursor(10)), 1: ShardLedger(Cursor(30))})
+    surveys = {s: surveyed(apart(s), 0, 40, (1, 0, 5), (2, 5, 20), (3, 20, 25)) for s in (0, 1, 2)}
+    kept = since_start_in(surveys, ledger, IntervalSet.of([(2, 3)]))
+    assert {s: [(x.hour, x.begin, x.end) for x in survey.spans] for s, survey in kept.items()} == {
+        0: [(1, 0, 5), (2, 10, 20), (3, 20, 25)],
+        1: [(1, 0, 5), (3, 20, 25)],
+        2: [(1, 0, 5), (2, 5, 20), (3, 20, 25)],
+    }
+
+
 def test_a_backfill_names_shards_that_are_gone() -> None:
     plan = plan_fill(surveys={3: Survey(3, None)}, ledger=Ledger("o"), budget=Budget(), until_s=UNTIL_S)
-    assert plan.waits == {3: "removed by retention"}
+    assert set(plan.waits) == set(plan.suspects) == {3}
 
 
 # --- landings without rows -----------------------------------------------------------------------
@@ -339,7 +499,7 @@ def test_a_backlog_is_read_hour_by_hour_and_not_by_a_slice_of_each() -> None:
     spans = tuple(Span(h, Cursor(10 * h), Cursor(10 * h + 10)) for h in range(100))
     shard = Shard(0, readonly=False)
     survey = Survey(0, Head(shard, Cursor(0), Cursor(1000)), spans)
-    budget = Budget(bytes_max=400, tasks_min=4)
+    budget = Budget(bytes_max=400, tasks_min=4, shard_mb_per_s=40)
     plan = live([shard], [survey], {0: ShardLedger(start=Cursor(0))}, budget=budget)
     assert [p.chain for p in plan.windows[:6]] == [0, 1, 2, 3, 0, 1]
     assert {p.bytes_max for p in plan.windows} == {100}
@@ -360,3 +520,55 @@ def test_as_many_shards_as_tasks_have_one_chain_each() -> None:
     chains = {(p.window.shard, p.chain) for p in plan.windows}
     assert len(plan.windows) == 8
     assert len(chains) == 4
+
+
+@pytest.mark.parametrize(("mb_per_s", "readers"), [(1, 1), (10, 1), (10.5, 2), (30, 3), (1000, 4)])
+def test_a_shard_has_no_more_readers_than_its_quota_feeds(mb_per_s: float, readers: int) -> None:
+    """With the documented quota one reader takes all there is; a second would only be refused."""
+    spans = tuple(Span(h, Cursor(10 * h), Cursor(10 * h + 10)) for h in range(20))
+    shard = Shard(0, readonly=False)
+    survey = Survey(0, Head(shard, Cursor(0), Cursor(200)), spans)
+    budget = Budget(bytes_max=1200, tasks_min=4, shard_mb_per_s=mb_per_s)
+    for plan in (
+        live([shard], [survey], {0: ShardLedger(start=Cursor(0))}, budget=budget),
+        plan_fill(surveys={0: survey}, ledger=Ledger("o"), budget=budget, until_s=0),
+    ):
+        assert {p.chain for p in plan.windows} == set(range(readers))
+        assert {p.bytes_max for p in plan.windows} == {1200 // readers}
+
+
+def test_a_shard_that_could_not_be_asked_waits_with_the_reason_and_nothing_is_concluded() -> None:
+    """Not even that it is gone: nothing of it is known in this run."""
+    shards = [a_shard(0), a_shard(1)]
+    asked = surveyed(a_shard(0), 0, 10, (1, 0, 10))
+    away = Survey(1, None, trouble="throttled")
+    ledger = {n: ShardLedger(start=Cursor(0)) for n in (0, 1)}
+    plan = live(shards, [asked, away], ledger)
+    assert {p.window.shard for p in plan.windows} == {0}
+    assert dict(plan.waits) == {1: "throttled"}
+    assert not plan.gaps and not plan.closings and not plan.starts
+
+
+def test_a_shard_that_ends_before_its_frontier_has_fallen_back() -> None:
+    zero, one, two, three = (apart(n) for n in range(4))
+    landed = ShardLedger(Cursor(10), landed=IntervalSet.of([(10, 20)]))
+    ledger = Ledger("o", {0: landed, 1: landed, 2: landed, 3: replace(landed, end=Cursor(20))})
+    surveys = {
+        0: surveyed(zero, 10, 15),
+        1: surveyed(one, 10, 20),
+        2: surveyed(two, 10, 25),
+        3: surveyed(three, 10, 15),
+        4: surveyed(apart(4), 10, 15),
+    }
+    assert fallen_back(surveys, ledger) == {0: (15, 20)}, "not at its end, closed, unknown or gone"
+    assert fallen_back({0: Survey(0, None)}, ledger) == {}
+
+
+def test_a_child_that_nobody_has_waits_for_its_parents_and_for_no_holder() -> None:
+    """A group grants a child only when its parents are done."""
+    parent, child = Shard(0, readonly=True), Shard(1, readonly=False)
+    open_ledger = {0: ShardLedger(start=Cursor(0))}
+    asked = Survey(0, Head(parent, Cursor(0), Cursor(10)), (Span(0, Cursor(0), Cursor(10)),))
+
+    assert live([parent, child], [asked], open_ledger).waits[1] == "parents not closed yet: 0"
+    assert live([parent, child], [asked], open_ledger, ordered=False).waits[1] == "held by another holder"

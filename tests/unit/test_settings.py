@@ -93,6 +93,12 @@ def test_a_logstore_that_is_no_name_is_refused(logstore: str) -> None:
         (HOST, "", "cn-hangzhou"),
         ("cn-hangzhou-intranet.log.aliyuncs.com", "", "cn-hangzhou"),
         ("cn-hangzhou-share.log.aliyuncs.com", "", "cn-hangzhou"),
+        ("cn-hangzhou-internal.log.aliyuncs.com", "", "cn-hangzhou"),
+        ("cn-hangzhou-vpc.log.aliyuncs.com", "", "cn-hangzhou"),
+        ("cn-shanghai-finance-1-intranet.log.aliyuncs.com", "", "cn-shanghai-finance-1"),
+        ("http://127.0.0.1:8080", "", "loopback"),
+        ("http://localhost:8080", "", "loopback"),
+        ("http://[::1]:8080", "", "loopback"),
         ("log-global.aliyuncs.com", "eu-central-1", "eu-central-1"),
     ],
 )

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sls_io.claim import Ledger, ShardLedger
-from sls_io.client import SlsClient
-from sls_io.errors import ShardGone
-from sls_io.planning import Survey
+from sls_io.client import Page, SlsClient
+from sls_io.errors import CursorExpired, ServiceError, ShardGone, SlsError, Throttled
+from sls_io.planning import Second, Survey
 from sls_io.shard import Head, Shard
 from sls_io.survey import survey_hours, survey_live
 from sls_io.window import HOUR_S, Cursor, IntervalSet
@@ -24,10 +24,12 @@ quick = settings(max_examples=60, deadline=None, database=None)
 class Asked:
     """The calls a survey makes, answered by a simulated service."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def __init__(self, service: Service, away: Mapping[int, SlsError] | None = None) -> None:
+        self._service, self._away = service, away or {}
 
     def head(self, shard: Shard) -> Head:
+        if shard.id in self._away:
+            raise self._away[shard.id]
         if shard.id in self._service.removed:
             raise ShardGone("ShardNotExist", "gone")
         return self._service.head(shard.id, readonly=shard.readonly)
@@ -37,6 +39,23 @@ class Asked:
         if at == "begin":
             return Cursor(found.begin)
         return Cursor(found.end) if at == "end" else found.at(at)
+
+    def pull(self, shard: int, cursor: Cursor, *, groups_max: int) -> Page:
+        found = self._service.shards[shard]
+        if not found.begin <= cursor <= found.end:
+            raise CursorExpired("InvalidCursor", "expired")
+        here = found.groups(cursor, found.end)[:groups_max]
+        after = Cursor(here[-1] + 1 if here else found.end)
+        return Page(shard, cursor, after, len(here), 9, "", b"", Cursor(here[-1]) if here else None)
+
+    def shards(self) -> list[Shard]:
+        return [s.value for s in self._service.listed()]
+
+    def retention_s(self) -> float:
+        return 3.0 * HOUR_S
+
+    def now_s(self) -> float:
+        return self._service.now_s
 
     def cursor_time_s(self, shard: int, cursor: Cursor) -> int:
         return self._service.shards[shard].time_of(cursor)
@@ -159,5 +178,38 @@ def test_a_shard_that_is_gone_is_a_survey_without_a_head() -> None:
     listed = [s.value for s in service.listed()]
     service.removed.add(1)
     found = survey_live(client(service), listed, Ledger("o"), until_s=EPOCH_S, spans_max=9)
-    assert found[1] == Survey(1, None)
+    assert found[1] == Survey(1, None, gone=Second.DENIES), "the list still has it"
     assert found[0].head is not None
+
+
+QUOTA = Throttled("ReadQuotaExceed", "used up", status=403)
+FAILING = ServiceError("InternalServerError", "failed", status=500)
+REFUSED = ServiceError("Unauthorized", "denied", status=401)
+
+
+def asked_of_two(away: Mapping[int, SlsError], *, spare: bool) -> Mapping[int, Survey]:
+    """A live survey over two shards."""
+    service = Service(2, EPOCH_S)
+    for shard in service.live():
+        service.append(shard, jump=0)
+    asked, listed = cast(SlsClient, Asked(service, away)), [s.value for s in service.listed()]
+    return survey_live(asked, listed, Ledger("o"), until_s=EPOCH_S + HOUR_S, spans_max=9, spare=spare)
+
+
+@pytest.mark.parametrize("error", [QUOTA, FAILING])
+def test_a_shard_that_cannot_be_asked_now_does_not_keep_the_others_waiting(error: SlsError) -> None:
+    found = asked_of_two({1: error}, spare=True)
+    assert found[0].spans and not found[0].trouble
+    assert str(error) in found[1].trouble and found[1].spans == ()
+    with pytest.raises(type(error)):
+        asked_of_two({1: error}, spare=False)
+
+
+def test_when_no_shard_can_be_asked_the_survey_fails() -> None:
+    with pytest.raises(Throttled):
+        asked_of_two({0: QUOTA, 1: QUOTA}, spare=True)
+
+
+def test_a_refusal_that_stays_is_nothing_to_wait_for() -> None:
+    with pytest.raises(ServiceError, match="Unauthorized"):
+        asked_of_two({1: REFUSED}, spare=True)

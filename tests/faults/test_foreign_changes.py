@@ -1,0 +1,311 @@
+"""Other hands change a table: what still fits lands on, everything else is refused before any work, in one
+sentence that every verb says, with what takes the change back."""
+
+import json
+import sqlite3
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.table.update import RemovePropertiesUpdate, SetCurrentSchemaUpdate, SetPropertiesUpdate
+from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, TruncateTransform
+from pyiceberg.types import LongType, StringType
+
+from pipelines.landing.hours import hour_text
+from sls_io.errors import ConfigError, LedgerBroken
+from sls_io.window import HOUR_S
+from tests.faults.judge import assert_whole
+from tests.integration.command_line import Command, command
+from tests.integration.world import World
+
+__all__ = ["command"]
+
+Change = Callable[[World], None]
+
+
+@pytest.fixture
+def world(quick: World) -> World:
+    """Two receive hours of 20 rows, and 20 logs to come."""
+    for _ in range(2):
+        quick.put(20)
+        quick.emulator.admin.advance(HOUR_S)
+        quick.land()
+    quick.put(20)
+    quick.emulator.admin.advance(HOUR_S)
+    return quick
+
+
+def schema(change: Callable[[Any], object]) -> Change:
+    """A change of the schema, as another engine makes it."""
+
+    def made(world: World) -> None:
+        with world.table.update_schema(allow_incompatible_changes=True) as update:
+            change(update)
+
+    return made
+
+
+def spec(change: Callable[[Any], object]) -> Change:
+    """A change of the partitioning."""
+
+    def made(world: World) -> None:
+        with world.table.update_spec() as update:
+            change(update)
+
+    return made
+
+
+def properties(**values: str) -> Change:
+    """Table properties; `__` stands for a hyphen and `_` for a dot."""
+    named = {name.replace("__", "-").replace("_", "."): value for name, value in values.items()}
+
+    def made(world: World) -> None:
+        update = SetPropertiesUpdate(updates=named)
+        world.table.catalog.commit_table(world.table, (), (update,))
+
+    return made
+
+
+def metadata(change: Callable[[dict[str, Any]], object]) -> Change:
+    """A new metadata file that PyIceberg itself would not write."""
+
+    def made(world: World) -> None:
+        old = Path(world.table.metadata_location.removeprefix("file://"))
+        document = json.loads(old.read_text())
+        change(document)
+        number = int(old.name.split("-")[0]) + 1
+        new = old.with_name(f"{number:05d}-{uuid.uuid4()}.metadata.json")
+        new.write_text(json.dumps(document))
+        point_at(world, f"file://{new}")
+
+    return made
+
+
+def point_at(world: World, location: str) -> None:
+    """The catalog names this metadata file."""
+    path = world.lake.sqlite_path
+    assert path is not None
+    with sqlite3.connect(path) as connection:
+        connection.execute("update iceberg_tables set metadata_location = ?", (location,))
+    connection.close()
+
+
+def required(document: dict[str, Any]) -> None:
+    """A required column, as an engine of a later release may add one with a default."""
+    added = json.loads(json.dumps(document["schemas"][-1]))
+    document["last-column-id"] += 1
+    added["schema-id"] += 1
+    added["fields"].append(
+        {"id": document["last-column-id"], "name": "must", "required": True, "type": "string"}
+    )
+    document["schemas"].append(added)
+    document["current-schema-id"] = added["schema-id"]
+
+
+def retyped(document: dict[str, Any]) -> None:
+    other = json.loads(json.dumps(document["schemas"][-1]))
+    other["schema-id"] += 1
+    (field,) = (f for f in other["fields"] if f["name"] == "n")
+    field["type"] = "string"
+    document["schemas"].append(other)
+    document["current-schema-id"] = other["schema-id"]
+
+
+FITS: dict[str, Change] = {
+    "columns in another order": schema(lambda u: (u.move_first("n"), u.move_after("__origin__", "status"))),
+    "a renamed column": schema(lambda u: u.rename_column("status", "state")),
+    "a dropped column": schema(lambda u: u.delete_column("status")),
+    "strange columns": schema(
+        lambda u: [u.add_column((n,), StringType()) for n in ("a b", '"q"', "ä", "1x")]
+    ),
+    "identifier fields": schema(lambda u: u.set_identifier_fields("__shard__", "__cursor__", "__index__")),
+    "the shard in the partitioning": spec(lambda u: u.add_field("__shard__", IdentityTransform(), "shard")),
+    "a day in the partitioning": spec(lambda u: u.add_field("__receive_hour__", DayTransform(), "day")),
+    "a part of the origin": spec(lambda u: u.add_field("__origin__", TruncateTransform(3), "o3")),
+    "no hour in the partitioning": spec(lambda u: u.remove_field("__receive_hour___hour")),
+    "object storage layout": properties(write_object__storage_enabled="true"),
+    "no statistics": properties(write_metadata_metrics_default="none"),
+    "gzipped metadata": properties(write_metadata_compression__codec="gzip"),
+    "manifests in zstd": properties(write_avro_compression__codec="zstd"),
+    "a tag that became a branch": metadata(lambda d: d["refs"]["sls-lake"].update(type="branch")),
+    "a ref to nowhere": metadata(lambda d: d["refs"].update(x={"snapshot-id": 5, "type": "tag"})),
+}
+
+
+@pytest.mark.parametrize("change", FITS.values(), ids=FITS)
+def test_what_still_fits_lands_on_and_proves(world: World, command: Command, change: Change) -> None:
+    change(world)
+    assert command("verify")["ok"]
+    assert world.land().rows == 20
+    world.assert_proved()
+    assert world.identities().keys() == world.truth().keys() and sum(world.identities().values()) == 60
+    said = command("table", "forget", "--where", "n = 3", "--execute")
+    assert said["executed"] and said["rows"] == 1
+    assert command("verify")["ok"]
+
+
+UNUSABLE: dict[str, tuple[Change, str, str]] = {
+    "format version 3": (
+        metadata(lambda d: d.update({"format-version": 3, "next-row-id": 40})),
+        "format version 3",
+        "another `table`",
+    ),
+    "a renamed system column": (
+        schema(lambda u: u.rename_column("__shard__", "shard")),
+        "renamed to 'shard'",
+        "RENAME COLUMN `shard` TO `__shard__`",
+    ),
+    "a dropped system column": (
+        schema(lambda u: u.delete_column("__index__")),
+        "'__index__' of table",
+        "schema 0 the current one again",
+    ),
+    "a required column": (metadata(required), "'must' of table", "DROP NOT NULL"),
+    "a codec nobody knows": (
+        properties(write_avro_compression__codec="lzo"),
+        "'write.avro.compression-codec'",
+        "UNSET TBLPROPERTIES",
+    ),
+    "metrics nobody knows": (
+        properties(write_metadata_metrics_default="all"),
+        "'write.metadata.metrics.default'",
+        "UNSET TBLPROPERTIES",
+    ),
+    "a location provider nobody has": (
+        metadata(lambda d: d["properties"].update({"write.py-location-provider.impl": "no.such.Provider"})),
+        "'write.py-location-provider.impl'",
+        "UNSET TBLPROPERTIES",
+    ),
+    "a number that is none": (
+        metadata(lambda d: d["properties"].update({"write.metadata.previous-versions-max": "many"})),
+        "'write.metadata.previous-versions-max'",
+        "UNSET TBLPROPERTIES",
+    ),
+    "a flag that is none": (
+        metadata(lambda d: d["properties"].update({"write.object-storage.enabled": "maybe"})),
+        "'write.object-storage.enabled'",
+        "UNSET TBLPROPERTIES",
+    ),
+    "a mapping of names that is none": (
+        properties(schema_name__mapping_default="nonsense"),
+        "'schema.name-mapping.default'",
+        "UNSET TBLPROPERTIES",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "says", "cure"), UNUSABLE.values(), ids=UNUSABLE)
+def test_a_table_that_cannot_be_written_is_refused_by_every_verb_before_any_work(
+    world: World, command: Command, change: Change, says: str, cure: str
+) -> None:
+    before, location = world.files(), world.table.metadata_location
+    hour = hour_text(min(w.window.hour for _, windows in world.landings() for w in windows))
+    pulls = world.watch_pulls()
+    change(world)
+
+    with pytest.raises(LedgerBroken) as raised:
+        world.land()
+
+    assert says in str(raised.value) and cure in raised.value.verb
+    assert (pulls.asked, world.files()) == ([], before), "no page was pulled and no file written"
+    for verb in (
+        ("verify",),
+        ("plan",),
+        ("describe",),
+        ("windows",),
+        ("table", "undo", "--hour", hour, "--execute"),
+        ("table", "forget", "--where", "n = 3", "--execute"),
+        ("table", "maintain", "--execute"),
+        ("backfill", "--mode", "replace", "--local", "--from", hour),
+        ("backfill", "--mode", "errors", "--local", "--from", hour),
+    ):
+        said = command(*verb)
+        told = said["error"] + json.dumps(said, ensure_ascii=False)
+        assert says in told and cure in told, (verb, said)
+        assert "did not foresee" not in told, (verb, said)
+        assert said["code"] != 0 or verb == ("windows",), (verb, said)
+    point_at(world, location)
+    assert world.land().rows == 20
+    assert_whole(world)
+
+
+def test_a_system_column_comes_back_by_its_name_or_by_its_schema(world: World) -> None:
+    schema(lambda u: u.rename_column("__tags__", "tags"))(world)
+    schema(lambda u: u.rename_column("tags", "__tags__"))(world)
+    schema(lambda u: u.delete_column("__raw__"))(world)
+    with pytest.raises(LedgerBroken) as raised:
+        world.land()
+    (number,) = (int(w) for w in raised.value.verb.split() if w.isdecimal())
+    world.table.catalog.commit_table(world.table, (), (SetCurrentSchemaUpdate(schema_id=number),))
+    assert world.land().rows == 20
+    assert_whole(world)
+
+
+def test_a_property_that_is_taken_back_lets_landings_go_on(world: World) -> None:
+    properties(write_avro_compression__codec="lzo")(world)
+    with pytest.raises(LedgerBroken, match="UNSET"):
+        world.land()
+    update = RemovePropertiesUpdate(removals=["write.avro.compression-codec"])
+    world.table.catalog.commit_table(world.table, (), (update,))
+    assert world.land().rows == 20
+
+
+NOT_LANDED: dict[str, tuple[Change, str]] = {
+    "a partitioning by a log's value": (
+        spec(lambda u: u.add_field("n", BucketTransform(4), "bucket")),
+        "partitioned by 'n'",
+    ),
+    "a twin in another case": (schema(lambda u: u.add_column(("N",), StringType())), "the table has 'N'"),
+    "a column that was widened": (
+        schema(lambda u: u.update_column("status", LongType())),
+        "the table has long",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "says"), NOT_LANDED.values(), ids=NOT_LANDED)
+def test_what_the_contract_cannot_follow_is_said_by_plan_and_verify_too(
+    world: World, command: Command, change: Change, says: str
+) -> None:
+    change(world)
+    with pytest.raises(ConfigError, match=says):
+        world.land()
+    assert says in command("plan")["error"]
+    proof = command("verify")
+    assert proof["ok"] and any("landings are refused" in n and says in n for n in proof["notes"])
+
+
+def test_a_column_of_another_type_is_not_a_damaged_file(world: World, command: Command) -> None:
+    """The files hold numbers, the table says text: no reader can follow, and no file is to blame."""
+    metadata(retyped)(world)
+    said = command("table", "forget", "--where", "n = '3'", "--execute")
+    assert said["code"] != 0 and "it is whole" in said["error"] and "sls-lake table" not in said["error"]
+    with pytest.raises(ConfigError, match="the table has string"):
+        world.land()
+
+
+def test_metadata_that_is_whole_is_not_called_cut_off(world: World, command: Command) -> None:
+    location = world.table.metadata_location
+    metadata(lambda d: d.update({"format-version": 9}))(world)
+    for verb in (("verify",), ("plan",), ("windows",)):
+        said = command(*verb)
+        told = said["error"] + json.dumps(said)
+        assert "is whole" in told and "cut off" not in told, (verb, said)
+    point_at(world, location)
+    assert command("verify")["ok"]
+
+
+def test_a_table_without_its_branch_main_is_rolled_back_to_its_newest_landing(
+    world: World, command: Command
+) -> None:
+    metadata(lambda d: (d["refs"].pop("main"), d.update({"current-snapshot-id": -1})))(world)
+    said = command("table", "forget", "--where", "n = 3")
+    words = said["error"].rpartition("sls-lake table rollback ")[2].split()
+
+    done = command("table", "rollback", words[0], "--execute")
+
+    assert done["executed"], done
+    assert world.land().rows == 20
+    assert_whole(world)

@@ -1,0 +1,430 @@
+"""The catalog loses the table, or is put back to an older state: nothing is begun anew in silence, nothing
+of the old table is deleted, and the verb that is named puts it back.
+
+The witness is DuckDB, which reads Parquet files alone, and PyIceberg's own reader of a metadata file.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from pyiceberg.table import StaticTable
+
+from chaos.engine import InProcess
+from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
+from pipelines.landing.former import number_of
+from pipelines.landing.look import preview
+from pipelines.landing.maintain import Maintainer
+from pipelines.landing.register import plan_register, register
+from pipelines.landing.table import Lake
+from pipelines.landing.verify import verify
+from sls_io.clock import SYSTEM_CLOCK
+from sls_io.emulator import start
+from sls_io.errors import LandingConflict, LedgerBroken
+from tests.integration.command_line import Command, command
+from tests.integration.test_new_catalog import CONTRACT
+from tests.integration.world import HOUR0_S, PROJECT, World, logstore_settings, make_lake
+
+__all__ = ["command"]
+
+DAY_S = 24 * 3600.0
+RETENTION_DAYS = 30
+
+
+@pytest.fixture
+def world(quick: World) -> World:
+    """What the verbs are run on."""
+    return quick
+
+
+@pytest.fixture
+def landed(quick: World) -> World:
+    """Fifty logs in the table, in two landings."""
+    land(quick, 30)
+    land(quick, 20)
+    return quick
+
+
+def land(world: World, rows: int) -> None:
+    world.put(rows)
+    world.emulator.admin.advance(60)
+    world.land()
+
+
+def catalog_file(world: World) -> Path:
+    path = world.lake.sqlite_path
+    assert path is not None
+    return path
+
+
+def change(world: World, sql: str) -> None:
+    """By hand in the catalog's database, as a person with a client would."""
+    connection = sqlite3.connect(catalog_file(world), timeout=30)
+    with connection:
+        connection.execute(sql)
+    connection.close()
+
+
+def delete_row(world: World) -> None:
+    change(world, "delete from iceberg_tables")
+
+
+def empty_catalog(world: World) -> None:
+    change(world, "delete from iceberg_tables")
+    change(world, "delete from iceberg_namespace_properties")
+
+
+def remove_file(world: World) -> None:
+    """As on another machine, where no process has the old file open any more."""
+    copy = catalog_file(world).with_name("elsewhere.sqlite")
+    world.lake = Lake({**world.lake.properties, "uri": f"sqlite:///{copy}?timeout=30"})
+
+
+LOSSES: list[Callable[[World], None]] = [delete_row, empty_catalog, remove_file]
+
+
+def retention_takes_all(world: World) -> None:
+    world.emulator.admin.advance((RETENTION_DAYS + 1) * DAY_S)
+
+
+def on_disk(folder: Path) -> dict[Path, bytes]:
+    return {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def folder_of(world: World) -> Path:
+    return Path(world.table.location().removeprefix("file://"))
+
+
+def age(folder: Path) -> None:
+    at = SYSTEM_CLOCK.now() - 3 * DAY_S
+    for path in folder.rglob("*"):
+        if path.is_file():
+            os.utime(path, (at, at))
+
+
+def verb_of(said: dict[str, Any]) -> list[str]:
+    """The arguments of the verb that an error names, as a person would copy them."""
+    found = re.search(r"To settle it: sls-lake ([^;,(\n]+)", said["error"])
+    assert found, said["error"]
+    return shlex.split(found[1])
+
+
+@pytest.mark.parametrize("lose", LOSSES, ids=lambda f: f.__name__)
+def test_a_table_that_the_catalog_lost_is_refused_until_the_verb_as_printed_puts_it_back(
+    landed: World, command: Command, monkeypatch: pytest.MonkeyPatch, lose: Callable[[World], None]
+) -> None:
+    folder = folder_of(landed)
+    lose(landed)
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", landed.lake.properties["uri"])
+    retention_takes_all(landed)
+    landed.put(5)
+    landed.emulator.admin.advance(60)
+    before = on_disk(folder)
+
+    with pytest.raises(LedgerBroken, match=r"but there was one.*with 3 snapshots") as refused:
+        landed.run().land()
+    assert refused.value.verb == "sls-lake table register"
+    for asked in ("plan", "describe", "windows"):
+        said = command(asked)
+        assert said["code"] == EXIT_FAILED and verb_of(said) == ["table", "register"], asked
+    proof = command("verify")
+    assert proof["code"] == EXIT_FAILED and "sls-lake table register" in str(proof["problems"])
+    assert on_disk(folder) == before and sorted(folder.parent.iterdir()) == [folder]
+
+    dry = command(*verb_of(said))
+    assert dry["code"] == 0 and dry["rows"] == 50 and dry["trouble"] == [] and not dry["executed"]
+    with pytest.raises(LedgerBroken):
+        landed.run().land()
+    done = command(*verb_of(said), "--execute")
+    assert done["code"] == 0 and done["executed"]
+    landed.land()
+
+    assert len(landed.table_rows()) == 55 and max(landed.identities().values()) == 1
+    assert command("verify")["code"] == 0
+    assert counted(landed.published()) == 55
+    age(folder)
+    maintained = Maintainer(landed.logstore, landed.lake).execute()
+    assert not maintained.unsettled
+    landed.assert_proved()
+    assert len(landed.table_rows()) == 55 and counted(landed.published()) == 55
+
+
+def counted(files: list[str]) -> int:
+    """Rows in these files, as DuckDB counts them."""
+    with duckdb.connect() as db:
+        found = db.execute("select count(*) from read_parquet(?)", [files]).fetchone()
+    assert found is not None
+    return int(found[0])
+
+
+def test_a_catalog_from_an_older_backup_is_refused_until_the_newest_metadata_is_registered(
+    landed: World, command: Command
+) -> None:
+    old = landed.table.metadata_location
+    land(landed, 10)
+    land(landed, 10)
+    newest = landed.table.metadata_location
+    change(landed, f"update iceberg_tables set metadata_location = '{old}'")
+    folder, before = folder_of(landed), on_disk(folder_of(landed))
+    age(folder)
+
+    with pytest.raises(LedgerBroken, match="names an older state") as refused:
+        landed.run().land()
+    assert refused.value.verb == "sls-lake table register"
+    with pytest.raises(LedgerBroken, match="names an older state"):
+        Maintainer(landed.logstore, landed.lake).execute()
+    assert "older state" in command("windows")["trouble"]
+    assert "older state" in str(command("verify")["problems"])
+    assert on_disk(folder) == before
+
+    dry = command("table", "register")
+    assert dry["metadata"].endswith(newest.rsplit("/", 1)[-1]) and dry["rows"] == 70
+    assert command("table", "register", "--execute")["code"] == 0
+    assert landed.table.metadata_location == newest
+    landed.land()
+    landed.assert_each_log_once()
+    landed.assert_proved()
+    again = command("table", "register")
+    assert again["code"] == EXIT_USAGE and "newest metadata" in again["error"]
+
+
+def test_what_a_refused_or_killed_commit_left_is_no_newer_state(landed: World) -> None:
+    name = Path(landed.table.metadata_location).name
+    left = name.replace(f"{number_of(name):05d}-", f"{number_of(name) + 1:05d}-")
+    path = folder_of(landed) / "metadata" / left
+    shutil.copyfile(folder_of(landed) / "metadata" / name, path)
+
+    land(landed, 5)
+    landed.assert_each_log_once()
+
+
+def test_a_row_that_names_no_metadata_is_told_so_and_registered_again(
+    landed: World, command: Command
+) -> None:
+    newest = landed.table.metadata_location
+    change(landed, "update iceberg_tables set metadata_location = null")
+
+    for asked in ("plan", "windows", "describe"):
+        said = command(asked)
+        assert said["code"] == EXIT_USAGE
+        assert "names no metadata file; sls-lake table register" in said["error"]
+    assert command("verify")["code"] == EXIT_FAILED
+    assert command("table", "register", "--execute")["code"] == 0
+    assert landed.table.metadata_location == newest
+    land(landed, 5)
+    landed.assert_each_log_once()
+
+
+def test_metadata_that_is_gone_is_told_and_the_one_before_is_registered_only_when_it_is_named(
+    landed: World, command: Command
+) -> None:
+    newest = Path(landed.table.metadata_location.removeprefix("file://"))
+    newest.write_bytes(newest.read_bytes()[:300])
+
+    said = command("windows")
+    assert said["code"] == EXIT_USAGE and "cut off" in said["error"]
+    dry = command("table", "register")
+    assert any(newest.name in trouble for trouble in dry["trouble"])
+    refused = command("table", "register", "--execute")
+    assert refused["code"] == EXIT_FAILED
+    assert command(*verb_of(refused))["code"] == 0
+    land(landed, 5)
+    landed.assert_each_log_once()
+
+
+def test_a_table_that_is_given_up_gets_a_new_folder_and_the_old_files_stay(
+    landed: World, command: Command
+) -> None:
+    folder = folder_of(landed)
+    delete_row(landed)
+    before = on_disk(folder)
+    dry = command("table", "start-over")
+    assert dry["code"] == 0 and "metadata of table" in str(dry["found"])
+    with pytest.raises(LedgerBroken):
+        landed.run().land()
+
+    done = command("table", "start-over", "--execute")
+    assert done["code"] == 0
+    land(landed, 5)
+
+    assert folder_of(landed) != folder and folder_of(landed).parent == folder.parent
+    landed.assert_each_log_once()
+    landed.assert_proved()
+    age(folder)
+    age(folder_of(landed))
+    assert not Maintainer(landed.logstore, landed.lake).execute().unsettled
+    assert on_disk(folder) == before
+    again = command("table", "start-over", "--execute")
+    assert again["code"] == EXIT_USAGE and "nothing to give up" in again["error"]
+
+
+def test_a_second_loss_finds_the_newer_of_two_folders(landed: World, command: Command) -> None:
+    delete_row(landed)
+    assert command("table", "start-over", "--execute")["code"] == 0
+    land(landed, 5)
+    uuid = str(landed.table.metadata.table_uuid)
+    delete_row(landed)
+
+    assert command("table", "register", "--execute")["uuid"] == uuid
+    land(landed, 5)
+    landed.assert_each_log_once()
+
+
+@pytest.mark.parametrize("empty", [True, False], ids=["empty shards", "with logs"])
+def test_checkpoints_of_the_group_say_that_there_was_a_table(
+    quick: World, command: Command, empty: bool
+) -> None:
+    """The warehouse went with the catalog; only the service remembers."""
+    if not empty:
+        quick.put(20)
+    quick.emulator.admin.advance(60)
+    quick.land()
+    folder = folder_of(quick)
+    delete_row(quick)
+    shutil.rmtree(folder)
+
+    if empty:
+        land(quick, 5)  # nothing was read by anybody, so nothing can be lost
+        quick.assert_each_log_once()
+        return
+    with pytest.raises(LedgerBroken, match="group lake has checkpoints of shards 0, 1") as refused:
+        quick.run().land()
+    assert refused.value.verb == "sls-lake table start-over"
+    for asked in ("plan", "describe"):
+        assert verb_of(command(asked)) == ["table", "start-over"]
+    assert "checkpoints" in str(command("verify")["problems"])
+    quick.land(logstore=quick.changed(reset="group"))
+    assert quick.table_rows() == []
+
+
+def test_a_group_that_another_program_used_needs_the_word(quick: World, command: Command) -> None:
+    quick.put(20)
+    quick.emulator.admin.advance(60)
+    quick.land()
+    folder = folder_of(quick)
+    delete_row(quick)
+    shutil.rmtree(folder)
+
+    assert command(*verb_of(command("plan")), "--execute")["code"] == 0
+    quick.land()
+    quick.assert_each_log_once()
+
+
+def test_what_a_run_left_that_was_killed_while_it_made_the_table_is_no_table(quick: World) -> None:
+    quick.lake.ensure(quick.logstore.table, quick.run().contract)
+    metadata = Path(quick.table.metadata_location.removeprefix("file://"))
+    delete_row(quick)
+    torn = metadata.with_name("00000-00000000-0000-0000-0000-000000000000.metadata.json")
+    torn.write_bytes(metadata.read_bytes()[:100])
+
+    land(quick, 20)
+    quick.assert_each_log_once()
+    quick.assert_proved()
+
+
+def test_data_without_metadata_says_that_there_was_a_table(landed: World, command: Command) -> None:
+    folder = folder_of(landed)
+    delete_row(landed)
+    for path in (folder / "metadata").glob("*.metadata.json"):
+        path.unlink()
+
+    with pytest.raises(LedgerBroken, match="no metadata with a snapshot") as refused:
+        landed.run().land()
+    assert refused.value.verb == "sls-lake table start-over"
+    said = command("table", "register")
+    assert said["code"] == EXIT_USAGE and "nothing to register" in said["error"]
+
+
+def test_a_new_logstore_in_a_warehouse_whose_catalog_is_gone_is_refused(landed: World) -> None:
+    empty_catalog(landed)
+    other = landed.changed(table="bronze.others", group={**landed.logstore.group.model_dump(), "name": "x"})
+    with pytest.raises(LedgerBroken, match=f"knows no table there.*{landed.logstore.name}"):
+        landed.run(logstore=other).land()
+
+
+def test_the_sweep_deletes_nothing_in_a_folder_that_holds_another_tables_metadata(
+    landed: World, command: Command
+) -> None:
+    """As an earlier release left it: the new table began in the folder of the lost one."""
+    folder, old = folder_of(landed), landed.table
+    delete_row(landed)
+    landed.lake.create(landed.logstore.table, CONTRACT)
+    landed.land(logstore=landed.changed(columns={"n": "long"}))
+    age(folder)
+    before = set(on_disk(folder))
+
+    planned = Maintainer(landed.logstore, landed.lake).plan()
+    done = Maintainer(landed.logstore, landed.lake).execute()
+
+    for each in (planned, done):
+        assert each.swept == () and each.metadata == () and each.unsettled
+        assert any(str(old.metadata.table_uuid) in why for why in each.put_off)
+    assert before <= set(on_disk(folder))
+    assert len(StaticTable.from_metadata(old.metadata_location).scan().to_arrow()) == 50
+    shown = command("windows", "--older-than", "0")
+    assert shown["orphans"] is None and str(old.metadata.table_uuid) in str(shown["others"])
+    assert str(old.metadata.table_uuid) in str(command("verify")["notes"])
+
+
+def test_the_sweep_deletes_nothing_beside_metadata_that_nobody_can_read(landed: World) -> None:
+    strange = folder_of(landed) / "metadata" / "00007-someone.metadata.json"
+    strange.write_bytes(b"\x00 not json")
+    orphan = Path(landed.published()[0]).with_name("left.parquet")
+    orphan.write_bytes(b"1234")
+    age(folder_of(landed))
+
+    done = Maintainer(landed.logstore, landed.lake).execute()
+    assert done.unsettled and any("00007-someone" in why for why in done.put_off)
+    assert strange.exists() and orphan.exists()
+
+    strange.unlink()
+    assert not Maintainer(landed.logstore, landed.lake).execute().unsettled
+    assert not orphan.exists()
+    landed.assert_proved()
+
+
+def test_registering_is_refused_when_the_catalog_says_something_else_by_then(landed: World) -> None:
+    row = landed.table.metadata_location
+    delete_row(landed)
+    with landed.client as client:
+        planned = plan_register(landed.lake, landed.logstore, client)
+    landed.lake.catalog().register_table(landed.logstore.table, row)
+    with pytest.raises(LandingConflict, match="something else"):
+        register(landed.lake, planned)
+
+
+def test_a_logstore_made_again_within_the_second_of_its_creation_is_not_taken_for_the_old_one(
+    tmp_path: Path,
+) -> None:
+    with start(tmp_path / "emulator", now=HOUR0_S + 60.0) as emulator:
+        settings = logstore_settings(emulator, "access_logs", reset="latest", budget={"settle_s": 0})
+        world = World(emulator, make_lake(tmp_path / "lake"), settings, InProcess())
+        with world.client as client:
+            client.transport.create_project(PROJECT, "")
+            client.transport.create_logstore(PROJECT, "access_logs", ttl=30, shard_count=2)
+            old = client.origin()
+        world.put(40)
+        world.land()
+        frontiers = {s: e.frontier for s, e in world.ledger.shards.items()}
+        with world.client as client:
+            client.transport.delete_logstore(PROJECT, "access_logs")
+            world.at(HOUR0_S + 60.0)
+            client.transport.create_logstore(PROJECT, "access_logs", ttl=30, shard_count=2)
+            assert client.origin() == old
+        world.put(5)
+        world.at(HOUR0_S + 120.0)
+
+        with pytest.raises(LedgerBroken, match="made again within the second of its creation"):
+            world.run().land()
+        with world.client as client, pytest.raises(LedgerBroken, match="the service has less than"):
+            preview(world.logstore, world.lake, client)
+        with world.client as client:
+            assert not verify(world.logstore, world.lake, client).ok
+        assert {s: e.frontier for s, e in world.ledger.shards.items()} == frontiers

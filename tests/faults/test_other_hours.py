@@ -1,0 +1,66 @@
+"""Rows that somebody put into another receive hour: each hour may look right, the table is not."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from pipelines.cli.main import EXIT_FAILED
+from pipelines.landing.verify import verify
+from sls_io.window import HOUR_S
+from tests.integration.command_line import Command, command
+from tests.integration.world import World
+
+__all__ = ["command"]
+
+
+@pytest.fixture
+def world(quick: World) -> World:
+    """Two receive hours of 20 rows, both passed by every shard."""
+    for _ in range(2):
+        quick.put(20)
+        quick.emulator.admin.advance(HOUR_S)
+        quick.land()
+    return quick
+
+
+def an_hour_later(rows: pa.Table) -> pa.Table:
+    """The same rows, labelled as if they had been received an hour later."""
+    place = rows.schema.get_field_index("__receive_hour__")
+    field = rows.schema.field(place)
+    moved = pc.add(rows.column(place), pa.scalar(HOUR_S * 1_000_000, pa.duration("us")))
+    return rows.set_column(place, field, moved.cast(field.type))
+
+
+def test_a_row_that_is_there_once_more_in_another_hour_is_never_adopted(
+    world: World, command: Command
+) -> None:
+    world.table.append(an_hour_later(world.table.scan().to_arrow().slice(0, 5)))
+
+    refused = command("table", "adopt", "--at", "rows", "--execute")
+
+    assert refused["code"] == EXIT_FAILED and "5 rows" in refused["error"]
+    assert "more than once" in refused["error"]
+
+
+def test_rows_that_were_moved_to_another_hour_are_missed_in_their_own(world: World) -> None:
+    rows = world.table.scan().to_arrow()
+    first = pc.equal(rows.column("__receive_hour__"), pc.min(rows.column("__receive_hour__")))
+    moved = an_hour_later(rows.filter(first).slice(0, 3))
+    world.table.overwrite(
+        pa.concat_tables([rows.filter(pc.invert(first)), rows.filter(first).slice(3), moved])
+    )
+
+    with world.client as client:
+        proof = verify(world.logstore, world.lake, client)
+
+    assert not proof.ok and proof.rows == 40
+    assert any("its landing brought" in problem for shard in proof.shards for problem in shard.problems)
+
+
+def test_describe_answers_when_retention_took_all_that_waits(world: World, command: Command) -> None:
+    world.put(10)
+    world.emulator.admin.advance(40 * 24 * HOUR_S)
+
+    said = command("describe")
+
+    assert said["code"] == 0 and said["document"]

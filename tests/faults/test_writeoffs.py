@@ -1,0 +1,269 @@
+"""One wrong answer gives nothing up, and what was given up is taken back when the service shows it."""
+
+import shlex
+from collections.abc import Callable
+
+import pytest
+
+from fuzz.lies import wire
+from pipelines.landing.hours import hour_of
+from pipelines.landing.look import describe, preview
+from pipelines.landing.report import LandingReport
+from pipelines.landing.verify import Proof, verify
+from sls_io.planning import CURSOR_UNKNOWN, GAP_SHARD_GONE
+from tests.faults.judge import assert_whole, pass_by
+from tests.integration.world import PROJECT, World
+
+TIMEOUT_S = 31.0
+LOW = "0" * 32
+
+
+@pytest.fixture
+def begun(quick: World) -> World:
+    """Both shards have landed 20 logs, and 20 more are there."""
+    quick.put(20)
+    quick.emulator.admin.advance(60)
+    quick.land()
+    quick.put(20)
+    quick.emulator.admin.advance(60)
+    return quick
+
+
+def proof(world: World) -> Proof:
+    """What `verify` says now."""
+    with world.client as client:
+        return verify(world.logstore, world.lake, client)
+
+
+def tell(world: World, do: str, **wanted: object) -> int:
+    """From here on answers are wrong until `forget`."""
+    wanted = {"times": None, **wanted}
+    return world.emulator.admin.fault(do, logstore=world.logstore.service.logstore, **wanted)
+
+
+def no_cursor(world: World, shard: int) -> None:
+    """GetCursor says that there is no such shard."""
+    tell(world, "error", call="get_cursor", shard=shard, status=404, code="ShardNotExist")
+
+
+def unlisted(world: World, shard: int) -> None:
+    """ListShards leaves it out."""
+    tell(world, "answer", call="list_shards", item=shard, drop=True)
+
+
+def nothing_listed(world: World, shard: int) -> None:
+    """ListShards is empty."""
+    tell(world, "answer", call="list_shards", value=[])
+
+
+def begins_later(world: World, shard: int) -> None:
+    """GetCursor says that the shard begins at its end."""
+    with world.client as client:
+        end = client.cursor_at(shard, "end")
+    aimed = {"call": "get_cursor", "shard": shard, "query": {"from": "begin"}}
+    tell(world, "answer", field="cursor", value=wire(int(end)), **aimed)
+
+
+def all_right(world: World) -> None:
+    """The answers are right again."""
+    world.emulator.admin.remove()
+
+
+ONE_KIND: list[Callable[[World, int], None]] = [no_cursor, unlisted, nothing_listed, begins_later]
+
+
+def assert_suspects(world: World, report: LandingReport, shard: int = 0) -> None:
+    """The run is not green because of the shard, and nothing of it is given up."""
+    assert any(line.startswith(f"shard {shard}: ") for line in report.suspects)
+    entry = world.ledger.shards[shard]
+    assert (entry.gaps, entry.closed) == ((), False)
+
+
+@pytest.mark.parametrize("lie", ONE_KIND, ids=lambda lie: lie.__name__)
+def test_one_kind_of_answer_never_gives_a_shard_up_however_long_it_is_told(
+    begun: World, lie: Callable[[World, int], None]
+) -> None:
+    lie(begun, 0)
+    for _ in range(4):
+        report = begun.land()
+        assert_suspects(begun, report)
+        pass_by(begun, 3600)
+    with begun.client as client:
+        assert preview(begun.logstore, begun.lake, client).suspects == report.suspects
+
+    all_right(begun)
+    report = begun.land()
+
+    assert (report.suspects, report.gaps) == ((), ())
+    begun.land()
+    assert_whole(begun)
+
+
+def test_other_shards_go_on_beside_a_suspect(begun: World) -> None:
+    no_cursor(begun, 0)
+    report = begun.land()
+    assert report.rows > 0
+    assert {w.window.shard for w in begun.landings()[-1][1]} == {1}
+
+
+def test_two_kinds_of_answers_in_one_run_give_nothing_up(begun: World) -> None:
+    no_cursor(begun, 0)
+    unlisted(begun, 0)
+    report = begun.land()
+    assert_suspects(begun, report)
+    with begun.client as client:
+        (view, _) = describe(begun.logstore, begun.lake, client)
+    assert view.suspect_s > 0
+    assert any("suspected since" in note for note in proof(begun).shards[0].notes)
+
+    pass_by(begun, 5)
+    assert_suspects(begun, begun.land())
+    all_right(begun)
+    assert begun.land().suspects == ()
+    assert begun.ledger.shards[0].suspect_s == 0
+    begun.land()
+    assert_whole(begun)
+
+
+def misled(world: World, shard: int = 0) -> None:
+    """Two kinds of answers say for long enough that the shard is gone: it is written off."""
+    no_cursor(world, shard)
+    unlisted(world, shard)
+    assert world.land().gaps == ()
+    pass_by(world, TIMEOUT_S)
+    gap = f"shard {shard}: [{world.ledger.shards[shard].frontier}, {CURSOR_UNKNOWN}) {GAP_SHARD_GONE}"
+    assert world.land().gaps == (gap,)
+    assert world.ledger.shards[shard].closed
+    all_right(world)
+
+
+@pytest.mark.fault("4b.expired.plan")
+def test_a_shard_that_is_shown_again_is_said_by_verify_and_opened_by_the_next_run(begun: World) -> None:
+    misled(begun)
+    begun.put(10)
+    begun.emulator.admin.advance(60)
+    (said,) = proof(begun).shards[0].problems
+    assert "calls this shard gone" in said and "`sls-lake land`" in said
+
+    begun.land()
+    begun.land()
+
+    entry = begun.ledger.shards[0]
+    assert (entry.closed, entry.gaps) == (False, ())
+    assert_whole(begun)
+
+
+@pytest.fixture
+def gap_that_can_be_read(begun: World) -> World:
+    """Shard 0 was said to begin at its end, by two kinds of answers and for long enough."""
+    begins_later(begun, 0)
+    tell(begun, "error", call="pull_logs", shard=0, status=400, code="InvalidCursor")
+    assert begun.land().gaps == ()
+    pass_by(begun, TIMEOUT_S)
+    (gap,) = begun.land().gaps
+    assert gap.startswith("shard 0: ")
+    all_right(begun)
+    return begun
+
+
+def test_a_gap_that_can_be_read_again_is_said_by_each_run_and_by_verify(gap_that_can_be_read: World) -> None:
+    world = gap_that_can_be_read
+    for _ in range(2):
+        (said,) = world.land().readable
+        assert "the service can read it again" in said
+    found = proof(world)
+    assert not found.ok
+    assert said == f"shard 0: {found.shards[0].problems[0]}"
+
+
+def test_the_fill_that_verify_names_lands_what_is_in_the_gap(gap_that_can_be_read: World) -> None:
+    world = gap_that_can_be_read
+    verb = proof(world).shards[0].problems[0].split("`")[1]
+    words = shlex.split(verb)
+    assert words[:3] == ["sls-lake", "backfill", "--local"]
+    first, last = (words[words.index(option) + 1] for option in ("--from", "--to"))
+    world.land(mode="fill", hours=(hour_of(first), hour_of(last) + 1))
+
+    assert world.ledger.shards[0].gaps == ()
+    assert_whole(world)
+
+
+@pytest.mark.fault("4b.expired.plan")
+def test_a_begin_cursor_that_is_too_high_for_a_new_child_skips_nothing(begun: World) -> None:
+    begun.land()
+    begun.emulator.admin.split(PROJECT, begun.logstore.service.logstore, 0)
+    begun.put(30, key=LOW)
+    begun.emulator.admin.advance(60)
+    begun.land()
+    begins_later(begun, 2)
+    begun.land()
+    begun.land()
+    all_right(begun)
+    begun.land()
+    begun.land()
+    assert_whole(begun)
+
+
+@pytest.mark.parametrize("reset", ["earliest", "2026-01-01-00:00"])
+def test_one_wrong_cursor_at_the_first_start_skips_nothing(quick: World, reset: str) -> None:
+    quick.put(20)
+    quick.emulator.admin.advance(60)
+    with quick.client as client:
+        end = int(client.cursor_at(0, "end"))
+    for asked in ("begin", "[0-9]+"):
+        tell(quick, "answer", call="get_cursor", shard=0, query={"from": asked}, field="cursor",
+             value=wire(end), times=1)  # fmt: skip
+    try_once = quick.changed(reset=reset)
+    quick.land(logstore=try_once)
+    all_right(quick)
+    quick.land(logstore=try_once)
+    quick.assert_each_log_once()
+
+
+def test_a_shard_that_is_called_read_only_by_one_answer_is_not_closed(begun: World) -> None:
+    begun.land()
+    tell(begun, "answer", call="list_shards", item=0, field="status", value="readonly", times=2)
+    report = begun.land()
+    assert report.closed == ()
+    all_right(begun)
+    begun.put(10)
+    begun.emulator.admin.advance(60)
+    begun.land()
+    assert_whole(begun)
+
+
+def test_an_end_that_is_too_low_does_not_close_a_read_only_shard(begun: World) -> None:
+    begun.emulator.admin.split(PROJECT, begun.logstore.service.logstore, 0)
+    frontier = int(begun.ledger.shards[0].frontier)
+    tell(begun, "answer", call="get_cursor", shard=0, query={"from": "end"}, field="cursor",
+         value=wire(frontier))  # fmt: skip
+    report = begun.land()
+    assert report.closed == ()
+    assert "more lies behind" in "".join(report.suspects)
+    all_right(begun)
+    for _ in range(3):
+        begun.land()
+    assert begun.ledger.shards[0].closed
+    begun.assert_each_log_once()
+
+
+@pytest.mark.fault("4b.corrupt.pull")
+@pytest.mark.parametrize("last", [True, False], ids=["last group read says so", "no last group read"])
+def test_a_page_that_contradicts_itself_proves_no_emptiness(begun: World, last: bool) -> None:
+    """Count 0, size 0, no body, and the next cursor is the window's end."""
+    with begun.client as client:
+        end = int(client.cursor_at(0, "end"))
+    said: dict[str, str | None] = {"x-log-count": "0", "x-log-cursor": wire(end)}
+    if not last:
+        said["x-log-read-last-cursor"] = None
+    times = None if last else 1
+    tell(begun, "headers", call="pull_logs", shard=0, headers=said, times=times)
+    tell(begun, "short", call="pull_logs", shard=0, groups=1000, times=times)
+
+    report = begun.land()
+    all_right(begun)
+
+    if last:
+        assert report.stopped[0] == "short"
+    begun.land()
+    assert_whole(begun)

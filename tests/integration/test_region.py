@@ -1,0 +1,131 @@
+"""The region of a logstore is said, not guessed, and a table that has a wrong one is put right."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from chaos.engine import InProcess
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.relabel import execute, look
+from sls_io.client import SlsClient
+from sls_io.emulator import start
+from sls_io.errors import ConfigError, LedgerBroken
+from sls_io.settings import Service
+from tests.integration.command_line import Command, command
+from tests.integration.world import HOUR0_S, PROJECT, World, logstore_settings, make_lake
+
+__all__ = ["command"]
+
+RELABEL = ("table", "relabel")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """Ten logs landed under the region that a loopback endpoint stands for, ten more to come."""
+    with start(tmp_path / "emulator", now=HOUR0_S + 60.0) as emulator:
+        logstore = logstore_settings(emulator, "access_logs")
+        world = World(emulator, make_lake(tmp_path / "lake"), logstore, InProcess())
+        with world.client as client:
+            client.transport.create_project(PROJECT, "")
+            client.transport.create_logstore(PROJECT, "access_logs", ttl=30, shard_count=2)
+        world.put(10)
+        world.at(HOUR0_S + 120)
+        world.land()
+        world.put(10)
+        world.at(HOUR0_S + 180)
+        yield world
+
+
+def with_service(world: World, **changes: str) -> Logstore:
+    """The world's logstore with other settings of its service."""
+    service = Service.model_validate({**world.logstore.service.model_dump(), **changes})
+    return world.logstore.model_copy(update={"service": service})
+
+
+def say_region(folder: Path, region: str) -> None:
+    """Set the region in the settings file of the command line."""
+    path = folder / "defs.yaml"
+    path.write_text(path.read_text().replace("tries_max: 4", f"tries_max: 4, region: {region}"))
+
+
+def test_another_endpoint_of_the_same_logstore_goes_on_where_the_last_one_ended(world: World) -> None:
+    port = world.logstore.service.endpoint.rpartition(":")[2]
+    moved = with_service(world, endpoint=f"http://localhost:{port}")
+    assert moved.service.endpoint != world.logstore.service.endpoint
+
+    report = world.land(logstore=moved)
+
+    assert report.rows == 10
+    world.assert_each_log_once()
+
+
+def test_a_logstore_under_another_region_is_not_landed_a_second_time(world: World) -> None:
+    with pytest.raises(LedgerBroken, match="all of it would be there twice") as raised:
+        world.land(logstore=with_service(world, region="cn-hangzhou"))
+    assert raised.value.verb == " ".join(("sls-lake", *RELABEL))
+    assert len(world.table_rows()) == 10
+
+
+def test_the_verb_that_the_refusal_names_puts_the_label_right(
+    world: World, command: Command, tmp_path: Path
+) -> None:
+    before = world.identities()
+    labelled = with_service(world, region="cn-hangzhou")
+    say_region(tmp_path, "cn-hangzhou")
+
+    dry = command(*RELABEL)
+    assert dry["code"] == 0 and not dry["executed"]
+    with pytest.raises(LedgerBroken):
+        world.land(logstore=labelled)
+    done = command(*RELABEL, "--execute")
+
+    assert done["code"] == 0, done
+    assert done["before"].startswith("loopback/") and done["after"].startswith("cn-hangzhou/")
+    assert world.identities() == before
+    world.land(logstore=labelled)
+    world.assert_each_log_once()
+    for verb in (("verify",), ("plan",), ("describe",), ("windows",)):
+        assert command(*verb)["code"] == 0, verb
+    assert len({r["__origin__"] for r in world.table_rows()}) == 1
+
+
+def test_the_label_that_was_right_before_is_refused_afterwards(world: World) -> None:
+    labelled = with_service(world, region="cn-hangzhou")
+    world_label(world, labelled)
+
+    with pytest.raises(LedgerBroken, match="under the region 'cn-hangzhou'"):
+        world.land()
+
+
+def world_label(world: World, logstore: Logstore) -> None:
+    """Relabel by the functions that the verb calls."""
+    with SlsClient(logstore.service) as client:
+        execute(world.lake, look(world.lake, logstore, client))
+
+
+def test_a_label_that_is_right_is_left_alone(world: World) -> None:
+    with world.client as client, pytest.raises(ConfigError, match="is right: nothing to change"):
+        look(world.lake, world.logstore, client)
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "https://log-global.aliyuncs.com",
+        "https://ep-bp1abc-cn-hangzhou-b.privatelink.example.com",
+        "https://logs.example.com",
+        "https://10.0.0.7",
+        "https://cn-hangzhou.log.aliyuncs.com.example.com",
+        "https://demo.cn-hangzhou.log.aliyuncs.com",
+        "https://oss-cn-hangzhou.aliyuncs.com",
+    ],
+)
+def test_an_endpoint_that_does_not_say_its_region_is_refused_until_somebody_does(endpoint: str) -> None:
+    with pytest.raises(ValidationError, match=r"set service\.region"):
+        Service(endpoint=endpoint, project=PROJECT, logstore="access_logs")
+    assert (
+        Service(endpoint=endpoint, project=PROJECT, logstore="access_logs", region="cn-hangzhou").region_name
+        == "cn-hangzhou"
+    )

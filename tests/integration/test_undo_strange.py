@@ -1,0 +1,56 @@
+"""An undo of a table whose rows are as many as its ledger says, and not the same ones."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyiceberg.expressions import EqualTo
+
+from chaos.engine import InProcess
+from pipelines.landing import rollback, undo
+from sls_io.emulator import start
+from sls_io.errors import LedgerBroken
+from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World, logstore_settings, make_lake
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """One shard, five rows in each of two hours that it has passed; landings run in this process."""
+    with start(now=HOUR0_S + 60.0) as emulator:
+        logstore = logstore_settings(emulator, "access_logs")
+        world = World(emulator, make_lake(tmp_path / "lake"), logstore, InProcess())
+        with world.client as client:
+            client.transport.create_project(PROJECT, "")
+            client.transport.create_logstore(PROJECT, "access_logs", ttl=30, shard_count=1)
+        for hour in range(2):
+            world.at(HOUR0_S + 3600 * hour + 60)
+            world.put(5)
+            world.at(HOUR0_S + 3600 * hour + 3660)
+            world.land()
+        yield world
+
+
+def test_an_hour_with_a_strange_row_is_not_taken_back_while_one_is_missing_elsewhere(world: World) -> None:
+    """The count agrees; the ledger would be lowered by a row that it never knew."""
+    newest = world.table.metadata.current_snapshot_id
+    rows = world.table.scan().to_arrow()
+    one = rows.filter(pc.equal(rows["n"], 0))
+    place = one.schema.get_field_index("__index__")
+    kind = one.schema.field(place)
+    world.table.append(one.set_column(place, kind, pa.array([77], kind.type)))
+    world.table.delete(EqualTo(term="n", value=7))
+    before = world.identities()
+    assert before.total() == 10 == sum(entry.rows for entry in world.ledger.shards.values())
+
+    with world.client as client, pytest.raises(LedgerBroken, match="holds other rows") as refused:
+        undo.plan(world.lake, world.logstore, client, range(HOUR0, HOUR0 + 1))
+
+    assert world.identities() == before
+    assert f"sls-lake table rollback {newest}" in refused.value.verb
+    rollback.execute(world.lake, rollback.plan(world.lake, world.logstore.table, newest or 0))
+    with world.client as client:
+        undo.execute(world.lake, undo.plan(world.lake, world.logstore, client, range(HOUR0, HOUR0 + 1)))
+    assert world.identities().total() == 5
+    world.assert_proved()

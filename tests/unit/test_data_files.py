@@ -1,0 +1,108 @@
+"""The bounds of a data file bound its rows, and what cannot be bounded is left out."""
+
+import io
+import random
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.conversions import from_bytes
+from pyiceberg.schema import Schema
+from pyiceberg.types import BinaryType, DecimalType, DoubleType, LongType, NestedField, StringType
+
+from pipelines.landing.contract import arrow_schema, parquet_writer
+from pipelines.landing.data_files import metrics_of
+
+TYPES = {
+    "text": StringType(),
+    "bytes": BinaryType(),
+    "small": DecimalType(12, 3),
+    "large": DecimalType(38, 10),
+    "double": DoubleType(),
+    "long": LongType(),
+}
+SCHEMA = Schema(*(NestedField(n, name, kind) for n, (name, kind) in enumerate(TYPES.items(), start=1)))
+NUMBER = {name: n for n, name in enumerate(TYPES, start=1)}
+
+
+def metrics(*row_groups: dict[str, list[Any]]) -> dict[str, Any]:
+    """The metrics of a file with these row groups; columns that are not named are null."""
+    schema = arrow_schema(SCHEMA)
+    writer = parquet_writer(io.BytesIO(), schema)
+    for columns in row_groups:
+        rows = len(next(iter(columns.values())))
+        arrays = [pa.array(columns.get(f.name, [None] * rows), f.type) for f in schema]
+        writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+    writer.close()
+    return metrics_of(writer, SCHEMA, {})
+
+
+@pytest.mark.parametrize("value", ["\ud7ff" * 17, "a" * 15 + "\ud7ffb", "\U0010ffff" * 17])
+def test_an_upper_bound_that_would_be_no_text_is_left_out(value: str) -> None:
+    """U+D7FF raised by one is half of a pair: no text, and each landing of it died of that."""
+    found = metrics({"text": [value, "a"]})
+    assert NUMBER["text"] not in found["upper_bounds"]
+    assert found["lower_bounds"][NUMBER["text"]]
+    assert found["value_counts"][NUMBER["text"]] == 2
+
+
+def test_a_row_group_without_bounds_takes_those_of_the_others_with_it() -> None:
+    """Parquet leaves the bounds of values over 4 KB out. The other row groups say `a`, and a reader that
+    looks for the long value would pass the file over."""
+    found = metrics({"text": ["a"], "bytes": [b"a"]}, {"text": ["z" * 5000], "bytes": [b"z" * 5000]})
+    for name in ("text", "bytes"):
+        assert NUMBER[name] not in found["lower_bounds"] | found["upper_bounds"]
+
+
+def test_a_row_group_of_nulls_takes_no_bounds_away() -> None:
+    found = metrics({"text": ["b"]}, {"text": [None, None]}, {"text": ["a"]})
+    assert (found["lower_bounds"][1], found["upper_bounds"][1]) == (b"a", b"b")
+
+
+def test_a_file_of_nans_has_no_bounds_and_one_with_some_bounds_what_it_can() -> None:
+    nan = float("nan")
+    assert NUMBER["double"] not in metrics({"double": [nan, nan]})["upper_bounds"]
+    assert NUMBER["double"] not in metrics({"double": [1.0]}, {"double": [nan]})["upper_bounds"]
+
+
+def some(rng: random.Random, name: str) -> Any:
+    """A value that is hard to bound."""
+    if name == "text":
+        points = ("a", "\x00", "\x7f", "\ud7ff", "\ue000", "\uffff", "\U0010ffff", "é")
+        return "".join(rng.choice(points) for _ in range(rng.choice((0, 1, 15, 16, 17, 40, 5000))))
+    if name == "bytes":
+        return bytes(rng.choice((0, 127, 128, 255)) for _ in range(rng.choice((0, 1, 16, 17, 5000))))
+    if name in ("small", "large"):
+        digits, scale = (12, 3) if name == "small" else (38, 10)
+        sign, size = rng.choice((0, 1)), rng.randrange(1, digits + 1)
+        return Decimal((sign, tuple(rng.randrange(10) for _ in range(size)), -scale))
+    if name == "double":
+        return rng.choice((0.0, -0.0, 1e308, -1e308, 5e-324, float("inf"), float("-inf"), float("nan")))
+    return rng.choice((0, -1, 2**63 - 1, -(2**63), rng.randrange(10**6)))
+
+
+def order(value: Any) -> Any:
+    """How Iceberg orders it: texts by their UTF-8 bytes, bytes without a sign."""
+    return value.encode() if isinstance(value, str) else value
+
+
+def test_bounds_bound_whatever_a_file_holds() -> None:
+    rng = random.Random(5)
+    made = 0
+    for _ in range(250):
+        groups = [
+            {name: [rng.choice((None, some(rng, name), some(rng, name))) for _ in range(3)] for name in TYPES}
+            for _ in range(rng.choice((1, 2, 3)))
+        ]
+        found = metrics(*groups)
+        for name, kind in TYPES.items():
+            values = [v for g in groups for v in g[name] if v is not None and v == v]
+            lower, upper = (found[side].get(NUMBER[name]) for side in ("lower_bounds", "upper_bounds"))
+            for value in values:
+                if lower is not None:
+                    assert order(from_bytes(kind, lower)) <= order(value), (name, value)
+                if upper is not None:
+                    assert order(value) <= order(from_bytes(kind, upper)), (name, value)
+            made += (lower is not None) + (upper is not None)
+    assert made > 1000

@@ -1,0 +1,117 @@
+"""The metadata files in a folder: which is the newest, and whose they are."""
+
+import gzip
+import uuid
+from pathlib import Path
+
+import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.types import LongType, NestedField
+
+from pipelines.landing.former import (
+    listed,
+    new_location,
+    newer,
+    number_of,
+    read,
+    strangers,
+    uuid_of,
+    versions,
+)
+
+IO = PyArrowFileIO()
+MINE, THEIRS = uuid.UUID(int=1), uuid.UUID(int=2)
+
+
+def metadata(table: uuid.UUID = MINE) -> TableMetadata:
+    schema = Schema(NestedField(1, "n", LongType(), required=False))
+    return new_table_metadata(
+        schema, UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, "file:///nowhere", {}, table
+    )
+
+
+def write(folder: Path, name: str, table: uuid.UUID = MINE) -> str:
+    text = metadata(table).model_dump_json().encode()
+    (folder / name).write_bytes(gzip.compress(text) if name.endswith(".gz.metadata.json") else text)
+    return f"{folder}/{name}"
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("00012-abc.metadata.json", 12),
+        ("file:///w/t/metadata/00000-abc.metadata.json", 0),
+        ("123456-abc.gz.metadata.json", 123456),
+        ("v7.metadata.json", 7),
+        ("snap-12-abc.avro", -1),
+        ("restored.metadata.json", -1),
+    ],
+)
+def test_a_metadata_file_says_by_its_name_how_many_commits_came_before(name: str, number: int) -> None:
+    assert number_of(name) == number
+
+
+def test_the_newest_file_comes_first_whatever_order_the_storage_lists(tmp_path: Path) -> None:
+    for number in (3, 100001, 20):
+        write(tmp_path, f"{number:05d}-x.metadata.json")
+    (tmp_path / "snap-1.avro").write_bytes(b"")
+    found = versions(IO, str(tmp_path))
+    assert found is not None and [v.number for v in found] == [100001, 20, 3]
+    assert versions(IO, f"{tmp_path}/not-there") == []
+
+
+def test_a_file_that_was_cut_off_still_says_its_table_as_long_as_its_head_is_there(tmp_path: Path) -> None:
+    path = Path(write(tmp_path, "00001-x.metadata.json"))
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    assert uuid_of(IO, str(path)) == str(MINE) and read(IO, str(path)) is None
+    path.write_bytes(whole[:20])
+    assert uuid_of(IO, str(path)) is None
+
+
+def test_a_compressed_file_says_its_table(tmp_path: Path) -> None:
+    path = write(tmp_path, "00001-x.gz.metadata.json")
+    assert uuid_of(IO, path) == str(MINE)
+    Path(path).write_bytes(b"no gzip")
+    assert uuid_of(IO, path) is None
+
+
+def test_only_two_commits_further_prove_that_a_catalog_was_put_back(tmp_path: Path) -> None:
+    """The next number may be a try that was refused, or killed before the catalog heard of it."""
+    pointer = write(tmp_path, "00005-x.metadata.json")
+    write(tmp_path, "00006-x.metadata.json")
+    write(tmp_path, "00009-x.metadata.json", THEIRS)
+    assert newer(IO, pointer, str(MINE)) is None
+    write(tmp_path, "00007-x.metadata.json")
+    found = newer(IO, pointer, str(MINE))
+    assert found is not None and found.number == 7
+    assert newer(IO, f"{tmp_path}/by-hand.metadata.json", str(MINE)) is None
+
+
+def test_files_of_another_table_are_named_and_torn_ones_only_when_they_are_old(tmp_path: Path) -> None:
+    pointer = write(tmp_path, "00001-mine.metadata.json")
+    write(tmp_path, "00000-mine.metadata.json")
+    write(tmp_path, "00004-theirs.metadata.json", THEIRS)
+    (tmp_path / "00002-empty.metadata.json").write_bytes(b"")
+    torn = tmp_path / "00002-torn.metadata.json"
+    torn.write_bytes(b"{")
+    written_s = torn.stat().st_mtime
+
+    young = strangers(IO, str(tmp_path), metadata(), pointer, before_s=written_s - 1)
+    old = strangers(IO, str(tmp_path), metadata(), pointer, before_s=written_s + 1)
+
+    assert young == [f"metadata/00004-theirs.metadata.json is of another table, {THEIRS}"]
+    assert len(old) == 2 and "00002-torn.metadata.json cannot be read" in str(old)
+
+
+def test_a_folder_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
+    assert listed(IO, f"{tmp_path}/none", recursive=True) == []
+
+
+def test_no_two_tables_share_a_folder() -> None:
+    assert new_location("s3://bucket/logs") != new_location("s3://bucket/logs/")
+    assert new_location("s3://bucket/logs/").startswith("s3://bucket/logs-")
