@@ -1,7 +1,8 @@
 """`python -m bench.bench_emulator`: puts, bare pulls and heartbeats of one emulator process.
 
 Raw MB are uncompressed LogGroup bytes, 10**6 a MB. The client is this process, over plain HTTP
-connections with the signature v1; its own share of the time is in the figures.
+connections with the signature v1; its own share of the time is in the figures. Quotas are off: they
+would be what is measured.
 """
 
 import base64
@@ -17,7 +18,8 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from sls_io.clock import SYSTEM_CLOCK
-from sls_io.emulator import Emulator, start
+from sls_io.emulator import Emulator, Limits, start
+from sls_io.emulator.limits import QUOTAS_OFF
 from sls_io.emulator.signing import Request, v1_text
 from sls_io.loggroup import compress, varint
 
@@ -166,7 +168,11 @@ def heartbeats(emulator: Emulator) -> None:
 
 def main(raw_mb: int = 400) -> None:
     """Run all, on a data folder that is removed afterwards."""
-    with tempfile.TemporaryDirectory() as folder, start(Path(folder), key_pair=PAIR) as emulator:
+    limits = Limits.model_validate(QUOTAS_OFF)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        start(Path(folder), key_pair=PAIR, limits=limits) as emulator,
+    ):
         line = Line(emulator)
         line.call("POST", "/", {}, b'{"projectName": "demo"}')
         line.call("POST", "/logstores", {}, b'{"logstoreName": "logs", "shardCount": 2, "ttl": 1}')

@@ -23,6 +23,7 @@ class Account:
     told: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
+    throttled: Counter[str] = field(default_factory=Counter)
     unknown: Counter[tuple[str, str]] = field(default_factory=Counter)
     splits: int = 0
     merges: int = 0
@@ -72,6 +73,7 @@ class Account:
             "seconds": self.seconds,
             "told": dict(self.told),
             "failed": dict(self.failed),
+            "throttled": dict(self.throttled),
             "found": asdict(self.found) if self.found else None,
         }
 
@@ -101,6 +103,7 @@ class Account:
         )
         yield f"runs ended with: {_sorted(self.failed) or 'nothing'}"
         yield f"faults of the service that acted, besides {self.bursts} bursts: {_sorted(self.faults)}"
+        yield f"refused by the quotas of the service: {_sorted(self.throttled) or 'nothing'}"
         yield (
             f"{self.splits} splits, {self.merges} merges, {self.jumps} jumps of the service's clock, "
             f"{told['expired']} expiries of snapshots, {told['audit']} audits"

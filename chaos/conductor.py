@@ -221,6 +221,7 @@ class Conductor:
     def _prove(self) -> None:
         """Count, and ask the product's own proof too."""
         gc.unfreeze()  # nothing is forked any more
+        self.shaker.count_throttled()
         account, folder = self.account, self.wish.folder
         table = self.lake.load(TABLE)
         if table is None:

@@ -1,4 +1,4 @@
-"""An engine without Spark: the tasks of a landing, run one after the other in this process.
+"""An engine without Spark: the tasks of a landing, run in this process, one after the other or side by side.
 
 It stands where `Engine` stands and gives `write_windows` the few calls of a session it makes, so the
 writing task is the production one, closure and all. As in `local[2,3]` a task has three attempts, and
@@ -7,11 +7,13 @@ what the last one raised arrives as a traceback in text.
 
 import traceback
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
 from pipelines.landing.engine import Engine
+from sls_io.clock import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,11 +23,19 @@ ATTEMPTS = 3
 
 
 class InProcess(Engine):
-    """Runs tasks here. `tell` hears `task` before and `task.done` after each of them."""
+    """Runs tasks here, `at_once` of them in threads, by `clock`. `tell` hears `task` before and `task.done`
+    after each of them."""
 
-    def __init__(self, tell: Callable[[str], None] = lambda name: None) -> None:
+    def __init__(
+        self,
+        tell: Callable[[str], None] = lambda name: None,
+        *,
+        at_once: int = 1,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
         super().__init__()
-        self._here = _Session(tell)
+        self.task_clock = clock
+        self._here = _Session(tell, at_once)
 
     @property
     def started(self) -> bool:
@@ -48,8 +58,8 @@ class InProcess(Engine):
 class _Session:
     """What `write_windows` asks of a Spark session, under Spark's names."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self.tell = tell
+    def __init__(self, tell: Callable[[str], None], at_once: int) -> None:
+        self.tell, self.at_once = tell, at_once
         self.tags: set[str] = set()
         self.cancelled: set[str] = set()
 
@@ -72,14 +82,20 @@ class _Frame:
         return _Frame(self._session, self._ids, task)
 
     def collect(self) -> list[dict[str, str]]:
-        rows: list[dict[str, str]] = []
-        for number in self._ids:
-            if self._session.tags & self._session.cancelled:
-                raise RuntimeError("the job was cancelled")
-            self._session.tell("task")
-            for batch in self._attempt(number):
-                rows += batch.to_pylist()
-            self._session.tell("task.done")
+        if self._session.at_once == 1:
+            # In this thread: a worker of chaos is killed and forked as a whole.
+            found = [self._done(number) for number in self._ids]
+        else:
+            with ThreadPoolExecutor(self._session.at_once) as pool:
+                found = list(pool.map(self._done, self._ids))
+        return [row for rows in found for row in rows]
+
+    def _done(self, number: int) -> list[dict[str, str]]:
+        if self._session.tags & self._session.cancelled:
+            raise RuntimeError("the job was cancelled")
+        self._session.tell("task")
+        rows = [row for batch in self._attempt(number) for row in batch.to_pylist()]
+        self._session.tell("task.done")
         return rows
 
     def _attempt(self, number: int) -> list[pa.RecordBatch]:

@@ -1,6 +1,7 @@
 """What is done to the service: outages of a second, splits and merges, its clock, and its own death."""
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,12 +49,17 @@ class Shaker:
     def restart(self) -> None:
         """SIGKILL, and a new process on the same port and folder: what was acknowledged is there."""
         self._account.faults += weather.hits(self.admin)
+        self.count_throttled()
         port = self.emulator.port
         self.emulator.kill()
         self.emulator = start(self._folder, port=port)
         self._lives += 1
         self._account.restarts += 1
         self.begin()
+
+    def count_throttled(self) -> None:
+        """Add what this life of the service refused by its quotas; once a life."""
+        self._account.throttled += Counter(self.admin.state()["throttled"])
 
     def burst(self) -> None:
         """The next few requests of one call meet an outage."""

@@ -23,6 +23,9 @@ _ON_PULLS: tuple[tuple[str, float, dict[str, float]], ...] = (
     ("truncate", 0.02, {"bytes": 100}),
     ("short", 0.02, {"groups": 1}),
 )
+_OUTAGES = (
+    (500, "InternalServerError"), (502, "InternalServerError"), (503, "ServerBusy"), (403, "ReadQuotaExceed"),
+)  # fmt: skip
 
 
 def begin(admin: Admin, seed: int) -> None:
@@ -37,8 +40,8 @@ def burst(admin: Admin, dice: random.Random) -> int:
     """The next few requests of one call meet an outage; returns its id, which takes it away again."""
     call, times = dice.choice(CALLS), dice.randint(3, 20)
     do = dice.choice(("error", "error", "drop_request", "drop_reply", "delay"))
-    status = dice.choice((500, 502, 503))
-    return admin.fault(do, call=call, times=times, status=status, delay_s=1.0)
+    status, code = dice.choice(_OUTAGES)
+    return admin.fault(do, call=call, times=times, status=status, code=code, delay_s=1.0)
 
 
 def hits(admin: Admin) -> Counter[str]:
