@@ -346,12 +346,17 @@ class Transport(LogClient):
         return self._clock.now() + self._shared.skew_s
 
     def _exchange(self, call: _Call) -> Answer:
-        """Try until there is a 200, an answer that no rule repeats, or no time for another try."""
+        """Try until there is a 200, an answer that no rule repeats, or no time for another try.
+
+        The last try may have a few milliseconds only. That it was not answered says nothing; what
+        the service said before it is the reason that the call failed, and is raised.
+        """
         if call.project and not _HOST_LABEL.fullmatch(call.project):
             raise ConfigError("project: letters, digits and inner hyphens only; it is part of a host name")
         begun = self._clock.monotonic()
         until = begun + self._deadline_s if self._deadline_s is not None else float("inf")
         failures = 0
+        said: SlsError | None = None
         while True:
             failure: SlsError
             self._renew_ahead()
@@ -364,12 +369,16 @@ class Transport(LogClient):
                     "TransportTimeout" if lost.timeout else "ConnectFailed",
                 )
                 rule = SOON if not lost.hopeless and (call.repeatable or not lost.sent) else None
+                cut_short = lost.timeout and until - self._clock.monotonic() < self.service.read_timeout_s
+                # A write that was sent may have been done: what was said before it is no longer true.
+                if said and cut_short and (call.method == "GET" or not lost.sent):
+                    raise said from lost
             else:
                 if answer.status == 200:
                     return answer
                 code, text = _read_error(answer)
                 rule = self._corrected(answer, code, failures, used) or rule_for(answer.status, code)
-                failure = self._error(call, answer, code, text, rule)
+                failure = said = self._error(call, answer, code, text, rule)
             failures += 1
             wait = rule.wait(failures) if rule else 0.0
             late = self._clock.monotonic() + wait >= until
