@@ -27,6 +27,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import (
@@ -410,7 +411,11 @@ def _int(kind: IcebergType, value: _Value) -> int:
 
 
 def _float(kind: IcebergType, value: _Value) -> float:
-    """The nearest number that the column can have, as its own values were rounded."""
+    """A number that the column can have, written exactly or as its values are shown.
+
+    Story: `d = 9007199254740993` would take the row of 9007199254740992.0, the nearest double, and delete
+    what nobody named. `0.1` is what the nearest double is shown as everywhere, so it is that one.
+    """
     number = _number(value)
     if number.is_nan():
         raise _Unfit("a number; ask `is nan` for NaN")
@@ -419,6 +424,11 @@ def _float(kind: IcebergType, value: _Value) -> float:
         found = float(pa.scalar(found, pa.float32()).as_py())
     if number.is_finite() and (abs(found) == float("inf") or (found == 0) != (number == 0)):
         raise _Unfit("a number within its range")
+    shown = {Decimal(found), Decimal(repr(found))}
+    if isinstance(kind, FloatType):
+        shown.add(Decimal(str(np.float32(found))))
+    if number not in shown:
+        raise _Unfit("a number that it can hold, written exactly or as a row shows it")
     return found
 
 

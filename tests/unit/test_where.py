@@ -169,6 +169,14 @@ def test_zeros_are_equal_and_nan_is_nothing() -> None:
     assert taken("c = 'inf'", DoubleType(), values) == [False, False, False, False, False, True]
 
 
+def test_a_float_is_what_its_text_says_exactly_or_as_a_row_shows_it() -> None:
+    assert taken("c = 0.1", DoubleType(), [0.1, 0.1 + 2**-56]) == [True, False]
+    assert taken("c = 9007199254740992", DoubleType(), [2.0**53, 2.0**53 + 2]) == [True, False]
+    narrow = float(np.float32(0.1))
+    for text in ("0.1", "0.10000000149011612", "0.100000001490116119384765625"):
+        assert taken(f"c = {text}", FloatType(), [narrow, 0.5]) == [True, False]
+
+
 def test_a_null_is_taken_by_no_comparison_and_by_no_opposite() -> None:
     values = [None, 1, 2]
     assert taken("c is null", LongType(), values) == [True, False, False]
@@ -208,6 +216,10 @@ def test_of_a_map_only_null_can_be_asked(kind: IcebergType) -> None:
         (FloatType(), "1e299", "within its range"),
         (DoubleType(), "1e-400", "within its range"),
         (DoubleType(), "1e400", "within its range"),
+        (DoubleType(), "9007199254740993", "can hold"),
+        (DoubleType(), "0.1000000000000000001", "can hold"),
+        (FloatType(), "16777217", "can hold"),
+        (FloatType(), "7.1e-46", "can hold"),
         (DoubleType(), "'nan'", "is nan"),
         (DecimalType(5, 2), "1.005", "2 places"),
         (DecimalType(5, 2), "1000", "5 digits"),
