@@ -15,12 +15,12 @@ from aliyun.log.logexception import LogException
 
 from sls_io.clock import SYSTEM_CLOCK, ManualClock
 from sls_io.errors import (
-    SlsError,
     ConfigError,
     ConnectFailed,
     CursorExpired,
     ServiceError,
     ShardGone,
+    SlsError,
     Throttled,
     TransportError,
     TransportTimeout,
