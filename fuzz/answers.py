@@ -9,6 +9,7 @@ While answers are wrong a run may end with one of our errors, or say what it sus
 import base64
 import os
 import random
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from aliyun.log import log_logs_raw_pb2 as pb
 from chaos.engine import InProcess
 from fuzz.lane import Broken, drawn
 from fuzz.lies import DAY_S, Facts, Lie, all_lies
+from pipelines.landing.hours import hour_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.report import LandingReport
 from pipelines.landing.run import Run
@@ -93,13 +95,15 @@ class Scene:
         with SlsClient(self.logstore.service) as client:
             return Facts(shards, int(client.now_s()), client.origin().created_s)
 
-    def lie(self, lie: Lie, *, after: int = 0) -> None:
-        """From here on one answer is wrong, the first of its kind or a later one."""
+    def lie(self, lie: Lie, *, after: int = 0, times: int = 1) -> None:
+        """From here on an answer is wrong, the first of its kind or a later one, so many times."""
         for fault in lie.faults:
             wanted = dict(fault)
-            self.emulator.admin.fault(wanted.pop("do"), logstore=self.name, after=after, **wanted)
+            self.emulator.admin.fault(
+                wanted.pop("do"), logstore=self.name, after=after, times=times, **wanted
+            )
         self.counts[lie.call] += 1
-        self.told.append(f"{lie.name}, after {after}")
+        self.told.append(f"{lie.name}, after {after}, {times} times")
 
     def land(self, **options: Any) -> LandingReport | None:
         """A live run; None when it ended with an error of ours. Any other one is a finding."""
@@ -134,6 +138,17 @@ class Scene:
             if idle == 2:
                 return
         raise Broken(f"runs do not come to an end: {report}; told: {self.told}")
+
+    def cure(self) -> None:
+        """Carry out the fills that `verify` names."""
+        with SlsClient(self.logstore.service) as client:
+            shards = verify(self.logstore, self.lake, client).shards
+        for problem in (p for shard in shards for p in shard.problems if "`sls-lake backfill" in p):
+            words = shlex.split(problem.split("`")[-2])
+            first, last = (words[words.index(option) + 1] for option in ("--from", "--to"))
+            if self.land(mode="fill", hours=(hour_of(first), hour_of(last) + 1)) is None:
+                raise Broken(f"{problem}: that fill is refused; told: {self.told}")
+            self.counts["fills that verify named"] += 1
 
     def look(self) -> None:
         """Take note of what is stored; from when the history has begun on, all of it is due."""
@@ -174,6 +189,7 @@ class Scene:
     def judge(self) -> None:
         """Every log that was ever stored is in the table once, or retention took it and a gap says so."""
         self.settle()
+        self.cure()
         kept, rows, gaps = self.kept(), self.rows(), self.known()
         twice = [identity for identity, times in rows.items() if times > 1]
         if twice:
@@ -223,7 +239,7 @@ class Answers:
             self._happen(scene, rng)
             scene.look()
             for lie in rng.sample(list(all_lies(scene.facts())), rng.choice((1, 1, 2, 3))):
-                scene.lie(lie, after=rng.choice((0, 0, 1, 2, 5)))
+                scene.lie(lie, after=rng.choice((0, 0, 1, 2, 5)), times=rng.choice((1, 1, 2, 9)))
             for _ in range(rng.choice((1, 1, 2))):
                 scene.land()
                 scene.look()

@@ -104,6 +104,15 @@ def _near(facts: Facts, shard: int) -> dict[str, int]:
 
 def _cursors(facts: Facts, shard: int) -> Iterator[Lie]:
     values = {what: wire(cursor) for what, cursor in _near(facts, shard).items()}
+    for other, edges in sorted(facts.shards.items()):
+        if other > shard:
+            swapped = [
+                {"do": "answer", "call": "get_cursor", "field": "cursor", "value": wire(cursor), **aimed}
+                for s, (begin, end) in ((shard, edges), (other, facts.shards[shard]))
+                for asked, cursor in (("begin", begin), ("end", end))
+                for aimed in ({"shard": s, "query": {"from": asked}},)
+            ]
+            yield Lie("get_cursor", f"edges of shards {shard} and {other} are swapped", tuple(swapped))
     values |= {"no cursor": "!!", "a minus": base64.b64encode(b"-1").decode(), "empty": ""}
     for asked in ("begin", "end", "[0-9]+"):
         for lie in _field("get_cursor", "cursor", values, shard=shard, query={"from": asked}):

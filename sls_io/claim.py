@@ -48,6 +48,8 @@ class ShardLedger:
     rows, sum  rows in the table and the sum mod 2**64 of their identity hashes
     suspect_s  service time, unix seconds, since when the service says by two kinds of answers that what
                lies behind the frontier is gone; 0: it does not. Nothing is given up by it yet
+    told       nobody chose the start: it is where the service said that the oldest log lies. A log that it
+               shows before it proves that this was wrong
     """
 
     start: Cursor
@@ -59,6 +61,7 @@ class ShardLedger:
     rows: int = 0
     sum: int = 0
     suspect_s: int = 0
+    told: bool = False
 
     @property
     def settled(self) -> IntervalSet:
@@ -74,6 +77,12 @@ class ShardLedger:
     def closed(self) -> bool:
         """Read-only, drained to its end, and said so by a landing."""
         return self.end is not None
+
+    def begun_anew(self, start: Cursor) -> "ShardLedger":
+        """This entry, of which nothing has landed from its start, as one that begins at `start`, below it.
+        What was reached was reached from the wrong start, so nothing is."""
+        gaps = tuple(replace(g, end=min(g.end, start)) for g in self.gaps if g.begin < start)
+        return replace(self, start=start, gaps=gaps, reached_s=0, suspect_s=0)
 
 
 @dataclass(frozen=True, slots=True)

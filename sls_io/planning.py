@@ -66,11 +66,13 @@ class Second(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """A part of a gap that can be read after all, and the receive hours (since 1970) that it lies in."""
+    """A part of a gap that can be read after all, and its receive hours (since 1970); `early`: it lies before
+    a start that was told."""
 
     begin: Cursor
     end: Cursor
     hours: range
+    early: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,8 @@ class Survey:
     over       what a second kind of answer says of the end and the status of a read-only shard
     opened     the ledger calls it closed and the service shows more of it
     doubt      answers that contradict each other: the shard is left alone
-    readable   parts of its gaps that can be read again
+    readable   parts of its gaps that can be read again, and what lies before a start that was told
+    anew       where its history begins after all: the ledger's start was wrong, nothing landed from there
     trouble    why the service could not be asked now: the shard waits, and nothing is known of it
     """
 
@@ -104,6 +107,7 @@ class Survey:
     opened: bool = False
     doubt: str = ""
     readable: tuple[Again, ...] = ()
+    anew: Cursor | None = None
     trouble: str = ""
 
 
@@ -157,7 +161,8 @@ class Plan:
     parents that must be closed before a window of the key's shard may land (empty when the group
     keeps no order); `waits` says for each shard without a window what it waits for. `opened` are
     closed shards that the service shows again, with the end they were closed at; `suspicions` what the
-    ledger is to remember; `suspects` what is in doubt, a sentence a shard; `readable` as in `Survey`.
+    ledger is to remember; `suspects` what is in doubt, a sentence a shard; `readable` as in `Survey`;
+    `anew` the start that the ledger has and the one that is right, of shards that begin elsewhere after all.
     """
 
     origin: str
@@ -174,6 +179,7 @@ class Plan:
     suspicions: Mapping[int, Suspicion] = field(default_factory=dict)
     suspects: Mapping[int, str] = field(default_factory=dict)
     readable: Mapping[int, tuple[Again, ...]] = field(default_factory=dict)
+    anew: Mapping[int, tuple[Cursor, Cursor]] = field(default_factory=dict)
 
     @property
     def hours(self) -> tuple[int, ...]:
@@ -225,6 +231,11 @@ def plan_live(
     draft.opened = {s: end for s in again if (end := ledger.shards[s].end) is not None}
     # From here on they are open, and their children wait for them again.
     ledger = ledger.with_shards(again)
+    lower = {
+        s: survey.anew for s, survey in surveys.items() if survey.anew is not None and s in ledger.shards
+    }
+    anew = {s: (ledger.shards[s].start, start) for s, start in lower.items()}
+    ledger = ledger.with_shards({s: ledger.shards[s].begun_anew(start) for s, start in lower.items()})
     needed = lineage(listed, ledger, ordered=ordered)
     for shard in sorted(set(held)):
         _plan_shard(draft, surveys[shard], ledger, needed.get(shard, frozenset()))
@@ -252,6 +263,7 @@ def plan_live(
         suspicions=draft.suspicions,
         suspects=draft.suspects,
         readable=draft.readable,
+        anew=anew,
     )
 
 
@@ -344,16 +356,8 @@ def since_start_in(surveys: Mapping[int, Survey], ledger: Ledger, hours: Interva
     return found
 
 
-def from_hour(surveys: Mapping[int, Survey], hour: int) -> Mapping[int, Survey]:
-    """The surveys with nothing of receive hours before `hour` (since 1970)."""
-    return {
-        shard: replace(survey, spans=tuple(span for span in survey.spans if span.hour >= hour))
-        for shard, survey in surveys.items()
-    }
-
-
 def fallen_back(surveys: Mapping[int, Survey], ledger: Ledger) -> Mapping[int, tuple[Cursor, Cursor]]:
-    """The shards that end before their frontier: (end, frontier) of each.
+    """The shards that end before their frontier: (end, frontier) of each, but those that begin anew.
 
     The ledger is read before the ends are, and an end never moves back, so these are not the cursors that
     it speaks of. Story: a logstore is deleted and made again within the second of its creation, so it has
@@ -363,6 +367,7 @@ def fallen_back(surveys: Mapping[int, Survey], ledger: Ledger) -> Mapping[int, t
         shard: (survey.head.end, ledger.shards[shard].frontier)
         for shard, survey in sorted(surveys.items())
         if survey.head is not None
+        and survey.anew is None
         and shard in ledger.shards
         and not ledger.shards[shard].closed
         and survey.head.end < ledger.shards[shard].frontier
@@ -370,9 +375,9 @@ def fallen_back(surveys: Mapping[int, Survey], ledger: Ledger) -> Mapping[int, t
 
 
 def zero_row_landing_due(plan: Plan, ledger: Ledger) -> bool:
-    """Whether a landing without rows is worth a commit: closings, openings, gaps, suspicions, or an hour
-    edge passed."""
-    if plan.closings or plan.gaps or plan.opened or plan.suspicions:
+    """Whether a landing without rows is worth a commit: closings, openings, gaps, suspicions, another start,
+    or an hour edge passed."""
+    if plan.closings or plan.gaps or plan.opened or plan.suspicions or plan.anew:
         return True
     for shard, marks in plan.marks.items():
         entry = ledger.shards.get(shard)

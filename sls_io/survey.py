@@ -12,6 +12,10 @@ What would give data up is asked a second time by another kind of call (see `Sec
     read-only, and the frontier at its end        PullLogs from the end, and another list
     begin of a shard never seen                   GetCursor of a time before all logs; the lower one holds
     older than retention, never seen              another list, another GetLogStore
+    an end before a start with nothing landed     PullLogs from that start, and where the settings begin now
+
+A begin that was told too high each time it was asked is asked again by each look (`Begins`): it only ever
+rises by retention, so a log that is shown before it proves that it was wrong.
 
 Such a call is made only where something would be given up, so that a run in which nothing is wrong
 makes about as many calls as without.
@@ -27,12 +31,21 @@ from sls_io.client import SlsClient
 from sls_io.errors import CursorExpired, ServiceError, ShardGone, SlsError, TransportError
 from sls_io.planning import CURSOR_UNKNOWN, Again, Edge, Second, Span, Survey, opened
 from sls_io.shard import Head, Shard
-from sls_io.window import HOUR_S, Cursor
+from sls_io.window import HOUR_S, Cursor, IntervalSet
 
 _CALLS_PARALLEL = 8
 _STATUS_FAILED = 500
 _BEFORE_ALL_S = 1
 """A receive time (unix seconds) before that of any log."""
+
+
+@dataclass(frozen=True)
+class Begins:
+    """Where histories begin: `at` says it of a shard, by its settings and as the service answers now; None
+    where nobody may say it again. `gone`: receive hours (since 1970) removed for good."""
+
+    at: Callable[[Shard, ShardLedger], Cursor | None]
+    gone: IntervalSet = IntervalSet()
 
 
 def look_at(
@@ -45,18 +58,26 @@ def look_at(
     windows_max: int,
     pieces: int = 1,
     spare: bool = False,
+    begins: Begins | None = None,
 ) -> Mapping[int, Survey]:
     """All that a live plan needs: of `mine`, of closed shards of which the service shows more, of those
-    that the ledger has open and the service does not list. `shards` are the listed ones; `spare` as in
-    `survey_live`."""
+    that the ledger has open and the service does not list. `shards` are the listed ones; `spare` and `begins`
+    as in `survey_live`."""
     listed = list(shards)
     closed = [s for s in listed if s.id in ledger.shards and ledger.shards[s.id].closed]
-    shown = _shown_again(client, closed, ledger, spare=spare)
+    shown = _shown_again(client, closed, ledger, spare=spare, begins=begins)
     again = [s for s in closed if s.id in shown and shown[s.id].opened]
     asked = [*(s for s in mine if s not in closed), *again]
     spans_max = max(1, windows_max // max(1, len(asked)))
     live = survey_live(
-        client, asked, ledger, until_s=until_s, spans_max=spans_max, pieces=pieces, spare=spare
+        client,
+        asked,
+        ledger,
+        until_s=until_s,
+        spans_max=spans_max,
+        pieces=pieces,
+        spare=spare,
+        begins=begins,
     )
     surveys = {**shown, **live, **_unlisted(client, listed, ledger)}
     return mark_cut(client, listed, ledger, surveys)
@@ -71,12 +92,14 @@ def survey_live(
     spans_max: int,
     pieces: int = 1,
     spare: bool = False,
+    begins: Begins | None = None,
 ) -> Mapping[int, Survey]:
     """One `Survey` a shard from its frontier to `until_s`, at most `spans_max` hours in each.
 
     `pieces` cuts each hour further at even times, for parallelism when shards are few. With `spare` a
     shard that could not be asked (throttled, no answer) is a survey that says so (`Survey.trouble`), as
-    long as others could: one busy shard must not keep the others waiting.
+    long as others could: one busy shard must not keep the others waiting. With `begins` it is asked again
+    where histories begin.
     """
 
     seconds = _Seconds(client)
@@ -84,9 +107,12 @@ def survey_live(
     def ask(shard: Shard) -> Survey:
         head = _head(client, shard, ledger)
         entry = ledger.shard(shard.id, begin=head.begin)
-        survey = Survey(shard.id, head, readable=readable_again(client, shard.id, entry, head))
+        survey = Survey(shard.id, head, readable=readable_again(client, shard, entry, head, begins))
         if entry.closed:
             entry, survey = opened(entry), replace(survey, opened=True)
+        elif begins and (start := begins_anew(client, head, entry, survey.readable, begins)) is not None:
+            gaps = tuple(part for part in survey.readable if not part.early)
+            entry, survey = entry.begun_anew(start), replace(survey, anew=start, readable=gaps)
         if entry.frontier < head.begin:
             gone, explained = seconds.of_begin(shard, entry, head), seconds.explain(shard, entry)
             survey = replace(survey, gone=gone, explained=explained)
@@ -157,6 +183,14 @@ def survey_hours(
         return Survey(shard.id, head, tuple(spans))
 
     return _each(ask, shards)
+
+
+def from_hour(surveys: Mapping[int, Survey], hour: int) -> Mapping[int, Survey]:
+    """The surveys with nothing of receive hours before `hour` (since 1970)."""
+    return {
+        shard: replace(survey, spans=tuple(span for span in survey.spans if span.hour >= hour))
+        for shard, survey in surveys.items()
+    }
 
 
 def mark_cut(
@@ -251,19 +285,20 @@ def _head(client: SlsClient, shard: Shard, ledger: Ledger) -> Head:
 
 
 def _shown_again(
-    client: SlsClient, closed: Iterable[Shard], ledger: Ledger, *, spare: bool
+    client: SlsClient, closed: Iterable[Shard], ledger: Ledger, *, spare: bool, begins: Begins | None
 ) -> dict[int, Survey]:
     """Of the listed shards that the ledger calls closed: those of which the service shows more than the
-    ledger has, and those with a gap that can be read again."""
+    ledger has, those with a gap that can be read again, and with logs before a start that was told."""
 
     def ask(shard: Shard) -> Survey:
         entry = ledger.shards[shard.id]
-        if entry.end != CURSOR_UNKNOWN and not entry.gaps:
+        if entry.end != CURSOR_UNKNOWN and not entry.gaps and not (begins and entry.told):
             more = not shard.readonly or client.cursor_at(shard.id, "end") > (entry.end or 0)
             return Survey(shard.id, None, opened=more)
         head = client.head(shard)
         more = not shard.readonly or entry.end == CURSOR_UNKNOWN or head.end > (entry.end or 0)
-        return Survey(shard.id, head, opened=more, readable=readable_again(client, shard.id, entry, head))
+        parts = readable_again(client, shard, entry, head, begins)
+        return Survey(shard.id, head, opened=more, readable=parts)
 
     asked = _each(ask, closed, spare=spare)
     return {s: survey for s, survey in asked.items() if survey.opened or survey.readable}
@@ -288,14 +323,58 @@ def _unlisted(client: SlsClient, listed: Iterable[Shard], ledger: Ledger) -> dic
     return dict(_each(ask, missing))
 
 
-def readable_again(client: SlsClient, shard: int, entry: ShardLedger, head: Head) -> tuple[Again, ...]:
-    """The parts of gaps that can be read after all: by the begin cursor, and by a pull from there."""
+def readable_again(
+    client: SlsClient, shard: Shard, entry: ShardLedger, head: Head, begins: Begins | None = None
+) -> tuple[Again, ...]:
+    """The parts of gaps that can be read after all, and with `begins` what lies before a start that was
+    told: by the begin cursor, and by a pull from there."""
     parts = []
     for gap in entry.gaps:
         begin = max(gap.begin, head.begin)
-        if begin < gap.end < CURSOR_UNKNOWN and (found := _read_again(client, shard, begin, gap)):
+        if begin < gap.end < CURSOR_UNKNOWN and (found := _read_again(client, shard.id, begin, gap)):
             parts.append(found)
+    if begins is None or not entry.told or head.begin >= entry.start:
+        return tuple(parts)
+    lowest = begins.at(shard, entry)
+    if lowest is None:
+        return tuple(parts)
+    before = IntervalSet.of([(max(head.begin, lowest), min(entry.start, head.end))])
+    for begin, end in before.minus(entry.settled):
+        found = _read_again(client, shard.id, Cursor(begin), Gap(Cursor(begin), Cursor(end), ""))
+        # What is of hours removed for good no fill brings back.
+        if found and IntervalSet.of([(found.hours.start, found.hours.stop)]).minus(begins.gone):
+            parts.append(replace(found, early=True))
     return tuple(parts)
+
+
+def begins_anew(
+    client: SlsClient, head: Head, entry: ShardLedger, readable: Iterable[Again], begins: Begins
+) -> Cursor | None:
+    """Where an open shard begins after all of which nothing has landed from its start; None where that start
+    holds, or nobody knows. `readable` as `readable_again` says it.
+
+    Story: begin and end of two shards are swapped for a while, and a history begins with that. One of them
+    begins beyond its end then, and nothing would ever land of it.
+    """
+    early = [part for part in readable if part.early]
+    if entry.frontier > entry.start:
+        return None
+    if early:
+        # What lies in hours removed for good is left to a fill, which leaves them out.
+        kept = not any(begins.gone.overlaps(part.hours.start, part.hours.stop) for part in early)
+        return min(part.begin for part in early) if kept else None
+    if head.end >= entry.start:
+        return None
+    start = begins.at(head.shard, entry)
+    if start is None or start > head.end:
+        return None
+    try:
+        page = client.pull(head.shard.id, entry.start, groups_max=1)
+    except CursorExpired:
+        return start
+    except SlsError:
+        return None
+    return start if page.next < entry.start else None
 
 
 def _read_again(client: SlsClient, shard: int, begin: Cursor, gap: Gap) -> Again | None:

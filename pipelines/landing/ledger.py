@@ -15,7 +15,9 @@ One tag, `sls-lake`, sits on the snapshot of the newest landing. That snapshot's
 Text, version 1: version, number of shards, shards, joined by ";", fields by ":", numbers in base 36.
 A shard is
 `id:start:landed:gaps:withdrawn:end:reached:rows:sum`; intervals are `begin-end` joined by ",",
-`begin` left out where it equals the shard's start. 256 shards take about 13 KB. Version 2, written only
+`begin` left out where it equals the shard's start. A `+` before the start says that nobody chose it: the
+service told it, and is asked again. Releases that do not know the `+` read the same number. 256 shards take
+about 13 KB. Version 2, written only
 while a shard is suspected to be gone, has one more field: since when, unix seconds of the service, or
 empty. A release that does not know it refuses the table and says so: it would forget the suspicion.
 
@@ -52,6 +54,7 @@ ADOPT = "sls-lake table adopt"
 _UPGRADE = "upgrade sls-lake to the release that wrote the table"
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_TOLD = "+"
 _CAUSES = {GAP_EXPIRED: "x", GAP_SHARD_GONE: "g"}
 _CAUSE_OF = {letter: cause for cause, letter in _CAUSES.items()}
 _SUM_MODULUS = 2**64
@@ -70,7 +73,8 @@ class Landed:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """What one landing changes in the ledger of its origin."""
+    """What one landing changes in the ledger of its origin. `chosen` are those of `starts` that a policy
+    chose; the service told the others."""
 
     origin: str
     live: bool
@@ -83,6 +87,8 @@ class Delta:
     first: bool = False
     opened: Mapping[int, Cursor] = field(default_factory=dict)
     suspicions: Mapping[int, Suspicion] = field(default_factory=dict)
+    chosen: frozenset[int] = frozenset()
+    anew: Mapping[int, tuple[Cursor, Cursor]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +188,12 @@ def merge(ledger: Ledger, delta: Delta) -> Merged:
     """
     shards = dict(ledger.shards)
     for shard, start in delta.starts.items():
-        shards.setdefault(shard, ShardLedger(start=start, reached_s=0))
+        shards.setdefault(shard, ShardLedger(start=start, told=shard not in delta.chosen))
+    for shard, (seen, start) in delta.anew.items():
+        entry = shards.get(shard)
+        # Landed from the old start meanwhile, it keeps it: what lies before is a fill's then.
+        if entry is not None and not entry.closed and entry.start == entry.frontier == seen:
+            shards[shard] = entry.begun_anew(start)
     for shard, end in delta.opened.items():
         entry = shards.get(shard)
         # Closed at another end, it was opened by somebody else meanwhile and has been looked at since.
@@ -244,7 +255,7 @@ def lowered(then: Mapping[str, Ledger], now: Mapping[str, Ledger]) -> dict[str, 
         before = then.get(origin) or Ledger(origin)
         later = now[origin].shards if origin in now else {}
         news = {
-            s: ShardLedger(start=e.start, gaps=tuple(g for g in e.gaps if g.end <= e.start))
+            s: ShardLedger(e.start, gaps=tuple(g for g in e.gaps if g.end <= e.start), told=e.told)
             for s, e in later.items()
             if s not in before.shards
         }
@@ -454,7 +465,7 @@ def _encode_shard(shard: int, entry: ShardLedger) -> str:
     gaps = ",".join(f"{_interval(start, (g.begin, g.end))}{_CAUSES[g.cause].upper()}" for g in entry.gaps)
     parts = (
         _base36(shard),
-        _base36(start),
+        f"{_TOLD if entry.told else ''}{_base36(start)}",
         ",".join(_interval(start, p) for p in entry.landed),
         gaps,
         ",".join(_interval(start, p) for p in entry.withdrawn),
@@ -478,6 +489,7 @@ def _decode_shard(text: str) -> tuple[int, ShardLedger]:
         reached_s=int(reached, 36),
         rows=int(rows, 36),
         sum=int(total, 36),
+        told=start_text.startswith(_TOLD),
     )
 
 

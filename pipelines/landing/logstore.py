@@ -135,6 +135,11 @@ class Logstore(Settings):
         """`start` as hours since 1970."""
         return self.start_s // HOUR_S
 
+    @property
+    def reset_ages(self) -> bool:
+        """Whether the policy is a duration, which means another time each time it is asked."""
+        return _DURATION.fullmatch(self.reset) is not None
+
     def reset_time_s(self, now_s: float) -> int | None:
         """The unix time a time or duration policy means; None for the named policies."""
         duration = _DURATION.fullmatch(self.reset)

@@ -169,9 +169,10 @@ class LedgerRead:
 
 @dataclass(frozen=True, slots=True)
 class StartResolved:
-    """Where each listed shard's history begins."""
+    """Where each listed shard's history begins; `chosen` are those where a policy chose that."""
 
     starts: Mapping[int, Cursor]
+    chosen: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +308,10 @@ def _start_resolved(state: State, event: StartResolved) -> Step:
     origin = _ledger(state).origin
     if not event.starts:
         raise ConfigError("the logstore lists no shards, so its history cannot begin; check its name")
-    return _publish(state, Delta(origin, state.setting.live, starts=event.starts, first=True))
+    delta = Delta(
+        origin, state.setting.live, starts=event.starts, first=True, chosen=event.chosen & event.starts.keys()
+    )
+    return _publish(state, delta)
 
 
 def _surveyed(state: State, event: Surveyed) -> Step:
@@ -443,6 +447,7 @@ def _delta(plan: Plan, windows: tuple[Landed, ...]) -> Delta:
         lineage=plan.lineage,
         opened=plan.opened,
         suspicions=plan.suspicions,
+        anew=plan.anew,
     )
 
 

@@ -51,7 +51,8 @@ class LandingReport:
     gaps         "shard: [begin, end) cause" of gaps named by this landing
     suspects     "shard: why" of shards that the service contradicts itself about, or says once that they
                  are gone: nothing of them was given up. While there are any, all is not well
-    readable     "shard: gap, how to land it" of gaps that the service can read again
+    readable     "shard: gap, how to land it" of gaps that the service can read again, and of logs from before
+                 a start that it told; shards that begin anew
     lag_s        seconds between the service's now and the oldest receive time reached; None: unknown
     conflicts    tries that were not simply accepted
     """
@@ -180,18 +181,30 @@ def suspect_lines(plan: Plan) -> tuple[str, ...]:
 
 
 def readable_lines(plan: Plan) -> tuple[str, ...]:
-    """The gaps that can be read after all, one line each, with the verb that lands them."""
-    return tuple(
-        f"shard {shard}: {said_readable(part)}"
-        for shard, parts in sorted(plan.readable.items())
-        for part in parts
-    )
+    """The gaps that can be read after all and what lies before a start that was told, one line each, with
+    the verb that lands them; and the shards that begin anew."""
+    parts = [(shard, said_readable(part)) for shard, found in plan.readable.items() for part in found]
+    parts += [(shard, _said_anew(*starts)) for shard, starts in plan.anew.items()]
+    return tuple(f"shard {shard}: {said}" for shard, said in sorted(parts))
 
 
 def said_readable(part: Again) -> str:
-    """A part of a gap that can be read after all, and the verb that lands it."""
+    """A part of a gap that can be read after all, or logs from before a start, and the verb that lands
+    them."""
     first, last = hour_text(part.hours.start), hour_text(part.hours.stop - 1)
+    what = "is a gap and the service can read it again"
+    if part.early:
+        what = (
+            "lies before where this shard begins in the table, and the service has logs there that the "
+            "settings want: the begin was told wrong then, or `start` was lowered since"
+        )
     return (
-        f"[{part.begin}, {part.end}) is a gap and the service can read it again: "
-        f"`sls-lake backfill --local --from {first} --to {last}` lands it"
+        f"[{part.begin}, {part.end}) {what}: `sls-lake backfill --local --from {first} --to {last}` lands it"
+    )
+
+
+def _said_anew(seen: int, start: int) -> str:
+    return (
+        f"begins at {start} and not at {seen}, which was told wrong; nothing had landed from there, so "
+        "nothing is lost or twice, and live runs go on from the right start"
     )

@@ -38,7 +38,15 @@ from pipelines.landing.report import (
     stop_text,
     suspect_lines,
 )
-from pipelines.landing.start import check_ends, check_origin, find_table, origin_text, resolve_starts
+from pipelines.landing.start import (
+    begins,
+    check_ends,
+    check_origin,
+    chosen_of,
+    find_table,
+    origin_text,
+    resolve_starts,
+)
 from pipelines.landing.state import TableState, check_ancestry, landed_snapshot, read_state, reconcile
 from pipelines.landing.table import Lake
 from pipelines.landing.write import (
@@ -64,9 +72,9 @@ from sls_io.errors import (
     SlsError,
     TransportError,
 )
-from sls_io.planning import Plan, from_hour, since_start, since_start_in
+from sls_io.planning import Plan, since_start, since_start_in
 from sls_io.shard import Shard
-from sls_io.survey import left_over, look_at, mark_cut, survey_hours
+from sls_io.survey import from_hour, left_over, look_at, mark_cut, survey_hours
 from sls_io.window import Cursor, Window
 
 Mode = Literal["live", "fill"]
@@ -260,7 +268,8 @@ class Run:
         asked: list[Mapping[int, Cursor | None]] = [{}]
         if self.logstore.reset == "group" and self._coordinator:
             asked = [self._coordinator.checkpoints(), self._coordinator.checkpoints()]
-        return protocol.StartResolved(resolve_starts(self._client, self.logstore, asked))
+        starts = resolve_starts(self._client, self.logstore, asked)
+        return protocol.StartResolved(starts, chosen_of(self.logstore, starts, asked))
 
     def _survey(self, effect: protocol.SurveyShards) -> protocol.Event:
         self._stopped = {}
@@ -289,6 +298,7 @@ class Run:
                 windows_max=self.logstore.budget.windows_max,
                 pieces=pieces,
                 spare=True,
+                begins=begins(self._client, self.logstore, self._base, self.origin.id),
             )
         check_ends(surveys, effect.ledger, self.logstore.table)
         return protocol.Surveyed(shards, surveys, int(self._now_s()))

@@ -13,12 +13,13 @@ from pipelines.landing.former import START_OVER
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.state import TableState, names_of
 from pipelines.landing.table import Lake
-from sls_io.claim import Ledger
+from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import Origin, SlsClient
 from sls_io.errors import ConfigError, LedgerBroken, ServiceError
 from sls_io.planning import Survey, fallen_back
 from sls_io.shard import Shard
-from sls_io.window import Cursor
+from sls_io.survey import Begins
+from sls_io.window import HOUR_S, Cursor
 
 NO_GROUP_CODE = "ConsumerGroupNotExist"
 RELABEL = "sls-lake table relabel"
@@ -77,9 +78,9 @@ def resolve_starts(
 ) -> dict[int, Cursor]:
     """Start cursor of each listed shard; never before the configured `start` hour.
 
-    Everything is asked twice (`checkpoints` were) and the lower answer holds: what lies before the start is
-    never asked for again, so one wrong answer would skip history without a word. Raises ConfigError for
-    policy `none`, which means that somebody has to choose.
+    Everything is asked twice (`checkpoints` were) and the lower answer holds: one wrong answer skips nothing.
+    Where both were wrong, `begins` tells later, but for what a policy chose (`chosen_of`). Raises ConfigError
+    for policy `none`, which means that somebody has to choose.
     """
     if logstore.reset == "none":
         raise ConfigError(
@@ -93,6 +94,42 @@ def resolve_starts(
             start = _start(client, logstore, shard, at_s, known.get(shard.id))
             found[shard.id] = min(start, found.get(shard.id, start))
     return found
+
+
+def chosen_of(
+    logstore: Logstore, starts: Mapping[int, Cursor], checkpoints: Sequence[Mapping[int, Cursor | None]]
+) -> frozenset[int]:
+    """The shards whose start a policy chose by something that passes: the end, an age, a checkpoint.
+
+    The others begin at the oldest log since an hour that the settings name, and that can be asked again.
+    """
+    if logstore.reset == "group":
+        return frozenset(s for s in starts if any(known.get(s) is not None for known in checkpoints))
+    return frozenset(starts) if logstore.reset == "latest" or logstore.reset_ages else frozenset()
+
+
+def begins(client: SlsClient, logstore: Logstore, state: TableState, origin: str) -> Begins:
+    """Where the settings begin the shards of `origin` (the table's id of it), as the service answers now.
+
+    Of a start that a policy chose it is what the first run that looked at the shard would have been told;
+    None of one that a person named, with rows that were adopted or removed beside it.
+    """
+    oldest_s = max(logstore.start_s, state.forgotten.before(origin) * HOUR_S)
+    decided = state.adopted.shards_of(origin) | {s for name, s in state.adopted.missing if name == origin}
+    decided |= {s for name, s in state.forgotten.shards if name == origin}
+
+    def at(shard: Shard, entry: ShardLedger) -> Cursor | None:
+        if entry.told:
+            named_s = 0 if logstore.reset_ages else logstore.reset_time_s(0) or 0
+            return client.cursor_at(shard.id, max(oldest_s, named_s))
+        if decided:
+            return None
+        looked_s = entry.reached_s or int(client.now_s())
+        at_s = looked_s if logstore.reset == "latest" else logstore.reset_time_s(looked_s)
+        stored = client.checkpoints(logstore.group.name).get(shard.id) if logstore.reset == "group" else None
+        return _start(client, logstore, shard, at_s, stored.cursor if stored else None)
+
+    return Begins(at, state.forgotten.hours(origin))
 
 
 def known(state: TableState, origin: Origin) -> Origin:
@@ -131,10 +168,18 @@ def check_origin(state: TableState, origin: Origin, table: str) -> Origin:
 
 
 def check_ends(surveys: Mapping[int, Survey], ledger: Ledger, table: str) -> None:
-    """Raises LedgerBroken when a shard ends before what the ledger says has landed of it."""
+    """Raises LedgerBroken when a shard ends before what the ledger says has landed of it, or before it
+    begins and a live run did not find where it does."""
     found = fallen_back(surveys, ledger)
+    said = ", ".join(f"shard {s} ends at {end}, landed up to {at}" for s, (end, at) in found.items())
+    if found and all(at == ledger.shards[s].start for s, (_, at) in found.items()):
+        raise LedgerBroken(
+            f"the service has less than where the history in {table} begins: {said}. Nothing has landed of "
+            "what lies there, so nothing is lost: either the end is told wrong now, or the start was told "
+            "wrong; the next live run asks again, and lets a shard whose start was wrong begin anew",
+            verb="sls-lake land",
+        )
     if found:
-        said = ", ".join(f"shard {s} ends at {end}, landed up to {at}" for s, (end, at) in found.items())
         raise LedgerBroken(
             f"the service has less than {table} says has landed: {said}. Either an answer was wrong, and the "
             "next run says otherwise, or these are not the same shards any more: the logstore was made again "

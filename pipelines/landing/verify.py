@@ -7,11 +7,11 @@ Questions, each answered for every shard:
 - does each window hold the rows that its landing brought, as far back as snapshots are kept;
 - on demand, does the service tell the same when it is asked again, as far as retention allows;
 - how far is the frontier from the service's end;
-- does the service show anything again that the ledger gave up: a shard, or what is in a gap.
+- does the service show anything that the ledger gave up: a shard, what is in a gap, logs from before a begin.
 Only the identity columns are read. The answer names what is wrong and where, never a row's content.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from pyiceberg.expressions import NotEqualTo
@@ -25,7 +25,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.reading import Misread, Unreadable, tasks_of
 from pipelines.landing.report import said_readable
 from pipelines.landing.second_pull import SecondPull, pull_again
-from pipelines.landing.start import check_origin, find_table
+from pipelines.landing.start import begins, check_origin, find_table
 from pipelines.landing.state import ancestry, others_here, others_text, read_state, reconcile, summary_of
 from pipelines.landing.table import Lake, NoMetadata
 from pipelines.landing.tally import Count, Tally, tally
@@ -34,7 +34,7 @@ from sls_io.client import SlsClient
 from sls_io.errors import ConfigError, LedgerBroken, ShardGone, SlsError, printable
 from sls_io.planning import CURSOR_UNKNOWN
 from sls_io.shard import Head
-from sls_io.survey import readable_again
+from sls_io.survey import Begins, begins_anew, readable_again
 from sls_io.window import HOUR_S, Cursor, IntervalSet, Window
 
 _EMPTY = "of the hours asked for the service has no log, and the table no row: nothing is missing"
@@ -161,7 +161,7 @@ def _verified(logstore: Logstore, lake: Lake, client: SlsClient, *, pull: bool, 
     told = _Told(_landed_windows(table, ledger), pull_again(client, ledger, hours=hours) if pull else None)
     tallies, gone = tally(table, origin.id, ledger, told.windows)
     problems += [text for text in gone if text not in problems]
-    ends, shown = _ends(client, ledger)
+    ends, shown = _ends(client, ledger, begins(client, logstore, state, origin.id))
     adopted = {s: v for (name, s), v in state.adopted.shards.items() if name == origin.id}
     missing = {s: rows for (name, s), rows in state.adopted.missing.items() if name == origin.id}
     decided = {
@@ -275,21 +275,31 @@ def _landed_windows(table: Table, ledger: Ledger) -> dict[Window, int]:
     return found
 
 
-def _ends(client: SlsClient, ledger: Ledger) -> tuple[dict[int, Cursor], dict[int, list[str]]]:
+def _ends(client: SlsClient, ledger: Ledger, asked: Begins) -> tuple[dict[int, Cursor], dict[int, list[str]]]:
     """The end of each listed shard; and what the service shows of shards that the ledger gave up."""
     ends: dict[int, Cursor] = {}
     shown: dict[int, list[str]] = {}
     for shard in client.shards():
+        entry = ledger.shards.get(shard.id)
         try:
             head = client.head(shard)
+            if entry is not None:
+                shown[shard.id] = [*_shown_again(entry, head), *_asked_again(client, entry, head, asked)]
         except ShardGone:
             continue
         ends[shard.id] = head.end
-        entry = ledger.shards.get(shard.id)
-        if entry is not None:
-            parts = readable_again(client, shard.id, entry, head)
-            shown[shard.id] = [*_shown_again(entry, head), *map(said_readable, parts)]
     return ends, shown
+
+
+def _asked_again(client: SlsClient, entry: ShardLedger, head: Head, asked: Begins) -> Iterator[str]:
+    parts = readable_again(client, head.shard, entry, head, asked)
+    start = None if entry.closed else begins_anew(client, head, entry, parts, asked)
+    if start is not None:
+        yield (
+            f"the ledger begins this shard at {entry.start}, and the service at {start}; nothing has landed "
+            "from there, so nothing is lost: `sls-lake land` lets the shard begin anew"
+        )
+    yield from (said_readable(part) for part in parts if start is None or not part.early)
 
 
 def _shown_again(entry: ShardLedger, head: Head) -> list[str]:
@@ -335,7 +345,7 @@ def _prove(
     ends: Mapping[int, Cursor],
     decided: _Decided,
     told: _Told,
-    shown: Iterable[str],
+    shown: Collection[str],
 ) -> ShardProof:
     entry = ledger.shards.get(shard)
     rows = tally.rows if tally else 0
@@ -362,7 +372,8 @@ def _prove(
         )
     notes += [f"landed ahead of the frontier: [{b}, {e})" for b, e in entry.landed if b > entry.frontier]
     end = ends.get(shard)
-    if end is not None and entry.frontier > end and not entry.closed:
+    anew = bool(shown) and entry.frontier == entry.start
+    if end is not None and entry.frontier > end and not entry.closed and not anew:
         problems.append(
             f"the ledger reached {entry.frontier}, the service ends at {end}: not the same logstore"
         )

@@ -17,6 +17,7 @@ CALLS = sorted({lie.call for lie in all_lies(FACTS)})
 SHARES = {"get_cursor": 5, "pull_logs": 8, "list_shards": 6, "get_checkpoints": 8}
 """Of the kinds with many wrong answers, one in so many is played."""
 SHARE = 4
+SWAPPED = [lie.name for lie in all_lies(FACTS) if "swapped" in lie.name]
 AT_THE_START = ("get_cursor", "list_shards", "get_logstore", "get_checkpoints")
 
 
@@ -76,6 +77,28 @@ def test_a_wrong_answer_at_the_first_start_skips_no_history(lane: Answers, call:
         if lie is not None:
             scene.lie(lie, after=rng.randrange(3))
         scene.land()
+        before = scene.counts["fills that verify named"]
+        scene.judge()
+        assert scene.counts["fills that verify named"] == before, "one wrong answer asks nothing of a person"
+        scene.drop()
+
+
+@pytest.mark.parametrize("times", [2, 9])
+def test_a_wrong_cursor_told_again_and_again_at_the_first_start_costs_no_log(
+    lane: Answers, times: int
+) -> None:
+    rng = drawn(13)
+    for number, name in enumerate([*names("get_cursor", 11), *SWAPPED]):
+        scene = lane.scene(f"again-{times}-{number}")
+        scene.make(2)
+        scene.put(rng, 4)
+        scene.advance(60)
+        lie = now_wrong(scene, name)
+        if lie is not None:
+            scene.lie(lie, times=times)
+        scene.land()
+        scene.put(rng, 2)
+        scene.look()
         scene.judge()
         scene.drop()
 

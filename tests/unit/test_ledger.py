@@ -57,6 +57,7 @@ def entries(draw: st.DrawFn, points: st.SearchStrategy[int] = CURSORS) -> ShardL
         rows=draw(st.integers(0, 2**50)),
         sum=draw(st.integers(0, 2**64 - 1)),
         suspect_s=draw(st.sampled_from((0, 0, 1, 1_790_000_000))),
+        told=draw(st.booleans()),
     )
 
 

@@ -564,6 +564,17 @@ def test_a_shard_that_ends_before_its_frontier_has_fallen_back() -> None:
     assert fallen_back({0: Survey(0, None)}, ledger) == {}
 
 
+def test_a_shard_that_begins_anew_is_planned_from_there_and_has_not_fallen_back() -> None:
+    ledger = {0: ShardLedger(Cursor(30), reached_s=77)}
+    survey = replace(surveyed(apart(0), 10, 20, (1, 10, 20)), anew=Cursor(10))
+    plan = live([apart(0)], [survey], ledger)
+    assert windows(plan) == [(0, 10, 20, 1)]
+    assert plan.anew == {0: (30, 10)}
+    assert zero_row_landing_due(replace(plan, windows=()), Ledger("o", ledger))
+    assert fallen_back({0: survey}, Ledger("o", ledger)) == {}
+    assert fallen_back({0: replace(survey, anew=None)}, Ledger("o", ledger)) == {0: (20, 30)}
+
+
 def test_a_child_that_nobody_has_waits_for_its_parents_and_for_no_holder() -> None:
     """A group grants a child only when its parents are done."""
     parent, child = Shard(0, readonly=True), Shard(1, readonly=False)

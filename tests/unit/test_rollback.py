@@ -1,5 +1,7 @@
 """The ledger of a table that is rolled back, as values."""
 
+from dataclasses import replace
+
 from pipelines.landing.ledger import lowered
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.window import Cursor, IntervalSet
@@ -21,6 +23,11 @@ def test_a_shard_that_appeared_since_keeps_its_start_and_nothing_more() -> None:
     then = {"a": Ledger("a", {0: shard(5, 9)})}
     now = {"a": Ledger("a", {0: shard(5, 20), 1: shard(100, 120, closed=True)})}
     assert lowered(then, now)["a"].shards == {0: shard(5, 9), 1: ShardLedger(Cursor(100))}
+
+
+def test_a_start_that_the_service_told_stays_one() -> None:
+    told = replace(shard(100, 120), told=True)
+    assert lowered({}, {"a": Ledger("a", {1: told})})["a"].shards == {1: ShardLedger(Cursor(100), told=True)}
 
 
 def test_a_logstore_that_began_since_is_as_it_began() -> None:

@@ -1,6 +1,7 @@
 """Hour edges asked of a service: here the simulator's, a value that answers as the real one does."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal, cast
 
 import pytest
@@ -10,9 +11,9 @@ from hypothesis import strategies as st
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import Page, SlsClient
 from sls_io.errors import CursorExpired, ServiceError, ShardGone, SlsError, Throttled
-from sls_io.planning import Second, Survey
+from sls_io.planning import Again, Second, Survey
 from sls_io.shard import Head, Shard
-from sls_io.survey import survey_hours, survey_live
+from sls_io.survey import Begins, survey_hours, survey_live
 from sls_io.window import HOUR_S, Cursor, IntervalSet
 from tests.simulation import service as simulated
 from tests.simulation.service import Service
@@ -180,6 +181,70 @@ def test_a_shard_that_is_gone_is_a_survey_without_a_head() -> None:
     found = survey_live(client(service), listed, Ledger("o"), until_s=EPOCH_S, spans_max=9)
     assert found[1] == Survey(1, None, gone=Second.DENIES), "the list still has it"
     assert found[0].head is not None
+
+
+FROM_HERE = Begins(lambda shard, entry: Cursor(0))
+"""Settings that want all that there is."""
+
+
+def asked_about(entry: ShardLedger, begins: Begins | None = FROM_HERE) -> Survey:
+    """A live survey of a shard with two groups in each of three hours, from cursor 1000 on."""
+    service = Service(1, EPOCH_S)
+    for _ in range(3):
+        service.append(service.shards[0], jump=0)
+        service.append(service.shards[0], jump=0)
+        service.now_s += HOUR_S
+    (found,) = survey_live(
+        client(service),
+        [s.value for s in service.listed()],
+        Ledger("o", {0: entry}),
+        until_s=service.now_s,
+        spans_max=9,
+        begins=begins,
+    ).values()
+    return found
+
+
+def from_1004(*, told: bool, landed: bool = True, withdrawn: tuple[int, int] = (0, 0)) -> ShardLedger:
+    """A start at the third hour."""
+    done = [(1004, 1005)] if landed else []
+    return ShardLedger(Cursor(1004), IntervalSet.of(done), withdrawn=IntervalSet.of([withdrawn]), told=told)
+
+
+def test_logs_before_a_start_that_was_told_are_found_and_before_a_chosen_one_nobody_looks() -> None:
+    hour = EPOCH_S // HOUR_S
+    (part,) = asked_about(from_1004(told=True)).readable
+    assert part == Again(Cursor(1000), Cursor(1004), range(hour, hour + 2), early=True)
+    assert asked_about(from_1004(told=True), None).readable == ()
+    assert asked_about(from_1004(told=False)).readable == ()
+
+
+def test_what_the_settings_leave_out_what_was_withdrawn_and_what_was_forgotten_is_not_missed() -> None:
+    hour = EPOCH_S // HOUR_S
+    since = Begins(lambda shard, entry: Cursor(1003))
+    assert [part.begin for part in asked_about(from_1004(told=True), since).readable] == [1003]
+    assert asked_about(from_1004(told=True), Begins(lambda shard, entry: None)).readable == ()
+    assert asked_about(from_1004(told=True, withdrawn=(1000, 1004))).readable == ()
+    gone = Begins(FROM_HERE.at, IntervalSet.of([(hour, hour + 2)]))
+    assert asked_about(from_1004(told=True), gone).readable == ()
+
+
+def test_a_shard_of_which_nothing_has_landed_begins_anew_and_its_spans_with_it() -> None:
+    survey = asked_about(from_1004(told=True, landed=False))
+    assert (survey.anew, survey.readable, survey.spans[0].begin) == (1000, (), 1000)
+    half = Begins(FROM_HERE.at, IntervalSet.of([(EPOCH_S // HOUR_S, EPOCH_S // HOUR_S + 1)]))
+    left = asked_about(from_1004(told=True, landed=False), half)
+    assert (left.anew, len(left.readable)) == (None, 1), "an hour of it was removed for good"
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_start_beyond_the_end_is_left_where_the_settings_say(told: bool) -> None:
+    beyond = ShardLedger(Cursor(2000), told=told)
+    wanted = Begins(lambda shard, entry: Cursor(1000 if told else 1005))
+    assert asked_about(beyond, wanted).anew == (1000 if told else 1005)
+    assert asked_about(beyond, Begins(lambda shard, entry: Cursor(1007))).anew is None
+    landed = replace(beyond, landed=IntervalSet.of([(2000, 2001)]))
+    assert asked_about(landed, wanted).anew is None
 
 
 QUOTA = Throttled("ReadQuotaExceed", "used up", status=403)
