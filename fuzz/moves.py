@@ -349,7 +349,7 @@ class Moves:
             f"mend {hours_text(hours)} of {name}", act, lambda _: self.model.mend(name, hours), must, never
         )
 
-    def roll_back(self, snapshot_id: int, trouble: Trouble = CALM) -> Move:
+    def roll_back(self, snapshot_id: int, trouble: Trouble = CALM, *, options: Iterable[str] = ()) -> Move:
         """Back to a landing."""
         model, scene = self.model, self.scene
         saved = scene.at(snapshot_id)
@@ -359,7 +359,7 @@ class Moves:
         def became() -> None:
             model.go_to(saved)
 
-        words = ["table", "rollback", str(snapshot_id)]
+        words = ["table", "rollback", str(snapshot_id), *options]
         act = lambda: self.decide(  # noqa: E731
             name, words, lambda lake: rollback.plan(lake, scene.table_name, snapshot_id),
             rollback.execute, trouble, became,
@@ -372,10 +372,14 @@ class Moves:
             for each, told in (saved.told or {}).items()
         )
         differs = saved.rows != model.rows or self._other_ledger(saved.told or {})
-        easy = differs and saved.rows.total() <= known and trouble == CALM
+        easy = differs and saved.rows.total() == known and trouble == CALM
         must = "it is a landing whose files are there" if easy and not never else ""
         return Move(
-            f"rollback {self.label(snapshot_id)}{_said(trouble)}", act, lambda _: became(), must, never
+            f"rollback {' '.join([self.label(snapshot_id), *options])}{_said(trouble)}",
+            act,
+            lambda _: became(),
+            must,
+            never,
         )
 
     def _other_ledger(self, told: dict[str, Told]) -> bool:

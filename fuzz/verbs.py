@@ -418,14 +418,22 @@ class Round:
             said = [*proof.problems, *(p for s in proof.shards for p in s.problems), *proof.cures]
             verbs = [words for text in said for words in commands(text)]
             self.story.append("  " * self._depth + f"verify of {each} names {[' '.join(v) for v in verbs]}")
-            if not verbs:
+            by_hand = self._doubled() and any("delete all but one of each" in text for text in proof.cures)
+            if not verbs and not by_hand:
                 raise Broken(f"verify of {each} is red and names no verb: {said}")
-            if self._follow(each, [more for verb in verbs for more in spelled_out(verb)]):
+            cures = [words for text in proof.cures for words in commands(text)]
+            if self._follow(each, [more for verb in verbs for more in spelled_out(verb)], cures):
                 return True
         return False
 
-    def _follow(self, name: str, verbs: list[list[str]]) -> bool:
-        """Run these one after the other until one is accepted; what a refusal names comes right after it."""
+    def _doubled(self) -> bool:
+        return max(self.model.rows.values(), default=1) > 1
+
+    def _follow(self, name: str, verbs: list[list[str]], cures: list[list[str]]) -> bool:
+        """Run these one after the other until one is accepted; what a refusal names comes right after it.
+
+        `cures` were looked at before they were named, as every rollback was: they are not refused.
+        """
         tried: list[list[str]] = []
         while verbs and len(tried) < _CURES_MAX:
             words, *verbs = verbs
@@ -433,12 +441,14 @@ class Round:
             tried.append(words)
             if move is None:
                 continue
+            if words in cures or words[:2] == ["table", "rollback"]:
+                move.must = f"sls-lake {' '.join(words)} is named, so it was looked at"
             self._refusal = ""
             if self.step("cure", move):
                 return True
             verbs = [*commands(self._refusal), *verbs]
         table = self.scene.table
-        if table is None or max(self.model.rows.values(), default=1) == 1:
+        if table is None or not self._doubled():
             return False
         # The one refusal that asks for another engine: "delete all but one of each, and look again".
         return self.step(
@@ -451,7 +461,7 @@ class Round:
     def _named(self, name: str, words: list[str]) -> Move | None:
         options = dict(zip(words, [*words[1:], ""], strict=True))
         if words[:2] == ["table", "rollback"]:
-            return self.moves.roll_back(int(words[2]))
+            return self.moves.roll_back(int(words[2]), options=words[3:])
         if words[:2] == ["table", "adopt"]:
             return self.moves.adopt(name, [w for w in words[2:] if w != "--execute"])
         if words[0] == "backfill" and options.get("--mode") == "replace" and options["--from"] != "HOUR":

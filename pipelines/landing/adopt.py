@@ -24,9 +24,10 @@ from typing import Literal
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from pipelines.landing import publish, rollback, settle
+from pipelines.landing import publish, settle
 from pipelines.landing.ledger import ADOPT, LEDGER_PREFIX, Adopted, Forgotten, lowered
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.sameness import Key, proves, way_back
 from pipelines.landing.start import check_origin, find_table, known, origin_text
 from pipelines.landing.state import (
     TableState,
@@ -37,6 +38,7 @@ from pipelines.landing.state import (
     facts,
     forgotten_of,
     is_landing,
+    landings,
     ledgers_of,
     read_state,
     summary_of,
@@ -55,7 +57,6 @@ from sls_io.window import HOUR_S, Cursor
 At = int | Literal["begin", "latest", "rows"]
 """Where shards start: a time (unix seconds), the service's begin or end, or right after the last row."""
 
-Key = tuple[str, int]
 _IDENTITY = ("__origin__", "__shard__", "__cursor__", "__index__")
 
 
@@ -193,7 +194,7 @@ def plan(
         asks=asks and not named,
         differs=differs,
         missing=sum(d.missing for d in differs if d.origin in begun),
-        back=rollback.way_back(table, state) if differs else None,
+        back=way_back(table) if differs else None,
         damaged=_damaged(table, state),
         forgotten=bool(state.forgotten.shards),
         former=former,
@@ -249,19 +250,6 @@ def tally(table: Table, ledgers: Mapping[str, Ledger]) -> dict[Key, Tally]:
     return found
 
 
-def proves(ledger: Ledger, adopted: Adopted, tallies: Mapping[Key, Tally]) -> bool:
-    """Whether the table holds of this origin exactly the rows that the ledger and what was adopted
-    before say: as many, with the same identity sum, in every shard. Pure."""
-    mine = {shard for origin, shard in {*tallies, *adopted.shards} if origin == ledger.origin}
-    for shard in {*ledger.shards, *mine}:
-        entry = ledger.shards.get(shard) or ShardLedger(Cursor(0))
-        rows, total = adopted.of(ledger.origin, shard)
-        there = tallies.get((ledger.origin, shard), Tally())
-        if (there.rows, there.sum) != (entry.rows + rows, (entry.sum + total) % 2**64):
-            return False
-    return True
-
-
 def _trouble(table: Table, origin: Origin, name: str) -> str:
     """Why landings are refused; "" when they are not. Raises when another verb settles it."""
     try:
@@ -310,7 +298,7 @@ class _Newest:
 def _newest(table: Table) -> dict[str, _Newest]:
     """Of each origin, from all snapshots that metadata still has: also of those beside main."""
     found: dict[str, _Newest] = {}
-    for snapshot in rollback.landings(table):
+    for snapshot in landings(table):
         adopted = adopted_of(snapshot, damaged_too=True)
         for origin, ledger in ledgers_of(snapshot, damaged_too=True).items():
             found.setdefault(origin, _Newest(snapshot, ledger, adopted))
@@ -320,7 +308,7 @@ def _newest(table: Table) -> dict[str, _Newest]:
 def _candidates(table: Table, state: TableState) -> Iterator[Snapshot]:
     """Snapshots whose ledger may be true, the likeliest first: the tag's, main's, those beside main."""
     tagged = table.snapshot_by_id(state.tagged) if state.tagged is not None else None
-    past = [*([tagged] if tagged else []), *filter(is_landing, ancestry(table)), *rollback.landings(table)]
+    past = [*([tagged] if tagged else []), *filter(is_landing, ancestry(table)), *landings(table)]
     yield from {s.snapshot_id: s for s in past}.values()
 
 
@@ -410,7 +398,7 @@ def _check_once(
     if not doubled:
         return
     by_hand = "delete all but one of each with any engine, and look again"
-    back = rollback.way_back(table, state)
+    back = way_back(table)
     raise LedgerBroken(
         f"{doubled} rows of table {'.'.join(table.name())} are there more than once, and nobody can adopt "
         "a row twice",
@@ -421,7 +409,7 @@ def _check_once(
 def _damaged(table: Table, state: TableState) -> int | None:
     """The newest landing, when not all of its ledgers can be read."""
     tagged = table.snapshot_by_id(state.tagged) if state.tagged is not None else None
-    snapshot = tagged or next(iter(rollback.landings(table)), None)
+    snapshot = tagged or next(iter(landings(table)), None)
     texts = [name for name in summary_of(snapshot) if name.startswith(LEDGER_PREFIX)]
     readable = ledgers_of(snapshot, damaged_too=True)
     return snapshot.snapshot_id if snapshot is not None and len(texts) > len(readable) else None
@@ -436,7 +424,7 @@ def _check_removal_known(table: Table, state: TableState) -> None:
     """
     if not state.forgotten.shards or any(map(is_landing, ancestry(table))):
         return
-    back = rollback.way_back(table, state)
+    back = way_back(table)
     if back is not None:
         raise LedgerBroken(
             f"rows were removed from table {'.'.join(table.name())} by `table forget`, and nobody can say "

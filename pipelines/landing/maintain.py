@@ -24,7 +24,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate
 
-from pipelines.landing import compact, publish, rollback, settle
+from pipelines.landing import compact, publish, sameness, settle
 from pipelines.landing.compact import Hour, Looked, look, tidied
 from pipelines.landing.former import listed
 from pipelines.landing.history import Orphan, find_orphans
@@ -397,7 +397,7 @@ def _lost(looked: Looked) -> str:
     rows, known = live_rows(table), known_rows(state.ledgers, state.adopted)
     if rows == known:
         return ""
-    target = rollback.way_back(table, state)
+    target = sameness.way_back(table)
     back = f"; sls-lake table rollback {target} brings back what its landing left" if target else ""
     return (
         f"table {'.'.join(table.name())} holds {rows} rows, its ledger says {known}, and older snapshots "

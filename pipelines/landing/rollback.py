@@ -11,7 +11,6 @@ the newest landing, what was done is taken back.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from pyiceberg.manifest import DataFile, DataFileContent
@@ -19,18 +18,22 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing import ledger as codec
-from pipelines.landing import settle
-from pipelines.landing.reading import Misread, Unreadable, entries_of, live_rows, manifests_of
+from pipelines.landing import sameness, settle
+from pipelines.landing.reading import Misread, Unreadable
 from pipelines.landing.state import (
     TableState,
     adopted_of,
     ancestry,
     facts,
+    files_of,
     forgotten_of,
     is_landing,
     known_rows,
+    landings,
     ledgers_of,
+    missing_files,
     newest_forgotten,
+    shown_rows,
     summary_of,
     total_records,
 )
@@ -40,9 +43,6 @@ from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ConfigError, LedgerBroken
 from sls_io.window import Cursor, IntervalSet, Window
 
-_CALLS_PARALLEL = 8
-_TRIES_MAX = 5
-"""After so many landings whose files are not all there, no way back is looked for any more."""
 _UNREADABLE = "a manifest of main cannot be read, so which files leave and return is unknown"
 
 
@@ -126,7 +126,7 @@ def plan(lake: Lake, name: str, snapshot_id: int, *, without_missing: bool = Fal
     known_then = known_rows(ledgers, adopted)
     _check_content(table, target, then, known_then)
     if not without_missing:
-        _check_missing(table, state, target, known_then)
+        _check_missing(table, target, known_then)
     known = now or {}
     leaving, returning = known.keys() - then.keys(), then.keys() - known.keys()
     lowered_ledgers = codec.lowered(ledgers, state.ledgers)
@@ -162,40 +162,6 @@ def plan(lake: Lake, name: str, snapshot_id: int, *, without_missing: bool = Fal
 def execute(lake: Lake, planned: Planned, *, clock: Clock = SYSTEM_CLOCK) -> int:
     """Commit a planned rollback; the new snapshot. Raises what `settle.commit` does."""
     return settle.commit(lake, planned.table, planned.state, planned.change, now_ms=int(clock.now() * 1000))
-
-
-def landings(table: Table) -> list[Snapshot]:
-    """All snapshots with a ledger that metadata still has, newest first, also those beside main."""
-    found = filter(is_landing, table.metadata.snapshots)
-    return sorted(found, key=lambda s: s.sequence_number or 0, reverse=True)
-
-
-def way_back(table: Table, state: TableState) -> int | None:
-    """The newest landing that `plan` accepts and whose rows are as many as its ledgers say: gone back to,
-    lost rows are there again and foreign ones are not. None when metadata or storage has none.
-
-    Story: rows are deleted by hand, or only marked as deleted, and landings go on. The newest landing lacks
-    these rows as well, so what is looked for is one from before the deletion.
-    """
-    tries = 0
-    for snapshot in landings(table):
-        hidden = summary_of(snapshot).get("total-delete-files", "0") != "0"
-        if hidden and tries >= _TRIES_MAX:
-            continue  # to count these, files are read
-        try:
-            known = known_rows(ledgers_of(snapshot), adopted_of(snapshot))
-            tries += hidden
-            if _rows_of(table, snapshot) != known:
-                continue
-            tries += not hidden
-            _check_forgotten(table, state, snapshot)
-            _check_content(table, snapshot, _files(table, snapshot), known)
-        except (LedgerBroken, Misread, ConfigError, OSError):
-            if tries >= _TRIES_MAX and not hidden:
-                return None
-            continue
-        return snapshot.snapshot_id
-    return None
 
 
 def _load(lake: Lake, name: str) -> Table:
@@ -241,26 +207,17 @@ def _since(table: Table, state: TableState, target: Snapshot) -> Iterator[Snapsh
                 yield snapshot
 
 
-def _files(table: Table, snapshot: Snapshot | None) -> dict[str, DataFile]:
-    """The live files of `snapshot` (row-level deletes included) by path. Raises as `reading.py` does."""
-    return {
-        entry.data_file.file_path: entry.data_file
-        for manifest in manifests_of(table, snapshot)
-        for entry in entries_of(table, manifest)
-    }
-
-
 def _files_of_main(table: Table) -> dict[str, DataFile] | None:
     """None when nobody can say: rolling back is what cures that."""
     try:
-        return _files(table, table.current_snapshot())
+        return files_of(table, table.current_snapshot())
     except (Unreadable, Misread):
         return None
 
 
 def _files_then(table: Table, target: Snapshot) -> dict[str, DataFile]:
     try:
-        return _files(table, target)
+        return files_of(table, target)
     except Unreadable as error:
         raise LedgerBroken(
             f"snapshot {target.snapshot_id} of table {'.'.join(table.name())} cannot be had back: "
@@ -281,9 +238,7 @@ def _check_content(table: Table, target: Snapshot, files: Mapping[str, DataFile]
             f"{name} has {total} rows, its ledger knows {known}: rows of unknown origin were in it",
             verb="sls-lake windows, and choose an older landing",
         )
-    with ThreadPoolExecutor(max_workers=_CALLS_PARALLEL) as pool:
-        there = pool.map(lambda path: table.io.new_input(path).exists(), files)
-        gone = sum(not exists for exists in there)
+    gone = missing_files(table, files)
     if gone:
         raise LedgerBroken(
             f"{name} cannot be had back: {gone} of its {len(files)} files are gone",
@@ -291,20 +246,12 @@ def _check_content(table: Table, target: Snapshot, files: Mapping[str, DataFile]
         )
 
 
-def _rows_of(table: Table, snapshot: Snapshot) -> int | None:
-    """Rows that a snapshot shows, None where it does not say. A total counts rows that row-level deletes
-    hide, too: where there are any, files are read."""
-    if summary_of(snapshot).get("total-delete-files", "0") == "0":
-        return total_records(snapshot)
-    return live_rows(table, snapshot.snapshot_id)
-
-
-def _check_missing(table: Table, state: TableState, target: Snapshot, known: int) -> None:
+def _check_missing(table: Table, target: Snapshot, known: int) -> None:
     """Raises LedgerBroken when rows were missing at `target` already: going there brings none back."""
-    rows = _rows_of(table, target)
+    rows = shown_rows(table, target)
     if rows is None or rows >= known:
         return
-    back = way_back(table, state)
+    back = sameness.way_back(table)
     other = f"sls-lake table rollback {back}, which has all of its own; or " if back is not None else ""
     raise LedgerBroken(
         f"snapshot {target.snapshot_id} of table {'.'.join(table.name())} has {rows} rows, its ledger knows "

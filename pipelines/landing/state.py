@@ -7,21 +7,25 @@ verb that settles it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus
+from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing import ledger as codec
 from pipelines.landing.former import REGISTER, newer, number_of, strangers
-from pipelines.landing.reading import Unreadable, cure, entries_of, gone, manifests_of
+from pipelines.landing.reading import Misread, Unreadable, cure, entries_of, gone, live_rows, manifests_of
 from pipelines.landing.table import ANSWER_S, is_storage, storage_trouble
 from pipelines.landing.usable import check_usable
 from pipelines.landing.waiting import answered
 from sls_io.claim import Ledger
 from sls_io.errors import LedgerBroken, TransportError
 
+_CALLS_PARALLEL = 8
+_TRIES_MAX = 5
+"""After so many landings whose files are not all there, no way back is looked for any more."""
 _OTHERS_NAMED_MAX = 3
 _DIGITS_MAX = 20
 """Digits of a number in a summary that another engine may have written: a long has fewer."""
@@ -149,7 +153,7 @@ def check_ancestry(table: Table) -> None:
         raise LedgerBroken(
             f"table {name} was rolled back by hand: main no longer contains the newest landing "
             f"(snapshot {tag.snapshot_id}){since}",
-            verb=f"sls-lake table rollback {target}",
+            verb=_verb_back(table, target),
         )
     raise LedgerBroken(
         f"table {name}: snapshots between main and the newest landing (snapshot {tag.snapshot_id}) were "
@@ -168,7 +172,7 @@ def check_removed(table: Table) -> None:
         raise LedgerBroken(
             f"rows were removed from table {'.'.join(table.name())} by `table forget`, and main was put back "
             "to before that: they are there again",
-            verb=f"sls-lake table rollback {removal}",
+            verb=_verb_back(table, removal),
         )
 
 
@@ -207,6 +211,77 @@ def ancestry(table: Table, newest: int | None = None) -> Iterator[Snapshot]:
         yield snapshot
         parent = snapshot.parent_snapshot_id
         snapshot = table.snapshot_by_id(parent) if parent is not None else None
+
+
+def landings(table: Table) -> list[Snapshot]:
+    """All snapshots with a ledger that metadata still has, newest first, also those beside main."""
+    found = filter(is_landing, table.metadata.snapshots)
+    return sorted(found, key=lambda s: s.sequence_number or 0, reverse=True)
+
+
+def ways_back(table: Table, *, first: int | None = None, holed: bool = False) -> Iterator[int]:
+    """Landings that `table rollback` accepts and that have as many rows as their ledgers say, newest first:
+    gone back to, lost rows are there again and foreign ones are not.
+
+    Story: rows are deleted by hand, or only marked as deleted, and landings go on. The newest landing lacks
+    these rows as well, so what is looked for is one from before the deletion.
+
+    `first` is looked at before the others; `holed`: also those whose rows are fewer, which a rollback wants
+    to be told (--without-missing). Raises TransportError when the storage does not answer.
+    """
+    removed, tries = newest_forgotten(table)[0], 0
+    for snapshot in sorted(landings(table), key=lambda s: s.snapshot_id != first):
+        hidden = summary_of(snapshot).get("total-delete-files", "0") != "0"
+        if hidden and tries >= _TRIES_MAX:
+            continue  # to count these, files are read
+        try:
+            known = known_rows(ledgers_of(snapshot), adopted_of(snapshot))
+            tries += hidden
+            rows = shown_rows(table, snapshot)
+            if rows is None or (rows < known and not holed) or (total_records(snapshot) or 0) > known:
+                continue
+            tries += not hidden
+            whole = forgotten_of(snapshot) == removed and not missing_files(table, files_of(table, snapshot))
+        except (LedgerBroken, Misread, OSError):
+            whole = False
+        if whole:
+            yield snapshot.snapshot_id
+        elif tries >= _TRIES_MAX and not hidden:
+            return
+
+
+def _verb_back(table: Table, wanted: int) -> str:
+    """The rollback to the landing `wanted`, or, where it is refused, to the one that is not."""
+    back = next(ways_back(table, first=wanted), None)
+    if back is not None:
+        return f"sls-lake table rollback {back}"
+    holed = next(ways_back(table, first=wanted, holed=True), None)
+    if holed is not None:
+        return f"sls-lake table rollback {holed} --without-missing"
+    return f"restore the files of snapshot {wanted}, and then sls-lake table rollback {wanted}"
+
+
+def files_of(table: Table, snapshot: Snapshot | None) -> dict[str, DataFile]:
+    """The live files of `snapshot` (row-level deletes included) by path. Raises as `reading.py` does."""
+    return {
+        entry.data_file.file_path: entry.data_file
+        for manifest in manifests_of(table, snapshot)
+        for entry in entries_of(table, manifest)
+    }
+
+
+def missing_files(table: Table, paths: Iterable[str]) -> int:
+    """How many of these files are not there."""
+    with ThreadPoolExecutor(max_workers=_CALLS_PARALLEL) as pool:
+        return sum(not there for there in pool.map(lambda p: table.io.new_input(p).exists(), paths))
+
+
+def shown_rows(table: Table, snapshot: Snapshot) -> int | None:
+    """Rows that a snapshot shows, None where it does not say. A total counts rows that row-level deletes
+    hide, too: where there are any, files are read."""
+    if summary_of(snapshot).get("total-delete-files", "0") == "0":
+        return total_records(snapshot)
+    return live_rows(table, snapshot.snapshot_id)
 
 
 def others_here(table: Table, *, older_than_s: float) -> tuple[str, ...]:
@@ -356,9 +431,11 @@ def _check_origins(table: Table, state: TableState) -> None:
         )
     known = known_rows(state.ledgers, state.adopted)
     if total is not None and total > known:
-        then = total_records(table.snapshot_by_id(state.tagged)) if state.tagged is not None else None
-        back = f"sls-lake table rollback {state.tagged} takes them out, {codec.ADOPT} keeps them"
+        back = next(ways_back(table), None)
+        # A landing from before the newest one is named where rows were missing by then.
+        since = "" if back == state.tagged else " (what landed since is pulled again)"
+        verb = f"sls-lake table rollback {back} takes them out{since}, {codec.ADOPT} keeps them"
         raise LedgerBroken(
             f"table {name} has {total} rows, its ledger knows {known}: rows of unknown origin were added",
-            verb=back if then is not None and then <= known else codec.ADOPT,
+            verb=codec.ADOPT if back is None else verb,
         )

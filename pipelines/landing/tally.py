@@ -51,13 +51,18 @@ class Tally:
 
 
 def tally(
-    table: Table, origin: str, ledger: Ledger, windows: Iterable[Window] = ()
+    table: Table,
+    origin: str,
+    ledger: Ledger,
+    windows: Iterable[Window] = (),
+    *,
+    snapshot_id: int | None = None,
 ) -> tuple[dict[int, Tally], list[str]]:
-    """Each shard's tally over all files of the current snapshot that can be read, and a sentence for each
-    other one and for what settles it. Raises TransportError when the storage does not answer."""
+    """Each shard's tally over all files of a snapshot (default: main's) that can be read, and a sentence for
+    each other one and for what settles it. Raises TransportError when the storage does not answer."""
     columns = ("__shard__", "__cursor__", "__index__")
     mine = EqualTo(term="__origin__", value=origin)
-    scan = table.scan(row_filter=mine, selected_fields=columns)
+    scan = table.scan(row_filter=mine, selected_fields=columns, snapshot_id=snapshot_id)
     reader = ArrowScan(table.metadata, table.io, scan.projection(), mine)
     tallies: dict[int, Tally] = defaultdict(Tally)
     for window in windows:

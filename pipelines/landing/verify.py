@@ -51,8 +51,10 @@ class ShardProof:
     rows_pulled     rows that the service told again and that were compared, None when it was not asked
     windows_pulled  how many windows were compared with the service
     hours_short     receive hours (since 1970) of which rows are missing, where that is known
+    hours_over      receive hours of which rows are there that no landing brought, where that is known
     others          there are as many rows as the ledger says, and not the same: some are missing and as
                     many are there that it does not know
+    strange         rows are there that nothing explains, or that are there more than once
     """
 
     shard: int
@@ -73,6 +75,8 @@ class ShardProof:
     windows_pulled: int = 0
     hours_short: tuple[int, ...] = ()
     others: bool = False
+    hours_over: tuple[int, ...] = ()
+    strange: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,8 @@ class Proof:
     since_ms  time of the oldest snapshot still kept (milliseconds): windows that landed before it are
               proven by the sums of their shard, not one by one
     landing   snapshot of the newest landing, which the rows are held against
-    cures     what brings missing rows back, the way that keeps most first; none where no row is missing
+    cures     what makes the rows those of the ledger again, the way that keeps most first; none where
+              they are
     notes     what is no problem and was not proven, of the whole table
     """
 
@@ -111,6 +116,11 @@ class Proof:
         return any(
             s.rows_table < s.rows_ledger + s.rows_adopted or s.hours_short or s.others for s in self.shards
         )
+
+    @property
+    def strange(self) -> bool:
+        """Whether rows are there that should not be."""
+        return any(s.strange or s.hours_over or s.others for s in self.shards)
 
 
 @dataclass(frozen=True)
@@ -184,10 +194,11 @@ def _verified(logstore: Logstore, lake: Lake, client: SlsClient, *, pull: bool, 
         (problems if hours is not None and why != _EMPTY else notes).append(why)
     proof = Proof(logstore.table, origin.id, shards, tuple(problems), since_ms, state.tagged, tuple(notes))
     # Of files that cannot be read nobody knows yet that rows are missing: what is said of them comes first.
-    if gone or not proof.short:
+    if gone or not (proof.short or proof.strange):
         return proof
-    short = {hour for shard in shards for hour in shard.hours_short}
-    found = cures.of_missing_rows(lake, logstore, client, table, state, short, pulled=pull and hours is None)
+    wrong = {hour for shard in shards for hour in (*shard.hours_short, *shard.hours_over)}
+    trouble = cures.Trouble(wrong, proof.short, proof.strange)
+    found = cures.of_other_rows(lake, logstore, client, table, trouble, pulled=pull and hours is None)
     return replace(proof, cures=found)
 
 
@@ -360,10 +371,13 @@ def _prove(
         problems = [f"{rows} rows of a shard that the ledger does not know"]
         if before or not rows:
             problems = _sums(ShardLedger(Cursor(0)), tally, adopted)
-        return ShardProof(shard, 0, rows, Cursor(0), None, False, (), tuple(problems), tuple(notes), before)
+        return ShardProof(
+            shard, 0, rows, Cursor(0), None, False, (), tuple(problems), tuple(notes), before,
+            strange=bool(problems) and rows > before,
+        )  # fmt: skip
     single = _singly(shard, tally, told, decided.forgotten)
-    sums = _sums(entry, tally, adopted)
-    problems = [*sums, *_once(tally, before), *single.problems, *shown]
+    sums, once = _sums(entry, tally, adopted), _once(tally, before)
+    problems = [*sums, *once, *single.problems, *shown]
     notes += single.notes
     if entry.suspect_s:
         notes.append(
@@ -399,6 +413,8 @@ def _prove(
         windows_pulled=single.pulled,
         hours_short=tuple(sorted(single.short)),
         others=bool(sums) and rows == entry.rows + before,
+        hours_over=tuple(sorted(single.over)),
+        strange=bool(once) or rows > entry.rows + before,
     )
 
 
@@ -411,6 +427,7 @@ class _Single:
     rows_pulled: int | None = None
     pulled: int = 0
     short: set[int] = field(default_factory=set)
+    over: set[int] = field(default_factory=set)
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -433,7 +450,7 @@ def _singly(shard: int, tally: Tally | None, told: _Told, gone: Gone) -> _Single
         found.windows += 1
         (rows, _), brought = held[window], told.landed[window]
         if rows != brought:
-            found.short |= {window.hour} if rows < brought else set()
+            (found.short if rows < brought else found.over).add(window.hour)
             wrong.append(f"{_place(window)}: the table holds {rows} rows, its landing brought {brought}")
     if told.pulled is not None:
         found.rows_pulled = 0
@@ -441,7 +458,8 @@ def _singly(shard: int, tally: Tally | None, told: _Told, gone: Gone) -> _Single
             here, count = held[window], told.pulled.windows[window]
             found.rows_pulled += count[0]
             found.pulled += 1
-            found.short |= {window.hour} if here != count and here[0] <= count[0] else set()
+            if here != count:
+                (found.short if here[0] <= count[0] else found.over).add(window.hour)
             if here[0] != count[0]:
                 wrong.append(f"{_place(window)}: the table holds {here[0]} rows, the service {count[0]}")
             elif here != count:

@@ -1,0 +1,211 @@
+"""Rows that nothing explains, some of them beside missing ones: what is named was looked at before, so the
+first cure that is printed is accepted as it stands, and in the end the table is proven."""
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pytest
+from pyiceberg.expressions import And, EqualTo
+
+from pipelines.cli.main import EXIT_FAILED
+from pipelines.landing import adopt, cures
+from pipelines.landing.sameness import way_back
+from pipelines.landing.state import facts, ways_back
+from sls_io.errors import LedgerBroken
+from tests.faults.test_cures import (
+    deleted_by_hand,
+    deleted_by_hand_and_landed_on,
+    expire_all,
+    first_hour,
+    land_more,
+    marked_and_landed_on,
+    printed,
+    rolled_back,
+    run_as_printed,
+    settle,
+    take_all_hours,
+    world,
+)
+from tests.integration.command_line import Command, command
+from tests.integration.test_races import second_logstore
+from tests.integration.world import PROJECT, World
+
+__all__ = ["command", "world"]
+
+
+def strange(world: World, n: int = 45, *, times: int = 1) -> None:
+    """Copies of the row `n`, under places in its LogGroup that no log has."""
+    row = world.table.scan(row_filter=EqualTo(term="n", value=n)).to_arrow().slice(0, 1)
+    place = row.schema.get_field_index("__index__")
+    kind = row.schema.field(place)
+    for i in range(times):
+        world.table.append(row.set_column(place, kind, pa.array([70 + i], kind.type)))
+
+
+def swapped_and_landed_on(world: World) -> None:
+    """As many rows as before, one of them another: so is the landing on top."""
+    world.table.delete(EqualTo(term="n", value=25))
+    strange(world)
+    land_more(world)
+
+
+@pytest.fixture
+def other(world: World) -> Iterator[World]:
+    """A second logstore in the same table, which lacks a row: there are as many as all ledgers know, once
+    the first one has a row too many."""
+    settings = second_logstore(world)
+    other = World(world.emulator, world.lake, settings, world.engine)
+    other.land()
+    with other.client as client:
+        mine = EqualTo(term="__origin__", value=client.origin().id)
+    world.table.delete(And(mine, EqualTo(term="n", value=3)))
+    yield other
+    with other.client as client:
+        client.transport.delete_logstore(PROJECT, settings.service.logstore)
+
+
+@pytest.mark.parametrize("trouble", [deleted_by_hand_and_landed_on, marked_and_landed_on])
+def test_foreign_rows_on_a_landing_that_misses_rows_lead_to_one_that_has_all_of_its_own(
+    world: World, command: Command, trouble: Callable[[World], None]
+) -> None:
+    """The newest landing would be refused: rows were missing by then."""
+    whole = world.table.metadata.current_snapshot_id
+    trouble(world)
+    strange(world, times=11)
+
+    with pytest.raises(LedgerBroken, match="rows of unknown origin") as refused:
+        world.land()
+    done = settle(world, command)
+
+    assert facts(world.table).tagged != whole
+    assert printed(refused.value.verb)[0] == ["table", "rollback", str(whole)] == done[0]
+    world.land()
+    world.assert_each_log_once()
+    world.assert_proved()
+
+
+def test_a_table_put_back_by_hand_to_a_landing_that_misses_rows_leads_to_one_that_has_them(
+    world: World, command: Command
+) -> None:
+    whole = world.table.metadata.current_snapshot_id
+    deleted_by_hand_and_landed_on(world)
+    expired = world.table.metadata.current_snapshot_id
+    land_more(world)
+    newest = world.table.metadata.current_snapshot_id
+    rolled_back(world)
+    assert world.table.metadata.current_snapshot_id == expired != newest
+
+    done = settle(world, command)
+
+    assert done[0] == ["table", "rollback", str(whole)]
+    world.land()
+    world.assert_each_log_once()
+    world.assert_proved()
+
+
+def test_a_removal_that_was_made_without_missing_rows_is_done_again_without_them(
+    world: World, command: Command
+) -> None:
+    deleted_by_hand(world)
+    gone = command("table", "forget", "--where", "n = 3", "--without-missing", "--execute")
+    rolled_back(world)
+
+    (words,) = printed(command("verify")["problems"][0])
+    run_as_printed(world, command, words)
+
+    assert words == ["table", "rollback", str(gone["committed"]), "--without-missing"]
+    assert 3 not in {row["n"] for row in world.table_rows()}
+    settle(world, command)
+    assert sorted(row["n"] for row in world.table_rows()) == [n for n in range(60) if n != 3]
+
+
+def test_a_row_too_many_beside_a_lost_one_of_another_logstore_is_no_red_without_a_verb(
+    world: World, other: World, command: Command
+) -> None:
+    strange(world)
+    assert len(world.table_rows()) == 60 + 25
+
+    proof = command("verify", "--pull")
+    acted = [calls[0][:2] for cure in proof["cures"] if (calls := printed(cure))]
+    done = settle(world, command)
+
+    assert proof["code"] == EXIT_FAILED and ["table", "rollback"] in acted and ["table", "adopt"] in acted
+    assert done[-1][0] == "backfill"
+    world.land()
+    world.assert_proved()
+    assert len(world.table_rows()) == 60 + 24, "the other logstore has cures of its own"
+
+
+@pytest.mark.parametrize("kept", ["the snapshots", "none of them"])
+def test_a_row_too_many_that_the_service_cannot_settle_is_taken_out_or_kept_by_the_verb_that_is_named(
+    world: World, other: World, command: Command, kept: str
+) -> None:
+    take_all_hours(world)
+    strange(world)
+    land_more(world)
+    if kept == "none of them":
+        expire_all(world)
+
+    words = next(calls[0] for cure in command("verify")["cures"] if (calls := printed(cure)))
+    run_as_printed(world, command, words)
+
+    assert words[:2] == ["table", "rollback" if kept == "the snapshots" else "adopt"]
+    assert "--without-missing" not in words, "of this logstore none is missing"
+    if kept == "none of them":
+        with other.client as client:
+            theirs = adopt.plan(world.lake, other.logstore, client, at="rows")
+            adopt.execute(world.lake, theirs, without_missing=True)
+    world.land()
+    world.assert_proved()
+    assert len(world.table_rows()) == (80 + 25 if kept == "the snapshots" else 81 + 24)
+
+
+def test_a_row_that_is_there_twice_and_that_no_verb_takes_out_is_said_with_what_to_do(
+    world: World, other: World, command: Command
+) -> None:
+    take_all_hours(world)
+    twin = world.table.scan(row_filter=EqualTo(term="n", value=30)).to_arrow().slice(0, 1)
+    world.table.append(twin)
+    land_more(world)
+    expire_all(world)
+
+    proof = command("verify")
+
+    assert proof["code"] == EXIT_FAILED and proof["cures"] == [
+        "delete all but one of each with any engine, and look again"
+    ]
+    world.table.delete(EqualTo(term="n", value=30))
+    world.table.append(twin)
+    assert command("verify")["ok"]
+
+
+def test_a_landing_with_as_many_rows_and_not_the_same_is_no_way_back(world: World, command: Command) -> None:
+    """Gone back to, nothing would be better: the newest landing is such a one."""
+    whole = world.table.metadata.current_snapshot_id
+    take_all_hours(world)
+    swapped_and_landed_on(world)
+    newest = world.table.metadata.current_snapshot_id
+    assert next(ways_back(world.table)) == newest and way_back(world.table) == whole
+
+    refused = command("table", "undo", "--hour", first_hour(world), "--execute")
+    done = settle(world, command)
+
+    assert refused["code"] == EXIT_FAILED and str(newest) not in refused["error"]
+    assert [words for words in done if words[0] != "verify"] == [["table", "rollback", str(whole)]]
+    world.land()
+    world.assert_proved()
+    assert sorted(row["n"] for row in world.table_rows()) == list(range(80))
+
+
+def test_what_replaces_an_hour_is_named_for_a_row_too_many_and_takes_it_out(
+    world: World, command: Command
+) -> None:
+    swapped_and_landed_on(world)
+
+    proof = command("verify", "--pull")
+    done = settle(world, command)
+
+    assert any(cures.REPLACE in cure for cure in proof["cures"])
+    assert {words[0] for words in done} <= {"verify", "backfill"}
+    world.assert_each_log_once()
+    world.assert_proved()
