@@ -353,7 +353,8 @@ def _parts(batches: Iterable[pa.RecordBatch], ledger: Ledger) -> Iterator[Part]:
 def _micros(batch: pa.RecordBatch) -> _Longs:
     """The receive hours of rows, microseconds since 1970."""
     at = batch.column("__receive_hour__").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-    return at.to_numpy(zero_copy_only=False).astype(np.int64)
+    micros: _Longs = at.to_numpy(zero_copy_only=False).astype(np.int64)
+    return micros
 
 
 def _part(shard: int, hour: int, cursors: _Longs, indexes: _Longs, landed: IntervalSet) -> Part:

@@ -321,14 +321,16 @@ def nothing(world: World) -> None:
     """As sls-lake made it."""
 
 
+def shard_and_back(world: World) -> None:
+    spec(lambda u: u.add_field("__shard__", IdentityTransform(), "shard"))(world)
+    spec(lambda u: u.remove_field("shard"))(world)
+
+
 PARTITIONED: dict[str, Change] = {
     "as it was made": nothing,
     **{name: UNUSABLE[name][0] for name in UNUSABLE if name.startswith(("no ", "days", "a part"))},
     **{name: FITS[name] for name in FITS if name.startswith(("the shard", "a day", "a part"))},
-    "a shard that came and went": lambda world: (
-        spec(lambda u: u.add_field("__shard__", IdentityTransform(), "shard"))(world),
-        spec(lambda u: u.remove_field("shard"))(world),
-    ),
+    "a shard that came and went": shard_and_back,
 }
 
 

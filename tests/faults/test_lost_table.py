@@ -290,10 +290,11 @@ def test_a_table_that_is_given_up_gets_a_new_folder_and_the_old_files_stay(
     assert again["code"] == EXIT_USAGE and "nothing to give up" in again["error"]
 
 
-@pytest.mark.parametrize(("lose", "says"), GONE.items(), ids=[f.__name__ for f in GONE])
+@pytest.mark.parametrize("lose", GONE, ids=lambda f: f.__name__)
 def test_what_is_gone_under_a_row_that_stays_is_told_by_every_verb_and_given_up_or_restored(
-    landed: World, command: Command, tmp_path: Path, lose: Callable[[World], Path], says: str
+    landed: World, command: Command, tmp_path: Path, lose: Callable[[World], Path]
 ) -> None:
+    says = GONE[lose]
     lost, kept, name = lose(landed), tmp_path / "aside", Path(landed.table.metadata_location).name
     registrable = lose is remove_newest_metadata
     shutil.move(lost, kept)
