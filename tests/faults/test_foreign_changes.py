@@ -16,6 +16,7 @@ from pyiceberg.transforms import (
     DayTransform,
     HourTransform,
     IdentityTransform,
+    Transform,
     TruncateTransform,
 )
 from pyiceberg.types import LongType, StringType
@@ -301,7 +302,10 @@ def test_a_property_that_is_taken_back_lets_landings_go_on(world: World) -> None
 
 def partition_again(world: World) -> None:
     """What the statements that a refusal prints do, as any engine's API does it."""
-    transforms = {ORIGIN: ("__origin__", IdentityTransform()), HOURS: ("__receive_hour__", HourTransform())}
+    transforms: dict[str, tuple[str, Transform[Any, Any]]] = {
+        ORIGIN: ("__origin__", IdentityTransform()),
+        HOURS: ("__receive_hour__", HourTransform()),
+    }
     with pytest.raises(LedgerBroken) as raised:
         world.land()
     with world.table.update_spec() as update:
