@@ -52,10 +52,11 @@ def register(output: Output, *, metadata: str, name: str | None, execute: bool) 
 @_execute_option
 @verb
 def start_over(output: Output, *, name: str | None, execute: bool) -> None:
-    """Give up a table that the catalog has lost: make a new, empty one in a folder of its own.
+    """Give up a table that the catalog has lost, or whose metadata is gone: make a new, empty one in a folder
+    of its own.
 
     The old files stay where they are, and no verb touches them any more. The next run begins where
-    `reset` says. Not for a table that is in the catalog.
+    `reset` says. Not for a table that is in the catalog and can be read.
     """
     logstore, lake = resolve(name), Lake.default()
     with SlsClient(logstore.service) as client:

@@ -108,7 +108,7 @@ def sealed_before(ledger: Ledger) -> int:
 
 def plan(looked: Looked, *, target_bytes: int = TARGET_BYTES) -> list[Hour]:
     """Sealed hours with more small files than files of the target size would hold; oldest first."""
-    table, found = looked.table, defaultdict[tuple[str, int, int], list[FileScanTask]](list)
+    table, found = looked.table, defaultdict[tuple[str, int, int, tuple[str, ...]], list[FileScanTask]](list)
     sealed = {origin: sealed_before(ledger) for origin, ledger in looked.state.ledgers.items()}
     folder = f"/{FOLDER}/"
     for task in tasks_of(table, table.scan()):
@@ -116,10 +116,11 @@ def plan(looked: Looked, *, target_bytes: int = TARGET_BYTES) -> list[Hour]:
         if at is None or at[1] >= sealed.get(at[0], 0) or task.delete_files:
             continue
         if folder not in task.file.file_path and task.file.file_size_in_bytes < _LARGE * target_bytes:
-            found[(*at, task.file.spec_id)].append(task)
+            # By the whole partition: somebody may have added the shard to it, and a file is in one.
+            found[(*at, task.file.spec_id, partition_text(task.file))].append(task)
     hours = []
     order = _order(table.schema())
-    for (origin, hour, _), tasks in sorted(found.items(), key=lambda item: (item[0][1], item[0][0])):
+    for (origin, hour, *_), tasks in sorted(found.items(), key=lambda item: (item[0][1], item[0][0])):
         size = sum(task.file.file_size_in_bytes for task in tasks)
         if len(tasks) > -(-size // target_bytes):
             rows = sum(task.file.record_count for task in tasks)
@@ -133,6 +134,11 @@ def place_of(spec: PartitionSpec, schema: Schema, file: DataFile) -> tuple[str, 
     if hour is None or origin is None or file.partition[hour] is None:
         return None
     return str(file.partition[origin]), int(file.partition[hour])
+
+
+def partition_text(file: DataFile) -> tuple[str, ...]:
+    """The values of a file's partition, comparable whatever their types."""
+    return tuple(str(file.partition[i]) for i in range(len(file.partition)))
 
 
 def execute(

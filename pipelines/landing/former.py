@@ -77,8 +77,11 @@ class Place:
     location: str
 
 
-def look_for(catalog: Catalog, table: str) -> Former | None:
+def look_for(catalog: Catalog, table: str, metadata_location: str = "") -> Former | None:
     """What the storage says of a table that the catalog has not; None when it says nothing.
+
+    `metadata_location`: of a file that the catalog names and that cannot be read; the table's own folder,
+    wherever that is, is looked at as well.
 
     A table without a snapshot says nothing: a run that was killed while it made one leaves its first
     metadata file, and nothing can have been lost with it. None also where nobody can list files.
@@ -88,7 +91,9 @@ def look_for(catalog: Catalog, table: str) -> Former | None:
     if place is None or folders is None:
         return None
     found, registrable = list[str](), False
-    for location in beside(place, folders):
+    locations = beside(place, folders)
+    own = _parent(_parent(metadata_location)) if metadata_location else place.location
+    for location in [*locations, *({own} - set(locations))]:
         phrase, metadata = _told_by(place.io, location)
         registrable |= metadata
         found += [phrase] if phrase else []
@@ -96,6 +101,20 @@ def look_for(catalog: Catalog, table: str) -> Former | None:
         shown = ", ".join(others[:_NAMED_MAX])
         found.append(f"the catalog knows no table there, and {_parent(place.location)} holds {shown}")
     return Former(tuple(found), registrable) if found else None
+
+
+def gone_with(io: FileIO, metadata_location: str, warehouse: str) -> str:
+    """The largest folder that is gone with a metadata file, in words; "" when its folder is there.
+
+    Raises OSError when the storage does not answer.
+    """
+    folder = _parent(metadata_location)
+    owned = warehouse and metadata_location.startswith(f"{warehouse.rstrip('/')}/")
+    parts = {"the whole warehouse": warehouse if owned else "", "the table's folder": _parent(folder)}
+    for what, path in {**parts, "its metadata folder": folder}.items():
+        if path and _is_gone(io, path):
+            return f"{what} {path}"
+    return ""
 
 
 def place_of(catalog: Catalog, table: str) -> Place | None:
@@ -227,6 +246,13 @@ def _listed(io: FileIO, folder: str, kind: FileType, *, recursive: bool = False)
     scheme, netloc, path = PyArrowFileIO.parse_location(folder, io.properties)
     selector = FileSelector(path, allow_not_found=True, recursive=recursive)
     return [info for info in io.fs_by_scheme(scheme, netloc).get_file_info(selector) if info.type is kind]
+
+
+def _is_gone(io: FileIO, folder: str) -> bool:
+    if not isinstance(io, PyArrowFileIO):
+        return False
+    scheme, netloc, path = PyArrowFileIO.parse_location(folder, io.properties)
+    return bool(io.fs_by_scheme(scheme, netloc).get_file_info(path).type is FileType.NotFound)
 
 
 def _folders(io: FileIO, parent: str) -> list[str] | None:

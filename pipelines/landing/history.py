@@ -4,7 +4,7 @@ Reads the table alone, the service is not asked, and also a table that landings 
 a person looks before deciding. Nothing is changed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from pyarrow.fs import FileSelector, FileType
@@ -211,8 +211,10 @@ def files_per_hour(table: Table) -> list[HourFiles]:
     return [found[key] for key in sorted(found)]
 
 
-def find_orphans(table: Table, *, older_than_s: float) -> Iterator[Orphan]:
-    """Files below the table's data folder that no snapshot refers to, last written before then.
+def find_orphans(
+    table: Table, *, older_than_s: float, needed: Collection[str] | None = None
+) -> Iterator[Orphan]:
+    """Files below the table's data folder that are not `needed` (`needed_by`), last written before then.
 
     Raises ConfigError for storage that is not read through pyarrow, else as `reading.py` does.
     """
@@ -223,7 +225,8 @@ def find_orphans(table: Table, *, older_than_s: float) -> Iterator[Orphan]:
         )
     parse = PyArrowFileIO.parse_location
     scheme, netloc, folder = parse(f"{table.location()}/data", table.io.properties)
-    known = {parse(path, table.io.properties)[2] for path in _referenced(table)}
+    paths = needed_by(table) if needed is None else needed
+    known = {parse(path, table.io.properties)[2] for path in paths}
     selector = FileSelector(folder, allow_not_found=True, recursive=True)
     for info in table.io.fs_by_scheme(scheme, netloc).get_file_info(selector):
         if info.type is not FileType.File or info.path in known or info.mtime is None:
@@ -233,11 +236,26 @@ def find_orphans(table: Table, *, older_than_s: float) -> Iterator[Orphan]:
             yield Orphan(info.path.removeprefix(folder).lstrip("/"), int(info.size or 0), modified_s)
 
 
-def _referenced(table: Table) -> set[str]:
-    manifests = {m.manifest_path: m for s in table.metadata.snapshots for m in manifests_of(table, s)}
-    return {
-        entry.data_file.file_path for manifest in manifests.values() for entry in entries_of(table, manifest)
-    }
+def needed_by(table: Table) -> frozenset[str]:
+    """Every file that the table's metadata leads to, by path: metadata, statistics, manifests, data.
+
+    Story: metadata was written into the data folder for a while (`write.metadata.path`). Whoever looks
+    there for files of data that nobody needs finds the manifests of kept snapshots.
+
+    Raises as `reading.py` does.
+    """
+    metadata = table.metadata
+    manifests = {m.manifest_path: m for s in metadata.snapshots for m in manifests_of(table, s)}
+    return frozenset(
+        (
+            table.metadata_location,
+            *(entry.metadata_file for entry in metadata.metadata_log),
+            *(file.statistics_path for file in (*metadata.statistics, *metadata.partition_statistics)),
+            *(snapshot.manifest_list for snapshot in metadata.snapshots),
+            *manifests,
+            *(e.data_file.file_path for m in manifests.values() for e in entries_of(table, m)),
+        )
+    )
 
 
 def _entries(

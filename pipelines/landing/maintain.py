@@ -27,11 +27,11 @@ from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate
 from pipelines.landing import compact, publish, sameness, settle
 from pipelines.landing.compact import Hour, Looked, look, tidied
 from pipelines.landing.former import listed
-from pipelines.landing.history import Orphan, find_orphans
+from pipelines.landing.history import Orphan, find_orphans, needed_by
 from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger import TAG
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.reading import Misread, Unreadable, entries_of, live_rows, manifests_of
+from pipelines.landing.reading import Misread, Unreadable, live_rows, manifests_of
 from pipelines.landing.run import PUBLISH_DEADLINE_S, RELOAD_DEADLINE_S
 from pipelines.landing.state import (
     ancestry,
@@ -305,22 +305,15 @@ class Maintainer:
 
     def _orphans(self, table: Table, now_s: float) -> tuple[Orphan, ...]:
         """Files of data and metadata that no kept snapshot refers to, all older than the floor."""
-        before_s = now_s - self.floor_s
+        before_s, needed = now_s - self.floor_s, needed_by(table)
         data = [
             Orphan(f"data/{orphan.path}", orphan.size, orphan.modified_s)
-            for orphan in find_orphans(table, older_than_s=before_s)
+            for orphan in find_orphans(table, older_than_s=before_s, needed=needed)
         ]
-        lists = {_last(s.manifest_list) for s in table.metadata.snapshots}
-        manifests = {m.manifest_path: m for s in table.metadata.snapshots for m in manifests_of(table, s)}
-        files = {
-            _last(entry.data_file.file_path)
-            for manifest in manifests.values()
-            for entry in entries_of(table, manifest)
-        }
-        known = lists | {_last(path) for path in manifests}
+        known = {_last(path) for path in needed}
         # Names of files are unique. One that a snapshot refers to under another path is no orphan: the
         # warehouse was moved, or is reached by two names, and then nothing is known about any file.
-        if files & {_last(orphan.path) for orphan in data}:
+        if known & {_last(orphan.path) for orphan in data}:
             raise ConfigError(
                 f"files of table {self.name} are listed under other paths than its snapshots name; "
                 "nothing was deleted, look at the catalog's warehouse setting"

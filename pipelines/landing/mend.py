@@ -21,7 +21,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask
 
 from pipelines.landing import rewrite, settle, slices
-from pipelines.landing.contract import Contract, arrow_schema
+from pipelines.landing.contract import Contract, arrow_schema, partition_of
 from pipelines.landing.freshness import Freshness
 from pipelines.landing.hours import hours_text
 from pipelines.landing.logstore import Logstore
@@ -106,6 +106,7 @@ def plan(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> Pla
             for cause in after.column("__error__").drop_null().to_pylist():
                 left[cause] = left.get(cause, 0) + 1
         if found:
+            _check_settled(place, task)
             tasks.append(task)
         changed += found
     view = Mend(place.name, place.origin.id, rows, mended, changed, len(tasks), left)
@@ -143,6 +144,17 @@ def execute(
         )
 
     return rewrite.publish(lake, logstore, client, place, planned.tasks, change_on, fresh=fresh, clock=clock)
+
+
+def _check_settled(place: Place, task: FileScanTask) -> None:
+    """Raises ConfigError for a file whose partition says values of its rows: read again, they may differ."""
+    table = place.table
+    try:
+        partition_of(table.specs()[task.file.spec_id], table.schema(), origin="", shard=0, hour=0)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{error}; then let that engine write its files anew (rewrite_data_files)"
+        ) from error
 
 
 class _Reader:

@@ -8,19 +8,21 @@ several with one number (a commit that was refused leaves such a file, too) the 
 that the group's checkpoints say was landed.
 """
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import BadRequestError, RESTError, TableAlreadyExistsError
-from pyiceberg.io import FileIO
+from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from pipelines.landing.contract import Contract
 from pipelines.landing.former import (
     REGISTER,
+    START_OVER,
     Version,
     beside,
     new_location,
@@ -77,20 +79,27 @@ class PlannedRegistration:
 
 @dataclass(frozen=True)
 class StartOver:
-    """What is given up, a phrase each, and where the new table lies; "" where the catalog decides."""
+    """What is given up, a phrase each, and where the new table lies; "" where the catalog decides.
+
+    there  the catalog has the table's row, which names `named` (None: no file), and that cannot be read
+    """
 
     table: str
     found: tuple[str, ...]
     location: str
+    there: bool = False
+    named: str | None = None
 
 
 @dataclass(frozen=True)
 class _Known:
-    """What the catalog says now: whether it has the table, which file it names, and the table if readable."""
+    """What the catalog says now: whether it has the table, which file it names, and the table if readable;
+    else why not."""
 
     there: bool
     old: str | None
     table: Table | None
+    why: NoMetadata | None = None
 
 
 @dataclass(frozen=True)
@@ -114,6 +123,7 @@ def plan_register(
         raise ConfigError(storage_trouble(lake.properties.get("warehouse", ""), error)) from error
     if metadata:
         found = [c for c in found if metadata in (c.version.path, c.version.name)]
+        found = found or _elsewhere(lake, known, metadata)
     if not found:
         raise ConfigError(_none(name, known, metadata))
     points, origin = _checkpoints(client, logstore.group.name), client.origin()
@@ -127,6 +137,11 @@ def plan_register(
     best = ranked[-1]
     table, trouble, notes = _table(lake, name, best), list[str](), list[str]()
     trouble += [f"{v.name} is newer and cannot be read" for v in unreadable if v.number > best.version.number]
+    if _older_than_named(known, best, unreadable):
+        trouble.append(
+            f"the catalog names {_last(known.old or '')}, which is gone: what it had and {best.version.name} "
+            "has not is pulled again, or becomes a gap where retention has taken it"
+        )
     try:
         read_state(table, newest=False)
     except LedgerBroken as error:
@@ -169,8 +184,9 @@ def register(lake: Lake, planned: PlannedRegistration) -> Table:
     view, catalog = planned.view, lake.catalog()
     if view.trouble and not planned.chosen:
         raise LedgerBroken(
-            f"{view.metadata} is not registered as it is: {'; '.join(view.trouble)}",
-            verb=f"{REGISTER} --metadata {view.metadata} --execute, if it shall be this one all the same",
+            f"{view.metadata} is not registered as it is: {'; '.join(view.trouble)}. It is, all the same, "
+            "when it is named",
+            verb=f"{REGISTER} --metadata {shlex.quote(view.metadata)} --execute",
         )
     if not planned.there:
         lake.ensure_namespace(view.table)
@@ -203,31 +219,67 @@ def plan_start_over(lake: Lake, logstore: Logstore, client: SlsClient) -> StartO
     Raises ConfigError when the catalog has the table, or nothing says that there was one.
     """
     name = logstore.table
-    try:
-        there = lake.load(name) is not None
-    except LedgerBroken:
-        there = False
-    if there:
+    known = _known(lake, name)
+    if known.table is not None:
         raise ConfigError(f"table {name} is in the catalog ({lake.place}): there is nothing to give up")
+    if known.why is not None and known.why.whole:
+        raise known.why
     former = lake.former(name)
     shards = moved(client, logstore)
-    if former is None and not shards:
+    if former is None and not shards and not known.there:
         raise ConfigError(
             f"nothing says that there ever was a table {name}: the first run makes it by itself"
         )
     group = f"group {logstore.group.name} has checkpoints of shards {', '.join(map(str, shards))}"
-    place = place_of(lake.catalog(), name) if former else None
+    place = place_of(lake.catalog(), name) if former or known.there else None
     return StartOver(
         table=name,
-        found=(*(former.found if former else ()), *([group] if shards else [])),
+        found=(
+            *([known.why.what] if known.why else []),
+            *(former.found if former else ()),
+            *([group] if shards else []),
+        ),
         location=new_location(place.location) if place else "",
+        there=known.there,
+        named=known.old,
     )
 
 
 def start_over(lake: Lake, logstore: Logstore, planned: StartOver) -> Table:
-    """Make the new table; the one in the catalog then. Raises as `Lake.create`."""
-    contract = Contract.from_columns(logstore.columns)
-    return lake.create(planned.table, contract, location=planned.location or None)
+    """Make the new table; the one in the catalog then.
+
+    Raises as `Lake.create`; where the catalog has a row of the old one, LandingConflict when its metadata is
+    there again, LandingUnknown when the catalog did not answer, and ConfigError for one that cannot do it.
+    """
+    contract, name = Contract.from_columns(logstore.columns), planned.table
+    if not planned.there:
+        return lake.create(name, contract, location=planned.location or None)
+    known, catalog = _known(lake, name), lake.catalog()
+    if not isinstance(catalog, SqlCatalog):
+        raise ConfigError(
+            f"{lake.place} does not let a table that it has begin anew; drop the table there, without its "
+            f"files (purge), then run {START_OVER} again"
+        )
+    done = False
+    if known.table is None and known.old == planned.named:
+        try:
+            done = answered(
+                lambda: lake.create_instead(
+                    name, contract, catalog, location=planned.location, named=planned.named
+                ),
+                deadline_s=ANSWER_S,
+            )
+        except OSError as error:
+            raise ConfigError(f"{storage_trouble(planned.location, error)}; nothing was changed") from error
+        except Exception as error:  # every catalog has its own exceptions
+            raise LandingUnknown(f"{unreachable(lake, error)}; asking for the same again is safe") from error
+    table = lake.load(name) if done else None
+    if table is None:
+        raise LandingConflict(
+            f"the catalog says something else of {name} by now, so nothing was changed; look again "
+            "without --execute"
+        )
+    return table
 
 
 def _send(catalog: Catalog, planned: PlannedRegistration) -> bool:
@@ -246,9 +298,10 @@ def _known(lake: Lake, name: str) -> _Known:
         table = lake.load(name)
     except LedgerBroken:
         return _Known(False, None, None)
-    except NoMetadata:
+    except NoMetadata as error:
         catalog = lake.catalog()
-        return _Known(True, named(catalog, name) if isinstance(catalog, SqlCatalog) else None, None)
+        old = named(catalog, name) if isinstance(catalog, SqlCatalog) else None
+        return _Known(True, old, None, error)
     return _Known(table is not None, table.metadata_location if table else None, table)
 
 
@@ -278,6 +331,25 @@ def _candidates(lake: Lake, name: str, known: _Known) -> tuple[list[_Candidate],
     return found, unreadable
 
 
+def _elsewhere(lake: Lake, known: _Known, path: str) -> list[_Candidate]:
+    """The metadata in a file that lies in no folder where one looks: a property of the table put it there.
+
+    Raises ConfigError when the storage does not answer.
+    """
+    if "://" not in path and not path.startswith("/"):
+        return []
+    try:
+        io = load_file_io(dict(lake.properties), path)
+        metadata = read(io, path)
+    except (OSError, ValueError) as error:
+        raise ConfigError(storage_trouble(path, error)) from error
+    if metadata is None or not metadata.snapshots:
+        return []
+    if known.table is not None and metadata.table_uuid != known.table.metadata.table_uuid:
+        return []
+    return [_Candidate(Version(path, number_of(path), 0, 0.0), metadata, io)]
+
+
 def _places(lake: Lake, name: str, known: _Known) -> Iterator[tuple[FileIO, str]]:
     if known.table is not None:
         yield known.table.io, known.table.metadata_location.rpartition("/")[0]
@@ -290,12 +362,26 @@ def _places(lake: Lake, name: str, known: _Known) -> Iterator[tuple[FileIO, str]
         yield from ((place.io, folder) for folder in folders)
 
 
+def _older_than_named(known: _Known, best: _Candidate, unreadable: list[Version]) -> bool:
+    """Whether the catalog names a later state than `best`, or another one of its number, which is gone."""
+    if known.table is not None or known.old is None or known.old in {v.path for v in unreadable}:
+        return False
+    return known.old != best.version.path and number_of(known.old) >= best.version.number
+
+
 def _none(name: str, known: _Known, metadata: str) -> str:
     if metadata:
         return f"there is no metadata file {metadata} of table {name} that could be registered"
     if known.table is not None:
         return f"the catalog names the newest metadata of table {name} already: there is nothing to register"
-    return f"no metadata with a snapshot lies where table {name} would: there is nothing to register"
+    return (
+        f"no metadata with a snapshot lies where table {name} would: there is nothing to register. Restore "
+        f"its folder, or give the table up ({START_OVER})"
+    )
+
+
+def _last(path: str) -> str:
+    return path.rsplit("/", 1)[-1]
 
 
 def _of_others(found: list[_Candidate], best: _Candidate) -> Iterator[str]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from pipelines.landing import publish, settle
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.start import check_origin, known, mislabelled, origin_text
+from pipelines.landing.start import check_origin, find_table, known, mislabelled, origin_text
 from pipelines.landing.state import TableState, read_state
 from pipelines.landing.table import Lake
 from sls_io.client import SlsClient
@@ -38,7 +38,7 @@ def look(lake: Lake, logstore: Logstore, client: SlsClient) -> tuple[Relabelling
     Raises ConfigError when nothing has landed or the label is right, LedgerBroken when another verb is
     the cure.
     """
-    origin, table = client.origin(), lake.load(logstore.table)
+    origin, table = client.origin(), find_table(lake, logstore, client)
     if table is None or table.current_snapshot() is None:
         raise ConfigError(f"nothing has landed in {logstore.table} yet")
     state = read_state(table)

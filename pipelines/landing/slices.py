@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.conversions import from_bytes
-from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.schema import prune_columns
 from pyiceberg.table import FileScanTask, Table
@@ -155,15 +156,32 @@ def check_not_forgotten(place: Place, hours: range) -> None:
 def whole_files(place: Place, hours: range) -> list[FileScanTask]:
     """The files with rows of these receive hours; each holds rows of one hour of this origin only.
 
-    Raises ConfigError when one does not say so in its partition.
+    Raises ConfigError when one holds others, too; those whose partition does not say so are read.
     """
     tasks = tasks_of(place.table, place.table.scan(row_filter=mine(place, hours)))
-    if not all(map(_hour_files(place), tasks)):
+    plain = _hour_files(place)
+    if not all(plain(task) or _only(place, task, hours) for task in tasks):
         raise ConfigError(
-            f"a file of {place.name} is partitioned otherwise than by logstore and receive hour, so it "
-            "may hold rows of others; compact the table (rewrite_data_files) first"
+            f"a file of {place.name}, which another engine wrote while the table was partitioned otherwise, "
+            "also holds rows of other hours or logstores; let Spark write its files anew first: CALL "
+            f"lake.system.rewrite_data_files(table => '{place.name}', options => map('rewrite-all', 'true'))"
         )
     return tasks
+
+
+def _only(place: Place, task: FileScanTask, hours: range) -> bool:
+    """Whether all rows of a file are of this origin and these hours, by reading them. Raises as `reading.py`
+    does."""
+    schema, begin, end = place.table.schema(), hours.start * _HOUR_US, hours.stop * _HOUR_US
+    ids = {schema.find_field(name).field_id for name in ("__origin__", "__receive_hour__")}
+    columns = prune_columns(schema, ids, select_full_types=True)
+    reader = ArrowScan(place.table.metadata, place.table.io, columns, AlwaysTrue())
+    for batch in batches_of(place.table, reader, task):
+        at = _micros(batch)
+        owned = pc.all(pc.equal(batch.column("__origin__"), place.origin.id)).as_py()
+        if batch.num_rows and not (owned and begin <= at.min() and at.max() < end):
+            return False
+    return True
 
 
 def of_origin(place: Place, origin: str) -> Place:
@@ -325,12 +343,18 @@ def _parts(batches: Iterable[pa.RecordBatch], ledger: Ledger) -> Iterator[Part]:
         shards, cursors, indexes = (
             batch.column(name).to_numpy(zero_copy_only=False).astype(np.int64) for name in IDENTITY[:3]
         )
-        at = batch.column("__receive_hour__").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-        hours = at.to_numpy(zero_copy_only=False) // _HOUR_US
+        hours = _micros(batch) // _HOUR_US
         for shard, hour in np.unique(np.stack([shards, hours]), axis=1).T.tolist():
             here = (shards == shard) & (hours == hour)
             entry = ledger.shards.get(shard)
             yield _part(shard, hour, cursors[here], indexes[here], entry.landed if entry else IntervalSet())
+
+
+def _micros(batch: pa.RecordBatch) -> _Longs:
+    """The receive hours of rows, microseconds since 1970."""
+    at = batch.column("__receive_hour__").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    micros: _Longs = at.to_numpy(zero_copy_only=False).astype(np.int64)
+    return micros
 
 
 def _part(shard: int, hour: int, cursors: _Longs, indexes: _Longs, landed: IntervalSet) -> Part:

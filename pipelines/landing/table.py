@@ -17,6 +17,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from pyiceberg.catalog import PY_CATALOG_IMPL, Catalog, load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
     NamespaceAlreadyExistsError,
     NoSuchNamespaceError,
@@ -25,13 +26,14 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 from pyiceberg.io import load_file_io
+from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table import Table
 from pyiceberg.utils.config import Config
 
 from pipelines.landing import second_look
 from pipelines.landing.contract import Contract, partition_spec
-from pipelines.landing.former import REGISTER, START_OVER, Former, look_for
-from pipelines.landing.sql_catalog import SharingSqlCatalog, UnreadableMetadata
+from pipelines.landing.former import REGISTER, START_OVER, Former, gone_with, look_for
+from pipelines.landing.sql_catalog import SharingSqlCatalog, UnreadableMetadata, repoint
 from pipelines.landing.waiting import NoAnswer, answered
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import ConfigError, InvariantBroken, LedgerBroken, printable
@@ -57,7 +59,15 @@ _TABLE_PROPERTIES = {
 
 
 class NoMetadata(ConfigError):
-    """The metadata file that the catalog names for a table is gone or damaged: nothing of it is known."""
+    """The metadata file that the catalog names for a table cannot be read: nothing of it is known.
+
+    `what` says so without what can be done. `whole`: it is there, and only PyIceberg cannot follow it, so
+    nothing is lost.
+    """
+
+    def __init__(self, what: str, ways: str = "", *, whole: bool = False) -> None:
+        super().__init__(f"{what}{ways}")
+        self.what, self.whole = what, whole
 
 
 def home() -> Path:
@@ -214,10 +224,29 @@ class Lake:
         except TableAlreadyExistsError:
             found = self._load(table, ANSWER_S)
             if found is None:
-                raise NoMetadata(_pointless(table)) from None
+                raise _pointless(self, table) from None
             return found
         except (OSError, NoAnswer, RESTError, UnreadableMetadata) as error:
             raise _failed(self, error) from error
+
+    def create_instead(
+        self, table: str, contract: Contract, catalog: SqlCatalog, *, location: str, named: str | None
+    ) -> bool:
+        """A new table under the row of one whose metadata is gone; False when the row does not name `named`
+        any more. Raises as the catalog and the storage do.
+
+        The row is changed in one statement and never dropped: in between a run would find no table.
+        """
+        schema = contract.iceberg_schema()
+        staged = catalog.create_table_transaction(
+            table,
+            schema,
+            location=location,
+            partition_spec=partition_spec(schema),
+            properties=_TABLE_PROPERTIES,
+        )._table
+        ToOutputFile.table_metadata(staged.metadata, staged.io.new_output(staged.metadata_location))
+        return repoint(catalog, table, named, staged.metadata_location)
 
     def ensure_namespace(self, table: str) -> None:
         """Make the namespace of `table` where it is not there.
@@ -250,16 +279,33 @@ def lost(lake: Lake, table: str, former: Former) -> str:
         f"table {table} is not in the catalog ({lake.place}), but there was one: {'; '.join(former.found)}"
     )
     if not former.registrable:
-        return f"{known}. Nothing was landed; restore the catalog, or give the old table up"
+        return (
+            f"{known}. Nothing was landed; restore the catalog; or, where metadata was written to another "
+            f"folder (write.metadata.path), name the newest of it ({REGISTER} --metadata FILE); or give the "
+            "old table up"
+        )
     return (
         f"{known}. Nothing was landed; restore the catalog, or put the newest metadata back, or give the old "
         f"table up ({START_OVER})"
     )
 
 
-def _pointless(table: str) -> str:
+def _pointless(lake: Lake, table: str) -> NoMetadata:
     told = f"the catalog's row of table {printable(table)} names no metadata file"
-    return f"{told}; {REGISTER} puts the newest back"
+    return NoMetadata(told, f"; {_ways(lake, table)}")
+
+
+def _ways(lake: Lake, table: str, location: str = "") -> str:
+    """What is left to do when the metadata that the catalog names cannot be had again."""
+    give_up = f"give the table up ({START_OVER})"
+    try:
+        catalog = lake.catalog()
+        former = answered(lambda: look_for(catalog, table, location), deadline_s=ANSWER_S)
+    except Exception:  # what failed is said already, this is about what else there is
+        return f"{REGISTER} shows what else there is"
+    if former is None or not former.registrable:
+        return f"{give_up}: no older state of it is there"
+    return f"{REGISTER} puts the newest back that is there; or {give_up}"
 
 
 def is_storage(error: BaseException) -> bool:
@@ -286,29 +332,39 @@ def _failed(lake: Lake, error: Exception) -> ConfigError:
     The HTTP client's errors are OSErrors, too.
     """
     if isinstance(error, UnreadableMetadata) and not is_storage(error.cause):
-        gone = isinstance(error.cause, FileNotFoundError)
-        if not error.file:
-            return NoMetadata(_pointless(error.table))
-        told = f"the catalog's metadata file {printable(error.file)}"
-        put = f"; {REGISTER} shows what else there is"
-        if gone:
-            return NoMetadata(f"{told} is gone; restore it, or check that the warehouse is where it was{put}")
-        try:
-            wrong = second_look.metadata(load_file_io(dict(lake.properties), error.location), error.location)
-        except Exception as again:  # it was there a moment ago
-            wrong = type(again).__name__
-        if wrong:
-            return NoMetadata(f"{told} was cut off or overwritten ({wrong}); restore it{put}")
-        return NoMetadata(
-            f"{told} is whole, but PyIceberg cannot follow what it says ({type(error.cause).__name__}): a "
-            "later release of Iceberg wrote it, or somebody by hand. Nothing is lost, nothing was changed; "
-            "take that change back, or upgrade sls-lake"
-        )
+        return _no_metadata(lake, error)
     error = error.cause if isinstance(error, UnreadableMetadata) else error
     if not isinstance(error, OSError) or type(error).__module__.startswith("requests"):
         return ConfigError(unreachable(lake, error))
     warehouse = lake.properties.get("warehouse", "the warehouse")
     return ConfigError(f"{storage_trouble(warehouse, error)}; nothing was landed")
+
+
+def _no_metadata(lake: Lake, error: UnreadableMetadata) -> NoMetadata:
+    if not error.file:
+        return _pointless(lake, error.table)
+    told = f"the catalog's metadata file {printable(error.file)} of table {printable(error.table)}"
+    wrong, more = "", ""
+    try:
+        io = load_file_io(dict(lake.properties), error.location)
+        if isinstance(error.cause, FileNotFoundError):
+            more = gone_with(io, error.location, lake.properties.get("warehouse", ""))
+        else:
+            wrong = second_look.metadata(io, error.location)
+    except Exception as again:  # it was there a moment ago
+        wrong = type(again).__name__
+    ways = f". Nothing was changed. Restore it; if that cannot be, {_ways(lake, error.table, error.location)}"
+    if isinstance(error.cause, FileNotFoundError):
+        hint = f", and with it {printable(more)}: is the warehouse where it was?" if more else ""
+        return NoMetadata(f"{told} is gone{hint}", ways.removeprefix(".") if more else ways)
+    if wrong:
+        return NoMetadata(f"{told} was cut off or overwritten ({wrong})", ways)
+    return NoMetadata(
+        f"{told} is whole, but PyIceberg cannot follow what it says ({type(error.cause).__name__}): a "
+        "later release of Iceberg wrote it, or somebody by hand. Nothing is lost, nothing was changed; "
+        "take that change back, or upgrade sls-lake",
+        whole=True,
+    )
 
 
 def _masked(error: BaseException) -> str:

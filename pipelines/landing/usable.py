@@ -9,7 +9,7 @@ from pyiceberg.avro.codecs import CODEC_MAPPING_ICEBERG_TO_AVRO, KNOWN_CODECS
 from pyiceberg.io.pyarrow import compute_statistics_plan
 from pyiceberg.table import Table
 
-from pipelines.landing.contract import SYSTEM_COLUMNS, lacking_column
+from pipelines.landing.contract import SYSTEM_COLUMNS, hour_place, lacking_column, origin_place
 from sls_io.errors import LedgerBroken, printable
 
 FORMAT = 2
@@ -17,6 +17,7 @@ _CODEC = "write.avro.compression-codec"
 _METRICS = "write.metadata.metrics."
 _MAPPING = "schema.name-mapping.default"
 _PROVIDER = "write.py-location-provider.impl"
+_METADATA_PATH = "write.metadata.path"
 _NUMBERS = ("write.metadata.previous-versions-max", "write.summary.partition-limit")
 _FLAGS = (
     "write.metadata.delete-after-commit.enabled",
@@ -36,7 +37,9 @@ def check_usable(table: Table) -> None:
             verb=_older(name) if version < FORMAT else _newer(name),
         )
     _check_columns(table, name)
+    _check_partitioning(table, name)
     _check_properties(table, name)
+    _check_places(table, name)
 
 
 def _older(name: str) -> str:
@@ -83,6 +86,44 @@ def _check_columns(table: Table, name: str) -> None:
         f"the column {lacking!r} of table {name} was {what}; its files still have it, nothing was changed",
         verb=f"make the table's schema {known.schema_id} the current one again, as any engine's API can",
     )
+
+
+def _check_partitioning(table: Table, name: str) -> None:
+    """Files go on to say of which logstore and receive hour they are; more fields do no harm.
+
+    Story: somebody drops the hour, landings go on, a compaction by another engine writes files of many hours
+    in one. None of these hours can be taken back or landed again any more, since whole files leave.
+    """
+    spec, schema = table.spec(), table.schema()
+    lacking = [
+        field
+        for field, place in (("__origin__", origin_place), ("hours(__receive_hour__)", hour_place))
+        if place(spec, schema) is None
+    ]
+    if lacking:
+        raise LedgerBroken(
+            f"table {name} is not partitioned by {' and '.join(lacking)} any more, and without that no "
+            "hour could be taken back or landed again; nothing was changed",
+            verb=" and ".join(f"ALTER TABLE lake.{name} ADD PARTITION FIELD {field}" for field in lacking)
+            + " in Spark",
+        )
+
+
+def _check_places(table: Table, name: str) -> None:
+    """What is written lies in the table's own folder, where a lost table is looked for and a sweep looks.
+
+    Story: metadata goes to another folder. When the catalog loses the table, nothing in its folder says that
+    there was one, and a backup of the catalog cannot be told from its newest state.
+    """
+    there = table.metadata.properties.get(_METADATA_PATH)
+    if there and there.rstrip("/") != f"{table.location().rstrip('/')}/metadata":
+        raise LedgerBroken(
+            f"the property {_METADATA_PATH!r} lets metadata of table {name} be written outside of its own "
+            "folder, where nobody would find it when the catalog loses the table, or is put back; nothing "
+            "was changed",
+            verb=f"ALTER TABLE lake.{name} UNSET TBLPROPERTIES ('{_METADATA_PATH}') in Spark, and take "
+            "it out of the catalog's settings where those give it",
+        )
 
 
 def _check_properties(table: Table, name: str) -> None:

@@ -11,10 +11,12 @@ Questions, each answered for every shard:
 Only the identity columns are read. The answer names what is wrong and where, never a row's content.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from pyiceberg.expressions import NotEqualTo
+from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import Table
 
 from pipelines.landing import cures, reach
@@ -22,7 +24,7 @@ from pipelines.landing.contract import Contract, check_landable, origin_place
 from pipelines.landing.hours import hour_text, hours_text, moment_text
 from pipelines.landing.ledger import WINDOWS_KEY, Gone, decode_windows
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.reading import Misread, Unreadable, tasks_of
+from pipelines.landing.reading import Misread, Unreadable, batches_of, tasks_of
 from pipelines.landing.report import said_readable
 from pipelines.landing.second_pull import SecondPull, pull_again
 from pipelines.landing.start import begins, check_origin, find_table
@@ -212,20 +214,29 @@ def _refused(logstore: Logstore, table: Table) -> list[str]:
 
 
 def _others(table: Table, origin: str) -> list[str]:
-    """Rows of other origins, from the manifests: this proof is not about them."""
+    """Rows of other origins, from the manifests: this proof is not about them.
+
+    A file whose partition does not say its origin is read: most of its rows may be of this one.
+    """
+    theirs = NotEqualTo(term="__origin__", value=origin)
+    reader = ArrowScan(table.metadata, table.io, table.schema().select("__origin__"), theirs)
     places = {number: origin_place(spec, table.schema()) for number, spec in table.specs().items()}
     rows: dict[str, int] = {}
     try:
-        tasks = tasks_of(table, table.scan(row_filter=NotEqualTo(term="__origin__", value=origin)))
+        for task in tasks_of(table, table.scan(row_filter=theirs)):
+            place = places[task.file.spec_id]
+            if place is not None:
+                found = {str(task.file.partition[place]): task.file.record_count}
+            else:
+                parts = [b.column("__origin__").to_pylist() for b in batches_of(table, reader, task)]
+                found = Counter(str(name) for part in parts for name in part)
+            for name, count in found.items():
+                rows[name] = rows.get(name, 0) + count
     except Unreadable:
         return []  # said already, as a problem
-    for task in tasks:
-        place = places[task.file.spec_id]
-        name = "nobody knows whom" if place is None else printable(str(task.file.partition[place]))
-        rows[name] = rows.get(name, 0) + task.file.record_count
     if not rows:
         return []
-    named = ", ".join(f"{n} of {name}" for name, n in sorted(rows.items())[:_NAMED_MAX])
+    named = ", ".join(f"{n} of {printable(name)}" for name, n in sorted(rows.items())[:_NAMED_MAX])
     count = sum(rows.values())
     return [f"the table also holds {count} rows of other origins, which this proof is not about: {named}"]
 

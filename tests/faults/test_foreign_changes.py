@@ -5,20 +5,30 @@ import json
 import sqlite3
 import uuid
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyiceberg.table.update import RemovePropertiesUpdate, SetCurrentSchemaUpdate, SetPropertiesUpdate
-from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, TruncateTransform
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    Transform,
+    TruncateTransform,
+)
 from pyiceberg.types import LongType, StringType
 
+from pipelines.cli.main import EXIT_USAGE
+from pipelines.landing import mend, replace
 from pipelines.landing.hours import hour_text
 from sls_io.errors import ConfigError, LedgerBroken
 from sls_io.window import HOUR_S
 from tests.faults.judge import assert_whole
 from tests.integration.command_line import Command, command
-from tests.integration.world import World
+from tests.integration.world import World, group
 
 __all__ = ["command"]
 
@@ -124,7 +134,10 @@ FITS: dict[str, Change] = {
     "the shard in the partitioning": spec(lambda u: u.add_field("__shard__", IdentityTransform(), "shard")),
     "a day in the partitioning": spec(lambda u: u.add_field("__receive_hour__", DayTransform(), "day")),
     "a part of the origin": spec(lambda u: u.add_field("__origin__", TruncateTransform(3), "o3")),
-    "no hour in the partitioning": spec(lambda u: u.remove_field("__receive_hour___hour")),
+    "a data folder elsewhere": properties(write_data_path="file:///nowhere/data"),
+    "metadata in its own folder, by name": lambda world: properties(
+        write_metadata_path=f"{world.table.location()}/metadata/"
+    )(world),
     "object storage layout": properties(write_object__storage_enabled="true"),
     "no statistics": properties(write_metadata_metrics_default="none"),
     "gzipped metadata": properties(write_metadata_compression__codec="gzip"),
@@ -146,7 +159,42 @@ def test_what_still_fits_lands_on_and_proves(world: World, command: Command, cha
     assert command("verify")["ok"]
 
 
+HOURS = "ADD PARTITION FIELD hours(__receive_hour__)"
+ORIGIN = "ADD PARTITION FIELD __origin__"
+
+
+def day_for_hour(update: Any) -> None:
+    update.remove_field("__receive_hour___hour")
+    update.add_field("__receive_hour__", DayTransform(), "day")
+
+
 UNUSABLE: dict[str, tuple[Change, str, str]] = {
+    "no hour in the partitioning": (
+        spec(lambda u: u.remove_field("__receive_hour___hour")),
+        "not partitioned by hours(__receive_hour__)",
+        HOURS,
+    ),
+    "no origin in the partitioning": (
+        spec(lambda u: u.remove_field("__origin__")),
+        "not partitioned by __origin__",
+        ORIGIN,
+    ),
+    "no partitioning": (
+        spec(lambda u: (u.remove_field("__origin__"), u.remove_field("__receive_hour___hour"))),
+        "not partitioned by __origin__ and hours(__receive_hour__)",
+        HOURS,
+    ),
+    "days in the place of hours": (spec(day_for_hour), "not partitioned by hours(__receive_hour__)", HOURS),
+    "a part of the origin in its place": (
+        spec(lambda u: (u.remove_field("__origin__"), u.add_field("__origin__", TruncateTransform(3), "o3"))),
+        "not partitioned by __origin__",
+        ORIGIN,
+    ),
+    "metadata elsewhere": (
+        lambda world: properties(write_metadata_path=f"{world.table.location()}-elsewhere")(world),
+        "'write.metadata.path'",
+        "UNSET TBLPROPERTIES ('write.metadata.path')",
+    ),
     "format version 3": (
         metadata(lambda d: d.update({"format-version": 3, "next-row-id": 40})),
         "format version 3",
@@ -252,6 +300,121 @@ def test_a_property_that_is_taken_back_lets_landings_go_on(world: World) -> None
     assert world.land().rows == 20
 
 
+def partition_again(world: World) -> None:
+    """What the statements that a refusal prints do, as any engine's API does it."""
+    transforms: dict[str, tuple[str, Transform[Any, Any]]] = {
+        ORIGIN: ("__origin__", IdentityTransform()),
+        HOURS: ("__receive_hour__", HourTransform()),
+    }
+    with pytest.raises(LedgerBroken) as raised:
+        world.land()
+    with world.table.update_spec() as update:
+        for statement, (column, transform) in transforms.items():
+            if statement in raised.value.verb:
+                update.add_field(column, transform, f"again_{column}")
+
+
+def replaced(world: World, hour: int) -> None:
+    """As `sls-lake backfill --mode replace` does it, without a JVM."""
+    with world.client as client:
+        planned = replace.plan(world.lake, world.logstore, client, range(hour, hour + 1))
+        replace.execute(world.lake, world.logstore, client, world.engine, planned)
+
+
+def nothing(world: World) -> None:
+    """As sls-lake made it."""
+
+
+def shard_and_back(world: World) -> None:
+    spec(lambda u: u.add_field("__shard__", IdentityTransform(), "shard"))(world)
+    spec(lambda u: u.remove_field("shard"))(world)
+
+
+PARTITIONED: dict[str, Change] = {
+    "as it was made": nothing,
+    **{name: UNUSABLE[name][0] for name in UNUSABLE if name.startswith(("no ", "days", "a part"))},
+    **{name: FITS[name] for name in FITS if name.startswith(("the shard", "a day", "a part"))},
+    "a shard that came and went": shard_and_back,
+}
+
+
+@pytest.mark.parametrize("change", PARTITIONED.values(), ids=PARTITIONED)
+def test_a_table_partitioned_anew_is_landed_compacted_taken_back_and_proven(
+    world: World, command: Command, change: Change
+) -> None:
+    change(world)
+    if change in [UNUSABLE[name][0] for name in UNUSABLE]:
+        partition_again(world)
+    for _ in range(2):
+        world.put(30)
+        world.emulator.admin.advance(60)
+        world.land()
+    world.emulator.admin.advance(HOUR_S)
+    world.put(10)
+    world.emulator.admin.advance(HOUR_S)
+    world.land()
+    hours = sorted({w.window.hour for _, windows in world.landings() for w in windows if w.rows})
+
+    done = command("table", "maintain", "--only", "compact", "--execute")
+    assert done["code"] == 0 and done["compacted"], done
+    assert_whole(world)
+    for shard in (0, 1):
+        shown = world.table.scan(row_filter=f"__shard__ = {shard}").to_arrow()
+        assert len(shown) == sum(s == shard for s, _, _ in world.identities()), "a filter hides rows"
+    assert [n for n in command("verify")["notes"] if "other origins" in n] == []
+    said = command("table", "undo", "--hour", hour_text(hours[0]), "--execute")
+    assert said["executed"] and said["rows"] == 20, said
+    for hour in hours[1:3]:
+        replaced(world, hour)
+    said = command("table", "forget", "--before", hour_text(hours[2]), "--execute")
+    assert said["executed"] and said["rows"] == 20, said
+    assert command("verify")["ok"]
+
+
+def rewritten(world: World, *filters: str) -> None:
+    """Another engine writes the table's files anew while it is not partitioned, one file for each filter."""
+    names = [field.name for field in world.table.spec().fields]
+    spec(lambda u: [u.remove_field(name) for name in names])(world)
+    for rows in filters:
+        table = world.table
+        table.overwrite(table.scan(row_filter=rows).to_arrow(), overwrite_filter=rows)
+    partition_again(world)
+
+
+def test_files_of_one_hour_that_say_nothing_of_it_are_taken_back_and_replaced(
+    world: World, command: Command
+) -> None:
+    first, second, *_ = hours = sorted({w.window.hour for _, ws in world.landings() for w in ws if w.rows})
+    edge = datetime.fromtimestamp(second * HOUR_S, UTC).isoformat()
+    rewritten(world, f"__receive_hour__ < '{edge}'", f"__receive_hour__ >= '{edge}'")
+    proof = command("verify")
+    assert proof["ok"] and not [n for n in proof["notes"] if "other origins" in n], proof
+    for hour in hours:
+        replaced(world, hour)
+    rewritten(world, f"__receive_hour__ < '{edge}'")
+    assert command("table", "undo", "--hour", hour_text(first), "--execute")["rows"] == 20
+    assert command("verify")["ok"]
+
+
+def test_a_file_of_several_hours_is_told_with_what_parts_it(world: World, command: Command) -> None:
+    hours = sorted({w.window.hour for _, ws in world.landings() for w in ws if w.rows})
+    rewritten(world, "__shard__ >= 0")
+    for verb in (
+        ("table", "undo", "--hour", hour_text(hours[0])),
+        ("backfill", "--mode", "replace", "--local", "--from", hour_text(hours[0])),
+        ("table", "forget", "--before", hour_text(hours[1])),
+    ):
+        said = command(*verb)
+        assert said["code"] == EXIT_USAGE and "rewrite_data_files" in said["error"], said
+    both = f"{hour_text(hours[0])}..{hour_text(hours[-1])}"
+    assert command("table", "undo", "--hour", both)["rows"] == 40, "together they are whole"
+    assert command("verify")["ok"]
+    table = world.table
+    table.overwrite(table.scan().to_arrow())
+    assert command("table", "undo", "--hour", hour_text(hours[0]), "--execute")["rows"] == 20
+    assert command("verify")["ok"]
+
+
 NOT_LANDED: dict[str, tuple[Change, str]] = {
     "a partitioning by a log's value": (
         spec(lambda u: u.add_field("n", BucketTransform(4), "bucket")),
@@ -275,6 +438,29 @@ def test_what_the_contract_cannot_follow_is_said_by_plan_and_verify_too(
     assert says in command("plan")["error"]
     proof = command("verify")
     assert proof["ok"] and any("landings are refused" in n and says in n for n in proof["notes"])
+
+
+def test_rows_whose_partition_says_a_value_of_them_are_not_read_again(quick: World) -> None:
+    """Read again the value is another one, and the file would stand in the partition of the old one."""
+    quick.logstore = quick.changed(columns={"n": "long", "at": "timestamp(%d/%m/%Y, UTC)"})
+    with quick.client as client:
+        client.put_raw(group([{"n": "1", "at": "2026-02-03T04:05:06Z"}]))
+    quick.emulator.admin.advance(HOUR_S)
+    quick.land()
+    spec(lambda u: u.add_field("at", DayTransform(), "day"))(quick)
+    quick.table.overwrite(quick.table.scan().to_arrow())
+    fixed = quick.changed(columns={"n": "long", "at": "timestamp(iso, UTC)"})
+    hours = {w.window.hour for _, windows in quick.landings() for w in windows if w.rows}
+    span = range(min(hours), max(hours) + 1)
+    with quick.client as client, pytest.raises(ConfigError, match=r"partitioned by 'at'.*rewrite_data_files"):
+        mend.plan(quick.lake, fixed, client, span)
+
+    spec(lambda u: u.remove_field("day"))(quick)
+    quick.table.overwrite(quick.table.scan().to_arrow())
+    with quick.client as client:
+        mend.execute(quick.lake, fixed, client, mend.plan(quick.lake, fixed, client, span))
+    assert [row["at"].isoformat() for row in quick.table_rows()] == ["2026-02-03T04:05:06+00:00"]
+    quick.assert_proved()
 
 
 def test_a_column_of_another_type_is_not_a_damaged_file(world: World, command: Command) -> None:

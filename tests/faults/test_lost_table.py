@@ -22,12 +22,12 @@ from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.landing.former import number_of
 from pipelines.landing.look import preview
 from pipelines.landing.maintain import Maintainer
-from pipelines.landing.register import plan_register, register
+from pipelines.landing.register import plan_register, plan_start_over, register, start_over
 from pipelines.landing.table import Lake
 from pipelines.landing.verify import verify
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import start
-from sls_io.errors import LandingConflict, LedgerBroken
+from sls_io.errors import ConfigError, LandingConflict, LedgerBroken
 from tests.integration.command_line import Command, command
 from tests.integration.test_new_catalog import CONTRACT
 from tests.integration.world import HOUR0_S, PROJECT, World, logstore_settings, make_lake
@@ -88,6 +88,31 @@ def remove_file(world: World) -> None:
 
 
 LOSSES: list[Callable[[World], None]] = [delete_row, empty_catalog, remove_file]
+
+
+def remove_warehouse(world: World) -> Path:
+    return Path(world.lake.properties["warehouse"].removeprefix("file://"))
+
+
+def remove_table_folder(world: World) -> Path:
+    return folder_of(world)
+
+
+def remove_metadata_folder(world: World) -> Path:
+    return folder_of(world) / "metadata"
+
+
+def remove_newest_metadata(world: World) -> Path:
+    return Path(world.table.metadata_location.removeprefix("file://"))
+
+
+GONE: dict[Callable[[World], Path], str] = {
+    remove_warehouse: "the whole warehouse",
+    remove_table_folder: "the table's folder",
+    remove_metadata_folder: "its metadata folder",
+    remove_newest_metadata: "is gone. Nothing was changed",
+}
+"""What is removed under a catalog whose row stays -> what is said of it."""
 
 
 def retention_takes_all(world: World) -> None:
@@ -234,7 +259,7 @@ def test_metadata_that_is_gone_is_told_and_the_one_before_is_registered_only_whe
     assert any(newest.name in trouble for trouble in dry["trouble"])
     refused = command("table", "register", "--execute")
     assert refused["code"] == EXIT_FAILED
-    assert command(*verb_of(refused))["code"] == 0
+    assert command(*copied(refused))["code"] == 0
     land(landed, 5)
     landed.assert_each_log_once()
 
@@ -263,6 +288,105 @@ def test_a_table_that_is_given_up_gets_a_new_folder_and_the_old_files_stay(
     assert on_disk(folder) == before
     again = command("table", "start-over", "--execute")
     assert again["code"] == EXIT_USAGE and "nothing to give up" in again["error"]
+
+
+@pytest.mark.parametrize("lose", GONE, ids=lambda f: f.__name__)
+def test_what_is_gone_under_a_row_that_stays_is_told_by_every_verb_and_given_up_or_restored(
+    landed: World, command: Command, tmp_path: Path, lose: Callable[[World], Path]
+) -> None:
+    says = GONE[lose]
+    lost, kept, name = lose(landed), tmp_path / "aside", Path(landed.table.metadata_location).name
+    registrable = lose is remove_newest_metadata
+    shutil.move(lost, kept)
+    hour = "2026-09-21-13:00"
+    for asked in (
+        ("plan",),
+        ("describe",),
+        ("windows",),
+        ("verify",),
+        ("table", "maintain", "--execute"),
+        ("table", "adopt"),
+        ("table", "relabel"),
+        ("table", "rollback", "1"),
+        ("table", "undo", "--hour", hour),
+        ("table", "forget", "--before", hour),
+        ("backfill", "--mode", "replace", "--local", "--from", hour),
+        ("backfill", "--mode", "errors", "--local", "--from", hour),
+        ("checkpoints", "repair"),
+    ):
+        said = command(*asked)
+        told = said["error"] + str(said.get("problems"))
+        assert said["code"] == (EXIT_FAILED if asked == ("verify",) else EXIT_USAGE), (asked, said)
+        assert name in told and says in told and "sls-lake table start-over" in told, (asked, told)
+        assert ("sls-lake table register" in told) == registrable, (asked, told)
+    with pytest.raises(ConfigError, match="is gone"):
+        landed.run().land()
+    dry = command("table", "start-over")
+    assert dry["code"] == 0 and says.partition(".")[0] in str(dry["found"]) and not dry["executed"]
+    refused = command("table", "register", "--execute")
+    assert refused["code"] == (EXIT_FAILED if registrable else EXIT_USAGE)
+    assert not registrable or "which is gone" in refused["error"]
+
+    kept = Path(shutil.move(kept, lost))
+    land(landed, 5)
+    landed.assert_each_log_once()
+    landed.assert_proved()
+    assert command("table", "start-over")["code"] == EXIT_USAGE
+
+    old = folder_of(landed)
+    shutil.move(lose(landed), tmp_path / "aside")
+    done = command("table", "start-over", "--execute")
+    assert done["code"] == 0 and done["location"] != f"file://{old}", done
+    land(landed, 5)
+    assert folder_of(landed) != old
+    landed.assert_each_log_once()
+    landed.assert_proved()
+
+
+def test_the_state_before_metadata_that_is_gone_is_registered_as_the_refusal_prints_it(
+    landed: World, command: Command
+) -> None:
+    remove_newest_metadata(landed).unlink()
+    refused = command("table", "register", "--execute")
+    assert command(*copied(refused))["rows"] == 30
+    land(landed, 5)
+    landed.assert_each_log_once()
+    landed.assert_proved()
+
+
+def copied(said: dict[str, Any]) -> list[str]:
+    """The arguments behind `To settle it: sls-lake`, with all that stands behind them on the line."""
+    return shlex.split(said["error"].strip().rpartition("To settle it: sls-lake ")[2])
+
+
+def test_a_row_that_names_no_metadata_where_no_file_is_left_is_given_up(
+    landed: World, command: Command
+) -> None:
+    shutil.rmtree(folder_of(landed))
+    change(landed, "update iceberg_tables set metadata_location = null")
+    said = command("plan")
+    assert "names no metadata file" in said["error"] and "sls-lake table start-over" in said["error"]
+    assert command("table", "start-over", "--execute")["code"] == 0
+    land(landed, 5)
+    landed.assert_each_log_once()
+
+
+def test_giving_up_is_refused_when_the_files_are_there_again_by_then(landed: World, tmp_path: Path) -> None:
+    folder = folder_of(landed)
+    shutil.move(folder, tmp_path / "aside")
+    with landed.client as client:
+        planned = plan_start_over(landed.lake, landed.logstore, client)
+    shutil.move(tmp_path / "aside", folder)
+    with pytest.raises(LandingConflict, match="something else"):
+        start_over(landed.lake, landed.logstore, planned)
+    landed.assert_proved()
+
+
+def test_metadata_that_only_a_later_release_reads_is_not_given_up(landed: World, command: Command) -> None:
+    path = remove_newest_metadata(landed)
+    path.write_text(path.read_text().replace('"format-version":2', '"format-version":9'))
+    said = command("table", "start-over", "--execute")
+    assert said["code"] == EXIT_USAGE and "is whole" in said["error"]
 
 
 def test_a_second_loss_finds_the_newer_of_two_folders(landed: World, command: Command) -> None:
@@ -302,6 +426,24 @@ def test_checkpoints_of_the_group_say_that_there_was_a_table(
     assert "checkpoints" in str(command("verify")["problems"])
     quick.land(logstore=quick.changed(reset="group"))
     assert quick.table_rows() == []
+
+
+def test_every_verb_that_asks_the_service_sees_the_table_that_only_checkpoints_remember(
+    landed: World, command: Command
+) -> None:
+    folder = folder_of(landed)
+    delete_row(landed)
+    shutil.rmtree(folder)
+    hour = "2026-09-21-13:00"
+    for asked in (
+        ("table", "relabel"),
+        ("table", "adopt"),
+        ("table", "undo", "--hour", hour),
+        ("table", "forget", "--before", hour),
+        ("backfill", "--mode", "replace", "--local", "--from", hour),
+        ("checkpoints", "repair"),
+    ):
+        assert verb_of(command(*asked)) == ["table", "start-over"], asked
 
 
 def test_a_group_that_another_program_used_needs_the_word(quick: World, command: Command) -> None:

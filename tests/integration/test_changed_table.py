@@ -1,5 +1,6 @@
 """Somebody else changes the table while a landing is on its way, or between two of them."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,12 +9,14 @@ import pytest
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
 
+from pipelines.landing import undo
 from pipelines.landing.report import LandingReport
 from pipelines.landing.table import Lake
 from sls_io.errors import ConfigError, LedgerBroken
+from sls_io.window import HOUR_S
 from tests import needs
 from tests.integration.test_races import At, second_logstore
-from tests.integration.world import HOUR0_S, World
+from tests.integration.world import HOUR0, HOUR0_S, World
 
 pytestmark = pytest.mark.spark
 
@@ -79,6 +82,44 @@ def test_sparks_own_compaction_between_write_and_publish(started: World, spark_l
     world.assert_proved()
     counted = world.engine.session.sql("SELECT count(*) AS n FROM lake.bronze.compacted").collect()
     assert counted[0]["n"] == world.counter, "Spark sees the same table"
+
+
+def test_what_a_refusal_names_runs_in_spark_as_it_is_printed(started: World, spark_lake: Lake) -> None:
+    """A partitioning without origin and hour, files of several hours, metadata elsewhere: each taken back."""
+    own = started.changed(
+        table="bronze.partitioned", group=started.logstore.group.model_dump() | {"name": "partitioned"}
+    )
+    world = World(started.emulator, spark_lake, own, started.engine, started.counter)
+    world.land()
+    world.emulator.admin.advance(HOUR_S)
+    world.put(20)
+    world.emulator.admin.advance(HOUR_S)
+    world.land()
+    sql, name = started.engine.session.sql, "lake.bronze.partitioned"
+    rewrite = "rewrite_data_files(table => 'bronze.partitioned', options => map('rewrite-all', 'true'))"
+    for field in ("__origin__", "hours(__receive_hour__)"):
+        sql(f"ALTER TABLE {name} DROP PARTITION FIELD {field}")
+    sql(f"CALL lake.system.{rewrite}").collect()
+    sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('write.metadata.path'='{world.table.location()}-else')")
+
+    ran = []
+    for _ in range(2):
+        with pytest.raises(LedgerBroken) as refused:
+            world.land()
+        for statement in re.findall(r"ALTER TABLE .*?(?=(?: and ALTER| in Spark))", refused.value.verb):
+            sql(statement)
+            ran.append(statement)
+    assert len(ran) == 3
+    hours = range(HOUR0, HOUR0 + 1)
+    with world.client as client, pytest.raises(ConfigError, match="rewrite_data_files") as mixed:
+        undo.plan(spark_lake, own, client, hours)
+    found = re.search(r"CALL lake.*[)]", str(mixed.value))
+    assert found
+    sql(found[0]).collect()
+    with world.client as client:
+        undo.execute(spark_lake, undo.plan(spark_lake, own, client, hours))
+    world.assert_proved()
+    assert len(world.table_rows()) == 20
 
 
 @pytest.mark.fault("4b.rollback.commit", "4b.rollback.plan")
