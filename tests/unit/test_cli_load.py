@@ -257,3 +257,22 @@ def test_describe_before_anything_has_landed_shows_the_shards(
     assert "nothing has landed yet" in capsys.readouterr().out
     assert run(["verify"]) == EXIT_FAILED
     assert "nothing has landed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [("columns: {status: integer}", "status"), ("reset: none", "set reset to earliest")],
+)
+def test_a_plan_before_the_first_landing_refuses_what_the_landing_would(
+    setting: str,
+    told: str,
+    project: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SLS_LAKE_HOME", str(project / "var"))
+    assert run(["load", "--rows", "10", "--create"]) == 0
+    (project / "pipelines" / "defs" / "clicks" / "defs.yaml").write_text(f"{DEFS}  {setting}\n")
+    capsys.readouterr()
+    assert run(["plan"]) == EXIT_USAGE
+    assert told in capsys.readouterr().err
