@@ -189,7 +189,11 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}; check the path") from error
     with stream:
-        if stream.peek(2)[:2] != _GZIP_MAGIC:
+        try:
+            zipped = stream.peek(2)[:2] == _GZIP_MAGIC
+        except OSError as error:
+            raise ConfigError(f"cannot read {path}: {error.strerror}; name a file of log lines") from error
+        if not zipped:
             yield stream
             return
         with gzip.GzipFile(fileobj=stream) as unzipped:

@@ -38,7 +38,7 @@ from pipelines.landing.state import facts, read_state, reconcile, total_records
 from pipelines.landing.table import ANSWER_S, Lake, NoMetadata, storage_trouble, unreachable
 from pipelines.landing.waiting import answered
 from sls_io.client import Origin, SlsClient
-from sls_io.errors import ConfigError, LandingConflict, LandingUnknown, LedgerBroken, ServiceError
+from sls_io.errors import ConfigError, LandingConflict, LandingUnknown, LedgerBroken, ServiceError, printable
 from sls_io.window import Cursor
 
 _UNABLE = (TableAlreadyExistsError, NotImplementedError, BadRequestError, RESTError)
@@ -292,7 +292,9 @@ def _places(lake: Lake, name: str, known: _Known) -> Iterator[tuple[FileIO, str]
 
 def _none(name: str, known: _Known, metadata: str) -> str:
     if metadata:
-        return f"there is no metadata file {metadata} of table {name} that could be registered"
+        return (
+            f"there is no metadata file {printable(metadata, 400)} of table {name} that could be registered"
+        )
     if known.table is not None:
         return f"the catalog names the newest metadata of table {name} already: there is nothing to register"
     return f"no metadata with a snapshot lies where table {name} would: there is nothing to register"
