@@ -191,10 +191,11 @@ def _ask(url: str, name: str, query: str, variables: Mapping[str, object]) -> di
     match document.get("errors"):
         case [{"message": message}, *_]:
             raise ServiceError("GraphQL", printable(str(message)), status=answer.status)
-    match document.get("data"):
-        case {**data} if isinstance(data.get(name), dict):
-            return dict(data[name])
-    raise _not_dagster(url, answer.status)
+    data = document.get("data")
+    found: object = data.get(name) if isinstance(data, dict) else None
+    if not isinstance(found, dict):
+        raise _not_dagster(url, answer.status)
+    return found
 
 
 def _place(url: str) -> tuple[type[HTTPConnection], str, int | None, str]:

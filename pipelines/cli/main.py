@@ -33,7 +33,7 @@ from sls_io.errors import (
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
-TYPED_CHARS_MAX: Final = 400
+TYPED_CHARS_MAX: Final = 800
 
 VERBS: Final = {
     "emulator": "pipelines.cli.emulator",
@@ -100,9 +100,12 @@ def run(arguments: Sequence[str]) -> int:
         code = cli.main(args=list(arguments), prog_name="sls-lake", standalone_mode=False, obj=session)
     except click.ClickException as error:
         # It repeats what was typed, whatever that is.
-        error.message = printable(error.message, TYPED_CHARS_MAX)
-        error.show()
-        return told(error.exit_code, "usage", printable(error.format_message(), 2 * TYPED_CHARS_MAX))
+        shown = printable(error.format_message(), TYPED_CHARS_MAX)
+        if isinstance(error, click.UsageError):
+            click.UsageError(shown, error.ctx).show()
+        else:
+            click.ClickException(shown).show()
+        return told(error.exit_code, "usage", shown)
     except (click.Abort, KeyboardInterrupt):
         print("stopped", file=sys.stderr)
         return told(EXIT_INTERRUPTED, "stopped", "stopped by Ctrl-C")
