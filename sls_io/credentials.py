@@ -6,6 +6,7 @@ leads to does not: whoever signs calls `resolve` where it runs.
 
 import importlib
 import json
+import math
 import os
 from datetime import datetime
 from pathlib import Path
@@ -56,27 +57,47 @@ def _from_profile(name: str) -> Keys:
         found: dict[str, Any] = next((p for p in profiles if p.get("name") == name), {})
         pair = [str(found.get(k) or "") for k in ("access_key_id", "access_key_secret", "sts_token")]
         return Keys(pair[0], pair[1], pair[2], _moment_s(found.get("sts_expiration")))
-    except OSError as error:
-        raise ConfigError(f"~/.aliyun/config.json cannot be read ({type(error).__name__})") from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, RuntimeError) as error:
+        # A RuntimeError without a home folder; of its kind is a RecursionError, too.
+        if isinstance(error, RecursionError):
+            raise ConfigError("~/.aliyun/config.json is not the command line tool's JSON") from None
+        raise ConfigError(
+            f"~/.aliyun/config.json cannot be read ({type(error).__name__}); credentials provider 'profile' "
+            "needs it in the home folder of who runs this"
+        ) from None
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         raise ConfigError("~/.aliyun/config.json is not the command line tool's JSON") from None
 
 
 def _from_import(path: str) -> Keys:
     module, _, name = path.partition(":")
+    # Somebody's own code, which may raise anything, also what would end the process (`sys.exit`). Never
+    # chained: the text of a failing provider may hold what it was reading.
     try:
-        found = getattr(importlib.import_module(module), name)()
-    except Exception as error:  # somebody's own code, which may raise anything
-        # Not chained: the text of a failing provider may hold what it was reading.
+        function = getattr(importlib.import_module(module), name)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise ConfigError(
             f"credentials.path {path!r} failed ({type(error).__name__}): name a function as module:function"
         ) from None
+    try:
+        found = function()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise ConfigError(
+            f"credentials.path {path!r} failed when it was called ({type(error).__name__}): "
+            "let it return (id, secret, token or '')"
+        ) from None
     if not isinstance(found, tuple | list) or len(found) not in (3, 4):
         raise ConfigError(f"credentials.path {path!r} must return (id, secret, token or '')")
+    if not all(part is None or isinstance(part, str) for part in found[:3]):
+        raise ConfigError(f"credentials.path {path!r} must return texts: (id, secret, token or '')")
     pair = [str(part or "") for part in found[:3]]
     try:
         return Keys(pair[0], pair[1], pair[2], _moment_s(found[3] if len(found) == 4 else None))
-    except ValueError:
+    except (ValueError, OverflowError):
         raise ConfigError(
             f"credentials.path {path!r}: the fourth part is when the keys end, in unix seconds or like "
             "2026-11-20T07:00:00Z"
@@ -84,10 +105,15 @@ def _from_import(path: str) -> Keys:
 
 
 def _moment_s(value: object) -> float:
-    """Unix seconds from a number or an ISO 8601 text with its zone; none is never. Raises ValueError."""
+    """Unix seconds from a number or an ISO 8601 text with its zone; none is never.
+
+    Raises ValueError or OverflowError.
+    """
     if value in (None, 0, ""):
         return float("inf")
     if isinstance(value, int | float) and not isinstance(value, bool):
+        if math.isnan(value):
+            raise ValueError("no moment")
         return float(value)
     at = datetime.fromisoformat(str(value))
     if at.tzinfo is None:

@@ -13,7 +13,10 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 _PROJECT = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 _LOGSTORE = re.compile(r"[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]")
-_NETLOC = re.compile(r"(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_NETLOC = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{{1,5}})?")
+_HOST_CHARS_MAX = 189
+"""A name has at most 253 characters (RFC 1035), and the project with its dot, at most 64, comes before it."""
 _REGIONAL = re.compile(
     r"(?P<region>[a-z]{2}(?:-[a-z0-9]+)+?)(?:-(?:intranet|internal|share|vpc))?\.log\.aliyuncs\.com"
 )
@@ -91,6 +94,7 @@ class Service(Settings):
         if (
             parts.scheme not in ("http", "https")
             or not _NETLOC.fullmatch(parts.netloc)
+            or len(host) > _HOST_CHARS_MAX
             or parts.port == 0
             or parts.query
             or parts.fragment
@@ -98,6 +102,8 @@ class Service(Settings):
             raise ValueError("endpoint: expected https://HOST, without user, path or query")
         if parts.path not in ("", "/"):
             raise ValueError("endpoint: expected https://HOST, without a path")
+        if is_loopback(host) and "://" not in value:
+            raise ValueError(f"endpoint: write http://{parts.netloc}, or https:// if it speaks TLS there")
         if parts.scheme == "http" and not is_loopback(host):
             raise ValueError("endpoint: http is for loopback only; use https")
         return f"{parts.scheme}://{parts.netloc}"

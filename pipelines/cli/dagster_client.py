@@ -5,6 +5,7 @@ names: the GraphQL schema of the pinned release (`launchPartitionBackfill`, `par
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
@@ -17,6 +18,7 @@ DEFAULT_URL = "http://127.0.0.1:3000"
 LOCATION = "sls_lake"
 POLL_S = 1.0
 _TIMEOUT_S = 30.0
+_HOST, _PATH = re.compile(r"[^\s\0-\x20/@%]+"), re.compile(r"[!-~]*")
 _GOOD = frozenset({"COMPLETED", "COMPLETED_SUCCESS"})
 _ENDED = _GOOD | {"FAILED", "CANCELED", "COMPLETED_FAILED"}
 
@@ -104,7 +106,7 @@ def launch(url: str, asset: list[str], first: str, last: str) -> str:
         ],
         "title": f"{'/'.join(asset)} {first} to {last}",
     }
-    answer = _ask(url, _LAUNCH, {"params": params})["launchPartitionBackfill"]
+    answer = _ask(url, "launchPartitionBackfill", _LAUNCH, {"params": params})
     if answer["__typename"] != "LaunchBackfillSuccess":
         raise _refused(answer)
     return str(answer["backfillId"])
@@ -112,7 +114,7 @@ def launch(url: str, asset: list[str], first: str, last: str) -> str:
 
 def progress(url: str, backfill_id: str) -> Progress:
     """The backfill now."""
-    answer = _ask(url, _PROGRESS, {"id": backfill_id})["partitionBackfillOrError"]
+    answer = _ask(url, "partitionBackfillOrError", _PROGRESS, {"id": backfill_id})
     if answer["__typename"] != "PartitionBackfill":
         raise _refused(answer)
     statuses = (answer.get("assetBackfillData") or {}).get("assetBackfillStatuses") or []
@@ -132,7 +134,7 @@ def loaded(url: str) -> bool:
     Raises ServiceError when they cannot be loaded, with Dagster's own words.
     """
     try:
-        answer = _ask(url, _LOCATION, {})["workspaceOrError"]
+        answer = _ask(url, "workspaceOrError", _LOCATION, {})
     except ConnectFailed:
         return False
     entries = answer.get("locationEntries") or []
@@ -150,7 +152,7 @@ def start_schedule(url: str, schedule: str) -> None:
         "repositoryLocationName": LOCATION,
         "scheduleName": schedule,
     }
-    answer = _ask(url, _START_SCHEDULE, {"selector": selector})["startSchedule"]
+    answer = _ask(url, "startSchedule", _START_SCHEDULE, {"selector": selector})
     if answer["__typename"] != "ScheduleStateResult":
         raise _refused(answer)
 
@@ -164,17 +166,13 @@ def _refused(answer: Mapping[str, Any]) -> ServiceError:
     )
 
 
-def _ask(url: str, query: str, variables: Mapping[str, object]) -> dict[str, Any]:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"{url!r} is no address of a Dagster page: expected {DEFAULT_URL}")
-    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-    connection = kind(parts.hostname, parts.port, timeout=_TIMEOUT_S)
+def _ask(url: str, name: str, query: str, variables: Mapping[str, object]) -> dict[str, Any]:
+    """The object under `name` of the answer's data."""
+    kind, host, port, path = _place(url)
+    connection = kind(host, port, timeout=_TIMEOUT_S)
     body = json.dumps({"query": query, "variables": variables})
     try:
-        connection.request(
-            "POST", f"{parts.path.rstrip('/')}/graphql", body, {"Content-Type": "application/json"}
-        )
+        connection.request("POST", f"{path}/graphql", body, {"Content-Type": "application/json"})
         answer = connection.getresponse()
         text = answer.read()
     except (OSError, HTTPException) as error:
@@ -186,15 +184,36 @@ def _ask(url: str, query: str, variables: Mapping[str, object]) -> dict[str, Any
         connection.close()
     try:
         document = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise _not_dagster(url, answer.status) from None
-    if document.get("errors"):
-        raise ServiceError(
-            "GraphQL", printable(str(document["errors"][0].get("message"))), status=answer.status
-        )
-    if not isinstance(document.get("data"), dict):
+    if not isinstance(document, dict):
         raise _not_dagster(url, answer.status)
-    return dict(document["data"])
+    match document.get("errors"):
+        case [{"message": message}, *_]:
+            raise ServiceError("GraphQL", printable(str(message)), status=answer.status)
+    data = document.get("data")
+    found: object = data.get(name) if isinstance(data, dict) else None
+    if not isinstance(found, dict):
+        raise _not_dagster(url, answer.status)
+    return found
+
+
+def _place(url: str) -> tuple[type[HTTPConnection], str, int | None, str]:
+    """(kind of connection, host, port, path) of a page. Raises ConfigError for what is no address."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+        # As the standard library will: a label that is empty or too long fails there, in the middle.
+        host.encode("idna")
+    except ValueError:
+        parts, host, port = urlsplit(""), "", None
+    sendable = _HOST.fullmatch(host) and _PATH.fullmatch(parts.path) and "@" not in parts.netloc
+    if parts.scheme not in ("http", "https") or not sendable:
+        raise ConfigError(
+            f"--dagster-url is no address of a Dagster page: expected {DEFAULT_URL} or alike, without a user"
+        )
+    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+    return kind, host, port, parts.path.rstrip("/")
 
 
 def _not_dagster(url: str, status: int) -> ConfigError:

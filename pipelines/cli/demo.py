@@ -80,6 +80,8 @@ class FileRows:
     """The lines of a file, the last sixth after the split."""
 
     def __init__(self, path: Path) -> None:
+        if not path.is_file():
+            raise ConfigError(f"{path} can be read only once: name a file, its lines are counted first")
         self.counts = Counts()
         lines = sum(1 for _ in read_lines(path, Counts()))
         self.second = lines // 6
@@ -198,6 +200,9 @@ class Demo:
             self.output.say(f"{'':<12} {counts.odd_lines:,} did not have the format: kept whole under `line`")
         if counts.late_rows:
             self.output.say(f"{'':<12} {counts.late_rows:,} are older than 7 days: got the time of loading")
+        if counts.future_rows:
+            ahead = f"{counts.future_rows:,} are ahead of the clock by over 15 minutes"
+            self.output.say(f"{'':<12} {ahead}: got the time of loading")
 
     def settle(self) -> None:
         """Move the clock over the settle time: the newest seconds are left for the next run."""

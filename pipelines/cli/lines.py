@@ -10,7 +10,7 @@ server wrote as `-` is absent there and absent here.
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta, timezone
 from functools import lru_cache
 from typing import NamedTuple
@@ -38,11 +38,13 @@ _MILLISECONDS_FROM = 1e11
 
 
 class Log(NamedTuple):
-    """One log on its way in. `time_s` is its own time (unix seconds, fraction kept) where it has one."""
+    """One log on its way in. `time_s` is its own time (unix seconds, fraction kept) where it has one.
+    `line` is the number of its line in a file, 0 for one of no file."""
 
     time_s: float | None
     contents: tuple[tuple[str, bytes], ...]
     whole: bool = True
+    line: int = 0
 
 
 Parser = Callable[[bytes], Log]
@@ -66,18 +68,16 @@ def combined(line: bytes) -> Log:
 
 
 def json_line(line: bytes) -> Log:
-    """One JSON object: each key a content, text as it is, everything else as JSON text.
+    """One JSON object: each key a content, a text as it is, everything else as it is written.
 
     A key that stands twice is sent twice: a log is a list of contents, not a map.
     """
     try:
-        value = json.loads(line, object_pairs_hook=_Object)
-        if not isinstance(value, _Object):
-            return kept(line)
-        contents = tuple((_encodable(key), _json_text(item)) for key, item in value.pairs)
+        members = list(_members(line.decode(json.detect_encoding(line))))
+        contents = tuple((_encodable(key), value.encode()) for key, value, _ in members)
     except (ValueError, RecursionError):
         return kept(line)
-    return Log(_json_time_s(value), contents)
+    return Log(_json_time_s({key: value for key, _, value in members}), contents)
 
 
 def text(line: bytes) -> Log:
@@ -136,12 +136,44 @@ def epoch_s(value: object) -> float | None:
     return seconds if 0 <= seconds < 2**32 else None
 
 
-class _Object(dict[str, object]):
-    """A JSON object that remembers its pairs, repeated keys included."""
+class _Number(str):
+    """A JSON number as it is written: as a float or an int of ours it would be another text, or none."""
 
-    def __init__(self, pairs: list[tuple[str, object]]) -> None:
-        super().__init__(pairs)
-        self.pairs = pairs
+
+_DECODER = json.JSONDecoder(parse_int=_Number, parse_float=_Number)
+_BLANKS = re.compile(r"[ \t\n\r]*")
+
+
+def _members(text: str) -> Iterator[tuple[str, str, object]]:
+    """(key, value as it is sent, value) of each member. Raises ValueError when `text` is no JSON object."""
+    at, mark = _next(text, 0, "{")
+    if text[at : at + 1] == "}":
+        at, mark = _next(text, at, "}")
+    while mark != "}":
+        if text[at : at + 1] != '"':
+            raise ValueError("a key that is no text")
+        key, at = _DECODER.raw_decode(text, at)
+        begin, _ = _next(text, at, ":")
+        value, at = _DECODER.raw_decode(text, begin)
+        plain = isinstance(value, str) and not isinstance(value, _Number)
+        yield key, value if plain else text[begin:at], value
+        at, mark = _next(text, at, ",}")
+    if at != len(text):
+        raise ValueError("more than an object")
+
+
+def _next(text: str, at: int, marks: str) -> tuple[int, str]:
+    """The place after one of `marks` and the blanks around it, and which it is. Raises ValueError."""
+    at = _end_of_blanks(text, at)
+    mark = text[at : at + 1]
+    if not mark or mark not in marks:
+        raise ValueError(f"none of {marks}")
+    return _end_of_blanks(text, at + 1), mark
+
+
+def _end_of_blanks(text: str, at: int) -> int:
+    found = _BLANKS.match(text, at)
+    return found.end() if found else at
 
 
 def _encodable(key: str) -> str:
@@ -150,14 +182,9 @@ def _encodable(key: str) -> str:
     return key
 
 
-def _json_text(value: object) -> bytes:
-    if isinstance(value, str):
-        return value.encode()
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-
-
 def _json_time_s(value: Mapping[str, object]) -> float | None:
     for key in _TIME_KEYS:
         if key in value:
-            return epoch_s(value[key])
+            found = value[key]
+            return epoch_s(float(found) if isinstance(found, _Number) else found)
     return None

@@ -5,11 +5,17 @@ rows a group unless told otherwise. Nothing here shares code with fetching and d
 was loaded can stand as the other side of a proof.
 
 The service takes a log time only within 7 days before and 15 minutes after its own clock. A line
-older than that (an archived log file) is sent with the service's time as log time, and said so;
+outside of that (an archived log file) is sent with the service's time as log time, and said so;
 its own time stays in its key, `time_local` for access logs.
+
+A file is read to its end before anything of it is sent. A load that ends in its middle all the same
+says what is stored and how to go on after it: nothing here tells twice from once later.
 """
 
+import os
+import sys
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -18,12 +24,21 @@ from pipelines.cli.accesslog import generated
 from pipelines.cli.emulator_admin import admin_of
 from pipelines.cli.lines import PARSERS, Log
 from pipelines.cli.logstores import logstore_option, resolve
+from pipelines.cli.main import EXIT_FAILED, facts, kind_of, sentence
 from pipelines.cli.output import Output, megabytes, verb
-from pipelines.cli.packing import GROUP_ROWS, GROUP_ROWS_MAX, Counts, Packer, parse_file, slices
+from pipelines.cli.packing import (
+    GROUP_ROWS,
+    GROUP_ROWS_MAX,
+    Counts,
+    Packer,
+    check_file,
+    parse_file,
+    slices,
+)
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.emulator import Admin
-from sls_io.errors import ServiceError, Throttled
+from sls_io.errors import ServiceError, SlsError, Throttled, TransportError
 from sls_io.settings import Service
 from sls_io.window import HOUR_S
 
@@ -46,6 +61,8 @@ def put(
     """
     for packed in packer.pack(logs, at_s):
         put_patiently(client, packed.body)
+        packer.counts.stored += packed.rows
+        packer.counts.stored_line = packed.line
         on_rows(packed.rows)
 
 
@@ -131,6 +148,13 @@ def create(client: SlsClient, *, shards: int) -> list[str]:
     show_default=True,
     help="What the lines of --file are.",
 )
+@click.option(
+    "--first-line",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Begin --file at this line: to go on after a load that ended in its middle.",
+)
 @click.option("--rows", type=click.IntRange(min=1), help="Generate this many access-log rows instead.")
 @click.option(
     "--seed",
@@ -175,6 +199,7 @@ def load(
     name: str | None,
     path: Path | None,
     format_name: str,
+    first_line: int,
     rows: int | None,
     seed: int,
     first_row: int,
@@ -189,6 +214,8 @@ def load(
     if spread_hours and path is not None:
         raise click.UsageError("--spread-hours goes with --rows: lines of a file are received now")
     service = resolve(name).service
+    if path is not None:
+        check_file(path, format_name, first_line=first_line)
     numbers = range(first_row, first_row + (rows or 0))
 
     def make(piece: range, at_s: float) -> Iterable[Log]:
@@ -213,19 +240,79 @@ def load(
                 progress.update(task, advance=count, rate=rate)
 
             started = SYSTEM_CLOCK.monotonic()
-            if path is not None:
-                logs = parse_file(path, format_name, packer.counts)
-                put(client, packer, logs, at_s=now_s, on_rows=moved)
-            elif admin is not None:
-                put_over_hours(
-                    client, admin, packer, make, numbers, hours=spread_hours, now_s=now_s, on_rows=moved
-                )
-            else:
-                put(client, packer, make(numbers, now_s), at_s=now_s, on_rows=moved)
+            try:
+                if path is not None:
+                    logs = parse_file(path, format_name, packer.counts, first_line=first_line)
+                    put(client, packer, logs, at_s=now_s, on_rows=moved)
+                elif admin is not None:
+                    put_over_hours(
+                        client, admin, packer, make, numbers, hours=spread_hours, now_s=now_s, on_rows=moved
+                    )
+                else:
+                    put(client, packer, make(numbers, now_s), at_s=now_s, on_rows=moved)
+            except (Exception, KeyboardInterrupt) as error:
+                ending = ending_of(packer.counts, error, path, first_line, numbers)
+                if not ending.stored and not ending.unknown:
+                    raise
+                say_ending(output, ending, error)
+                raise
             packer.counts.seconds = SYSTEM_CLOCK.monotonic() - started
     finally:
         client.close()
     report(output, service, packer.counts, created)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What a load that ended in its middle leaves. `stored` and `unknown` count rows: those that the
+    service has taken, and those whose answer never came. `again` are the options that go on after
+    the stored ones."""
+
+    stored: int
+    unknown: int
+    again: str
+    text: str
+
+
+def ending_of(counts: Counts, error: BaseException, path: Path | None, first: int, rows: range) -> Ending:
+    """What is stored when `error` ends the load of `path` from line `first` on, or of these rows."""
+    answered = isinstance(error, SlsError) and (
+        isinstance(error, Throttled) or not isinstance(error, TransportError)
+    )
+    unknown = 0 if answered else counts.rows - counts.stored
+    if path is not None:
+        again = f"--first-line {max(first, counts.stored_line + 1)}"
+        stored = f"{counts.stored:,} rows are stored, up to line {max(first - 1, counts.stored_line):,}"
+    else:
+        again = f"--first-row {rows.start + counts.stored} --rows {len(rows) - counts.stored}"
+        stored = f"{counts.stored:,} of {len(rows):,} rows are stored"
+    doubt = f"; of the {unknown:,} after them it is not known, they may come twice then" if unknown else ""
+    return Ending(counts.stored, unknown, again, f"{stored}; go on with {again}{doubt}")
+
+
+class LoadEnded(SlsError):
+    """A load ended in its middle: rows are stored, whatever else the error means."""
+
+
+def say_ending(output: Output, ending: Ending, error: BaseException) -> None:
+    """Say how to go on; with `--json` the document holds the error, too. Raises LoadEnded but for Ctrl-C."""
+    if not isinstance(error, Exception):
+        print(f"sls-lake: {ending.text}", file=sys.stderr)
+        return
+    output.result(
+        {
+            "rows": ending.stored,
+            "unknown_rows": ending.unknown,
+            "go_on": ending.again,
+            "error": {
+                "kind": kind_of(error),
+                "message": sentence(error),
+                "exit_code": EXIT_FAILED,
+                **facts(error),
+            },
+        }
+    )
+    raise LoadEnded(f"{sentence(error)}. {ending.text}") from error
 
 
 def report(output: Output, service: Service, counts: Counts, created: list[str]) -> None:
@@ -246,6 +333,11 @@ def report(output: Output, service: Service, counts: Counts, created: list[str])
             f"{counts.late_rows:,} rows are older than the 7 days the service takes: "
             "they got the time of loading as log time, their own stays in its key"
         )
+    if counts.future_rows:
+        output.say(
+            f"{counts.future_rows:,} rows are further ahead than the 15 minutes the service takes: "
+            "they got the time of loading as log time, their own stays in its key"
+        )
     output.result(
         {
             "project": service.project,
@@ -257,10 +349,12 @@ def report(output: Output, service: Service, counts: Counts, created: list[str])
             "odd_lines": counts.odd_lines,
             "blank_lines": counts.blank_lines,
             "late_rows": counts.late_rows,
+            "future_rows": counts.future_rows,
             "seconds": round(counts.seconds, 3),
         }
     )
 
 
 def _source(path: Path | None) -> str:
-    return path.name if path is not None else "10.0.0.1"
+    """The file's name; the wire takes UTF-8 only, and a name need not be it."""
+    return os.fsencode(path.name).decode("utf-8", "replace") if path is not None else "10.0.0.1"

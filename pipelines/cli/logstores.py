@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from pipelines.landing.logstore import Logstore, load_logstore
-from sls_io.errors import ConfigError
+from sls_io.errors import ConfigError, printable
 
 DEFS = Path("pipelines") / "defs"
 
@@ -51,7 +51,9 @@ def defs_path(name: str | None, root: Path) -> Path:
     if name and (name.endswith((".yaml", ".yml")) or "/" in name):
         path = Path(name)
         if not path.is_file():
-            raise ConfigError(f"no file {name}: give a name under pipelines/defs or a path to a defs.yaml")
+            raise ConfigError(
+                f"no file {printable(name)}: give a name under pipelines/defs or a path to a defs.yaml"
+            )
         return path
     names = known(root)
     if not names:
@@ -65,7 +67,7 @@ def defs_path(name: str | None, root: Path) -> Path:
         )
     chosen = name or names[0]
     if chosen not in names:
-        raise ConfigError(f"no logstore {chosen!r}: there is {', '.join(names)}")
+        raise ConfigError(f"no logstore {printable(chosen)!r}: there is {', '.join(names)}")
     return root / DEFS / chosen / "defs.yaml"
 
 

@@ -33,6 +33,7 @@ from sls_io.errors import (
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
+TYPED_CHARS_MAX: Final = 800
 
 VERBS: Final = {
     "emulator": "pipelines.cli.emulator",
@@ -98,8 +99,13 @@ def run(arguments: Sequence[str]) -> int:
     try:
         code = cli.main(args=list(arguments), prog_name="sls-lake", standalone_mode=False, obj=session)
     except click.ClickException as error:
-        error.show()
-        return told(error.exit_code, "usage", error.format_message())
+        # It repeats what was typed, whatever that is.
+        shown = printable(error.format_message(), TYPED_CHARS_MAX)
+        if isinstance(error, click.UsageError):
+            click.UsageError(shown, error.ctx).show()
+        else:
+            click.ClickException(shown).show()
+        return told(error.exit_code, "usage", shown)
     except (click.Abort, KeyboardInterrupt):
         print("stopped", file=sys.stderr)
         return told(EXIT_INTERRUPTED, "stopped", "stopped by Ctrl-C")

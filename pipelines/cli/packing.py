@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -31,7 +31,11 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 @dataclass(slots=True)
 class Counts:
-    """What a load did. `bytes` are raw LogGroup bytes before compression."""
+    """What a load did. `bytes` are raw LogGroup bytes before compression.
+
+    `rows`, `groups` and `bytes` count what was packed, `stored` and `stored_line` what the service has
+    taken of it: rows, and the number of the last one's line in the file.
+    """
 
     rows: int = 0
     groups: int = 0
@@ -39,6 +43,9 @@ class Counts:
     odd_lines: int = 0
     blank_lines: int = 0
     late_rows: int = 0
+    future_rows: int = 0
+    stored: int = 0
+    stored_line: int = 0
     seconds: float = 0.0
 
     @property
@@ -49,10 +56,11 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """One serialised LogGroup and how many logs are in it."""
+    """One serialised LogGroup, how many logs are in it, and the line of the last (0: of no file)."""
 
     body: bytes
     rows: int
+    line: int
 
 
 @dataclass(slots=True)
@@ -69,16 +77,16 @@ class Packer:
 
     def pack(self, logs: Iterable[Log], now_s: float) -> Iterator[Packed]:
         """The logs in their order, packed; counts rows as they pass."""
-        group, size = self._group(), 0
+        group, size, line = self._group(), 0, 0
         for log in logs:
             weight = sum(len(key) + len(value) + 8 for key, value in log.contents)
             if group.Logs and (len(group.Logs) >= self.group_rows or size + weight > GROUP_BYTES_MAX):
-                yield self._closed(group)
+                yield self._closed(group, line)
                 group, size = self._group(), 0
             self._add(group, log, now_s)
-            size += weight
+            size, line = size + weight, log.line
         if group.Logs:
-            yield self._closed(group)
+            yield self._closed(group, line)
 
     def _group(self) -> LogGroupRaw:
         group = LogGroupRaw(Topic=TOPIC, Source=self.source)
@@ -88,20 +96,22 @@ class Packer:
 
     def _add(self, group: LogGroupRaw, log: Log, now_s: float) -> None:
         time_s = now_s if log.time_s is None else log.time_s
-        if not now_s - LOG_AGE_MAX_S <= time_s <= now_s + LOG_AHEAD_MAX_S:
+        late, future = time_s < now_s - LOG_AGE_MAX_S, time_s > now_s + LOG_AHEAD_MAX_S
+        if late or future:
             time_s = now_s
-            self.counts.late_rows += 1
+            self.counts.late_rows += late
+            self.counts.future_rows += future
         record = group.Logs.add(Time=int(time_s))
         for key, value in log.contents:
             record.Contents.add(Key=key, Value=value)
         self.counts.odd_lines += not log.whole
 
-    def _closed(self, group: LogGroupRaw) -> Packed:
+    def _closed(self, group: LogGroupRaw, line: int) -> Packed:
         body = group.SerializeToString()
         self.counts.rows += len(group.Logs)
         self.counts.groups += 1
         self.counts.bytes += len(body)
-        return Packed(body, len(group.Logs))
+        return Packed(body, len(group.Logs), line)
 
 
 def unpack(body: bytes) -> Any:
@@ -114,8 +124,11 @@ def unpack_log(body: bytes) -> Any:
     return LogRaw.FromString(body)
 
 
-def read_lines(path: Path, counts: Counts) -> Iterator[bytes]:
-    """The lines of a plain or gzip file without their line ends; blank ones are counted, not sent."""
+def read_lines(path: Path, counts: Counts, *, first_line: int = 1) -> Iterator[tuple[int, bytes]]:
+    """(number, line without its end) of a plain or gzip file; blank ones are counted, not sent.
+
+    Raises ConfigError that names the line where the file ends to be one of log lines.
+    """
     with _opened(path) as stream:
         number = 0
         try:
@@ -127,26 +140,40 @@ def read_lines(path: Path, counts: Counts) -> Iterator[bytes]:
                         "the service would refuse it, so split the line or take it out"
                     )
                 line = line.rstrip(b"\r\n")
+                if number < first_line:
+                    continue
                 if line:
-                    yield line
+                    yield number, line
                 else:
                     counts.blank_lines += 1
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise ConfigError(
-                f"{path.name}: the gzip stream is broken after line {number}; "
-                "rows up to there were loaded, get a whole copy of the file for the rest"
+                f"{path.name}: the gzip stream is broken after line {number}; get a whole copy of the file"
+            ) from error
+        except OSError as error:
+            raise ConfigError(
+                f"{path.name} cannot be read after line {number}: {error.strerror}; get a whole copy of it"
             ) from error
 
 
-def parse_file(path: Path, format_name: str, counts: Counts) -> Iterator[Log]:
-    """The logs of a file; with format `auto` its first lines decide."""
-    lines = read_lines(path, counts)
+def parse_file(path: Path, format_name: str, counts: Counts, *, first_line: int = 1) -> Iterator[Log]:
+    """The logs of a file from its line `first_line` on; with format `auto` the first of them decide."""
+    lines = read_lines(path, counts, first_line=first_line)
     sample = list(islice(lines, SAMPLE_LINES))
     if not sample:
-        raise ConfigError(f"{path.name} has no lines: nothing to load")
-    parser: Parser = PARSERS[detect(sample) if format_name == "auto" else format_name]
-    yield from map(parser, sample)
-    yield from map(parser, lines)
+        where = f" from line {first_line} on" if first_line > 1 else ""
+        raise ConfigError(f"{path.name} has no lines{where}: nothing to load")
+    parser: Parser = PARSERS[detect([x for _, x in sample]) if format_name == "auto" else format_name]
+    return (parser(line)._replace(line=number) for number, line in chain(sample, lines))
+
+
+def check_file(path: Path, format_name: str, *, first_line: int = 1) -> None:
+    """Read a file to its end before anything of it is sent. Raises ConfigError for what would stop the
+    load in its middle. What can be read only once, such as a pipe, is taken as it comes."""
+    if path.is_file():
+        parse_file(path, format_name, Counts(), first_line=first_line)
+        for _ in read_lines(path, Counts()):
+            pass
 
 
 def slices(total: int, pieces: int) -> list[range]:
@@ -162,7 +189,11 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}; check the path") from error
     with stream:
-        if stream.peek(2)[:2] != _GZIP_MAGIC:
+        try:
+            zipped = stream.peek(2)[:2] == _GZIP_MAGIC
+        except OSError as error:
+            raise ConfigError(f"cannot read {path}: {error.strerror}; name a file of log lines") from error
+        if not zipped:
             yield stream
             return
         with gzip.GzipFile(fileobj=stream) as unzipped:

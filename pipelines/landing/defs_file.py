@@ -3,9 +3,14 @@
 YAML lets the last of two equal keys win, reads `on:` as true, follows references for ever and writes
 out ten of them into a billion. Dagster's own reader does all of that, so every file passes here
 first: on the command line and before Dagster loads it.
+
+Templates are filled in here for both, too. Dagster's own filling knows a whole language, reads "5" as a
+number and an unset variable inside a text as `None`: the same file would be two logstores.
 """
 
-from collections.abc import Iterator
+import os
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +21,9 @@ from sls_io.errors import ConfigError, printable
 BYTES_MAX = 256 * 1024
 NODES_MAX = 20_000
 DEPTH_MAX = 50
+TEMPLATE = r"\{\{ *env\.([A-Za-z_][A-Za-z0-9_]*) *\}\}"
+"""The one kind of template: the text of an environment variable."""
+_TEMPLATE, _ANY_TEMPLATE = re.compile(TEMPLATE, re.ASCII), re.compile(r"\{[{%#]")
 FILES = ("defs.yaml", "defs.yml")
 _TEXT, _MERGE, _TIME = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge", "tag:yaml.org,2002:timestamp"
 
@@ -49,6 +57,36 @@ def read_document(path: Path) -> Any:
             f"{path}: {len(documents)} YAML documents; write one logstore a file, in a folder of its own"
         )
     return documents[0]
+
+
+def filled(attributes: Mapping[str, Any], place: object) -> tuple[dict[str, Any], dict[str, str]]:
+    """(values, unset): `attributes` with the templates in their texts replaced, always by text.
+
+    After parsing: what stands in a variable is never read as YAML, and a template in a comment needs none.
+    `unset` has the variable that is missing for each setting (`service.endpoint`); the value is None then.
+    Raises ConfigError, with the setting, for what is another template; `place` names the file.
+    """
+    unset: dict[str, str] = {}
+
+    def of(value: Any, where: str) -> Any:
+        if isinstance(value, dict):
+            return {key: of(inner, f"{where}.{key}" if where else str(key)) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [of(inner, where) for inner in value]
+        if not isinstance(value, str):
+            return value
+        if _ANY_TEMPLATE.search(_TEMPLATE.sub("", value)):
+            raise ConfigError(
+                f"{place}: {printable(where)}: a template that is not understood; the only one there is is "
+                "{{ env.NAME }}, a variable of the environment"
+            )
+        missing = [name for name in _TEMPLATE.findall(value) if name not in os.environ]
+        if missing:
+            unset[where] = missing[0]
+            return None
+        return _TEMPLATE.sub(lambda match: os.environ[match[1]], value)
+
+    return of(dict(attributes), ""), unset
 
 
 def check_folder(folder: Path) -> None:

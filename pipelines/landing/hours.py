@@ -6,7 +6,7 @@
 
 from datetime import UTC, datetime
 
-from sls_io.errors import ConfigError
+from sls_io.errors import ConfigError, printable
 from sls_io.window import HOUR_S
 
 HOURS_MAX = 24 * 366
@@ -32,7 +32,7 @@ def hour_of(text: str) -> int:
         if not 0 <= hour < _HOURS_END:
             raise ConfigError(f"{text} is no receive hour: they go from 1970-01-01-00:00 to 9999-12-31-22:00")
         return hour
-    raise ConfigError(f"{text!r} is no hour; write it like 2026-11-20-07:00 (UTC)")
+    raise ConfigError(f"{printable(text, 60)!r} is no hour; write it like 2026-11-20-07:00 (UTC)")
 
 
 def hours_of(text: str) -> range:
@@ -41,7 +41,7 @@ def hours_of(text: str) -> range:
     begin = hour_of(first)
     end = hour_of(last) if dots else begin
     if not begin <= end < begin + HOURS_MAX:
-        raise ConfigError(f"{text!r}: the last hour is before the first, or a year after it")
+        raise ConfigError(f"{printable(text, 60)!r}: the last hour is before the first, or a year after it")
     return range(begin, end + 1)
 
 

@@ -1,8 +1,6 @@
 """What one logstore's `defs.yaml` says: a frozen model shared by Dagster and the command line."""
 
-import os
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
@@ -10,7 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from pipelines.landing.defs_file import read_document
+from pipelines.landing.contract import Contract
+from pipelines.landing.defs_file import filled, read_document
 from pipelines.landing.names import check_names
 from sls_io.errors import ConfigError, printable
 from sls_io.settings import Budget, Group, Service, Settings
@@ -22,9 +21,11 @@ _START = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9]{2}:[0-9]{2}")
 _FIRST_S, _LAST_S = 0, 7_258_118_400
 _YEARS = "from 1970 to 2199"
 _RESET_DAYS_MAX = 3650
-_CRON = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
-_CRON_PART = re.compile(r"(?:\*|([0-9]{1,2}|[A-Za-z]{3})(?:-([0-9]{1,2}|[A-Za-z]{3}))?)(?:/([1-9][0-9]?))?")
-_TEMPLATE = re.compile(r"\{\{\s*env\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
+_CRON = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
+_CRON_PART = re.compile(r"(?:\*|([0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?)(?:/([1-9][0-9]?))?")
+_MONTHS = ("", *"jan feb mar apr may jun jul aug sep oct nov dec".split())
+_CRON_NAMES = {"month": _MONTHS, "weekday": tuple("sun mon tue wed thu fri sat".split())}
+_DAYS_OF_MONTH = (0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _DURATION = re.compile(r"([0-9]{1,12}) *(s|m|h|d)")
 _DURATION_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -83,11 +84,12 @@ class Logstore(Settings):
     @field_validator("schedule", "maintenance", "proof")
     @classmethod
     def _is_cron(cls, value: str, info: ValidationInfo) -> str:
-        fields = value.split(" ")
-        if len(fields) != len(_CRON) or not all(
-            _in_range(field, *bounds) for field, bounds in zip(fields, _CRON, strict=True)
-        ):
+        fields = value.lower().split(" ")
+        kinds = [_cron_values(*pair) for pair in zip(fields, _CRON, strict=False)]
+        if len(fields) != len(_CRON) or not all(kinds):
             raise ValueError(f'{info.field_name}: expected the five fields of cron, such as "*/5 * * * *"')
+        if min(kinds[2]) > max(_DAYS_OF_MONTH[month] for month in kinds[3]):
+            raise ValueError(f"{info.field_name}: no month that it names has such a day, it would never tick")
         return value
 
     @field_validator("columns")
@@ -156,23 +158,47 @@ def load_logstore(path: Path) -> Logstore:
     document = read_document(path)
     if not isinstance(document, dict) or not isinstance(document.get("attributes"), dict):
         raise ConfigError(f"{path}: expected `type:` and `attributes:`; see the example in the README")
-    attributes = _filled(document["attributes"], _environment(path))
+    attributes, unset = filled(document["attributes"], path)
+    if unset:
+        names = ", ".join(sorted(set(unset.values())))
+        raise ConfigError(f"{path} needs the environment variable {names}, which is not set")
+    return checked(attributes, path)
+
+
+def checked(attributes: Any, place: object) -> Logstore:
+    """The logstore that filled attributes mean. Raises ConfigError that names `place` and the settings."""
     try:
-        return Logstore.model_validate(attributes)
+        logstore = Logstore.model_validate(attributes)
     except ValidationError as error:
-        raise ConfigError(f"{path}: {describe(error)}") from error
+        raise ConfigError(f"{place}: {describe(error)}") from error
+    try:
+        Contract.from_columns(logstore.columns)
+    except ConfigError as error:
+        raise ConfigError(f"{place}: {error}") from error
+    return logstore
 
 
-def _in_range(field: str, low: int, high: int) -> bool:
-    """Whether one field of cron has numbers from `low` to `high`; names of days and months pass."""
-    parts = [_CRON_PART.fullmatch(part) for part in field.split(",")]
-    return all(part is not None for part in parts) and all(
-        not text.isdigit() or low <= int(text) <= high
-        for part in parts
-        if part is not None
-        for text in part.group(1, 2)
-        if text
-    )
+def _cron_values(field: str, bounds: tuple[str, int, int]) -> set[int]:
+    """The values that one field of cron names; none when it is not understood."""
+    kind, low, high = bounds
+    found: set[int] = set()
+    for part in field.split(","):
+        match = _CRON_PART.fullmatch(part)
+        if match is None:
+            return set()
+        names = _CRON_NAMES.get(kind, ())
+        try:
+            ends = [int(t) if t.isdigit() else names.index(t) for t in match.group(1, 2) if t]
+        except ValueError:
+            return set()
+        if any(not low <= end <= high for end in ends):
+            return set()
+        first = ends[0] if ends else low
+        last = ends[1] if len(ends) > 1 else first if ends and not match[3] else high
+        # `fri-mon` and `22-2` go on over the end, as Dagster reads them.
+        over = [*range(first, high + 1), *range(low, last + 1)] if last < first else range(first, last + 1)
+        found.update(over[:: int(match[3] or 1)])
+    return found
 
 
 def describe(error: ValidationError) -> str:
@@ -200,25 +226,3 @@ def _meant(place: tuple[int | str, ...]) -> str:
     names = list(getattr(model, "model_fields", {}))
     close = get_close_matches(str(place[-1]), names, 1)
     return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(names)}" if names else ""
-
-
-def _filled(value: Any, environment: Callable[[re.Match[str]], str]) -> Any:
-    """`value` with the templates in its texts replaced, after parsing: what stands in a variable is
-    never read as YAML, and a template in a comment needs none."""
-    if isinstance(value, str):
-        return _TEMPLATE.sub(environment, value)
-    if isinstance(value, dict):
-        return {key: _filled(inner, environment) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_filled(inner, environment) for inner in value]
-    return value
-
-
-def _environment(path: Path) -> Callable[[re.Match[str]], str]:
-    def value(match: re.Match[str]) -> str:
-        found = os.environ.get(match[1])
-        if found is None:
-            raise ConfigError(f"{path} needs the environment variable {match[1]}, which is not set")
-        return found
-
-    return value

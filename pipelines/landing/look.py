@@ -14,7 +14,14 @@ from pipelines.landing.ledger import decode_windows
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.reading import tasks_of
 from pipelines.landing.report import Backlog, PlanReport, gap_lines, readable_lines, suspect_lines
-from pipelines.landing.start import NO_GROUP_CODE, begins, check_ends, check_origin, find_table
+from pipelines.landing.start import (
+    NO_GROUP_CODE,
+    begins,
+    check_ends,
+    check_origin,
+    check_reset,
+    find_table,
+)
 from pipelines.landing.state import added_entries, ancestry, facts, read_state, reconcile
 from pipelines.landing.table import Lake
 from sls_io.claim import Ledger, ShardLedger
@@ -75,10 +82,11 @@ def read_ledger(logstore: Logstore, lake: Lake, client: SlsClient) -> Ledger:
 
 def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
     """What a live run that got every shard would do now, and why each shard waits."""
+    contract = Contract.from_columns(logstore.columns)
     ledger = read_ledger(logstore, lake, client)
     table = lake.load(logstore.table)
     if table is not None:
-        check_landable(Contract.from_columns(logstore.columns), table.metadata)
+        check_landable(contract, table.metadata)
     problems = reconcile(table) if table is not None else []
     if problems:
         raise LedgerBroken(
@@ -87,6 +95,7 @@ def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
         )
     until_s = int(client.now_s()) - logstore.budget.settle_s
     if not ledger.started:
+        check_reset(logstore)
         waits = {s.id: "first start: its begin is fixed by the first run" for s in client.shards()}
         return PlanReport(ledger.origin, logstore.table, True, until_s, waits=waits)
     shards = client.shards()

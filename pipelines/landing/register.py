@@ -40,7 +40,7 @@ from pipelines.landing.state import facts, read_state, reconcile, total_records
 from pipelines.landing.table import ANSWER_S, Lake, NoMetadata, storage_trouble, unreachable
 from pipelines.landing.waiting import answered
 from sls_io.client import Origin, SlsClient
-from sls_io.errors import ConfigError, LandingConflict, LandingUnknown, LedgerBroken, ServiceError
+from sls_io.errors import ConfigError, LandingConflict, LandingUnknown, LedgerBroken, ServiceError, printable
 from sls_io.window import Cursor
 
 _UNABLE = (TableAlreadyExistsError, NotImplementedError, BadRequestError, RESTError)
@@ -371,7 +371,9 @@ def _older_than_named(known: _Known, best: _Candidate, unreadable: list[Version]
 
 def _none(name: str, known: _Known, metadata: str) -> str:
     if metadata:
-        return f"there is no metadata file {metadata} of table {name} that could be registered"
+        return (
+            f"there is no metadata file {printable(metadata, 400)} of table {name} that could be registered"
+        )
     if known.table is not None:
         return f"the catalog names the newest metadata of table {name} already: there is nothing to register"
     return (

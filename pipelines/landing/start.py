@@ -79,14 +79,10 @@ def resolve_starts(
     """Start cursor of each listed shard; never before the configured `start` hour.
 
     Everything is asked twice (`checkpoints` were) and the lower answer holds: one wrong answer skips nothing.
-    Where both were wrong, `begins` tells later, but for what a policy chose (`chosen_of`). Raises ConfigError
-    for policy `none`, which means that somebody has to choose.
+    Where both were wrong, `begins` tells later, but for what a policy chose (`chosen_of`). Raises as
+    `check_reset`.
     """
-    if logstore.reset == "none":
-        raise ConfigError(
-            f"{logstore.table} has no history yet and reset is 'none'; "
-            "set reset to earliest, latest, group, a time or a duration"
-        )
+    check_reset(logstore)
     found: dict[int, Cursor] = {}
     for known in (checkpoints[0], checkpoints[-1]):
         at_s = logstore.reset_time_s(client.now_s())
@@ -94,6 +90,15 @@ def resolve_starts(
             start = _start(client, logstore, shard, at_s, known.get(shard.id))
             found[shard.id] = min(start, found.get(shard.id, start))
     return found
+
+
+def check_reset(logstore: Logstore) -> None:
+    """Raises ConfigError for policy `none` of a logstore without history: somebody has to choose."""
+    if logstore.reset == "none":
+        raise ConfigError(
+            f"{logstore.table} has no history yet and reset is 'none'; "
+            "set reset to earliest, latest, group, a time or a duration"
+        )
 
 
 def chosen_of(

@@ -6,10 +6,16 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+import yaml
+from dagster._utils.schedules import is_valid_cron_schedule, schedule_execution_time_iterator
 from dagster_shared.yaml_utils import parse_yaml_with_source_position
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from pipelines.cli import logstores
 from pipelines.components import SlsLogstore
+from pipelines.components.logstore.environment import NO_ENDPOINT
 from pipelines.landing.defs_file import check_folder
 from pipelines.landing.logstore import Logstore, load_logstore
 from pipelines.landing.table import HOME_VARIABLE, home, made
@@ -146,6 +152,154 @@ def load_attributes(path: Path) -> dict[str, object]:
     """As Dagster reads them."""
     found: dict[str, object] = parse_yaml_with_source_position(path.read_text()).value["attributes"]
     return found
+
+
+# --- the same file, read twice -----------------------------------------------------------------
+
+TEMPLATES: dict[str, tuple[str, str]] = {
+    "a variable": ('"{{ env.NAME }}"', ""),
+    "without blanks": ('"{{env.NAME}}"', ""),
+    "a digit in the name": ('"{{ env.NAME_2 }}"', ""),
+    "inside a text": ('"a-{{ env.NAME_2 }}-b"', ""),
+    "two of them": ('"{{ env.NAME }}{{ env.NAME_2 }}"', ""),
+    "a variable that looks like a number": ('"{{ env.NUMBER }}"', ""),
+    "a variable that looks like a list": ('"{{ env.LIST }}"', "logstore: 3 to 63"),
+    "a variable of nothing": ('"{{ env.EMPTY }}"', "logstore: 3 to 63"),
+    "a text that looks like a number": ('"1000"', ""),
+    "a text that looks like another number": ('"1e999"', ""),
+    "a text that looks like nothing": ('"none"', ""),
+    "a call": ("\"{{ env('NAME') }}\"", "service.logstore: a template that is not understood"),
+    "a call with a default": ("\"{{ env('NONE', 'abc') }}\"", "service.logstore: a template that is not"),
+    "a filter": ('"{{ env.NAME | lower }}"', "service.logstore: a template that is not understood"),
+    "an item": ("\"{{ env['NAME'] }}\"", "service.logstore: a template that is not understood"),
+    "a default": ("\"{{ env.NONE or 'abc' }}\"", "service.logstore: a template that is not understood"),
+    "a text": ("\"{{ 'abc' }}\"", "service.logstore: a template that is not understood"),
+    "a name of other digits": ('"{{ env.NAME٢ }}"', "service.logstore: a template that is not understood"),
+    "a name that begins with a digit": ('"{{ env.2NAME }}"', "service.logstore: a template that is not"),
+    "a comment": ('"abc{# x #}"', "service.logstore: a template that is not understood"),
+    "a condition": ('"{% if 1 %}abc{% endif %}"', "service.logstore: a template that is not understood"),
+    "a dash": ('"{{- env.NAME -}}"', "service.logstore: a template that is not understood"),
+    "one that has no end": ('"{{ env.NAME"', "service.logstore: a template that is not understood"),
+    "a variable that is not set": ('"{{ env.NONE }}"', "NONE"),
+    "one inside a text that is not set": ('"abc-{{ env.NONE }}"', "NONE"),
+}
+
+
+def by_both(path: Path) -> Logstore:
+    """The logstore that the command line and Dagster read alike. Raises the ConfigError of both."""
+    try:
+        here: Logstore | ConfigError = load_logstore(path)
+    except ConfigError as error:
+        here = error
+    try:
+        there = SlsLogstore.from_attributes_dict(attributes=load_attributes(path)).logstore
+    except ConfigError as error:
+        assert isinstance(here, ConfigError), str(error)
+        # Where each has the file differs; what it says of it must not.
+        assert str(error).rpartition(": ")[2] == str(here).rpartition(": ")[2] or "NONE" in str(error)
+        raise here from error
+    assert here == there
+    assert isinstance(here, Logstore)
+    return here
+
+
+@pytest.mark.parametrize("case", TEMPLATES)
+def test_a_template_means_the_same_on_the_command_line_and_in_dagster(
+    case: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"NAME": "abc", "NAME_2": "x2y", "NUMBER": "1000", "LIST": "[1]", "EMPTY": ""}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("NONE", raising=False)
+    written, refused = TEMPLATES[case]
+    project.write_text(GOOD.replace("logstore: orders", f"logstore: {written}"))
+    if refused:
+        with pytest.raises(ConfigError) as caught:
+            by_both(project)
+        assert refused in str(caught.value) and "defs.yaml" in str(caught.value)
+    else:
+        assert "{" not in by_both(project).service.logstore
+
+
+@pytest.mark.parametrize("text", ["true", "True", "yes", "1"])
+def test_a_switch_and_a_number_may_stand_in_a_variable(
+    text: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWITCH", text)
+    monkeypatch.setenv("NUMBER", "30")
+    group = "group: {name: lake, order: '{{ env.SWITCH }}', patience_s: '{{ env.NUMBER }}'}"
+    project.write_text(GOOD.replace("group: lake", group))
+    assert (by_both(project).group.order, by_both(project).group.patience_s) == (True, 30.0)
+
+
+def test_an_endpoint_whose_variable_is_not_set_loads_in_dagster_only_as_a_whole(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part of it that is not set was read as the text "None", which is some endpoint."""
+    monkeypatch.delenv("NONE", raising=False)
+    project.write_text(GOOD.replace("http://127.0.0.1:9", "https://{{ env.NONE }}.log.aliyuncs.com"))
+    component = SlsLogstore.from_attributes_dict(attributes=load_attributes(project))
+    assert component.unset == "NONE" and component.logstore.service.endpoint == NO_ENDPOINT
+
+
+@pytest.mark.parametrize(
+    "columns",
+    ["{status: integer}", "{a: 'decimal(40,2)'}", "{a: 'timestamp(%Q)'}", "{a: 'timestamp(iso, X/Y)'}"],
+)
+def test_a_type_that_is_none_is_refused_as_soon_as_the_file_is_read(columns: str, project: Path) -> None:
+    project.write_text(GOOD + f"  columns: {columns}\n")
+    with pytest.raises(ConfigError, match=r"defs\.yaml"):
+        by_both(project)
+
+
+def cron_fields() -> st.SearchStrategy[str]:
+    """Five fields of cron, mostly in range: numbers, names, ranges, steps and lists."""
+
+    def field(low: int, high: int, names: list[str]) -> st.SearchStrategy[str]:
+        value = st.integers(low, high).map(str) | st.sampled_from(names)
+        range_ = st.tuples(value, value).map("-".join)
+        part = st.just("*") | value | range_
+        stepped = st.tuples(part, st.integers(1, 40).map(str)).map("/".join)
+        return st.just("*") | st.lists(part | stepped, min_size=1, max_size=3).map(",".join)
+
+    return st.tuples(
+        field(0, 60, ["mon"]),
+        field(0, 24, ["jan"]),
+        field(0, 32, ["l", "fri", "29", "30", "31"]),
+        field(0, 13, ["feb", "FEB", "apr", "fri"]),
+        field(0, 8, ["sun", "Fri", "jan", "fri#2", "l5"]),
+    ).map(" ".join)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(cron_fields())
+@example("0 0 30 2 *")
+@example("0 0 30,31 2 *")
+@example("0 0 31 4,6,9,11 *")
+@example("0 0 30 2 mon")
+@example("0 0 29 2 *")
+@example("0 22-2 * * fri-mon")
+@example("0 0 * * abc")
+@example("0 0 * fri *")
+def test_a_schedule_that_is_accepted_is_one_that_dagster_takes_and_that_ticks(cron: str) -> None:
+    try:
+        accepted = Logstore.model_validate({**yaml.safe_load(GOOD)["attributes"], "schedule": cron})
+    except ValidationError as error:
+        assert "schedule: " in str(error)
+        return
+    assert is_valid_cron_schedule(accepted.schedule)
+    next(schedule_execution_time_iterator(1_790_000_000, cron, "UTC", ascending=True))
+
+
+@pytest.mark.parametrize(
+    "cron",
+    [
+        *("*/5 * * * *", "40 2 * * *", "0 0 1,15 * mon-fri", "5-55/10 0-23/2 * JAN-MAR *"),
+        *("0 22-2 * * sat-mon", "0 0 29 2 *", "0 0 31 * *", "0 0 * * 7"),
+    ],
+)
+def test_schedules_that_people_write_are_accepted(cron: str, project: Path) -> None:
+    project.write_text(GOOD + f'  schedule: "{cron}"\n')
+    assert by_both(project).schedule == cron
 
 
 def test_dagster_does_not_start_another_table_when_a_key_is_there_twice(tmp_path: Path) -> None:

@@ -111,3 +111,42 @@ def test_what_is_no_dagster_is_said(answer: str) -> None:
 def test_an_address_that_is_none_is_said() -> None:
     with pytest.raises(ConfigError, match="expected http"):
         dagster_client.progress("localhost:3000", "abc")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *("", "[]", "null", "5", "{}", '{"data": []}', '{"data": {}}', '{"errors": [1]}', "[" * 99_999),
+        *('{"errors": {"a": 1}}', '{"data": {"launchPartitionBackfill": null}}'),
+    ],
+)
+def test_an_answer_that_is_no_dagster_s_is_one_sentence(answer: str) -> None:
+    with answering(answer) as url, pytest.raises(ConfigError, match="is no Dagster page"):
+        dagster_client.launch(url, ["bronze", "x"], "a", "b")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *(
+            "http://[::1",
+            "https://a..b",
+            "http://" + "a" * 64,
+            "http://a b",
+            "http://127.0.0.1:99999",
+            "http://",
+        ),
+        *(
+            "http://127.0.0.1:x",
+            "http://127.0.0.1/é",
+            "http://127.0.0.1/a b",
+            "ftp://a",
+            "",
+            "http://a:secret@b",
+        ),
+    ],
+)
+def test_an_address_that_is_none_names_the_option(url: str) -> None:
+    with pytest.raises(ConfigError, match="--dagster-url") as caught:
+        dagster_client.launch(url, ["bronze", "x"], "a", "b")
+    assert "secret" not in str(caught.value)

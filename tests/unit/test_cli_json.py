@@ -1,7 +1,9 @@
 """With `--json` stdout always has one document: the verb's own, or the error."""
 
 import json
+import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -126,6 +128,110 @@ def test_wrong_usage_is_a_document(
     assert run([*words, "--json", "--no-such-option"]) == EXIT_USAGE
     error = document(capsys)["error"]
     assert isinstance(error, dict) and error["kind"] == "usage" and "--no-such-option" in error["message"]
+
+
+NONSENSE = [
+    *(
+        "",
+        " ",
+        "x",
+        "-1",
+        "0",
+        "1e400",
+        "9" * 30,
+        "9" * 5000,
+        "１２",
+        "٣",
+        "nan",
+        "-inf",
+        "--",
+        "a\nb",
+        "\udcff",
+    ),
+    *(
+        "[red]x[/nope]",
+        "{x}",
+        "%s",
+        "\x1b[2J",
+        "..",
+        "a..b",
+        "=",
+        "x=",
+        "0=-1",
+        "0=٣",
+        "'",
+        "a = ",
+        "a in (",
+    ),
+    *("/", "/dev/null", "/dev/null/x", "/proc/self/mem", "a/b.yaml", "2026-11-20-07:30", "9999-12-31-23:00"),
+    *("0001-01-01-00:00", "２０２６-11-20-07:00", "2026-11-20-07:00..2026-11-19-00:00", "https://a..b"),
+    *("http://[::1", "http://a b", "http://127.0.0.1:99999", "http://" + "a" * 300, "http://127.0.0.1:9/é"),
+]
+"""What no option of any verb means, or what nobody would mean by it. No NUL: no argument can hold one."""
+VALUES = sorted(
+    (words, parameter.name or "")
+    for words, command in ALL.items()
+    for parameter in command.params
+    if isinstance(parameter, click.Argument) or not getattr(parameter, "is_flag", False)
+)
+FORESEEN = ("usage", "ConfigError", "ConnectFailed")
+
+
+@pytest.mark.parametrize(("words", "name"), VALUES, ids=lambda x: x if isinstance(x, str) else " ".join(x))
+def test_a_nonsense_value_is_one_sentence_and_never_a_trace(
+    words: tuple[str, ...],
+    name: str,
+    project: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each option of each verb by its parser, so that a new one is tried, too. Nobody answers at the
+    endpoint: a value that can be meant ends there. Verbs with a world of their own are parsed only."""
+    monkeypatch.setenv("DAGSTER_WEBSERVER_URL", "http://127.0.0.1:9")
+    parameter = next(p for p in ALL[words].params if p.name == name)
+    for value in NONSENSE:
+        given = [value] if isinstance(parameter, click.Argument) else [parameter.opts[0], value]
+        rest = [x for x in needed(ALL[words]) if not isinstance(parameter, click.Argument)]
+        if words in OWN_WORLD:
+            with suppress(click.ClickException):
+                ALL[words].make_context(words[-1], [*rest, *given])
+            continue
+        code = run([*words, *companions(words, name), *rest, "--json", *given])
+        said = capsys.readouterr()
+        error = json.loads(said.out)["error"]
+        assert error["kind"] in FORESEEN, (value, error)
+        assert code == error["exit_code"] == (1 if error["kind"] == "ConnectFailed" else EXIT_USAGE), value
+        assert "Traceback" not in said.err and error["message"].strip(), value
+        assert "\n" not in error["message"].strip() and len(error["message"]) < 900, (value, error)
+        assert error["message"].isprintable(), (value, error)
+
+
+def companions(words: tuple[str, ...], name: str) -> list[str]:
+    """What must stand beside an option so that its value is looked at."""
+    return {
+        (("load",), "path"): [],
+        (("verify",), "hours"): ["--pull"],
+        (("table", "forget"), "origin"): ["--where", "a = 1"],
+        (("table", "forget"), "reason"): ["--where", "a = 1"],
+        (("backfill",), "last"): ["--local"],
+    }.get((words, name), ["--rows", "1"] if words == ("load",) and name != "rows" else [])
+
+
+@pytest.mark.parametrize("kind", ["a folder", "a file without rights", "a file of zeros", "none"])
+def test_a_file_to_load_that_is_none_is_refused(
+    kind: str, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = project / "a.log"
+    if kind == "a folder":
+        path.mkdir()
+    elif kind == "a file without rights":
+        path.write_text("x\n")
+        path.chmod(0)
+    elif kind == "a file of zeros":
+        path.write_bytes(bytes(3_000_000))
+    code = run(["load", "--file", str(path), "--json"])
+    assert code == EXIT_USAGE or (kind == "a file without rights" and os.geteuid() == 0)
+    assert "error" in document(capsys)
 
 
 def test_an_emulator_that_cannot_start_is_a_document(

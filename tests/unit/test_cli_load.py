@@ -1,6 +1,11 @@
 """`sls-lake load` against an emulator: what arrives is what was said, and bad input is one sentence."""
 
+import gzip
 import json
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -8,7 +13,7 @@ import pytest
 from pipelines.cli.accesslog import content_of, generated, parse_request_id
 from pipelines.cli.emulator_admin import Stored, stored
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, run
-from pipelines.cli.packing import unpack
+from pipelines.cli.packing import LINE_BYTES_MAX, unpack
 from sls_io.emulator import Emulator
 from sls_io.settings import Service
 from sls_io.window import HOUR_S
@@ -92,6 +97,124 @@ def test_a_file_arrives_line_by_line_and_odd_lines_are_kept_and_counted(
     assert {c.Key: c.Value for c in logs[3].Contents} == {"line": b"half a line"}
 
 
+def test_rows_ahead_of_the_clock_are_not_called_old(
+    project: Path, emulator: Emulator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now_s = int(emulator.admin.now())
+    path = project / "a.jsonl"
+    path.write_text(f'{{"time": {now_s + 3600}}}\n{{"time": {now_s - 30 * 86_400}}}\n{{"time": {now_s}}}\n')
+    assert run(["load", "--file", str(path), "--create"]) == 0
+    said = capsys.readouterr().out
+    assert "1 rows are older than the 7 days" in said
+    assert "1 rows are further ahead than the 15 minutes" in said
+    assert run(["load", "--file", str(path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["late_rows"], found["future_rows"]) == (1, 1)
+
+
+# --- a load that cannot be whole -------------------------------------------------------------
+
+ENDINGS: dict[str, Callable[[bytes], bytes]] = {
+    "a gzip that is cut off": lambda lines: gzip.compress(lines)[:-20],
+    "a gzip with a wrong sum": lambda lines: gzip.compress(lines)[:-8] + bytes(8),
+    "a gzip with something behind it": lambda lines: gzip.compress(lines) + b"more",
+    "a line that is too long": lambda lines: lines + b"x" * (LINE_BYTES_MAX + 1),
+}
+
+
+def content(lines: int) -> bytes:
+    """Lines of text that name their number; every hundredth is blank."""
+    return b"".join(b"\n" if n % 100 == 0 else b"%d\n" % n for n in range(1, lines + 1))
+
+
+def numbers(emulator: Emulator) -> list[int]:
+    """The lines that the emulator has, by their number."""
+    groups = [unpack(group.body) for group in kept(emulator)]
+    return sorted(int(log.Contents[0].Value) for group in groups for log in group.Logs)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_file_that_cannot_be_read_to_its_end_is_refused_before_anything_is_sent(
+    ending: str, project: Path, emulator: Emulator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = project / "a.log"
+    path.write_bytes(ENDINGS[ending](content(5000)))
+    assert run(["load", "--file", str(path), "--format", "text", "--create"]) == EXIT_USAGE
+    said = capsys.readouterr().err
+    assert "line " in said and "loaded" not in said and "stored" not in said
+    assert emulator.admin.state()["logstores"] == []
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_what_a_pipe_brought_before_it_broke_is_said_and_going_on_after_it_doubles_nothing(
+    ending: str, project: Path, emulator: Emulator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipe = project / "pipe"
+    os.mkfifo(pipe)
+    broken = ENDINGS[ending](content(5000))
+
+    def write() -> None:
+        # A reader that has seen enough closes its end.
+        with suppress(BrokenPipeError):
+            pipe.write_bytes(broken)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    code = run(["load", "--file", str(pipe), "--format", "text", "--create", "--json"])
+    writer.join()
+    found = json.loads(capsys.readouterr().out)
+    assert code == EXIT_FAILED == found["error"]["exit_code"] and found["error"]["kind"] == "ConfigError"
+    stored = numbers(emulator)
+    assert stored and len(stored) == found["rows"] and found["unknown_rows"] == 0
+    whole = project / "whole.log"
+    whole.write_bytes(content(5000))
+    assert run(["load", "--file", str(whole), "--format", "text", *found["go_on"].split()]) == 0
+    assert numbers(emulator) == [n for n in range(1, 5001) if n % 100]
+
+
+@pytest.mark.parametrize("source", ["a file", "generated"])
+def test_a_service_that_refuses_in_the_middle_leaves_what_is_said(
+    source: str, project: Path, emulator: Emulator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = project / "a.log"
+    path.write_bytes(content(5000))
+    what = ["--file", str(path), "--format", "text"] if source == "a file" else ["--rows", "4950"]
+    assert run(["load", "--rows", "1", "--first-row", "9999", "--create"]) == 0
+    emulator.admin.fault("error", call="put_logs", after=2, status=400, code="PostBodyInvalid", message="no")
+    capsys.readouterr()
+    assert run(["load", *what, "--json"]) == EXIT_FAILED
+    found = json.loads(capsys.readouterr().out)
+    assert (found["rows"], found["unknown_rows"]) == (2000, 0)
+    assert found["error"]["code"] == "PostBodyInvalid"
+    emulator.admin.remove()
+    again = what if source == "a file" else []
+    assert run(["load", *again, *found["go_on"].split()]) == 0
+    rows = [unpack(group.body).Logs for group in kept(emulator)]
+    assert sum(len(logs) for logs in rows) == 1 + 4950
+    values = {log.Contents[0].Value for logs in rows for log in logs}
+    assert len(values) == 1 + 4950, "each once"
+
+
+def test_a_lost_answer_is_said_as_one_that_is_not_known(
+    project: Path, emulator: Emulator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["load", "--rows", "1", "--create"]) == 0
+    emulator.admin.fault("drop_reply", call="put_logs", after=1)
+    capsys.readouterr()
+    assert run(["load", "--rows", "3000"]) == EXIT_FAILED
+    said = capsys.readouterr().err
+    assert "1,000 of 3,000 rows are stored" in said
+    assert "--first-row 1000 --rows 2000" in said
+    assert "of the 1,000 after them it is not known" in said and said.count("\n") == 1
+
+
+def test_a_name_of_a_file_that_is_not_utf8_is_no_error(project: Path, emulator: Emulator) -> None:
+    path = Path(os.fsdecode(os.fsencode(project) + b"/\xff.log"))
+    path.write_text(LINE)
+    assert run(["load", "--file", str(path), "--create"]) == 0
+    assert len(kept(emulator)) == 1
+
+
 def test_a_missing_project_is_one_sentence_with_the_cure(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -134,3 +257,22 @@ def test_describe_before_anything_has_landed_shows_the_shards(
     assert "nothing has landed yet" in capsys.readouterr().out
     assert run(["verify"]) == EXIT_FAILED
     assert "nothing has landed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [("columns: {status: integer}", "status"), ("reset: none", "set reset to earliest")],
+)
+def test_a_plan_before_the_first_landing_refuses_what_the_landing_would(
+    setting: str,
+    told: str,
+    project: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SLS_LAKE_HOME", str(project / "var"))
+    assert run(["load", "--rows", "10", "--create"]) == 0
+    (project / "pipelines" / "defs" / "clicks" / "defs.yaml").write_text(f"{DEFS}  {setting}\n")
+    capsys.readouterr()
+    assert run(["plan"]) == EXIT_USAGE
+    assert told in capsys.readouterr().err

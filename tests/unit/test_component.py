@@ -267,6 +267,21 @@ def test_a_live_backfill_fails_with_one_sentence_and_is_not_retried(lake_home: P
     assert not any(e.is_step_up_for_retry for e in result.all_events)
 
 
+@pytest.mark.parametrize(
+    "tags", [{}, {MODE_TAG: "live"}, {MODE_TAG: "replace"}, {MODE_TAG: "errors"}], ids=str
+)
+def test_a_run_without_a_partition_fails_with_one_sentence(tags: dict[str, str], lake_home: Path) -> None:
+    with instance_for_test() as instance:
+        result = (
+            definitions(ATTRIBUTES)
+            .resolve_job_def("access_logs_microbatch")
+            .execute_in_process(instance=instance, tags=tags, raise_on_error=False)
+        )
+        failure = next(e for e in result.all_events if e.is_step_failure).step_failure_data
+    assert failure.user_failure_data is not None
+    assert (failure.user_failure_data.description or "").startswith("this run names no receive hours")
+
+
 def test_a_checkpoint_backfilled_with_its_table_moves_nothing_and_is_not_left_hanging(
     lake_home: Path,
 ) -> None:

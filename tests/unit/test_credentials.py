@@ -159,3 +159,65 @@ def test_keys_come_from_a_function(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     for path in ("key_place:bad", "key_place:none", "no_such_module_here:find"):
         with pytest.raises(ConfigError):
             resolve(Credentials(provider="import", path=path))
+
+
+PROVIDERS: dict[str, tuple[str, str]] = {
+    "exits": ("raise SystemExit(3)", "failed when it was called (SystemExit)"),
+    "exits well": ("raise SystemExit(0)", "failed when it was called (SystemExit)"),
+    "closes": ("raise GeneratorExit", "failed when it was called (GeneratorExit)"),
+    "its own": ("raise type('Own', (BaseException,), {})('canary-4711-secret')", "when it was called (Own)"),
+    "fails": ("raise ValueError('canary-4711-secret')", "failed when it was called (ValueError)"),
+    "nothing": ("return None", "must return (id, secret, token or '')"),
+    "a text": ("return 'canary-4711-secret'", "must return (id, secret, token or '')"),
+    "bytes": ("return b'id', b'canary-4711-secret', None", "must return texts"),
+    "numbers": ("return 1, 2, 3", "must return texts"),
+    "no truth": ("import numpy; return numpy.arange(3), 's', ''", "must return texts"),
+    "an end of no number": ("return 'i', 's', '', float('nan')", "when the keys end"),
+    "an end that is too far": ("return 'i', 's', '', 10 ** 400", "when the keys end"),
+    "an end without a zone": ("return 'i', 's', '', '2026-11-20T07:00:00'", "when the keys end"),
+    "empty": ("return '', '', ''", "no key pair"),
+}
+
+
+def provider(folder: Path, body: str, monkeypatch: pytest.MonkeyPatch, *, at_import: str = "") -> Credentials:
+    """Credentials that call a function with this body, of a module of its own."""
+    name = f"provider_{abs(hash((body, at_import)))}"
+    (folder / f"{name}.py").write_text(f"{at_import}\ndef keys():\n    {body}\n")
+    monkeypatch.syspath_prepend(str(folder))
+    return Credentials(provider="import", path=f"{name}:keys")
+
+
+@pytest.mark.parametrize("case", PROVIDERS)
+def test_whatever_a_function_for_keys_does_is_an_error_that_names_the_setting(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body, said = PROVIDERS[case]
+    credentials = provider(tmp_path, body, monkeypatch)
+    with pytest.raises(ConfigError) as caught:
+        resolve(credentials)
+    assert said in str(caught.value) and credentials.path in str(caught.value)
+    assert CANARY not in str(caught.value) and caught.value.__cause__ is None
+
+
+def test_a_module_for_keys_that_exits_is_an_error_that_names_the_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    credentials = provider(tmp_path, "return 'i', 's', ''", monkeypatch, at_import="raise SystemExit")
+    with pytest.raises(ConfigError, match=r"failed \(SystemExit\): name a function as module:function"):
+        resolve(credentials)
+
+
+def test_ctrl_c_in_a_function_for_keys_stays_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    credentials = provider(tmp_path, "raise KeyboardInterrupt", monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        resolve(credentials)
+
+
+def test_a_profile_whose_end_is_no_time_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = tmp_path / ".aliyun"
+    folder.mkdir()
+    for end in ("1" + "0" * 400, "NaN", '"soon"', "[]", "true"):
+        (folder / "config.json").write_text(f'{{"profiles": [{{"name": "p", "sts_expiration": {end}}}]}}')
+        with pytest.raises(ConfigError, match=r"config\.json is not the command line tool's JSON"):
+            resolve(Credentials(provider="profile", profile="p"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from aliyun.log.log_logs_raw_pb2 import LogGroupRaw
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pipelines.cli.accesslog import ODD_EVERY, content_of, generated, parse_request_id
@@ -77,6 +77,43 @@ def test_a_json_line_keeps_text_repeated_keys_and_other_values_as_json() -> None
     assert log.contents == (
         ("a", "é".encode()), ("n", b"5"), ("b", b"true"), ("z", b"null"), ("o", b'{"x":[1,"y"]}'), ("a", b"2")
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        *("1.10", "1e400", "-0", "-0.0", "1E+2", "12345678901234567890123", "9" * 5000),
+        *("0.1000000000000000055511", "[ ]", "NaN", "-Infinity", '{ "x" : [1.10, 1e400, "\\u00e9\\ud800"] }'),
+    ],
+)
+@pytest.mark.parametrize("line", ['{"a":%s}', ' { "a" : %s , "b" : "x" } \t'])
+def test_what_is_no_text_in_a_json_line_is_sent_as_it_is_written(line: str, written: str) -> None:
+    log = json_line((line % written).encode())
+    assert log.whole
+    assert log.contents[0] == ("a", written.encode())
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(_JSON.map(json.dumps), st.integers(0, 60), st.text(max_size=2))
+@example('{"a": 1}', 8, "")
+@example('{"a": 1}', 60, " x")
+def test_a_line_is_an_object_exactly_where_python_reads_one(text: str, cut: int, more: str) -> None:
+    line = (text[:cut] + more).encode("utf-8", "replace")
+    try:
+        read = json.loads(line)
+    except ValueError:
+        read = None
+    sendable = isinstance(read, dict) and not any(
+        0xD800 <= ord(c) < 0xE000 for pair in read.items() for part in pair for c in str(part)
+    )
+    if sendable or not isinstance(read, dict):
+        assert json_line(line).whole is sendable
 
 
 @pytest.mark.parametrize(
@@ -180,7 +217,7 @@ def test_a_time_the_service_would_refuse_becomes_its_own_time_and_is_counted() -
     (packed,) = packer.pack([Log(t, (("a", b"1"),)) for t in times], NOW_S)
     (group,) = _read([packed.body])
     assert [log.Time for log in group.Logs] == [NOW_S, NOW_S - LOG_AGE_MAX_S, NOW_S + 60, NOW_S, NOW_S]
-    assert packer.counts.late_rows == 2
+    assert (packer.counts.late_rows, packer.counts.future_rows) == (1, 1)
 
 
 def test_plain_and_gzip_files_give_the_same_rows(tmp_path: Path) -> None:
@@ -200,6 +237,9 @@ def test_a_file_we_cannot_load_is_said_in_one_sentence(tmp_path: Path) -> None:
     path.write_bytes(b"")
     with pytest.raises(ConfigError, match="no lines"):
         list(parse_file(path, "auto", Counts()))
+    path.write_bytes(LINE + b"\n\n")
+    with pytest.raises(ConfigError, match="no lines from line 2 on"):
+        list(parse_file(path, "auto", Counts(), first_line=2))
     path.write_bytes(b"x" * (LINE_BYTES_MAX + 1))
     with pytest.raises(ConfigError, match="line 1"):
         list(read_lines(path, Counts()))

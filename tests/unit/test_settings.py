@@ -1,6 +1,7 @@
 """Limits of the service side, their relations, and endpoints that must not be reached."""
 
 import json
+import re
 
 import pytest
 from pydantic import ValidationError
@@ -54,10 +55,24 @@ def test_an_endpoint_is_https_or_loopback(given: str, kept: str) -> None:
         "http://127.0.0.1.example",
         "http://localhost.example",
         "http://2130706433.example",
+        "https://a..b",
+        "https://.a",
+        "https://a.",
+        "https://-a.example",
+        "https://" + "a" * 64 + ".example",
+        "https://" + "a." * 100 + "example",
+        f"https://{HOST}:８０",
     ],
 )
 def test_an_endpoint_that_could_lead_elsewhere_is_refused(endpoint: str) -> None:
     with pytest.raises(ValidationError):
+        service(endpoint=endpoint)
+
+
+@pytest.mark.parametrize("endpoint", ["127.0.0.1:9090", "localhost:9090", "[::1]:9090", "127.0.0.1"])
+def test_a_loopback_endpoint_without_its_scheme_is_told_to_say_it(endpoint: str) -> None:
+    """Read as https it would fail with words about certificates."""
+    with pytest.raises(ValidationError, match=re.escape(f"endpoint: write http://{endpoint}")):
         service(endpoint=endpoint)
 
 

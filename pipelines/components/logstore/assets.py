@@ -227,7 +227,13 @@ def _table(
     yield from also()
 
 
-def _hours_asked(context: dg.AssetExecutionContext) -> range:
+def _hours_asked(context: dg.AssetExecutionContext, logstore: Logstore) -> range:
+    """The hours of the run's partitions. Raises ConfigError for a run that names none."""
+    if not context.has_partition_key and not context.has_partition_key_range:
+        raise ConfigError(
+            f"this run names no receive hours, so it can land nothing: give it a partition (--partition "
+            f"{logstore.start}), or for what is new launch a tick of {logstore.name}_schedule"
+        )
     keys = context.partition_keys
     return range(hour_of_key(keys[0]), hour_of_key(keys[-1]) + 1)
 
@@ -236,7 +242,7 @@ def _again(
     context: dg.AssetExecutionContext, logstore: Logstore, spark: SparkEngine, mode: Mode, *, execute: bool
 ) -> Results:
     """Do hours again that are there, or say what would happen."""
-    bronze, hours = bronze_key(logstore), _hours_asked(context)
+    bronze, hours = bronze_key(logstore), _hours_asked(context, logstore)
     context.log.info(f"{mode} {hours_text(hours)}{'' if execute else ', dry run'}")
     if mode == REPLACE:
         events = rework.replaced(logstore, bronze, spark, hours, execute=execute)
@@ -261,7 +267,7 @@ def _land(
 ) -> Results:
     """Land, report the hours, check; publish last, and only where the check passed. The gaps that
     the landing named are added to `gaps`."""
-    bronze, hours = bronze_key(logstore), _hours_asked(context)
+    bronze, hours = bronze_key(logstore), _hours_asked(context, logstore)
     asked: dict[str, Any] = {"until_s": hours.stop * HOUR_S} if live else {"hours": (hours.start, hours.stop)}
     mode: Literal["live", "fill"] = "live" if live else "fill"
     with Run(logstore, spark.engine(), mode=mode, on_event=_log(context), **asked) as run:

@@ -3,7 +3,7 @@
 from typing import Any, Self
 
 import dagster as dg
-from pydantic import BaseModel, RootModel, ValidationError
+from pydantic import BaseModel, RootModel
 
 from pipelines.components.logstore import environment
 from pipelines.components.logstore.assets import bronze_key, landing_assets, origin_spec
@@ -11,11 +11,10 @@ from pipelines.components.logstore.jobs import check_jobs, hours_jobs, microbatc
 from pipelines.components.logstore.maintenance import maintenance_job, maintenance_schedule
 from pipelines.components.logstore.schedule import check_schedules, microbatch_schedule
 from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK
-from pipelines.landing.defs_file import FILES, read_documents
-from pipelines.landing.logstore import Logstore, describe
-from sls_io.errors import ConfigError
+from pipelines.landing.defs_file import FILES, TEMPLATE, read_documents
+from pipelines.landing.logstore import Logstore, checked
 
-_TEMPLATE = {"type": "string", "pattern": r"\{\{.+\}\}"}
+_TEMPLATE = {"type": "string", "pattern": f"^{TEMPLATE}$"}
 
 
 class LogstoreAttributes(RootModel[dict[str, Any]]):
@@ -63,11 +62,8 @@ class SlsLogstore(dg.Component):
         for path in (context.path / name for name in FILES):
             if path.is_file():
                 read_documents(path)
-        try:
-            values, unset = environment.filled(written, context.resolution_context.resolve_value(written))
-            return cls(Logstore.model_validate(values), unset=unset)
-        except ValidationError as error:
-            raise ConfigError(f"{context.path}: {describe(error)}") from error
+        values, unset = environment.filled(written, context.path)
+        return cls(checked(values, context.path), unset=unset)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The definitions of this logstore. Reads no table and starts no engine."""
