@@ -19,8 +19,16 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing import ledger as codec
-from pipelines.landing import settle
-from pipelines.landing.reading import Misread, Unreadable, entries_of, live_rows, manifests_of
+from pipelines.landing import reach, settle
+from pipelines.landing.reading import (
+    VERIFY,
+    Misread,
+    Unreadable,
+    entries_of,
+    listed_files,
+    live_rows,
+    manifests_of,
+)
 from pipelines.landing.state import (
     TableState,
     adopted_of,
@@ -36,13 +44,14 @@ from pipelines.landing.state import (
 )
 from pipelines.landing.table import Lake
 from sls_io.claim import Ledger
+from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ConfigError, LedgerBroken
 from sls_io.window import Cursor, IntervalSet, Window
 
 _CALLS_PARALLEL = 8
 _TRIES_MAX = 5
-"""After so many landings whose files are not all there, no way back is looked for any more."""
+"""Of landings with row-level deletes so many are looked at for a way back: their files are read."""
 _UNREADABLE = "a manifest of main cannot be read, so which files leave and return is unknown"
 
 
@@ -124,7 +133,7 @@ def plan(lake: Lake, name: str, snapshot_id: int, *, without_missing: bool = Fal
     now, then = _files_of_main(table), _files_then(table, target)
     _check_forgotten(table, state, target)
     known_then = known_rows(ledgers, adopted)
-    _check_content(table, target, then, known_then)
+    _check_content(table, state, target, then, known_then)
     if not without_missing:
         _check_missing(table, state, target, known_then)
     known = now or {}
@@ -170,32 +179,52 @@ def landings(table: Table) -> list[Snapshot]:
     return sorted(found, key=lambda s: s.sequence_number or 0, reverse=True)
 
 
-def way_back(table: Table, state: TableState) -> int | None:
+def way_back(table: Table, state: TableState, lost: Collection[str] = ()) -> int | None:
     """The newest landing that `plan` accepts and whose rows are as many as its ledgers say: gone back to,
     lost rows are there again and foreign ones are not. None when metadata or storage has none.
+
+    `lost` are paths of files that are known to be gone or damaged: no landing that needs one is a way back.
 
     Story: rows are deleted by hand, or only marked as deleted, and landings go on. The newest landing lacks
     these rows as well, so what is looked for is one from before the deletion.
     """
-    tries = 0
+    tries, seen = 0, dict[str, frozenset[str]]()
+    gone, there = set(lost), set[str]()
     for snapshot in landings(table):
         hidden = summary_of(snapshot).get("total-delete-files", "0") != "0"
         if hidden and tries >= _TRIES_MAX:
             continue  # to count these, files are read
+        listed = listed_files(table, snapshot, seen)
+        if listed is None or not listed.isdisjoint(gone):
+            continue
         try:
             known = known_rows(ledgers_of(snapshot), adopted_of(snapshot))
             tries += hidden
             if _rows_of(table, snapshot) != known:
                 continue
-            tries += not hidden
             _check_forgotten(table, state, snapshot)
-            _check_content(table, snapshot, _files(table, snapshot), known)
+            _check_known(table, snapshot, known)
+            missing = _missing(table, listed - there)
         except (LedgerBroken, Misread, ConfigError, OSError):
-            if tries >= _TRIES_MAX and not hidden:
-                return None
             continue
-        return snapshot.snapshot_id
+        if not missing:
+            return snapshot.snapshot_id
+        gone |= missing
+        there |= listed - missing
     return None
+
+
+def kept(planned: Planned, origin: str, client: SlsClient) -> reach.Kept:
+    """What the service still has of the rows of one logstore that the next runs would pull again."""
+    mine = [shard for shard in planned.view.shards if shard.origin == origin]
+    since = (planned.table.snapshot_by_id(number) for number in planned.view.landings)
+    told = (codec.decode_windows(summary_of(s).get(codec.WINDOWS_KEY, "")) for s in since)
+    return reach.kept_of(
+        client,
+        {s.shard: max(0, s.rows - s.rows_then) for s in mine},
+        {s.shard: s.again for s in mine},
+        [landed for name, windows in told if name == origin for landed in windows],
+    )
 
 
 def _load(lake: Lake, name: str) -> Table:
@@ -273,22 +302,36 @@ def _rows(file: DataFile) -> int:
     return int(file.record_count) if file.content == DataFileContent.DATA else 0
 
 
-def _check_content(table: Table, target: Snapshot, files: Mapping[str, DataFile], known: int) -> None:
-    name = f"snapshot {target.snapshot_id} of table {'.'.join(table.name())}"
+def _check_content(
+    table: Table, state: TableState, target: Snapshot, files: Mapping[str, DataFile], known: int
+) -> None:
+    _check_known(table, target, known)
+    if gone := _missing(table, files):
+        back = way_back(table, state, gone)
+        other = f"sls-lake table rollback {back}, which has all of its own; or " if back is not None else ""
+        raise LedgerBroken(
+            f"snapshot {target.snapshot_id} of table {'.'.join(table.name())} cannot be had back: "
+            f"{len(gone)} of its {len(files)} files are gone",
+            verb=f"{other}{VERIFY}",
+        )
+
+
+def _check_known(table: Table, target: Snapshot, known: int) -> None:
     total = total_records(target)
     if total is not None and total > known:
         raise LedgerBroken(
-            f"{name} has {total} rows, its ledger knows {known}: rows of unknown origin were in it",
+            f"snapshot {target.snapshot_id} of table {'.'.join(table.name())} has {total} rows, its ledger "
+            f"knows {known}: rows of unknown origin were in it",
             verb="sls-lake windows, and choose an older landing",
         )
+
+
+def _missing(table: Table, paths: Collection[str]) -> set[str]:
+    """Those of these files that are not there."""
+    wanted = list(paths)
     with ThreadPoolExecutor(max_workers=_CALLS_PARALLEL) as pool:
-        there = pool.map(lambda path: table.io.new_input(path).exists(), files)
-        gone = sum(not exists for exists in there)
-    if gone:
-        raise LedgerBroken(
-            f"{name} cannot be had back: {gone} of its {len(files)} files are gone",
-            verb="sls-lake windows, and choose another landing",
-        )
+        there = pool.map(lambda path: table.io.new_input(path).exists(), wanted)
+        return {path for path, exists in zip(wanted, there, strict=True) if not exists}
 
 
 def _rows_of(table: Table, snapshot: Snapshot) -> int | None:

@@ -236,29 +236,34 @@ def landed_snapshot(table: Table, tries: Iterable[int]) -> int | None:
 
 
 def reconcile(table: Table) -> list[str]:
-    """What disagrees in the landing under the tag: missing or unreadable files, rows that do not add up.
+    """What disagrees in the landing under the tag: missing or unreadable files, rows that do not add up,
+    and what a person can do about the files.
 
     Empty when all is well. Reads the manifests of that one snapshot and asks for its files.
     """
+    problems, lost = disagreements(table)
+    return [*problems, *([cure(table, [each.file for each in lost])] if lost else [])]
+
+
+def disagreements(table: Table) -> tuple[list[str], list[Unreadable]]:
+    """What `reconcile` says without what can be done, and the files that are to blame."""
     tag = table.metadata.refs.get(codec.TAG)
     if tag is None:
-        return []
+        return [], []
     snapshot = table.snapshot_by_id(tag.snapshot_id)
     summary = summary_of(snapshot)
     _, windows = codec.decode_windows(summary.get(codec.WINDOWS_KEY, ""))
     try:
         added = [entry.data_file for entry in added_entries(table, snapshot)]
     except Unreadable as error:
-        return [f"{error.what}; {error.verb}"]
+        return [error.what], [error]
     missing = [file for file in added if not table.io.new_input(file.file_path).exists()]
     problems = [gone(file) for file in missing]
-    if missing:
-        problems.append(cure(table, missing))
     rows = sum(file.record_count for file in added)
     expected = sum(w.rows for w in windows) + int(summary.get(codec.REWRITTEN_KEY, "0"))
     if rows != expected:
         problems.append(f"snapshot {tag.snapshot_id} holds {rows} rows, its windows say {expected}")
-    return problems
+    return problems, [Unreadable(table, file, gone(file)) for file in missing]
 
 
 def added_entries(table: Table, snapshot: Snapshot | None) -> Iterator[ManifestEntry]:

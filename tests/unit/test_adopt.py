@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.landing.adopt import Key, proves
+from pipelines.landing.explained import Key, proves
 from pipelines.landing.ledger import Adopted
 from pipelines.landing.tally import Tally
 from sls_io.claim import Ledger, ShardLedger
