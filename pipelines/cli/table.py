@@ -15,13 +15,18 @@ from pipelines.cli.output import DRY, Output, moment, verb
 from pipelines.cli.register import register, start_over
 from pipelines.landing import adopt as adopting
 from pipelines.landing import forget as forgetting
+from pipelines.landing import give_up as giving_up
 from pipelines.landing import reach
 from pipelines.landing import relabel as relabelling
 from pipelines.landing import rollback as rolling_back
 from pipelines.landing import undo as undoing
 from pipelines.landing.hours import hour_text
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.reading import spans
+from pipelines.landing.start import known
 from pipelines.landing.table import Lake
 from sls_io.client import SlsClient
+from sls_io.errors import SlsError
 from sls_io.window import HOUR_S, Cursor
 
 
@@ -65,14 +70,37 @@ def rollback(
     """
     logstore, lake = resolve(name), Lake.default()
     planned = rolling_back.plan(lake, logstore.table, snapshot, without_missing=without_missing)
+    kept = _kept(logstore, planned)
     show_rollback(output, planned.view)
+    _show_kept(output, planned.view, kept)
     committed = rolling_back.execute(lake, planned) if execute else None
     if committed is None:
         output.say(DRY)
     else:
         land = "; land again" if planned.view.pulled_again else ""
         output.say(f"done: snapshot {committed} of {logstore.table} is what {snapshot} was{land}")
-    output.result({"executed": execute, "committed": committed, **asdict(planned.view)})
+    cost = asdict(kept) if kept is not None else None
+    output.result({"executed": execute, "committed": committed, **asdict(planned.view), "kept": cost})
+
+
+def _show_kept(output: Output, view: rolling_back.Rollback, kept: reach.Kept | None) -> None:
+    if kept is None:
+        output.say("the service could not be asked what it still has of that")
+    elif kept.rows:
+        text = f"of what is given back: {kept}"
+        output.say(f"[red]{escape(text)}[/]" if kept.lost else text)
+    if len({shard.origin for shard in view.shards}) > 1:
+        output.say("of the table's other logstores nobody asked what their service still has")
+
+
+def _kept(logstore: Logstore, planned: rolling_back.Planned) -> reach.Kept | None:
+    """What the service still has of what the rollback gives back; None when it cannot be asked: a table is
+    rolled back without it."""
+    try:
+        with SlsClient(logstore.service) as client:
+            return rolling_back.kept(planned, known(planned.state, client.origin()).id, client)
+    except SlsError:
+        return None
 
 
 @table.command("relabel")
@@ -132,6 +160,44 @@ def undo(output: Output, *, hours: range, name: str | None, execute: bool) -> No
     output.result(
         {"executed": execute, "committed": committed, **asdict(planned.view), "cannot_come_again": lost}
     )
+
+
+@table.command("give-up")
+@logstore_option
+@execute_option
+@verb
+def give_up(output: Output, *, name: str | None, execute: bool) -> None:
+    """Give up the rows of data files that are gone or damaged, these rows and no others.
+
+    For what nothing brings back: `sls-lake verify` names what does. The files leave the table, their rows the
+    ledger, and verify goes on to say how many they were. Refused while other rows are missing, too.
+    """
+    logstore, lake = resolve(name), Lake.default()
+    with SlsClient(logstore.service) as client:
+        planned = giving_up.plan(lake, logstore, client)
+    view = planned.view
+    output.say(
+        f"{view.table}: {view.rows:,} rows of {view.origin} were in {len(view.files)} files that are gone or "
+        "damaged; they are given up"
+    )
+    output.table(
+        ["receive hour", ">rows in lost files"],
+        [(hour_text(hour), rows) for hour, rows in sorted(view.hours.items())],
+    )
+    output.table(
+        ["shard", ">rows given up", ">rows left"], [(str(s.shard), s.rows, s.rows_after) for s in view.shards]
+    )
+    output.say(str(view.kept))
+    committed = giving_up.execute(lake, planned) if execute else None
+    if committed is None:
+        output.say(DRY)
+    else:
+        again = ""
+        if view.kept.lost < view.rows:
+            calls = " and ".join(f"sls-lake backfill {span}" for span in spans(view.hours))
+            again = f"; {calls} lands again what the service still has"
+        output.say(f"done: snapshot {committed}; sls-lake verify goes on to name them{again}")
+    output.result({"executed": execute, "committed": committed, **asdict(view)})
 
 
 @table.command("forget")
@@ -311,6 +377,10 @@ def show_adoption(output: Output, view: adopting.Adoption) -> None:
     for origin in view.former:
         output.say(f"{origin}: deleted since, and no ledger that its rows prove; they are counted as adopted")
     _show_differences(output, view)
+    for origin, names in sorted(view.lost.items()):
+        leave = origin in {view.origin, *view.former} and origin not in view.kept
+        stay = "leave the table" if leave else "stay, and are named by sls-lake verify then"
+        output.say(f"{origin}: {len(names)} files are gone or damaged, {', '.join(names[:5])}; they {stay}")
     if view.others:
         output.say(f"{view.others:,} rows of origins that the table does not know are adopted as a number")
     for origin in view.unsettled:

@@ -17,17 +17,19 @@ newest landing, a logstore that was deleted and made again, rows that nothing br
 provably rolled back is the business of `rollback.py`.
 """
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing import publish, settle
+from pipelines.landing.explained import Key, Lost, proves, tally
 from pipelines.landing.ledger import ADOPT, LEDGER_PREFIX, Adopted, Forgotten, lowered
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.sameness import Key, proves, way_back
+from pipelines.landing.reading import VERIFY
+from pipelines.landing.sameness import way_back
 from pipelines.landing.start import check_origin, find_table, known, origin_text
 from pipelines.landing.state import (
     TableState,
@@ -46,7 +48,6 @@ from pipelines.landing.state import (
 )
 from pipelines.landing.table import Lake
 from pipelines.landing.tally import Tally
-from pipelines.landing.tally import tally as tally_of
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import Origin, SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
@@ -57,7 +58,7 @@ from sls_io.window import HOUR_S, Cursor
 At = int | Literal["begin", "latest", "rows"]
 """Where shards start: a time (unix seconds), the service's begin or end, or right after the last row."""
 
-_IDENTITY = ("__origin__", "__shard__", "__cursor__", "__index__")
+_FILES_NAMED_MAX = 5
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,7 @@ class Adoption:
     damaged   the newest landing, when a ledger in it cannot be read
     forgotten rows were removed for good from this table
     former    logstores of the same name, deleted since, whose ledger is not proven: their rows are adopted
+    lost      origin -> files that are gone or damaged; those of a ledger that begins anew leave the table
     """
 
     table: str
@@ -121,6 +123,7 @@ class Adoption:
     damaged: int | None = None
     forgotten: bool = False
     former: tuple[str, ...] = ()
+    lost: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -156,18 +159,18 @@ def plan(
     origin = known(state, client.origin())
     trouble = _trouble(table, origin, name)
     newest = _newest(table)
-    tallies = tally(
+    tallies, lost = tally(
         table,
         {o: newest[o].ledger if o in newest else Ledger(o) for o in {*state.origins, *newest, origin.id}},
     )
-    trouble = trouble or _short(name, state, tallies)
-    ledgers, sources, adopted = _proven(table, state, tallies)
+    trouble = trouble or _short(name, state, tallies, lost)
+    ledgers, sources, adopted = _proven(table, state, tallies, lost)
     ledgers = lowered(ledgers, {o: ledger for o, ledger in state.ledgers.items() if o in ledgers})
     former = _former(state, origin, ledgers)
     ledgers |= {o: Ledger(o) for o in former}
     _check_once(table, state, tallies, {*ledgers, origin.id})
     asks, starts = origin.id not in ledgers, dict[int, Cursor]()
-    differs = tuple(d for o in sorted(newest) for d in _differences(newest[o], tallies))
+    differs = tuple(d for o in sorted(newest) for d in _differences(newest[o], tallies, lost))
     named = at is not None or bool(cursors)
     if named and not asks:
         raise ConfigError(f"the ledger of {origin.id} is proven by its rows and stays; leave the start out")
@@ -179,10 +182,7 @@ def plan(
     begun = {*former, *([origin.id] if asks else [])}
     for each in sorted(begun):
         adopted = _with_rows(adopted, each, newest.get(each), tallies, differs)
-    # Rows that row-level deletes hide still count in the table's total.
-    rows = max(total_records(head) or 0, table.scan().count())
-    ours = {*state.origins, *ledgers, origin.id}
-    adopted = replace(adopted, others=max(0, rows - sum(t.rows for k, t in tallies.items() if k[0] in ours)))
+    adopted = replace(adopted, others=_others(table, {*state.origins, *ledgers, origin.id}, tallies, lost))
     view = Adoption(
         table=name,
         origin=origin.id,
@@ -194,13 +194,15 @@ def plan(
         asks=asks and not named,
         differs=differs,
         missing=sum(d.missing for d in differs if d.origin in begun),
-        back=way_back(table) if differs else None,
+        back=way_back(table, [x.path for x in lost]) if differs or lost else None,
         damaged=_damaged(table, state),
         forgotten=bool(state.forgotten.shards),
         former=former,
+        lost={o: [x.name for x in lost if x.origin == o] for o in sorted({x.origin for x in lost})},
     )
     registered = publish.Origin(origin.id, origin_text(origin))
-    change = settle.Change(head, ledgers, adopted, "adopt", registered, forgotten=state.forgotten)
+    dropped = frozenset(x.path for x in lost if x.origin in begun)
+    change = settle.Change(head, ledgers, adopted, "adopt", registered, state.forgotten, dropped)
     _check_news(view, state, change)
     return Planned(view, table, state, None if view.asks else change)
 
@@ -216,38 +218,26 @@ def execute(
             f"nothing proves what of {view.origin} is in {view.table}: say where its shards "
             "start with --at rows, begin, latest or an hour"
         )
-    if view.missing and not without_missing:
+    begun = {view.origin, *view.former} - set(view.kept)
+    given = [name for origin, names in view.lost.items() if origin in begun for name in names]
+    if (view.missing or given) and not without_missing:
         cure = "no landing that is kept brings them back; "
         if view.back is not None:
             cure = f"`sls-lake table rollback {view.back}` brings back what that landing had; else "
+        files = f", and the rows of {len(given)} files that are gone or damaged" if given else ""
         raise ConfigError(
             f"at least {view.missing} rows of {view.origin} that an older ledger knew are not in "
-            f"{view.table}: {cure}say --without-missing to give them up"
+            f"{view.table}{files}: {cure}say --without-missing to give them up"
         )
     now_ms = int(clock.now() * 1000)
     return settle.commit(lake, planned.table, planned.state, planned.change, now_ms=now_ms)
 
 
-def tally(table: Table, ledgers: Mapping[str, Ledger]) -> dict[Key, Tally]:
-    """Rows of these origins by (origin, shard), held against their ledgers.
-
-    Raises ConfigError for a table without identity columns, LedgerBroken when a file cannot be read.
-    """
-    name = ".".join(table.name())
-    if not set(_IDENTITY) <= set(table.schema().column_names):
-        raise ConfigError(
-            f"table {name} lacks columns of sls-lake ({', '.join(_IDENTITY)}); land in a table of its own"
-        )
-    found: dict[Key, Tally] = {}
-    for origin, ledger in sorted(ledgers.items()):
-        shards, wrong = tally_of(table, origin, ledger)
-        if wrong:
-            # The last sentence is what settles it, or the end of the only one.
-            what, _, verb = "; ".join(wrong).partition("; ") if len(wrong) == 1 else ("", "", wrong[-1])
-            what = what or "; ".join(wrong[:-1])
-            raise LedgerBroken(f"the rows of table {name} cannot be counted: {what}", verb=verb)
-        found |= {(origin, shard): each for shard, each in shards.items()}
-    return found
+def _others(table: Table, ours: Collection[str], tallies: Mapping[Key, Tally], lost: Collection[Lost]) -> int:
+    """Rows of origins that are none of ours. Those that row-level deletes hide still count in the total."""
+    rows = max(total_records(table.current_snapshot()) or 0, table.scan().count())
+    known_ones = sum(t.rows for k, t in tallies.items() if k[0] in ours) + sum(x.rows for x in lost)
+    return max(0, rows - known_ones)
 
 
 def _trouble(table: Table, origin: Origin, name: str) -> str:
@@ -264,12 +254,18 @@ def _trouble(table: Table, origin: Origin, name: str) -> str:
     return ""
 
 
-def _short(name: str, state: TableState, tallies: Mapping[Key, Tally]) -> str:
+def _short(name: str, state: TableState, tallies: Mapping[Key, Tally], lost: Collection[Lost]) -> str:
     """What is wrong with a table into which landings go on. Raises ConfigError when nothing is.
 
     Story: rows are lost, retention and the sweep have taken what could bring them back, and maintenance
     leaves the table alone for as long as its ledger knows more rows than it holds.
     """
+    if lost and all(proves(ledger, state.adopted, tallies, lost) for ledger in state.ledgers.values()):
+        raise LedgerBroken(
+            f"{len(lost)} files of table {name} are gone or damaged, and its ledger explains all other rows: "
+            f"{', '.join(sorted(each.name for each in lost)[:_FILES_NAMED_MAX])}",
+            verb=f"restore them; or {VERIFY}",
+        )
     if all(proves(ledger, state.adopted, tallies) for ledger in state.ledgers.values()):
         raise ConfigError(f"the ledger of table {name} explains its rows: there is nothing to settle")
     return (
@@ -313,7 +309,7 @@ def _candidates(table: Table, state: TableState) -> Iterator[Snapshot]:
 
 
 def _proven(
-    table: Table, state: TableState, tallies: Mapping[Key, Tally]
+    table: Table, state: TableState, tallies: Mapping[Key, Tally], lost: Collection[Lost]
 ) -> tuple[dict[str, Ledger], dict[str, int], Adopted]:
     """Per origin the newest ledger that the rows prove, its snapshot, and what it had adopted.
 
@@ -327,7 +323,7 @@ def _proven(
         if forgotten_of(snapshot, damaged_too=True) != state.forgotten:
             continue
         for origin, ledger in ledgers_of(snapshot, damaged_too=True).items():
-            if origin not in ledgers and proves(ledger, before, tallies):
+            if origin not in ledgers and proves(ledger, before, tallies, lost):
                 ledgers[origin], sources[origin] = ledger, snapshot.snapshot_id
                 adopted = _joined(adopted, before, origin)
     return ledgers, sources, adopted
@@ -369,13 +365,17 @@ def _with_rows(
     )
 
 
-def _differences(newest: _Newest, tallies: Mapping[Key, Tally]) -> Iterator[Difference]:
+def _differences(
+    newest: _Newest, tallies: Mapping[Key, Tally], lost: Collection[Lost]
+) -> Iterator[Difference]:
     """What the ledger and the table say differently of each shard. Pure.
 
     Rows in what the ledger calls landed are held against its rows, the others against what was adopted.
     A foreign row in a landed interval may stand for a missing one: so "at least".
     """
     origin, ledger = newest.ledger.origin, newest.ledger
+    if proves(ledger, newest.adopted, tallies, lost):
+        return
     for shard in sorted({*ledger.shards, *(s for o, s in {*tallies, *newest.adopted.shards} if o == origin)}):
         entry = ledger.shards.get(shard) or ShardLedger(Cursor(0))
         rows, total = newest.adopted.of(origin, shard)

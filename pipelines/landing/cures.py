@@ -3,30 +3,35 @@
     replace    hours that the service still has are landed again: nothing else of the table changes
     rollback   the table goes back to a landing from before the trouble; what landed since is pulled again, or
                lost where retention has it
-    adopt      missing rows are given up, and stay a number that `verify` goes on to name; rows that nothing
-               explains are kept, and called adopted
+    give-up    the rows of lost files, and no others, are given up, and stay a number that `verify` goes on
+               to name
+    adopt      the same for rows that were lost in another way: what is left gets a ledger that begins anew;
+               rows that nothing explains are kept, and called adopted
 
-Asked only for a table whose rows are not those of its ledger: it costs calls of the service, and a look at
-older landings.
+A rollback that costs more rows than the loss itself comes after giving up. Asked only for a table whose rows
+are not those of its ledger: it costs calls of the service, and a look at older landings.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
-from pipelines.landing import adopt, replace
+from pipelines.landing import adopt, give_up, replace, rollback, slices
 from pipelines.landing.ledger import ADOPT
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.reading import spans
+from pipelines.landing.reading import Unreadable, spans
 from pipelines.landing.sameness import way_back
+from pipelines.landing.slices import RowsElsewhere
+from pipelines.landing.start import known
+from pipelines.landing.state import TableState
 from pipelines.landing.table import Lake
 from sls_io.client import SlsClient
 from sls_io.errors import LedgerBroken, SlsError
 from sls_io.window import IntervalSet
 
 _HOURS_TRIED_MAX = 48
-REPLACE = "sls-lake backfill --mode replace --local --execute"
+_BROUGHT_BACK = "brings back what was there by then"
 
 
 @dataclass(frozen=True)
@@ -44,25 +49,24 @@ class Trouble:
 
 
 def of_other_rows(
-    lake: Lake, logstore: Logstore, client: SlsClient, table: Table, trouble: Trouble, *, pulled: bool
+    lake: Lake,
+    logstore: Logstore,
+    client: SlsClient,
+    table: Table,
+    state: TableState,
+    trouble: Trouble,
+    *,
+    pulled: bool,
 ) -> tuple[str, ...]:
     """Sentences that begin with a verb, or say what to do where no verb does it. `pulled`: all that the
     service has was compared, so no others of its hours are in trouble."""
-    found = [
-        f"{REPLACE} {span} lands again what the service still has{_instead(trouble)}, and leaves the rest of "
-        "the table as it is"
-        for span in _replaceable(lake, logstore, client, sorted(trouble.hours))
-    ]
+    found = _replaces(lake, logstore, client, sorted(trouble.hours), _instead(trouble))
     if trouble.missing and not pulled and not found:
         found.append(
             "sls-lake verify --pull names the hours that lost rows, where the service still has them"
         )
-    back = way_back(table)
-    if back is not None:
-        found.append(
-            f"sls-lake table rollback {back} {_brought_back(trouble)}; what landed since is pulled "
-            "again, or becomes a gap where retention has taken it"
-        )
+    back = _rollback(lake, logstore, client, table, state, _brought_back(trouble))
+    found += [back.text] if back is not None else []
     found.append(_adopting(lake, logstore, client, trouble))
     return tuple(found)
 
@@ -73,7 +77,7 @@ def _instead(trouble: Trouble) -> str:
 
 def _brought_back(trouble: Trouble) -> str:
     if not trouble.strange:
-        return "brings back what was there by then"
+        return _BROUGHT_BACK
     return "takes out what nothing explains" + (", and brings back what was there by then" * trouble.missing)
 
 
@@ -102,19 +106,118 @@ def _left(trouble: Trouble) -> str:
     return f"gives up what nothing brings back, and {kept}" if trouble.missing else kept
 
 
+def of_lost_files(
+    lake: Lake,
+    logstore: Logstore,
+    client: SlsClient,
+    table: Table,
+    state: TableState,
+    lost: Sequence[Unreadable],
+) -> tuple[str, ...]:
+    """Sentences as those of `of_other_rows`, for files of the logstore, data or manifests, that are gone or
+    damaged. The first one is what to do with the files themselves."""
+    first = next((each.first for each in lost if each.first), "")
+    found = [first or ("restore the file" if len(lost) == 1 else "restore the files")]
+    origin = known(state, client.origin()).id
+    named = [each.file for each in lost if not isinstance(each.file, str) and not each.first]
+    files = [file for file in named if slices.partition_origin(table, file) in (origin, None)]
+    hours = {slices.partition_hour(table, file) for file in files}
+    if len(named) == len(lost):
+        found += _replaces(lake, logstore, client, sorted(hour for hour in hours if hour is not None))
+    ways = [
+        way
+        for way in (
+            _rollback(lake, logstore, client, table, state, _BROUGHT_BACK, [each.path for each in lost]),
+            _give_up(lake, logstore, client) if files else None,
+        )
+        if way is not None
+    ]
+    found += [way.text for way in sorted(ways, key=lambda way: way.cost)]
+    if len(files) < len(named):
+        found.append(
+            "of lost files of other logstores of the table, sls-lake verify of those names what does"
+        )
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class _Way:
+    """A cure, and how many rows at most it loses."""
+
+    text: str
+    cost: int
+
+
+def _rollback(
+    lake: Lake,
+    logstore: Logstore,
+    client: SlsClient,
+    table: Table,
+    state: TableState,
+    does: str,
+    lost: Collection[str] = (),
+) -> _Way | None:
+    """To the newest landing from before the loss, if `table rollback` goes there."""
+    back = way_back(table, lost)
+    if back is None:
+        return None
+    try:
+        planned = rollback.plan(lake, logstore.table, back)
+        kept = rollback.kept(planned, known(state, client.origin()).id, client)
+    except SlsError:
+        return None
+    since = "what landed since is pulled again"
+    if kept.lost:
+        since = f"{since}, but {kept}"
+    return _Way(f"sls-lake table rollback {back} {does}; {since}", kept.lost)
+
+
+def _give_up(lake: Lake, logstore: Logstore, client: SlsClient) -> _Way | None:
+    """For lost files: what goes with them, or, where that cannot be told, a ledger that begins anew."""
+    try:
+        view = give_up.plan(lake, logstore, client).view
+    except SlsError:
+        return None
+    again = ""
+    if view.kept.lost < view.rows:
+        calls = " and ".join(f"sls-lake backfill {span}" for span in spans(view.hours))
+        again = f"; {calls} lands again what the service still has"
+    text = f"{give_up.COMMAND} gives up the {view.rows} rows of the lost files, and nothing else{again}"
+    return _Way(text, view.kept.lost)
+
+
+def _replaces(
+    lake: Lake, logstore: Logstore, client: SlsClient, hours: list[int], instead: str = ""
+) -> list[str]:
+    return [
+        f"{replace.COMMAND} {span} lands again what the service still has{instead}, and leaves the rest of "
+        "the table as it is"
+        for span in _replaceable(lake, logstore, client, hours)
+    ]
+
+
 def _replaceable(lake: Lake, logstore: Logstore, client: SlsClient, hours: list[int]) -> Iterator[str]:
     """Spans of these hours, as options of the verb, that a replace accepts as a whole."""
+    found: set[int] = set()
     for begin, end in IntervalSet.of((hour, hour + 1) for hour in hours[:_HOURS_TRIED_MAX]):
-        if _accepted(lake, logstore, client, range(begin, end)):
+        accepted = _accepted(lake, logstore, client, range(begin, end))
+        if accepted is None and end - begin > 1:
+            for hour in range(begin, end):
+                found |= set(_accepted(lake, logstore, client, range(hour, hour + 1)) or ())
+        found |= set(accepted or ())
+    for begin, end in IntervalSet.of((hour, hour + 1) for hour in found):
+        if _accepted(lake, logstore, client, range(begin, end)) == range(begin, end):
             yield from spans(range(begin, end))
-        elif end - begin > 1:
-            singly = [h for h in range(begin, end) if _accepted(lake, logstore, client, range(h, h + 1))]
-            yield from (text for hour in singly for text in spans([hour]))
+        else:
+            yield from (text for hour in range(begin, end) for text in spans([hour]))
 
 
-def _accepted(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> bool:
+def _accepted(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> range | None:
+    """What a replace accepts of which these hours are: themselves, or with others where rows of them lie."""
     try:
         replace.plan(lake, logstore, client, hours)
+    except RowsElsewhere as error:
+        return error.together
     except SlsError:
-        return False
-    return True
+        return None
+    return hours

@@ -27,6 +27,7 @@ from sls_io.errors import CursorExpired, ShardGone
 from sls_io.planning import CURSOR_UNKNOWN
 from sls_io.window import HOUR_S, Cursor, IntervalSet
 
+_HOURS_NAMED_MAX = 5
 NEVER: Final = ("future", "forgotten", "before")
 """Of hours that lack for one of these, nothing at all can be landed."""
 
@@ -77,7 +78,7 @@ def taken(table: Table, origin: str, client: SlsClient, cursors: Mapping[int, In
         begin = kept[shard].begin if shard in kept else CURSOR_UNKNOWN
         lost = intervals.within(0, begin)
         if lost:
-            known = [x for x in _landings(table, origin) if x.window.shard == shard]
+            known = [x for x in landed_windows(table, origin) if x.window.shard == shard]
             hours = sorted({x.window.hour for x in known if lost.overlaps(x.window.begin, x.window.end)})
             where = f" of {', '.join(map(hour_text, hours))}" if hours else ""
             said.append(
@@ -85,6 +86,43 @@ def taken(table: Table, origin: str, client: SlsClient, cursors: Mapping[int, In
                 "landed again"
             )
     return said
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What the service still has of cursors that would land again: of `rows` rows at most `lost` are not
+    in it any more; they are of `hours` (since 1970), as far as landings tell."""
+
+    rows: int
+    lost: int
+    hours: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.lost:
+            return f"the service still has all {self.rows:,} rows"
+        of = f", of {', '.join(map(hour_text, self.hours[:_HOURS_NAMED_MAX]))}" if self.hours else ""
+        more = f" and {len(self.hours) - _HOURS_NAMED_MAX} more" if len(self.hours) > _HOURS_NAMED_MAX else ""
+        which = "all" if self.lost == self.rows else f"up to {self.lost:,}"
+        return f"retention has taken {which} of the {self.rows:,} rows{of}{more}: they would be lost"
+
+
+def kept_of(
+    client: SlsClient, rows: Mapping[int, int], cursors: Mapping[int, IntervalSet], landed: Iterable[Landed]
+) -> Kept:
+    """What the service has of these cursors of each shard, in which there were so many `rows`. `landed` are
+    windows with their rows: what lies in none of them counts as lost with the first cursor that is."""
+    windows = {x.window: x.rows for x in landed}
+    begins = {shard: each.begin for shard, each in oldest(client).items()}
+    lost, hours = 0, set[int]()
+    for shard, intervals in cursors.items():
+        begin = begins.get(shard, CURSOR_UNKNOWN)
+        gone = intervals.within(0, begin)
+        if not gone:
+            continue
+        mine = [w for w in windows if w.shard == shard and intervals.overlaps(w.begin, w.end)]
+        lost += max(0, rows.get(shard, 0) - sum(windows[w] for w in mine if w.begin >= begin))
+        hours |= {w.hour for w in mine if gone.overlaps(w.begin, w.end)}
+    return Kept(sum(rows.values()), lost, tuple(sorted(hours)))
 
 
 def oldest(client: SlsClient) -> dict[int, Oldest]:
@@ -120,7 +158,7 @@ def _lacking(
     if not come:
         return
     kept = oldest(client)
-    known = _landings(table, origin) if table is not None else []
+    known = landed_windows(table, origin) if table is not None else []
     if table is not None and state is not None:
         for shard, entry in sorted(state.ledger(origin).shards.items()):
             mine = [x for x in known if x.window.shard == shard]
@@ -143,7 +181,7 @@ def _lacking(
         )
 
 
-def _landings(table: Table, origin: str) -> list[Landed]:
+def landed_windows(table: Table, origin: str) -> list[Landed]:
     """The windows of the landings that `main` still tells of, the newest first."""
     found: list[Landed] = []
     for snapshot in ancestry(table):

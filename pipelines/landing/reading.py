@@ -11,21 +11,24 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 
 import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.conversions import from_bytes
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry, ManifestFile
 from pyiceberg.table import DataScan, FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.types import NestedField, PrimitiveType
 
-from pipelines.landing import ledger as codec
 from pipelines.landing import second_look
-from pipelines.landing.contract import hour_place
+from pipelines.landing.contract import origin_place
 from pipelines.landing.hours import hour_text
 from pipelines.landing.table import is_storage, storage_trouble
 from sls_io.errors import InvariantBroken, LedgerBroken, SlsError, TransportError
 from sls_io.window import IntervalSet
 
-_HOURS_NAMED_MAX = 5
+VERIFY = "sls-lake verify, which looks for what brings rows back and names it"
+_BOUNDED = ("__shard__", "__cursor__")
 _IDENTITY = ("__origin__", "__shard__", "__cursor__", "__index__")
 
 
@@ -37,19 +40,25 @@ _REWRITE = "let that engine write its files anew (rewrite_data_files), and look 
 
 
 class Unreadable(LedgerBroken):
-    """A file that a snapshot of the table needs is gone or damaged. `what` says which, without the cure.
+    """A file that a snapshot of the table needs is gone or damaged. `what` says which, without the cure;
+    `file` is the data file or delete file, or the path of a manifest or manifest list.
 
     The cure is looked for when somebody asks: that reads manifests, and of many files nobody may ask.
     """
 
     def __init__(self, table: Table, file: DataFile | str, what: str, *, first: str = "") -> None:
         SlsError.__init__(self, what)
-        self.what, self._table, self._file, self._first = what, table, file, first
+        self.what, self.file, self.first, self._table = what, file, first, table
+
+    @property
+    def path(self) -> str:
+        """Where the file is, or was."""
+        return _path(self.file)
 
     @cached_property
     def verb(self) -> str:  # type: ignore[override]
         """What settles it."""
-        return cure(self._table, [self._file], first=self._first)
+        return cure(self._table, [self.file], first=self.first)
 
     def __str__(self) -> str:
         return f"{self.what}. To settle it: {self.verb}"
@@ -150,11 +159,14 @@ def tasks_of(table: Table, scan: DataScan) -> list[FileScanTask]:
         ) from error
 
 
-def batches_of(table: Table, reader: ArrowScan, task: FileScanTask) -> list[pa.RecordBatch]:
-    """What `reader` takes of one file, with the row-level deletes on it. Raises as `reading` does."""
+def batches_of(
+    table: Table, reader: ArrowScan, task: FileScanTask, *, whole: bool = False
+) -> list[pa.RecordBatch]:
+    """What `reader` takes of one file, with the row-level deletes on it. Raises as `reading` does, also for
+    a whole file with other rows than the table says; `whole`: the reader takes all rows of its origin."""
     try:
         with reading(table, task.file):
-            return list(reader.to_record_batches([task]))
+            batches = list(reader.to_record_batches([task]))
     except (Unreadable, Misread) as error:
         for deletes in task.delete_files:
             if not table.io.new_input(deletes.file_path).exists():
@@ -162,6 +174,45 @@ def batches_of(table: Table, reader: ArrowScan, task: FileScanTask) -> list[pa.R
             if isinstance(error, Misread) and (wrong := _looked_again(table, deletes)):
                 raise Unreadable(table, deletes, _what(deletes, error, wrong)) from error
         raise
+    if wrong := _other_rows(table, task, batches, whole=whole):
+        raise Unreadable(
+            table,
+            task.file,
+            f"file was overwritten by another one ({wrong}): {_last(task.file.file_path)}",
+        )
+    return batches
+
+
+def _other_rows(table: Table, task: FileScanTask, batches: list[pa.RecordBatch], *, whole: bool) -> str:
+    """What tells that these rows are not those that the table says of the file; "" when nothing does.
+
+    Story: somebody restores a lost file from the wrong one. It is a whole file of this very table, every
+    reader reads it, and its rows are there twice.
+    """
+    of_one = origin_place(table.specs()[task.file.spec_id], table.schema()) is not None
+    rows, said = sum(batch.num_rows for batch in batches), int(task.file.record_count)
+    if whole and of_one and not task.delete_files and rows != said:
+        return f"it holds {rows} rows of its logstore, the table says {said}"
+    for name in _BOUNDED:
+        span = bounds(table, task.file, name)
+        for batch in batches if span else ():
+            if span and name in batch.schema.names and batch.num_rows:
+                low, high = pc.min_max(batch.column(name)).as_py().values()
+                if low is not None and (low < span[0] or high > span[1]):
+                    return f"its {name.strip('_')}s are not those that the table says"
+    return ""
+
+
+def bounds(table: Table, file: DataFile, name: str) -> tuple[int, int] | None:
+    """The lowest and highest value of a column of whole numbers in a file, as the table says; None where
+    it does not."""
+    field: NestedField = table.schema().find_field(name)
+    low, high = ((each or {}).get(field.field_id) for each in (file.lower_bounds, file.upper_bounds))
+    if low is None or high is None or not isinstance(field.field_type, PrimitiveType):
+        return None
+    with suppress(Exception):  # written by another engine, in whatever form
+        return int(from_bytes(field.field_type, low)), int(from_bytes(field.field_type, high))
+    return None
 
 
 def live_rows(table: Table, snapshot_id: int | None = None) -> int:
@@ -187,27 +238,16 @@ def gone(file: DataFile) -> str:
 
 def cure(table: Table, files: Collection[DataFile | str], *, first: str = "") -> str:
     """What a person can do about files that are gone or damaged, all of them together; `first` instead of
-    restoring them."""
-    paths = {file if isinstance(file, str) else file.file_path for file in files}
-    seen: dict[str, frozenset[str]] = {}
+    restoring them. What else there is has to be looked at before it is named: `cures.py` does that."""
+    restore = "restore the file" if len(files) == 1 else "restore the files"
     head = table.current_snapshot()
-    listed = _listed(table, head, seen) if head else frozenset()
-    if listed is not None and not listed & paths:
+    listed = listed_files(table, head, {}) if head else frozenset()
+    if listed is not None and not listed & {_path(file) for file in files}:
         return (
-            "restore the file; or, since main does not need it, let the snapshots that do expire: "
+            f"{restore}; or, since main does not need it, let the snapshots that do expire: "
             "sls-lake table maintain --only expire, with fewer --snapshots"
         )
-    ways = [first or ("restore the file" if len(paths) == 1 else "restore the files")]
-    hours = sorted({hour for file in files if (hour := _hour(table, file)) is not None})
-    if hours and not first and all(not isinstance(file, str) for file in files):
-        named = [f"sls-lake backfill --mode replace --local {span}" for span in spans(hours)]
-        more = len(named) - _HOURS_NAMED_MAX
-        more_text = f" and {more} more (sls-lake verify names the rest then)" if more > 0 else ""
-        ways.append(f"{' and '.join(named[:_HOURS_NAMED_MAX])}{more_text}, while retention has it")
-    target = _landing_without(table, paths, seen)
-    if target is not None:
-        ways.append(f"sls-lake table rollback {target}, the newest landing without it")
-    return "; or ".join(ways)
+    return f"{first or restore}; or {VERIFY}"
 
 
 def spans(hours: Collection[int]) -> list[str]:
@@ -238,26 +278,9 @@ def _what(file: DataFile | str, error: Exception, wrong: str) -> str:
     return f"{_kind(file)} was cut off or overwritten, it cannot be read ({wrong}): {_last(_path(file))}"
 
 
-def _landing_without(table: Table, paths: Collection[str], seen: dict[str, frozenset[str]]) -> int | None:
-    """The newest landing in main's past that can be rolled back to and lists none of these files."""
-    snapshot = table.current_snapshot()
-    forgotten: str | None = None
-    while snapshot is not None:
-        said = snapshot.summary.additional_properties if snapshot.summary else {}
-        if any(name.startswith(codec.LEDGER_PREFIX) for name in said):
-            removed = said.get(codec.FORGOTTEN_KEY, "")
-            if forgotten not in (None, removed):
-                return None  # rows that were removed for good would come back
-            forgotten, listed = removed, _listed(table, snapshot, seen)
-            if listed is not None and not listed & set(paths):
-                return snapshot.snapshot_id
-        parent = snapshot.parent_snapshot_id
-        snapshot = table.snapshot_by_id(parent) if parent is not None else None
-    return None
-
-
-def _listed(table: Table, snapshot: Snapshot, seen: dict[str, frozenset[str]]) -> frozenset[str] | None:
-    """Every file that a snapshot needs, by path; None when not all of its manifests can be read."""
+def listed_files(table: Table, snapshot: Snapshot, seen: dict[str, frozenset[str]]) -> frozenset[str] | None:
+    """Every file that a snapshot needs, by path; None when not all of its manifests can be read. `seen`
+    keeps what each manifest lists from one call to the next."""
     with suppress(Exception):  # which one it is does not matter here
         paths = {snapshot.manifest_list}
         for manifest in snapshot.manifests(table.io):
@@ -268,14 +291,6 @@ def _listed(table: Table, snapshot: Snapshot, seen: dict[str, frozenset[str]]) -
             paths |= {path, *seen[path]}
         return frozenset(paths)
     return None
-
-
-def _hour(table: Table, file: DataFile | str) -> int | None:
-    """The receive hour (since 1970) of a data file, as its partition says."""
-    if isinstance(file, str):
-        return None
-    place = hour_place(table.specs()[file.spec_id], table.schema())
-    return None if place is None else int(file.partition[place])
 
 
 def _last(path: str) -> str:

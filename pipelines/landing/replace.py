@@ -14,35 +14,39 @@ the new head, the same files are added, and when the hours are not what they wer
 """
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
-from pipelines.landing import settle, undo
+from pipelines.landing import settle, slices, undo
 from pipelines.landing.contract import Contract, partition_of
 from pipelines.landing.engine import Engine
 from pipelines.landing.freshness import Freshness
 from pipelines.landing.ledger import Delta, Landed, merge
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.reading import spans
 from pipelines.landing.report import HourReport, LandingReport, stop_text
-from pipelines.landing.slices import Place
+from pipelines.landing.slices import Place, RowsElsewhere
 from pipelines.landing.table import SWEEP_FLOOR_S, Lake
 from pipelines.landing.write import WrittenWindow, assemble, job_for, to_data_file, write_windows
 from sls_io.claim import Ledger
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.errors import ConfigError, LandingConflict, TransportError
+from sls_io.errors import ConfigError, CursorExpired, LandingConflict, ShardGone, SlsError, TransportError
 from sls_io.planning import Planned as PlannedWindow
 from sls_io.planning import Survey, plan_fill, since_start
 from sls_io.survey import survey_hours
-from sls_io.window import HOUR_S, IntervalSet
+from sls_io.window import HOUR_S, Cursor, IntervalSet
 
 _TRIES_MAX = 20
 _BYTES_MAX = 2**62
 _TOO_MANY = "these hours are more windows than one run may have; replace fewer at once"
+_WIDENED_MAX = 4
 VERB = "replace"
+COMMAND = "sls-lake backfill --mode replace --local --execute"
 
 
 @dataclass(frozen=True)
@@ -68,8 +72,36 @@ def plan(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> Pla
     """Look at what replacing these receive hours would do. Changes nothing.
 
     Raises what `undo.plan` does, and ConfigError when retention has taken a part of the hours or they
-    are more than one run's windows.
+    are more than one run's windows. Where rows of the hours lie in others, too, RowsElsewhere names the
+    replace of all of them if that one can be done.
     """
+    try:
+        return _plan(lake, logstore, client, hours)
+    except RowsElsewhere as error:
+        together = _together(lake, logstore, client, error.hours)
+        if together is None:
+            raise
+        verb = f"{COMMAND} {spans(together)[0]}, which lands all of them again"
+        raise RowsElsewhere(
+            logstore.table, error.asked, error.others, verb=verb, together=together
+        ) from error
+
+
+def _together(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> range | None:
+    """These hours, and those in which rows of them lie, as far as all can be replaced at once."""
+    for _ in range(_WIDENED_MAX):
+        try:
+            _plan(lake, logstore, client, hours)
+        except RowsElsewhere as error:
+            hours = error.hours
+        except SlsError:
+            return None
+        else:
+            return hours
+    return None
+
+
+def _plan(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> Planned:
     undone = undo.plan(lake, logstore, client, hours, verb=VERB, counted=False)
     surveys = survey_hours(
         client,
@@ -82,13 +114,21 @@ def plan(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> Pla
     surveys = since_start(surveys, undone.place.ledger, adopted)
     again = _windows(logstore, surveys, _only(undone), hours)
     lacking = _windows(logstore, surveys, undone.place.ledger, hours)
-    _check_covered(undone, again, surveys)
+    _check_covered(client, undone, again, surveys, hours)
+    slices.check_nowhere_else(undone.place, _cursors(lacking), hours)
     if len(again) + len(lacking) > logstore.budget.windows_max:
         raise ConfigError(_TOO_MANY)
     schema = Contract.from_columns(logstore.columns).evolved(undone.place.table.metadata)
     chains = 1 + max((p.chain for p in again), default=0)
     more = tuple(replace(p, chain=p.chain + chains) for p in lacking)
     return Planned(undone, hours, (*again, *more), len(more), schema)
+
+
+def _cursors(windows: Iterable[PlannedWindow]) -> dict[int, IntervalSet]:
+    found: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for planned in windows:
+        found[planned.window.shard].append((planned.window.begin, planned.window.end))
+    return {shard: IntervalSet.of(pairs) for shard, pairs in found.items()}
 
 
 def _only(undone: undo.Planned) -> Ledger:
@@ -155,13 +195,22 @@ def execute(
 
 
 def _check_covered(
-    undone: undo.Planned, coming_windows: tuple[PlannedWindow, ...], surveys: Mapping[int, Survey]
+    client: SlsClient,
+    undone: undo.Planned,
+    coming_windows: tuple[PlannedWindow, ...],
+    surveys: Mapping[int, Survey],
+    hours: range,
 ) -> None:
     for shard, taken in undone.taken.items():
         mine = (p.window for p in coming_windows if p.window.shard == shard)
         coming = IntervalSet.of((w.begin, w.end) for w in mine)
-        if not taken.minus(coming):
+        left = taken.minus(coming)
+        if not left:
             continue
+        if (other := _hour_of(client, shard, left)) is not None and other not in hours:
+            raise RowsElsewhere(
+                undone.view.table, range(other, other + 1), hours, verb="sls-lake verify --pull"
+            )
         survey = surveys.get(shard)
         spans = IntervalSet.of((s.begin, s.end) for s in survey.spans) if survey else IntervalSet()
         if not taken.minus(spans):
@@ -170,6 +219,17 @@ def _check_covered(
             f"retention has already taken a part of these hours from shard {shard}: its rows could not "
             "come back, so nothing is replaced"
         )
+
+
+def _hour_of(client: SlsClient, shard: int, left: IntervalSet) -> int | None:
+    """The receive hour of the first of these cursors; None where the service does not have it any more."""
+    first = left.pairs[0][0]
+    try:
+        if first >= client.cursor_at(shard, "begin"):
+            return client.cursor_time_s(shard, Cursor(first)) // HOUR_S
+    except (ShardGone, CursorExpired):
+        pass
+    return None
 
 
 def _write(logstore: Logstore, engine: Engine, planned: Planned, deadline_s: float) -> list[WrittenWindow]:

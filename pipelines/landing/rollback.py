@@ -18,8 +18,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing import ledger as codec
-from pipelines.landing import sameness, settle
-from pipelines.landing.reading import Misread, Unreadable
+from pipelines.landing import reach, sameness, settle
+from pipelines.landing.reading import VERIFY, Misread, Unreadable
 from pipelines.landing.state import (
     TableState,
     adopted_of,
@@ -39,6 +39,7 @@ from pipelines.landing.state import (
 )
 from pipelines.landing.table import Lake
 from sls_io.claim import Ledger
+from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ConfigError, LedgerBroken
 from sls_io.window import Cursor, IntervalSet, Window
@@ -164,6 +165,19 @@ def execute(lake: Lake, planned: Planned, *, clock: Clock = SYSTEM_CLOCK) -> int
     return settle.commit(lake, planned.table, planned.state, planned.change, now_ms=int(clock.now() * 1000))
 
 
+def kept(planned: Planned, origin: str, client: SlsClient) -> reach.Kept:
+    """What the service still has of the rows of one logstore that the next runs would pull again."""
+    mine = [shard for shard in planned.view.shards if shard.origin == origin]
+    since = (planned.table.snapshot_by_id(number) for number in planned.view.landings)
+    told = (codec.decode_windows(summary_of(s).get(codec.WINDOWS_KEY, "")) for s in since)
+    return reach.kept_of(
+        client,
+        {s.shard: max(0, s.rows - s.rows_then) for s in mine},
+        {s.shard: s.again for s in mine},
+        [landed for name, windows in told if name == origin for landed in windows],
+    )
+
+
 def _load(lake: Lake, name: str) -> Table:
     table = lake.load(name)
     # A table of which somebody dropped the branch main has no current snapshot, and landings to go to.
@@ -231,18 +245,24 @@ def _rows(file: DataFile) -> int:
 
 
 def _check_content(table: Table, target: Snapshot, files: Mapping[str, DataFile], known: int) -> None:
-    name = f"snapshot {target.snapshot_id} of table {'.'.join(table.name())}"
+    _check_known(table, target, known)
+    if gone := missing_files(table, files):
+        back = sameness.way_back(table, gone)
+        other = f"sls-lake table rollback {back}, which has all of its own; or " if back is not None else ""
+        raise LedgerBroken(
+            f"snapshot {target.snapshot_id} of table {'.'.join(table.name())} cannot be had back: "
+            f"{len(gone)} of its {len(files)} files are gone",
+            verb=f"{other}{VERIFY}",
+        )
+
+
+def _check_known(table: Table, target: Snapshot, known: int) -> None:
     total = total_records(target)
     if total is not None and total > known:
         raise LedgerBroken(
-            f"{name} has {total} rows, its ledger knows {known}: rows of unknown origin were in it",
+            f"snapshot {target.snapshot_id} of table {'.'.join(table.name())} has {total} rows, its ledger "
+            f"knows {known}: rows of unknown origin were in it",
             verb="sls-lake windows, and choose an older landing",
-        )
-    gone = missing_files(table, files)
-    if gone:
-        raise LedgerBroken(
-            f"{name} cannot be had back: {gone} of its {len(files)} files are gone",
-            verb="sls-lake windows, and choose another landing",
         )
 
 

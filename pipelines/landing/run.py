@@ -38,6 +38,7 @@ from pipelines.landing.report import (
     stop_text,
     suspect_lines,
 )
+from pipelines.landing.slices import Place, check_nowhere
 from pipelines.landing.start import (
     begins,
     check_ends,
@@ -75,7 +76,7 @@ from sls_io.errors import (
 from sls_io.planning import Plan, since_start, since_start_in
 from sls_io.shard import Shard
 from sls_io.survey import from_hour, left_over, look_at, mark_cut, survey_hours
-from sls_io.window import Cursor, Window
+from sls_io.window import Cursor, IntervalSet, Window
 
 Mode = Literal["live", "fill"]
 
@@ -316,6 +317,8 @@ class Run:
 
     def _write(self, effect: protocol.WriteWindows) -> protocol.Event:
         plan = effect.plan
+        if self.mode == "fill":
+            self._check_not_there(plan)
         job = job_for(
             self.logstore,
             self._table,
@@ -340,6 +343,16 @@ class Run:
         landed = tuple(w.landed for w in written if w.landed)
         reasons = {s: stop_text(w.stopped, w.cause) for s, w in _stopped(plan, written).items()}
         return protocol.Written(landed, reasons, claim_valid=self._claim_valid())
+
+    def _check_not_there(self, plan: Plan) -> None:
+        """Story: rows of an hour were put into the next one by another engine, and the hour was taken back.
+        Its cursors count as withdrawn, and the rows are there."""
+        head, found = self._table.current_snapshot(), dict[int, IntervalSet]()
+        for window in (planned.window for planned in plan.windows):
+            before = found.get(window.shard, IntervalSet())
+            found[window.shard] = before.union([(window.begin, window.end)])
+        if head is not None and found:
+            check_nowhere(Place(self.logstore, self.origin, self._table, self._base, head), found)
 
     @property
     def _schema(self) -> Schema:

@@ -6,48 +6,30 @@ good would burn the ways by which the first one could come back. It reads the id
 logstore: the price of a decision that cannot be taken back.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from itertools import islice
 
 from pyiceberg.table import Table
 
-from pipelines.landing.ledger import Adopted
+from pipelines.landing.explained import proves
 from pipelines.landing.reading import Misread
 from pipelines.landing.slices import Place, of_origin
 from pipelines.landing.state import adopted_of, ledgers_of, ways_back
 from pipelines.landing.tally import Tally, tally
-from sls_io.claim import Ledger, ShardLedger
 from sls_io.errors import LedgerBroken
-from sls_io.window import Cursor
 
 _TRIES_MAX = 5
 """So many landings are read to the last identity before no way back is named."""
 
-Key = tuple[str, int]
-"""Origin and shard."""
 
-
-def proves(ledger: Ledger, adopted: Adopted, tallies: Mapping[Key, Tally]) -> bool:
-    """Whether the table holds of this origin exactly the rows that the ledger and what was adopted
-    before say: as many, with the same identity sum, in every shard. Pure."""
-    mine = {shard for origin, shard in {*tallies, *adopted.shards} if origin == ledger.origin}
-    for shard in {*ledger.shards, *mine}:
-        entry = ledger.shards.get(shard) or ShardLedger(Cursor(0))
-        rows, total = adopted.of(ledger.origin, shard)
-        there = tallies.get((ledger.origin, shard), Tally())
-        if (there.rows, there.sum) != (entry.rows + rows, (entry.sum + total) % 2**64):
-            return False
-    return True
-
-
-def way_back(table: Table) -> int | None:
+def way_back(table: Table, lost: Collection[str] = ()) -> int | None:
     """The newest landing that `table rollback` accepts and whose rows are those that its ledgers know;
-    None when metadata or storage has none.
+    None when metadata or storage has none. `lost` are paths of files that are known to be gone or damaged.
 
     Story: a row is deleted by hand, a foreign one is appended, a landing follows. It has as many rows as its
     ledger says; back to it, nothing is better.
     """
-    return next((s for s in islice(ways_back(table), _TRIES_MAX) if _proven(table, s)), None)
+    return next((s for s in islice(ways_back(table, lost=lost), _TRIES_MAX) if _proven(table, s)), None)
 
 
 def _proven(table: Table, snapshot_id: int) -> bool:

@@ -6,26 +6,25 @@ which stop whatever was asked.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.conversions import from_bytes
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.manifest import DataFile
 from pyiceberg.schema import prune_columns
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.types import IntegerType
 
 from pipelines.landing.contract import hour_place, origin_place, rows_of
-from pipelines.landing.hours import moment_text
+from pipelines.landing.hours import hour_text, hours_text, moment_text
 from pipelines.landing.ledger import Adopted
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.reading import batches_of, tasks_of
+from pipelines.landing.reading import Unreadable, batches_of, bounds, tasks_of
 from pipelines.landing.start import check_origin, find_table
 from pipelines.landing.state import TableState, read_state, reconcile
 from pipelines.landing.table import Lake
@@ -38,6 +37,7 @@ from sls_io.window import HOUR_S, IntervalSet
 
 IDENTITY = ("__shard__", "__cursor__", "__index__", "__receive_hour__")
 _HOUR_US = HOUR_S * 1_000_000
+_HOURS_NAMED_MAX = 5
 _Longs = npt.NDArray[np.int64]
 Fingerprint = frozenset[tuple[str, frozenset[str]]]
 
@@ -184,6 +184,122 @@ def _only(place: Place, task: FileScanTask, hours: range) -> bool:
     return True
 
 
+class RowsElsewhere(LedgerBroken):
+    """Rows of the hours `asked` for lie in `others`, too. `hours`: all of them; `together`: these, and what
+    else is mixed with them, where all can be replaced at once, else None."""
+
+    def __init__(
+        self,
+        place_name: str,
+        asked: range,
+        others: Collection[int],
+        *,
+        verb: str,
+        together: range | None = None,
+    ) -> None:
+        self.asked, self.others, self.together = asked, others, together
+        self.hours = range(min(asked.start, *others), max(asked.stop, *(hour + 1 for hour in others)))
+        named = ", ".join(map(hour_text, sorted(others)[:_HOURS_NAMED_MAX]))
+        more = f" and {len(others) - _HOURS_NAMED_MAX} more" if len(others) > _HOURS_NAMED_MAX else ""
+        super().__init__(
+            f"rows of {hours_text(asked)} lie in other receive hours of {place_name}: in {named}{more}. "
+            "Taken back alone they would stay there, landed again they would be there twice; nothing was "
+            "changed",
+            verb=verb,
+        )
+
+
+def check_nowhere_else(place: Place, cursors: Mapping[int, IntervalSet], hours: range) -> None:
+    """Raises RowsElsewhere when rows of these cursors of each shard lie in other receive hours.
+
+    Story: another engine writes an hour anew and labels it an hour later. Rows and sums of the table are
+    what they were; the hour lands again, and each of its rows is there twice.
+    """
+    others = elsewhere(place, cursors, hours)
+    if others:
+        raise RowsElsewhere(
+            place.name, hours, others, verb="sls-lake verify --pull, which names the hours to replace"
+        )
+
+
+def check_nowhere(place: Place, cursors: Mapping[int, IntervalSet]) -> None:
+    """Raises LedgerBroken when rows of these cursors, which a fill is about to land, are in the table.
+
+    As far as bounds tell: files of which the table says none are not read, since the whole table would be.
+    """
+    if there := elsewhere(place, cursors, range(0), unbounded=False):
+        raise LedgerBroken(
+            f"{place.name} holds rows that its ledger does not call landed, in receive hours "
+            f"{', '.join(map(hour_text, sorted(there)[:_HOURS_NAMED_MAX]))}: filled now, they would be there "
+            "twice; nothing was landed",
+            verb="sls-lake verify",
+        )
+
+
+def elsewhere(
+    place: Place, cursors: Mapping[int, IntervalSet], hours: range, *, unbounded: bool = True
+) -> frozenset[int]:
+    """Receive hours outside of `hours` with rows of these cursors of each shard. Files of which the table
+    says that they cannot hold any are not read: where only landings wrote, that is all of them. Those of
+    which it says nothing are read if `unbounded`."""
+    table = place.table
+    found: set[int] = set()
+    for task in tasks_of(table, table.scan(row_filter=mine(place))):
+        if partition_hour(table, task.file) in hours or not _may_hold(table, task.file, cursors):
+            continue
+        if not unbounded and bounds(table, task.file, "__cursor__") is None:
+            continue
+        try:
+            batches = _batches(place, task)
+        except Unreadable:
+            continue  # what was in it is not there
+        for shard, at, hour in _places(batches):
+            for begin, end in cursors.get(shard, IntervalSet()):
+                found.update(np.unique(hour[(at >= begin) & (at < end)]).tolist())
+    return frozenset(found)
+
+
+def partition_hour(table: Table, file: DataFile) -> int | None:
+    """The receive hour of a file as its partition says; None where that says nothing."""
+    at = hour_place(table.specs()[file.spec_id], table.schema())
+    return None if at is None or file.partition[at] is None else int(file.partition[at])
+
+
+def partition_origin(table: Table, file: DataFile) -> str | None:
+    """The logstore whose rows a file holds as its partition says; None where that says nothing."""
+    at = origin_place(table.specs()[file.spec_id], table.schema())
+    return None if at is None else str(file.partition[at])
+
+
+def _batches(place: Place, task: FileScanTask) -> list[pa.RecordBatch]:
+    """The identities and receive hours of the logstore's rows in one file. Raises as `reading.py` does."""
+    schema = place.table.schema()
+    ids = {schema.find_field(name).field_id for name in IDENTITY}
+    columns = prune_columns(schema, ids, select_full_types=True)
+    reader = ArrowScan(place.table.metadata, place.table.io, columns, mine(place))
+    return batches_of(place.table, reader, task, whole=True)
+
+
+def _may_hold(table: Table, file: DataFile, cursors: Mapping[int, IntervalSet]) -> bool:
+    shards, span = bounds(table, file, "__shard__"), bounds(table, file, "__cursor__")
+    return any(
+        (shards is None or shards[0] <= shard <= shards[1])
+        and (span is None or intervals.overlaps(span[0], span[1] + 1))
+        for shard, intervals in cursors.items()
+    )
+
+
+def _places(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, _Longs, _Longs]]:
+    """Cursors and receive hours of the rows, by shard."""
+    for batch in batches:
+        shards, cursors = (
+            batch.column(name).to_numpy(zero_copy_only=False).astype(np.int64) for name in IDENTITY[:2]
+        )
+        hours = _hours_of(batch)
+        for shard in np.unique(shards).tolist():
+            yield shard, cursors[shards == shard], hours[shards == shard]
+
+
 def of_origin(place: Place, origin: str) -> Place:
     """The same table with the rows of another origin in mind, one that it has a ledger of."""
     text, _, created = place.state.origins[origin].rpartition("@")
@@ -229,15 +345,14 @@ def _counted(place: Place) -> Iterator[tuple[tuple[int, ...], int, int]]:
     shards are held against what is left of all of them. Files whose rows are partly hidden or of others are
     read."""
     origin, plain = place.origin.id, _hour_files(place)
-    id_ = place.table.schema().find_field("__shard__").field_id
     there, mixed = defaultdict[int, int](int), 0
     odd: list[FileScanTask] = []
     for task in tasks_of(place.table, place.table.scan(row_filter=mine(place))):
-        low, high = ((bounds or {}).get(id_) for bounds in (task.file.lower_bounds, task.file.upper_bounds))
+        span = bounds(place.table, task.file, "__shard__")
         if not plain(task) or task.delete_files:
             odd.append(task)
-        elif low is not None and low == high:
-            there[int(from_bytes(IntegerType(), low))] += task.file.record_count
+        elif span is not None and span[0] == span[1]:
+            there[span[0]] += task.file.record_count
         else:
             mixed += task.file.record_count
     for part in parts_of(place, odd):
@@ -291,13 +406,19 @@ def parts_of(place: Place, tasks: Collection[FileScanTask], where: Where | None 
     reader = ArrowScan(place.table.metadata, place.table.io, columns, mine(place))
     found: dict[tuple[int, int], Part] = {}
     for task in tasks:
-        batches = batches_of(place.table, reader, task)
+        batches = batches_of(place.table, reader, task, whole=True)
         if where is not None:
             batches = [batch.filter(where.taken(batch)) for batch in batches]
         for part in _parts(batches, place.ledger):
             key = part.shard, part.hour
             found[key] = found[key].plus(part) if key in found else part
     return tuple(found[key] for key in sorted(found))
+
+
+def cursors_of(place: Place, tasks: Iterable[FileScanTask], shard: int) -> _Longs:
+    """The cursors of one shard that have rows in these files, each once."""
+    found = [cursors for task in tasks for at, cursors, _ in _places(_batches(place, task)) if at == shard]
+    return np.unique(np.concatenate([np.array([], dtype=np.int64), *found]))
 
 
 def check_explained(place: Place, parts: Iterable[Part], *, adopted_too: bool) -> None:
@@ -343,7 +464,7 @@ def _parts(batches: Iterable[pa.RecordBatch], ledger: Ledger) -> Iterator[Part]:
         shards, cursors, indexes = (
             batch.column(name).to_numpy(zero_copy_only=False).astype(np.int64) for name in IDENTITY[:3]
         )
-        hours = _micros(batch) // _HOUR_US
+        hours = _hours_of(batch)
         for shard, hour in np.unique(np.stack([shards, hours]), axis=1).T.tolist():
             here = (shards == shard) & (hours == hour)
             entry = ledger.shards.get(shard)
@@ -355,6 +476,12 @@ def _micros(batch: pa.RecordBatch) -> _Longs:
     at = batch.column("__receive_hour__").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
     micros: _Longs = at.to_numpy(zero_copy_only=False).astype(np.int64)
     return micros
+
+
+def _hours_of(batch: pa.RecordBatch) -> _Longs:
+    """The receive hours of rows, hours since 1970."""
+    hours: _Longs = _micros(batch) // _HOUR_US
+    return hours
 
 
 def _part(shard: int, hour: int, cursors: _Longs, indexes: _Longs, landed: IntervalSet) -> Part:

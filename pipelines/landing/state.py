@@ -6,7 +6,7 @@ the rows that the landing under the tag brought still there. What cannot be prov
 verb that settles it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -16,7 +16,16 @@ from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing import ledger as codec
 from pipelines.landing.former import REGISTER, newer, number_of, strangers
-from pipelines.landing.reading import Misread, Unreadable, cure, entries_of, gone, live_rows, manifests_of
+from pipelines.landing.reading import (
+    Misread,
+    Unreadable,
+    cure,
+    entries_of,
+    gone,
+    listed_files,
+    live_rows,
+    manifests_of,
+)
 from pipelines.landing.table import ANSWER_S, is_storage, storage_trouble
 from pipelines.landing.usable import check_usable
 from pipelines.landing.waiting import answered
@@ -219,7 +228,9 @@ def landings(table: Table) -> list[Snapshot]:
     return sorted(found, key=lambda s: s.sequence_number or 0, reverse=True)
 
 
-def ways_back(table: Table, *, first: int | None = None, holed: bool = False) -> Iterator[int]:
+def ways_back(
+    table: Table, *, first: int | None = None, holed: bool = False, lost: Collection[str] = ()
+) -> Iterator[int]:
     """Landings that `table rollback` accepts and that have as many rows as their ledgers say, newest first:
     gone back to, lost rows are there again and foreign ones are not.
 
@@ -227,27 +238,33 @@ def ways_back(table: Table, *, first: int | None = None, holed: bool = False) ->
     these rows as well, so what is looked for is one from before the deletion.
 
     `first` is looked at before the others; `holed`: also those whose rows are fewer, which a rollback wants
-    to be told (--without-missing). Raises TransportError when the storage does not answer.
+    to be told (--without-missing); `lost` are paths of files that are known to be gone or damaged: no landing
+    that needs one is a way back. Raises TransportError when the storage does not answer.
     """
-    removed, tries = newest_forgotten(table)[0], 0
+    removed, tries, seen = newest_forgotten(table)[0], 0, dict[str, frozenset[str]]()
+    gone_by_now, there = set(lost), set[str]()
     for snapshot in sorted(landings(table), key=lambda s: s.snapshot_id != first):
         hidden = summary_of(snapshot).get("total-delete-files", "0") != "0"
         if hidden and tries >= _TRIES_MAX:
             continue  # to count these, files are read
+        listed = listed_files(table, snapshot, seen)
+        if listed is None or not listed.isdisjoint(gone_by_now):
+            continue
         try:
             known = known_rows(ledgers_of(snapshot), adopted_of(snapshot))
             tries += hidden
             rows = shown_rows(table, snapshot)
             if rows is None or (rows < known and not holed) or (total_records(snapshot) or 0) > known:
                 continue
-            tries += not hidden
-            whole = forgotten_of(snapshot) == removed and not missing_files(table, files_of(table, snapshot))
+            if forgotten_of(snapshot) != removed:
+                continue
+            missing = missing_files(table, listed - there)
         except (LedgerBroken, Misread, OSError):
-            whole = False
-        if whole:
+            continue
+        there |= listed - missing
+        gone_by_now |= missing
+        if not missing:
             yield snapshot.snapshot_id
-        elif tries >= _TRIES_MAX and not hidden:
-            return
 
 
 def _verb_back(table: Table, wanted: int) -> str:
@@ -270,10 +287,12 @@ def files_of(table: Table, snapshot: Snapshot | None) -> dict[str, DataFile]:
     }
 
 
-def missing_files(table: Table, paths: Iterable[str]) -> int:
-    """How many of these files are not there."""
+def missing_files(table: Table, paths: Iterable[str]) -> set[str]:
+    """Those of these files that are not there."""
+    wanted = list(paths)
     with ThreadPoolExecutor(max_workers=_CALLS_PARALLEL) as pool:
-        return sum(not there for there in pool.map(lambda p: table.io.new_input(p).exists(), paths))
+        there = pool.map(lambda path: table.io.new_input(path).exists(), wanted)
+        return {path for path, exists in zip(wanted, there, strict=True) if not exists}
 
 
 def shown_rows(table: Table, snapshot: Snapshot) -> int | None:
@@ -311,29 +330,34 @@ def landed_snapshot(table: Table, tries: Iterable[int]) -> int | None:
 
 
 def reconcile(table: Table) -> list[str]:
-    """What disagrees in the landing under the tag: missing or unreadable files, rows that do not add up.
+    """What disagrees in the landing under the tag: missing or unreadable files, rows that do not add up,
+    and what a person can do about the files.
 
     Empty when all is well. Reads the manifests of that one snapshot and asks for its files.
     """
+    problems, lost = disagreements(table)
+    return [*problems, *([cure(table, [each.file for each in lost])] if lost else [])]
+
+
+def disagreements(table: Table) -> tuple[list[str], list[Unreadable]]:
+    """What `reconcile` says without what can be done, and the files that are to blame."""
     tag = table.metadata.refs.get(codec.TAG)
     if tag is None:
-        return []
+        return [], []
     snapshot = table.snapshot_by_id(tag.snapshot_id)
     summary = summary_of(snapshot)
     _, windows = codec.decode_windows(summary.get(codec.WINDOWS_KEY, ""))
     try:
         added = [entry.data_file for entry in added_entries(table, snapshot)]
     except Unreadable as error:
-        return [f"{error.what}; {error.verb}"]
+        return [error.what], [error]
     missing = [file for file in added if not table.io.new_input(file.file_path).exists()]
     problems = [gone(file) for file in missing]
-    if missing:
-        problems.append(cure(table, missing))
     rows = sum(file.record_count for file in added)
     expected = sum(w.rows for w in windows) + int(summary.get(codec.REWRITTEN_KEY, "0"))
     if rows != expected:
         problems.append(f"snapshot {tag.snapshot_id} holds {rows} rows, its windows say {expected}")
-    return problems
+    return problems, [Unreadable(table, file, gone(file)) for file in missing]
 
 
 def added_entries(table: Table, snapshot: Snapshot | None) -> Iterator[ManifestEntry]:

@@ -17,11 +17,10 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.expressions import EqualTo
 from pyiceberg.io.pyarrow import ArrowScan
-from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask, Table
 
 from pipelines.landing.contract import hour_place
-from pipelines.landing.reading import Unreadable, batches_of, cure, tasks_of
+from pipelines.landing.reading import Unreadable, batches_of, tasks_of
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.decode import identity_sum
 from sls_io.window import Window
@@ -57,9 +56,9 @@ def tally(
     windows: Iterable[Window] = (),
     *,
     snapshot_id: int | None = None,
-) -> tuple[dict[int, Tally], list[str]]:
-    """Each shard's tally over all files of a snapshot (default: main's) that can be read, and a sentence for
-    each other one and for what settles it. Raises TransportError when the storage does not answer."""
+) -> tuple[dict[int, Tally], list[Unreadable]]:
+    """Each shard's tally over all files of a snapshot (default: main's) that can be read, and each other
+    file. Raises TransportError when the storage does not answer."""
     columns = ("__shard__", "__cursor__", "__index__")
     mine = EqualTo(term="__origin__", value=origin)
     scan = table.scan(row_filter=mine, selected_fields=columns, snapshot_id=snapshot_id)
@@ -67,16 +66,15 @@ def tally(
     tallies: dict[int, Tally] = defaultdict(Tally)
     for window in windows:
         tallies[window.shard].windows[window] = (0, 0)
-    wrong: list[str] = []
-    damaged: list[DataFile] = []
+    wrong: list[Unreadable] = []
     try:
         hours = _by_hour(table, tasks_of(table, scan))
     except Unreadable as error:
-        return {}, [f"{error.what}; {error.verb}"]
+        return {}, [error]
     reached: dict[int, list[tuple[int, int, int | None]]] = defaultdict(list)
     alone: dict[tuple[int, int | None], int] = {}
     for hour, tasks in hours.items():
-        for shard, keys in _keys_of(table, reader, tasks, wrong, damaged).items():
+        for shard, keys in _keys_of(table, reader, tasks, wrong).items():
             before = tallies[shard].doubled
             _count(tallies[shard], shard, hour, keys, ledger.shards.get(shard))
             alone[shard, hour] = tallies[shard].doubled - before
@@ -86,24 +84,19 @@ def tally(
             together = [task for hour in mixed for task in hours[hour]]
             tallies[shard].doubled += _twins(table, reader, shard, together)
             tallies[shard].doubled -= sum(alone[shard, hour] for hour in mixed)
-    return dict(tallies), [*wrong, cure(table, damaged)] if damaged else []
+    return dict(tallies), wrong
 
 
 def _keys_of(
-    table: Table,
-    reader: ArrowScan,
-    tasks: Iterable[FileScanTask],
-    wrong: list[str],
-    damaged: list[DataFile],
+    table: Table, reader: ArrowScan, tasks: Iterable[FileScanTask], wrong: list[Unreadable]
 ) -> dict[int, _Longs]:
-    """Cursors and indexes of each shard's rows in these files; what cannot be read is added to the lists."""
+    """Cursors and indexes of each shard's rows in these files; what cannot be read is added to `wrong`."""
     keys: dict[int, list[_Longs]] = defaultdict(list)
     for task in tasks:
         try:
-            batches = batches_of(table, reader, task)
+            batches = batches_of(table, reader, task, whole=True)
         except Unreadable as error:
-            wrong.append(error.what)
-            damaged.append(task.file)
+            wrong.append(error)
             continue
         for shards, cursors, indexes in _identities(batches):
             for shard in np.unique(shards).tolist():
@@ -127,7 +120,7 @@ def _mixed(spans: list[tuple[int, int, int | None]]) -> list[list[int | None]]:
 
 def _twins(table: Table, reader: ArrowScan, shard: int, tasks: Iterable[FileScanTask]) -> int:
     """Rows of the shard in these files whose identity an earlier one has."""
-    keys = _keys_of(table, reader, tasks, [], []).get(shard)
+    keys = _keys_of(table, reader, tasks, []).get(shard)
     return 0 if keys is None else _doubled(keys[0], keys[1])
 
 

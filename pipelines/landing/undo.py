@@ -77,7 +77,8 @@ def plan(
     `counted`: the rows that are there must be as many as the ledger says, and all can be read.
 
     Raises ConfigError when there is nothing to take back, a frontier has not passed all of the hours,
-    or rows of them were removed by decision; LedgerBroken when the table cannot be trusted.
+    or rows of them were removed by decision; LedgerBroken when the table cannot be trusted, RowsElsewhere
+    when rows of the hours lie in others.
     """
     place = slices.look(lake, logstore, client, whole=counted)
     slices.check_passed(place, client, hours.stop)
@@ -92,6 +93,7 @@ def plan(
     taken = _taken(client, place.ledger, parts, hours)
     if not tasks and (counted or not taken):
         raise ConfigError(f"{place.name} has no rows of these hours: there is nothing to take back")
+    slices.check_nowhere_else(place, taken, hours)
     ledger = place.ledger.with_shards(
         {
             shard: withdrawn(

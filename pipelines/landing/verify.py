@@ -28,7 +28,7 @@ from pipelines.landing.reading import Misread, Unreadable, batches_of, tasks_of
 from pipelines.landing.report import said_readable
 from pipelines.landing.second_pull import SecondPull, pull_again
 from pipelines.landing.start import begins, check_origin, find_table
-from pipelines.landing.state import ancestry, others_here, others_text, read_state, reconcile, summary_of
+from pipelines.landing.state import ancestry, disagreements, others_here, others_text, read_state, summary_of
 from pipelines.landing.table import Lake, NoMetadata
 from pipelines.landing.tally import Count, Tally, tally
 from sls_io.claim import Ledger, ShardLedger
@@ -88,8 +88,8 @@ class Proof:
     since_ms  time of the oldest snapshot still kept (milliseconds): windows that landed before it are
               proven by the sums of their shard, not one by one
     landing   snapshot of the newest landing, which the rows are held against
-    cures     what makes the rows those of the ledger again, the way that keeps most first; none where
-              they are
+    cures     what makes the rows those of the ledger again and brings files back, the way that keeps most
+              first; none where none is needed
     notes     what is no problem and was not proven, of the whole table
     """
 
@@ -166,13 +166,15 @@ def _verified(logstore: Logstore, lake: Lake, client: SlsClient, *, pull: bool, 
         origin = check_origin(state, origin, logstore.table)
     except LedgerBroken as error:
         return Proof(logstore.table, origin.id, problems=(str(error),))
-    problems = reconcile(table)
+    problems, lost = disagreements(table)
     ledger = state.ledger(origin.id)
     if not ledger.started:
         problems.append("the ledger is empty: nothing has landed")
     told = _Told(_landed_windows(table, ledger), pull_again(client, ledger, hours=hours) if pull else None)
-    tallies, gone = tally(table, origin.id, ledger, told.windows)
-    problems += [text for text in gone if text not in problems]
+    tallies, unread = tally(table, origin.id, ledger, told.windows)
+    problems += [each.what for each in unread if each.what not in problems]
+    # Of the newest landing's file another logstore's may be gone, too.
+    lost = list({each.path: each for each in (*lost, *unread)}.values())
     ends, shown = _ends(client, ledger, begins(client, logstore, state, origin.id))
     adopted = {s: v for (name, s), v in state.adopted.shards.items() if name == origin.id}
     missing = {s: rows for (name, s), rows in state.adopted.missing.items() if name == origin.id}
@@ -196,11 +198,14 @@ def _verified(logstore: Logstore, lake: Lake, client: SlsClient, *, pull: bool, 
         (problems if hours is not None and why != _EMPTY else notes).append(why)
     proof = Proof(logstore.table, origin.id, shards, tuple(problems), since_ms, state.tagged, tuple(notes))
     # Of files that cannot be read nobody knows yet that rows are missing: what is said of them comes first.
-    if gone or not (proof.short or proof.strange):
+    if lost:
+        named = cures.of_lost_files(lake, logstore, client, table, state, lost)
+        return replace(proof, cures=named)
+    if not (proof.short or proof.strange):
         return proof
     wrong = {hour for shard in shards for hour in (*shard.hours_short, *shard.hours_over)}
     trouble = cures.Trouble(wrong, proof.short, proof.strange)
-    found = cures.of_other_rows(lake, logstore, client, table, trouble, pulled=pull and hours is None)
+    found = cures.of_other_rows(lake, logstore, client, table, state, trouble, pulled=pull and hours is None)
     return replace(proof, cures=found)
 
 
@@ -375,7 +380,7 @@ def _prove(
     before = adopted[0]
     notes = [f"{before} rows were adopted: there before the ledger begins, by a decision"] if before else []
     if decided.missing:
-        notes.append(f"at least {decided.missing} rows were missing when the table was adopted, by decision")
+        notes.append(f"at least {decided.missing} rows that are missing were given up, by decision")
     if gone.rows or gone.before:
         notes.append(f"{gone.rows} rows of {_hours_gone(gone)} were removed by decision")
     if entry is None:

@@ -28,12 +28,13 @@ from tests.integration.world import PROJECT, World
 __all__ = ["command"]
 
 _VERB = re.compile(
-    r"sls-lake (?:backfill|verify|table (?:rollback|adopt))(?: (?:--?[\w-]+|\d[\w:-]*|rows|replace))*"
+    r"sls-lake (?:backfill|verify|table (?:rollback|adopt|give-up))(?: (?:--?[\w-]+|\d[\w:-]*|rows|replace))*"
 )
 
 _NAMED = re.compile(
     r"sls-lake ((?:land|plan|backfill|load|describe|verify|windows|table|checkpoints|emulator|demo|dev)"
-    r"(?: (?:rollback|undo|forget|adopt|maintain|repair|reset)(?![a-z]))?(?: --[a-z-]+(?: [a-z]+(?= --))?)*)"
+    r"(?: (?:rollback|undo|forget|adopt|give-up|maintain|repair|reset)(?![a-z]))?"
+    r"(?: --[a-z-]+(?: [a-z]+(?= --))?)*)"
 )
 
 
@@ -278,16 +279,19 @@ def test_a_removal_that_was_rolled_back_by_hand_is_done_again_by_the_verb_that_i
     assert sorted(row["n"] for row in world.table_rows()) == [n for n in range(60) if n != 3]
 
 
-def test_a_lost_file_is_named_with_its_cure_also_by_adopt(world: World, command: Command) -> None:
+def test_a_lost_file_does_not_keep_adopt_from_a_ledger_that_explains_all_other_rows(
+    world: World, command: Command
+) -> None:
     tag_deleted(world)
+    path = Path(world.published()[0])
     data_file_gone(world)
 
-    said = command("table", "adopt")
+    said = command("table", "adopt", "--execute")
 
-    assert said["code"] == EXIT_FAILED and "restore the file" in said["error"]
-    (replaced, back) = printed(said["error"])
-    assert replaced[0] == "backfill" and back[:2] == ["table", "rollback"]
-    run_as_printed(world, command, back)
+    assert said["executed"] and [path.name] in said["lost"].values()
+    again = command("table", "adopt")
+    assert again["code"] == EXIT_FAILED and path.name in again["error"]
+    assert [words[0] for words in printed(again["error"])] == ["verify"]
     settle(world, command)
     world.land()
     world.assert_each_log_once()

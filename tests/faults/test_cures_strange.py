@@ -205,7 +205,7 @@ def test_what_replaces_an_hour_is_named_for_a_row_too_many_and_takes_it_out(
     proof = command("verify", "--pull")
     done = settle(world, command)
 
-    assert any(cures.REPLACE in cure for cure in proof["cures"])
+    assert any(replace.COMMAND in cure for cure in proof["cures"])
     assert {words[0] for words in done} <= {"verify", "backfill"}
     world.assert_each_log_once()
     world.assert_proved()

@@ -156,8 +156,9 @@ def test_the_rollback_that_is_named_cures_a_table_whose_manifests_cannot_be_read
     world: World, command: Command, which: str, damage: Damage
 ) -> None:
     damage(list_of(world) if which == "list" else manifest_of(world, 2))
-    (problem,) = command("verify")["problems"]
-    (target,) = re.findall(r"sls-lake table rollback (\d+)", problem)
+    proof = command("verify")
+    assert len(proof["problems"]) == 1
+    (target,) = re.findall(r"sls-lake table rollback (\d+)", " ".join(proof["cures"]))
 
     said = command("table", "rollback", target, "--execute")
 
@@ -182,8 +183,9 @@ def test_a_landing_on_somebody_elses_commit_that_cannot_be_read_names_its_file(
     world.put(20)
     world.emulator.admin.advance(HOUR_S)
 
-    with pytest.raises(LedgerBroken, match=f"{path.name}.* restore the file; or .*rollback {newest}"):
+    with pytest.raises(LedgerBroken, match=f"{path.name}.* restore the file; or sls-lake verify"):
         world.land()
+    assert f"table rollback {newest}" in " ".join(command("verify")["cures"])
 
     assert command("table", "rollback", str(newest), "--execute")["executed"]
     assert world.land().rows == 20
@@ -193,11 +195,11 @@ def test_a_landing_on_somebody_elses_commit_that_cannot_be_read_names_its_file(
 def test_the_replace_that_is_named_cures_a_lost_data_file(world: World, command: Command) -> None:
     data_of(world, hours(world)[1]).unlink()
     said = command("verify")
-    (call,) = re.findall(r"sls-lake (backfill [^,;]+)", " ".join(said["problems"]))
-    assert call.endswith(f"--from {hour_text(hours(world)[1])}")
+    (hour,) = re.findall(r"sls-lake backfill --mode replace .*--from ([\d:-]+)", " ".join(said["cures"]))
+    assert hour == hour_text(hours(world)[1])
 
     with world.client as client:
-        planned = replace.plan(world.lake, world.logstore, client, hours_of(call.split()[-1]))
+        planned = replace.plan(world.lake, world.logstore, client, hours_of(hour))
         replace.execute(world.lake, world.logstore, client, world.engine, planned)
 
     assert_whole(world)

@@ -60,9 +60,8 @@ def test_a_file_that_is_gone_is_named_and_the_other_shards_are_still_proven(land
     proof = prove(landed)
 
     assert not proof.ok
-    named, cure = proof.problems
-    assert named == f"file is gone: {path.name}"
-    assert cure.startswith("restore the file; or sls-lake backfill --mode replace --local --from ")
+    assert proof.problems == (f"file is gone: {path.name}",)
+    assert proof.cures[0] == "restore the file"
     missing = task.file.record_count
     entry = landed.ledger.shards[1]
     total, window = wrong_shards(proof)[1]

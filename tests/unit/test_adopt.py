@@ -2,8 +2,8 @@
 
 import pytest
 
+from pipelines.landing.explained import Key, proves
 from pipelines.landing.ledger import Adopted
-from pipelines.landing.sameness import Key, proves
 from pipelines.landing.tally import Tally
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.window import Cursor, IntervalSet

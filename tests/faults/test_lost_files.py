@@ -1,0 +1,386 @@
+"""Files that are gone, damaged or another one's, and rows in a strange hour: what is named works, keeps most,
+and what nothing brings back is given up alone and stays a number."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.cli.main import EXIT_FAILED
+from pipelines.landing import replace
+from pipelines.landing.hours import hour_text
+from pipelines.landing.slices import RowsElsewhere
+from pipelines.landing.state import summary_of
+from sls_io.errors import LedgerBroken
+from sls_io.window import HOUR_S
+from tests.faults.test_cures import (
+    expire_all,
+    land_more,
+    printed,
+    run_as_printed,
+    settle,
+    tag_deleted,
+    take_all_hours,
+)
+from tests.faults.test_other_hours import an_hour_later
+from tests.integration.command_line import Command, command
+from tests.integration.world import World
+
+__all__ = ["command"]
+
+
+@pytest.fixture
+def world(quick: World) -> World:
+    """Three receive hours of 20 rows, a landing each, all of them passed by every shard."""
+    for _ in range(3):
+        quick.put(20)
+        quick.emulator.admin.advance(HOUR_S)
+        quick.land()
+    return quick
+
+
+def hours(world: World) -> list[int]:
+    """The receive hours that have landed, oldest first."""
+    return sorted({w.window.hour for _, windows in world.landings() for w in windows})
+
+
+def files_of(world: World, hour: int) -> list[Path]:
+    """The data files of a receive hour."""
+    return [Path(path) for path in world.published() if f"/{hour}/" in path]
+
+
+def numbers(world: World) -> list[int]:
+    """`n` of all rows."""
+    return sorted(row["n"] for row in world.table_rows())
+
+
+def lose(world: World, hour: int) -> None:
+    """All files of an hour are removed from the storage."""
+    for path in files_of(world, hour):
+        path.unlink()
+
+
+def cures(proof: dict[str, Any]) -> list[list[str]]:
+    """The first two words of the calls that a verdict names, in their order."""
+    return [call[:2] for text in proof["cures"] for call in printed(text)]
+
+
+# --- what retention has taken --------------------------------------------------------------------
+
+
+def test_a_lost_file_that_nothing_brings_back_is_given_up_alone(world: World, command: Command) -> None:
+    take_all_hours(world)
+    lose(world, hours(world)[1])
+
+    proof = command("verify")
+    done = settle(world, command)
+
+    assert cures(proof)[0] == ["table", "give-up"], proof["cures"]
+    assert [words[:2] for words in done] == [["table", "give-up"]]
+    assert numbers(world) == [*range(20), *range(40, 60)]
+    land_more(world)
+    world.assert_proved()
+    after = command("verify")
+    notes = [note for shard in after["shards"] for note in shard["notes"]]
+    given = [int(word) for note in notes if "given up" in note for word in note.split() if word.isdigit()]
+    assert sum(given) == 20
+    assert numbers(world) == [*range(20), *range(40, 80)]
+
+
+def test_a_lost_file_is_given_up_when_no_landing_can_be_gone_back_to(world: World, command: Command) -> None:
+    first, second, _ = hours(world)
+    assert command("table", "undo", "--hour", hour_text(first), "--execute")["executed"]
+    assert command("table", "forget", "--where", "n = 45", "--execute")["executed"]
+    take_all_hours(world)
+    lose(world, second)
+
+    proof = command("verify")
+    done = settle(world, command)
+
+    assert cures(proof) == [["table", "give-up"]]
+    assert [words[:2] for words in done] == [["table", "give-up"]]
+    assert numbers(world) == [n for n in range(40, 60) if n != 45]
+    assert command("table", "maintain", "--execute")["put_off"] == []
+    land_more(world)
+    world.assert_proved()
+
+
+@pytest.mark.parametrize("before", [expire_all, lambda world: None], ids=["expired", "kept"])
+def test_what_is_given_up_is_withdrawn_and_lands_again_where_the_service_has_it(
+    world: World, command: Command, before: Callable[[World], None]
+) -> None:
+    hour = hours(world)[1]
+    before(world)
+    lose(world, hour)
+
+    said = command("table", "give-up", "--execute")
+
+    assert said["executed"] and said["rows"] == 20 and said["kept"]["lost"] == 0
+    assert said["hours"] == {str(hour): 20}
+    world.assert_proved()
+    world.land()
+    assert numbers(world) == [*range(20), *range(40, 60)], "no live run lands it again"
+    world.land(mode="fill", hours=(hour, hour + 1))
+    world.assert_each_log_once()
+    world.assert_proved()
+
+
+def test_only_the_lost_file_of_an_hour_is_given_up(world: World, command: Command) -> None:
+    take_all_hours(world)
+    lost, *others = files_of(world, hours(world)[1])
+    assert others
+    gone = set(pq.read_table(lost, columns=["n"])["n"].to_pylist())
+    lost.unlink()
+
+    settle(world, command)
+
+    assert numbers(world) == [n for n in range(60) if n not in gone]
+    world.assert_proved()
+
+
+def test_a_compacted_file_of_several_shards_is_given_up(world: World, command: Command) -> None:
+    assert command("table", "maintain", "--execute", "--only", "compact")["compacted"]
+    (lost,) = files_of(world, hours(world)[1]) or [
+        path for path in map(Path, world.published()) if holds(path, hours(world)[1])
+    ]
+    expire_all(world)
+    take_all_hours(world)
+    lost.unlink()
+
+    done = settle(world, command)
+
+    assert [words[:2] for words in done] == [["table", "give-up"]]
+    assert numbers(world) == [*range(20), *range(40, 60)]
+    world.assert_proved()
+
+
+def holds(path: Path, hour: int) -> bool:
+    """Whether a file holds rows of a receive hour."""
+    at = pq.read_table(path, columns=["__receive_hour__"])["__receive_hour__"]
+    return bool(
+        pc.equal(at[0].cast(pa.timestamp("us", "UTC")).cast(pa.int64()), hour * HOUR_S * 10**6).as_py()
+    )
+
+
+def test_giving_up_is_refused_while_rows_were_lost_in_another_way_too(world: World, command: Command) -> None:
+    second = hours(world)[1]
+    world.table.delete("n < 5")
+    lose(world, second)
+    head = world.table.metadata.current_snapshot_id
+
+    said = command("table", "give-up", "--execute")
+
+    assert said["code"] == EXIT_FAILED and "in another way" in said["error"]
+    assert world.table.metadata.current_snapshot_id == head
+    take_all_hours(world)
+    expire_all(world)
+    (words,) = printed(said["error"])
+    run_as_printed(world, command, words)
+    assert numbers(world) == [*range(5, 20), *range(40, 60)]
+    land_more(world)
+    world.assert_proved()
+
+
+def test_a_lost_file_and_a_lost_tag_are_settled_one_after_the_other(world: World, command: Command) -> None:
+    take_all_hours(world)
+    tag_deleted(world)
+    lose(world, hours(world)[1])
+
+    done = settle(world, command)
+
+    assert [words[:2] for words in done] == [["table", "adopt"], ["table", "give-up"]]
+    assert numbers(world) == [*range(20), *range(40, 60)]
+    world.assert_proved()
+
+
+def test_a_table_without_a_lost_file_has_nothing_to_give_up(world: World, command: Command) -> None:
+    said = command("table", "give-up", "--execute")
+    assert said["code"] != 0 and "nothing is lost" in said["error"]
+
+
+def test_the_dry_run_of_a_rollback_says_what_it_costs(world: World, command: Command) -> None:
+    _, second, third = hours(world)
+    snapshots = sorted(world.table.metadata.snapshots, key=lambda s: s.sequence_number or 0)
+    target = next(s.snapshot_id for s in snapshots if summary_of(s).get("total-records") == "20")
+
+    cheap = command("table", "rollback", str(target))
+    take_all_hours(world)
+    land_more(world)
+    dear = command("table", "rollback", str(target))
+
+    assert cheap["kept"] == {"rows": 40, "lost": 0, "hours": []}
+    assert dear["kept"] == {"rows": 60, "lost": 40, "hours": [second, third]}
+
+
+# --- the newest hour, several files, a file of another ---------------------------------------------
+
+
+def newest_unfinished(world: World) -> None:
+    before = hours(world)[-1]
+    world.put(20)
+    world.emulator.admin.advance(60)
+    world.land()
+    newest = hours(world)[-1]
+    assert newest > before
+    lose(world, newest)
+
+
+def several(world: World) -> None:
+    for hour in hours(world):
+        files_of(world, hour)[0].unlink()
+
+
+def several_and_the_newest_unfinished(world: World) -> None:
+    files_of(world, hours(world)[0])[0].unlink()
+    newest_unfinished(world)
+
+
+def another_hours(world: World) -> None:
+    """A lost file is restored from the wrong one."""
+    first, second, _ = hours(world)
+    shutil.copy(files_of(world, first)[0], files_of(world, second)[0])
+
+
+def another_of_its_hour(world: World) -> None:
+    one, other, *_ = files_of(world, hours(world)[1])
+    shutil.copy(one, other)
+
+
+def moved(world: World) -> None:
+    """Another engine labels the rows of the first hour as the second's."""
+    rows = world.table.scan().to_arrow()
+    first = pc.equal(rows.column("__receive_hour__"), pc.min(rows.column("__receive_hour__")))
+    world.table.overwrite(
+        pa.concat_tables([rows.filter(pc.invert(first)), an_hour_later(rows.filter(first))])
+    )
+
+
+def moved_in_part(world: World) -> None:
+    rows = world.table.scan().to_arrow()
+    first = pc.equal(rows.column("__receive_hour__"), pc.min(rows.column("__receive_hour__")))
+    mine = rows.filter(first)
+    world.table.overwrite(
+        pa.concat_tables([rows.filter(pc.invert(first)), an_hour_later(mine.slice(0, 7)), mine.slice(7)])
+    )
+
+
+def moved_back(world: World) -> None:
+    """Rows of the second hour are labelled as the first's."""
+    rows = world.table.scan().to_arrow()
+    times = rows.column("__receive_hour__")
+    second = pc.equal(times, pc.add(pc.min(times), pa.scalar(HOUR_S * 10**6, pa.duration("us"))))
+    mine = rows.filter(second)
+    place = mine.schema.get_field_index("__receive_hour__")
+    field = mine.schema.field(place)
+    back = pc.subtract(mine.column(place), pa.scalar(HOUR_S * 10**6, pa.duration("us"))).cast(field.type)
+    world.table.overwrite(
+        pa.concat_tables([rows.filter(pc.invert(second)), mine.set_column(place, field, back)])
+    )
+
+
+LOSSES: list[tuple[Callable[[World], None], str, str]] = [
+    (newest_unfinished, "file is gone", "table rollback"),
+    (several, "file is gone", "backfill --mode replace"),
+    (several_and_the_newest_unfinished, "file is gone", "backfill --mode replace"),
+    (another_hours, "overwritten by another one", "backfill --mode replace"),
+    (another_of_its_hour, "overwritten by another one", "backfill --mode replace"),
+    (moved, "its landing brought", "backfill --mode replace"),
+    (moved_in_part, "its landing brought", "backfill --mode replace"),
+    (moved_back, "its landing brought", "backfill --mode replace"),
+]
+"""What happened, what verify says of it, and what it names first."""
+
+
+@pytest.mark.parametrize(("trouble", "sentence", "verb"), LOSSES, ids=lambda x: getattr(x, "__name__", None))
+def test_each_cure_that_is_named_works(
+    world: World, command: Command, trouble: Callable[[World], None], sentence: str, verb: str
+) -> None:
+    trouble(world)
+    proof = command("verify")
+    told = [*proof["problems"], *(p for shard in proof["shards"] for p in shard["problems"])]
+    assert any(sentence in text for text in told), told
+
+    done = settle(world, command)
+
+    acted = [" ".join(words) for words in done if words[0] != "verify"]
+    assert acted and acted[0].startswith(verb), done
+    world.emulator.admin.advance(HOUR_S)
+    world.land()
+    world.assert_each_log_once()
+    world.assert_proved()
+
+
+@pytest.mark.parametrize("trouble", [x for x, _, _ in LOSSES if not x.__name__.startswith("moved")])
+@pytest.mark.parametrize("taken", [False, True], ids=["kept", "taken"])
+def test_no_cure_that_is_named_is_refused(
+    world: World, command: Command, trouble: Callable[[World], None], taken: bool
+) -> None:
+    """Each call that the verdict names is accepted as a dry run, in whatever order somebody tries them."""
+    if taken:
+        take_all_hours(world)
+    trouble(world)
+    proof = command("verify")
+    named = [call for text in proof["cures"] for call in printed(text)]
+    assert named, proof
+    for words in named:
+        if words[0] == "table":
+            assert command(*words)["code"] == 0, (words, command(*words))
+        elif "replace" in words:
+            call = [word for word in words if word != "--execute"]
+            assert command(*call)["code"] == 0, (words, command(*call))
+
+
+# --- a replace and an undo that would double rows -----------------------------------------------------
+
+
+@pytest.mark.parametrize("trouble", [moved, moved_in_part, moved_back])
+def test_a_replace_that_would_land_rows_twice_is_refused_and_names_one_that_does_not(
+    world: World, command: Command, trouble: Callable[[World], None]
+) -> None:
+    trouble(world)
+    head, (first, second, _) = world.table.metadata.current_snapshot_id, hours(world)
+
+    for hour in (first, second):
+        with world.client as client, pytest.raises(RowsElsewhere) as raised:
+            replace.plan(world.lake, world.logstore, client, range(hour, hour + 1))
+
+    assert world.table.metadata.current_snapshot_id == head
+    (words,) = printed(raised.value.verb)
+    run_as_printed(world, command, words)
+    world.assert_each_log_once()
+    world.assert_proved()
+
+
+@pytest.mark.parametrize("trouble", [moved, moved_in_part])
+def test_an_undo_that_would_leave_rows_behind_is_refused(
+    world: World, command: Command, trouble: Callable[[World], None]
+) -> None:
+    trouble(world)
+    said = command("table", "undo", "--hour", hour_text(hours(world)[0]), "--execute")
+    assert said["code"] != 0 and "executed" not in said
+    settle(world, command)
+    world.assert_each_log_once()
+
+
+def test_a_fill_that_would_land_rows_twice_is_refused(world: World, command: Command) -> None:
+    """Rows of an hour that was taken back are put into the next one, for as many others that leave."""
+    first, second, _ = hours(world)
+    rows = world.table.scan().to_arrow()
+    times = rows.column("__receive_hour__")
+    mine = rows.filter(pc.equal(times, pc.min(times)))
+    assert command("table", "undo", "--hour", hour_text(first), "--execute")["executed"]
+    world.table.delete("n < 40")
+    world.table.append(an_hour_later(mine))
+    head = world.table.metadata.current_snapshot_id
+
+    with pytest.raises(LedgerBroken, match="they would be there twice"):
+        world.land(mode="fill", hours=(first, first + 1))
+
+    assert world.table.metadata.current_snapshot_id == head
+    assert max(world.identities().values()) == 1
+    world.land(mode="fill", hours=(second, second + 1))
