@@ -34,9 +34,9 @@ def says(world: World, shard: int, asked: str, cursor: int, *, times: int | None
     tell(world, "answer", field="cursor", value=wire(cursor), times=times, **aimed)
 
 
-def put(world: World, rows: int = 20, **options: str) -> None:
+def put(world: World, rows: int = 20, *, key: str | None = None) -> None:
     """Logs, and then a minute."""
-    world.put(rows, **options)
+    world.put(rows, key=key)
     pass_by(world, 60)
 
 
@@ -192,7 +192,7 @@ def chosen_checkpoints(world: World) -> None:
 def chosen_by_a_person(world: World) -> None:
     """Rows are lost, and a person lets shards begin at their end."""
     world.land()
-    world.table.delete(EqualTo("__shard__", 0))
+    world.table.delete(EqualTo(term="__shard__", value=0))
     with world.client as client:
         planned = adopt.plan(world.lake, world.logstore, client, at="latest")
     adopt.execute(world.lake, planned, without_missing=True)
