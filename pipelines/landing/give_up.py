@@ -32,7 +32,7 @@ from sls_io.errors import ConfigError, LedgerBroken
 from sls_io.window import IntervalSet
 
 VERB = "give-up"
-COMMAND = f"sls-lake table {VERB}"
+COMMAND = "sls-lake table give-up"
 ADOPT_REST = "sls-lake table adopt --at rows --without-missing"
 _PIECES_MAX = 100
 """Intervals that a shard's lost rows may lie in; beyond that the ledger would be a list of rows."""

@@ -9,6 +9,7 @@ that the group's checkpoints say was landed.
 """
 
 import shlex
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -339,9 +340,12 @@ def _elsewhere(lake: Lake, known: _Known, path: str) -> list[_Candidate]:
     if "://" not in path and not path.startswith("/"):
         return []
     try:
-        io = load_file_io(dict(lake.properties), path)
+        with warnings.catch_warnings():
+            # PyIceberg only warns of an address that it has no file system for, and fails later.
+            warnings.simplefilter("error", UserWarning)
+            io = load_file_io(dict(lake.properties), path)
         metadata = read(io, path)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, UserWarning) as error:
         raise ConfigError(storage_trouble(path, error)) from error
     if metadata is None or not metadata.snapshots:
         return []

@@ -8,7 +8,7 @@ import pytest
 from pyiceberg.expressions import And, EqualTo
 
 from pipelines.cli.main import EXIT_FAILED
-from pipelines.landing import adopt, cures, replace
+from pipelines.landing import adopt, replace
 from pipelines.landing.sameness import way_back
 from pipelines.landing.state import facts, ways_back
 from sls_io.errors import LedgerBroken
