@@ -309,7 +309,11 @@ def _start_resolved(state: State, event: StartResolved) -> Step:
     if not event.starts:
         raise ConfigError("the logstore lists no shards, so its history cannot begin; check its name")
     delta = Delta(
-        origin, state.setting.live, starts=event.starts, first=True, chosen=event.chosen & event.starts.keys()
+        origin,
+        state.setting.live,
+        starts=event.starts,
+        first=True,
+        chosen=event.chosen.intersection(event.starts),
     )
     return _publish(state, delta)
 
