@@ -10,8 +10,8 @@
 
   The text is version 1, numbers in base 36: a ledger is `1;<shards>;<shard>;...` with shards
   `id:start:landed:gaps:withdrawn:end:reached:rows:sum`, what was adopted is
-  `1;<others>;<origin>:<shard>:<rows>:<sum>;...`;
-  in version 2 each has one more number, of rows that were missing.
+  `1;<others>;<origin>:<shard>:<rows>:<sum>;...`. In version 2 each shard has one more field behind these: of a
+  ledger since when it is suspected to be gone, of adopted rows how many were missing.
 #}
 {% macro landed_ledger(table) %}
 {%- set said = {"main": none, "landed": {}, "adopted": {}, "origins": [], "others": 0, "damaged": []} -%}
@@ -30,7 +30,7 @@ where refs.name in ('main', 'sls-lake')
 {%- if key.startswith("sls-lake.ledger.") -%}
 {%- set origin = key[16:] -%}
 {%- do said.origins.append(origin) -%}
-{%- if parts[0] != "1" or parts[1] | int(-1, 36) != parts[2:] | length -%}
+{%- if parts[0] not in ("1", "2") or parts[1] | int(-1, 36) != parts[2:] | length -%}
 {%- do said.damaged.append(origin) -%}
 {%- else -%}
 {%- for shard in parts[2:] -%}

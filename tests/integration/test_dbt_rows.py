@@ -1,7 +1,7 @@
 """The dbt test of landed rows against the ledger, run by dbt itself over a real table with real Spark."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow.compute as pc
@@ -9,9 +9,10 @@ import pytest
 from dbt.cli.main import dbtRunner
 from pyiceberg.expressions import And, EqualTo
 
-from pipelines.landing import adopt, forget, rollback, undo
+from pipelines.landing import adopt, forget, rollback, settle, undo
 from pipelines.landing.dbt_environment import PROJECT_DIR, dbt_environment
 from pipelines.landing.ledger import TAG
+from pipelines.landing.state import read_state
 from pipelines.landing.table import Lake
 from tests import needs
 from tests.integration.world import HOUR0, World
@@ -132,3 +133,18 @@ def test_a_file_that_left_by_hand_fails_for_its_shard_and_adopted_rows_are_told_
     landed.table.delete(EqualTo(term="__shard__", value=0))
     (problem,) = dbt.problems()
     assert problem.endswith("adopted") and "shard 0: the table holds 0 rows" in problem
+
+
+def test_the_ledger_of_a_shard_that_is_suspected_to_be_gone_is_read_as_any_other(
+    landed: World, dbt: Dbt
+) -> None:
+    table, state = landed.table, read_state(landed.table)
+    (ledger,) = state.ledgers.values()
+    suspected = ledger.with_shards({1: replace(ledger.shards[1], suspect_s=1)})
+    change = settle.Change(table.current_snapshot(), {ledger.origin: suspected}, state.adopted, "test")
+    settle.commit(landed.lake, table, state, change, now_ms=state.last_updated_ms)
+    assert read_state(landed.table).ledgers[ledger.origin].shards[1].suspect_s == 1
+    assert dbt.problems() == []
+    landed.table.delete(EqualTo(term="__shard__", value=1))
+    (problem,) = dbt.problems()
+    assert "shard 1: the table holds 0 rows" in problem
