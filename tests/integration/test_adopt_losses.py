@@ -74,7 +74,7 @@ def test_lost_rows_are_given_up_only_by_saying_so_and_verify_remembers(
 
     assert started.land().rows == 60
     proof = command("verify")
-    notes = [note for s in proof["shards"] for note in s["notes"] if "were missing" in note]
+    notes = [note for s in proof["shards"] for note in s["notes"] if "given up" in note]
     assert proof["code"] == 0 and notes
     assert sum(int(note.split()[2]) for note in notes) == 5, "a landing carries it on"
     assert all("by decision" in note for note in notes)
@@ -105,7 +105,7 @@ def test_rows_that_nothing_brings_back_are_given_up_although_landings_went_on(
     proved = command("verify")
     assert proved["code"] == 0
     notes = [note for shard in proved["shards"] for note in shard["notes"]]
-    assert any("missing when the table was adopted, by decision" in note for note in notes)
+    assert any("were given up, by decision" in note for note in notes)
 
 
 def test_lost_rows_beside_foreign_ones_are_all_healed_by_the_landing_that_is_named(
