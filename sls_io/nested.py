@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 import ptars
 import pyarrow as pa
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.message import DecodeError
+from google.protobuf import descriptor_pb2, descriptor_pool
 from numpy.typing import NDArray
 
 from sls_io import loggroup
@@ -29,10 +28,9 @@ _SHORT_BYTES = 512 * 1024
 _STACK_BYTES = 64 * 1024 * 1024
 """80 bytes of stack for each byte of the longest group that is read unlooked-at, half as much again."""
 _STACK_LOCK = threading.Lock()
-_DENSE_BYTES = 2 * 1024 * 1024
-_DENSE_LOGS = 512 * 1024
-_LOG_TAG = 0x0A
-_GROUP_WIRE = 3
+_LOGS_MAX = 512 * 1024
+_LOGS, _TAGS = 1, 6
+_BYTES_WIRE, _GROUP_WIRE = 2, 3
 _DIGEST = re.compile(rb"[0-9a-f]{64}")
 Ints = NDArray[np.int64]
 """Rows, places, cursors: a numpy array of 64-bit integers."""
@@ -228,44 +226,35 @@ def safe(raw: bytes, begin: int, end: int) -> bool:
 
     Story: unknown groups of fields (wire type 3) are nested half a million deep in a log of 1 MB. The
     reader goes down one call a level, its stack ends, and the process with it: no exception, each try
-    anew. What is short cannot be deep; longer ones are looked at by a reader that counts.
+    anew. The same stood in a tag. What is short cannot be deep; longer ones are looked at by a reader
+    that counts. One with very many logs is read a run of them at a time, for the sake of memory.
     """
-    size = end - begin
-    if size < _SHORT_BYTES:
+    if end - begin < _SHORT_BYTES:
         return True
-    if size > _DENSE_BYTES:
-        tags = np.frombuffer(raw, dtype=np.uint8, count=size, offset=begin) == _LOG_TAG
-        if np.count_nonzero(tags) > _DENSE_LOGS:
-            return False
     try:
-        logs = _shape().FromString(raw[begin:end]).Logs
-        return all(len(log) < _SHORT_BYTES or _is_flat(log, pairs=True) for log in logs)
-    except (ValueError, DecodeError):
+        logs = 0
+        for number, wire, at, stop in loggroup.fields(raw, begin, end):
+            if wire != _BYTES_WIRE or number not in (_LOGS, _TAGS):
+                continue
+            logs += number == _LOGS
+            if logs > _LOGS_MAX:
+                return False
+            if stop - at >= _SHORT_BYTES and not _is_flat(raw, at, stop, pairs=number == _LOGS):
+                return False
+    except ValueError:
         return False
-
-
-def _is_flat(message: bytes, *, pairs: bool) -> bool:
-    for number, wire, begin, end in loggroup.fields(message):
-        if wire == _GROUP_WIRE:
-            return False
-        long = end - begin >= _SHORT_BYTES
-        if pairs and long and (number, wire) == (2, 2) and not _is_flat(message[begin:end], pairs=False):
-            return False
     return True
 
 
-@lru_cache(maxsize=1)
-def _shape() -> Any:
-    """A LogGroup of which only the logs' bytes are looked at, by a reader that bounds depth."""
-    kinds = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="sls_lake_shape.proto", package="sls_lake_shape")
-    file.syntax = "proto2"
-    file.message_type.add(name="LogGroup").field.add(
-        name="Logs", number=1, type=kinds.TYPE_BYTES, label=kinds.LABEL_REPEATED
-    )
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("sls_lake_shape.LogGroup"))
+def _is_flat(raw: bytes, begin: int, end: int, *, pairs: bool) -> bool:
+    """Whether no unknown group of fields is in the message; with `pairs`, nor in a long pair of it."""
+    for number, wire, at, stop in loggroup.fields(raw, begin, end):
+        if wire == _GROUP_WIRE:
+            return False
+        long = stop - at >= _SHORT_BYTES
+        if pairs and long and (number, wire) == (2, 2) and not _is_flat(raw, at, stop, pairs=False):
+            return False
+    return True
 
 
 def _offsets(lists: pa.ListArray) -> Ints:

@@ -85,6 +85,14 @@ def test_groups_of_fields_nested_a_million_deep_end_no_process() -> None:
         assert row["__error__"] in (causes.UNREADABLE_GROUP, causes.UNREADABLE_LOG)
 
 
+def test_a_tag_with_groups_of_fields_nested_a_million_deep_ends_no_process() -> None:
+    deep = b"\x7b" * 1_000_000
+    where = ONE + b"\x32" + loggroup.varint(len(deep)) + deep
+    assert not safe(where, 0, len(where))
+    (row,) = rows(where)
+    assert row["__tags__"] == [(deep.decode(), "")] and row["__rest__"] == [("k", "v")]
+
+
 @pytest.mark.parametrize("size", [100_000, 500_000])
 def test_what_is_read_unlooked_at_fits_the_stack_it_is_read_on(size: int) -> None:
     deep = loggroup.frame(b"\x7b" * size)
