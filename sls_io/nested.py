@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from sls_io import loggroup
 
 _DEEP_BYTES = 16 * 1024
-_SHORT_BYTES = 512 * 1024
+SHORT_BYTES = 512 * 1024
+"""No message that is shorter can be nested too deep for the fast reader."""
 _STACK_BYTES = 64 * 1024 * 1024
 """80 bytes of stack for each byte of the longest group that is read unlooked-at, half as much again."""
 _STACK_LOCK = threading.Lock()
@@ -177,17 +178,20 @@ class Tree:
         Where that is what was sent, every byte of the group was understood: each field that counts
         takes at least these bytes, and one that was skipped, doubled or misread takes more than none.
         """
-        logs = within(_pair_sizes(self.keys, self.values), self.pair_offsets)
-        logs += 2 + _varint_extra(self.seconds)
-        for part, size in ((self.time, 2), (self.time_ns, 5)):
-            if part.null_count:
-                logs -= size * part.is_null().to_numpy(zero_copy_only=False)
-        logs += 5
-        logs += 2 + _varint_extra(logs)
-        sizes = within(logs, self.log_offsets)
+        sizes = within(frame_sizes(self.log_sizes()), self.log_offsets)
         sizes += within(_pair_sizes(self.tag_keys, self.tag_values), self.tag_offsets)
         for text in (self.topic, self.source, *self.skipped):
             sizes += _text_sizes(text)
+        return sizes
+
+    def log_sizes(self) -> Ints:
+        """As `sizes`, of each log."""
+        sizes = within(_pair_sizes(self.keys, self.values), self.pair_offsets)
+        sizes += 2 + _varint_extra(self.seconds)
+        for part, size in ((self.time, 2), (self.time_ns, 5)):
+            if part.null_count:
+                sizes -= size * part.is_null().to_numpy(zero_copy_only=False)
+        sizes += 5
         return sizes
 
     def part(self, begin: int, end: int) -> Logs:
@@ -229,7 +233,7 @@ def safe(raw: bytes, begin: int, end: int) -> bool:
     anew. The same stood in a tag. What is short cannot be deep; longer ones are looked at by a reader
     that counts. One with very many logs is read a run of them at a time, for the sake of memory.
     """
-    if end - begin < _SHORT_BYTES:
+    if end - begin < SHORT_BYTES:
         return True
     try:
         logs = 0
@@ -239,20 +243,20 @@ def safe(raw: bytes, begin: int, end: int) -> bool:
             logs += number == _LOGS
             if logs > _LOGS_MAX:
                 return False
-            if stop - at >= _SHORT_BYTES and not _is_flat(raw, at, stop, pairs=number == _LOGS):
+            if stop - at >= SHORT_BYTES and not is_flat(raw, at, stop, pairs=number == _LOGS):
                 return False
     except ValueError:
         return False
     return True
 
 
-def _is_flat(raw: bytes, begin: int, end: int, *, pairs: bool) -> bool:
+def is_flat(raw: bytes, begin: int, end: int, *, pairs: bool) -> bool:
     """Whether no unknown group of fields is in the message; with `pairs`, nor in a long pair of it."""
     for number, wire, at, stop in loggroup.fields(raw, begin, end):
         if wire == _GROUP_WIRE:
             return False
-        long = stop - at >= _SHORT_BYTES
-        if pairs and long and (number, wire) == (2, 2) and not _is_flat(raw, at, stop, pairs=False):
+        long = stop - at >= SHORT_BYTES
+        if pairs and long and (number, wire) == (2, 2) and not is_flat(raw, at, stop, pairs=False):
             return False
     return True
 
@@ -279,6 +283,12 @@ def within(sizes: NDArray[Any], offsets: Ints) -> Ints:
     return sums
 
 
+def frame_sizes(lengths: NDArray[Any]) -> NDArray[Any]:
+    """Bytes of messages of these lengths as fields with a number below 16."""
+    sizes: NDArray[Any] = lengths + (2 + _varint_extra(lengths))
+    return sizes
+
+
 def _varint_extra(numbers: NDArray[Any]) -> Any:
     """Bytes that each number takes as a varint, over the first."""
     top = int(numbers.max(initial=0))
@@ -300,8 +310,7 @@ def _pair_sizes(keys: pa.Array, values: pa.Array) -> NDArray[Any]:
             body += extra
         if texts.null_count:
             body -= 2 * texts.is_null().to_numpy(zero_copy_only=False)
-    sizes: NDArray[Any] = body + (2 + _varint_extra(body))
-    return sizes
+    return frame_sizes(body)
 
 
 def _text_sizes(texts: pa.Array) -> NDArray[Any]:
