@@ -456,8 +456,3 @@ def is_utf8(value: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def escaped(value: bytes) -> str:
-    """As text, with \\xNN for bytes that are not UTF-8."""
-    return value.decode("utf-8", "backslashreplace")
