@@ -64,6 +64,9 @@ SHAPES: dict[str, Callable[[], list[bytes]]] = {
     "hashed values": lambda: [log(pair(b"mail", b"")) * 690_000] * 2,
     "one value of 10 MB": lambda: [log(pair(b"s", b"v" * 9_900_000))] * 2,
     "one broken value of 10 MB": lambda: [log(pair(b"s", b"\xff" * 9_900_000))] * 2,
+    "broken topics of 10 MB": lambda: [log() * 10 + b"\x1a" + _sized(b"\xff" * (GROUP_BYTES - 100))] * 2,
+    "broken tags of 10 MB": lambda: [log() * 10 + tag(b"\xff" * (GROUP_BYTES - 100))] * 2,
+    "broken logs of 1 MB": lambda: [frame(b"\x08\x05\x12\x05" + b"v" * 990_000)] * 20,
     "deep groups of fields": lambda: [b"\x7b" * 5_000_000, frame(b"\x7b" * 9_000_000)],
     "cut logs": lambda: [b"\x0a\x02\x12\x05" * (GROUP_BYTES // 4)] * 2,
 }

@@ -35,6 +35,8 @@ WITHHELD = "bytes withheld: a key declared drop or hash may be in them"
 """Beside the above: the bytes are kept nowhere, since nobody can say where in them the value stands."""
 TOPIC_BYTES = "topic is not UTF-8"
 SOURCE_BYTES = "source is not UTF-8"
+AS_BASE64 = ", shown whole as base64"
+"""Behind one of the above or of a tag: what stands there is `base64:` and the bytes in base64."""
 TAG = "tag "
 REPEATED_TAG = "repeated tag "
 HEAD_ONCE = "topic, source and tags are too large to repeat: they stand at index 0 of the group"
@@ -62,6 +64,12 @@ def split(error: str) -> list[str]:
 def holds_log(error: str) -> bool:
     """Whether `__raw__` of this row is the bytes of one log, and not of a group or page."""
     return not error.startswith((UNREADABLE_GROUP, UNREADABLE_PAGE))
+
+
+def _beginning(name: pa.StringScalar) -> str:
+    """More characters than `named` shows, if the name has them; it may have megabytes."""
+    told = name.as_buffer()
+    return told.slice(0, min(told.size, 4 * _NAME_CHARS_MAX + 4)).to_pybytes().decode(errors="ignore")
 
 
 class Trouble:
@@ -96,7 +104,7 @@ class Trouble:
         where, which = distinct // kinds, distinct % kinds
         rank = np.arange(len(where)) - np.searchsorted(where, where)
         for place, code in zip(where[rank < CAUSES_MAX], which[rank < CAUSES_MAX], strict=True):
-            _add(found, more, int(place), cause.format(named(names[int(code)].as_py())))
+            _add(found, more, int(place), cause.format(named(_beginning(names[int(code)]))))
         over, times = np.unique(where[rank >= CAUSES_MAX], return_counts=True)
         for place, count in zip(over.tolist(), times.tolist(), strict=True):
             more[place] = more.get(place, 0) + count

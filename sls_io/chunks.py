@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sls_io import loggroup
 from sls_io.causes import (
@@ -27,7 +28,18 @@ from sls_io.causes import (
     UNREADABLE_LOG,
     UNREADABLE_PAGE,
 )
-from sls_io.nested import SECONDS_MAX, Ints, TooMany, Tree, plain_head, plain_log, safe
+from sls_io.nested import (
+    SECONDS_MAX,
+    SHORT_BYTES,
+    Ints,
+    TooMany,
+    Tree,
+    frame_sizes,
+    is_flat,
+    plain_head,
+    plain_log,
+    safe,
+)
 
 Span = tuple[int, int]
 """Where bytes stand in a page: [begin, end)."""
@@ -110,7 +122,7 @@ class Chunks:
             doubtful = list(range(begin, end))
             if all(safe(self._raw, *frame) for frame in frames):
                 try:
-                    tree = Tree.of(_joined(self._raw, frames))
+                    tree = Tree.of(_joined(self._raw, *np.array(frames, dtype=np.int64).T))
                 except ValueError:  # includes ArrowInvalid
                     pass
                 else:
@@ -217,12 +229,15 @@ def _about_records(raw: bytes, frame: Span) -> int:
     return (end - begin) * tags // _LOOK if end - begin > _LOOK else tags
 
 
-def _joined(raw: bytes, frames: list[Span]) -> bytes:
-    """These groups as a LogGroupList."""
-    body = raw[_start(frames[0]) : frames[-1][1]]
-    if len(body) == sum(end - _start((begin, end)) for begin, end in frames):
+def _joined(raw: bytes, begins: Ints, ends: Ints) -> bytes:
+    """These groups as a LogGroupList, or these logs as a LogGroup."""
+    sizes = frame_sizes(ends - begins)
+    body = raw[int(ends[0] - sizes[0]) : int(ends[-1])]
+    if len(body) == sizes.sum():
         return body
-    return b"".join(loggroup.frame(raw[begin:end]) for begin, end in frames)  # something stands between
+    return b"".join(  # something stands between
+        loggroup.frame(raw[begin:end]) for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
+    )
 
 
 def _doubtful(tree: Tree, frames: list[Span], first: int) -> list[int]:
@@ -231,33 +246,70 @@ def _doubtful(tree: Tree, frames: list[Span], first: int) -> list[int]:
         return list(range(first, first + len(frames)))
     lengths = np.array([end - begin for begin, end in frames], dtype=np.int64)
     found = (tree.sizes() != lengths) | (np.diff(tree.tag_offsets) > TAGS_MAX)
-    seconds = tree.seconds
-    odd = (np.diff(tree.pair_offsets) > KEYS_MAX) | (seconds < 0) | (seconds > SECONDS_MAX)
-    found[np.searchsorted(tree.log_offsets, np.flatnonzero(odd), side="right") - 1] = True
+    found[np.searchsorted(tree.log_offsets, np.flatnonzero(_odd(tree)), side="right") - 1] = True
     return [first + int(group) for group in np.flatnonzero(found)]
 
 
-def _start(frame: Span) -> int:
-    """Where the frame begins, if it is written as short as can be."""
-    return frame[0] - 1 - len(loggroup.varint(frame[1] - frame[0]))
+def _odd(tree: Tree) -> NDArray[np.bool_]:
+    """Logs of which the fast reader finds every byte, and that cannot be shown as it found them."""
+    seconds = tree.seconds
+    odd: NDArray[np.bool_] = seconds < 0
+    return odd | (seconds > SECONDS_MAX) | (np.diff(tree.pair_offsets) > KEYS_MAX)
 
 
 def _runs(raw: bytes, frame: Span) -> Iterator[tuple[bytes, array[int], dict[int, str]]]:
     """The logs of a group, some at a time: (fields of the group, where each stands, unreadable ones)."""
-    body, spans, unreadable = bytearray(), array("q"), dict[int, str]()
+    spans, size = array("q"), 0
     for begin, end in loggroup.logs(raw, *frame):
-        try:
-            log = plain_log(raw, begin, end, pairs_max=KEYS_MAX)
-        except ValueError as error:
-            why = TOO_MANY_KEYS if isinstance(error, TooMany) else UNREADABLE_LOG
-            log, unreadable[len(spans) // 2] = b"", why
-        body += loggroup.frame(log)
-        spans.extend((begin, end))
-        if len(body) > RUN_BYTES or len(spans) == 2 * RUN_LOGS:
-            yield bytes(body), spans, unreadable
-            body, spans, unreadable = bytearray(), array("q"), {}
+        spans.append(begin)
+        spans.append(end)
+        size += end - begin + 2
+        if size > RUN_BYTES or len(spans) == 2 * RUN_LOGS:
+            yield _run(raw, spans)
+            spans, size = array("q"), 0
     if spans:
-        yield bytes(body), spans, unreadable
+        yield _run(raw, spans)
+
+
+def _run(raw: bytes, spans: array[int]) -> tuple[bytes, array[int], dict[int, str]]:
+    """The logs at `spans` as fields of a group, those that the fast reader would misread in another form."""
+    begins, ends = np.array(spans, dtype=np.int64).reshape(-1, 2).T
+    walked = _misread(raw, begins, ends, 0)
+    parts, unreadable, at = list[bytes](), dict[int, str](), 0
+    for place in walked:
+        if at < place:
+            parts.append(_joined(raw, begins[at:place], ends[at:place]))
+        try:
+            log = plain_log(raw, int(begins[place]), int(ends[place]), pairs_max=KEYS_MAX)
+        except ValueError as error:
+            log, unreadable[place] = b"", TOO_MANY_KEYS if isinstance(error, TooMany) else UNREADABLE_LOG
+        parts.append(loggroup.frame(log))
+        at = place + 1
+    if at < len(begins):
+        parts.append(_joined(raw, begins[at:], ends[at:]))
+    return b"".join(parts), spans, unreadable
+
+
+def _misread(raw: bytes, begins: Ints, ends: Ints, first: int) -> list[int]:
+    """Places, counted from `first`, of the logs of which the fast reader does not find every byte."""
+    everyone = range(first, first + len(begins))
+    lengths = ends - begins
+    long = np.flatnonzero(lengths >= SHORT_BYTES)
+    try:
+        if not all(is_flat(raw, int(begins[n]), int(ends[n]), pairs=True) for n in long):
+            raise ValueError("nested groups of fields")
+        tree = Tree.of(loggroup.frame(_joined(raw, begins, ends)))
+    except ValueError:
+        middle = len(begins) // 2
+        if not middle:
+            return list(everyone)
+        return [
+            *_misread(raw, begins[:middle], ends[:middle], first),
+            *_misread(raw, begins[middle:], ends[middle:], first + middle),
+        ]
+    if tree.logs != len(begins):
+        return list(everyone)
+    return [first + int(place) for place in np.flatnonzero(_odd(tree) | (tree.log_sizes() != lengths))]
 
 
 def _long(raw: bytes, frame: Span, number: int, head: bytes, logs: int) -> Iterator[Chunk]:

@@ -13,7 +13,8 @@ the log's own bytes in `__raw__`:
 - a value that does not fit its declared type: the column is null, the value stands in `__rest__`;
 - a repeated key: the last value is the one that is shown (a map has no room for both);
 - bytes that are not UTF-8: in `__rest__`, keys included, as U+FFFD, the first 64 KiB of each; a declared
-  column is null. Topic, source and tags are not part of the log's bytes, so they are shown whole, as \\xNN;
+  column is null. Topic, source and tags are not part of the log's bytes, so they are shown whole, as \\xNN,
+  or as base64 where one is over 64 KiB;
 - a missing time (also one over 32 bits), key or value, a nanosecond part over 999999999;
 - a log that is no protobuf: all its columns are null; a group that cannot be taken apart is one such row,
   at index 0 (`causes.py` names them).

@@ -122,5 +122,5 @@ class InvariantBroken(SlsError):
 
 def printable(text: str, chars_max: int = _SERVICE_TEXT_CHARS_MAX) -> str:
     """`text` on one line, without control characters, cut to so many characters."""
-    flat = "".join(c if c.isprintable() else " " for c in text)
-    return flat if len(flat) <= chars_max else flat[:chars_max] + "..."
+    flat = "".join(c if c.isprintable() else " " for c in text[:chars_max])
+    return flat if len(text) <= chars_max else flat + "..."

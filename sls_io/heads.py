@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sls_io.causes import (
+    AS_BASE64,
     HEAD_ONCE,
     REPEATED_TAG,
     SEPARATOR,
@@ -26,8 +27,8 @@ from sls_io.causes import (
     Trouble,
 )
 from sls_io.chunks import Chunk
-from sls_io.nested import Ints, Logs, Tree, escaped, guarded, lengths_of, within
-from sls_io.texts import as_text, by_code, earlier_ones, key_codes, maps
+from sls_io.nested import Ints, Logs, Tree, guarded, lengths_of, within
+from sls_io.texts import SHOWN_BYTES, as_text, by_code, earlier_ones, escaped, key_codes, maps
 
 PART_BYTES = 16 * 1024 * 1024
 """About the bytes of columns that are made at once."""
@@ -74,7 +75,9 @@ def _offsets(tags: pa.MapArray) -> Ints:
 def _group_text(values: pa.Array, cause: str, trouble: Trouble) -> pa.Array:
     text, broken = as_text(values, escaped)
     if broken is not None:
-        trouble.note_group(np.flatnonzero(broken).tolist(), cause)
+        long = lengths_of(values) > SHOWN_BYTES
+        trouble.note_group(np.flatnonzero(broken & ~long).tolist(), cause)
+        trouble.note_group(np.flatnonzero(broken & long).tolist(), cause + AS_BASE64)
     return text
 
 
@@ -95,9 +98,13 @@ def _group_tags(head: Tree, trouble: Trouble) -> pa.Array:
     if missing.any():
         note(missing, TAG + "{} has no key or no value")
     if broken is not None or broken_name is not None:
-        nothing = np.zeros(len(codes), dtype=np.bool_)
-        not_text = (nothing if broken is None else broken) | (nothing if broken_name is None else broken_name)
-        note(not_text & ~missing, TAG + "{} is not UTF-8")
+        not_text, long = np.zeros((2, len(codes)), dtype=np.bool_)
+        for texts, found in ((keys, broken_name), (values, broken)):
+            if found is not None:
+                not_text |= found
+                long |= found & (lengths_of(texts) > SHOWN_BYTES)
+        note(not_text & ~missing & ~long, TAG + "{} is not UTF-8")
+        note(long & ~missing, TAG + "{} is not UTF-8" + AS_BASE64)
     order, starts = by_code(codes, len(names))
     earlier = earlier_ones(groups, order, starts)
     if not len(earlier):

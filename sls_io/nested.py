@@ -18,21 +18,20 @@ from typing import Any
 import numpy as np
 import ptars
 import pyarrow as pa
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.message import DecodeError
+from google.protobuf import descriptor_pb2, descriptor_pool
 from numpy.typing import NDArray
 
 from sls_io import loggroup
 
 _DEEP_BYTES = 16 * 1024
-_SHORT_BYTES = 512 * 1024
+SHORT_BYTES = 512 * 1024
+"""No message that is shorter can be nested too deep for the fast reader."""
 _STACK_BYTES = 64 * 1024 * 1024
 """80 bytes of stack for each byte of the longest group that is read unlooked-at, half as much again."""
 _STACK_LOCK = threading.Lock()
-_DENSE_BYTES = 2 * 1024 * 1024
-_DENSE_LOGS = 512 * 1024
-_LOG_TAG = 0x0A
-_GROUP_WIRE = 3
+_LOGS_MAX = 512 * 1024
+_LOGS, _TAGS = 1, 6
+_BYTES_WIRE, _GROUP_WIRE = 2, 3
 _DIGEST = re.compile(rb"[0-9a-f]{64}")
 Ints = NDArray[np.int64]
 """Rows, places, cursors: a numpy array of 64-bit integers."""
@@ -179,17 +178,20 @@ class Tree:
         Where that is what was sent, every byte of the group was understood: each field that counts
         takes at least these bytes, and one that was skipped, doubled or misread takes more than none.
         """
-        logs = within(_pair_sizes(self.keys, self.values), self.pair_offsets)
-        logs += 2 + _varint_extra(self.seconds)
-        for part, size in ((self.time, 2), (self.time_ns, 5)):
-            if part.null_count:
-                logs -= size * part.is_null().to_numpy(zero_copy_only=False)
-        logs += 5
-        logs += 2 + _varint_extra(logs)
-        sizes = within(logs, self.log_offsets)
+        sizes = within(frame_sizes(self.log_sizes()), self.log_offsets)
         sizes += within(_pair_sizes(self.tag_keys, self.tag_values), self.tag_offsets)
         for text in (self.topic, self.source, *self.skipped):
             sizes += _text_sizes(text)
+        return sizes
+
+    def log_sizes(self) -> Ints:
+        """As `sizes`, of each log."""
+        sizes = within(_pair_sizes(self.keys, self.values), self.pair_offsets)
+        sizes += 2 + _varint_extra(self.seconds)
+        for part, size in ((self.time, 2), (self.time_ns, 5)):
+            if part.null_count:
+                sizes -= size * part.is_null().to_numpy(zero_copy_only=False)
+        sizes += 5
         return sizes
 
     def part(self, begin: int, end: int) -> Logs:
@@ -228,44 +230,35 @@ def safe(raw: bytes, begin: int, end: int) -> bool:
 
     Story: unknown groups of fields (wire type 3) are nested half a million deep in a log of 1 MB. The
     reader goes down one call a level, its stack ends, and the process with it: no exception, each try
-    anew. What is short cannot be deep; longer ones are looked at by a reader that counts.
+    anew. The same stood in a tag. What is short cannot be deep; longer ones are looked at by a reader
+    that counts. One with very many logs is read a run of them at a time, for the sake of memory.
     """
-    size = end - begin
-    if size < _SHORT_BYTES:
+    if end - begin < SHORT_BYTES:
         return True
-    if size > _DENSE_BYTES:
-        tags = np.frombuffer(raw, dtype=np.uint8, count=size, offset=begin) == _LOG_TAG
-        if np.count_nonzero(tags) > _DENSE_LOGS:
-            return False
     try:
-        logs = _shape().FromString(raw[begin:end]).Logs
-        return all(len(log) < _SHORT_BYTES or _is_flat(log, pairs=True) for log in logs)
-    except (ValueError, DecodeError):
+        logs = 0
+        for number, wire, at, stop in loggroup.fields(raw, begin, end):
+            if wire != _BYTES_WIRE or number not in (_LOGS, _TAGS):
+                continue
+            logs += number == _LOGS
+            if logs > _LOGS_MAX:
+                return False
+            if stop - at >= SHORT_BYTES and not is_flat(raw, at, stop, pairs=number == _LOGS):
+                return False
+    except ValueError:
         return False
-
-
-def _is_flat(message: bytes, *, pairs: bool) -> bool:
-    for number, wire, begin, end in loggroup.fields(message):
-        if wire == _GROUP_WIRE:
-            return False
-        long = end - begin >= _SHORT_BYTES
-        if pairs and long and (number, wire) == (2, 2) and not _is_flat(message[begin:end], pairs=False):
-            return False
     return True
 
 
-@lru_cache(maxsize=1)
-def _shape() -> Any:
-    """A LogGroup of which only the logs' bytes are looked at, by a reader that bounds depth."""
-    kinds = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="sls_lake_shape.proto", package="sls_lake_shape")
-    file.syntax = "proto2"
-    file.message_type.add(name="LogGroup").field.add(
-        name="Logs", number=1, type=kinds.TYPE_BYTES, label=kinds.LABEL_REPEATED
-    )
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("sls_lake_shape.LogGroup"))
+def is_flat(raw: bytes, begin: int, end: int, *, pairs: bool) -> bool:
+    """Whether no unknown group of fields is in the message; with `pairs`, nor in a long pair of it."""
+    for number, wire, at, stop in loggroup.fields(raw, begin, end):
+        if wire == _GROUP_WIRE:
+            return False
+        long = stop - at >= SHORT_BYTES
+        if pairs and long and (number, wire) == (2, 2) and not is_flat(raw, at, stop, pairs=False):
+            return False
+    return True
 
 
 def _offsets(lists: pa.ListArray) -> Ints:
@@ -290,6 +283,12 @@ def within(sizes: NDArray[Any], offsets: Ints) -> Ints:
     return sums
 
 
+def frame_sizes(lengths: NDArray[Any]) -> NDArray[Any]:
+    """Bytes of messages of these lengths as fields with a number below 16."""
+    sizes: NDArray[Any] = lengths + (2 + _varint_extra(lengths))
+    return sizes
+
+
 def _varint_extra(numbers: NDArray[Any]) -> Any:
     """Bytes that each number takes as a varint, over the first."""
     top = int(numbers.max(initial=0))
@@ -311,8 +310,7 @@ def _pair_sizes(keys: pa.Array, values: pa.Array) -> NDArray[Any]:
             body += extra
         if texts.null_count:
             body -= 2 * texts.is_null().to_numpy(zero_copy_only=False)
-    sizes: NDArray[Any] = body + (2 + _varint_extra(body))
-    return sizes
+    return frame_sizes(body)
 
 
 def _text_sizes(texts: pa.Array) -> NDArray[Any]:
@@ -458,8 +456,3 @@ def is_utf8(value: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def escaped(value: bytes) -> str:
-    """As text, with \\xNN for bytes that are not UTF-8."""
-    return value.decode("utf-8", "backslashreplace")

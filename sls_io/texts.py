@@ -6,21 +6,24 @@ at a few thousand at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import base64
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sls_io.nested import Ints, is_utf8
+from sls_io.nested import Ints, is_utf8, lengths_of
 
 TEXT_MAP = pa.map_(pa.string(), pa.string())
 _CHUNK = 4096
-_SHOWN_BYTES = 64 * 1024
+_CHUNK_BYTES = 1024 * 1024
+SHOWN_BYTES = 64 * 1024
+"""Longer texts that are not UTF-8 are shown in a shorter form."""
 
 
 def key_codes(
-    keys: pa.Array, shown: Callable[[bytes], str]
+    keys: pa.Array, shown: Callable[[bytes], str | bytes]
 ) -> tuple[pa.Array, Ints, NDArray[np.bool_] | None]:
     """(the distinct keys as text, each key's place among them, which keys were not UTF-8; None: all were).
 
@@ -35,7 +38,9 @@ def key_codes(
     return again.dictionary, again.indices.to_numpy()[codes], broken[codes]
 
 
-def as_text(values: pa.Array, shown: Callable[[bytes], str]) -> tuple[pa.Array, NDArray[np.bool_] | None]:
+def as_text(
+    values: pa.Array, shown: Callable[[bytes], str | bytes]
+) -> tuple[pa.Array, NDArray[np.bool_] | None]:
     """`values` as strings, and which were not UTF-8 and are what `shown` makes of them; None: all were."""
     try:
         return values.cast(pa.string()), None
@@ -43,15 +48,40 @@ def as_text(values: pa.Array, shown: Callable[[bytes], str]) -> tuple[pa.Array, 
         pass
     broken = np.zeros(len(values), dtype=np.bool_)
     texts = []
-    for begin in range(0, len(values), _CHUNK):
-        chunk = values[begin : begin + _CHUNK]
+    for begin, end in _pieces(values):
+        piece = values[begin:end]
         try:
-            texts.append(chunk.cast(pa.string()))
+            texts.append(piece.cast(pa.string()))
         except pa.ArrowInvalid:
-            plain = chunk.to_pylist()
-            broken[begin : begin + len(chunk)] = [v is not None and not is_utf8(v) for v in plain]
-            texts.append(pa.array([None if v is None else shown(v) for v in plain], pa.string()))
-    return pa.concat_arrays(texts), broken
+            plain = piece.to_pylist()
+            broken[begin:end] = [v is not None and not is_utf8(v) for v in plain]
+            for place in np.flatnonzero(broken[begin:end]).tolist():
+                plain[place] = shown(plain[place])
+            texts.append(pa.array(plain, pa.string()))
+    return texts[0] if len(texts) == 1 else pa.concat_arrays(texts), broken
+
+
+def _pieces(values: pa.Array) -> Iterator[tuple[int, int]]:
+    """[begin, end) of values that Python may look at together: a few thousand, or about a megabyte."""
+    ends = np.cumsum(lengths_of(values), dtype=np.int64)
+    begin = 0
+    while begin < len(values):
+        room = (int(ends[begin - 1]) if begin else 0) + _CHUNK_BYTES
+        fits = int(np.searchsorted(ends, room, side="right"))
+        end = min(begin + _CHUNK, max(begin + 1, fits))
+        yield begin, end
+        begin = end
+
+
+def escaped(value: bytes) -> str | bytes:
+    """As text with \\xNN for bytes that are not UTF-8; a longer one whole as base64.
+
+    Of topic, source and tags no other bytes are kept, so nothing of them is left out. But \\xNN is four
+    bytes for one: ten megabytes of 0xff would be forty as text, and as many again in each buffer they pass.
+    """
+    if len(value) <= SHOWN_BYTES:
+        return value.decode("utf-8", "backslashreplace")
+    return b"base64:" + base64.b64encode(value)
 
 
 def replaced(value: bytes) -> str:
@@ -60,8 +90,8 @@ def replaced(value: bytes) -> str:
     It is what a person reads; the bytes themselves stand in the row's `__raw__`. Ten megabytes of 0xff
     would be thirty as text, and as many again in each column and file buffer they pass.
     """
-    shown = value[:_SHOWN_BYTES].decode("utf-8", "replace")
-    left = len(value) - _SHOWN_BYTES
+    shown = value[:SHOWN_BYTES].decode("utf-8", "replace")
+    left = len(value) - SHOWN_BYTES
     return shown if left <= 0 else f"{shown} ... and {left} bytes more"
 
 

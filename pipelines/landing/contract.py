@@ -91,6 +91,7 @@ _AFTER: tuple[tuple[str, PrimitiveType | None, bool, str], ...] = (
 SYSTEM_COLUMNS = tuple(name for name, *_ in (*_BEFORE, *_AFTER))
 """The columns that every table of ours has, in their order; declared ones stand before the last three."""
 _REST = "__rest__"
+_SHORT_TEXTS = ("__origin__", "__error__")
 _HOUR_US = 3_600_000_000
 
 
@@ -291,11 +292,27 @@ def arrow_schema(schema: Schema) -> pa.Schema:
     return pa.schema([_narrow(field) for field in schema_to_pyarrow(schema)])
 
 
-def parquet_writer(stream: OutputStream, schema: pa.Schema) -> pq.ParquetWriter:
-    """How every data file of a table is written: by a landing, by a compaction, after a removal."""
+def parquet_writer(stream: OutputStream, schema: pa.Schema, *, long: bool = False) -> pq.ParquetWriter:
+    """How every data file of a table is written: by a landing, by a compaction, after a removal.
+
+    `long`: texts of megabytes are to come. Of a row group's largest and least the library keeps about five
+    copies, and then leaves both out, since they are over 4 KB; so columns of texts have no statistics.
+    """
+    short = [field.name for field in schema if not _may_be_long(field)]
     return pq.ParquetWriter(
-        stream, schema, compression="zstd", compression_level=1, store_decimal_as_integer=True
+        stream,
+        schema,
+        compression="zstd",
+        compression_level=1,
+        store_decimal_as_integer=True,
+        write_statistics=short if long else True,
     )
+
+
+def _may_be_long(field: pa.Field) -> bool:
+    kind = field.type
+    text = pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_nested(kind)
+    return text and field.name not in _SHORT_TEXTS
 
 
 def _narrow(field: pa.Field) -> pa.Field:

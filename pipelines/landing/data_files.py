@@ -6,11 +6,14 @@ would not bound: a reader that prunes by it would miss rows. Whoever writes file
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import (
+    MetricModeTypes,
+    MetricsMode,
     StatsAggregator,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
@@ -28,9 +31,12 @@ def metrics_of(parquet: pq.ParquetWriter, schema: Schema, properties: Mapping[st
     """The metrics of a file that was just closed, as the table's properties ask for them."""
     metadata = parquet.writer.metadata
     ids = parquet_path_to_id_mapping(schema)
+    plan = compute_statistics_plan(schema, dict(properties))
+    for field in _without_statistics(metadata, ids):  # left out on purpose, and no warning is wanted
+        plan[field] = replace(plan[field], mode=MetricsMode(MetricModeTypes.NONE))
     found = data_file_statistics_from_parquet_metadata(
         parquet_metadata=metadata,
-        stats_columns=compute_statistics_plan(schema, dict(properties)),
+        stats_columns=plan,
         parquet_column_mapping=ids,
     )
     aggregates = dict(found.column_aggregates)
@@ -60,6 +66,16 @@ def data_file(*, path: str, size: int, metrics: Metrics, partition: Record, spec
     )
     file.spec_id = spec_id
     return file
+
+
+def _without_statistics(metadata: pq.FileMetaData, ids: Mapping[str, int]) -> set[int]:
+    """Columns of which some row group has no statistics at all."""
+    return {
+        ids[column.path_in_schema]
+        for r in range(metadata.num_row_groups)
+        for column in map(metadata.row_group(r).column, range(metadata.num_columns))
+        if not column.is_stats_set
+    }
 
 
 def _unbounded(metadata: pq.FileMetaData, ids: Mapping[str, int]) -> set[int]:

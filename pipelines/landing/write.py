@@ -7,8 +7,8 @@ field ids, and yields one JSON row a file. The closure carries a description of 
 come from, never a key; tasks resolve it themselves.
 
 Memory of a task is one raw page, some of its rows decoded, and at most `_GROUP_BYTES` of decoded batches,
-whatever the backlog and whatever a page holds. A file holds rows of one window; a retried task leaves
-an orphan file.
+whatever the backlog and whatever a page holds; rows of a megabyte each are written apart from others. A
+file holds rows of one window; a retried task leaves an orphan file.
 """
 
 import contextlib
@@ -59,6 +59,8 @@ from sls_io.window import Cursor, Window
 
 ROW_VERSION = 2
 _GROUP_BYTES = 48 * 1024 * 1024
+_LONG_ROW_BYTES = 1024 * 1024
+_LONG_GROUP_BYTES = 8 * 1024 * 1024
 _FILE_BYTES = 512 * 1024 * 1024
 # Where files lie and how to reach them. A list of what may travel, not of what must not: the next
 # property somebody invents for a secret stays at home without being named here.
@@ -404,9 +406,14 @@ class Writer:
         self._buffer_bytes = 0
         self._stream: Any = None
         self._parquet: pq.ParquetWriter | None = None
+        self._long = False
+        self._rows_of_pages = 0
 
     def add(self, part: Part) -> None:
         """Some rows of a page; written when enough have come together for a row group."""
+        long = part.batch.nbytes >= _LONG_ROW_BYTES * part.rows > 0
+        if long:
+            self._for_long_rows()
         row = self._row
         self._row = replace(
             row,
@@ -416,13 +423,25 @@ class Writer:
         )
         self._buffer.append(part.batch)
         self._buffer_bytes += part.batch.nbytes
-        if self._buffer_bytes >= _GROUP_BYTES:
+        if long:
+            self._flush(rows_max=max(1, _LONG_GROUP_BYTES * part.rows // self._buffer_bytes))
+        elif self._buffer_bytes >= _GROUP_BYTES:
             self._flush()
+
+    def _for_long_rows(self) -> None:
+        """Rows of megabytes are to come: what is buffered is written apart from them, and their file has no
+        statistics of texts. Where one with those is open, the next begins, if a page ended here."""
+        if self._parquet is not None and not self._long and self._row.rows == self._rows_of_pages:
+            self._close_file(stopped="")
+            self._open_file()
+        self._long |= self._parquet is None
+        self._flush()
 
     def page(self, *, next_cursor: Cursor, raw_bytes: int, groups: int, forward: bool) -> None:
         """The page whose rows were added is over: here, and only here, a file may end."""
         self._next = int(next_cursor)
         row = self._row
+        self._rows_of_pages = row.rows
         self._row = replace(
             row,
             next=self._next,
@@ -435,7 +454,7 @@ class Writer:
             self._close_file(stopped="")
             self._open_file()
 
-    def _flush(self) -> None:
+    def _flush(self, *, rows_max: int = ROW_GROUP_ROWS) -> None:
         if not self._buffer:
             return
         table = pa.Table.from_batches(self._buffer)
@@ -446,8 +465,8 @@ class Writer:
             path = f"{self._job.location}/data/{self._job.origin}/{self._window.hour}/{name}"
             self._row = replace(self._row, path=path)
             self._stream = self._io.new_output(path).create()
-            self._parquet = parquet_writer(self._stream, table.schema)
-        self._parquet.write_table(table, row_group_size=ROW_GROUP_ROWS)
+            self._parquet = parquet_writer(self._stream, table.schema, long=self._long)
+        self._parquet.write_table(table, row_group_size=rows_max)
         self._buffer, self._buffer_bytes = [], 0
 
     def _close_file(self, *, stopped: str, cause: str = "") -> None:

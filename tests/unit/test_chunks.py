@@ -85,6 +85,14 @@ def test_groups_of_fields_nested_a_million_deep_end_no_process() -> None:
         assert row["__error__"] in (causes.UNREADABLE_GROUP, causes.UNREADABLE_LOG)
 
 
+def test_a_tag_with_groups_of_fields_nested_a_million_deep_ends_no_process() -> None:
+    deep = b"\x7b" * 1_000_000
+    where = ONE + b"\x32" + loggroup.varint(len(deep)) + deep
+    assert not safe(where, 0, len(where))
+    (row,) = rows(where)
+    assert row["__tags__"] == [(deep.decode(), "")] and row["__rest__"] == [("k", "v")]
+
+
 @pytest.mark.parametrize("size", [100_000, 500_000])
 def test_what_is_read_unlooked_at_fits_the_stack_it_is_read_on(size: int) -> None:
     deep = loggroup.frame(b"\x7b" * size)
@@ -164,3 +172,28 @@ def test_the_rows_are_the_same_whatever_the_chunks() -> None:
     sizes = {0: 3, 1: 2, 2: chunks.RUN_LOGS + 12, 3: 1, 5: 1}
     assert seen == [(group, index) for group, size in sizes.items() for index in range(size)]
     assert sum(len(chunk.unreadable) for chunk in found) == 2
+
+
+def test_only_a_group_of_very_many_logs_is_read_a_run_at_a_time() -> None:
+    """Newlines in a value are bytes like those that begin a log."""
+    lines = loggroup.frame(b"\x12" + loggroup.varint(3_000_007) + b"\x12" + loggroup.varint(3_000_000))
+    lines += b"\n" * 3_000_000
+    many = loggroup.frame(b"") * 600_000
+    assert safe(lines, 0, len(lines)) and not safe(many, 0, len(many))
+
+
+def test_in_a_run_of_logs_those_that_are_misread_are_walked_and_the_others_come_as_sent() -> None:
+    """Far from each other, side by side, first and last of a run, and with something between logs."""
+    run = chunks.RUN_LOGS
+    logs = [LOG] * (2 * run + 5)
+    odd = dict.fromkeys((0, 7, 8, run - 1), LOG + b"x\x01")
+    broken = dict.fromkeys((9, 500, run, 2 * run + 4), LOG + b"|")
+    for n, log in (odd | broken).items():
+        logs[n] = log
+    group = b"".join(map(loggroup.frame, logs[:10])) + b"\x78\x01" + b"".join(map(loggroup.frame, logs[10:]))
+    found = rows(group)
+    assert places(found) == [(0, n) for n in range(len(logs))]
+    assert {n for n, row in enumerate(found) if row["__error__"]} == broken.keys()
+    assert {row["__error__"] for row in found} == {None, causes.UNREADABLE_LOG}
+    assert {n: found[n]["__raw__"] for n in broken} == broken
+    assert all(row["__rest__"] == [("k", "v")] for n, row in enumerate(found) if n not in broken)

@@ -26,10 +26,10 @@ SCHEMA = Schema(*(NestedField(n, name, kind) for n, (name, kind) in enumerate(TY
 NUMBER = {name: n for n, name in enumerate(TYPES, start=1)}
 
 
-def metrics(*row_groups: dict[str, list[Any]]) -> dict[str, Any]:
+def metrics(*row_groups: dict[str, list[Any]], long: bool = False) -> dict[str, Any]:
     """The metrics of a file with these row groups; columns that are not named are null."""
     schema = arrow_schema(SCHEMA)
-    writer = parquet_writer(io.BytesIO(), schema)
+    writer = parquet_writer(io.BytesIO(), schema, long=long)
     for columns in row_groups:
         rows = len(next(iter(columns.values())))
         arrays = [pa.array(columns.get(f.name, [None] * rows), f.type) for f in schema]
@@ -53,6 +53,15 @@ def test_a_row_group_without_bounds_takes_those_of_the_others_with_it() -> None:
     found = metrics({"text": ["a"], "bytes": [b"a"]}, {"text": ["z" * 5000], "bytes": [b"z" * 5000]})
     for name in ("text", "bytes"):
         assert NUMBER[name] not in found["lower_bounds"] | found["upper_bounds"]
+
+
+def test_a_file_of_long_texts_has_metrics_of_its_other_columns_and_warns_of_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    found = metrics({"text": ["z" * 5000, None], "bytes": [b"a", b"b"], "long": [1, None]}, long=True)
+    bounded = found["lower_bounds"].keys() & found["upper_bounds"].keys()
+    assert bounded == {NUMBER["long"]} == {n for n, nulls in found["null_value_counts"].items() if nulls == 1}
+    assert not caplog.records
 
 
 def test_a_row_group_of_nulls_takes_no_bounds_away() -> None:

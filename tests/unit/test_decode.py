@@ -1,5 +1,6 @@
 """Pages against a second reading of the same bytes: the vendor's protobuf classes and plain Python."""
 
+import base64
 import hashlib
 import random
 from dataclasses import replace
@@ -12,7 +13,7 @@ from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw, LogRaw
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sls_io import loggroup
+from sls_io import causes, loggroup
 from sls_io.causes import UNREADABLE
 from sls_io.client import Page
 from sls_io.decode import Declared, Decoded, Decoder, identity_sum
@@ -237,6 +238,26 @@ def test_topic_source_and_tags_that_are_not_utf8_show_their_bytes() -> None:
     )
     assert row["__error__"] == "topic is not UTF-8; source is not UTF-8; tag t\\xff is not UTF-8"
     assert row["s"] == "x"
+
+
+def test_topic_source_and_tags_that_are_long_and_not_utf8_are_shown_whole_as_base64() -> None:
+    long = b"\xff" * 70_000
+    size = loggroup.varint(len(long))
+    for tag, cause in (
+        (b"\x0a" + size + long + b"\x12\x01v", f"tag base64:{'/' * 57}... is not UTF-8"),
+        (b"\x0a\x01t\x12" + size + long, "tag t is not UTF-8"),
+    ):
+        tail = b"\x1a" + size + long + b"\x22\x02S\xff\x32" + loggroup.varint(len(tag)) + tag
+        (row,) = decode(page_of(list_of(log_bytes((b"s", b"x")), tail=tail), 1), TEXT)
+        whole = "base64:" + base64.b64encode(long).decode()
+        assert row["__error__"].split("; ") == [
+            "topic is not UTF-8, shown whole as base64",
+            "source is not UTF-8",
+            f"{cause}, shown whole as base64",
+        ]
+        assert (row["__topic__"], row["__source__"]) == (whole, "S\\xff")
+        assert row["__tags__"] in ({whole: "v"}, {"t": whole})
+        assert all(c.startswith(causes.GROUP_CAUSES) for c in causes.split(row["__error__"]))
 
 
 def test_a_repeated_tag_is_named_on_every_row_of_its_group_only() -> None:

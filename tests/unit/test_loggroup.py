@@ -129,3 +129,18 @@ def test_broken_framing_is_a_value_error(raw: bytes) -> None:
 def test_unknown_fields_are_walked_past() -> None:
     raw = b"\x10\x05" + loggroup.frame(b"\x1a\x01t") + b"\x1d1234" + b"\x2112345678" + b"\x32\x01x"
     assert [raw[b:e] for b, e in loggroup.groups(raw)] == [b"\x1a\x01t"]
+
+
+@pytest.mark.parametrize("size", [0, 1, 127, 128, 16_383, 16_384])
+@pytest.mark.parametrize("zeros", [0, 1, 2], ids=lambda n: f"{n} bytes longer than it need be")
+@pytest.mark.parametrize("number", [1, 15, 16, 2**29 - 1])
+def test_a_field_is_found_however_its_length_is_written(size: int, zeros: int, number: int) -> None:
+    written = bytearray(loggroup.varint(size))
+    for _ in range(zeros):
+        written[-1] |= 0x80
+        written.append(0)
+    head = loggroup.varint(number << 3 | 2) + bytes(written)
+    data = head + b"x" * size
+    assert list(loggroup.fields(data * 2, 0, len(data))) == [(number, 2, len(head), len(data))]
+    with pytest.raises(ValueError):
+        list(loggroup.fields(data * 2, 0, len(data) - 1))

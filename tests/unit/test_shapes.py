@@ -16,6 +16,9 @@ LIMIT_MB = 400
         "long broken keys",
         "one value of 10 MB",
         "one broken value of 10 MB",
+        "broken topics of 10 MB",
+        "broken tags of 10 MB",
+        "broken logs of 1 MB",
     ],
 )
 def test_a_page_that_is_large_once_decoded_fits_the_memory_of_a_task(shape: str) -> None:

@@ -1,0 +1,109 @@
+"""Rows of a page in data files: in order, counted, and files end at a page's edge, however long the rows."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.landing.contract import Contract
+from pipelines.landing.write import FileRow, WriteJob, Writer
+from sls_io.client import Page
+from sls_io.decode import Part
+from sls_io.loggroup import frame, varint
+from sls_io.planning import Planned
+from sls_io.settings import Service
+from sls_io.window import Cursor, Window
+
+HOUR = 489_000
+COLUMNS = {"n": "long", "s": "string"}
+MB = 1024 * 1024
+
+
+def field(tag: bytes, value: bytes) -> bytes:
+    """A field of bytes."""
+    return tag + varint(len(value)) + value
+
+
+def log(n: int, size: int) -> bytes:
+    """A log with a number and a text of so many bytes, as a field of its group."""
+    pairs = ((b"n", b"%d" % n), (b"s", b"%d" % n + b"x" * size))
+    return frame(
+        b"\x08\x05" + b"".join(field(b"\x12", field(b"\n", k) + field(b"\x12", v)) for k, v in pairs)
+    )
+
+
+def written(folder: Path, *pages: tuple[int, int]) -> list[FileRow]:
+    """The files of a window with pages of one group each: so many logs of so many bytes."""
+    contract = Contract.from_columns(COLUMNS)
+    schema = contract.iceberg_schema()
+    job = WriteJob(
+        service=Service(endpoint="http://127.0.0.1:1", project="demo", logstore="long"),
+        origin="o-1",
+        attempt="0" * 32,
+        windows=(Planned(Window(0, Cursor(0), Cursor(len(pages)), HOUR), bytes_max=2**40),),
+        columns=COLUMNS,
+        schema=schema,
+        location=f"file://{folder}",
+        io_properties={},
+        table_properties={},
+        deadline_s=0.0,
+        page_groups_max=1,
+        shard_mb_per_s=10.0,
+    )
+    writer, decoder = Writer(job, 0), contract.decoder("o-1", schema)
+
+    def parts(place: int, logs: int, size: int) -> Iterator[Part]:
+        raw = frame(b"".join(log(place * 1000 + n, size) for n in range(logs)))
+        at = Cursor(place)
+        return decoder.open(Page(0, at, Cursor(place + 1), 1, len(raw), "", raw, None)).parts(HOUR)
+
+    for place, (logs, size) in enumerate(pages):
+        for part in parts(place, logs, size):
+            writer.add(part)
+        writer.page(next_cursor=Cursor(place + 1), raw_bytes=1, groups=1, forward=False)
+    return writer.finish(stopped="", cause="")
+
+
+def numbers(row: FileRow) -> list[int]:
+    """The column `n` of a file."""
+    found: list[int] = pq.read_table(row.path.removeprefix("file://"), columns=["n"])["n"].to_pylist()
+    return found
+
+
+def ids() -> dict[str, int]:
+    """Field id of each column."""
+    return {f.name: f.field_id for f in Contract.from_columns(COLUMNS).iceberg_schema().fields}
+
+
+@pytest.mark.parametrize(
+    ("pages", "files"),
+    [
+        ([(3, 10), (2, 2 * MB), (3, 10)], [(0, 3)]),
+        ([(2, 12 * MB), (30, 300_000), (1, 2 * MB)], [(0, 3)]),
+        ([(20, MB // 2)] * 5 + [(2, 2 * MB), (1, 1), (2, 2 * MB)], [(0, 5), (5, 8)]),
+    ],
+    ids=["buffered before", "first", "file with statistics before"],
+)
+def test_long_rows_stand_in_order_in_a_file_without_statistics_of_texts(
+    tmp_path: Path, pages: list[tuple[int, int]], files: list[tuple[int, int]]
+) -> None:
+    found = written(tmp_path, *pages)
+    assert [(row.first, row.next) for row in found] == files
+    for row in found:
+        sent = [p * 1000 + n for p in range(row.first, row.next) for n in range(pages[p][0])]
+        assert numbers(row) == sent
+        assert (row.rows, row.pages) == (len(sent), row.next - row.first)
+        number = ids()
+        bounds = {int(field) for field in row.metrics["upper_bounds"]}
+        assert {number["n"], number["__cursor__"], number["__origin__"]} <= bounds
+        assert number["s"] not in bounds
+    whole = sum(row.sum for row in found) % 2**64
+    assert whole == sum(row.sum for row in written(tmp_path, *((n, 1) for n, _ in pages))) % 2**64
+
+
+def test_a_row_group_holds_about_eight_megabytes_of_long_rows(tmp_path: Path) -> None:
+    (row,) = written(tmp_path, (5, 10), (9, 2 * MB), (1, 9 * MB), (5, 10))
+    metadata = pq.read_metadata(row.path.removeprefix("file://"))
+    groups = [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)]
+    assert groups == [5, 3, 3, 3, 1, 5]
