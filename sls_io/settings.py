@@ -184,7 +184,10 @@ class Group(Settings):
         if self.heartbeat_s * 3 > self.timeout_s:
             raise ValueError("group.heartbeat_s: at most a third of group.timeout_s")
         if self.heartbeat_deadline_s > self.heartbeat_s:
-            raise ValueError("group.heartbeat_deadline_s: at most group.heartbeat_s")
+            raise ValueError(
+                f"group.heartbeat_deadline_s: {self.heartbeat_deadline_s:g} s (4 unless it is set) is more "
+                f"than group.heartbeat_s, {self.heartbeat_s:g} s; a heartbeat is answered before the next one"
+            )
         return self
 
 

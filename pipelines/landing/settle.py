@@ -187,8 +187,9 @@ def commit(
     metadata = reloaded.metadata if reloaded is not None else None
     if metadata is not None and metadata.current_snapshot_id == state.head:
         raise LandingUnknown(
-            f"the commit to {name} was not confirmed ({refusal}) and is not there yet. Run it again: "
-            "should the first one still arrive, the second is refused"
+            f"the commit to {name} was not confirmed by the catalog ({lake.place}: {refusal}) and is not "
+            "there yet; another program may hold it. Run it again: should the first one still arrive, the "
+            "second is refused"
         )
     raise LandingConflict(
         f"somebody else committed to {name} between the look and the commit, so nothing was changed; "

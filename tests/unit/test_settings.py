@@ -188,7 +188,7 @@ def test_credentials_say_where_keys_are_and_hold_none() -> None:
     [
         ({"timeout_s": 12}, "heartbeat_s: at most a third"),
         ({"heartbeat_s": 21}, "heartbeat_s: at most a third"),
-        ({"heartbeat_deadline_s": 6}, "heartbeat_deadline_s: at most"),
+        ({"heartbeat_deadline_s": 6}, "heartbeat_deadline_s: 6 s .4 unless it is set. is more"),
         ({"timeout_s": 2}, "timeout_s"),
         ({"patience_s": -1}, "patience_s"),
         ({"name": ""}, "group and holder names"),
