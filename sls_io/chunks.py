@@ -304,6 +304,8 @@ def _misread(raw: bytes, begins: Ints, ends: Ints, first: int) -> list[int]:
     """Places, counted from `first`, of the logs of which the fast reader does not find every byte."""
     everyone = range(first, first + len(begins))
     lengths = ends - begins
+    if len(begins) == 1 and lengths[0] > RUN_BYTES:
+        return [first]  # millions of empty pairs take far more memory than their bytes
     long = np.flatnonzero(lengths >= SHORT_BYTES)
     try:
         if not all(is_flat(raw, int(begins[n]), int(ends[n]), pairs=True) for n in long):
