@@ -10,7 +10,7 @@ first few and the number of the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -69,27 +69,23 @@ def holds_log(error: str) -> bool:
 def _beginning(name: pa.StringScalar) -> str:
     """More characters than `named` shows, if the name has them; it may have megabytes."""
     told = name.as_buffer()
-    return told.slice(0, min(told.size, 4 * _NAME_CHARS_MAX + 4)).to_pybytes().decode(errors="ignore")
+    shown: bytes = told.slice(0, min(told.size, 4 * _NAME_CHARS_MAX + 4)).to_pybytes()
+    return shown.decode(errors="ignore")
 
 
 class Trouble:
     """Rows and groups that cannot be represented exactly, and why, in order of discovery."""
 
     def __init__(self) -> None:
-        self._rows: dict[int, list[str]] = {}
-        self._more: dict[int, int] = {}
-        self._groups: dict[int, list[str]] = {}
-        self._groups_more: dict[int, int] = {}
+        self._rows, self._groups = _Lists("and"), _Lists(f"{GROUP_MORE}and")
 
-    def note(self, rows: Iterable[int], cause: str) -> None:
-        """One cause on each of these rows."""
-        for row in rows:
-            _add(self._rows, self._more, int(row), cause)
+    def note(self, rows: Ints, cause: str) -> None:
+        """One cause on each of these rows; none is named twice."""
+        self._rows.add(rows, np.zeros(len(rows), dtype=np.int64), [cause])
 
-    def note_group(self, groups: Iterable[int], cause: str) -> None:
-        """One cause on all rows of these groups."""
-        for group in groups:
-            _add(self._groups, self._groups_more, int(group), cause)
+    def note_group(self, groups: Ints, cause: str) -> None:
+        """One cause on all rows of these groups; none is named twice."""
+        self._groups.add(groups, np.zeros(len(groups), dtype=np.int64), [cause])
 
     def note_names(self, places: Ints, codes: Ints, names: pa.Array, cause: str, *, of_groups: bool) -> None:
         """`cause` with the name `names[code]` in it, once a place (row or group) and code.
@@ -97,49 +93,90 @@ class Trouble:
         In the order in which they come, so that a text follows from its row alone, whatever is read
         beside it: else reading a row again would seem to change it.
         """
-        found, more = (self._groups, self._groups_more) if of_groups else (self._rows, self._more)
+        found = self._groups if of_groups else self._rows
         kinds = len(names)
         distinct, first = np.unique(places * kinds + codes, return_index=True)
         distinct = distinct[np.lexsort((first, distinct // kinds))]
         where, which = distinct // kinds, distinct % kinds
         rank = np.arange(len(where)) - np.searchsorted(where, where)
-        for place, code in zip(where[rank < CAUSES_MAX], which[rank < CAUSES_MAX], strict=True):
-            _add(found, more, int(place), cause.format(named(_beginning(names[int(code)]))))
+        for place in range(CAUSES_MAX):
+            these = rank == place
+            if not these.any():
+                return
+            used, code = np.unique(which[these], return_inverse=True)
+            found.add(where[these], code, [cause.format(named(_beginning(names[int(c)]))) for c in used])
         over, times = np.unique(where[rank >= CAUSES_MAX], return_counts=True)
-        for place, count in zip(over.tolist(), times.tolist(), strict=True):
-            more[place] = more.get(place, 0) + count
+        counts, code = np.unique(times, return_inverse=True)
+        found.add(over, code, counts.tolist())
 
     def only(self, row: int, cause: str) -> None:
         """The row has this cause and no other of its own: nothing else is known of it."""
-        self._rows[row] = [cause]
-        self._more.pop(row, None)
+        self._rows.only(row, cause)
 
-    def rows(self) -> list[int]:
-        """Rows with causes of their own."""
-        return sorted(self._rows)
+    def of_rows(self, rows: int) -> Ints:
+        """Which list of causes each of so many rows has; 0: none."""
+        return self._rows.numbers(rows)
 
-    def groups(self) -> list[int]:
-        """Groups with causes."""
-        return sorted(self._groups)
+    def of_groups(self, groups: int) -> Ints:
+        """Which list of causes each of so many groups has; 0: none."""
+        return self._groups.numbers(groups)
 
-    def group_text(self, group: int) -> str:
-        """The causes of a group, bounded; "" without any."""
-        shown = list(self._groups.get(group, ()))
-        if more := self._groups_more.get(group):
-            shown.append(f"{GROUP_MORE}and {more:,} more")
-        return SEPARATOR.join(shown)
+    def text(self, number: int) -> str:
+        """The causes of a row whose list has this number, bounded; "" without any."""
+        return self._rows.text(number)
 
-    def text(self, row: int) -> str:
-        """The row's own causes, bounded; "" without any."""
-        shown = list(self._rows.get(row, ()))
-        if more := self._more.get(row):
-            shown.append(f"and {more:,} more")
-        return SEPARATOR.join(shown)
+    def group_text(self, number: int) -> str:
+        """The causes of a group whose list has this number, bounded; "" without any."""
+        return self._groups.text(number)
 
 
-def _add(found: dict[int, list[str]], more: dict[int, int], place: int, cause: str) -> None:
-    causes = found.setdefault(place, [])
-    if len(causes) < CAUSES_MAX:
-        causes.append(cause)
-    else:
-        more[place] = more.get(place, 0) + 1
+class _Lists:
+    """Lists of causes: each that differs is kept once, and a place has the number of its own."""
+
+    def __init__(self, more: str) -> None:
+        self._more = more
+        self._of = np.zeros(0, dtype=np.int64)
+        self._lists: list[tuple[tuple[str, ...], int]] = [((), 0)]
+        self._numbers = {self._lists[0]: 0}
+
+    def add(self, places: Ints, codes: Ints, causes: Sequence[str | int]) -> None:
+        """`causes[code]` on each place, or so many more that are not shown; no place is named twice."""
+        if not len(places):
+            return
+        self._make_room(int(places.max()))
+        kinds = len(causes)
+        distinct, which = np.unique(self._of[places] * kinds + codes, return_inverse=True)
+        after = [self._longer(number // kinds, causes[number % kinds]) for number in distinct.tolist()]
+        self._of[places] = np.array(after, dtype=np.int64)[which]
+
+    def only(self, place: int, cause: str) -> None:
+        """The place has this cause and no other."""
+        self._make_room(place)
+        self._of[place] = self._longer(0, cause)
+
+    def numbers(self, places: int) -> Ints:
+        """The number of each of the first places."""
+        self._make_room(places - 1)
+        return self._of[:places]
+
+    def text(self, number: int) -> str:
+        """The causes of a list."""
+        shown, more = self._lists[number]
+        return SEPARATOR.join([*shown, f"{self._more} {more:,} more"] if more else shown)
+
+    def _longer(self, number: int, cause: str | int) -> int:
+        shown, more = self._lists[number]
+        if isinstance(cause, int):
+            more += cause
+        elif len(shown) < CAUSES_MAX:
+            shown = (*shown, cause)
+        else:
+            more += 1
+        found = self._numbers.setdefault((shown, more), len(self._lists))
+        if found == len(self._lists):
+            self._lists.append((shown, more))
+        return found
+
+    def _make_room(self, place: int) -> None:
+        if place >= len(self._of):
+            self._of = np.concatenate([self._of, np.zeros(place + 1 - len(self._of), dtype=np.int64)])

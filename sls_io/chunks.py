@@ -73,20 +73,30 @@ class Chunk:
     offset: int = 0
     spans: dict[int, array[int]] = field(default_factory=dict)
     unreadable: dict[int, str] = field(default_factory=dict)
-    _last: tuple[int, list[Span]] = field(default=(-1, []), repr=False)
+    _last: tuple[int, array[int]] = field(default=(-1, array("q")), repr=False)
 
     @property
     def cost(self) -> int:
         """About the bytes it takes in memory."""
         return int(self.tree.keys.nbytes + self.tree.values.nbytes) + 64 * self.tree.logs
 
-    def span(self, raw: bytes, group: int, index: int) -> Span:
-        """Where the log `index` (counted from the tree's first) of a group of the tree stands."""
-        if group in self.spans:
-            return self.spans[group][2 * index], self.spans[group][2 * index + 1]
-        if self._last[0] != group:
-            self._last = group, list(loggroup.logs(raw, *self.frames[group]))
-        return self._last[1][index]
+    def where(self, raw: bytes, groups: Ints, indexes: Ints) -> tuple[Ints, Ints]:
+        """Begins and ends of logs: each a group of the tree, in order, and a place counted from its first."""
+        begins, ends = np.zeros((2, len(groups)), dtype=np.int64)
+        edges = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(groups)]
+        for a, b in itertools.pairwise(edges):
+            if a < b:
+                begins[a:b], ends[a:b] = self._spans(raw, int(groups[a]))[indexes[a:b]].T
+        return begins, ends
+
+    def _spans(self, raw: bytes, group: int) -> Ints:
+        spans = self.spans.get(group)
+        if spans is None and self._last[0] == group:
+            spans = self._last[1]
+        if spans is None:
+            spans = array("q", itertools.chain.from_iterable(loggroup.logs(raw, *self.frames[group])))
+            self._last = group, spans
+        return np.frombuffer(spans, dtype=np.int64).reshape(-1, 2)
 
 
 class Chunks:
@@ -294,6 +304,8 @@ def _misread(raw: bytes, begins: Ints, ends: Ints, first: int) -> list[int]:
     """Places, counted from `first`, of the logs of which the fast reader does not find every byte."""
     everyone = range(first, first + len(begins))
     lengths = ends - begins
+    if len(begins) == 1 and lengths[0] > RUN_BYTES:
+        return [first]  # millions of empty pairs take far more memory than their bytes
     long = np.flatnonzero(lengths >= SHORT_BYTES)
     try:
         if not all(is_flat(raw, int(begins[n]), int(ends[n]), pairs=True) for n in long):

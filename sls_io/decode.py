@@ -298,12 +298,12 @@ def _times(logs: Logs, trouble: Trouble) -> pa.Array:
     nanos = logs.time_ns.fill_null(0).to_numpy().astype(np.int64)
     over = nanos > _NANOS_MAX
     if over.any():
-        trouble.note(np.flatnonzero(over).tolist(), "nanosecond part is over 999999999")
+        trouble.note(np.flatnonzero(over), "nanosecond part is over 999999999")
         nanos = np.where(over, 0, nanos)
     missing = None
     if logs.time.null_count:
         missing = logs.time.is_null().to_numpy(zero_copy_only=False)
-        trouble.note(np.flatnonzero(missing).tolist(), "time is missing")
+        trouble.note(np.flatnonzero(missing), "time is missing")
     return pa.array(seconds * 1_000_000 + nanos // 1_000, mask=missing).cast(TIMESTAMP)
 
 
@@ -347,11 +347,11 @@ class _Pairs:
         rows, keys, values = logs.log_of_pair, logs.keys, logs.values
         if keys.null_count:
             missing = keys.is_null().to_numpy(zero_copy_only=False)
-            trouble.note(np.unique(rows[missing]).tolist(), "a key is missing")
+            trouble.note(np.unique(rows[missing]), "a key is missing")
             keys = keys.fill_null(b"")
         names, codes, broken_name = key_codes(keys, replaced)
         if broken_name is not None:
-            trouble.note(np.unique(rows[broken_name]).tolist(), "a key is not UTF-8")
+            trouble.note(np.unique(rows[broken_name]), "a key is not UTF-8")
         declared_at = pc.index_in(names, value_set=pa.array([d.name for d in declared], pa.string()))
         declared_at = declared_at.fill_null(-1).to_numpy()
         found = [-1] * len(declared)
@@ -413,7 +413,7 @@ class _Pairs:
             misfit = pc.and_(values.is_null(), text.is_valid()).to_numpy(zero_copy_only=False)
             self.to_rest[at.filter(pa.array(misfit)).to_numpy()] = True
             cause = f"{declared.name} is not {declared.label or declared.type}"
-            trouble.note(np.flatnonzero(misfit).tolist(), cause)
+            trouble.note(np.flatnonzero(misfit), cause)
         return values
 
     def rest(self, logs: int) -> pa.Array:

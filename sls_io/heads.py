@@ -63,7 +63,7 @@ class Heads:
         sizes += lengths_of(source)
         lengths = np.array([end - begin for begin, end in chunk.frames], dtype=np.int64)
         once = sizes * chunk.group_logs > _HEADS_BYTES + _HEADS_TIMES * lengths
-        trouble.note_group(np.flatnonzero(once).tolist(), HEAD_ONCE)
+        trouble.note_group(np.flatnonzero(once), HEAD_ONCE)
         return Heads(topic=topic, source=source, tags=tags, sizes=sizes, once=once, trouble=trouble)
 
 
@@ -76,8 +76,8 @@ def _group_text(values: pa.Array, cause: str, trouble: Trouble) -> pa.Array:
     text, broken = as_text(values, escaped)
     if broken is not None:
         long = lengths_of(values) > SHOWN_BYTES
-        trouble.note_group(np.flatnonzero(broken & ~long).tolist(), cause)
-        trouble.note_group(np.flatnonzero(broken & long).tolist(), cause + AS_BASE64)
+        trouble.note_group(np.flatnonzero(broken & ~long), cause)
+        trouble.note_group(np.flatnonzero(broken & long), cause + AS_BASE64)
     return text
 
 
@@ -131,25 +131,27 @@ class Wide:
 
     def __post_init__(self) -> None:
         logs, heads = self.logs, self.heads
-        in_trouble = np.zeros(len(heads.sizes), dtype=np.bool_)
-        in_trouble[heads.trouble.groups()] = True
-        self.bad: NDArray[np.bool_] = in_trouble[logs.group_of_log]
-        self.bad[self.trouble.rows()] = True
+        own = self.trouble.of_rows(logs.logs)
+        group = heads.trouble.of_groups(len(heads.sizes))[logs.group_of_log]
+        self.bad: NDArray[np.bool_] = (own > 0) | (group > 0)
         self.headless: NDArray[np.bool_] = heads.once[logs.group_of_log]
         self.headless &= (self.chunk.offset + logs.index_of_log) > 0
+        self._rows = np.flatnonzero(self.bad)
+        where = logs.group_of_log[self._rows], logs.index_of_log[self._rows]
+        self._begins, self._ends = self.chunk.where(self.raw, *where)
+        kinds = int(group.max(initial=0)) + 1
+        pairs, self._text = np.unique((own * kinds + group)[self._rows], return_inverse=True)
+        shown = [(self.trouble.text(p // kinds), heads.trouble.group_text(p % kinds)) for p in pairs.tolist()]
+        self._texts = [_causes(*each) for each in shown]
+        self._readable = [not each.startswith(UNREADABLE) for each, _ in shown]
 
     def ranges(self) -> Iterator[tuple[int, int]]:
         """Rows [begin, end) whose columns may be made together."""
         logs, heads = self.logs, self.heads
         costs = np.where(self.headless, 0, heads.sizes[logs.group_of_log])
-        if self.bad.any():
-            texts = np.zeros(len(heads.sizes), dtype=np.int64)
-            for group in heads.trouble.groups():
-                texts[group] = len(heads.trouble.group_text(group))
-            costs += texts[logs.group_of_log]
-            for row in np.flatnonzero(self.bad).tolist():
-                begin, end = self._span(row)
-                costs[row] += end - begin + len(self.trouble.text(row))
+        if len(self._rows):
+            lengths = np.array([len(text) for text in self._texts], dtype=np.int64)
+            costs[self._rows] += self._ends - self._begins + lengths[self._text]
         running = np.cumsum(costs)
         begin = 0
         while begin < logs.logs:
@@ -166,11 +168,14 @@ class Wide:
         heads, count = self.heads, end - begin
         errors = pa.nulls(count, pa.string())
         raws = pa.nulls(count, pa.binary())
-        if self.bad[begin:end].any():
+        first, last = np.searchsorted(self._rows, (begin, end)).tolist()
+        if first < last:
             texts: list[str | None] = [None] * count
             kept: list[bytes | None] = [None] * count
-            for row in np.flatnonzero(self.bad[begin:end]).tolist():
-                texts[row], kept[row] = self._row(begin + row)
+            rows = self._rows[first:last] - begin
+            of_bad = (rows, self._text[first:last], self._begins[first:last], self._ends[first:last])
+            for row, text, at_begin, at_end in zip(*(each.tolist() for each in of_bad), strict=True):
+                texts[row], kept[row] = self._row(text, self.raw[at_begin:at_end])
             errors, raws = pa.array(texts, pa.string()), pa.array(kept, pa.binary())
         return {
             "__topic__": heads.topic.take(at),
@@ -180,18 +185,14 @@ class Wide:
             "__raw__": raws,
         }
 
-    def _span(self, row: int) -> tuple[int, int]:
-        group, index = int(self.logs.group_of_log[row]), int(self.logs.index_of_log[row])
-        return self.chunk.span(self.raw, group, index)
+    def _row(self, text: int, raw: bytes) -> tuple[str, bytes | None]:
+        """(`__error__`, `__raw__`) of a row in trouble, by the number of its text and its bytes."""
+        if not self.pii or (not raw and self._readable[text]):
+            return self._texts[text], raw
+        raw, kept = guarded(raw, self.pii, readable=self._readable[text])
+        return (self._texts[text], raw) if kept else (f"{self._texts[text]}{SEPARATOR}{WITHHELD}", None)
 
-    def _row(self, row: int) -> tuple[str, bytes | None]:
-        """(`__error__`, `__raw__`) of a row in trouble."""
-        begin, end = self._span(row)
-        own, group = self.trouble.text(row), self.heads.trouble.group_text(int(self.logs.group_of_log[row]))
-        raw, kept = self.raw[begin:end], True
-        if self.pii:
-            raw, kept = guarded(raw, self.pii, readable=not own.startswith(UNREADABLE))
-        causes = [own, group] if own.startswith(UNREADABLE) else [group, own]
-        if not kept:
-            causes.append(WITHHELD)
-        return SEPARATOR.join(filter(None, causes)), raw if kept else None
+
+def _causes(own: str, group: str) -> str:
+    causes = [own, group] if own.startswith(UNREADABLE) else [group, own]
+    return SEPARATOR.join(filter(None, causes))
