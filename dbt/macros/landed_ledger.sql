@@ -10,8 +10,8 @@
 
   The text is version 1, numbers in base 36: a ledger is `1;<shards>;<shard>;...` with shards
   `id:start:landed:gaps:withdrawn:end:reached:rows:sum`, what was adopted is
-  `1;<others>;<origin>:<shard>:<rows>:<sum>;...`. In version 2 each shard has one more field behind these: of a
-  ledger since when it is suspected to be gone, of adopted rows how many were missing.
+  `1;<others>;<origin>:<shard>:<rows>:<sum>;...`. In version 2 each shard has one more field behind
+  these: of a ledger since when it is suspected to be gone, of adopted rows how many were missing.
 #}
 {% macro landed_ledger(table) %}
 {%- set said = {"main": none, "landed": {}, "adopted": {}, "origins": [], "others": 0, "damaged": []} -%}

@@ -141,7 +141,9 @@ def test_the_ledger_of_a_shard_that_is_suspected_to_be_gone_is_read_as_any_other
     table, state = landed.table, read_state(landed.table)
     (ledger,) = state.ledgers.values()
     suspected = ledger.with_shards({1: replace(ledger.shards[1], suspect_s=1)})
-    change = settle.Change(table.current_snapshot(), {ledger.origin: suspected}, state.adopted, "test")
+    head = table.current_snapshot()
+    assert head is not None
+    change = settle.Change(head, {ledger.origin: suspected}, state.adopted, "test")
     settle.commit(landed.lake, table, state, change, now_ms=state.last_updated_ms)
     assert read_state(landed.table).ledgers[ledger.origin].shards[1].suspect_s == 1
     assert dbt.problems() == []
