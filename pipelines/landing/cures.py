@@ -83,6 +83,15 @@ def _brought_back(trouble: Trouble) -> str:
 
 def _adopting(lake: Lake, logstore: Logstore, client: SlsClient, trouble: Trouble) -> str:
     """Giving up what is missing and keeping what is there; where that is refused, what to do instead."""
+    words, refused = _adopt(lake, logstore, client)
+    if words:
+        return f"{words} {_left(trouble)}"
+    verb = refused.verb if isinstance(refused, LedgerBroken) else ""
+    return verb or f"no verb does it as it is: {refused}"
+
+
+def _adopt(lake: Lake, logstore: Logstore, client: SlsClient) -> tuple[str, SlsError | None]:
+    """The command, with the options that it wants; or none, and why it is refused."""
     refused: SlsError | None = None
     at: tuple[adopt.At | None, ...] = (None, "rows")
     for start in at:
@@ -93,10 +102,11 @@ def _adopting(lake: Lake, logstore: Logstore, client: SlsClient, trouble: Troubl
             refused = error
             continue
         if not view.asks:
-            words = f"{ADOPT}{' --at rows' * bool(start)}{' --without-missing' * bool(view.missing)}"
-            return f"{words} {_left(trouble)}"
-    verb = refused.verb if isinstance(refused, LedgerBroken) else ""
-    return verb or f"no verb does it as it is: {refused}"
+            given_up = view.missing or any(
+                view.lost.get(o) for o in {view.origin, *view.former} - set(view.kept)
+            )
+            return f"{ADOPT}{' --at rows' * bool(start)}{' --without-missing' * bool(given_up)}", None
+    return "", refused
 
 
 def _left(trouble: Trouble) -> str:
@@ -133,6 +143,10 @@ def of_lost_files(
         if way is not None
     ]
     found += [way.text for way in sorted(ways, key=lambda way: way.cost)]
+    if files and not any(give_up.COMMAND in way.text for way in ways):
+        # Rows were lost in another way, too.
+        words, _ = _adopt(lake, logstore, client)
+        found += [f"{words} gives up what nothing brings back, whatever it was lost by"] if words else []
     if len(files) < len(named):
         found.append(
             "of lost files of other logstores of the table, sls-lake verify of those names what does"

@@ -180,6 +180,8 @@ def test_giving_up_is_refused_while_rows_were_lost_in_another_way_too(world: Wor
     take_all_hours(world)
     expire_all(world)
     (words,) = printed(said["error"])
+    (named,) = [c for c in command("verify")["cures"] if printed(c)]
+    assert printed(named) == [words], "verify leaves nobody without a way"
     run_as_printed(world, command, words)
     assert numbers(world) == [*range(5, 20), *range(40, 60)]
     land_more(world)
