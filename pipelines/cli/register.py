@@ -41,10 +41,11 @@ def register(output: Output, *, metadata: str, name: str | None, execute: bool) 
         output.say(f"[red]{escape(trouble)}[/]")
     table = registering.register(lake, planned) if execute else None
     if table is None:
-        output.say(DRY)
+        output.say(f"dry run: nothing was changed; this does it: {escape(registering.command_of(planned))}")
     else:
         output.say(f"done: the catalog names {escape(table.metadata_location)}; sls-lake verify proves it")
-    output.result({"executed": execute, **asdict(view)})
+    does_it = {} if execute else {"does_it": registering.command_of(planned)}
+    output.result({"executed": execute, **does_it, **asdict(view)})
 
 
 @click.command("start-over")

@@ -175,6 +175,13 @@ def plan_register(
     return PlannedRegistration(view, known.there, known.old, chosen=bool(metadata))
 
 
+def command_of(planned: PlannedRegistration) -> str:
+    """What registers it: metadata with trouble has to be named, so that nobody takes it for the newest."""
+    wanted = planned.chosen or planned.view.trouble
+    named = f" --metadata {shlex.quote(planned.view.metadata)}" if wanted else ""
+    return f"{REGISTER}{named} --execute"
+
+
 def register(lake: Lake, planned: PlannedRegistration) -> Table:
     """Do it; the table as the catalog has it then.
 
@@ -187,7 +194,7 @@ def register(lake: Lake, planned: PlannedRegistration) -> Table:
         raise LedgerBroken(
             f"{view.metadata} is not registered as it is: {'; '.join(view.trouble)}. It is, all the same, "
             "when it is named",
-            verb=f"{REGISTER} --metadata {shlex.quote(view.metadata)} --execute",
+            verb=command_of(planned),
         )
     if not planned.there:
         lake.ensure_namespace(view.table)
