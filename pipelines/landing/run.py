@@ -505,7 +505,7 @@ class Run:
                 files=old.files + len(mine),
                 file_bytes=old.file_bytes + sum(r.size for r in mine),
             )
-        plan = state.plan
+        plan, ledger = state.plan, self._protocol.ledger
         return LandingReport(
             mode=self.mode,
             origin=self.origin.id,
@@ -526,7 +526,8 @@ class Run:
             gaps=gap_lines(plan) if plan else (),
             suspects=suspect_lines(plan) if plan else (),
             readable=readable_lines(plan) if plan else (),
-            closed=tuple(sorted(plan.closings)) if plan else (),
+            # A window that stopped early leaves its shard open, whatever was planned.
+            closed=tuple(s for s in sorted(plan.closings) if ledger and ledger.closed({s})) if plan else (),
             lag_s=self._lag_s(),
             conflicts=state.conflicts,
             replans=state.replans,

@@ -105,6 +105,20 @@ def test_many_readers_of_one_shard_land_its_backlog_within_its_quota_and_no_run_
     world.assert_proved()
 
 
+def test_a_shard_that_was_not_read_to_its_end_is_not_reported_as_closed(
+    emulator: Emulator, tmp_path: Path
+) -> None:
+    """The plan goes to the end of the shard; the run's time is used up before."""
+    world = a_world(emulator, tmp_path, shard_mb_per_s=0.1, seconds_max=20)
+    emulator.admin.split(PROJECT, "bound", 0)
+    early = world.land()
+    assert 0 < early.rows < world.counter and early.closed == ()
+    rows = rows_each_run(world, runs_max=5)
+    assert early.rows + sum(rows) >= world.counter
+    assert [report.closed for report in world.reports if report.closed] == [(0,)]
+    world.assert_each_log_once()
+
+
 def test_a_reader_that_knows_its_quota_is_not_throttled(emulator: Emulator, tmp_path: Path) -> None:
     """The same quota as the setting says, in bytes and in calls: the pace is the service's own."""
     world = a_world(emulator, tmp_path, shard_mb_per_s=0.1)
