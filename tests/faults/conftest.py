@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from chaos.engine import InProcess
-from sls_io.emulator import Emulator, start
+from sls_io.emulator import Emulator, Limits, start
 from tests.faults.forked_run import Forge
 from tests.integration.lossy_catalog import lossy
 from tests.integration.world import HOUR0_S, PROJECT, World, logstore_settings, make_lake
@@ -19,8 +19,9 @@ from tests.integration.world import HOUR0_S, PROJECT, World, logstore_settings, 
 
 @pytest.fixture(scope="session")
 def shared_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
-    """One emulator for all tests of the folder."""
-    with start(tmp_path_factory.mktemp("emulator") / "data", now=HOUR0_S + 60.0) as emulator:
+    """One emulator for all tests of the folder: they are more than a project may have logstores."""
+    limits = Limits(logstores_max=100_000)
+    with start(tmp_path_factory.mktemp("emulator") / "data", now=HOUR0_S + 60.0, limits=limits) as emulator:
         yield emulator
 
 
