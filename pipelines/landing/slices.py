@@ -256,7 +256,8 @@ def elsewhere(
         for shard, at, hour in _places(batches):
             for begin, end in cursors.get(shard, IntervalSet()):
                 found.update(np.unique(hour[(at >= begin) & (at < end)]).tolist())
-    return frozenset(found)
+    # A file whose partition says no hour may hold rows of these hours, where they belong.
+    return frozenset(hour for hour in found if hour not in hours)
 
 
 def partition_hour(table: Table, file: DataFile) -> int | None:
