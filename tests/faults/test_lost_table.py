@@ -546,14 +546,16 @@ def test_a_logstore_made_again_within_the_second_of_its_creation_is_not_taken_fo
     tmp_path: Path,
 ) -> None:
     with start(tmp_path / "emulator", now=HOUR0_S + 60.0) as emulator:
-        settings = logstore_settings(emulator, "access_logs", reset="latest", budget={"settle_s": 0})
+        settings = logstore_settings(emulator, "access_logs", budget={"settle_s": 0})
         world = World(emulator, make_lake(tmp_path / "lake"), settings, InProcess())
         with world.client as client:
             client.transport.create_project(PROJECT, "")
             client.transport.create_logstore(PROJECT, "access_logs", ttl=30, shard_count=2)
             old = client.origin()
         world.put(40)
+        world.at(HOUR0_S + 90.0)
         world.land()
+        assert world.land().rows + world.reports[0].rows == 40
         frontiers = {s: e.frontier for s, e in world.ledger.shards.items()}
         with world.client as client:
             client.transport.delete_logstore(PROJECT, "access_logs")
