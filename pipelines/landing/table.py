@@ -353,7 +353,7 @@ def _no_metadata(lake: Lake, error: UnreadableMetadata) -> NoMetadata:
             wrong = second_look.metadata(io, error.location)
     except Exception as again:  # it was there a moment ago
         wrong = type(again).__name__
-    ways = f". Nothing was changed. Restore it; if that cannot be, {_ways(lake, error.table, error.location)}"
+    ways = f". Nothing was changed: restore it; if that cannot be, {_ways(lake, error.table, error.location)}"
     if isinstance(error.cause, FileNotFoundError):
         hint = f", and with it {printable(more)}: is the warehouse where it was?" if more else ""
         return NoMetadata(f"{told} is gone{hint}", ways.removeprefix(".") if more else ways)
