@@ -25,7 +25,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing import publish, settle
-from pipelines.landing.explained import Key, Lost, proves, tally
+from pipelines.landing.explained import Key, Lost, holds, proves, tally
 from pipelines.landing.ledger import ADOPT, LEDGER_PREFIX, Adopted, Forgotten, lowered
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.reading import VERIFY
@@ -378,9 +378,9 @@ def _differences(
         return
     for shard in sorted({*ledger.shards, *(s for o, s in {*tallies, *newest.adopted.shards} if o == origin)}):
         entry = ledger.shards.get(shard) or ShardLedger(Cursor(0))
-        rows, total = newest.adopted.of(origin, shard)
-        there = tallies.get((origin, shard), Tally())
-        if (there.rows, there.sum) == (entry.rows + rows, (entry.sum + total) % 2**64):
+        before = newest.adopted.of(origin, shard)
+        there, (rows, _) = tallies.get((origin, shard), Tally()), before
+        if holds(there, entry, before):
             continue
         landed, beside = there.rows - there.outside - entry.rows, there.outside - rows
         missing, foreign = max(0, -landed) + max(0, -beside), max(0, landed) + max(0, beside)

@@ -69,6 +69,13 @@ def tally(table: Table, ledgers: Mapping[str, Ledger]) -> tuple[dict[Key, Tally]
     return found, lost
 
 
+def holds(there: Tally, entry: ShardLedger, adopted: tuple[int, int]) -> bool:
+    """Whether these are the rows of a shard that its ledger and what was `adopted` (rows, identity sum)
+    before say. Pure."""
+    rows, total = adopted
+    return (there.rows, there.sum) == (entry.rows + rows, (entry.sum + total) % 2**64)
+
+
 def proves(
     ledger: Ledger, adopted: Adopted, tallies: Mapping[Key, Tally], lost: Collection[Lost] = ()
 ) -> bool:
@@ -83,12 +90,12 @@ def proves(
     short = 0
     for shard in {*ledger.shards, *mine}:
         entry = ledger.shards.get(shard) or ShardLedger(Cursor(0))
-        rows, total = adopted.of(ledger.origin, shard)
+        before = adopted.of(ledger.origin, shard)
         there = tallies.get((ledger.origin, shard), Tally())
         if any(each.may_hold(shard) for each in files):
-            if there.rows > entry.rows + rows or there.doubled:
+            if there.rows > entry.rows + before[0] or there.doubled:
                 return False
-            short += entry.rows + rows - there.rows
-        elif (there.rows, there.sum) != (entry.rows + rows, (entry.sum + total) % 2**64):
+            short += entry.rows + before[0] - there.rows
+        elif not holds(there, entry, before):
             return False
     return short == sum(each.rows for each in files)

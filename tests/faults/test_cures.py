@@ -41,10 +41,7 @@ _NAMED = re.compile(
 @pytest.fixture
 def world(quick: World) -> World:
     """Three receive hours of 20 rows, a landing each, all of them passed by every shard."""
-    for _ in range(3):
-        quick.put(20)
-        quick.emulator.admin.advance(HOUR_S)
-        quick.land()
+    quick.land_hours(3)
     return quick
 
 

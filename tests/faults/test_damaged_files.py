@@ -54,10 +54,7 @@ DAMAGES = [remove, cut, overwrite, scratch]
 @pytest.fixture
 def world(quick: World) -> World:
     """Three receive hours of 20 rows, a landing each, all of them sealed."""
-    for _ in range(3):
-        quick.put(20)
-        quick.emulator.admin.advance(HOUR_S)
-        quick.land()
+    quick.land_hours(3)
     return quick
 
 

@@ -16,10 +16,7 @@ __all__ = ["command"]
 @pytest.fixture
 def world(quick: World) -> World:
     """Two receive hours of 20 rows, both passed by every shard."""
-    for _ in range(2):
-        quick.put(20)
-        quick.emulator.admin.advance(HOUR_S)
-        quick.land()
+    quick.land_hours(2)
     return quick
 
 

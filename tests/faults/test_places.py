@@ -26,10 +26,7 @@ METADATA, DATA, HASHED = "write.metadata.path", "write.data.path", "write.object
 @pytest.fixture
 def world(quick: World) -> World:
     """Two receive hours of 20 rows, and 20 logs to come."""
-    for _ in range(2):
-        quick.put(20)
-        quick.emulator.admin.advance(HOUR_S)
-        quick.land()
+    quick.land_hours(2)
     quick.put(20)
     quick.emulator.admin.advance(HOUR_S)
     return quick

@@ -112,6 +112,13 @@ class World:
             **options,
         )
 
+    def land_hours(self, count: int) -> None:
+        """So many receive hours of 20 rows, a landing each, all of them passed by every shard."""
+        for _ in range(count):
+            self.put(20)
+            self.emulator.admin.advance(3600)
+            self.land()
+
     def land(self, **options: Any) -> LandingReport:
         """A whole run: land, check, checkpoint."""
         with self.run(**options) as run:
