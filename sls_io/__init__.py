@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from sls_io.claim import Claim, Gap, Ledger, ShardLedger
 from sls_io.clock import SYSTEM_CLOCK, Clock, ManualClock, SystemClock
 from sls_io.errors import (
+    Breach,
     ClaimLost,
     ConfigError,
     ConnectFailed,
@@ -80,6 +81,7 @@ __all__ = [
     "ManualClock",
     "SYSTEM_CLOCK",
     # errors
+    "Breach",
     "SlsError",
     "ConfigError",
     "TransportError",

@@ -21,6 +21,7 @@ Messages never carry keys, tokens or log content: the text of a service error is
 200 characters with control characters removed, because a service may echo what it was sent.
 """
 
+from enum import StrEnum
 from typing import ClassVar
 
 _SERVICE_TEXT_CHARS_MAX = 200
@@ -108,12 +109,21 @@ class LandingUnknown(SlsError):
     """
 
 
-class LedgerBroken(SlsError):
-    """The table contradicts itself; a person decides. `verb` is the command that settles it."""
+class Breach(StrEnum):
+    """What a LedgerBroken is about, for whoever goes on from there; `adopt` settles the first two."""
 
-    def __init__(self, message: str, *, verb: str) -> None:
+    DAMAGED = "a text of the ledger cannot be read"
+    UNEXPLAINED = "no ledger explains what is there"
+    OTHER = "anything else"
+
+
+class LedgerBroken(SlsError):
+    """The table contradicts itself; a person decides. `verb` is the command that settles it, `what` the
+    message without it: both are for people. `kind` is what code may decide by."""
+
+    def __init__(self, message: str, *, verb: str, kind: Breach = Breach.OTHER) -> None:
         super().__init__(f"{message}. To settle it: {verb}")
-        self.verb = verb
+        self.what, self.verb, self.kind = message, verb, kind
 
 
 class InvariantBroken(SlsError):

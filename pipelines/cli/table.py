@@ -364,7 +364,8 @@ def show_forget(output: Output, view: forgetting.Forget) -> None:
 
 def show_adoption(output: Output, view: adopting.Adoption) -> None:
     """What was found and would be done, for people."""
-    output.say(f"landings are refused: {view.trouble}")
+    said = "landings are refused: " if view.refused else "landings go on, but "
+    output.say(f"{said}{view.trouble}")
     for origin, snapshot in sorted(view.kept.items()):
         output.say(f"{origin}: its rows prove the ledger of snapshot {snapshot}, which is kept")
     if view.starts:

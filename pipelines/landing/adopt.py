@@ -26,7 +26,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing import publish, settle
 from pipelines.landing.explained import Key, Lost, holds, proves, tally
-from pipelines.landing.ledger import ADOPT, LEDGER_PREFIX, Adopted, Forgotten, lowered
+from pipelines.landing.ledger import LEDGER_PREFIX, Adopted, Forgotten, lowered
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.reading import VERIFY
 from pipelines.landing.sameness import way_back
@@ -51,7 +51,7 @@ from pipelines.landing.tally import Tally
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import Origin, SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.errors import ConfigError, LedgerBroken
+from sls_io.errors import Breach, ConfigError, LedgerBroken
 from sls_io.shard import Head
 from sls_io.window import HOUR_S, Cursor
 
@@ -94,7 +94,8 @@ class Difference:
 class Adoption:
     """What `table adopt` found and would do.
 
-    trouble   why landings are refused now, or what else is wrong
+    trouble   what is wrong with the table
+    refused   landings are refused because of it; else they go on
     kept      origin -> snapshot whose ledger the rows prove
     starts    the shards of this logstore whose ledger begins anew; empty when its ledger is kept
     others    rows of origins that the table does not know, adopted as a number
@@ -124,6 +125,7 @@ class Adoption:
     forgotten: bool = False
     former: tuple[str, ...] = ()
     lost: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    refused: bool = True
 
 
 @dataclass(frozen=True)
@@ -163,6 +165,7 @@ def plan(
         table,
         {o: newest[o].ledger if o in newest else Ledger(o) for o in {*state.origins, *newest, origin.id}},
     )
+    refused = bool(trouble)
     trouble = trouble or _short(name, state, tallies, lost)
     ledgers, sources, adopted = _proven(table, state, tallies, lost)
     ledgers = lowered(ledgers, {o: ledger for o, ledger in state.ledgers.items() if o in ledgers})
@@ -199,6 +202,7 @@ def plan(
         forgotten=bool(state.forgotten.shards),
         former=former,
         lost={o: [x.name for x in lost if x.origin == o] for o in sorted({x.origin for x in lost})},
+        refused=refused,
     )
     registered = publish.Origin(origin.id, origin_text(origin))
     dropped = frozenset(x.path for x in lost if x.origin in begun)
@@ -245,12 +249,12 @@ def _trouble(table: Table, origin: Origin, name: str) -> str:
     try:
         check_origin(read_state(table), origin, name)
     except LedgerBroken as error:
-        if ADOPT not in error.verb:
+        if error.kind is Breach.OTHER:
             raise
         if facts(table, damaged_too=True).tagged is not None:
             _check_not_rolled_back(table)
         check_removed(table)
-        return str(error).partition(". To settle it")[0]
+        return error.what
     return ""
 
 
@@ -269,8 +273,8 @@ def _short(name: str, state: TableState, tallies: Mapping[Key, Tally], lost: Col
     if all(proves(ledger, state.adopted, tallies) for ledger in state.ledgers.values()):
         raise ConfigError(f"the ledger of table {name} explains its rows: there is nothing to settle")
     return (
-        f"table {name} does not hold the rows that its ledger says; landings go on, and sls-lake verify "
-        "names what may bring rows back: try that first"
+        f"table {name} does not hold the rows that its ledger says; sls-lake verify names what may bring "
+        "rows back: try that first"
     )
 
 
@@ -278,7 +282,7 @@ def _check_not_rolled_back(table: Table) -> None:
     try:
         check_ancestry(table)
     except LedgerBroken as error:
-        if error.verb != ADOPT:
+        if error.kind is not Breach.UNEXPLAINED:
             raise
 
 

@@ -30,7 +30,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from sls_io.claim import Gap, Ledger, ShardLedger
-from sls_io.errors import LedgerBroken
+from sls_io.errors import Breach, LedgerBroken
 from sls_io.planning import GAP_EXPIRED, GAP_SHARD_GONE, Edge, Suspicion, opened
 from sls_io.window import Cursor, IntervalSet, Window
 
@@ -347,9 +347,11 @@ def decode(origin: str, text: str) -> Ledger:
             return Ledger(origin, dict(_decode_shard(part) for part in parts))
         return Ledger(origin, dict(_decode_suspect(part) for part in parts))
     except (ValueError, KeyError, IndexError) as error:
-        raise LedgerBroken(
-            f"the ledger of {origin} cannot be read: its text is damaged", verb=ADOPT
-        ) from error
+        raise _damaged(f"the ledger of {origin}") from error
+
+
+def _damaged(what: str) -> LedgerBroken:
+    return LedgerBroken(f"{what} cannot be read: its text is damaged", verb=ADOPT, kind=Breach.DAMAGED)
 
 
 def _body(text: str, rows: str, *versions: str) -> str:
@@ -397,9 +399,7 @@ def decode_adopted(text: str) -> Adopted:
                 missing[origin, shard] = lost[0]
         return Adopted(shards, int(others, 36), missing)
     except ValueError as error:
-        raise LedgerBroken(
-            "the count of adopted rows cannot be read: its text is damaged", verb=ADOPT
-        ) from error
+        raise _damaged("the count of adopted rows") from error
 
 
 def encode_forgotten(forgotten: Forgotten) -> str:
@@ -432,9 +432,7 @@ def decode_forgotten(text: str) -> Forgotten:
             shards[origin, int(shard, 36)] = Gone(int(rows, 36), int(total, 36), pairs, before)
         return Forgotten(shards)
     except ValueError as error:
-        raise LedgerBroken(
-            "the count of forgotten rows cannot be read: its text is damaged", verb=ADOPT
-        ) from error
+        raise _damaged("the count of forgotten rows") from error
 
 
 def encode_windows(origin: str, windows: Iterable[Landed]) -> str:

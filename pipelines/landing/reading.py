@@ -24,7 +24,7 @@ from pipelines.landing import second_look
 from pipelines.landing.contract import origin_place
 from pipelines.landing.hours import hour_text
 from pipelines.landing.table import is_storage, storage_trouble
-from sls_io.errors import InvariantBroken, LedgerBroken, SlsError, TransportError
+from sls_io.errors import Breach, InvariantBroken, LedgerBroken, SlsError, TransportError
 from sls_io.window import IntervalSet
 
 VERIFY = "sls-lake verify, which looks for what brings rows back and names it"
@@ -48,7 +48,8 @@ class Unreadable(LedgerBroken):
 
     def __init__(self, table: Table, file: DataFile | str, what: str, *, first: str = "") -> None:
         SlsError.__init__(self, what)
-        self.what, self.file, self.first, self._table = what, file, first, table
+        self.what, self.kind, self.file, self.first = what, Breach.OTHER, file, first
+        self._table = table
 
     @property
     def path(self) -> str:

@@ -15,7 +15,7 @@ from pipelines.landing.state import TableState, names_of
 from pipelines.landing.table import Lake
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import Origin, SlsClient
-from sls_io.errors import ConfigError, LedgerBroken, ServiceError
+from sls_io.errors import Breach, ConfigError, LedgerBroken, ServiceError
 from sls_io.planning import Survey, fallen_back
 from sls_io.shard import Shard
 from sls_io.survey import Begins
@@ -168,6 +168,7 @@ def check_origin(state: TableState, origin: Origin, table: str) -> Origin:
                 f"logstore {origin.logstore} was deleted and created again since it was landed in {table} "
                 f"(known as {name}, now {origin.id})",
                 verb="sls-lake table adopt",
+                kind=Breach.UNEXPLAINED,
             )
     return found
 

@@ -30,7 +30,7 @@ from pipelines.landing.table import ANSWER_S, is_storage, storage_trouble
 from pipelines.landing.usable import check_usable
 from pipelines.landing.waiting import answered
 from sls_io.claim import Ledger
-from sls_io.errors import LedgerBroken, TransportError
+from sls_io.errors import Breach, LedgerBroken, TransportError
 
 _CALLS_PARALLEL = 8
 _TRIES_MAX = 5
@@ -168,6 +168,7 @@ def check_ancestry(table: Table) -> None:
         f"table {name}: snapshots between main and the newest landing (snapshot {tag.snapshot_id}) were "
         "expired, so nobody can prove that it was not rolled back",
         verb=codec.ADOPT,
+        kind=Breach.UNEXPLAINED,
     )
 
 
@@ -394,7 +395,7 @@ def ledgers_of(snapshot: Snapshot | None, *, damaged_too: bool = False) -> dict[
         try:
             found[origin] = codec.decode(origin, text)
         except LedgerBroken as error:
-            if not (damaged_too and error.verb == codec.ADOPT):
+            if not (damaged_too and error.kind is Breach.DAMAGED):
                 raise
     return found
 
@@ -404,7 +405,7 @@ def adopted_of(snapshot: Snapshot | None, *, damaged_too: bool = False) -> codec
     try:
         return codec.decode_adopted(summary_of(snapshot).get(codec.ADOPTED_KEY, ""))
     except LedgerBroken as error:
-        if not (damaged_too and error.verb == codec.ADOPT):
+        if not (damaged_too and error.kind is Breach.DAMAGED):
             raise
         return codec.Adopted()
 
@@ -414,7 +415,7 @@ def forgotten_of(snapshot: Snapshot | None, *, damaged_too: bool = False) -> cod
     try:
         return codec.decode_forgotten(summary_of(snapshot).get(codec.FORGOTTEN_KEY, ""))
     except LedgerBroken as error:
-        if not (damaged_too and error.verb == codec.ADOPT):
+        if not (damaged_too and error.kind is Breach.DAMAGED):
             raise
         return codec.Forgotten()
 
@@ -441,7 +442,9 @@ def _check_origins(table: Table, state: TableState) -> None:
     orphaned = sorted(set(state.origins) - set(state.ledgers))
     if orphaned:
         raise LedgerBroken(
-            f"table {name} knows the logstore {orphaned[0]} but has no ledger of it", verb=codec.ADOPT
+            f"table {name} knows the logstore {orphaned[0]} but has no ledger of it",
+            verb=codec.ADOPT,
+            kind=Breach.UNEXPLAINED,
         )
     head = table.current_snapshot()
     if head is None:
@@ -452,6 +455,7 @@ def _check_origins(table: Table, state: TableState) -> None:
             f"table {name} has rows ({'an unknown number' if total is None else total}) but no ledger of "
             "where they came from",
             verb=codec.ADOPT,
+            kind=Breach.UNEXPLAINED,
         )
     known = known_rows(state.ledgers, state.adopted)
     if total is not None and total > known:
@@ -462,4 +466,5 @@ def _check_origins(table: Table, state: TableState) -> None:
         raise LedgerBroken(
             f"table {name} has {total} rows, its ledger knows {known}: rows of unknown origin were added",
             verb=codec.ADOPT if back is None else verb,
+            kind=Breach.UNEXPLAINED,
         )

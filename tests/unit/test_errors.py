@@ -8,6 +8,7 @@ import pytest
 
 from sls_io import errors
 from sls_io.errors import (
+    Breach,
     CursorExpired,
     DecodeError,
     LedgerBroken,
@@ -29,7 +30,8 @@ def tree(of: type[SlsError]) -> Iterator[type[SlsError]]:
 def defined() -> set[type[SlsError]]:
     """The classes of errors.py."""
     found = (value for _, value in inspect.getmembers(errors, inspect.isclass))
-    return {value for value in found if value.__module__ == errors.__name__}
+    kinds = (value for value in found if issubclass(value, BaseException))
+    return {value for value in kinds if value.__module__ == errors.__name__}
 
 
 def test_every_error_is_in_the_one_tree_and_in_its_picture() -> None:
@@ -94,3 +96,4 @@ def test_a_broken_ledger_names_the_verb_that_settles_it() -> None:
     error = LedgerBroken("main went back", verb="sls-lake table rollback 7")
     assert error.verb == "sls-lake table rollback 7"
     assert str(error).endswith("To settle it: sls-lake table rollback 7")
+    assert (error.what, error.kind) == ("main went back", Breach.OTHER)

@@ -25,7 +25,7 @@ from pipelines.landing.ledger import (
     withdrawn,
 )
 from sls_io.claim import Gap, Ledger, ShardLedger
-from sls_io.errors import LedgerBroken
+from sls_io.errors import Breach, LedgerBroken
 from sls_io.planning import CURSOR_UNKNOWN, GAP_EXPIRED, GAP_SHARD_GONE, Edge, Suspicion
 from sls_io.window import Cursor, IntervalSet, Window
 
@@ -169,7 +169,7 @@ def test_256_shards_take_about_13_kilobytes() -> None:
 def test_a_damaged_ledger_stops_with_the_verb(text: str) -> None:
     with pytest.raises(LedgerBroken, match="damaged") as caught:
         decode(ORIGIN, text)
-    assert caught.value.verb == "sls-lake table adopt"
+    assert (caught.value.verb, caught.value.kind) == ("sls-lake table adopt", Breach.DAMAGED)
 
 
 @pytest.mark.parametrize("text", ["", "3;0:1::::0:0:0:0", "0", "one"])
@@ -251,7 +251,7 @@ def test_no_adopted_rows_take_no_text() -> None:
 def test_damaged_adopted_rows_stop_with_the_verb(text: str) -> None:
     with pytest.raises(LedgerBroken, match="damaged") as caught:
         decode_adopted(text)
-    assert caught.value.verb == "sls-lake table adopt"
+    assert (caught.value.verb, caught.value.kind) == ("sls-lake table adopt", Breach.DAMAGED)
 
 
 def test_adopted_rows_of_another_version_are_never_read_as_none() -> None:
