@@ -96,7 +96,6 @@ def plan() -> None:
         )
     found = plan_live(
         shards=shards,
-        held=surveys,
         surveys=surveys,
         ledger=known,
         budget=Budget(),

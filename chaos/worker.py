@@ -33,6 +33,7 @@ from pipelines.landing.table import Lake
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import ConfigError, DecodeError, InvariantBroken, LedgerBroken, SlsError
+from sls_io.waits import Why
 from sls_io.window import HOUR_S
 
 POINTS = (
@@ -201,7 +202,7 @@ def _land(
         if not verdict.ok:
             raise LedgerBroken("; ".join(verdict.problems), verb="look at the log")
         run.checkpoint()
-    waiting = [why for why in report.waits.values() if not why.startswith(("closed", "drained"))]
+    waiting = [w for w in report.waits.values() if w.kind not in (Why.CLOSED, Why.DRAINED)]
     return not report.rows and not report.closed and not waiting
 
 

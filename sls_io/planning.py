@@ -24,18 +24,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from sls_io import waits
 from sls_io.claim import Gap, Ledger, ShardLedger
 from sls_io.settings import SHARD_MB_PER_S, Budget
 from sls_io.shard import Head, Shard, parents
+from sls_io.waits import Wait, Why
 from sls_io.window import HOUR_S, Cursor, IntervalSet, Window
 
 GAP_EXPIRED = "expired"
 GAP_SHARD_GONE = "shard_gone"
 CURSOR_UNKNOWN = Cursor(2**63 - 1)
 """End of a gap in a shard that retention removed: nobody can say where it ended."""
-NOTHING_MISSING = "nothing missing in these hours"
-_HELD = "held by another holder"
-_CLOSED = "closed: read-only and drained"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +173,7 @@ class Plan:
     starts: Mapping[int, Cursor] = field(default_factory=dict)
     marks: Mapping[int, tuple[Edge, ...]] = field(default_factory=dict)
     lineage: Mapping[int, frozenset[int]] = field(default_factory=dict)
-    waits: Mapping[int, str] = field(default_factory=dict)
+    waits: Mapping[int, Wait] = field(default_factory=dict)
     opened: Mapping[int, Cursor] = field(default_factory=dict)
     suspicions: Mapping[int, Suspicion] = field(default_factory=dict)
     suspects: Mapping[int, str] = field(default_factory=dict)
@@ -214,7 +213,6 @@ def lineage(shards: Iterable[Shard], ledger: Ledger, *, ordered: bool) -> Mappin
 def plan_live(
     *,
     shards: Iterable[Shard],
-    held: Iterable[int],
     surveys: Mapping[int, Survey],
     ledger: Ledger,
     budget: Budget,
@@ -222,8 +220,8 @@ def plan_live(
     ordered: bool = True,
     patience: Patience = Patience(),
 ) -> Plan:
-    """Plan the held shards from their frontiers. `surveys` has one entry for each held shard, and one for
-    each that the ledger has open and the service does not list."""
+    """Plan the surveyed shards from their frontiers: those that are held, and those that the ledger has open
+    and the service does not list. A listed shard without a survey waits for whoever holds it."""
     listed = list(shards)
     shown = {s for s, survey in surveys.items() if survey.opened}
     again = {s: opened(e) for s, e in ledger.shards.items() if s in shown and e.closed}
@@ -237,14 +235,15 @@ def plan_live(
     anew = {s: (ledger.shards[s].start, start) for s, start in lower.items()}
     ledger = ledger.with_shards({s: ledger.shards[s].begun_anew(start) for s, start in lower.items()})
     needed = lineage(listed, ledger, ordered=ordered)
-    for shard in sorted(set(held)):
+    for shard in sorted(surveys):
         _plan_shard(draft, surveys[shard], ledger, needed.get(shard, frozenset()))
     for entry in listed:
         known = ledger.shards.get(entry.id)
         if entry.id not in surveys:
             # A child is granted to nobody before its parents are done: no holder has it.
             unfinished = _unfinished(needed.get(entry.id, frozenset()), ledger)
-            draft.waits[entry.id] = _CLOSED if known and known.closed else unfinished or _HELD
+            closed = known is not None and known.closed
+            draft.waits[entry.id] = waits.CLOSED if closed else unfinished or waits.HELD
     for shard, known in ledger.shards.items():
         if not known.closed and shard not in surveys and shard not in {s.id for s in listed}:
             _gone(draft, Survey(shard, None, listed=False, gone=Second.SILENT), ledger)
@@ -292,7 +291,7 @@ def plan_fill(
         pieces = _windows(shard, survey.spans, entry.landed)
         draft.windows[shard] = pieces
         if not pieces:
-            draft.waits[shard] = NOTHING_MISSING
+            draft.waits[shard] = waits.NOTHING_MISSING
     return Plan(
         origin=ledger.origin,
         live=False,
@@ -401,12 +400,12 @@ class _Draft:
         self.gaps: dict[int, tuple[Gap, ...]] = {}
         self.starts: dict[int, Cursor] = {}
         self.marks: dict[int, tuple[Edge, ...]] = {}
-        self.waits: dict[int, str] = {}
+        self.waits: dict[int, Wait] = {}
 
     def suspect(self, shard: int, why: str) -> None:
         """Say so; nothing of the shard is closed or named a gap by that."""
         self.suspects[shard] = why
-        self.waits[shard] = f"suspect: {why}"
+        self.waits[shard] = Wait(Why.SUSPECT, f"suspect: {why}")
 
     def remember(self, shard: int, entry: ShardLedger, since_s: int) -> None:
         """What the ledger is to suspect of the shard from now on; 0: nothing."""
@@ -419,7 +418,7 @@ def _plan_shard(draft: _Draft, survey: Survey, ledger: Ledger, needed: frozenset
     if survey.readable:
         draft.readable[shard] = survey.readable
     if survey.trouble:
-        draft.waits[shard] = survey.trouble
+        draft.waits[shard] = Wait(Why.UNASKED, survey.trouble)
         return
     if survey.doubt:
         draft.suspect(shard, survey.doubt)
@@ -431,7 +430,7 @@ def _plan_shard(draft: _Draft, survey: Survey, ledger: Ledger, needed: frozenset
     if shard not in ledger.shards:
         _start(draft, survey, entry.start)
     if entry.closed:
-        draft.waits[shard] = _CLOSED
+        draft.waits[shard] = waits.CLOSED
         return
     if unfinished := _unfinished(needed, ledger):
         draft.waits[shard] = unfinished
@@ -457,17 +456,17 @@ def _plan_shard(draft: _Draft, survey: Survey, ledger: Ledger, needed: frozenset
     if pieces:
         draft.windows[shard] = pieces
     elif shard in draft.closings:
-        draft.waits[shard] = "read-only and drained: closed by this landing"
+        draft.waits[shard] = waits.CLOSING
     elif shard in draft.suspects:
         draft.suspect(shard, draft.suspects[shard])
     else:
-        draft.waits[shard] = "drained: nothing new before the settle time"
+        draft.waits[shard] = waits.DRAINED
 
 
-def _unfinished(needed: Iterable[int], ledger: Ledger) -> str:
-    """Which parents a shard waits for; "" when all are closed."""
+def _unfinished(needed: Iterable[int], ledger: Ledger) -> Wait | None:
+    """Which parents a shard waits for; None when all are closed."""
     open_parents = sorted(p for p in needed if p not in ledger.shards or not ledger.shards[p].closed)
-    return f"parents not closed yet: {', '.join(map(str, open_parents))}" if open_parents else ""
+    return waits.for_parents(open_parents) if open_parents else None
 
 
 def _start(draft: _Draft, survey: Survey, begin: Cursor) -> None:
@@ -505,11 +504,11 @@ def _gone(draft: _Draft, survey: Survey, ledger: Ledger) -> None:
     shard = survey.shard
     known = ledger.shards.get(shard)
     if known is not None and known.closed:
-        draft.waits[shard] = "removed by retention"
+        draft.waits[shard] = waits.GONE
     elif known is not None and _believed(draft, survey, known):
         draft.gaps[shard] = (Gap(known.frontier, CURSOR_UNKNOWN, GAP_SHARD_GONE),)
         draft.closings[shard] = CURSOR_UNKNOWN
-        draft.waits[shard] = "removed by retention: the rest of it is a named gap"
+        draft.waits[shard] = waits.GONE_NOW
     else:
         draft.suspect(shard, _LISTED_AND_GONE if survey.listed else _UNLISTED[survey.gone])
 
@@ -565,7 +564,7 @@ def _within_budget(draft: _Draft, budget: Budget) -> tuple[Planned, ...]:
         rank += 1
     for shard, pieces in draft.windows.items():
         if pieces and not any(w.shard == shard for w in chosen):
-            draft.waits[shard] = "the run's window budget is used up"
+            draft.waits[shard] = waits.WINDOWS
     return _in_chains(chosen, budget)
 
 

@@ -34,7 +34,7 @@ from pipelines.landing.table import Lake
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import SlsError
-from sls_io.planning import NOTHING_MISSING
+from sls_io.waits import Why
 
 
 @click.command("backfill")
@@ -106,7 +106,7 @@ def fill_here(output: Output, logstore: Logstore, hours: tuple[int, int]) -> Non
         verdict = run.reconcile()
     lacking = _lacking(logstore, asked)
     if lacking:
-        waits = {shard: why for shard, why in report.waits.items() if why != NOTHING_MISSING}
+        waits = {shard: why for shard, why in report.waits.items() if why.kind is not Why.NOTHING_MISSING}
         report = replace(report, waits=waits)
     show_landing(output, report, verdict, [])
     lacks = _say(output, lacking)

@@ -31,6 +31,7 @@ from sls_io.planning import Patience, plan_fill, plan_live, since_start, since_s
 from sls_io.settings import Budget
 from sls_io.shard import Head, Shard
 from sls_io.survey import from_hour, look_at, survey_hours
+from sls_io.waits import FIRST_START
 from sls_io.window import HOUR_S, Cursor
 
 
@@ -96,7 +97,7 @@ def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
     until_s = int(client.now_s()) - logstore.budget.settle_s
     if not ledger.started:
         check_reset(logstore)
-        waits = {s.id: "first start: its begin is fixed by the first run" for s in client.shards()}
+        waits = dict.fromkeys((s.id for s in client.shards()), FIRST_START)
         return PlanReport(ledger.origin, logstore.table, True, until_s, waits=waits)
     shards = client.shards()
     surveys = look_at(
@@ -114,7 +115,6 @@ def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
     suspected = {s: e.suspect_s for s, e in ledger.shards.items() if e.suspect_s}
     plan = plan_live(
         shards=shards,
-        held=surveys,
         surveys=surveys,
         ledger=ledger,
         budget=logstore.budget,

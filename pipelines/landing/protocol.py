@@ -32,6 +32,7 @@ from sls_io.planning import (
 )
 from sls_io.settings import Budget
 from sls_io.shard import Shard
+from sls_io.waits import Wait
 from sls_io.window import Cursor
 
 
@@ -192,7 +193,7 @@ class Written:
     """
 
     windows: tuple[Landed, ...]
-    waits: Mapping[int, str]
+    waits: Mapping[int, Wait]
     claim_valid: bool = True
 
 
@@ -265,7 +266,7 @@ class State:
     tries: tuple[int, ...] = ()
     landed: tuple[Landed, ...] = ()
     snapshot_id: int | None = None
-    waits: Mapping[int, str] | None = None
+    waits: Mapping[int, Wait] | None = None
     problems: tuple[str, ...] = ()
     replans: int = 0
     conflicts: int = 0
@@ -323,7 +324,6 @@ def _surveyed(state: State, event: Surveyed) -> Step:
     if setting.live:
         plan = plan_live(
             shards=event.shards,
-            held=event.surveys,
             surveys=event.surveys,
             ledger=ledger,
             budget=setting.budget,

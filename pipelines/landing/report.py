@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from pipelines.landing.hours import hour_text
 from sls_io.planning import Again, Plan
+from sls_io.waits import Wait
 
 STOPPED = {
     "bytes": "stopped at a page edge: the run's byte budget is used up",
@@ -71,7 +72,7 @@ class LandingReport:
     until_s: int
     windows: int = 0
     hours: Mapping[int, HourReport] = field(default_factory=dict)
-    waits: Mapping[int, str] = field(default_factory=dict)
+    waits: Mapping[int, Wait] = field(default_factory=dict)
     stopped: Mapping[int, str] = field(default_factory=dict)
     gaps: tuple[str, ...] = ()
     suspects: tuple[str, ...] = ()
@@ -96,7 +97,7 @@ class LandingReport:
         return self._named({s: kind for s, kind in self.stopped.items() if kind in TROUBLE})
 
     def _named(self, shards: Mapping[int, str]) -> str:
-        why = [f"shard {s}: {self.waits.get(s, STOPPED.get(k, k))}" for s, k in sorted(shards.items())]
+        why = [f"shard {s}: {self.waits.get(s, stop_text(k))}" for s, k in sorted(shards.items())]
         more = f"; and {len(why) - _NAMED_MAX} more shards" if len(why) > _NAMED_MAX else ""
         return f"{'; '.join(why[:_NAMED_MAX])}{more}"
 
@@ -160,7 +161,7 @@ class PlanReport:
     windows: tuple[tuple[int, int, int, int], ...] = ()
     closings: Mapping[int, int] = field(default_factory=dict)
     gaps: tuple[str, ...] = ()
-    waits: Mapping[int, str] = field(default_factory=dict)
+    waits: Mapping[int, Wait] = field(default_factory=dict)
     backlog: Mapping[int, Backlog] = field(default_factory=dict)
     suspects: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()

@@ -76,6 +76,7 @@ from sls_io.errors import (
 from sls_io.planning import Plan, since_start, since_start_in
 from sls_io.shard import Shard
 from sls_io.survey import from_hour, left_over, look_at, mark_cut, survey_hours
+from sls_io.waits import Wait, Why
 from sls_io.window import Cursor, IntervalSet, Window
 
 Mode = Literal["live", "fill"]
@@ -341,7 +342,9 @@ class Run:
         self._stopped = {shard: w.stopped for shard, w in _stopped(plan, written).items()}
         self._rows = {w.landed.window: w for w in written if w.landed}
         landed = tuple(w.landed for w in written if w.landed)
-        reasons = {s: stop_text(w.stopped, w.cause) for s, w in _stopped(plan, written).items()}
+        reasons = {
+            s: Wait(Why.STOPPED, stop_text(w.stopped, w.cause)) for s, w in _stopped(plan, written).items()
+        }
         return protocol.Written(landed, reasons, claim_valid=self._claim_valid())
 
     def _check_not_there(self, plan: Plan) -> None:

@@ -145,7 +145,7 @@ def test_retention_between_two_pages_of_a_window_costs_the_window_and_then_a_gap
     beside.join(60)
     after = land_a_gap(started)
 
-    assert "retention" in overtaken.waits[0]
+    assert "retention" in overtaken.waits[0].text
     assert started.ledger.shards[0].gaps[0].end == begin
     assert after.gaps == (f"shard 0: [{frontier}, {begin}) {GAP_EXPIRED}",)
     assert set(started.identities()) == {i for i in truth if not (i[0] == 0 and frontier <= i[1] < begin)}

@@ -76,7 +76,7 @@ def test_a_task_that_is_tried_again_after_retention_passed_lands_nothing_of_its_
     after = land_a_gap(stored)
 
     kept = {i for i in truth if not (i[0] == 0 and frontier <= i[1] < begin)}
-    assert "retention" in overtaken.waits[0]
+    assert "retention" in overtaken.waits[0].text
     assert after.gaps == (f"shard 0: [{frontier}, {begin}) {GAP_EXPIRED}",)
     assert set(stored.identities()) == kept
     assert max(stored.identities().values()) == 1

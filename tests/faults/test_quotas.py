@@ -134,7 +134,7 @@ def test_a_backlog_longer_than_a_run_at_the_quota_lands_run_by_run_and_says_what
     world = a_world(emulator, tmp_path, shard_mb_per_s=0.1, seconds_max=20)
     first = world.land()
     assert 0 < first.rows < world.counter
-    assert first.stopped == {0: "quota"} and "bound by the shard's read quota" in first.waits[0]
+    assert first.stopped == {0: "quota"} and "bound by the shard's read quota" in first.waits[0].text
     assert (first.trouble, first.came_to_nothing) == ("", "")
     rows = rows_each_run(world, runs_max=5)
     assert first.rows + sum(rows) >= world.counter
@@ -175,7 +175,7 @@ def test_a_window_that_stays_throttled_lands_what_it_read_and_the_rest_follows(
     busy = emulator.admin.fault("error", call="pull_logs", after=3, times=None, **QUOTA)
     first = world.land()
     assert first.rows == 3 * GROUPS_A_PAGE and first.stopped == {0: "throttled"}
-    assert "ShardReadQuotaExceed" in first.waits[0] and first.trouble == ""
+    assert "ShardReadQuotaExceed" in first.waits[0].text and first.trouble == ""
     assert world.checkpoints()[0] == world.ledger.shards[0].frontier
 
     second = world.land()
@@ -232,7 +232,7 @@ def test_a_shard_that_cannot_be_surveyed_waits_and_the_others_land(
     emulator.admin.advance(60)
     busy = emulator.admin.fault("error", call=call, shard=1, times=None, **QUOTA)
     first = world.land(logstore=quickly_refused(world))
-    assert first.rows == backlog and "ShardReadQuotaExceed" in first.waits[1]
+    assert first.rows == backlog and "ShardReadQuotaExceed" in first.waits[1].text
     emulator.admin.remove(busy)
     assert world.land().rows == 20
     world.assert_each_log_once()

@@ -260,7 +260,7 @@ def test_a_page_that_stays_short_stops_its_shard_there_and_no_other(started: Wor
 
     report = started.land()
 
-    assert report.waits[0] == f"{STOPPED['short']} (page has 3 groups, the header says 4)"
+    assert report.waits[0].text == f"{STOPPED['short']} (page has 3 groups, the header says 4)"
     assert started.ledger.shards[0].frontier == frontier
     assert 0 < report.rows < 30
     started.emulator.admin.remove(wanted)

@@ -6,6 +6,7 @@ from pipelines.landing.look import describe, preview
 from pipelines.landing.verify import verify
 from sls_io.errors import ConfigError
 from sls_io.planning import CURSOR_UNKNOWN, GAP_EXPIRED, GAP_SHARD_GONE
+from sls_io.waits import HELD, Why, for_parents
 from tests.integration.test_races import At
 from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World
 
@@ -32,7 +33,7 @@ def test_an_idle_shard_holds_no_other_back(world: World) -> None:
     report = world.land()
 
     assert report.rows == 20
-    assert "drained" in report.waits[1]
+    assert report.waits[1].kind is Why.DRAINED
     assert set(world.ledger.shards) == {0, 1}
     world.assert_each_log_once()
 
@@ -109,8 +110,7 @@ def test_a_split_shards_children_land_after_their_parent_is_closed(world: World)
     children = world.land()
 
     assert (parent.rows, parent.closed) == (10, (0,))
-    assert all("parents not closed yet: 0" in parent.waits.get(c, "held by") or "held by" in parent.waits[c]
-               for c in (2, 3))  # fmt: skip
+    assert all(parent.waits.get(c, HELD) in (HELD, for_parents([0])) for c in (2, 3))
     assert children.rows == 30
     assert set(world.ledger.shards) == {0, 1, 2, 3}
     closed_in = next(i for i, (_, ws) in enumerate(world.landings()) if any(w.rows == 10 for w in ws))
@@ -248,7 +248,7 @@ def test_retention_that_overtakes_a_run_costs_the_window_and_then_a_gap(world: W
     after = world.land()
 
     assert overtaken.rows == 10, "the other shard's"
-    assert "retention" in overtaken.waits[0]
+    assert "retention" in overtaken.waits[0].text
     assert after.gaps == (f"shard 0: [{frontier}, {begin}) {GAP_EXPIRED}",)
     assert after.rows == 40 - 15
     world.assert_proved()
@@ -322,7 +322,7 @@ def test_a_run_out_of_budget_stops_at_a_page_edge_and_the_next_goes_on_there(wor
     reports = [world.land(logstore=small) for _ in range(3)]
 
     assert [r.rows for r in reports] == [10, 10, 10]
-    assert "byte budget" in reports[0].waits[0]
+    assert "byte budget" in reports[0].waits[0].text
     pulls.assert_none_twice()
     world.assert_each_log_once()
     world.assert_proved()

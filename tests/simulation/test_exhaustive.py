@@ -18,6 +18,7 @@ from pipelines.landing.protocol import Phase
 from sls_io.claim import Claim, Ledger
 from sls_io.errors import InvariantBroken, SlsError
 from sls_io.planning import Plan
+from sls_io.waits import HELD
 from sls_io.window import Cursor, Window
 from tests.simulation.checks import Violated
 from tests.simulation.exhaustive import Exhaustive, Explored
@@ -209,7 +210,7 @@ def _said(state: protocol.State, event: protocol.Event) -> Any:
 def _littered(state: protocol.State) -> protocol.State:
     """The state with other values where `essence` has none."""
     junk = Landed(Window(99, Cursor(1), Cursor(2), 3), 4, 5)
-    state = replace(state, landed=(junk,), snapshot_id=77, waits={9: "?"}, problems=("?",), conflicts=9)
+    state = replace(state, landed=(junk,), snapshot_id=77, waits={9: HELD}, problems=("?",), conflicts=9)
     if state.phase is not Phase.WRITING:
         state = replace(state, plan=Plan("junk", live=True, until_s=0))
     if state.phase in (Phase.CLAIMING, Phase.READING, Phase.CHECKPOINTING, Phase.RELEASING):

@@ -17,6 +17,7 @@ from sls_io.errors import ClaimLost, InvariantBroken, LandingConflict, LandingUn
 from sls_io.planning import CURSOR_UNKNOWN, Planned, Survey
 from sls_io.settings import Budget
 from sls_io.shard import Head
+from sls_io.waits import Wait, Why
 from sls_io.window import HOUR_S, Cursor, Window
 from tests.simulation.checks import Checks
 from tests.simulation.service import (
@@ -205,12 +206,12 @@ class Worker:
 
     def _write(self, effect: protocol.WriteWindows) -> Doing:
         landed: list[Landed] = []
-        waits: dict[int, str] = {}
+        waits: dict[int, Wait] = {}
         for planned in effect.plan.windows:
             yield
             found = yield from self._write_one(planned)
             if found is None:
-                waits[planned.window.shard] = "stopped"
+                waits[planned.window.shard] = Wait(Why.STOPPED, "stopped")
             else:
                 landed.append(found)
         valid = self._claim_valid()

@@ -43,6 +43,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.report import STOPPED, TROUBLE, HourReport, LandingReport, stop_text
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.errors import ConfigError
+from sls_io.waits import DRAINED, Wait, Why
 from sls_io.window import Cursor
 
 START = "2026-11-20-00:00"
@@ -327,19 +328,19 @@ def landing(**changed: Any) -> LandingReport:
 @pytest.mark.parametrize("kind", STOPPED)
 def test_a_run_that_found_logs_and_landed_none_says_so(kind: str) -> None:
     why = stop_text(kind, "Throttled: used up")
-    waits, stopped = {2: why, 0: "drained: nothing new before the settle time"}, {2: kind}
+    waits, stopped = {2: Wait(Why.STOPPED, why), 0: DRAINED}, {2: kind}
     told = landing(waits=waits, stopped=stopped).came_to_nothing
     assert told == f"logs are there and none landed: shard 2: {why}" and "used up" in told
     assert landing(waits=waits, stopped=stopped, rows=1).came_to_nothing == ""
     assert landing(waits={0: waits[0]}).came_to_nothing == ""
     nine = range(9)
-    many = landing(waits=dict.fromkeys(nine, why), stopped=dict.fromkeys(nine, kind)).came_to_nothing
+    many = landing(waits=dict.fromkeys(nine, waits[2]), stopped=dict.fromkeys(nine, kind)).came_to_nothing
     assert many.count(why) == 5 and many.endswith("; and 4 more shards")
 
 
 @pytest.mark.parametrize("kind", STOPPED)
 def test_a_run_whose_service_failed_it_says_so_whatever_landed(kind: str) -> None:
-    report = landing(waits={2: stop_text(kind, "why")}, stopped={2: kind}, rows=5)
+    report = landing(waits={2: Wait(Why.STOPPED, stop_text(kind, "why"))}, stopped={2: kind}, rows=5)
     assert report.trouble == (f"shard 2: {stop_text(kind, 'why')}" if kind in TROUBLE else "")
 
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.landing.ledger import Delta, Landed, merge
+from sls_io import waits
 from sls_io.claim import Gap, Ledger, ShardLedger
 from sls_io.planning import (
     CURSOR_UNKNOWN,
@@ -31,6 +32,7 @@ from sls_io.planning import (
 )
 from sls_io.settings import Budget
 from sls_io.shard import KEY_MAX, KEY_MIN, Head, Shard
+from sls_io.waits import Wait, Why
 from sls_io.window import HOUR_S, Cursor, IntervalSet
 
 HALF = "8" + "0" * 31
@@ -71,7 +73,6 @@ def live(
     by_id = {s.shard: s for s in surveys}
     return plan_live(
         shards=shards,
-        held=by_id,
         surveys=by_id,
         ledger=Ledger("o", ledger),
         budget=budget,
@@ -161,7 +162,7 @@ def test_an_idle_shard_holds_nobody_back() -> None:
     ledger = {0: ShardLedger(Cursor(5)), 1: ShardLedger(Cursor(0))}
     plan = live(shards, [surveyed(shards[0], 5, 5), surveyed(shards[1], 0, 9, (7, 0, 9))], ledger)
     assert windows(plan) == [(1, 0, 9, 7)]
-    assert plan.waits == {0: "drained: nothing new before the settle time"}
+    assert plan.waits == {0: waits.DRAINED}
 
 
 @pytest.mark.fault("4b.expired.plan")
@@ -188,7 +189,7 @@ def test_an_empty_read_only_shard_is_closed_without_rows() -> None:
     survey = replace(surveyed(shard, 5, 5), over=Second.AGREES)
     plan = live([shard], [survey], {0: ShardLedger(Cursor(5))})
     assert (windows(plan), plan.closings) == ([], {0: 5})
-    assert plan.waits[0] == "read-only and drained: closed by this landing"
+    assert plan.waits[0] == waits.CLOSING
     assert zero_row_landing_due(plan, Ledger("o", {0: ShardLedger(Cursor(5))}))
 
 
@@ -220,8 +221,8 @@ def test_a_child_waits_until_its_parent_is_closed_in_the_ledger(
     plan = live(family(), [surveyed(child, 0, 3, (7, 0, 3))], ledger, ordered=ordered)
     assert bool(plan.windows) is planned
     if not planned:
-        assert plan.waits[1] == "parents not closed yet: 0"
-    assert plan.waits[2] == ("held by another holder" if planned else "parents not closed yet: 0")
+        assert plan.waits[1] == waits.for_parents([0])
+    assert plan.waits[2] == (waits.HELD if planned else waits.for_parents([0]))
 
 
 def test_a_child_seen_for_the_first_time_starts_at_its_begin() -> None:
@@ -307,7 +308,7 @@ def test_what_a_later_run_is_told_again_after_a_group_timeout_is_believed(
     if believed and doubted is unlisted:
         assert plan.gaps == {0: (Gap(Cursor(5), CURSOR_UNKNOWN, GAP_SHARD_GONE),)}
         assert plan.closings == {0: CURSOR_UNKNOWN}
-        assert plan.waits[0] == "removed by retention: the rest of it is a named gap"
+        assert plan.waits[0] == waits.GONE_NOW
 
 
 @pytest.mark.parametrize("doubted", IN_DOUBT, ids=["gone", "expired"])
@@ -402,7 +403,7 @@ def test_every_shard_gets_a_window_before_one_gets_two() -> None:
     plan = live(shards, surveys, ledger, budget=Budget(windows_max=4))
     assert [w[0] for w in windows(plan)] == [0, 1, 2, 0]
     few = live(shards, surveys, ledger, budget=Budget(windows_max=2))
-    assert few.waits == {2: "the run's window budget is used up"}
+    assert few.waits == {2: waits.WINDOWS}
 
 
 def test_the_shard_that_is_furthest_behind_goes_first() -> None:
@@ -416,7 +417,7 @@ def test_the_shard_that_is_furthest_behind_goes_first() -> None:
 
 def test_closed_and_foreign_shards_say_so() -> None:
     plan = live([apart(0), apart(1)], [], {0: ShardLedger(Cursor(0), end=Cursor(0))})
-    assert plan.waits == {0: "closed: read-only and drained", 1: "held by another holder"}
+    assert plan.waits == {0: waits.CLOSED, 1: waits.HELD}
 
 
 # --- backfill ------------------------------------------------------------------------------------
@@ -545,7 +546,7 @@ def test_a_shard_that_could_not_be_asked_waits_with_the_reason_and_nothing_is_co
     ledger = {n: ShardLedger(start=Cursor(0)) for n in (0, 1)}
     plan = live(shards, [asked, away], ledger)
     assert {p.window.shard for p in plan.windows} == {0}
-    assert dict(plan.waits) == {1: "throttled"}
+    assert dict(plan.waits) == {1: Wait(Why.UNASKED, "throttled")}
     assert not plan.gaps and not plan.closings and not plan.starts
 
 
@@ -581,5 +582,5 @@ def test_a_child_that_nobody_has_waits_for_its_parents_and_for_no_holder() -> No
     open_ledger = {0: ShardLedger(start=Cursor(0))}
     asked = Survey(0, Head(parent, Cursor(0), Cursor(10)), (Span(0, Cursor(0), Cursor(10)),))
 
-    assert live([parent, child], [asked], open_ledger).waits[1] == "parents not closed yet: 0"
-    assert live([parent, child], [asked], open_ledger, ordered=False).waits[1] == "held by another holder"
+    assert live([parent, child], [asked], open_ledger).waits[1] == waits.for_parents([0])
+    assert live([parent, child], [asked], open_ledger, ordered=False).waits[1] == waits.HELD

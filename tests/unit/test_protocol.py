@@ -43,6 +43,7 @@ from sls_io.errors import ConfigError, InvariantBroken, LandingConflict
 from sls_io.planning import CURSOR_UNKNOWN, Edge, Plan, Planned, Span, Survey
 from sls_io.settings import Budget
 from sls_io.shard import Head, Shard
+from sls_io.waits import Wait, Why
 from sls_io.window import HOUR_S, Cursor, IntervalSet, Window
 
 SETTING = Setting(live=True, ordered=True, budget=Budget(), until_s=10 * HOUR_S, replans_max=2, tries_max=4)
@@ -194,7 +195,9 @@ def test_the_protocol_imports_nothing_that_reads_time_chance_or_the_world() -> N
         for alias in node.names
     }
     pure = {"collections.abc", "dataclasses", "enum", "typing", "pipelines.landing.ledger"}
-    pure |= {f"sls_io.{name}" for name in ("claim", "errors", "planning", "settings", "shard", "window")}
+    pure |= {
+        f"sls_io.{name}" for name in ("claim", "errors", "planning", "settings", "shard", "waits", "window")
+    }
     assert names <= pure
 
 
@@ -270,10 +273,10 @@ def test_a_claim_lost_while_writing_publishes_nothing(claim_valid: bool) -> None
 def test_nothing_written_lands_nothing() -> None:
     known = {s: replace(e, reached_s=SETTING.until_s) for s, e in ledger(2, 0).shards.items()}
     events = (Begin(), Claimed(CLAIM), LedgerRead(Ledger("o", known)), surveyed((2, 5), (0, 4)))
-    state, effects = follow(SETTING, *events, Written((), {0: "stopped before a broken page"}))
+    state, effects = follow(SETTING, *events, Written((), {0: Wait(Why.STOPPED, "a broken page")}))
     assert effects == (Reconcile(),)
     assert state.waits is not None
-    assert state.waits[0] == "stopped before a broken page"
+    assert state.waits[0] == Wait(Why.STOPPED, "a broken page")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import dagster as dg
 from pipelines.landing.contract import Contract
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.report import CheckpointReport, HourReport, LandingReport
+from sls_io.waits import Wait
 
 MB = 1_000_000
 DATA_VERSION_TAG = "dagster/data_version"
@@ -72,10 +73,10 @@ def landing(report: LandingReport) -> Metadata:
     return values
 
 
-def waits(reasons: Mapping[int, str]) -> dg.MetadataValue:
+def waits(reasons: Mapping[int, Wait]) -> dg.MetadataValue:
     """Why shards were not read, or not to the end: the plan's own words."""
     columns = dg.TableSchema(columns=[dg.TableColumn("shard", "int"), dg.TableColumn("why", "string")])
-    records = [dg.TableRecord({"shard": shard, "why": why}) for shard, why in sorted(reasons.items())]
+    records = [dg.TableRecord({"shard": shard, "why": why.text}) for shard, why in sorted(reasons.items())]
     return dg.MetadataValue.table(records, schema=columns)
 
 

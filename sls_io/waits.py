@@ -1,0 +1,53 @@
+"""Why a shard has no window in a landing, or ends before its planned end.
+
+Code decides by `kind`; `text` is for people, and may say it in other words tomorrow.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Why(StrEnum):
+    """The kinds of waiting. `stopped`: a window was begun and ended early; a report says how."""
+
+    CLOSED = "closed"
+    CLOSING = "closing"
+    DRAINED = "drained"
+    NOTHING_MISSING = "nothing_missing"
+    FIRST_START = "first_start"
+    HELD = "held"
+    PARENTS = "parents"
+    WINDOWS = "windows"
+    UNASKED = "unasked"
+    SUSPECT = "suspect"
+    GONE = "gone"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What a shard waits for: its kind, and a sentence."""
+
+    kind: Why
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+CLOSED = Wait(Why.CLOSED, "closed: read-only and drained")
+CLOSING = Wait(Why.CLOSING, "read-only and drained: closed by this landing")
+DRAINED = Wait(Why.DRAINED, "drained: nothing new before the settle time")
+NOTHING_MISSING = Wait(Why.NOTHING_MISSING, "nothing missing in these hours")
+FIRST_START = Wait(Why.FIRST_START, "first start: its begin is fixed by the first run")
+HELD = Wait(Why.HELD, "held by another holder")
+WINDOWS = Wait(Why.WINDOWS, "the run's window budget is used up")
+GONE = Wait(Why.GONE, "removed by retention")
+GONE_NOW = Wait(Why.GONE, "removed by retention: the rest of it is a named gap")
+"""By this very landing; `GONE` is a shard that was closed before."""
+
+
+def for_parents(shards: Iterable[int]) -> Wait:
+    """A child of an ordered group whose parents, these, are not closed in the ledger."""
+    return Wait(Why.PARENTS, f"parents not closed yet: {', '.join(map(str, shards))}")
