@@ -19,15 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sls_io import loggroup
-from sls_io.causes import (
-    KEYS_MAX,
-    TAGS_MAX,
-    TOO_MANY_KEYS,
-    TOO_MANY_TAGS,
-    UNREADABLE_GROUP,
-    UNREADABLE_LOG,
-    UNREADABLE_PAGE,
-)
+from sls_io.causes import KEYS_MAX, TAGS_MAX, Cause
 from sls_io.nested import (
     SECONDS_MAX,
     SHORT_BYTES,
@@ -72,7 +64,7 @@ class Chunk:
     group_logs: Ints
     offset: int = 0
     spans: dict[int, array[int]] = field(default_factory=dict)
-    unreadable: dict[int, str] = field(default_factory=dict)
+    unreadable: dict[int, Cause] = field(default_factory=dict)
     _last: tuple[int, array[int]] = field(default=(-1, array("q")), repr=False)
 
     @property
@@ -170,7 +162,7 @@ class Chunks:
                 try:
                     head, logs = plain_head(self._raw, *frame, tags_max=TAGS_MAX)
                 except ValueError as error:
-                    why = TOO_MANY_TAGS if isinstance(error, TooMany) else UNREADABLE_GROUP
+                    why = Cause.TOO_MANY_TAGS if isinstance(error, TooMany) else Cause.UNREADABLE_GROUP
                     small.add(frame, loggroup.frame(b""), array("q", frame), {0: why})
                 else:
                     runs = list(itertools.islice(_runs(self._raw, frame), 2))
@@ -190,7 +182,13 @@ def whole_page(raw: bytes) -> Chunk:
     tree = Tree.of(loggroup.frame(loggroup.frame(b"")))
     frame = (0, len(raw))
     return Chunk(
-        [frame], 0, tree, tree, np.array([1]), spans={0: array("q", frame)}, unreadable={0: UNREADABLE_PAGE}
+        [frame],
+        0,
+        tree,
+        tree,
+        np.array([1]),
+        spans={0: array("q", frame)},
+        unreadable={0: Cause.UNREADABLE_PAGE},
     )
 
 
@@ -206,9 +204,9 @@ class _Small:
         self._frames: list[Span] = []
         self._body = bytearray()
         self._spans: dict[int, array[int]] = {}
-        self._unreadable: dict[tuple[int, int], str] = {}
+        self._unreadable: dict[tuple[int, int], Cause] = {}
 
-    def add(self, frame: Span, group: bytes, spans: array[int] | None, unreadable: dict[int, str]) -> None:
+    def add(self, frame: Span, group: bytes, spans: array[int] | None, unreadable: dict[int, Cause]) -> None:
         """One group in the form that is read fast; `spans` where it is another than was sent."""
         place = len(self._frames)
         self._frames.append(frame)
@@ -267,7 +265,7 @@ def _odd(tree: Tree) -> NDArray[np.bool_]:
     return odd | (seconds > SECONDS_MAX) | (np.diff(tree.pair_offsets) > KEYS_MAX)
 
 
-def _runs(raw: bytes, frame: Span) -> Iterator[tuple[bytes, array[int], dict[int, str]]]:
+def _runs(raw: bytes, frame: Span) -> Iterator[tuple[bytes, array[int], dict[int, Cause]]]:
     """The logs of a group, some at a time: (fields of the group, where each stands, unreadable ones)."""
     spans, size = array("q"), 0
     for begin, end in loggroup.logs(raw, *frame):
@@ -281,18 +279,21 @@ def _runs(raw: bytes, frame: Span) -> Iterator[tuple[bytes, array[int], dict[int
         yield _run(raw, spans)
 
 
-def _run(raw: bytes, spans: array[int]) -> tuple[bytes, array[int], dict[int, str]]:
+def _run(raw: bytes, spans: array[int]) -> tuple[bytes, array[int], dict[int, Cause]]:
     """The logs at `spans` as fields of a group, those that the fast reader would misread in another form."""
     begins, ends = np.array(spans, dtype=np.int64).reshape(-1, 2).T
     walked = _misread(raw, begins, ends, 0)
-    parts, unreadable, at = list[bytes](), dict[int, str](), 0
+    parts, unreadable, at = list[bytes](), dict[int, Cause](), 0
     for place in walked:
         if at < place:
             parts.append(_joined(raw, begins[at:place], ends[at:place]))
         try:
             log = plain_log(raw, int(begins[place]), int(ends[place]), pairs_max=KEYS_MAX)
         except ValueError as error:
-            log, unreadable[place] = b"", TOO_MANY_KEYS if isinstance(error, TooMany) else UNREADABLE_LOG
+            log, unreadable[place] = (
+                b"",
+                Cause.TOO_MANY_KEYS if isinstance(error, TooMany) else Cause.UNREADABLE_LOG,
+            )
         parts.append(loggroup.frame(log))
         at = place + 1
     if at < len(begins):

@@ -36,7 +36,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sls_io import loggroup
-from sls_io.causes import Trouble
+from sls_io.causes import Cause, Trouble
 from sls_io.chunks import Chunk, Chunks, whole_page
 from sls_io.errors import ConfigError, DecodeError
 from sls_io.heads import PART_BYTES, Heads, Wide
@@ -298,12 +298,12 @@ def _times(logs: Logs, trouble: Trouble) -> pa.Array:
     nanos = logs.time_ns.fill_null(0).to_numpy().astype(np.int64)
     over = nanos > _NANOS_MAX
     if over.any():
-        trouble.note(np.flatnonzero(over), "nanosecond part is over 999999999")
+        trouble.note(np.flatnonzero(over), Cause.NANOS_OVER)
         nanos = np.where(over, 0, nanos)
     missing = None
     if logs.time.null_count:
         missing = logs.time.is_null().to_numpy(zero_copy_only=False)
-        trouble.note(np.flatnonzero(missing), "time is missing")
+        trouble.note(np.flatnonzero(missing), Cause.NO_TIME)
     return pa.array(seconds * 1_000_000 + nanos // 1_000, mask=missing).cast(TIMESTAMP)
 
 
@@ -347,11 +347,11 @@ class _Pairs:
         rows, keys, values = logs.log_of_pair, logs.keys, logs.values
         if keys.null_count:
             missing = keys.is_null().to_numpy(zero_copy_only=False)
-            trouble.note(np.unique(rows[missing]), "a key is missing")
+            trouble.note(np.unique(rows[missing]), Cause.NO_KEY)
             keys = keys.fill_null(b"")
         names, codes, broken_name = key_codes(keys, replaced)
         if broken_name is not None:
-            trouble.note(np.unique(rows[broken_name]), "a key is not UTF-8")
+            trouble.note(np.unique(rows[broken_name]), Cause.KEY_BYTES)
         declared_at = pc.index_in(names, value_set=pa.array([d.name for d in declared], pa.string()))
         declared_at = declared_at.fill_null(-1).to_numpy()
         found = [-1] * len(declared)
@@ -360,14 +360,14 @@ class _Pairs:
         quiet = np.zeros(len(names), dtype=np.bool_)
         quiet[[c for c, d in zip(found, declared, strict=True) if c >= 0 and d.pii == "drop"]] = True
 
-        def note(pairs: Ints, cause: str) -> None:
+        def note(pairs: Ints, cause: Cause) -> None:
             loud = pairs[~quiet[codes[pairs]]]
             trouble.note_names(rows[loud], codes[loud].astype(np.int64), names, cause, of_groups=False)
 
         there = None
         if values.null_count:
             there = values.is_valid().to_numpy(zero_copy_only=False)
-            note(np.flatnonzero(~there), "{} has no value")
+            note(np.flatnonzero(~there), Cause.NO_VALUE)
             values = values.fill_null(b"")
         order, starts = by_code(codes, len(names))
         earlier = earlier_ones(rows, order, starts)
@@ -380,11 +380,11 @@ class _Pairs:
         values = _hashed(values, codes, hashed, plain)
         text, broken = as_text(values, replaced)
         if broken is not None:
-            note(np.flatnonzero(broken), "{} is not UTF-8")
+            note(np.flatnonzero(broken), Cause.VALUE_BYTES)
         undeclared = declared_at < 0
         to_rest = undeclared[codes] if undeclared.any() else np.zeros(len(codes), dtype=np.bool_)
         if shown is not None:
-            note(earlier, "repeated key {}")
+            note(earlier, Cause.KEY_REPEATED)
             to_rest &= shown
         return _Pairs(names, text, rows, codes, order, starts, found, shown, broken, to_rest)
 
@@ -412,8 +412,8 @@ class _Pairs:
         if values.null_count > text.null_count:
             misfit = pc.and_(values.is_null(), text.is_valid()).to_numpy(zero_copy_only=False)
             self.to_rest[at.filter(pa.array(misfit)).to_numpy()] = True
-            cause = f"{declared.name} is not {declared.label or declared.type}"
-            trouble.note(np.flatnonzero(misfit), cause)
+            kind = declared.label or str(declared.type)
+            trouble.note(np.flatnonzero(misfit), Cause.MISFIT, declared.name, kind)
         return values
 
     def rest(self, logs: int) -> pa.Array:

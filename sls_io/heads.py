@@ -14,18 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sls_io.causes import (
-    AS_BASE64,
-    HEAD_ONCE,
-    REPEATED_TAG,
-    SEPARATOR,
-    SOURCE_BYTES,
-    TAG,
-    TOPIC_BYTES,
-    UNREADABLE,
-    WITHHELD,
-    Trouble,
-)
+from sls_io.causes import SEPARATOR, Cause, Trouble
 from sls_io.chunks import Chunk
 from sls_io.nested import Ints, Logs, Tree, guarded, lengths_of, within
 from sls_io.texts import SHOWN_BYTES, as_text, by_code, earlier_ones, escaped, key_codes, maps
@@ -55,15 +44,15 @@ class Heads:
     def of(chunk: Chunk) -> Heads:
         """The heads of a chunk's groups, with what is wrong with them."""
         trouble, head = Trouble(), chunk.head
-        topic = _group_text(head.topic, TOPIC_BYTES, trouble)
-        source = _group_text(head.source, SOURCE_BYTES, trouble)
+        topic = _group_text(head.topic, trouble, Cause.TOPIC_BYTES, Cause.TOPIC_BASE64)
+        source = _group_text(head.source, trouble, Cause.SOURCE_BYTES, Cause.SOURCE_BASE64)
         tags = _group_tags(head, trouble)
         sizes = within(lengths_of(tags.keys).astype(np.int64) + lengths_of(tags.items) + 8, _offsets(tags))
         sizes += lengths_of(topic)
         sizes += lengths_of(source)
         lengths = np.array([end - begin for begin, end in chunk.frames], dtype=np.int64)
         once = sizes * chunk.group_logs > _HEADS_BYTES + _HEADS_TIMES * lengths
-        trouble.note_group(np.flatnonzero(once), HEAD_ONCE)
+        trouble.note_group(np.flatnonzero(once), Cause.HEAD_ONCE)
         return Heads(topic=topic, source=source, tags=tags, sizes=sizes, once=once, trouble=trouble)
 
 
@@ -72,12 +61,12 @@ def _offsets(tags: pa.MapArray) -> Ints:
     return offsets
 
 
-def _group_text(values: pa.Array, cause: str, trouble: Trouble) -> pa.Array:
+def _group_text(values: pa.Array, trouble: Trouble, cause: Cause, in_base64: Cause) -> pa.Array:
     text, broken = as_text(values, escaped)
     if broken is not None:
         long = lengths_of(values) > SHOWN_BYTES
         trouble.note_group(np.flatnonzero(broken & ~long), cause)
-        trouble.note_group(np.flatnonzero(broken & long), cause + AS_BASE64)
+        trouble.note_group(np.flatnonzero(broken & long), in_base64)
     return text
 
 
@@ -92,24 +81,24 @@ def _group_tags(head: Tree, trouble: Trouble) -> pa.Array:
     names, codes, broken_name = key_codes(keys.fill_null(b"") if keys.null_count else keys, escaped)
     text, broken = as_text(values.fill_null(b"") if values.null_count else values, escaped)
 
-    def note(which: NDArray[np.bool_] | Ints, cause: str) -> None:
+    def note(which: NDArray[np.bool_] | Ints, cause: Cause) -> None:
         trouble.note_names(groups[which], codes[which], names, cause, of_groups=True)
 
     if missing.any():
-        note(missing, TAG + "{} has no key or no value")
+        note(missing, Cause.TAG_PART)
     if broken is not None or broken_name is not None:
         not_text, long = np.zeros((2, len(codes)), dtype=np.bool_)
         for texts, found in ((keys, broken_name), (values, broken)):
             if found is not None:
                 not_text |= found
                 long |= found & (lengths_of(texts) > SHOWN_BYTES)
-        note(not_text & ~missing & ~long, TAG + "{} is not UTF-8")
-        note(long & ~missing, TAG + "{} is not UTF-8" + AS_BASE64)
+        note(not_text & ~missing & ~long, Cause.TAG_BYTES)
+        note(long & ~missing, Cause.TAG_BASE64)
     order, starts = by_code(codes, len(names))
     earlier = earlier_ones(groups, order, starts)
     if not len(earlier):
         return maps(head.tag_offsets, names.take(pa.array(codes)), text)
-    note(earlier, REPEATED_TAG + "{}")
+    note(earlier, Cause.TAG_REPEATED)
     shown = np.ones(len(codes), dtype=np.bool_)
     shown[earlier] = False
     tags = np.flatnonzero(shown)
@@ -141,9 +130,10 @@ class Wide:
         self._begins, self._ends = self.chunk.where(self.raw, *where)
         kinds = int(group.max(initial=0)) + 1
         pairs, self._text = np.unique((own * kinds + group)[self._rows], return_inverse=True)
-        shown = [(self.trouble.text(p // kinds), heads.trouble.group_text(p % kinds)) for p in pairs.tolist()]
-        self._texts = [_causes(*each) for each in shown]
-        self._readable = [not each.startswith(UNREADABLE) for each, _ in shown]
+        lists = [divmod(pair, kinds) for pair in pairs.tolist()]
+        self._readable = [not self.trouble.unreadable(own) for own, _ in lists]
+        shown = [(self.trouble.text(own), heads.trouble.group_text(group)) for own, group in lists]
+        self._texts = [_text(*of, readable=r) for of, r in zip(shown, self._readable, strict=True)]
 
     def ranges(self) -> Iterator[tuple[int, int]]:
         """Rows [begin, end) whose columns may be made together."""
@@ -190,9 +180,8 @@ class Wide:
         if not self.pii or (not raw and self._readable[text]):
             return self._texts[text], raw
         raw, kept = guarded(raw, self.pii, readable=self._readable[text])
-        return (self._texts[text], raw) if kept else (f"{self._texts[text]}{SEPARATOR}{WITHHELD}", None)
+        return (self._texts[text], raw) if kept else (f"{self._texts[text]}{SEPARATOR}{Cause.WITHHELD}", None)
 
 
-def _causes(own: str, group: str) -> str:
-    causes = [own, group] if own.startswith(UNREADABLE) else [group, own]
-    return SEPARATOR.join(filter(None, causes))
+def _text(own: str, group: str, *, readable: bool) -> str:
+    return SEPARATOR.join(filter(None, [group, own] if readable else [own, group]))

@@ -28,8 +28,8 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.reading import tasks_of
 from pipelines.landing.slices import Place
 from pipelines.landing.table import Lake
-from sls_io import loggroup
-from sls_io.causes import GROUP_CAUSES, KEYS_MAX, SEPARATOR, WITHHELD, holds_log, split
+from sls_io import causes, loggroup
+from sls_io.causes import KEYS_MAX, SEPARATOR, Cause
 from sls_io.client import Page, SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.decode import Declared, Decoder
@@ -193,10 +193,10 @@ class _Reader:
         page = Page(0, Cursor(0), Cursor(count), count, len(body), "", body, None)
         decoded = self._decoder.decode(page, hour=0).batch
         columns = {name: batch.column(name) for name in _KEPT}
-        causes = zip(
+        both = zip(
             batch.column("__error__").to_pylist(), decoded.column("__error__").to_pylist(), strict=True
         )
-        errors = [_cause(old, new) for old, new in causes]
+        errors = [_cause(old, new) for old, new in both]
         kept = zip(errors, decoded.column("__raw__").to_pylist(), logs, strict=True)
         columns["__error__"] = pa.array(errors, pa.string())
         columns["__raw__"] = pa.array(
@@ -213,7 +213,7 @@ class _Reader:
         if raw is None or not self._pii or guarded(raw, self._pii, readable=False)[1]:
             return batch
         gone = {"__raw__": pa.nulls(1, pa.binary())}
-        gone["__error__"] = pa.array([f"{error}{SEPARATOR}{WITHHELD}"], pa.string())
+        gone["__error__"] = pa.array([f"{error}{SEPARATOR}{Cause.WITHHELD}"], pa.string())
         return pa.RecordBatch.from_arrays(
             [gone.get(f.name, batch.column(f.name)) for f in batch.schema], schema=batch.schema
         )
@@ -221,7 +221,7 @@ class _Reader:
 
 def _is_log(raw: bytes | None, error: str) -> bool:
     """Whether the kept bytes are one log that can be read."""
-    if raw is None or not holds_log(error):
+    if raw is None or not causes.read(error).holds_log:
         return False
     try:
         plain_log(raw, 0, len(raw), pairs_max=KEYS_MAX)
@@ -252,8 +252,8 @@ def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 def _cause(old: str, new: str | None) -> str | None:
     """Causes of today, after those of before that are about the group and not about the log."""
-    found = split(new) if new else []
-    group = [c for c in split(old) if c.startswith(GROUP_CAUSES) and c not in found]
+    found = causes.read(new).all if new else ()
+    group = (cause for cause in causes.read(old).group if cause not in found)
     return SEPARATOR.join([*group, *found]) or None
 
 

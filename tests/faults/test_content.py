@@ -8,7 +8,7 @@ import pytest
 
 from pipelines.landing import compact, forget, mend
 from pipelines.landing.verify import verify
-from sls_io import causes
+from sls_io.causes import Cause
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Emulator
 from sls_io.loggroup import frame, varint
@@ -98,9 +98,9 @@ def test_what_nobody_can_read_is_landed_with_its_bytes_and_counted_by_both_pulls
     assert (report.rows, report.error_rows, 0 in report.waits) == (8, 3, False)
     rows = [r for r in by_place(lenient) if r["__error__"]]
     assert [(r["__index__"], r["__error__"]) for r in rows] == [
-        (1, causes.UNREADABLE_LOG),
-        (0, causes.UNREADABLE_GROUP),
-        (0, causes.UNREADABLE_GROUP),
+        (1, Cause.UNREADABLE_LOG),
+        (0, Cause.UNREADABLE_GROUP),
+        (0, Cause.UNREADABLE_GROUP),
     ]
     assert [r["__raw__"] for r in rows] == [LOG + b"\x7c", ONE + b"\x0e", b"\xff" * 40]
     assert_proved_by_a_second_pull(lenient)
@@ -120,7 +120,7 @@ def test_a_length_that_runs_over_in_64_bits_costs_its_own_group_only(
     report = lenient.land()
 
     assert (report.rows, report.error_rows, 0 in report.waits) == (3, 1, False)
-    assert [r["__error__"] for r in by_place(lenient)] == [None, causes.UNREADABLE_GROUP, None]
+    assert [r["__error__"] for r in by_place(lenient)] == [None, Cause.UNREADABLE_GROUP, None]
     assert_proved_by_a_second_pull(lenient)
 
 
@@ -160,7 +160,7 @@ def test_a_key_that_is_declared_personal_later_takes_unreadable_bytes_with_it(le
 
     rows = [r for r in by_place(lenient) if r["__error__"]]
     assert [r["__raw__"] is None for r in rows] == [True, True, False]
-    assert [r["__error__"].endswith(causes.WITHHELD) for r in rows] == [True, True, False]
+    assert [r["__error__"].endswith(Cause.WITHHELD) for r in rows] == [True, True, False]
     assert "canary" not in repr(rows)
     assert_proved_by_a_second_pull(lenient)
 
@@ -176,6 +176,6 @@ def test_forty_thousand_empty_logs_with_two_thousand_tags_land(quick: World) -> 
     assert (report.rows, report.error_rows) == (80_000, 80_000)
     rows = by_place(quick)
     assert {r["__error__"] for r in rows[:40_000]} == {"repeated tag k"}
-    assert {r["__error__"] for r in rows[40_000:]} == {causes.HEAD_ONCE}
+    assert {r["__error__"] for r in rows[40_000:]} == {Cause.HEAD_ONCE}
     assert len(rows[40_000]["__tags__"]) == 2000 and rows[40_001]["__tags__"] is None
     assert_whole(quick)

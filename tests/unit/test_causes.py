@@ -5,15 +5,15 @@ import pyarrow as pa
 import pytest
 
 from sls_io import causes
-from sls_io.causes import CAUSES_MAX, Trouble
+from sls_io.causes import CAUSES_MAX, Cause, Trouble
 
 
 def test_a_row_with_very_many_causes_names_the_first_and_counts_the_others() -> None:
     trouble = Trouble()
     names = pa.array([f"k{n}" for n in range(2006)])
     codes = np.arange(2006)[::-1]
-    trouble.note_names(np.zeros(2006, dtype=np.int64), codes, names, "repeated key {}", of_groups=False)
-    parts = causes.split(trouble.text(int(trouble.of_rows(1)[0])))
+    trouble.note_names(np.zeros(2006, dtype=np.int64), codes, names, Cause.KEY_REPEATED, of_groups=False)
+    parts = causes.read(trouble.text(int(trouble.of_rows(1)[0]))).all
     assert parts[0] == "repeated key k2005", "in the order in which they come"
     assert len(parts) == CAUSES_MAX + 1 and parts[-1] == "and 1,998 more"
 
@@ -21,48 +21,100 @@ def test_a_row_with_very_many_causes_names_the_first_and_counts_the_others() -> 
 def test_causes_of_the_group_are_counted_apart_and_say_whose_they_are() -> None:
     trouble = Trouble()
     trouble.note_names(
-        np.repeat(3, 20), np.arange(20), pa.array(list("abcdefghijklmnopqrst")), "tag {} x", of_groups=True
+        np.repeat(3, 20),
+        np.arange(20),
+        pa.array(list("abcdefghijklmnopqrst")),
+        Cause.TAG_BYTES,
+        of_groups=True,
     )
-    parts = causes.split(trouble.group_text(int(trouble.of_groups(4)[3])))
-    assert all(part.startswith(causes.GROUP_CAUSES) for part in parts)
-    assert parts[-1] == "of its group: and 12 more"
+    parts = causes.read(trouble.group_text(int(trouble.of_groups(4)[3])))
+    assert parts.group == parts.all
+    assert parts.all[-1] == "of its group: and 12 more"
 
 
-@pytest.mark.parametrize("word", [*causes.UNREADABLE, *causes.GROUP_CAUSES, causes.WITHHELD])
+@pytest.mark.parametrize(
+    "word",
+    [
+        *(cause for cause in Cause if cause.unreadable),
+        *(Cause.TOPIC_BYTES, Cause.SOURCE_BYTES, Cause.HEAD_ONCE, Cause.WITHHELD),
+        *("tag ", "repeated tag ", "of its group: "),
+    ],
+)
 def test_a_key_that_looks_like_a_cause_is_not_taken_for_one(word: str) -> None:
-    shown = causes.named(word + "x")
-    assert not shown.startswith((*causes.UNREADABLE, *causes.GROUP_CAUSES, causes.WITHHELD))
+    text = Cause.NO_VALUE.format(causes.named(word + "x"))
+    assert causes.read(text) == causes.Stored((text,), (), holds_log=True)
+    assert not text.startswith(word)
 
 
 def test_a_key_cannot_end_a_cause_and_begin_another() -> None:
-    assert causes.split(f"{causes.named('a; tag b')} is not UTF-8") == ["a, tag b is not UTF-8"]
+    assert causes.read(f"{causes.named('a; tag b')} is not UTF-8").all == ("a, tag b is not UTF-8",)
 
 
 def test_only_a_group_or_a_page_has_other_bytes_than_a_log() -> None:
-    assert causes.holds_log("n is not long") and causes.holds_log(causes.UNREADABLE_LOG)
-    assert causes.holds_log(causes.TOO_MANY_KEYS)
-    for whole in (causes.UNREADABLE_GROUP, causes.UNREADABLE_PAGE, causes.TOO_MANY_TAGS):
-        assert not causes.holds_log(f"{whole}; {causes.WITHHELD}")
+    for text in ("n is not long", Cause.UNREADABLE_LOG, Cause.TOO_MANY_KEYS):
+        assert causes.read(text).holds_log
+    for whole in (Cause.UNREADABLE_GROUP, Cause.UNREADABLE_PAGE, Cause.TOO_MANY_TAGS):
+        assert not causes.read(f"{whole}; {Cause.WITHHELD}").holds_log
+
+
+# Texts that tables have: a word that changes in `Cause` must not change how these are read.
+STORED = {
+    "topic is not UTF-8": True,
+    "source is not UTF-8, shown whole as base64": True,
+    "tag host has no key or no value": True,
+    "tag host is not UTF-8": True,
+    "repeated tag host": True,
+    "topic, source and tags are too large to repeat: they stand at index 0 of the group": True,
+    "of its group: and 12 more": True,
+    "and 12 more": False,
+    "status is not long": False,
+    "key tag x has no value": False,
+    "repeated key status": False,
+    "a key is not UTF-8": False,
+    "time is missing": False,
+    "bytes withheld: a key declared drop or hash may be in them": False,
+}
+
+
+@pytest.mark.parametrize(("text", "of_group"), STORED.items())
+def test_what_an_earlier_release_stored_is_read_as_it_was_meant(text: str, of_group: bool) -> None:
+    found = causes.read(f"n is not long; {text}")
+    assert found.all == ("n is not long", text) and found.holds_log
+    assert found.group == ((text,) if of_group else ())
+
+
+@pytest.mark.parametrize(
+    ("text", "holds_log"),
+    [
+        ("log cannot be read", True),
+        ("log cannot be read: over 250,000 keys", True),
+        ("group cannot be read: over 250,000 tags", False),
+        ("group cannot be read", False),
+        ("page cannot be read; bytes withheld: a key declared drop or hash may be in them", False),
+    ],
+)
+def test_what_an_earlier_release_kept_of_an_unreadable_log_is_known(text: str, holds_log: bool) -> None:
+    assert causes.read(text).holds_log == holds_log
 
 
 def test_each_row_has_its_own_causes_in_the_order_in_which_they_were_found() -> None:
-    rng = np.random.default_rng(3)
+    rng, kinds = np.random.default_rng(3), (Cause.NO_VALUE, Cause.VALUE_BYTES, Cause.KEY_REPEATED)
     trouble, names = Trouble(), pa.array([f"k{n}" for n in range(30)])
     found: dict[int, list[str]] = {row: [] for row in range(200)}
     for step in range(40):
         if step % 2:
             rows = np.flatnonzero(rng.random(200) < 0.3)
-            trouble.note(rows, f"cause {step}")
+            trouble.note(rows, Cause.MISFIT, f"n{step}", "long")
             for row in rows.tolist():
-                found[row].append(f"cause {step}")
+                found[row].append(f"n{step} is not long")
             continue
         places, codes = np.sort(rng.integers(0, 200, 150)), rng.integers(0, 30, 150)
-        trouble.note_names(places, codes, names, f"{step} {{}}", of_groups=False)
+        trouble.note_names(places, codes, names, kinds[step % 3], of_groups=False)
         for row in set(places.tolist()):
             named = dict.fromkeys(codes[places == row].tolist())
-            found[row] += [f"{step} k{code}" for code in named]
-    trouble.only(7, "nothing else")
-    found[7] = ["nothing else"]
+            found[row] += [kinds[step % 3].format(f"k{code}") for code in named]
+    trouble.only(7, Cause.UNREADABLE_LOG)
+    found[7] = ["log cannot be read"]
     for row, number in enumerate(trouble.of_rows(200).tolist()):
         shown, more = found[row][:CAUSES_MAX], len(found[row]) - CAUSES_MAX
         assert trouble.text(number) == "; ".join(shown + ([f"and {more:,} more"] if more > 0 else []))

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from sls_io import causes, chunks, loggroup
+from sls_io.causes import Cause
 from sls_io.chunks import Chunks
 from sls_io.client import Page
 from sls_io.decode import Declared, Decoder
@@ -69,8 +70,8 @@ def test_what_is_no_protobuf_costs_its_log_or_else_its_group_and_keeps_the_bytes
     found = rows(ONE, ONE + loggroup.frame(LOG + broken) + ONE, ONE + broken, ONE)
     assert places(found) == [(0, 0), (1, 0), (1, 1), (1, 2), (2, 0), (3, 0)]
     assert [r["__error__"] for r in found] == [
-        *(None, None, causes.UNREADABLE_LOG, None),
-        *(causes.UNREADABLE_GROUP, None),
+        *(None, None, Cause.UNREADABLE_LOG, None),
+        *(Cause.UNREADABLE_GROUP, None),
     ]
     assert [r["__raw__"] for r in found if r["__raw__"]] == [LOG + broken, ONE + broken]
     assert all(r["__rest__"] == [("k", "v")] for r in found if r["__error__"] is None)
@@ -82,7 +83,7 @@ def test_groups_of_fields_nested_a_million_deep_end_no_process() -> None:
     for where in (deep, loggroup.frame(deep), loggroup.frame(b"\x12" + loggroup.varint(len(deep)) + deep)):
         assert not safe(where, 0, len(where))
         (row,) = rows(where)
-        assert row["__error__"] in (causes.UNREADABLE_GROUP, causes.UNREADABLE_LOG)
+        assert row["__error__"] in (Cause.UNREADABLE_GROUP, Cause.UNREADABLE_LOG)
 
 
 def test_a_tag_with_groups_of_fields_nested_a_million_deep_ends_no_process() -> None:
@@ -105,7 +106,7 @@ def test_a_tag_number_that_the_fast_reader_misreads_is_found_out() -> None:
     """It cuts the number to 32 bits and takes the field for a time."""
     strange = loggroup.varint(1 << 35 | 1 << 3) + b"\x07"
     (row,) = rows(loggroup.frame(LOG + strange))
-    assert row["__error__"] == causes.UNREADABLE_LOG
+    assert row["__error__"] == Cause.UNREADABLE_LOG
 
 
 def test_a_time_over_32_bits_is_missing_and_not_some_moment_of_1970() -> None:
@@ -131,20 +132,20 @@ def test_bytes_in_which_a_dropped_key_may_stand_are_withheld_and_others_are_kept
     )
     assert b"canary" not in repr(found).encode()
     assert [r["__raw__"] is None for r in found] == [True, True, False, False]
-    assert [causes.WITHHELD in r["__error__"] for r in found] == [True, True, False, False]
+    assert [Cause.WITHHELD in r["__error__"] for r in found] == [True, True, False, False]
 
 
 def test_a_log_with_more_keys_than_fit_is_kept_as_its_bytes() -> None:
     log = LOG + b"\x12\x00" * causes.KEYS_MAX
     fits, over = rows(loggroup.frame(log[: -2 * 3]) + loggroup.frame(log))
-    assert fits["__error__"].startswith("a key is missing") and over["__error__"] == causes.TOO_MANY_KEYS
+    assert fits["__error__"].startswith("a key is missing") and over["__error__"] == Cause.TOO_MANY_KEYS
     assert (over["__raw__"], over["__time__"]) == (log, None)
 
 
 def test_a_group_with_more_tags_than_fit_is_one_row() -> None:
     group = ONE * 3 + b"\x32\x04\x0a\x00\x12\x00" * (causes.TAGS_MAX + 1)
     (row,) = rows(group)
-    assert (row["__error__"], row["__raw__"]) == (causes.TOO_MANY_TAGS, group)
+    assert (row["__error__"], row["__raw__"]) == (Cause.TOO_MANY_TAGS, group)
 
 
 def test_a_head_too_large_to_repeat_stands_on_the_first_row_with_a_cause_on_all() -> None:
@@ -152,7 +153,7 @@ def test_a_head_too_large_to_repeat_stands_on_the_first_row_with_a_cause_on_all(
     found = rows(group, ONE + b"\x1a\x01t")
     assert found[0]["__topic__"] == "t" * 1000
     assert {r["__topic__"] for r in found[1:50_000]} == {None}
-    assert {r["__error__"] for r in found[:50_000]} == {causes.HEAD_ONCE}
+    assert {r["__error__"] for r in found[:50_000]} == {Cause.HEAD_ONCE}
     assert (found[50_000]["__topic__"], found[50_000]["__error__"]) == ("t", None)
 
 
@@ -194,6 +195,6 @@ def test_in_a_run_of_logs_those_that_are_misread_are_walked_and_the_others_come_
     found = rows(group)
     assert places(found) == [(0, n) for n in range(len(logs))]
     assert {n for n, row in enumerate(found) if row["__error__"]} == broken.keys()
-    assert {row["__error__"] for row in found} == {None, causes.UNREADABLE_LOG}
+    assert {row["__error__"] for row in found} == {None, Cause.UNREADABLE_LOG}
     assert {n: found[n]["__raw__"] for n in broken} == broken
     assert all(row["__rest__"] == [("k", "v")] for n, row in enumerate(found) if n not in broken)
