@@ -26,7 +26,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing import publish, settle
 from pipelines.landing.explained import Key, Lost, holds, proves, tally
-from pipelines.landing.ledger import LEDGER_PREFIX, Adopted, Forgotten, lowered
+from pipelines.landing.ledger import LEDGER_PREFIX, Adopted, Deed, Forgotten, Operation, lowered
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.reading import VERIFY
 from pipelines.landing.sameness import way_back
@@ -206,7 +206,9 @@ def plan(
     )
     registered = publish.Origin(origin.id, origin_text(origin))
     dropped = frozenset(x.path for x in lost if x.origin in begun)
-    change = settle.Change(head, ledgers, adopted, "adopt", registered, state.forgotten, dropped)
+    change = settle.Change(
+        head, ledgers, adopted, Deed(Operation.ADOPT), registered, state.forgotten, dropped
+    )
     _check_news(view, state, change)
     return Planned(view, table, state, None if view.asks else change)
 

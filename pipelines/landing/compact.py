@@ -37,6 +37,7 @@ from pipelines.landing.contract import (
 from pipelines.landing.data_files import data_file, metrics_of
 from pipelines.landing.freshness import Freshness
 from pipelines.landing.hours import hour_text
+from pipelines.landing.ledger import Deed, Operation
 from pipelines.landing.reading import batches_of, tasks_of
 from pipelines.landing.state import TableState, read_state, reconcile
 from pipelines.landing.table import Lake
@@ -171,7 +172,7 @@ def execute(
         # it goes on. So files older than half of the sweep's floor are never published.
         if not fresh.publishable:
             break
-        change = tidied(looked, f"compact {hour_text(hour.hour)}")
+        change = tidied(looked, Deed(Operation.COMPACT, hour_text(hour.hour)))
         paths = frozenset(task.file.file_path for task in hour.tasks)
         try:
             on_event("compact.built")
@@ -192,7 +193,7 @@ def execute(
     )
 
 
-def tidied(looked: Looked, verb: str) -> settle.Change:
+def tidied(looked: Looked, deed: Deed) -> settle.Change:
     """A change that leaves rows and ledgers as they are."""
     head = looked.table.current_snapshot()
     if head is None:
@@ -202,7 +203,7 @@ def tidied(looked: Looked, verb: str) -> settle.Change:
         content=head,
         ledgers=state.ledgers,
         adopted=state.adopted,
-        verb=verb,
+        deed=deed,
         forgotten=state.forgotten,
         same_rows=True,
     )

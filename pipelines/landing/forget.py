@@ -26,7 +26,7 @@ from pyiceberg.table import FileScanTask
 from pipelines.landing import rewrite, settle, slices
 from pipelines.landing.freshness import Freshness
 from pipelines.landing.hours import moment_text
-from pipelines.landing.ledger import Forgotten, Gone
+from pipelines.landing.ledger import Deed, Forgotten, Gone, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.reading import tasks_of
 from pipelines.landing.sameness import check_all_same
@@ -73,6 +73,7 @@ class Planned:
     view: Forget
     place: Place
     where: Where | None
+    deed: Deed
     parts: tuple[Part, ...]
     whole: tuple[FileScanTask, ...]
     partly: tuple[FileScanTask, ...]
@@ -117,8 +118,8 @@ def plan_where(
         raise ConfigError(
             f"no row of {place.origin.logstore} in {place.name} is taken by that: nothing to do"
         )
-    what = f"forget --where on {', '.join(map(printable, asked.columns))}"
-    return _planned(place, asked, parts, whole, partly, what, reason)
+    about = f"--where on {', '.join(map(printable, asked.columns))}"
+    return _planned(place, asked, parts, whole, partly, about, reason)
 
 
 def plan_before(
@@ -154,7 +155,7 @@ def plan_before(
         raise ConfigError(
             f"all hours of {place.origin.logstore} before {moment} are forgotten already: nothing to do"
         )
-    planned = _planned(place, None, list(parts), whole, [], f"forget --before {moment}", reason)
+    planned = _planned(place, None, list(parts), whole, [], f"--before {moment}", reason)
     return replace(planned, view=replace(planned.view, before=hour))
 
 
@@ -187,7 +188,7 @@ def execute(
             content=now.head,
             ledgers={**now.state.ledgers, ledger.origin: ledger},
             adopted=slices.without_adopted(now.state.adopted, ledger.origin, planned.parts),
-            verb=planned.view.what,
+            deed=planned.deed,
             forgotten=_forgotten(now.state.forgotten, ledger, planned),
             dropped=frozenset(task.file.file_path for task in tasks),
             added=tuple(files),
@@ -231,15 +232,16 @@ def _planned(
     parts: list[Part],
     whole: list[FileScanTask],
     partly: list[FileScanTask],
-    what: str,
+    about: str,
     reason: str,
 ) -> Planned:
     slices.check_explained(place, parts, adopted_too=True)
     note = printable(reason.strip())[:REASON_CHARS_MAX]
+    deed = Deed(Operation.FORGET, f"{about}: {note}" if note else about)
     view = Forget(
         table=place.name,
         origin=place.origin.id,
-        what=f"{what}: {note}" if note else what,
+        what=str(deed),
         rows=sum(p.rows for p in parts),
         hours={h: sum(p.rows for p in parts if p.hour == h) for h in sorted({p.hour for p in parts})},
         shards={s: sum(p.rows for p in parts if p.shard == s) for s in sorted({p.shard for p in parts})},
@@ -247,7 +249,7 @@ def _planned(
         files=len(whole) + len(partly),
         rewritten=len(partly),
     )
-    return Planned(view, place, where, tuple(parts), tuple(whole), tuple(partly))
+    return Planned(view, place, where, deed, tuple(parts), tuple(whole), tuple(partly))
 
 
 def _lowered(ledger: Ledger, parts: tuple[Part, ...]) -> Ledger:

@@ -20,7 +20,7 @@ from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.table import FileScanTask
 
 from pipelines.landing import reach, settle, slices
-from pipelines.landing.ledger import Adopted, Landed, withdrawn
+from pipelines.landing.ledger import Adopted, Deed, Landed, Operation, withdrawn
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.reading import Unreadable, bounds, tasks_of
 from pipelines.landing.slices import Part, Place
@@ -31,7 +31,6 @@ from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ConfigError, LedgerBroken
 from sls_io.window import IntervalSet
 
-VERB = "give-up"
 COMMAND = "sls-lake table give-up"
 ADOPT_REST = "sls-lake table adopt --at rows --without-missing"
 _PIECES_MAX = 100
@@ -106,7 +105,7 @@ def plan(lake: Lake, logstore: Logstore, client: SlsClient) -> Planned:
             content=place.head,
             ledgers={**place.state.ledgers, ledger.origin: ledger},
             adopted=_adopted(place, parts.values(), given),
-            verb=VERB,
+            deed=Deed(Operation.GIVE_UP),
             forgotten=place.state.forgotten,
             dropped=frozenset(task.file.file_path for task in lost),
         ),

@@ -15,7 +15,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing import ledger as codec
 from pipelines.landing.compact import place_of
-from pipelines.landing.ledger import Landed, decode_windows
+from pipelines.landing.ledger import Deed, Landed, decode_windows
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.reading import Misread, Unreadable, entries_of, manifests_of
 from pipelines.landing.state import (
@@ -34,12 +34,10 @@ from sls_io.errors import ConfigError, LedgerBroken
 from sls_io.planning import CURSOR_UNKNOWN
 from sls_io.window import Cursor, Window
 
-_ROLLBACK = "rollback "
-
 
 @dataclass(frozen=True)
 class Entry:
-    """One landing, or what a person settled (`verb`), as its snapshot tells.
+    """One landing, or what a person settled (`deed`, in words `verb`), as its snapshot tells.
 
     run      id of the attempt that made it
     in_table whether its rows are in the table: not so after a rollback, by hand or by the verb
@@ -54,6 +52,7 @@ class Entry:
     in_table: bool
     windows: tuple[Landed, ...]
     withdrawn: tuple[Window, ...] = ()
+    deed: Deed | None = None
 
     @property
     def rows(self) -> int:
@@ -265,15 +264,16 @@ def _entries(
     for snapshot in snapshots:
         summary = summary_of(snapshot)
         origin, windows = decode_windows(summary.get(codec.WINDOWS_KEY, ""))
-        verb = summary.get(codec.VERB_KEY, "")
+        deed = codec.decode_deed(summary.get(codec.VERB_KEY, ""))
         shards = state.ledger(origin).shards
-        if is_landing(snapshot) and (origin in mine or verb):
+        if is_landing(snapshot) and (origin in mine or deed is not None):
             yield Entry(
                 snapshot_id=snapshot.snapshot_id,
                 at_ms=snapshot.timestamp_ms,
                 origin=origin,
                 run=summary.get(codec.ATTEMPT_KEY, ""),
-                verb=verb,
+                verb="" if deed is None else str(deed),
+                deed=deed,
                 in_table=snapshot.snapshot_id in there,
                 windows=windows,
                 withdrawn=tuple(
@@ -293,9 +293,9 @@ def _in_table(table: Table) -> set[int]:
         following: int | None = None
         for snapshot in ancestry(table, newest):
             found.add(snapshot.snapshot_id)
-            verb = summary_of(snapshot).get(codec.VERB_KEY, "")
-            if verb.startswith(_ROLLBACK):
-                following = int(verb.removeprefix(_ROLLBACK))
+            deed = codec.decode_deed(summary_of(snapshot).get(codec.VERB_KEY, ""))
+            if deed is not None and deed.operation is codec.Operation.ROLLBACK:
+                following = deed.snapshot
                 break
         newest = following
     return found

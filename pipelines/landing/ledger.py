@@ -9,7 +9,7 @@ One tag, `sls-lake`, sits on the snapshot of the newest landing. That snapshot's
     sls-lake.adopted            rows that were there before a ledger began: counted, never proven; and
                                 how many were missing by then
     sls-lake.forgotten          rows that left by a decision and must not come again
-    sls-lake.verb               what a person did, where no landing made the snapshot
+    sls-lake.verb               what was done, where no landing made the snapshot: `rollback 123`
     sls-lake.rewritten          rows of files that this snapshot wrote anew, without landing any
 
 Text, version 1: version, number of shards, shards, joined by ";", fields by ":", numbers in base 36.
@@ -28,6 +28,7 @@ before children. It is computed against the exact table state the commit then re
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from sls_io.claim import Gap, Ledger, ShardLedger
 from sls_io.errors import Breach, LedgerBroken
@@ -89,6 +90,39 @@ class Delta:
     suspicions: Mapping[int, Suspicion] = field(default_factory=dict)
     chosen: frozenset[int] = frozenset()
     anew: Mapping[int, tuple[Cursor, Cursor]] = field(default_factory=dict)
+
+
+class Operation(StrEnum):
+    """What makes a snapshot with a ledger where no landing does. OTHER: unknown to this release."""
+
+    ADOPT = "adopt"
+    COMPACT = "compact"
+    ERRORS = "errors"
+    FORGET = "forget"
+    GIVE_UP = "give-up"
+    MANIFESTS = "manifests"
+    REFRESH = "refresh"
+    RELABEL = "relabel"
+    REPLACE = "replace"
+    ROLLBACK = "rollback"
+    UNDO = "undo"
+    OTHER = ""
+
+
+_OPERATIONS = frozenset(Operation) - {Operation.OTHER}
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """What was done. `about`: words for people (hours, a filter); `snapshot`: where a rollback goes to."""
+
+    operation: Operation
+    about: str = ""
+    snapshot: int | None = None
+
+    def __str__(self) -> str:
+        said = self.about if self.snapshot is None else str(self.snapshot)
+        return " ".join(part for part in (self.operation, said) if part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,6 +382,19 @@ def decode(origin: str, text: str) -> Ledger:
         return Ledger(origin, dict(_decode_suspect(part) for part in parts))
     except (ValueError, KeyError, IndexError) as error:
         raise _damaged(f"the ledger of {origin}") from error
+
+
+def decode_deed(text: str) -> Deed | None:
+    """What `sls-lake.verb` says, the inverse of a deed's `str`; None for an absent text, which a landing
+    has. Whatever is not understood is the words of another operation, and never an error."""
+    word, _, about = text.partition(" ")
+    if word not in _OPERATIONS:
+        return Deed(Operation.OTHER, text) if text else None
+    operation = Operation(word)
+    if operation is not Operation.ROLLBACK:
+        return Deed(operation, about)
+    known = about.isascii() and about.isdecimal()
+    return Deed(operation, snapshot=int(about)) if known else Deed(Operation.OTHER, text)
 
 
 def _damaged(what: str) -> LedgerBroken:

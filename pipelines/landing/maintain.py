@@ -29,7 +29,7 @@ from pipelines.landing.compact import Hour, Looked, look, tidied
 from pipelines.landing.former import listed
 from pipelines.landing.history import Orphan, find_orphans, needed_by
 from pipelines.landing.hours import hour_text
-from pipelines.landing.ledger import TAG
+from pipelines.landing.ledger import TAG, Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.reading import Misread, Unreadable, live_rows, manifests_of
 from pipelines.landing.run import PUBLISH_DEADLINE_S, RELOAD_DEADLINE_S
@@ -247,21 +247,21 @@ class Maintainer:
         before = _manifest_count(looked.table)
         if not wanted or not self._many(looked.table):
             return before, before
-        changed = self._commit("manifests", regroup=_FILES_A_MANIFEST)
+        changed = self._commit(Operation.MANIFESTS, regroup=_FILES_A_MANIFEST)
         return before, _manifest_count(changed.table)
 
     def _many(self, table: Table) -> bool:
         return _manifest_count(table) > self.manifests_max and 2 * _fewest(table) <= _manifest_count(table)
 
     def _refresh(self) -> Looked:
-        return self._commit("refresh")
+        return self._commit(Operation.REFRESH)
 
-    def _commit(self, verb: str, *, regroup: int = 0) -> Looked:
+    def _commit(self, operation: Operation, *, regroup: int = 0) -> Looked:
         """A commit that leaves all rows, and the table loaded after it, which contains it."""
         for _ in range(_TRIES_MAX):
             looked = look(self.lake, self.name)
-            change = replace(tidied(looked, verb), regroup=regroup, same_rows=bool(regroup))
-            self._on_event(f"{verb}.built")
+            change = replace(tidied(looked, Deed(operation)), regroup=regroup, same_rows=bool(regroup))
+            self._on_event(f"{operation}.built")
             try:
                 snapshot = settle.commit(
                     self.lake, looked.table, looked.state, change, now_ms=int(self.clock.now() * 1000)

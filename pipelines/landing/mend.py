@@ -24,6 +24,7 @@ from pipelines.landing import rewrite, settle, slices
 from pipelines.landing.contract import Contract, arrow_schema, partition_of
 from pipelines.landing.freshness import Freshness
 from pipelines.landing.hours import hours_text
+from pipelines.landing.ledger import Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.reading import tasks_of
 from pipelines.landing.slices import Place
@@ -135,7 +136,7 @@ def execute(
             content=now.head,
             ledgers=now.state.ledgers,
             adopted=now.state.adopted,
-            verb=f"errors {hours_text(planned.hours)}",
+            deed=Deed(Operation.ERRORS, hours_text(planned.hours)),
             forgotten=now.state.forgotten,
             dropped=frozenset(task.file.file_path for task in planned.tasks),
             added=tuple(files),

@@ -13,6 +13,7 @@ through any address of that region goes on where the last one ended.
 from dataclasses import dataclass
 
 from pipelines.landing import publish, settle
+from pipelines.landing.ledger import Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.start import check_origin, find_table, known, mislabelled, origin_text
 from pipelines.landing.state import TableState, read_state
@@ -61,7 +62,7 @@ def execute(lake: Lake, planned: tuple[Relabelling, TableState], *, clock: Clock
         head,
         state.ledgers,
         state.adopted,
-        "relabel",
+        Deed(Operation.RELABEL),
         publish.Origin(view.origin, view.after),
         forgotten=state.forgotten,
         same_rows=True,

@@ -25,7 +25,7 @@ from pipelines.landing import settle, slices, undo
 from pipelines.landing.contract import Contract, partition_of
 from pipelines.landing.engine import Engine
 from pipelines.landing.freshness import Freshness
-from pipelines.landing.ledger import Delta, Landed, merge
+from pipelines.landing.ledger import Delta, Landed, Operation, merge
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.reading import spans
 from pipelines.landing.report import HourReport, LandingReport, stop_text
@@ -45,7 +45,6 @@ _TRIES_MAX = 20
 _BYTES_MAX = 2**62
 _TOO_MANY = "these hours are more windows than one run may have; replace fewer at once"
 _WIDENED_MAX = 4
-VERB = "replace"
 COMMAND = "sls-lake backfill --mode replace --local --execute"
 
 
@@ -102,7 +101,7 @@ def _together(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -
 
 
 def _plan(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> Planned:
-    undone = undo.plan(lake, logstore, client, hours, verb=VERB, counted=False)
+    undone = undo.plan(lake, logstore, client, hours, operation=Operation.REPLACE, counted=False)
     surveys = survey_hours(
         client,
         client.shards(),
@@ -186,7 +185,9 @@ def execute(
             )
         except LandingConflict:
             conflicts += 1
-            current = undo.plan(lake, logstore, client, planned.hours, verb=VERB, counted=False)
+            current = undo.plan(
+                lake, logstore, client, planned.hours, operation=Operation.REPLACE, counted=False
+            )
             # After the look: paused in between, a sweep could take the files and the look not know it.
             if conflicts >= _TRIES_MAX or not fresh.publishable:
                 raise
@@ -325,7 +326,7 @@ def _report(
         )
     files = [row for window in written for row in window.files]
     return LandingReport(
-        mode=VERB,
+        mode=Operation.REPLACE,
         origin=planned.view.origin,
         table=planned.view.table,
         snapshot_id=snapshot_id,

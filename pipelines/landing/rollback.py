@@ -136,7 +136,11 @@ def plan(lake: Lake, name: str, snapshot_id: int, *, without_missing: bool = Fal
     if as_it_was and now is not None and not leaving and not returning:
         raise ConfigError(f"table {name} is as snapshot {snapshot_id} left it: there is nothing to roll back")
     change = settle.Change(
-        target, lowered_ledgers, adopted, f"rollback {snapshot_id}", forgotten=state.forgotten
+        target,
+        lowered_ledgers,
+        adopted,
+        codec.Deed(codec.Operation.ROLLBACK, snapshot=snapshot_id),
+        forgotten=state.forgotten,
     )
     since = [s for s in _since(table, state, target) if is_landing(s)]
     shards = tuple(_shards_back(state.ledgers, lowered_ledgers))

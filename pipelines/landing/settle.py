@@ -65,7 +65,7 @@ class Change:
 
     content   the snapshot whose rows the table shall have
     ledgers   of every origin of the table
-    verb      what was asked for, kept in the summary: `rollback 123`, `adopt`
+    deed      what was asked for, kept in the summary: `rollback 123`, `adopt`
     origin    a logstore to register in the same commit, if any
     dropped   paths of data files of `content` that leave
     added     files that come; they hold the rows of `windows`, or, when there are no windows, rows
@@ -79,7 +79,7 @@ class Change:
     content: Snapshot
     ledgers: Mapping[str, Ledger]
     adopted: codec.Adopted
-    verb: str
+    deed: codec.Deed
     origin: publish.Origin | None = None
     forgotten: codec.Forgotten = field(default_factory=codec.Forgotten)
     dropped: frozenset[str] = frozenset()
@@ -299,7 +299,7 @@ def _summary(change: Change, totals: Mapping[str, int], *, same: bool) -> Summar
     properties = {
         **{name: str(int(source[name]) + totals[name]) for name in _TOTALS if name in source},
         codec.ATTEMPT_KEY: uuid.uuid4().hex,
-        codec.VERB_KEY: change.verb,
+        codec.VERB_KEY: str(change.deed),
         codec.WINDOWS_KEY: codec.encode_windows(origin, change.windows),
         **({codec.REWRITTEN_KEY: str(rewritten)} if rewritten else {}),
         **publish.carried(change.ledgers, change.adopted, change.forgotten),

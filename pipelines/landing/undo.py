@@ -16,7 +16,7 @@ from pyiceberg.table import FileScanTask
 
 from pipelines.landing import settle, slices
 from pipelines.landing.hours import hours_text
-from pipelines.landing.ledger import withdrawn
+from pipelines.landing.ledger import Deed, Operation, withdrawn
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.sameness import check_same
 from pipelines.landing.slices import Part, Place
@@ -69,7 +69,7 @@ def plan(
     client: SlsClient,
     hours: range,
     *,
-    verb: str = "undo",
+    operation: Operation = Operation.UNDO,
     counted: bool = True,
 ) -> Planned:
     """Look at what taking these receive hours back would do. Changes nothing.
@@ -116,7 +116,7 @@ def plan(
             content=place.head,
             ledgers={**state.ledgers, ledger.origin: ledger},
             adopted=state.adopted,
-            verb=f"{verb} {hours_text(hours)}",
+            deed=Deed(operation, hours_text(hours)),
             forgotten=state.forgotten,
             dropped=frozenset(task.file.file_path for task in tasks),
         ),

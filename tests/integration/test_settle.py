@@ -14,7 +14,7 @@ from pyiceberg.table.update import AddSnapshotUpdate
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.landing import adopt, publish, rollback, settle
-from pipelines.landing.ledger import LEDGER_PREFIX, TAG
+from pipelines.landing.ledger import LEDGER_PREFIX, TAG, Deed, Operation
 from pipelines.landing.look import lacking_hours
 from pipelines.landing.state import ancestry, facts, read_state, total_records
 from pipelines.landing.table import Lake
@@ -338,9 +338,8 @@ def damage(world: World, text: str = "1;9;damaged") -> None:
     state = facts(table)
     head = table.current_snapshot()
     assert head is not None
-    request = settle.build(
-        table, state, settle.Change(head, state.ledgers, state.adopted, "test"), now_ms=state.last_updated_ms
-    )
+    change = settle.Change(head, state.ledgers, state.adopted, Deed(Operation.OTHER, "test"))
+    request = settle.build(table, state, change, now_ms=state.last_updated_ms)
     added = request.updates[0]
     assert isinstance(added, AddSnapshotUpdate) and added.snapshot.summary is not None
     added.snapshot.summary[LEDGER_PREFIX + origin] = text
