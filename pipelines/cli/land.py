@@ -31,15 +31,22 @@ def land(output: Output, *, name: str | None) -> None:
     """
     logstore = own_holder(resolve(name))
     engine = Engine()
-    with quiet_spark(engine), Run(logstore, engine, mode="live") as run:
-        report = run.land()
-        verdict = run.reconcile()
-        checkpoints = run.checkpoint() if verdict.ok else []
+    notes: list[str] = []
+    try:
+        with quiet_spark(engine), Run(logstore, engine, mode="live", warn=notes.append) as run:
+            report = run.land()
+            verdict = run.reconcile()
+            checkpoints = run.checkpoint() if verdict.ok else []
+    finally:
+        # Within the block what is printed goes to Spark's log.
+        for note in notes:
+            output.say(f"[yellow]note[/]: {escape(note)}")
     show(output, report, verdict, checkpoints)
     output.result(
         {
             **asdict(report),
             "problems": list(verdict.problems),
+            "notes": notes,
             "checkpoints": [asdict(point) for point in checkpoints],
         }
     )

@@ -220,7 +220,7 @@ def find_orphans(
     if not isinstance(table.io, PyArrowFileIO):
         raise ConfigError(
             f"files of table {'.'.join(table.name())} cannot be listed through {type(table.io).__name__}; "
-            "look without --orphans"
+            "look with `sls-lake windows --no-orphans`"
         )
     parse = PyArrowFileIO.parse_location
     scheme, netloc, folder = parse(f"{table.location()}/data", table.io.properties)

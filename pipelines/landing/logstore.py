@@ -38,7 +38,6 @@ class Logstore(Settings):
     reset      where the very first run begins: earliest, latest, group, none, an ISO time, a duration
     columns    log key -> declared type (see contract.py)
     maintenance, proof  when their schedules tick, as cron, once somebody turns them on
-    order      children wait until their parents are closed
     """
 
     service: Service

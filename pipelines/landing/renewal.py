@@ -15,7 +15,8 @@ from sls_io.errors import ClaimLost, SlsError
 
 
 class Renewal:
-    """A context manager around the work that a claim covers. `lost` is called once, from the thread."""
+    """Around the work that a claim covers, from `start` to `stop`. `lost` hears the reason once, from the
+    thread."""
 
     def __init__(
         self, coordinator: Coordinator, claim: Claim, *, clock: Clock, lost: Callable[[str], None]
@@ -23,7 +24,7 @@ class Renewal:
         self._coordinator, self._claim, self._clock, self._lost = coordinator, claim, clock, lost
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._renew, name="renewal", daemon=True)
-        self._lost_why = ""
+        self._gone = False
 
     def start(self) -> None:
         """Begin renewing."""
@@ -37,12 +38,7 @@ class Renewal:
     @property
     def valid(self) -> bool:
         """Whether the claim stands: not taken away, and not expired by our own clock."""
-        return not self._lost_why and self._claim.valid(self._clock.monotonic())
-
-    @property
-    def why(self) -> str:
-        """Why the claim was lost; empty while it stands."""
-        return self._lost_why
+        return not self._gone and self._claim.valid(self._clock.monotonic())
 
     def _renew(self) -> None:
         while not self._stop.wait(self._coordinator.renew_every_s):
@@ -58,5 +54,5 @@ class Renewal:
                     return
 
     def _give_up(self, why: str) -> None:
-        self._lost_why = why
+        self._gone = True
         self._lost(why)

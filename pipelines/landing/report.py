@@ -81,7 +81,6 @@ class LandingReport:
     lag_s: float | None = None
     conflicts: int = 0
     replans: int = 0
-    first_start: bool = False
     peak_bytes: int = 0
 
     @property
@@ -109,10 +108,9 @@ class LandingReport:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer to a check: empty `problems` means it holds. `facts` are lines worth showing."""
+    """The answer to a check: empty `problems` means it holds."""
 
     problems: tuple[str, ...] = ()
-    facts: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:

@@ -92,7 +92,8 @@ class Run:
 
     `hours` (half-open, hours since 1970) goes with mode fill. `until_s` bounds the receive time; the
     service's own Date minus the settle time always does. `on_event` hears the name of each effect
-    before (`publish`) and after (`publish.done`) it is carried out. A try that is not answered within
+    before (`publish`) and after (`publish.done`) it is carried out; `warn` a sentence for the operator, while
+    the run works. A try that is not answered within
     `publish_deadline_s` counts as unknown: the table is asked, at most for `reload_deadline_s`.
     """
 
@@ -107,6 +108,7 @@ class Run:
         lake: Lake | None = None,
         clock: Clock = SYSTEM_CLOCK,
         on_event: Callable[[str], None] = lambda name: None,
+        warn: Callable[[str], None] = lambda sentence: None,
         publish_deadline_s: float = PUBLISH_DEADLINE_S,
         reload_deadline_s: float = RELOAD_DEADLINE_S,
     ) -> None:
@@ -115,7 +117,7 @@ class Run:
         self.logstore, self.engine, self.mode, self.clock = logstore, engine, mode, clock
         self.hours = range(*hours) if hours else range(0)
         self.lake = lake or Lake.default()
-        self._asked_until_s, self._on_event = until_s, on_event
+        self._asked_until_s, self._on_event, self._warn = until_s, on_event, warn
         self._publish_deadline_s, self._reload_deadline_s = publish_deadline_s, reload_deadline_s
         self.contract = Contract.from_columns(logstore.columns)
         self._client = SlsClient(logstore.service, clock=clock)
@@ -222,14 +224,17 @@ class Run:
             }
         )
         self._group_client = SlsClient(service, deadline_s=group.heartbeat_deadline_s, clock=self.clock)
-        self._coordinator = ServerGroup(self._group_client, group, clock=self.clock)
-        claim = self._coordinator.claim()
+        self._coordinator = members = ServerGroup(self._group_client, group, clock=self.clock)
+        claim = members.claim()
+        for line in members.drift:
+            self._warn(f"{line}: the group keeps its own, since other members rely on it")
         self._renewal = Renewal(self._coordinator, claim, clock=self.clock, lost=self._claim_lost)
         self._renewal.start()
         return protocol.Claimed(claim)
 
     def _claim_lost(self, why: str) -> None:
         self._on_event("claim.lost")
+        self._warn(f"the claim was lost, what was not published yet is planned again: {why}")
         self.engine.cancel(self._tag)
 
     def _claim_valid(self) -> bool:

@@ -61,11 +61,6 @@ class ServerGroup:
             f"group {group.name!r}: {n} is {is_}, not {ours}" for n, is_, ours in pairs if is_ != ours
         )
 
-    @property
-    def asked_back(self) -> frozenset[int]:
-        """Held shards that the service wants for somebody else; `release` lets them go."""
-        return self._member.asked
-
     def claim(self) -> Claim:
         """Join and wait for shards: until two answers in a row agree, or patience ends.
 

@@ -53,12 +53,14 @@ def silent_too_long(world: World) -> None:
 
 @pytest.mark.fault("4a.8.stop")
 def test_a_run_that_was_silent_too_long_claims_again_before_it_publishes(started: World) -> None:
-    events = DuringWrite(started, lambda: silent_too_long(started))
+    events, said = DuringWrite(started, lambda: silent_too_long(started)), list[str]()
 
-    report = started.land(on_event=events)
+    report = started.land(on_event=events, warn=said.append)
 
     events.assert_no_try_before_the_next_claim()
     assert (report.rows, report.replans) == (60, 1)
+    (reason,) = said
+    assert reason.startswith("the claim was lost") and "'lake'" in reason
     started.assert_each_log_once()
     started.assert_proved()
 

@@ -42,13 +42,12 @@ def test_what_is_granted_is_listed_from_the_next_heartbeat_on() -> None:
     assert beats(server) == [[], [0, 1], [0, 1], []]
 
 
-def test_a_shard_asked_back_is_listed_until_the_next_claim() -> None:
+def test_a_shard_asked_back_is_held_and_listed_until_the_next_claim() -> None:
     answers = [LISTED, says([0, 1]), says([0, 1]), says([0]), says([0]), LISTED, says([0])]
     with group(*answers) as (held, server, _):
         held.claim()
         held.renew()
         assert held.renew().shards == {0, 1}
-        assert held.asked_back == {1}
         assert held.claim().shards == {0}
     assert beats(server) == [[], [0, 1], [0, 1], [0, 1], [0], [0]]
 

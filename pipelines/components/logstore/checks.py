@@ -77,15 +77,14 @@ def specs(bronze: dg.AssetKey) -> list[dg.AssetCheckSpec]:
 
 
 def reconciled_result(bronze: dg.AssetKey, verdict: Verdict) -> dg.AssetCheckResult:
-    """The verdict as Dagster stores it: its problems first, then what it looked at."""
-    lines = [*verdict.problems, *verdict.facts]
+    """The verdict as Dagster stores it."""
     return dg.AssetCheckResult(
         asset_key=bronze,
         check_name=RECONCILED,
         passed=verdict.ok,
         severity=dg.AssetCheckSeverity.ERROR,
         description="; ".join(verdict.problems) or None,
-        metadata={"found": _bullets(lines)} if lines else {},
+        metadata={"found": _bullets(verdict.problems)} if verdict.problems else {},
     )
 
 
