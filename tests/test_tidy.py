@@ -74,6 +74,20 @@ OVERRIDES = {
 OVERRIDES |= {"on_headers_complete", "on_body", "on_message_complete"}
 """Methods whose contract stands in the library that calls them: click, Dagster, uvicorn, httptools."""
 
+MESSAGES = {"args", "cure", "message", "text", "verb", "what"}
+"""Attributes that hold words for people."""
+CUTS = {"endswith", "find", "index", "partition", "removeprefix", "removesuffix", "rpartition", "rsplit"}
+CUTS |= {"split", "startswith"}
+SEARCHES = {"findall", "finditer", "fullmatch", "get", "match", "search", "sub"}
+FOREIGN_WORDS = {
+    "pipelines/landing/publish.py:origin_registered": "the text of an origin is its identity, not a message",
+    "pipelines/landing/table.py:catalog": "each database has its own error for a table that is there",
+    "pipelines/landing/table.py:is_storage": "Arrow says nothing but words of what S3 answered",
+    "pipelines/landing/table.py:storage_trouble": "the same",
+    "pipelines/landing/write.py:_task_failure": "Spark hands a task's error on as a traceback in text",
+}
+"""Where the messages of others are read, which say it in no other way; and why."""
+
 ENTRY_POINTS = {
     "pipelines.cli.main",
     "pipelines.definitions",
@@ -228,6 +242,110 @@ def test_product_code_does_not_assert() -> None:
         for node in ast.walk(tree(p))
         if isinstance(node, ast.Assert)
     )
+
+
+def test_nothing_decides_by_the_words_of_a_message() -> None:
+    complain(
+        f"{at(p, line)}: {what} reads a message; ask its type, `LedgerBroken.kind`, `Wait.kind`, "
+        "`Deed.operation` or `causes.read`; else give it a kind"
+        for p in python_files("sls_io", "pipelines", "chaos", "fuzz", "bench")
+        for line, function, what in read_messages(tree(p))
+        if f"{at(p)}:{function}" not in FOREIGN_WORDS
+    )
+
+
+def test_a_foreign_message_that_is_read_is_still_read() -> None:
+    there = {f"{at(p)}:{function}" for p in python_files() for _, function, _ in read_messages(tree(p))}
+    complain(
+        f"{place}: reads no message any more; take it out of the list"
+        for place in FOREIGN_WORDS.keys() - there
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "if error.verb == ADOPT: pass",
+        "if 'adopt' in error.verb: pass",
+        "if 'locked' not in str(error): raise",
+        "return str(error).partition('. To settle it')[0]",
+        "done = error.args[0].startswith('no')",
+        "found = PATTERN.search(str(error))",
+        "found = re.match('x', error.message)",
+        "text = str(error)\n    found = PATTERN.findall(text)",
+        "if not wait.text.startswith(('closed', 'drained')): pass",
+        "waits = [w for w in waits if w.text != NOTHING]",
+        "match str(error):\n        case 'no': pass",
+        "way = {'gone': 1}.get(error.what)",
+        "way = WAYS[error.what]",
+    ],
+)
+def test_a_decision_by_words_is_found(line: str) -> None:
+    assert list(read_messages(ast.parse(f"def f(error, wait):\n    {line}")))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "raise Told(f'{error.what}; {error.verb}')",
+        "if error.kind is Breach.DAMAGED: raise",
+        "if error.verb == '' or not wait.text: pass",
+        "first = str(error).splitlines()[0]",
+        "text = str(number)\n    same = text == other",
+    ],
+)
+def test_what_is_only_shown_is_no_decision(line: str) -> None:
+    assert not list(read_messages(ast.parse(f"def f(error, wait, number, other):\n    {line}")))
+
+
+def read_messages(module: ast.Module) -> Iterator[tuple[int, str, str]]:
+    """(line, function, expression) of what compares, searches or cuts the words of a message."""
+    functions_of = (n for n in ast.walk(module) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+    for function in functions_of:
+        inner = list(ast.walk(function))
+        errors = {"error"} | {n.name for n in inner if isinstance(n, ast.ExceptHandler) and n.name}
+        held = {
+            target.id
+            for node in inner
+            if isinstance(node, ast.Assign) and is_message(node.value, errors, set())
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        for node in inner:
+            if any(is_message(part, errors, held) for part in decided_by(node)):
+                line = getattr(node, "lineno", function.lineno)
+                yield line, function.name, ast.unparse(node).splitlines()[0]
+
+
+def is_message(node: ast.expr, errors: set[str], held: set[str]) -> bool:
+    """Whether it is the text of one of these errors, or of a wait or a cause; `held`: names given one."""
+    if isinstance(node, ast.Attribute):
+        return node.attr in MESSAGES
+    if isinstance(node, ast.Subscript):
+        return is_message(node.value, errors, held)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr in ("strip", "lower", "casefold") and is_message(node.func.value, errors, held)
+    if isinstance(node, ast.Call) and ast.unparse(node.func) in ("str", "repr") and node.args:
+        return isinstance(node.args[0], ast.Name) and node.args[0].id in errors
+    return isinstance(node, ast.Name) and node.id in held
+
+
+def decided_by(node: ast.AST) -> Iterator[ast.expr]:
+    """The expressions whose words decide in `node`: compared, searched, cut, matched or looked up by."""
+    if isinstance(node, ast.Compare):
+        both = [node.left, *node.comparators]
+        # Whether there is a text at all is no question of its words.
+        if not any(isinstance(part, ast.Constant) and not part.value for part in both):
+            yield from both
+    elif isinstance(node, ast.Match):
+        yield node.subject
+    elif isinstance(node, ast.Subscript) and not is_message(node.value, set(), set()):
+        yield node.slice
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr in CUTS:
+            yield node.func.value
+        if node.func.attr in SEARCHES:
+            yield from node.args
 
 
 def test_a_library_that_could_be_exchanged_has_one_owner() -> None:

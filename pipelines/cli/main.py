@@ -142,6 +142,6 @@ def sentence(error: Exception) -> str:
     """What stderr says of `error`: our own errors name their cure, others are cut to one line."""
     if isinstance(error, SlsError):
         return str(error)
-    text = printable(str(error).strip().partition("\n")[0])
+    text = printable(next(iter(str(error).strip().splitlines()), ""))
     name = type(error).__name__
     return f"{name}: {text} (an error we did not foresee: run it again with --debug and keep the trace)"

@@ -159,14 +159,11 @@ def plan(
         raise ConfigError(f"table {name} has no snapshots yet: the first run starts its ledger by itself")
     state = facts(table, damaged_too=True)
     origin = known(state, client.origin())
-    trouble = _trouble(table, origin, name)
+    stops = _trouble(table, origin, name)
     newest = _newest(table)
-    tallies, lost = tally(
-        table,
-        {o: newest[o].ledger if o in newest else Ledger(o) for o in {*state.origins, *newest, origin.id}},
-    )
-    refused = bool(trouble)
-    trouble = trouble or _short(name, state, tallies, lost)
+    every = {*state.origins, *newest, origin.id}
+    tallies, lost = tally(table, {o: newest[o].ledger if o in newest else Ledger(o) for o in every})
+    trouble = stops or _short(name, state, tallies, lost)
     ledgers, sources, adopted = _proven(table, state, tallies, lost)
     ledgers = lowered(ledgers, {o: ledger for o, ledger in state.ledgers.items() if o in ledgers})
     former = _former(state, origin, ledgers)
@@ -202,7 +199,7 @@ def plan(
         forgotten=bool(state.forgotten.shards),
         former=former,
         lost={o: [x.name for x in lost if x.origin == o] for o in sorted({x.origin for x in lost})},
-        refused=refused,
+        refused=bool(stops),
     )
     registered = publish.Origin(origin.id, origin_text(origin))
     dropped = frozenset(x.path for x in lost if x.origin in begun)

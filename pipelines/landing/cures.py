@@ -143,7 +143,7 @@ def of_lost_files(
         if way is not None
     ]
     found += [way.text for way in sorted(ways, key=lambda way: way.cost)]
-    if files and not any(give_up.COMMAND in way.text for way in ways):
+    if files and not any(way.gives_up for way in ways):
         # Rows were lost in another way, too.
         words, _ = _adopt(lake, logstore, client)
         found += [f"{words} gives up what nothing brings back, whatever it was lost by"] if words else []
@@ -156,10 +156,11 @@ def of_lost_files(
 
 @dataclass(frozen=True)
 class _Way:
-    """A cure, and how many rows at most it loses."""
+    """A cure, how many rows at most it loses, and whether it is giving up the lost files alone."""
 
     text: str
     cost: int
+    gives_up: bool = False
 
 
 def _rollback(
@@ -197,7 +198,7 @@ def _give_up(lake: Lake, logstore: Logstore, client: SlsClient) -> _Way | None:
         calls = " and ".join(f"sls-lake backfill {span}" for span in spans(view.hours))
         again = f"; {calls} lands again what the service still has"
     text = f"{give_up.COMMAND} gives up the {view.rows} rows of the lost files, and nothing else{again}"
-    return _Way(text, view.kept.lost)
+    return _Way(text, view.kept.lost, gives_up=True)
 
 
 def _replaces(

@@ -432,7 +432,9 @@ def _prepare_sqlite(path: Path) -> None:
                     connection.execute("PRAGMA journal_mode=WAL")
                 return
             except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or SYSTEM_CLOCK.monotonic() >= until_s:
+                # The low byte is the kind, the others say more of it.
+                locked = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+                if not locked or SYSTEM_CLOCK.monotonic() >= until_s:
                     raise
             SYSTEM_CLOCK.sleep(_LOCKED_PAUSE_S)
     finally:

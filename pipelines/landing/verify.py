@@ -172,7 +172,8 @@ def _verified(logstore: Logstore, lake: Lake, client: SlsClient, *, pull: bool, 
         problems.append("the ledger is empty: nothing has landed")
     told = _Told(_landed_windows(table, ledger), pull_again(client, ledger, hours=hours) if pull else None)
     tallies, unread = tally(table, origin.id, ledger, told.windows)
-    problems += [each.what for each in unread if each.what not in problems]
+    said = {each.path for each in lost}
+    problems += [each.what for each in unread if each.path not in said]
     # Of the newest landing's file another logstore's may be gone, too.
     lost = list({each.path: each for each in (*lost, *unread)}.values())
     ends, shown = _ends(client, ledger, begins(client, logstore, state, origin.id))
