@@ -241,7 +241,9 @@ def _proven(place: Place, found: _Found, added: tuple[DataFile, ...], *, without
             else:
                 wrong.append(f"shard {key[1]} of {origin}: {_said(there, rows)}")
         missing -= min(missing, sum(each.rows for each in gone if each.origin == origin))
-    wrong += _others(table, state, found.tasks)
+    if (others := _others(table, state, found.tasks)) and not without_missing:
+        wrong.append(f"{others} adopted rows are of logstores without a ledger here")
+    missing += others
     if wrong:
         more = f" and {len(wrong) - _NAMED_MAX} more" if len(wrong) > _NAMED_MAX else ""
         raise LedgerBroken(
@@ -258,17 +260,15 @@ def _said(there: Tally, rows: int) -> str:
     return f"{there.rows} rows, its ledger says {rows}"
 
 
-def _others(table: Table, state: TableState, tasks: Collection[FileScanTask]) -> Iterator[str]:
-    """Rows of logstores that the table has no ledger of are adopted as a number: nothing would prove them."""
+def _others(table: Table, state: TableState, tasks: Collection[FileScanTask]) -> int:
+    """Rows that were adopted as a number, since the table has no ledger of their logstore, and that are not
+    listed: nothing would prove a file that holds them."""
     if not state.adopted.others:
-        return
+        return 0
     known = _ledgers(state).keys()
     origins = ((slices.partition_origin(table, task.file), task.file.record_count) for task in tasks)
     there = sum(rows for origin, rows in origins if origin is not None and origin not in known)
-    if there < state.adopted.others:
-        yield (
-            f"of logstores without a ledger here {there} rows are listed, {state.adopted.others} were adopted"
-        )
+    return max(0, state.adopted.others - there)
 
 
 def _shards(state: TableState, found: _Found, taken: Collection[choice.Leaf]) -> Iterator[ShardListed]:

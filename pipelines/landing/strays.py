@@ -18,6 +18,7 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan, PyArrowFileIO, pyarrow_to_schema
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestFile
 from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
 
 from pipelines.landing.choice import Count, Key, Leaf
@@ -65,40 +66,42 @@ def known(table: Table, unreadable: Collection[str]) -> Known:
     Raises TransportError when the storage does not answer.
     """
     seen: dict[str, dict[str, DataFile] | None] = dict.fromkeys(unreadable)
+    lists: dict[int, set[str] | None] = {}
     for snapshot in table.metadata.snapshots:
-        for manifest in _manifests(table, snapshot.snapshot_id) or ():
+        manifests = _manifests(table, snapshot)
+        lists[snapshot.snapshot_id] = None if manifests is None else {m.manifest_path for m in manifests}
+        for manifest in manifests or ():
             if manifest.manifest_path not in seen:
                 seen[manifest.manifest_path] = _entries(table, manifest)
     entries = {path: file for files in seen.values() for path, file in (files or {}).items()}
-    return Known(entries, frozenset(_left(table, seen)))
+    main = [lists[snapshot.snapshot_id] for snapshot in reversed(list(ancestry(table)))]
+    return Known(entries, frozenset(_left(main, seen)))
 
 
-def _left(table: Table, seen: Mapping[str, Mapping[str, DataFile] | None]) -> set[str]:
-    """Files that main had, and then had not any more.
+def _left(main: Iterable[set[str] | None], seen: Mapping[str, Mapping[str, DataFile] | None]) -> set[str]:
+    """Files that main had, and then had not any more. `main`: the manifests of its snapshots, oldest first,
+    None for those that nobody can tell.
 
     One that a manifest of a snapshot lists is gone from the next one when that lists it nowhere: in none of
     the manifests that can be read, and none of the others is new there.
     """
-    left, before = set[str](), set[str]()
-    there, blind = set[str](), set[str]()
-    for snapshot in reversed(list(ancestry(table))):
-        manifests = _manifests(table, snapshot.snapshot_id)
+    left, there, blind = set[str](), set[str](), set[str]()
+    for manifests in main:
         if manifests is None:
-            before, there, blind = set(), set(), set()
+            there, blind = set(), set()
             continue
-        paths = {manifest.manifest_path for manifest in manifests}
-        now_blind = {path for path in paths if seen.get(path) is None}
-        now = {file for path in paths for file in seen.get(path) or ()}
+        now_blind = {path for path in manifests if seen[path] is None}
+        now = {file for path in manifests for file in seen[path] or ()}
         left -= now
-        if before and now_blind <= blind:
+        if now_blind <= blind:
             left |= there - now
-        before, there, blind = paths, now, now_blind
+        there, blind = now, now_blind
     return left
 
 
-def _manifests(table: Table, snapshot_id: int) -> list[ManifestFile] | None:
+def _manifests(table: Table, snapshot: Snapshot) -> list[ManifestFile] | None:
     with suppress(Unreadable, Misread):
-        return manifests_of(table, table.snapshot_by_id(snapshot_id))
+        return manifests_of(table, snapshot)
     return None
 
 

@@ -67,6 +67,26 @@ def totals(world: World) -> dict[str, str]:
     return {k: v for k, v in summary_of(head(world)).items() if k.startswith("total-")}
 
 
+def entries(world: World) -> dict[str, tuple[object, ...]]:
+    """What the table says of each of its data files."""
+    files = [task.file for task in world.table.scan().plan_files()]
+    return {
+        f.file_path: (
+            *(f.record_count, f.file_size_in_bytes, f.spec_id, f.split_offsets),
+            tuple(f.partition[i] for i in range(len(f.partition))),
+            *map(
+                sorted,
+                (
+                    *((f.column_sizes or {}).items(), (f.value_counts or {}).items()),
+                    *((f.null_value_counts or {}).items(), (f.nan_value_counts or {}).items()),
+                    *((f.lower_bounds or {}).items(), (f.upper_bounds or {}).items()),
+                ),
+            ),
+        )
+        for f in files
+    }
+
+
 def repaired(world: World, command: Command) -> list[list[str]]:
     """Run what verify prints first until the table is proven; that one verb does it."""
     done = settle(world, command)
@@ -140,7 +160,7 @@ LOSSES = [
 def test_the_verb_that_is_printed_first_keeps_every_row_that_retention_took(
     world: World, command: Command, loss: Callable[[World], None]
 ) -> None:
-    before, rows = totals(world), world.identities()
+    before, rows, files = totals(world), world.identities(), entries(world)
     take_all_hours(world)
     loss(world)
 
@@ -148,7 +168,7 @@ def test_the_verb_that_is_printed_first_keeps_every_row_that_retention_took(
     repaired(world, command)
 
     assert printed(next(text for text in proof["cures"] if printed(text)))[0] == REPAIR
-    assert (totals(world), world.identities()) == (before, rows)
+    assert (totals(world), world.identities(), entries(world)) == (before, rows, files)
     world.assert_proved()
     goes_on(world, command, list(range(60)))
 
