@@ -13,6 +13,7 @@ from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.maintain import maintain
 from pipelines.cli.output import DRY, Output, moment, verb
 from pipelines.cli.register import register, start_over
+from pipelines.cli.repair_manifests import repair_manifests
 from pipelines.landing import adopt as adopting
 from pipelines.landing import forget as forgetting
 from pipelines.landing import give_up as giving_up
@@ -37,6 +38,7 @@ def table() -> None:
 
 table.add_command(maintain)
 table.add_command(register)
+table.add_command(repair_manifests)
 table.add_command(start_over)
 
 

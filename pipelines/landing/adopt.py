@@ -24,11 +24,11 @@ from typing import Literal
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from pipelines.landing import publish, settle
+from pipelines.landing import publish, repair_manifests, settle
 from pipelines.landing.explained import Key, Lost, holds, proves, tally
 from pipelines.landing.ledger import LEDGER_PREFIX, Adopted, Deed, Forgotten, Operation, lowered
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.reading import VERIFY
+from pipelines.landing.reading import VERIFY, Unreadable
 from pipelines.landing.sameness import way_back
 from pipelines.landing.start import check_origin, find_table, known, origin_text
 from pipelines.landing.state import (
@@ -162,7 +162,10 @@ def plan(
     stops = _trouble(table, origin, name)
     newest = _newest(table)
     every = {*state.origins, *newest, origin.id}
-    tallies, lost = tally(table, {o: newest[o].ledger if o in newest else Ledger(o) for o in every})
+    try:
+        tallies, lost = tally(table, {o: newest[o].ledger if o in newest else Ledger(o) for o in every})
+    except Unreadable as error:
+        raise repair_manifests.named(lake, logstore, client, error) from error
     trouble = stops or _short(name, state, tallies, lost)
     ledgers, sources, adopted = _proven(table, state, tallies, lost)
     ledgers = lowered(ledgers, {o: ledger for o, ledger in state.ledgers.items() if o in ledgers})

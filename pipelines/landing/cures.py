@@ -1,5 +1,6 @@
 """What makes a table's rows those of its ledger again, the way that keeps most first; each was looked at.
 
+    repair     manifests are lost, and the files that they listed are there: they are listed again
     replace    hours that the service still has are landed again: nothing else of the table changes
     rollback   the table goes back to a landing from before the trouble; what landed since is pulled again, or
                lost where retention has it
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
-from pipelines.landing import adopt, give_up, replace, rollback, slices
+from pipelines.landing import adopt, give_up, repair_manifests, replace, rollback, slices
 from pipelines.landing.ledger import ADOPT
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.reading import Unreadable, spans
@@ -137,6 +138,7 @@ def of_lost_files(
     ways = [
         way
         for way in (
+            None if len(named) == len(lost) else _relisted(lake, logstore, client),
             _rollback(lake, logstore, client, table, state, _BROUGHT_BACK, [each.path for each in lost]),
             _give_up(lake, logstore, client) if files else None,
         )
@@ -185,6 +187,26 @@ def _rollback(
     if kept.lost:
         since = f"{since}, but {kept}"
     return _Way(f"sls-lake table rollback {back} {does}; {since}", kept.lost)
+
+
+def _relisted(lake: Lake, logstore: Logstore, client: SlsClient) -> _Way | None:
+    """For lost manifests: all of their files, or, where that is refused, what is there of these."""
+    command = repair_manifests.COMMAND
+    try:
+        repair_manifests.plan(lake, logstore, client)
+    except SlsError:
+        pass
+    else:
+        return _Way(f"{command} lists the data files again that are lost with it, and keeps every row", 0)
+    try:
+        view = repair_manifests.plan(lake, logstore, client, without_missing=True).view
+    except SlsError:
+        return None
+    text = (
+        f"{command} --without-missing lists again what is there; {view.missing} rows are missing then, and "
+        "sls-lake verify names what brings these back"
+    )
+    return _Way(text, view.missing)
 
 
 def _give_up(lake: Lake, logstore: Logstore, client: SlsClient) -> _Way | None:

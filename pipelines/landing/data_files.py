@@ -29,7 +29,12 @@ Metrics = dict[str, Any]
 
 def metrics_of(parquet: pq.ParquetWriter, schema: Schema, properties: Mapping[str, str]) -> Metrics:
     """The metrics of a file that was just closed, as the table's properties ask for them."""
-    metadata = parquet.writer.metadata
+    return metrics_in(parquet.writer.metadata, schema, properties)
+
+
+def metrics_in(metadata: pq.FileMetaData, schema: Schema, properties: Mapping[str, str]) -> Metrics:
+    """The metrics that a file's footer tells, as the table's properties ask for them; `schema` is that of the
+    file."""
     ids = parquet_path_to_id_mapping(schema)
     plan = compute_statistics_plan(schema, dict(properties))
     for field in _without_statistics(metadata, ids):  # left out on purpose, and no warning is wanted

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from pyiceberg.manifest import DataFileContent
-from pyiceberg.table import Table
+from pyiceberg.table import FileScanTask, Table
 
 from pipelines.landing.ledger import Adopted
 from pipelines.landing.reading import bounds
@@ -43,9 +43,11 @@ class Lost:
         return self.shards is None or shard in self.shards
 
 
-def tally(table: Table, ledgers: Mapping[str, Ledger]) -> tuple[dict[Key, Tally], list[Lost]]:
+def tally(
+    table: Table, ledgers: Mapping[str, Ledger], *, tasks: Collection[FileScanTask] | None = None
+) -> tuple[dict[Key, Tally], list[Lost]]:
     """Rows of these origins by (origin, shard), held against their ledgers, and the data files of which the
-    rows could not be counted.
+    rows could not be counted; of all files of main, or of `tasks`.
 
     Raises ConfigError for a table without identity columns, Unreadable for any other file that cannot be
     read.
@@ -58,7 +60,7 @@ def tally(table: Table, ledgers: Mapping[str, Ledger]) -> tuple[dict[Key, Tally]
     found: dict[Key, Tally] = {}
     lost: list[Lost] = []
     for origin, ledger in sorted(ledgers.items()):
-        shards, wrong = tally_of(table, origin, ledger)
+        shards, wrong = tally_of(table, origin, ledger, tasks=tasks)
         for each in wrong:
             if isinstance(each.file, str) or each.file.content != DataFileContent.DATA or each.first:
                 raise each

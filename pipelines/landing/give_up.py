@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.table import FileScanTask
 
-from pipelines.landing import reach, settle, slices
+from pipelines.landing import reach, repair_manifests, settle, slices
 from pipelines.landing.ledger import Adopted, Deed, Landed, Operation, withdrawn
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.reading import Unreadable, bounds, tasks_of
@@ -77,7 +77,10 @@ def plan(lake: Lake, logstore: Logstore, client: SlsClient) -> Planned:
     is not what was in the lost files.
     """
     place = slices.look(lake, logstore, client, whole=False)
-    kept, lost = _sorted_out(place)
+    try:
+        kept, lost = _sorted_out(place)
+    except Unreadable as error:
+        raise repair_manifests.named(lake, logstore, client, error) from error
     if not lost:
         raise ConfigError(
             f"every file of {place.origin.logstore} in {place.name} can be read: nothing is lost"

@@ -103,6 +103,7 @@ class Operation(StrEnum):
     MANIFESTS = "manifests"
     REFRESH = "refresh"
     RELABEL = "relabel"
+    REPAIR_MANIFESTS = "repair-manifests"
     REPLACE = "replace"
     ROLLBACK = "rollback"
     UNDO = "undo"

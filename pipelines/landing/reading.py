@@ -6,7 +6,7 @@ cannot follow. An OSError with a number of the system, or of S3, is about the st
 second look by another reader (`second_look.py`) decides whether it is about the file, here and nowhere else.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 
@@ -16,7 +16,7 @@ from pyiceberg.conversions import from_bytes
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry, ManifestFile
-from pyiceberg.table import DataScan, FileScanTask, Table
+from pyiceberg.table import DataScan, FileScanTask, ManifestGroupPlanner, Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import NestedField, PrimitiveType
 
@@ -148,16 +148,29 @@ def tasks_of(table: Table, scan: DataScan) -> list[FileScanTask]:
     try:
         return list(scan.plan_files())
     except Exception as error:
-        # PyIceberg reads manifests on several threads, and its error names none: look for the one.
-        for manifest in manifests_of(table, scan.snapshot()):
-            for entry in entries_of(table, manifest):
-                if entry.data_file.content == DataFileContent.EQUALITY_DELETES:
-                    raise Unreadable(table, entry.data_file, _EQUALITY, first=_REWRITE) from error
-        _raise_storage(table, error)
-        raise Misread(
-            f"all manifests of table {'.'.join(table.name())} can be read, but its files could not be told "
-            f"({type(error).__name__})"
-        ) from error
+        raise _told(table, manifests_of(table, scan.snapshot()), error) from error
+
+
+def tasks_in(table: Table, manifests: Collection[ManifestFile]) -> list[FileScanTask]:
+    """The files that a snapshot of these manifests alone would show. Raises as `reading` does."""
+    try:
+        return list(ManifestGroupPlanner(table.metadata, table.io).plan_files(manifests))
+    except Exception as error:
+        raise _told(table, manifests, error) from error
+
+
+def _told(table: Table, manifests: Iterable[ManifestFile], error: Exception) -> Exception:
+    """What is raised for manifests that could not be read: PyIceberg reads them on several threads, and its
+    error names none, so the one is looked for."""
+    for manifest in manifests:
+        for entry in entries_of(table, manifest):
+            if entry.data_file.content == DataFileContent.EQUALITY_DELETES:
+                return Unreadable(table, entry.data_file, _EQUALITY, first=_REWRITE)
+    _raise_storage(table, error)
+    return Misread(
+        f"all manifests of table {'.'.join(table.name())} can be read, but its files could not be told "
+        f"({type(error).__name__})"
+    )
 
 
 def batches_of(

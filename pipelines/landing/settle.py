@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pyiceberg.manifest import (
     UNASSIGNED_SEQ,
     DataFile,
+    DataFileContent,
     ManifestContent,
     ManifestEntry,
     ManifestEntryStatus,
@@ -57,6 +58,11 @@ _TOTALS = (
     "total-position-deletes",
     "total-equality-deletes",
 )
+_COUNTED = {
+    DataFileContent.DATA: ("total-data-files", "total-records"),
+    DataFileContent.POSITION_DELETES: ("total-delete-files", "total-position-deletes"),
+    DataFileContent.EQUALITY_DELETES: ("total-delete-files", "total-equality-deletes"),
+}
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,7 @@ class Change:
     same_rows the rows stay what they are, only their files or manifests change: readers that follow
               what is appended pass over it
     regroup   most files a data manifest lists, to write all data manifests anew; 0: not
+    manifests those of `content` that stay, where not all of them can be read; None: all
     """
 
     content: Snapshot
@@ -89,6 +96,7 @@ class Change:
     schema: Schema | None = None
     same_rows: bool = False
     regroup: int = 0
+    manifests: tuple[ManifestFile, ...] | None = None
 
 
 def build(table: Table, state: TableState, change: Change, *, now_ms: int) -> publish.Request:
@@ -200,12 +208,16 @@ def commit(
 def _manifests(
     table: Table, change: Change, snapshot_id: int
 ) -> tuple[list[ManifestFile], Mapping[str, int]]:
-    """The manifests of the new snapshot, and by how much its totals differ from its content's."""
+    """The manifests of the new snapshot, and by how much its totals differ from its content's; from zero,
+    where not all of that can be read."""
     missing, manifests = set(change.dropped), list[ManifestFile]()
     totals = dict.fromkeys(_TOTALS, 0)
     if change.regroup:
         return list(_regrouped(table, change, snapshot_id)), totals
-    for manifest in manifests_of(table, change.content):
+    for manifest in change.manifests or ():
+        for entry in entries_of(table, manifest):
+            _count(totals, entry.data_file, 1)
+    for manifest in manifests_of(table, change.content) if change.manifests is None else change.manifests:
         entries = _data_entries(table, manifest) if missing else []
         leaving = {e.data_file.file_path: e.data_file for e in entries} if entries else {}
         leaving = {path: file for path, file in leaving.items() if path in missing}
@@ -286,14 +298,15 @@ def _written(
 
 
 def _count(totals: dict[str, int], file: DataFile, times: int) -> None:
-    totals["total-data-files"] += times
-    totals["total-records"] += times * file.record_count
+    files, rows = _COUNTED[file.content]
+    totals[files] += times
+    totals[rows] += times * file.record_count
     totals["total-files-size"] += times * file.file_size_in_bytes
 
 
 def _summary(change: Change, totals: Mapping[str, int], *, same: bool) -> Summary:
     """Totals of the content; `append` of nothing where main already holds it, else `overwrite`."""
-    source = summary_of(change.content)
+    source = summary_of(change.content) if change.manifests is None else dict.fromkeys(_TOTALS, "0")
     origin = change.window_origin or (change.origin.id if change.origin else min(change.ledgers, default=""))
     rewritten = 0 if change.windows else sum(file.record_count for file in change.added)
     properties = {

@@ -296,7 +296,7 @@ def _places(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, _Longs, _L
         shards, cursors = (
             batch.column(name).to_numpy(zero_copy_only=False).astype(np.int64) for name in IDENTITY[:2]
         )
-        hours = _hours_of(batch)
+        hours = receive_hours(batch)
         for shard in np.unique(shards).tolist():
             yield shard, cursors[shards == shard], hours[shards == shard]
 
@@ -465,7 +465,7 @@ def _parts(batches: Iterable[pa.RecordBatch], ledger: Ledger) -> Iterator[Part]:
         shards, cursors, indexes = (
             batch.column(name).to_numpy(zero_copy_only=False).astype(np.int64) for name in IDENTITY[:3]
         )
-        hours = _hours_of(batch)
+        hours = receive_hours(batch)
         for shard, hour in np.unique(np.stack([shards, hours]), axis=1).T.tolist():
             here = (shards == shard) & (hours == hour)
             entry = ledger.shards.get(shard)
@@ -479,7 +479,7 @@ def _micros(batch: pa.RecordBatch) -> _Longs:
     return micros
 
 
-def _hours_of(batch: pa.RecordBatch) -> _Longs:
+def receive_hours(batch: pa.RecordBatch) -> _Longs:
     """The receive hours of rows, hours since 1970."""
     hours: _Longs = _micros(batch) // _HOUR_US
     return hours

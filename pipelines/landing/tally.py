@@ -19,7 +19,7 @@ from pyiceberg.expressions import EqualTo
 from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import FileScanTask, Table
 
-from pipelines.landing.contract import hour_place
+from pipelines.landing.contract import hour_place, origin_place
 from pipelines.landing.reading import Unreadable, batches_of, tasks_of
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.decode import identity_sum
@@ -56,9 +56,10 @@ def tally(
     windows: Iterable[Window] = (),
     *,
     snapshot_id: int | None = None,
+    tasks: Iterable[FileScanTask] | None = None,
 ) -> tuple[dict[int, Tally], list[Unreadable]]:
-    """Each shard's tally over all files of a snapshot (default: main's) that can be read, and each other
-    file. Raises TransportError when the storage does not answer."""
+    """Each shard's tally over all files of a snapshot (default: main's), or over `tasks`, that can be read,
+    and each other file. Raises TransportError when the storage does not answer."""
     columns = ("__shard__", "__cursor__", "__index__")
     mine = EqualTo(term="__origin__", value=origin)
     scan = table.scan(row_filter=mine, selected_fields=columns, snapshot_id=snapshot_id)
@@ -68,7 +69,7 @@ def tally(
         tallies[window.shard].windows[window] = (0, 0)
     wrong: list[Unreadable] = []
     try:
-        hours = _by_hour(table, tasks_of(table, scan))
+        hours = _by_hour(table, tasks_of(table, scan) if tasks is None else _owned(table, origin, tasks))
     except Unreadable as error:
         return {}, [error]
     reached: dict[int, list[tuple[int, int, int | None]]] = defaultdict(list)
@@ -85,6 +86,17 @@ def tally(
             tallies[shard].doubled += _twins(table, reader, shard, together)
             tallies[shard].doubled -= sum(alone[shard, hour] for hour in mixed)
     return dict(tallies), wrong
+
+
+def _owned(table: Table, origin: str, tasks: Iterable[FileScanTask]) -> list[FileScanTask]:
+    """Those of these files that may hold rows of the origin, as their partitions say."""
+    places = {number: origin_place(spec, table.schema()) for number, spec in table.specs().items()}
+    found = []
+    for task in tasks:
+        place = places[task.file.spec_id]
+        if place is None or task.file.partition[place] == origin:
+            found.append(task)
+    return found
 
 
 def _keys_of(

@@ -28,12 +28,13 @@ from tests.integration.world import PROJECT, World
 __all__ = ["command"]
 
 _VERB = re.compile(
-    r"sls-lake (?:backfill|verify|table (?:rollback|adopt|give-up))(?: (?:--?[\w-]+|\d[\w:-]*|rows|replace))*"
+    r"sls-lake (?:backfill|verify|table (?:rollback|adopt|give-up|repair-manifests))"
+    r"(?: (?:--?[\w-]+|\d[\w:-]*|rows|replace))*"
 )
 
 _NAMED = re.compile(
     r"sls-lake ((?:land|plan|backfill|load|describe|verify|windows|table|checkpoints|emulator|demo|dev)"
-    r"(?: (?:rollback|undo|forget|adopt|give-up|maintain|repair|reset)(?![a-z]))?"
+    r"(?: (?:rollback|undo|forget|adopt|give-up|repair-manifests|maintain|repair|reset)(?![a-z-]))?"
     r"(?: --[a-z-]+(?: [a-z]+(?= --))?)*)"
 )
 
@@ -187,8 +188,8 @@ BREAKS: list[tuple[Callable[[World], None], str]] = [
     (data_file_gone, "backfill"),
     (data_file_cut, "backfill"),
     (data_file_of_another, "backfill"),
-    (manifest_gone, "table rollback"),
-    (list_cut, "table rollback"),
+    (manifest_gone, "table repair-manifests"),
+    (list_cut, "table repair-manifests"),
     (rolled_back, "table rollback"),
     (rolled_back_and_appended, "table rollback"),
     (twice, "table rollback"),

@@ -1,0 +1,46 @@
+"""`sls-lake table repair-manifests`: the data files of lost manifests listed again."""
+
+from dataclasses import asdict
+
+import click
+from rich.markup import escape
+
+from pipelines.cli.logstores import logstore_option, resolve
+from pipelines.cli.output import DRY, Output, verb
+from pipelines.landing import repair_manifests as repairing
+from pipelines.landing.table import Lake
+from sls_io.client import SlsClient
+
+
+@click.command("repair-manifests")
+@click.option(
+    "--without-missing",
+    is_flag=True,
+    help="List what is there although rows are missing; sls-lake verify then names what brings those back.",
+)
+@logstore_option
+@click.option("--execute", is_flag=True, help="Do it; without this it is a dry run.")
+@verb
+def repair_manifests(output: Output, *, without_missing: bool, name: str | None, execute: bool) -> None:
+    """List the data files again that manifests listed which are gone or damaged, also all of them.
+
+    No row changes. Of the files in the table's folder those are taken that hold exactly the rows that the
+    ledgers know, of every logstore of the table; where they do not, nothing is changed.
+    """
+    logstore, lake = resolve(name), Lake.default()
+    with SlsClient(logstore.service) as client:
+        planned = repairing.plan(lake, logstore, client, without_missing=without_missing)
+    view = planned.view
+    output.say(
+        f"{view.table}: {escape(', '.join(view.lost))} cannot be read; {view.files:,} data files with "
+        f"{view.rows:,} rows are listed again, {view.left:,} others stay unlisted"
+    )
+    output.table(
+        ["origin", "shard", ">rows listed", ">rows listed again", ">rows in ledger"],
+        [(x.origin, str(x.shard), x.rows_listed, x.rows_again, x.rows_known) for x in view.shards],
+    )
+    if view.missing:
+        output.say(f"[red]{view.missing:,} rows are missing; sls-lake verify names what brings them back[/]")
+    committed = repairing.execute(lake, planned) if execute else None
+    output.say(DRY if committed is None else f"done: snapshot {committed}; sls-lake verify proves it")
+    output.result({"executed": execute, "committed": committed, **asdict(view)})

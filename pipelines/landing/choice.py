@@ -1,0 +1,180 @@
+"""Which of the files in a folder are the ones that a ledger knows. Values in, values out.
+
+Beside the files of a table lie those of dead runs, of hours that were taken back, and the sources of what was
+written together or anew since. Files that share a row exclude each other, and of a shard only as many rows
+with such an identity sum are wanted as the ledger says, so most of it decides itself: the newest first, and
+what somebody is known to have let go last. Where that does not add up, other choices are tried, as many as
+can be tried in seconds.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+Key = tuple[str, int]
+"""An origin's id and a shard."""
+
+Count = tuple[int, int]
+"""Rows, and their identity sum modulo 2**64."""
+
+_Vector = tuple[int, ...]
+_ALTERNATIVES_MAX = 64
+_TRIES_MAX = 1_000_000
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A data file: what rows of each shard it holds, when it was written (unix seconds). `left`: it was in
+    the table once, and is known to have left it."""
+
+    path: str
+    counts: Mapping[Key, Count]
+    modified_s: float
+    left: bool = False
+
+    @property
+    def rows(self) -> int:
+        """Of all shards."""
+        return sum(rows for rows, _ in self.counts.values())
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The files that are taken, and the shards of which they are not what was wanted."""
+
+    taken: tuple[Leaf, ...] = ()
+    short: frozenset[Key] = field(default_factory=frozenset)
+
+
+def choose(
+    leaves: Collection[Leaf],
+    conflicts: Collection[tuple[str, str]],
+    wanted: Mapping[Key, Count],
+    *,
+    free: Collection[Key] = (),
+) -> Choice:
+    """Files that hold exactly what is `wanted` of each shard, no two of which are in `conflicts` (pairs of
+    paths that share a row). Of shards in `free` nobody can say what is wanted.
+
+    Where nothing adds up, the likeliest files, and the shards they are of.
+    """
+    beside = defaultdict[str, set[str]](set)
+    for one, other in conflicts:
+        beside[one].add(other)
+        beside[other].add(one)
+    parts = [_alternatives(group, beside) for group in _groups(leaves, beside)]
+    taken, short = list[Leaf](), set[Key]()
+    for keys, ours in _together(parts, wanted):
+        told = sorted(keys - set(free))
+        found = _solved(ours, [wanted.get(key, (0, 0)) for key in told], told)
+        taken += [leaf for chosen in found or [part[0] for part in ours] for leaf in chosen]
+        short |= set() if found is not None else keys
+    return Choice(tuple(sorted(taken, key=lambda leaf: leaf.path)), frozenset(short))
+
+
+def _groups(leaves: Collection[Leaf], beside: Mapping[str, set[str]]) -> Iterator[list[Leaf]]:
+    """Files that exclude one another, directly or through others."""
+    known = {leaf.path: leaf for leaf in leaves}
+    while known:
+        group, waiting = list[Leaf](), [next(iter(known))]
+        while waiting:
+            leaf = known.pop(waiting.pop(), None)
+            if leaf is not None:
+                group.append(leaf)
+                waiting += beside.get(leaf.path, ())
+        yield group
+
+
+def _alternatives(group: list[Leaf], beside: Mapping[str, set[str]]) -> list[tuple[Leaf, ...]]:
+    """Sets of files of a group without a conflict, the likeliest first; never none."""
+    ordered = sorted(group, key=lambda leaf: (leaf.left, -leaf.modified_s, leaf.path))
+    found: list[tuple[Leaf, ...]] = []
+    waiting: list[tuple[int, tuple[Leaf, ...]]] = [(0, ())]
+    while waiting and len(found) < _ALTERNATIVES_MAX:
+        at, taken = waiting.pop()
+        if at == len(ordered):
+            found.append(taken)
+            continue
+        leaf = ordered[at]
+        ways = [(at + 1, taken)]
+        if not any(other.path in beside.get(leaf.path, ()) for other in taken):
+            ways.append((at + 1, (*taken, leaf)))
+        # The last one is looked at first.
+        waiting += reversed(ways) if leaf.left else ways
+    return found
+
+
+def _together(
+    parts: Sequence[list[tuple[Leaf, ...]]], wanted: Mapping[Key, Count]
+) -> Iterator[tuple[set[Key], list[list[tuple[Leaf, ...]]]]]:
+    """Shards that no file has in common with others, with what there is to choose for them."""
+    rooms: list[tuple[set[Key], list[list[tuple[Leaf, ...]]]]] = [({key}, []) for key in wanted]
+    for part in parts:
+        keys = {key for chosen in part for leaf in chosen for key in leaf.counts}
+        mine = [room for room in rooms if room[0] & keys]
+        rooms = [room for room in rooms if not room[0] & keys]
+        for room in mine:
+            keys |= room[0]
+        rooms.append((keys, [*(each for room in mine for each in room[1]), part]))
+    yield from rooms
+
+
+def _solved(
+    parts: Sequence[list[tuple[Leaf, ...]]], wanted: Sequence[Count], keys: Sequence[Key]
+) -> list[tuple[Leaf, ...]] | None:
+    """One of the alternatives of each part, which add up to what is wanted of `keys`; None: not found."""
+    chosen = [part[0] for part in parts]
+    base = [_vector(each, keys) for each in chosen]
+    goal = tuple(number for count in wanted for number in count)
+    short = _minus(goal, _sum(base, len(goal)))
+    changes = [
+        (at, other, _minus(_vector(other, keys), base[at]))
+        for at, part in enumerate(parts)
+        for other in part[1:]
+    ]
+    by_change = defaultdict[_Vector, list[tuple[int, tuple[Leaf, ...]]]](list)
+    for at, other, change in changes:
+        by_change[change].append((at, other))
+
+    def search(
+        left: _Vector, begin: int, size: int, used: frozenset[int]
+    ) -> dict[int, tuple[Leaf, ...]] | None:
+        if not size:
+            return {} if not any(left) else None
+        if size == 1:
+            return next(({at: other} for at, other in by_change.get(left, ()) if at not in used), None)
+        for i in range(begin, len(changes)):
+            at, other, change = changes[i]
+            if at not in used:
+                rest = search(_minus(left, change), i + 1, size - 1, used | {at})
+                if rest is not None:
+                    return {at: other, **rest}
+        return None
+
+    size = 0
+    while size <= len(parts) and len(changes) ** max(0, size - 1) <= _TRIES_MAX:
+        if (found := search(short, 0, size, frozenset())) is not None:
+            return [found.get(at, each) for at, each in enumerate(chosen)]
+        size += 1
+    return None
+
+
+def _vector(leaves: Sequence[Leaf], keys: Sequence[Key]) -> _Vector:
+    rows, sums = Counter[Key](), Counter[Key]()
+    for leaf in leaves:
+        for key, (count, total) in leaf.counts.items():
+            rows[key] += count
+            sums[key] += total
+    return tuple(number for key in keys for number in (rows[key], sums[key] % 2**64))
+
+
+def _minus(one: _Vector, other: _Vector) -> _Vector:
+    """Rows as they are, sums modulo 2**64."""
+    return tuple(
+        (a - b) % 2**64 if at % 2 else a - b for at, (a, b) in enumerate(zip(one, other, strict=True))
+    )
+
+
+def _sum(vectors: Sequence[_Vector], length: int) -> _Vector:
+    columns = list(zip(*vectors, strict=True)) if vectors else [()] * length
+    return tuple(sum(each) % 2**64 if at % 2 else sum(each) for at, each in enumerate(columns))
