@@ -10,10 +10,13 @@ import subprocess
 import tomllib
 from collections.abc import Iterable, Iterator
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from importlinter import cli as import_linter
+
+from pipelines.components.logstore.dagster_private import CHECKED_WITH
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -36,6 +39,7 @@ BANNED_CALLS = {
     "datetime.date.today": "take a Clock and use datetime.fromtimestamp(clock.now(), UTC).date()",
 }
 CLOCK_FILE = "sls_io/clock.py"
+DAGSTER_PRIVATE = "pipelines/components/logstore/dagster_private.py"
 
 BANNED_IN_TESTS = {
     "unittest.mock": "start the emulator, or hand in a value or a small real object",
@@ -355,6 +359,22 @@ def test_a_library_that_could_be_exchanged_has_one_owner() -> None:
         for line, name in imported(p)
         if (library := name.split(".")[0]) in OWNERS and at(p) not in OWNERS[library]
     )
+
+
+def test_what_dagster_does_not_export_is_imported_in_one_place() -> None:
+    complain(
+        f"{at(p, line)}: imports {name}; only {DAGSTER_PRIVATE} may"
+        for p in product()
+        if at(p) != DAGSTER_PRIVATE
+        for line, name in imported(p)
+        if re.match(r"dagster\w*\.(_|\w+\._)", name)
+    )
+
+
+def test_what_dagster_does_not_export_was_looked_up_in_the_pinned_release() -> None:
+    pins = (ROOT / "constraints.txt").read_text(encoding="utf-8").split()
+    assert f"dagster=={CHECKED_WITH}" in pins
+    assert version("dagster") == CHECKED_WITH
 
 
 def test_sls_io_modules_import_each_other_by_name() -> None:

@@ -23,6 +23,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pipelines.landing import choice, explained, settle, slices, strays
 from pipelines.landing.choice import Count, Key
 from pipelines.landing.explained import Lost
+from pipelines.landing.ledger import Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.reading import VERIFY, Unreadable, entries_of, manifests_of, tasks_in
 from pipelines.landing.slices import Place

@@ -10,6 +10,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
 
 from pipelines.landing import undo
+from pipelines.landing.contract import Contract
 from pipelines.landing.report import LandingReport
 from pipelines.landing.table import Lake
 from sls_io.errors import ConfigError, LedgerBroken
@@ -247,7 +248,7 @@ def test_rows_without_a_ledger_are_refused(world: World) -> None:
     """Somebody filled the table before sls-lake came: where these rows are from nobody can say."""
     world.put(10)
     world.at(HOUR0_S + 120)
-    world.lake.ensure(world.logstore.table, world.run().contract)
+    world.lake.ensure(world.logstore.table, Contract.from_columns(world.logstore.columns))
     append_by_hand(world)
     before = world.table.metadata.current_snapshot_id
 

@@ -14,6 +14,7 @@ from pyiceberg.table.update import AddSnapshotUpdate
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.landing import adopt, publish, rollback, settle
+from pipelines.landing.contract import Contract
 from pipelines.landing.ledger import LEDGER_PREFIX, TAG, Deed, Operation
 from pipelines.landing.look import lacking_hours
 from pipelines.landing.state import ancestry, facts, read_state, total_records
@@ -378,7 +379,7 @@ def test_rows_without_a_ledger_are_adopted_where_a_person_says_that_shards_start
 ) -> None:
     world.put(10)
     world.at(HOUR0_S + 120)
-    world.lake.ensure(world.logstore.table, world.run().contract)
+    world.lake.ensure(world.logstore.table, Contract.from_columns(world.logstore.columns))
     append_by_hand(world)
     verb = refused(world)
 

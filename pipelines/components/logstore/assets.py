@@ -22,7 +22,8 @@ there (`rework.py`). A checkpoint that is selected beside those reports that not
 is both live and a backfill is refused: a backfill is split into runs that would claim side by side.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 import dagster as dg
@@ -44,11 +45,12 @@ from pipelines.components.logstore.schedule import (
     reached_s,
 )
 from pipelines.components.logstore.spark import SparkEngine
+from pipelines.landing import repair
 from pipelines.landing.hours import hours_text
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.look import hour_rows, lacking_hours
 from pipelines.landing.reach import lacking
-from pipelines.landing.report import LandingReport, Verdict
+from pipelines.landing.report import CheckpointReport, LandingReport, Verdict
 from pipelines.landing.run import Run
 from pipelines.landing.table import Lake
 from sls_io.client import SlsClient
@@ -61,6 +63,14 @@ Results = Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]
 _SUSPECTS_MAX = 5
 HOURS_PER_RUN_MAX = 6
 """A backfill of more hours becomes several runs, so that a failure costs at most this much."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a landing ended: the gaps that it named, and why the run is red although they stand."""
+
+    gaps: tuple[str, ...] = ()
+    error: SlsError | None = None
 
 
 class Options(dg.Config):
@@ -174,7 +184,7 @@ def landing_assets(logstore: Logstore, *, unset: str = "") -> dg.AssetsDefinitio
                 return
             mode = mode_of(context.run.tags, bronze=bronze in selected, checkpoint=checkpoint in selected)
             if mode == "publish":
-                yield _publish(context, logstore, spark)
+                yield _publish(context, logstore)
             elif bronze in selected:
                 yield from _table(context, logstore, spark, mode, execute=config.execute)
             if mode not in ("live", "publish") and checkpoint in selected:
@@ -207,24 +217,26 @@ def _table(
     bronze = bronze_key(logstore)
     asked = {key.name for key in context.selected_asset_check_keys}
     runway = checks.RunwayLook(logstore, bronze)
-    gaps: list[str] = []
 
-    def also() -> Results:
+    def also(gaps: tuple[str, ...]) -> Results:
         if checks.RUNWAY in asked:
-            yield runway.result(tuple(gaps))
+            yield runway.result(gaps)
         before = checks.proven_before(context.instance, bronze) if checks.PROVEN in asked else None
         if before is not None:
             yield before
 
     try:
         if mode in (LIVE, FILL):
-            yield from _land(context, logstore, spark, runway, gaps, live=mode == LIVE)
+            outcome = yield from _land(context, logstore, spark, runway, live=mode == LIVE)
         else:
             yield from _again(context, logstore, spark, mode, execute=execute)
+            outcome = Outcome()
     except SlsError:
-        yield from also()
+        yield from also(())
         raise
-    yield from also()
+    yield from also(outcome.gaps)
+    if outcome.error is not None:
+        raise outcome.error
 
 
 def _hours_asked(context: dg.AssetExecutionContext, logstore: Logstore) -> range:
@@ -261,12 +273,10 @@ def _land(
     logstore: Logstore,
     spark: SparkEngine,
     runway: checks.RunwayLook,
-    gaps: list[str],
     *,
     live: bool,
-) -> Results:
-    """Land, report the hours, check; publish last, and only where the check passed. The gaps that
-    the landing named are added to `gaps`."""
+) -> Generator[dg.MaterializeResult[None] | dg.AssetCheckResult, None, Outcome]:
+    """Land, then report and publish. Raises what `Run.land` does; what comes after a landing is returned."""
     bronze, hours = bronze_key(logstore), _hours_asked(context, logstore)
     asked: dict[str, Any] = {"until_s": hours.stop * HOUR_S} if live else {"hours": (hours.start, hours.stop)}
     mode: Literal["live", "fill"] = "live" if live else "fill"
@@ -276,32 +286,50 @@ def _land(
         except LedgerBroken as error:
             # The table contradicts itself, so nothing was landed: the red check is where people look.
             yield from _checked(context, bronze, Verdict(problems=(str(error),)))
-            return
-        if report.came_to_nothing:
-            context.log.warning(f"{report.came_to_nothing}. If this stays: a larger `budget`, or more cores")
-        gaps += report.gaps
-        for line in (*report.suspects, *report.readable):
-            context.log.warning(line)
-        if not live:
-            _warn_lacking(context, logstore, hours)
-        reached_of = _live_hours if live else _filled_hours
-        reached = reached_of(logstore, report, hours)
-        in_table = hour_rows(logstore, Lake.default(), report.origin, reached)
-        for event in hour_events(logstore, report, reached, in_table, runway.metadata()):
-            context.log_event(event)
-        verdict = run.reconcile()
-        yield from _checked(context, bronze, verdict)
-        if verdict.ok and live:
-            yield dg.MaterializeResult(
-                asset_key=checkpoint_key(logstore), metadata=metadata.checkpoint(run.checkpoint(), report)
-            )
-        if report.suspects:
-            # Last, so that the other shards' hours and checkpoints stand: the run itself is red.
-            raise ServiceError(
-                "ShardSuspect",
-                "; ".join(report.suspects[:_SUSPECTS_MAX]),
-                hint="Nothing was given up; the next run asks again. See `sls-lake plan`",
-            )
+            return Outcome()
+        try:
+            yield from _landed(context, logstore, run, report, hours, runway)
+        except SlsError as error:
+            return Outcome(report.gaps, error)
+    return Outcome(report.gaps)
+
+
+def _landed(
+    context: dg.AssetExecutionContext,
+    logstore: Logstore,
+    run: Run,
+    report: LandingReport,
+    hours: range,
+    runway: checks.RunwayLook,
+) -> Results:
+    """Report the hours, check; publish last, and only where the check passed. Raises for a run that is red
+    although what it landed stands."""
+    bronze, live = bronze_key(logstore), run.mode == "live"
+    if report.came_to_nothing:
+        context.log.warning(f"{report.came_to_nothing}. If this stays: a larger `budget`, or more cores")
+    for line in (*report.suspects, *report.readable):
+        context.log.warning(line)
+    if not live:
+        _warn_lacking(context, logstore, hours)
+    reached_of = _live_hours if live else _filled_hours
+    reached = reached_of(logstore, report, hours)
+    in_table = hour_rows(logstore, Lake.default(), report.origin, reached)
+    for event in hour_events(logstore, report, reached, in_table, runway.metadata()):
+        context.log_event(event)
+    verdict = run.reconcile()
+    yield from _checked(context, bronze, verdict)
+    if verdict.ok and live:
+        yield dg.MaterializeResult(
+            asset_key=checkpoint_key(logstore),
+            metadata={**metadata.checkpoint(run.checkpoint()), **metadata.landing(report)},
+        )
+    if report.suspects:
+        # Last, so that the other shards' hours and checkpoints stand: the run itself is red.
+        raise ServiceError(
+            "ShardSuspect",
+            "; ".join(report.suspects[:_SUSPECTS_MAX]),
+            hint="Nothing was given up; the next run asks again. See `sls-lake plan`",
+        )
     if report.trouble:
         # What was read landed and its checkpoints moved; a run that the service failed is red all the same.
         raise TransportError(f"the service failed before the end, what landed stands: {report.trouble}")
@@ -365,9 +393,7 @@ def hour_events(
         )
 
 
-def _publish(
-    context: dg.AssetExecutionContext, logstore: Logstore, spark: SparkEngine
-) -> dg.MaterializeResult[None]:
+def _publish(context: dg.AssetExecutionContext, logstore: Logstore) -> dg.MaterializeResult[None]:
     """Publish the frontier that the ledger has. It claims shards, so it says so and waits for none."""
     context.instance.add_run_tags(context.run.run_id, {CLAIMS_TAG: logstore.name})
     busy = busy_run(context.instance, logstore.name, but=context.run.run_id)
@@ -375,16 +401,9 @@ def _publish(
         raise ConfigError(
             f"run {busy.run_id} holds the claim on {logstore.name}: launch again when it is done"
         )
-    if reached_s(logstore) is None:
-        raise ConfigError(
-            f"{logstore.table} has no landing yet, so there is no checkpoint to publish: run the job"
-        )
-    # Nothing lies before `start`, so a live run up to it lands nothing and publishes what is there.
-    with Run(logstore, spark.engine(), mode="live", until_s=logstore.start_s, **_told(context)) as run:
-        report = run.land()
-        verdict = run.reconcile()
-        if not verdict.ok:
-            raise LedgerBroken("; ".join(verdict.problems), verb="sls-lake verify")
-        return dg.MaterializeResult(
-            asset_key=checkpoint_key(logstore), metadata=metadata.checkpoint(run.checkpoint(), report)
-        )
+    with SlsClient(logstore.service) as client:
+        points = repair.repair(logstore, client, repair.look(logstore, Lake.default(), client))
+    return dg.MaterializeResult(
+        asset_key=checkpoint_key(logstore),
+        metadata=metadata.checkpoint([CheckpointReport(p.shard, p.frontier, p.outcome) for p in points]),
+    )

@@ -18,10 +18,8 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 import dagster as dg
-from dagster._core.storage.asset_check_execution_record import (
-    COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES as COMPLETED,
-)
 
+from pipelines.components.logstore.dagster_private import COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
 from pipelines.landing.hours import hours_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.report import Verdict
@@ -148,7 +146,7 @@ def proven_result(bronze: dg.AssetKey, proof: Proof, *, seconds: float) -> dg.As
 def proven_before(instance: dg.DagsterInstance, bronze: dg.AssetKey) -> dg.AssetCheckResult | None:
     """The last proof once more, for a run that takes none; None when there was none."""
     history = instance.event_log_storage.get_asset_check_execution_history(
-        dg.AssetCheckKey(bronze, PROVEN), limit=1, status=COMPLETED
+        dg.AssetCheckKey(bronze, PROVEN), limit=1, status=COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
     )
     last = history[0].evaluation if history else None
     if last is None:

@@ -9,10 +9,10 @@ result is older than the newest hour.
 """
 
 import dagster as dg
-from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 from pipelines.components.logstore.assets import bronze_key, checkpoint_key
 from pipelines.components.logstore.checks import PROVEN, RUNWAY
+from pipelines.components.logstore.dagster_private import UnresolvedAssetJobDefinition
 from pipelines.components.logstore.schedule import ERRORS, MODE_TAG, REPLACE
 from pipelines.landing.logstore import Logstore
 

@@ -10,8 +10,8 @@ instances without that limit.
 from collections.abc import Iterable, Iterator, Sequence
 
 import dagster as dg
-from dagster._core.storage.dagster_run import IN_PROGRESS_RUN_STATUSES, NOT_FINISHED_STATUSES
 
+from pipelines.components.logstore.dagster_private import IN_PROGRESS_RUN_STATUSES, NOT_FINISHED_STATUSES
 from pipelines.components.logstore.failures import plainly
 from pipelines.components.logstore.metadata import MB, Metadata
 from pipelines.components.logstore.schedule import hour_key

@@ -80,8 +80,8 @@ def waits(reasons: Mapping[int, Wait]) -> dg.MetadataValue:
     return dg.MetadataValue.table(records, schema=columns)
 
 
-def checkpoint(reports: Sequence[CheckpointReport], landed: LandingReport) -> Metadata:
-    """What became of each shard's checkpoint, with the landing it followed."""
+def checkpoint(reports: Sequence[CheckpointReport]) -> Metadata:
+    """What became of each shard's checkpoint."""
     columns = dg.TableSchema(
         columns=[dg.TableColumn("shard", "int"), dg.TableColumn("cursor", "int"), dg.TableColumn("outcome")]
     )
@@ -92,7 +92,6 @@ def checkpoint(reports: Sequence[CheckpointReport], landed: LandingReport) -> Me
         "moved": dg.MetadataValue.int(sum(r.outcome == "moved" for r in reports)),
         "shards": dg.MetadataValue.int(len(reports)),
         "checkpoints": dg.MetadataValue.table(records, schema=columns),
-        **landing(landed),
     }
 
 

@@ -9,9 +9,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 import dagster as dg
-from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
-from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 
+from pipelines.components.logstore.dagster_private import NOT_FINISHED_STATUSES, UnresolvedAssetJobDefinition
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.state import read_state
 from pipelines.landing.table import Lake
