@@ -280,7 +280,9 @@ def _land(
     bronze, hours = bronze_key(logstore), _hours_asked(context, logstore)
     asked: dict[str, Any] = {"until_s": hours.stop * HOUR_S} if live else {"hours": (hours.start, hours.stop)}
     mode: Literal["live", "fill"] = "live" if live else "fill"
-    with Run(logstore, spark.engine(), mode=mode, **_told(context), **asked) as run:
+    with Run(
+        logstore, spark.engine(), mode=mode, on_event=_log(context), warn=context.log.warning, **asked
+    ) as run:
         try:
             report = run.land()
         except LedgerBroken as error:
@@ -343,8 +345,8 @@ def _checked(context: dg.AssetExecutionContext, bronze: dg.AssetKey, verdict: Ve
         raise LedgerBroken("; ".join(verdict.problems), verb="sls-lake verify")
 
 
-def _told(context: dg.AssetExecutionContext) -> dict[str, Callable[[str], None]]:
-    return {"on_event": lambda event: context.log.info(f"landing: {event}"), "warn": context.log.warning}
+def _log(context: dg.AssetExecutionContext) -> Callable[[str], None]:
+    return lambda event: context.log.info(f"landing: {event}")
 
 
 def _live_hours(logstore: Logstore, report: LandingReport, asked: range) -> set[int]:
