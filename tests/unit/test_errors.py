@@ -27,7 +27,7 @@ def tree(of: type[SlsError]) -> Iterator[type[SlsError]]:
         yield from tree(kind)
 
 
-def defined() -> set[type[SlsError]]:
+def defined() -> set[type[BaseException]]:
     """The classes of errors.py."""
     found = (value for _, value in inspect.getmembers(errors, inspect.isclass))
     kinds = (value for value in found if issubclass(value, BaseException))
