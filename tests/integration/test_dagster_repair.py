@@ -4,7 +4,7 @@ Runs are carried out in this process and so are their writing tasks; service and
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,18 +38,34 @@ class Here(SparkEngine):
         return InProcess()
 
 
+class Losing(SparkEngine):
+    """So do these, and a file is lost between its writing and the commit that lists it."""
+
+    warehouse: str
+
+    def engine(self) -> Engine:
+        known = set(Path(self.warehouse).rglob("*.parquet"))
+
+        def tell(name: str) -> None:
+            for path in set(Path(self.warehouse).rglob("*.parquet")) - known if name == "task.done" else ():
+                path.unlink()
+
+        return InProcess(tell)
+
+
 @dataclass
 class Page:
     """A world and the Dagster that runs its jobs."""
 
     world: World
     instance: dg.DagsterInstance
+    spark: SparkEngine = field(default_factory=Here)
 
     def definitions(self, logstore: Logstore) -> dg.Definitions:
         component = SlsLogstore.from_attributes_dict(attributes=logstore.model_dump(mode="json"))
         defs = component.build_defs(dg.ComponentTree.for_test().load_context)
         return dg.Definitions(
-            assets=defs.assets, jobs=defs.jobs, schedules=defs.schedules, resources={RESOURCE_KEY: Here()}
+            assets=defs.assets, jobs=defs.jobs, schedules=defs.schedules, resources={RESOURCE_KEY: self.spark}
         )
 
     def run(
@@ -390,3 +406,21 @@ def test_of_two_maintenances_of_a_table_the_second_ends_and_the_tick_is_skipped(
     create_run_for_test(page.instance, status=dg.DagsterRunStatus.STARTED, tags={MAINTAINS_TAG: "orders"})
     assert isinstance(schedule(dg.build_schedule_context(page.instance)), dg.RunRequest)
     assert page.run("maintenance").success, "another table's holds nobody up"
+
+
+def test_a_landing_whose_check_fails_publishes_no_checkpoint_and_shows_none(
+    page: Page, tmp_path: Path
+) -> None:
+    before = page.world.checkpoints()
+    page.world.put(20)
+    page.world.emulator.admin.advance(3600)
+    page.spark = Losing(warehouse=str(tmp_path))
+
+    landed = page.land()
+
+    red = check(landed, "reconciled")
+    assert not landed.success and not red.passed and "is gone" in str(red.description)
+    shown = {event.asset_key for event in landed.all_events if event.is_step_materialization}
+    assert dg.AssetKey(["sls", "access_logs_checkpoint"]) not in shown
+    assert dg.AssetKey(["bronze", "access_logs"]) in shown
+    assert page.world.checkpoints() == before
