@@ -56,10 +56,10 @@ from tests.simulation.service import (
     Gone,
     Service,
     all_lies,
+    model_survey_hours,
+    model_survey_live,
     second_answers,
     shown_again,
-    survey_hours,
-    survey_live,
     unlisted,
 )
 from tests.simulation.table import ORIGIN, File, Request
@@ -311,12 +311,12 @@ class Moves:
             frontier = Cursor(dict(saved).get(shard.id, entry.frontier))
             if live:
                 self.seen["shown again"] += closed
-                survey = survey_live(now, head, frontier, until_s)
+                survey = model_survey_live(now, head, frontier, until_s)
                 survey = second_answers(survey, effect.ledger.with_shards({shard.id: entry} if known else {}))
                 surveys[shard.id] = replace(survey, opened=closed)
             else:
                 second = range(FIRST_HOUR + 1, FIRST_HOUR + 2)
-                surveys[shard.id] = survey_hours(now, head, second, until_s)
+                surveys[shard.id] = model_survey_hours(now, head, second, until_s)
         values = tuple(s.value for s in listed)
         surveys |= unlisted(now, values, effect.ledger) if live else {}
         event = protocol.Surveyed(values, surveys, now.now_s)
