@@ -4,7 +4,7 @@ A state is one integer: the number of what is shared, then the sorted numbers of
 of one depth are an array, so that what was worked out once (where a worker's move leads, how a run can
 end) is looked up for a whole depth at a time.
 In every state what must hold is judged: commits, rows, gaps, closings and checkpoints where they are
-made (`moves.py`), and that the job can still be finished: were faults to stop right there, whatever is
+made (`judging.py`), and that the job can still be finished: were faults to stop right there, whatever is
 on its way arrives or not, the workers end their runs one after the other in any order, a last one runs
 until nothing is left, and then every group must be in rows or in a gap.
 """
@@ -127,7 +127,7 @@ class Exhaustive:
             len(self._levels) - 2,
             len(self.moves.workers),
             len(self._parts),
-            len(self.moves.taken_steps),
+            len(self.moves.steps.taken),
             self.moves.seen,
             frozenset(self.moves.struck),
         )
@@ -284,7 +284,7 @@ class Exhaustive:
         """What the service and other people do."""
         known = self._others.get(shared)
         if known is None:
-            options = self.moves.of_others(self._parts[shared])
+            options = self.moves.others.of(self._parts[shared])
             known = self._others[shared] = tuple(self._row(self._shared(p), how) for _, p, how in options)
         return known
 
@@ -297,7 +297,7 @@ class Exhaustive:
         return known
 
     def _calm(self, parts: Parts, how: str) -> Iterable[tuple[Parts, str]]:
-        options = list(self.moves.of_others(parts))
+        options = list(self.moves.others.of(parts))
         must = next((o for o in options if o[0] in ("the service goes on", "a person settles")), None)
         if must is not None:
             return self._calm(must[1], must[2] or how)
@@ -335,7 +335,7 @@ class Exhaustive:
             begun = self._outcomes_of(shared << self.bits | self.idle)[0]
             ends = {end >> self.bits & self.mask for end in self._run_to_end(begun)} - {shared}
             if not ends:
-                self.moves.judge_end(self._parts[shared])
+                self.moves.judge.end(self._parts[shared])
                 return
             shared = min(ends)
         raise Violated("runs go on landing although nothing new was written")
@@ -381,7 +381,7 @@ class Exhaustive:
         parts, workers = self._parts[shared[0]], among[:, 0].tolist()
         options = [
             (label, made, [self.moves.behind(w, how) for w in workers], names)
-            for label, made, how in self.moves.of_others(parts)
+            for label, made, how in self.moves.others.of(parts)
         ]
         for at, worker in enumerate(workers):
             rest = workers[:at] + workers[at + 1 :]

@@ -135,7 +135,7 @@ class Service:
         self.shards[number] = SimShard(number, keys, parents, self.now_s, end=base, begin=base)
 
 
-def survey_live(service: Service, head: Head, frontier: int, until_s: int) -> Survey:
+def model_survey_live(service: Service, head: Head, frontier: int, until_s: int) -> Survey:
     """Spans from the frontier to `until_s`, hour by hour, as the production survey asks for them."""
     shard = service.shards[head.shard.id]
     until = min(shard.at(until_s), head.end)
@@ -149,7 +149,7 @@ def survey_live(service: Service, head: Head, frontier: int, until_s: int) -> Su
     return Survey(shard.id, head, tuple(spans), (*marks, Edge(until_s, Cursor(until))))
 
 
-def survey_hours(service: Service, head: Head, hours: range, until_s: int) -> Survey:
+def model_survey_hours(service: Service, head: Head, hours: range, until_s: int) -> Survey:
     """Spans of the named receive hours, whatever has landed."""
     shard = service.shards[head.shard.id]
     until = min(shard.at(until_s), head.end)

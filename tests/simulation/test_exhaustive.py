@@ -171,7 +171,7 @@ def test_the_search_by_arrays_finds_what_a_plain_walk_finds(model: Model) -> Non
     edges, queue = 0, [(moves.first(), (moves.worker(IDLE),) * model.workers)]
     known = set(queue)
     for parts, workers in queue:
-        reached = [(made, [moves.behind(w, how) for w in workers]) for _, made, how in moves.of_others(parts)]
+        reached = [(made, [moves.behind(w, how) for w in workers]) for _, made, how in moves.others.of(parts)]
         for worker in set(workers):
             rest = list(workers)
             rest.remove(worker)
@@ -193,7 +193,7 @@ def test_the_search_by_arrays_finds_what_a_plain_walk_finds(model: Model) -> Non
 def test_steps_do_not_look_at_what_the_search_leaves_out() -> None:
     search = Exhaustive(HUNTING[0])
     search.run()
-    taken = search.moves.taken_steps
+    taken = search.moves.steps.taken
     assert len(taken) > 1000
     for state, event in taken:
         assert _said(state, event) == _said(_littered(state), event)

@@ -36,7 +36,7 @@ def edges() -> set[tuple[str, str, str, str]]:
     for model in HUNTING:
         search = Exhaustive(model)
         search.run()
-        for state, event in search.moves.taken_steps:
+        for state, event in search.moves.steps.taken:
             try:
                 after, effects = protocol.step(state, event)
             except SlsError:

@@ -24,10 +24,10 @@ from tests.simulation.service import (
     Gone,
     Service,
     lied,
+    model_survey_hours,
+    model_survey_live,
     second_answers,
     shown_again,
-    survey_hours,
-    survey_live,
     unlisted,
 )
 from tests.simulation.table import File, Request, Table
@@ -195,13 +195,13 @@ class Worker:
     def _survey_one(self, head: Head, ledger: Ledger, *, opened: bool) -> Survey:
         service, until_s = self.world.service, self.state.setting.until_s
         if self.hours is not None:
-            return survey_hours(service, head, self.hours, until_s)
+            return model_survey_hours(service, head, self.hours, until_s)
         if opened:
             ledger = ledger.with_shards({head.shard.id: planning.opened(ledger.shards[head.shard.id])})
         frontier = ledger.shard(head.shard.id, begin=head.begin).frontier
         if self.world.habits.plan_from_checkpoint:
             frontier = Cursor(service.checkpoints.get(head.shard.id, frontier))
-        survey = second_answers(survey_live(service, head, frontier, until_s), ledger)
+        survey = second_answers(model_survey_live(service, head, frontier, until_s), ledger)
         return replace(survey, opened=opened)
 
     def _write(self, effect: protocol.WriteWindows) -> Doing:

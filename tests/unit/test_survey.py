@@ -126,7 +126,7 @@ def test_the_simulator_asks_as_production_does(history: tuple[Service, int]) -> 
     service, until_s = history
     for survey in live(service, Ledger("o"), until_s).values():
         assert survey.head is not None
-        own = simulated.survey_live(service, survey.head, survey.head.begin, until_s)
+        own = simulated.model_survey_live(service, survey.head, survey.head.begin, until_s)
         assert (own.spans, own.marks[-1]) == (survey.spans, survey.marks[-1])
         assert set(own.marks) == set(survey.marks)
 
