@@ -3,12 +3,17 @@
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from sls_io.emulator import Emulator
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
 from tests.backends import s3
 
 pytest_plugins = ["sls_io.emulator.pytest_plugin"]
+
+# How long one example takes says how busy the machine is, and nothing of the code.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 # Before any client is built, in this process and in the ones it starts: the pair of the emulator,
 # never the developer's own, and no proxy in between.
