@@ -23,7 +23,7 @@ is both live and a backfill is refused: a backfill is split into runs that would
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypedDict, cast
 
 import dagster as dg
 
@@ -315,7 +315,12 @@ def _checked(context: dg.AssetExecutionContext, bronze: dg.AssetKey, verdict: Ve
         raise LedgerBroken("; ".join(verdict.problems), verb="sls-lake verify")
 
 
-def _told(context: dg.AssetExecutionContext) -> dict[str, Callable[[str], None]]:
+class _Told(TypedDict):
+    on_event: Callable[[str], None]
+    warn: Callable[[str], None]
+
+
+def _told(context: dg.AssetExecutionContext) -> _Told:
     return {"on_event": lambda event: context.log.info(f"landing: {event}"), "warn": context.log.warning}
 
 
