@@ -42,11 +42,13 @@ class Trouble:
     hours    receive hours (since 1970) that are known to hold other rows than they should
     missing  rows are missing
     strange  rows are there that nothing explains
+    rows     how many rows are missing at least
     """
 
     hours: Collection[int]
     missing: bool
     strange: bool
+    rows: int = 0
 
 
 def of_other_rows(
@@ -67,9 +69,11 @@ def of_other_rows(
             "sls-lake verify --pull names the hours that lost rows, where the service still has them"
         )
     back = _rollback(lake, logstore, client, table, state, _brought_back(trouble))
-    found += [back.text] if back is not None else []
-    found.append(_adopting(lake, logstore, client, trouble))
-    return tuple(found)
+    adopting, works = _adopting(lake, logstore, client, trouble)
+    if back is None:
+        return (*found, adopting)
+    dear = trouble.missing and not trouble.strange and back.cost > trouble.rows
+    return (*found, adopting, back.text) if dear and works else (*found, back.text, adopting)
 
 
 def _instead(trouble: Trouble) -> str:
@@ -82,13 +86,14 @@ def _brought_back(trouble: Trouble) -> str:
     return "takes out what nothing explains" + (", and brings back what was there by then" * trouble.missing)
 
 
-def _adopting(lake: Lake, logstore: Logstore, client: SlsClient, trouble: Trouble) -> str:
-    """Giving up what is missing and keeping what is there; where that is refused, what to do instead."""
+def _adopting(lake: Lake, logstore: Logstore, client: SlsClient, trouble: Trouble) -> tuple[str, bool]:
+    """Giving up what is missing and keeping what is there, and whether that works; where it is refused, what
+    to do instead."""
     words, refused = _adopt(lake, logstore, client)
     if words:
-        return f"{words} {_left(trouble)}"
+        return f"{words} {_left(trouble)}", True
     verb = refused.verb if isinstance(refused, LedgerBroken) else ""
-    return verb or f"no verb does it as it is: {refused}"
+    return verb or f"no verb does it as it is: {refused}", False
 
 
 def _adopt(lake: Lake, logstore: Logstore, client: SlsClient) -> tuple[str, SlsError | None]:

@@ -98,7 +98,7 @@ def goes_on(world: World, command: Command, wanted: list[int]) -> None:
     """The table lands, is written together and swept, and holds these rows and the new ones, each once."""
     new = range(world.counter, world.counter + 20)
     land_more(world)
-    assert command("table", "maintain", "--execute", "--only", "expire", "--snapshots", "1")["code"] == 0
+    assert command("table", "maintain", "--execute", "--only", "expire", "--snapshots", "2")["code"] == 0
     said = command("table", "maintain", "--execute")
     assert (said["code"], said["put_off"]) == (0, [])
     assert numbers(world) == sorted([*wanted, *new])
@@ -405,8 +405,8 @@ def test_a_data_file_lost_as_well_is_refused_and_what_is_named_gets_out(
 def test_what_the_service_still_has_of_a_lost_file_is_landed_again_after_it(
     world: World, command: Command
 ) -> None:
-    expire_all(world)
     lose(world, hours(world)[1])
+    expire_all(world)
     all_lists_and_manifests(world)
 
     done = settle(world, command)
@@ -421,8 +421,8 @@ def test_a_file_that_is_listed_and_lost_is_given_up_after_the_others_are_listed_
     world: World, command: Command
 ) -> None:
     take_all_hours(world)
-    expire_all(world)
     lose(world, hours(world)[1])
+    expire_all(world)
     manifests(world)[0].unlink()
 
     done = settle(world, command)
@@ -448,9 +448,8 @@ def test_rows_that_were_marked_as_deleted_are_no_reason_to_list_too_much(
 def test_removed_rows_do_not_come_back_while_others_are_missing(world: World, command: Command) -> None:
     take_all_hours(world)
     assert command("table", "forget", "--where", "n >= 20 and n < 40", "--execute")["executed"]
+    lose(world, hours(world)[0])
     expire_all(world)
-    for path in files_of(world, hours(world)[0]):
-        path.unlink()
     all_lists_and_manifests(world)
 
     said = command(*REPAIR, "--without-missing", "--execute")
