@@ -152,6 +152,68 @@ def plan(
     nothing to settle or a start would land rows again that are there, LedgerBroken when another verb
     is the cure, or rows are there twice.
     """
+    found = _find(lake, logstore, client)
+    named = at is not None or bool(cursors)
+    decided = _decide(found)
+    if named and not decided.asks:
+        raise ConfigError(
+            f"the ledger of {found.origin.id} is proven by its rows and stays; leave the start out"
+        )
+    if decided.asks and named:
+        _check_removal_known(found.table, found.state)
+        floors = _Floors(client, found.state.forgotten, found.newest.get(found.origin.id))
+        starts = _starts(client, logstore, found.origin.id, found.tallies, at, cursors or {}, floors)
+        decided = decided.started(found.origin.id, starts)
+    view = _describe(found, decided, named=named)
+    dropped = frozenset(x.path for x in found.lost if x.origin in decided.begun)
+    registered = publish.Origin(found.origin.id, origin_text(found.origin))
+    deed, removed = Deed(Operation.ADOPT), found.state.forgotten
+    change = settle.Change(found.head, decided.ledgers, decided.adopted, deed, registered, removed, dropped)
+    _check_news(view, found.state, change)
+    return Planned(view, found.table, found.state, None if view.asks else change)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The table as it is: what it says, what its files hold, and what stops landings into it."""
+
+    table: Table
+    head: Snapshot
+    state: TableState
+    origin: Origin
+    newest: Mapping[str, _Newest]
+    tallies: Mapping[Key, Tally]
+    lost: tuple[Lost, ...]
+    stops: str
+    trouble: str
+
+
+@dataclass(frozen=True)
+class _Decided:
+    """Which ledgers stay, which begin anew, and what is adopted then.
+
+    sources  where a kept ledger was found
+    former   origins of the logstore before it was made again, which begin anew
+    asks     the logstore's own ledger begins anew, so somebody has to say where
+    """
+
+    ledgers: Mapping[str, Ledger]
+    sources: Mapping[str, int]
+    adopted: Adopted
+    former: tuple[str, ...]
+    differs: tuple[Difference, ...]
+    begun: frozenset[str]
+    asks: bool
+    starts: Mapping[int, Cursor] = field(default_factory=dict)
+
+    def started(self, origin: str, starts: Mapping[int, Cursor]) -> "_Decided":
+        """With a ledger of the logstore that begins there."""
+        begun = Ledger(origin, {shard: ShardLedger(start=cursor) for shard, cursor in starts.items()})
+        return replace(self, ledgers={**self.ledgers, origin: begun}, starts=starts)
+
+
+def _find(lake: Lake, logstore: Logstore, client: SlsClient) -> _Found:
+    """All that is known of the table. Raises as `plan` does."""
     name = logstore.table
     table = find_table(lake, logstore, client)
     head = table.current_snapshot() if table is not None else None
@@ -167,50 +229,49 @@ def plan(
     except Unreadable as error:
         raise repair_manifests.named(lake, logstore, client, error) from error
     trouble = stops or _short(name, state, tallies, lost)
+    return _Found(table, head, state, origin, newest, tallies, tuple(lost), stops, trouble)
+
+
+def _decide(found: _Found) -> _Decided:
+    """What stays and what begins anew: a ledger whose rows prove it stays, another begins anew with all that
+    is there adopted. Raises LedgerBroken where rows are there twice."""
+    table, state, newest, tallies = found.table, found.state, found.newest, found.tallies
+    origin, lost = found.origin, found.lost
     ledgers, sources, adopted = _proven(table, state, tallies, lost)
     ledgers = lowered(ledgers, {o: ledger for o, ledger in state.ledgers.items() if o in ledgers})
     former = _former(state, origin, ledgers)
     ledgers |= {o: Ledger(o) for o in former}
     _check_once(table, state, tallies, {*ledgers, origin.id})
-    asks, starts = origin.id not in ledgers, dict[int, Cursor]()
+    asks = origin.id not in ledgers
     differs = tuple(d for o in sorted(newest) for d in _differences(newest[o], tallies, lost))
-    named = at is not None or bool(cursors)
-    if named and not asks:
-        raise ConfigError(f"the ledger of {origin.id} is proven by its rows and stays; leave the start out")
-    if asks and named:
-        _check_removal_known(table, state)
-        floors = _Floors(client, state.forgotten, newest.get(origin.id))
-        starts = _starts(client, logstore, origin.id, tallies, at, cursors or {}, floors)
-        ledgers[origin.id] = Ledger(origin.id, {s: ShardLedger(start=c) for s, c in starts.items()})
-    begun = {*former, *([origin.id] if asks else [])}
+    begun = frozenset({*former, *([origin.id] if asks else [])})
     for each in sorted(begun):
         adopted = _with_rows(adopted, each, newest.get(each), tallies, differs)
     adopted = replace(adopted, others=_others(table, {*state.origins, *ledgers, origin.id}, tallies, lost))
-    view = Adoption(
-        table=name,
-        origin=origin.id,
-        trouble=trouble,
-        kept=sources,
-        starts=_shard_starts(origin.id, starts, tallies) if asks else (),
-        others=adopted.others,
-        unsettled=tuple(sorted(set(state.origins) - set(ledgers) - {origin.id})),
-        asks=asks and not named,
+    return _Decided(ledgers, sources, adopted, former, differs, begun, asks)
+
+
+def _describe(found: _Found, decided: _Decided, *, named: bool) -> Adoption:
+    """The decision for people; `named`: somebody said where the ledger begins."""
+    state, lost, differs = found.state, found.lost, decided.differs
+    return Adoption(
+        table=".".join(found.table.name()),
+        origin=found.origin.id,
+        trouble=found.trouble,
+        kept=decided.sources,
+        starts=_shard_starts(found.origin.id, decided.starts, found.tallies) if decided.asks else (),
+        others=decided.adopted.others,
+        unsettled=tuple(sorted(set(state.origins) - set(decided.ledgers) - {found.origin.id})),
+        asks=decided.asks and not named,
         differs=differs,
-        missing=sum(d.missing for d in differs if d.origin in begun),
-        back=way_back(table, [x.path for x in lost]) if differs or lost else None,
-        damaged=_damaged(table, state),
+        missing=sum(d.missing for d in differs if d.origin in decided.begun),
+        back=way_back(found.table, [x.path for x in lost]) if differs or lost else None,
+        damaged=_damaged(found.table, state),
         forgotten=bool(state.forgotten.shards),
-        former=former,
+        former=decided.former,
         lost={o: [x.name for x in lost if x.origin == o] for o in sorted({x.origin for x in lost})},
-        refused=bool(stops),
+        refused=bool(found.stops),
     )
-    registered = publish.Origin(origin.id, origin_text(origin))
-    dropped = frozenset(x.path for x in lost if x.origin in begun)
-    change = settle.Change(
-        head, ledgers, adopted, Deed(Operation.ADOPT), registered, state.forgotten, dropped
-    )
-    _check_news(view, state, change)
-    return Planned(view, table, state, None if view.asks else change)
 
 
 def execute(
