@@ -1,6 +1,7 @@
 """The verbs of `sls-lake` in this process, on a world's logstore."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,12 @@ def settings(world: World) -> str:
         logstore=world.logstore.service.logstore,
         table=world.logstore.table,
     )
+
+
+def environment(world: World, folder: Path) -> dict[str, str]:
+    """Of a process that uses a world's catalog, with its state in `folder`."""
+    catalog = {f"PYICEBERG_CATALOG__LAKE__{k.upper()}": v for k, v in world.lake.properties.items()}
+    return {**os.environ, **catalog, "SLS_LAKE_HOME": str(folder / "state")}
 
 
 @pytest.fixture

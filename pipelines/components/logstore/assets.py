@@ -278,7 +278,7 @@ def _land(
             yield from _checked(context, bronze, Verdict(problems=(str(error),)))
             return
         if report.came_to_nothing:
-            context.log.warning(f"{report.came_to_nothing}. If this stays: a larger `budget`, or more cores")
+            context.log.warning(report.came_to_nothing)
         gaps += report.gaps
         for line in (*report.suspects, *report.readable):
             context.log.warning(line)
@@ -305,6 +305,8 @@ def _land(
     if report.trouble:
         # What was read landed and its checkpoints moved; a run that the service failed is red all the same.
         raise TransportError(f"the service failed before the end, what landed stands: {report.trouble}")
+    if report.spent:
+        raise ConfigError(report.came_to_nothing)
 
 
 def _checked(context: dg.AssetExecutionContext, bronze: dg.AssetKey, verdict: Verdict) -> Results:
