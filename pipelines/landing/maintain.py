@@ -35,8 +35,8 @@ from pipelines.landing.reading import Misread, Unreadable, live_rows, manifests_
 from pipelines.landing.run import PUBLISH_DEADLINE_S, RELOAD_DEADLINE_S
 from pipelines.landing.state import (
     ancestry,
-    known_rows,
     landed_snapshot,
+    missing_rows,
     others_here,
     others_text,
 )
@@ -387,14 +387,15 @@ def _lost(looked: Looked) -> str:
     From the manifests, apart from files with row-level deletes. Raises as `reading.py` does.
     """
     table, state = looked.table, looked.state
-    rows, known = live_rows(table), known_rows(state.ledgers, state.adopted)
-    if rows == known:
+    rows, head = live_rows(table), table.current_snapshot()
+    missing = missing_rows(table, head, rows, state.ledgers, state.adopted) if head is not None else 0
+    if not missing:
         return ""
     target = sameness.way_back(table)
     back = f"; sls-lake table rollback {target} brings back what its landing left" if target else ""
     return (
-        f"table {'.'.join(table.name())} holds {rows} rows, its ledger says {known}, and older snapshots "
-        f"may be the only way back, so they stay (sls-lake verify){back}"
+        f"table {'.'.join(table.name())} holds {rows} rows, its ledger says {rows + missing}, and older "
+        f"snapshots may be the only way back, so they stay (sls-lake verify){back}"
     )
 
 

@@ -419,3 +419,20 @@ def test_deletes_by_value_are_named_with_what_undoes_them(world: World, command:
 def first_hour(world: World) -> str:
     """The first receive hour that has landed, as people write it."""
     return hour_text(min(w.window.hour for _, windows in world.landings() for w in windows))
+
+
+def test_maintenance_goes_on_once_the_rows_that_another_engine_left_were_adopted(
+    world: World, command: Command
+) -> None:
+    """A snapshot's total counts hidden rows, too: they were adopted as rows of nobody, then missed."""
+    assert mark_deleted(world, lambda n: n % 10 == 0) == 6
+    adopted = command("table", "adopt", "--at", "rows", "--without-missing", "--execute")
+    assert (adopted["code"], adopted["missing"], adopted["others"]) == (0, 6, 6)
+    done = command("table", "maintain", "--execute")
+    assert (done["code"], done["put_off"]) == (0, []), "nothing is missing"
+
+    mark_deleted(world, lambda n: n % 10 == 5)
+    lost = command("table", "maintain")
+    assert lost["code"] == EXIT_FAILED and "holds 48 rows, its ledger says 54" in lost["put_off"][0], (
+        "rows are missing now"
+    )
