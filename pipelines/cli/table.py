@@ -416,8 +416,9 @@ def _show_differences(output: Output, view: adopting.Adoption) -> None:
         )
     if view.back is not None:
         output.say(
-            f"sls-lake table rollback {view.back} is possible: lost rows are there again and foreign ones "
-            "are not; what landed since is pulled again by the next runs, or becomes a gap if it expired"
+            f"sls-lake table rollback {view.back} is possible: rows that had landed by then are there again "
+            "and foreign ones are not; what landed since is pulled again by the next runs, or becomes a gap "
+            "if it expired"
         )
     if view.missing:
         output.say(
@@ -455,6 +456,8 @@ def show_rollback(output: Output, view: rolling_back.Rollback) -> None:
         ],
     )
     if view.hours:
+    if view.rows_then == 0:
+        output.say("the table is empty then: nothing had landed by that time")
         output.say(f"receive hours affected: {', '.join(hour_text(hour) for hour in view.hours)}")
     if view.pulled_again:
         output.say("what is given back is pulled again by the next runs, or becomes a gap if it expired")

@@ -24,7 +24,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate
 
-from pipelines.landing import compact, publish, sameness, settle
+from pipelines.landing import compact, cures, publish, sameness, settle
 from pipelines.landing.compact import Hour, Looked, look, tidied
 from pipelines.landing.former import listed
 from pipelines.landing.history import Orphan, find_orphans, needed_by
@@ -392,7 +392,7 @@ def _lost(looked: Looked) -> str:
     if not missing:
         return ""
     target = sameness.way_back(table)
-    back = f"; sls-lake table rollback {target} brings back what its landing left" if target else ""
+    back = f"; sls-lake table rollback {target} {cures.brought_back(table, target)}" if target else ""
     return (
         f"table {'.'.join(table.name())} holds {rows} rows, its ledger says {rows + missing}, and older "
         f"snapshots may be the only way back, so they stay (sls-lake verify){back}"

@@ -89,6 +89,26 @@ def settle(world: World, command: Command) -> list[list[str]]:
     raise AssertionError(f"never proven: {done}")
 
 
+def test_a_way_back_to_a_landing_without_rows_is_said_to_leave_the_table_empty(
+    quick: World, command: Command
+) -> None:
+    """What fixes where the shards begin is a landing, too, and the only one from before the loss."""
+    quick.land()
+    quick.land_hours(1)
+    (first, *_) = sorted(s.sequence_number or 0 for s in quick.table.metadata.snapshots)
+    back = next(s.snapshot_id for s in quick.table.metadata.snapshots if s.sequence_number == first)
+    for path in quick.published():
+        Path(path).unlink()
+
+    named = [cure for cure in command("verify")["cures"] if "table rollback" in cure]
+    assert len(named) == 1 and f"rollback {back} leaves the table empty" in named[0]
+    assert "what landed since is pulled again" in named[0] and "brings back" not in named[0]
+    shown = command("table", "rollback", str(back), "--execute")
+    assert (shown["code"], shown["rows_then"]) == (0, 0)
+    quick.land()
+    quick.assert_each_log_once()
+
+
 # --- ways to break a table -----------------------------------------------------------------------
 
 
