@@ -25,7 +25,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate
 
 from pipelines.landing import compact, cures, publish, sameness, settle
-from pipelines.landing.compact import Hour, Looked, look, tidied
+from pipelines.landing.compact import Hour, Left, Looked, look, tidied
 from pipelines.landing.former import listed
 from pipelines.landing.history import Orphan, find_orphans, needed_by
 from pipelines.landing.hours import hour_text
@@ -57,6 +57,7 @@ _DELETING = frozenset({"sweep", "metadata"})
 class Maintenance:
     """What would be done, or was.
 
+    left       why the other hours are not compacted, as it was before; empty without that step
     refreshed  the snapshot that made earlier writers look again; None when nothing was deleted
     manifests  data manifests of main, now and after; the same where they stay
     expired    snapshots that leave, oldest first; `kept` stay
@@ -72,6 +73,7 @@ class Maintenance:
     steps: tuple[str, ...]
     executed: bool
     compacted: tuple[Hour, ...] = ()
+    left: tuple[Left, ...] = ()
     manifests: tuple[int, int] = (0, 0)
     expired: tuple[int, ...] = ()
     kept: int = 0
@@ -127,6 +129,7 @@ class Maintainer:
         if not self._whole(looked, steps):
             return self._nothing(table, steps, executed=False)
         hours = tuple(compact.plan(looked, target_bytes=self.target_bytes)) if "compact" in steps else ()
+        left = self._left(looked, steps)
         count = _manifest_count(table)
         fewer = _fewest(table) if "manifests" in steps and self._many(table) else count
         # Each commit of this very run is a snapshot, too, and among the newest that stay.
@@ -140,6 +143,7 @@ class Maintainer:
             steps=steps,
             executed=False,
             compacted=hours,
+            left=left,
             manifests=(count, fewer),
             expired=leaving,
             kept=len(table.metadata.snapshots) - len(leaving) + commits + refresh,
@@ -159,6 +163,7 @@ class Maintainer:
         looked = look(self.lake, self.name)
         if not self._whole(looked, steps):
             return self._nothing(looked.table, steps, executed=True)
+        left = self._left(looked, steps)
         compacted = self._compact() if "compact" in steps else ()
         manifests = self._regroup("manifests" in steps)
         deleting = [step for step in steps if step in _DELETING]
@@ -184,6 +189,7 @@ class Maintainer:
             steps=steps,
             executed=True,
             compacted=compacted,
+            left=left,
             manifests=manifests,
             expired=leaving,
             kept=len(look(self.lake, self.name).table.metadata.snapshots),
@@ -219,6 +225,9 @@ class Maintainer:
             put_off=tuple(self._put_off),
             unsettled=self._unsettled,
         )
+
+    def _left(self, looked: Looked, steps: Collection[str]) -> tuple[Left, ...]:
+        return compact.left(looked, target_bytes=self.target_bytes) if "compact" in steps else ()
 
     # --- commits ---------------------------------------------------------------------------------
 
@@ -379,6 +388,12 @@ def expired(table: Table, snapshots_max: int, coming: int = 0) -> tuple[int, ...
     if len(snapshots) + coming <= snapshots_max:
         return ()
     return tuple(s.snapshot_id for s in snapshots if s.snapshot_id not in kept)
+
+
+def left_text(left: Left) -> str:
+    """Why hours are not compacted, with their number, for people."""
+    hours = "" if left.why == "unknown" else f"{left.hours:,} hours, "
+    return f"{hours}{left.files:,} files: {left.text}"
 
 
 def _lost(looked: Looked) -> str:
