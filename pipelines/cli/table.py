@@ -341,7 +341,8 @@ def adopt(
         output.say(f"done: snapshot {committed} of {logstore.table} has a ledger again; land")
     elif not planned.view.asks:
         output.say(DRY)
-    output.result({"executed": execute, "committed": committed, **asdict(planned.view)})
+    kept = {origin: str(snapshot) for origin, snapshot in planned.view.kept.items()}
+    output.result({"executed": execute, "committed": committed, **asdict(planned.view), "kept": kept})
 
 
 def show_forget(output: Output, view: forgetting.Forget) -> None:
@@ -455,9 +456,9 @@ def show_rollback(output: Output, view: rolling_back.Rollback) -> None:
             for shard in view.shards
         ],
     )
-    if view.hours:
     if view.rows_then == 0:
         output.say("the table is empty then: nothing had landed by that time")
+    if view.hours:
         output.say(f"receive hours affected: {', '.join(hour_text(hour) for hour in view.hours)}")
     if view.pulled_again:
         output.say("what is given back is pulled again by the next runs, or becomes a gap if it expired")
