@@ -111,7 +111,7 @@ def fill_here(output: Output, logstore: Logstore, hours: tuple[int, int]) -> Non
     show_landing(output, report, verdict, [])
     lacks = _say(output, lacking)
     output.result({**asdict(report), "problems": list(verdict.problems), "cannot_come": lacks})
-    if lacks or report.suspects or not verdict.ok:
+    if lacks or report.undone or not verdict.ok:
         click.get_current_context().exit(EXIT_FAILED)
 
 

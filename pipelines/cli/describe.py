@@ -4,6 +4,7 @@ retention deletes what has not landed, and the table's files per hour."""
 from dataclasses import asdict
 
 import click
+from rich.markup import escape
 
 from pipelines.cli.backlog import say_backlog
 from pipelines.cli.logstores import logstore_option, resolve
@@ -18,6 +19,12 @@ from pipelines.landing.table import Lake
 from sls_io.client import SlsClient
 
 HOURS_SHOWN = 24
+_LEVELS = {
+    "ok": "runway",
+    "short": "[yellow]runway is short[/]",
+    "suspect": "[red]suspect[/]",
+    "lost": "[red]logs were lost[/]",
+}
 _STATES = {"readwrite": "open", "readonly": "read-only"}
 
 
@@ -81,10 +88,9 @@ def show(output: Output, logstore: Logstore, views: list[ShardView], left: Runwa
     )
     for view in views:
         say_backlog(output, view.shard, view.backlog)
-    colour = {"ok": "", "short": "[yellow]runway is short[/]: ", "lost": "[red]logs were lost[/]: "}
     for line in spoken(left):
-        output.say(f"{colour[left.level] or 'runway: '}{line}")
-    if left.level != "ok":
+        output.say(f"{_LEVELS[left.level]}: {escape(line)}")
+    if left.level in ("short", "lost"):
         output.say(f"  {CURE}")
 
 
@@ -112,6 +118,8 @@ def _state(view: ShardView) -> str:
 
 
 def _left(one: ShardRunway | None) -> str:
+    if one is not None and one.suspect:
+        return "suspect"
     if one is None or (one.left_s is None and not one.lost):
         return ""
     return "lost" if one.lost else days(one.left_s)

@@ -27,7 +27,8 @@ from pipelines.landing.table import home, made
 def land(output: Output, *, name: str | None) -> None:
     """Land what is new and publish the checkpoints, once, without Dagster.
 
-    Exits with 1 when the landing does not add up, or while a shard is suspected to be gone.
+    Exits with 1 when the landing does not add up, while a shard is suspected to be gone, and when the run's
+    time (`budget.seconds_max`) was over before anything landed.
     """
     logstore = own_holder(resolve(name))
     engine = Engine()
@@ -50,7 +51,7 @@ def land(output: Output, *, name: str | None) -> None:
             "checkpoints": [asdict(point) for point in checkpoints],
         }
     )
-    if report.trouble or report.suspects or not verdict.ok:
+    if report.undone or not verdict.ok:
         click.get_current_context().exit(EXIT_FAILED)
 
 
@@ -113,7 +114,9 @@ def show(
         output.say(f"[red]not reconciled[/]: {problem}; no checkpoint moved")
     moved = sum(point.outcome == "moved" for point in checkpoints)
     if checkpoints:
-        output.say(f"checkpoints: {moved} of {len(checkpoints)} moved, lag {span(report.lag_s) or 'unknown'}")
+        what = "moved" if report.moved else "set to frontiers that this run did not move"
+        lag = span(report.lag_s) or "unknown"
+        output.say(f"checkpoints: {moved} of {len(checkpoints)} {what}, lag {lag}")
     for point in checkpoints:
         if point.outcome not in ("moved", "unchanged"):
             output.say(f"checkpoint of shard {point.shard}: {point.outcome}")

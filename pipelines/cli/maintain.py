@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 import click
+from rich.markup import escape
 
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
@@ -11,7 +12,14 @@ from pipelines.cli.output import DRY, Output, megabytes, moment, verb
 from pipelines.landing.compact import TARGET_BYTES
 from pipelines.landing.history import Orphan
 from pipelines.landing.hours import hour_text
-from pipelines.landing.maintain import MANIFESTS_MAX, SNAPSHOTS_MAX, STEPS, Maintainer, Maintenance
+from pipelines.landing.maintain import (
+    MANIFESTS_MAX,
+    SNAPSHOTS_MAX,
+    STEPS,
+    Maintainer,
+    Maintenance,
+    left_text,
+)
 from pipelines.landing.table import Lake
 from sls_io.window import HOUR_S
 
@@ -112,6 +120,8 @@ def show(output: Output, done: Maintenance) -> None:
                 for h in done.compacted
             ],
         )
+    for left in done.left:
+        output.say(f"not compacted: {escape(left_text(left))}")
     before, after = done.manifests
     output.say(f"manifests: {before:,}" + (f", then {after:,}" if after != before else ""))
     output.say(f"snapshots: {len(done.expired):,} expire, {done.kept:,} stay")

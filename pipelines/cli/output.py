@@ -1,5 +1,8 @@
 """How every verb talks: text for people, one JSON document with `--json`, errors in one sentence.
 
+In the document cursors, snapshot ids and identity sums are strings: they have 63 and 64 bits, and what
+reads JSON numbers as doubles (JavaScript, jq before 1.7) silently rounds them.
+
 Text for people goes through rich; with `--json` stdout carries the JSON document and nothing
 else, so that it can be piped. Progress goes to stderr in both cases.
 """
@@ -7,7 +10,7 @@ else, so that it can be piped. Progress goes to stderr in both cases.
 import functools
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import IO, Any
 
@@ -20,6 +23,26 @@ from rich.table import Table
 WIDTH_WITHOUT_TERMINAL = 132
 SAID = "said"
 """Set in click's object once a verb has printed its JSON document: an error after it prints no other."""
+NUMBER_MAX = 2**53 - 1
+"""The largest integer that every reader of JSON has exactly."""
+LONG = frozenset(
+    {
+        *(
+            "snapshot_id",
+            "snapshot",
+            "landing",
+            "landings",
+            "committed",
+            "back",
+            "damaged",
+            "refreshed",
+            "expired",
+        ),
+        *("cursor", "checkpoint", "frontier", "frontier_then", "begin", "end", "start", "closings"),
+        *("withdrawn", "regained", "kept_out", "sum"),
+    }
+)
+"""Names whose integers are cursors, snapshot ids or sums: strings in the document, also small ones."""
 DRY = "dry run: nothing was changed; add --execute to do it"
 
 
@@ -59,7 +82,8 @@ class Output:
         if self.as_json:
             if (context := click.get_current_context(silent=True)) is not None:
                 context.ensure_object(dict)[SAID] = True
-            print(json.dumps(data, indent=2, default=_plain, ensure_ascii=False), file=self._file)
+            text = json.dumps(exact(data), indent=2, default=_plain, ensure_ascii=False)
+            print(text, file=self._file)
 
     def progress(self, unit: str) -> Progress:
         """A progress bar on stderr that vanishes when it is done; silent without a terminal."""
@@ -90,6 +114,19 @@ def verb(function: Callable[..., None]) -> Callable[..., None]:
         function(Output(as_json=as_json), **arguments)
 
     return run
+
+
+def exact(data: object, *, long: bool = False) -> object:
+    """`data` with the integers of LONG as strings, by name and not by size: a reader wants one type. Any
+    other that a double cannot hold is one, too."""
+    if isinstance(data, Mapping):
+        by_number = long and all(isinstance(name, int) for name in data)
+        return {name: exact(value, long=by_number or name in LONG) for name, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [exact(value, long=long) for value in data]
+    if isinstance(data, int) and not isinstance(data, bool) and (long or abs(data) > NUMBER_MAX):
+        return str(data)
+    return data
 
 
 def shown(cell: object) -> str:

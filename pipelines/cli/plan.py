@@ -24,7 +24,9 @@ def plan(output: Output, *, name: str | None) -> None:
     with SlsClient(logstore.service) as client:
         report = preview(logstore, Lake.default(), client)
     show(output, report)
-    output.result(asdict(report))
+    # A window has no names for its cursors, so they are written here as they are everywhere.
+    windows = [(shard, hour, str(begin), str(end)) for shard, hour, begin, end in report.windows]
+    output.result({**asdict(report), "windows": windows})
 
 
 def show(output: Output, report: PlanReport) -> None:

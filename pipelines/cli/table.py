@@ -343,7 +343,8 @@ def adopt(
         output.say(f"done: snapshot {committed} of {logstore.table} has a ledger again; land")
     elif not planned.view.asks:
         output.say(DRY)
-    output.result({"executed": execute, "committed": committed, **asdict(planned.view)})
+    kept = {origin: str(snapshot) for origin, snapshot in planned.view.kept.items()}
+    output.result({"executed": execute, "committed": committed, **asdict(planned.view), "kept": kept})
 
 
 def show_forget(output: Output, view: forgetting.Forget) -> None:
@@ -419,8 +420,9 @@ def _show_differences(output: Output, view: adopting.Adoption) -> None:
         )
     if view.back is not None:
         output.say(
-            f"sls-lake table rollback {view.back} is possible: lost rows are there again and foreign ones "
-            "are not; what landed since is pulled again by the next runs, or becomes a gap if it expired"
+            f"sls-lake table rollback {view.back} is possible: rows that had landed by then are there again "
+            "and foreign ones are not; what landed since is pulled again by the next runs, or becomes a gap "
+            "if it expired"
         )
     if view.missing:
         output.say(
@@ -457,6 +459,8 @@ def show_rollback(output: Output, view: rolling_back.Rollback) -> None:
             for shard in view.shards
         ],
     )
+    if view.rows_then == 0:
+        output.say("the table is empty then: nothing had landed by that time")
     if view.hours:
         output.say(f"receive hours affected: {', '.join(hour_text(hour) for hour in view.hours)}")
     if view.pulled_again:

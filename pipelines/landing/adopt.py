@@ -174,6 +174,15 @@ def plan(
 
 
 @dataclass(frozen=True)
+class _Newest:
+    """The newest ledger of an origin that can be read, and what was adopted by then."""
+
+    snapshot: Snapshot
+    ledger: Ledger
+    adopted: Adopted
+
+
+@dataclass(frozen=True)
 class _Found:
     """The table as it is: what it says, what its files hold, and what stops landings into it."""
 
@@ -347,15 +356,6 @@ def _check_not_rolled_back(table: Table) -> None:
     except LedgerBroken as error:
         if error.kind is not Breach.UNEXPLAINED:
             raise
-
-
-@dataclass(frozen=True)
-class _Newest:
-    """The newest ledger of an origin that can be read, and what was adopted by then."""
-
-    snapshot: Snapshot
-    ledger: Ledger
-    adopted: Adopted
 
 
 def _newest(table: Table) -> dict[str, _Newest]:

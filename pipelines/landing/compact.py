@@ -10,10 +10,10 @@ marked as deleted. Files with row-level deletes are left alone.
 """
 
 import uuid
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -51,7 +51,15 @@ TARGET_BYTES = 512 * 1024**2
 FOLDER = "compacted"
 _LARGE = 0.75
 _TRIES_MAX = 20
+_SHARDS_NAMED_MAX = 5
 _GROUP_BYTES = 128 * 1024**2
+Why = Literal["unsealed", "few", "done", "marked", "unknown"]
+_WHY: Mapping[Why, str] = {
+    "few": "already as few files as hold their rows",
+    "done": "compacted before, or of files near the target size",
+    "marked": "another engine marked rows as deleted: let it write its files anew (rewrite_data_files)",
+    "unknown": "their partition says no logstore or no receive hour",
+}
 _IDENTITY = ("__shard__", "__cursor__", "__index__")
 
 
@@ -78,6 +86,19 @@ class Hour:
     files_after: int | None = None
     snapshot_id: int | None = None
     tasks: tuple[FileScanTask, ...] = field(default=(), repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Left:
+    """Receive hours that stay as they are for the same reason, which `text` says; `origin` where it is one
+    logstore's own. Of `unknown` files nobody knows the hour.
+    """
+
+    why: Why
+    origin: str
+    hours: int
+    files: int
+    text: str
 
 
 def look(lake: Lake, name: str) -> Looked:
@@ -109,24 +130,75 @@ def sealed_before(ledger: Ledger) -> int:
 
 def plan(looked: Looked, *, target_bytes: int = TARGET_BYTES) -> list[Hour]:
     """Sealed hours with more small files than files of the target size would hold; oldest first."""
-    table, found = looked.table, defaultdict[tuple[str, int, int, tuple[str, ...]], list[FileScanTask]](list)
-    sealed = {origin: sealed_before(ledger) for origin, ledger in looked.state.ledgers.items()}
-    folder = f"/{FOLDER}/"
-    for task in tasks_of(table, table.scan()):
-        at = place_of(table.specs()[task.file.spec_id], table.schema(), task.file)
-        if at is None or at[1] >= sealed.get(at[0], 0) or task.delete_files:
-            continue
-        if folder not in task.file.file_path and task.file.file_size_in_bytes < _LARGE * target_bytes:
-            # By the whole partition: somebody may have added the shard to it, and a file is in one.
-            found[(*at, task.file.spec_id, partition_text(task.file))].append(task)
-    hours = []
-    order = _order(table.schema())
-    for (origin, hour, *_), tasks in sorted(found.items(), key=lambda item: (item[0][1], item[0][0])):
+    hours, order = [], _order(looked.table.schema())
+    for (origin, hour, *_), tasks in _small(looked, target_bytes):
         size = sum(task.file.file_size_in_bytes for task in tasks)
         if len(tasks) > -(-size // target_bytes):
             rows = sum(task.file.record_count for task in tasks)
             hours.append(Hour(origin, hour, rows, len(tasks), size, tasks=tuple(sorted(tasks, key=order))))
     return hours
+
+
+def left(looked: Looked, *, target_bytes: int = TARGET_BYTES) -> tuple[Left, ...]:
+    """Why the other hours stay as they are: one entry a reason, of unsealed hours one a logstore."""
+    chosen = {(hour.origin, hour.hour) for hour in plan(looked, target_bytes=target_bytes)}
+    hours, files = defaultdict[tuple[Why, str], set[tuple[str, int]]](set), Counter[tuple[Why, str]]()
+    for why, at, _ in _sorted_out(looked, target_bytes):
+        if why in ("few", "done") and at in chosen:
+            continue
+        key = why, at[0] if why == "unsealed" else ""
+        hours[key].add(at)
+        files[key] += 1
+    return tuple(
+        Left(why, origin, len(there), files[why, origin], _why_left(looked, why, origin, there))
+        for (why, origin), there in sorted(hours.items())
+    )
+
+
+def _why_left(looked: Looked, why: Why, origin: str, hours: Collection[tuple[str, int]]) -> str:
+    if why != "unsealed":
+        return _WHY[why]
+    first = hour_text(min(hour for _, hour in hours))
+    ledger = looked.state.ledgers.get(origin)
+    if ledger is None:
+        return f"not sealed: the table has no ledger of {origin}"
+    last = max(hour for _, hour in hours)
+    behind = [
+        s for s, e in sorted(ledger.shards.items()) if not e.closed and e.reached_s < (last + 1) * HOUR_S
+    ]
+    named = ", ".join(map(str, behind[:_SHARDS_NAMED_MAX]))
+    more = f" and {len(behind) - _SHARDS_NAMED_MAX} more" if len(behind) > _SHARDS_NAMED_MAX else ""
+    who = f"shard {named}{more} of {origin} has" if behind else f"the closed shards of {origin} have"
+    return f"not sealed: {who} not passed all hours from {first} on"
+
+
+def _sorted_out(looked: Looked, target_bytes: int) -> Iterator[tuple[Why, tuple[str, int], FileScanTask]]:
+    """Each file with the logstore and receive hour of its partition, and why it stays: `few` unless there
+    are others to write it together with."""
+    table, folder = looked.table, f"/{FOLDER}/"
+    sealed = {origin: sealed_before(ledger) for origin, ledger in looked.state.ledgers.items()}
+    for task in tasks_of(table, table.scan()):
+        at = place_of(table.specs()[task.file.spec_id], table.schema(), task.file)
+        if at is None:
+            yield "unknown", ("", 0), task
+        elif at[1] >= sealed.get(at[0], 0):
+            yield "unsealed", at, task
+        elif task.delete_files:
+            yield "marked", at, task
+        elif folder in task.file.file_path or task.file.file_size_in_bytes >= _LARGE * target_bytes:
+            yield "done", at, task
+        else:
+            yield "few", at, task
+
+
+def _small(looked: Looked, target_bytes: int) -> list[tuple[tuple[Any, ...], list[FileScanTask]]]:
+    """The small files of sealed hours, by partition; the oldest hour first."""
+    found = defaultdict[tuple[str, int, int, tuple[str, ...]], list[FileScanTask]](list)
+    for why, at, task in _sorted_out(looked, target_bytes):
+        if why == "few":
+            # By the whole partition: somebody may have added the shard to it, and a file is in one.
+            found[(*at, task.file.spec_id, partition_text(task.file))].append(task)
+    return sorted(found.items(), key=lambda item: (item[0][1], item[0][0]))
 
 
 def place_of(spec: PartitionSpec, schema: Schema, file: DataFile) -> tuple[str, int] | None:

@@ -25,7 +25,7 @@ from pipelines.landing.reading import Unreadable, spans
 from pipelines.landing.sameness import way_back
 from pipelines.landing.slices import RowsElsewhere
 from pipelines.landing.start import known
-from pipelines.landing.state import TableState
+from pipelines.landing.state import TableState, total_records
 from pipelines.landing.table import Lake
 from sls_io.client import SlsClient
 from sls_io.errors import LedgerBroken, SlsError
@@ -33,6 +33,7 @@ from sls_io.window import IntervalSet
 
 _HOURS_TRIED_MAX = 48
 _BROUGHT_BACK = "brings back what was there by then"
+_EMPTIED = "leaves the table empty: nothing had landed by then"
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,11 @@ def _brought_back(trouble: Trouble) -> str:
     if not trouble.strange:
         return _BROUGHT_BACK
     return "takes out what nothing explains" + (", and brings back what was there by then" * trouble.missing)
+
+
+def brought_back(table: Table, landing: int, does: str = _BROUGHT_BACK) -> str:
+    """What a rollback to `landing` does, where it `does` that if rows are there."""
+    return _EMPTIED if total_records(table.snapshot_by_id(landing)) == 0 else does
 
 
 def _adopting(lake: Lake, logstore: Logstore, client: SlsClient, trouble: Trouble) -> tuple[str, bool]:
@@ -191,7 +197,7 @@ def _rollback(
     since = "what landed since is pulled again"
     if kept.lost:
         since = f"{since}, but {kept}"
-    return _Way(f"sls-lake table rollback {back} {does}; {since}", kept.lost)
+    return _Way(f"sls-lake table rollback {back} {brought_back(table, back, does)}; {since}", kept.lost)
 
 
 def _relisted(lake: Lake, logstore: Logstore, client: SlsClient) -> _Way | None:

@@ -16,21 +16,20 @@ from pipelines.landing.reading import tasks_of
 from pipelines.landing.report import Backlog, PlanReport, gap_lines, readable_lines, suspect_lines
 from pipelines.landing.start import (
     NO_GROUP_CODE,
-    begins,
-    check_ends,
     check_origin,
     check_reset,
     find_table,
 )
 from pipelines.landing.state import added_entries, ancestry, facts, read_state, reconcile
 from pipelines.landing.table import Lake
+from pipelines.landing.upcoming import upcoming
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import GroupCheckpoint, SlsClient
 from sls_io.errors import CursorExpired, LedgerBroken, ServiceError, ShardGone
-from sls_io.planning import Patience, plan_fill, plan_live, since_start, since_start_in
+from sls_io.planning import plan_fill, since_start, since_start_in
 from sls_io.settings import Budget
 from sls_io.shard import Head, Shard
-from sls_io.survey import from_hour, look_at, survey_hours
+from sls_io.survey import from_hour, survey_hours
 from sls_io.waits import FIRST_START
 from sls_io.window import HOUR_S, Cursor
 
@@ -100,28 +99,7 @@ def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
         waits = dict.fromkeys((s.id for s in client.shards()), FIRST_START)
         return PlanReport(ledger.origin, logstore.table, True, until_s, waits=waits)
     shards = client.shards()
-    surveys = look_at(
-        client,
-        shards,
-        shards,
-        ledger,
-        until_s=until_s,
-        windows_max=logstore.budget.windows_max * max(1, len(shards)),
-        pieces=logstore.splits_per_hour,
-        spare=True,
-        begins=begins(client, logstore, facts(table), ledger.origin) if table is not None else None,
-    )
-    check_ends(surveys, ledger, logstore.table)
-    suspected = {s: e.suspect_s for s, e in ledger.shards.items() if e.suspect_s}
-    plan = plan_live(
-        shards=shards,
-        surveys=surveys,
-        ledger=ledger,
-        budget=logstore.budget,
-        until_s=until_s,
-        ordered=logstore.group.order,
-        patience=Patience(int(client.now_s()), logstore.group.timeout_s, suspected),
-    )
+    plan = upcoming(logstore, client, table, ledger, shards, shards, until_s=until_s)
     return PlanReport(
         origin=ledger.origin,
         table=logstore.table,

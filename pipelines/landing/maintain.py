@@ -24,8 +24,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate
 
-from pipelines.landing import compact, publish, sameness, settle
-from pipelines.landing.compact import Hour, Looked, look, tidied
+from pipelines.landing import compact, cures, publish, sameness, settle
+from pipelines.landing.compact import Hour, Left, Looked, look, tidied
 from pipelines.landing.former import listed
 from pipelines.landing.history import Orphan, find_orphans, needed_by
 from pipelines.landing.hours import hour_text
@@ -35,8 +35,8 @@ from pipelines.landing.reading import Misread, Unreadable, live_rows, manifests_
 from pipelines.landing.run import PUBLISH_DEADLINE_S, RELOAD_DEADLINE_S
 from pipelines.landing.state import (
     ancestry,
-    known_rows,
     landed_snapshot,
+    missing_rows,
     others_here,
     others_text,
 )
@@ -57,6 +57,7 @@ _DELETING = frozenset({"sweep", "metadata"})
 class Maintenance:
     """What would be done, or was.
 
+    left       why the other hours are not compacted, as it was before; empty without that step
     refreshed  the snapshot that made earlier writers look again; None when nothing was deleted
     manifests  data manifests of main, now and after; the same where they stay
     expired    snapshots that leave, oldest first; `kept` stay
@@ -72,6 +73,7 @@ class Maintenance:
     steps: tuple[str, ...]
     executed: bool
     compacted: tuple[Hour, ...] = ()
+    left: tuple[Left, ...] = ()
     manifests: tuple[int, int] = (0, 0)
     expired: tuple[int, ...] = ()
     kept: int = 0
@@ -127,6 +129,7 @@ class Maintainer:
         if not self._whole(looked, steps):
             return self._nothing(table, steps, executed=False)
         hours = tuple(compact.plan(looked, target_bytes=self.target_bytes)) if "compact" in steps else ()
+        left = self._left(looked, steps)
         count = _manifest_count(table)
         fewer = _fewest(table) if "manifests" in steps and self._many(table) else count
         # Each commit of this very run is a snapshot, too, and among the newest that stay.
@@ -140,6 +143,7 @@ class Maintainer:
             steps=steps,
             executed=False,
             compacted=hours,
+            left=left,
             manifests=(count, fewer),
             expired=leaving,
             kept=len(table.metadata.snapshots) - len(leaving) + commits + refresh,
@@ -159,6 +163,7 @@ class Maintainer:
         looked = look(self.lake, self.name)
         if not self._whole(looked, steps):
             return self._nothing(looked.table, steps, executed=True)
+        left = self._left(looked, steps)
         compacted = self._compact() if "compact" in steps else ()
         manifests = self._regroup("manifests" in steps)
         deleting = [step for step in steps if step in _DELETING]
@@ -184,6 +189,7 @@ class Maintainer:
             steps=steps,
             executed=True,
             compacted=compacted,
+            left=left,
             manifests=manifests,
             expired=leaving,
             kept=len(look(self.lake, self.name).table.metadata.snapshots),
@@ -219,6 +225,9 @@ class Maintainer:
             put_off=tuple(self._put_off),
             unsettled=self._unsettled,
         )
+
+    def _left(self, looked: Looked, steps: Collection[str]) -> tuple[Left, ...]:
+        return compact.left(looked, target_bytes=self.target_bytes) if "compact" in steps else ()
 
     # --- commits ---------------------------------------------------------------------------------
 
@@ -381,20 +390,27 @@ def expired(table: Table, snapshots_max: int, coming: int = 0) -> tuple[int, ...
     return tuple(s.snapshot_id for s in snapshots if s.snapshot_id not in kept)
 
 
+def left_text(left: Left) -> str:
+    """Why hours are not compacted, with their number, for people."""
+    hours = "" if left.why == "unknown" else f"{left.hours:,} hours, "
+    return f"{hours}{left.files:,} files: {left.text}"
+
+
 def _lost(looked: Looked) -> str:
     """Why the table does not hold as many rows as its ledgers and adopted rows say; "" when it does.
 
     From the manifests, apart from files with row-level deletes. Raises as `reading.py` does.
     """
     table, state = looked.table, looked.state
-    rows, known = live_rows(table), known_rows(state.ledgers, state.adopted)
-    if rows == known:
+    rows, head = live_rows(table), table.current_snapshot()
+    missing = missing_rows(table, head, rows, state.ledgers, state.adopted) if head is not None else 0
+    if not missing:
         return ""
     target = sameness.way_back(table)
-    back = f"; sls-lake table rollback {target} brings back what its landing left" if target else ""
+    back = f"; sls-lake table rollback {target} {cures.brought_back(table, target)}" if target else ""
     return (
-        f"table {'.'.join(table.name())} holds {rows} rows, its ledger says {known}, and older snapshots "
-        f"may be the only way back, so they stay (sls-lake verify){back}"
+        f"table {'.'.join(table.name())} holds {rows} rows, its ledger says {rows + missing}, and older "
+        f"snapshots may be the only way back, so they stay (sls-lake verify){back}"
     )
 
 

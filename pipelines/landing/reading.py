@@ -13,7 +13,7 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.conversions import from_bytes
-from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry, ManifestFile
 from pyiceberg.table import DataScan, FileScanTask, ManifestGroupPlanner, Table
@@ -28,6 +28,7 @@ from sls_io.errors import Breach, InvariantBroken, LedgerBroken, SlsError, Trans
 from sls_io.window import IntervalSet
 
 VERIFY = "sls-lake verify, which looks for what brings rows back and names it"
+_ALL = AlwaysTrue()
 _BOUNDED = ("__shard__", "__cursor__")
 _IDENTITY = ("__origin__", "__shard__", "__cursor__", "__index__")
 
@@ -229,17 +230,18 @@ def bounds(table: Table, file: DataFile, name: str) -> tuple[int, int] | None:
     return None
 
 
-def live_rows(table: Table, snapshot_id: int | None = None) -> int:
-    """Rows that a snapshot (default: main's) shows: by its manifests, and by reading the files of which
-    row-level deletes hide some. Raises as `reading` does.
+def live_rows(table: Table, snapshot_id: int | None = None, *, where: BooleanExpression = _ALL) -> int:
+    """Rows that a snapshot (default: main's) shows of those that `where` takes: by its manifests, and by
+    reading the files of which row-level deletes hide some, or which hold others, too. Raises as
+    `reading` does.
 
     A snapshot's own total counts hidden rows, too.
     """
-    scan = table.scan(selected_fields=("__shard__",), snapshot_id=snapshot_id)
-    reader = ArrowScan(table.metadata, table.io, scan.projection(), AlwaysTrue())
+    scan = table.scan(selected_fields=("__shard__",), snapshot_id=snapshot_id, row_filter=where)
+    reader = ArrowScan(table.metadata, table.io, scan.projection(), where)
     return sum(
         sum(batch.num_rows for batch in batches_of(table, reader, task))
-        if task.delete_files
+        if task.delete_files or task.residual != _ALL
         else int(task.file.record_count)
         for task in tasks_of(table, scan)
     )

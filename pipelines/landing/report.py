@@ -23,6 +23,8 @@ STOPPED = {
 """What it means that a window stopped before its planned end."""
 TROUBLE = frozenset({"failed", "unproved", "short"})
 """Kinds that are the service's or the connection's failure: what landed stands, the run is not green."""
+SPENT = frozenset({"time", "quota", "not reached"})
+"""Kinds that are the run's own time: nobody else kept it from landing."""
 _NAMED_MAX = 5
 
 
@@ -88,7 +90,27 @@ class LandingReport:
         """Why none of the logs that were there landed; "" when some did, or none were there."""
         if self.rows or not self.stopped:
             return ""
-        return f"logs are there and none landed: {self._named(self.stopped)}"
+        cure = (
+            ". Nothing is lost, the next run goes on where this one began; if that stays so, raise "
+            "`budget.seconds_max`, or give runs more cores"
+        )
+        return f"logs are there and none landed: {self._named(self.stopped)}{cure * self.spent}"
+
+    @property
+    def spent(self) -> bool:
+        """Whether the run's time was over before any window landed, and no shard waits for somebody else:
+        the next run will do no better."""
+        return bool(self.stopped) and not self.windows and SPENT.issuperset(self.stopped.values())
+
+    @property
+    def undone(self) -> bool:
+        """Whether the run did not do its work, however well what landed adds up."""
+        return bool(self.trouble or self.suspects) or self.spent
+
+    @property
+    def moved(self) -> bool:
+        """Whether the frontier of any shard is another one than before the run."""
+        return bool(self.windows or self.gaps or self.closed)
 
     @property
     def trouble(self) -> str:

@@ -32,6 +32,7 @@ from pipelines.landing.state import (
     landings,
     ledgers_of,
     missing_files,
+    missing_rows,
     newest_forgotten,
     shown_rows,
     summary_of,
@@ -127,7 +128,7 @@ def plan(lake: Lake, name: str, snapshot_id: int, *, without_missing: bool = Fal
     known_then = known_rows(ledgers, adopted)
     _check_content(table, target, then, known_then)
     if not without_missing:
-        _check_missing(table, target, known_then)
+        _check_missing(table, target)
     known = now or {}
     leaving, returning = known.keys() - then.keys(), then.keys() - known.keys()
     lowered_ledgers = codec.lowered(ledgers, state.ledgers)
@@ -270,10 +271,11 @@ def _check_known(table: Table, target: Snapshot, known: int) -> None:
         )
 
 
-def _check_missing(table: Table, target: Snapshot, known: int) -> None:
+def _check_missing(table: Table, target: Snapshot) -> None:
     """Raises LedgerBroken when rows were missing at `target` already: going there brings none back."""
-    rows = shown_rows(table, target)
-    if rows is None or rows >= known:
+    ledgers, adopted = ledgers_of(target), adopted_of(target)
+    rows, known = shown_rows(table, target), known_rows(ledgers, adopted)
+    if rows is None or missing_rows(table, target, rows, ledgers, adopted) <= 0:
         return
     back = sameness.way_back(table)
     other = f"sls-lake table rollback {back}, which has all of its own; or " if back is not None else ""

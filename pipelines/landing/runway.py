@@ -19,6 +19,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.start import check_origin, find_table
 from pipelines.landing.state import ancestry, is_landing, ledgers_of, read_state
 from pipelines.landing.table import Lake
+from pipelines.landing.upcoming import upcoming
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
@@ -30,7 +31,7 @@ PACE_S = 24 * HOUR_S
 """The pace is measured over this long, or since the oldest landing that is known."""
 _CALLS_PARALLEL = 8
 
-Level = Literal["ok", "short", "lost"]
+Level = Literal["ok", "short", "suspect", "lost"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class ShardRunway:
     waiting_since_s  receive time of the oldest log that has not landed; None: nothing waits
     left_s           seconds until it is deleted; None: nothing waits, or nothing is ever deleted
     lost             retention was faster: the next landing names a gap
+    suspect          it is said that logs are gone, and the next landing will not believe it yet: why, in
+                     the landing's own words
     pace             receive seconds landed in a second; None where nothing tells it
     """
 
@@ -48,6 +51,7 @@ class ShardRunway:
     left_s: float | None = None
     lost: bool = False
     pace: float | None = None
+    suspect: str = ""
 
     @property
     def overtaken_in_s(self) -> float | None:
@@ -84,19 +88,25 @@ class Runway:
 
     @property
     def level(self) -> Level:
-        """`lost` where logs are gone that had not landed, `short` where they soon are."""
+        """`lost` where logs are gone that had not landed, `suspect` where that is said and not proven,
+        `short` where they soon are."""
         if any(s.lost for s in self.shards):
             return "lost"
+        if any(s.suspect for s in self.shards):
+            return "suspect"
         return "short" if self.short else "ok"
 
     @property
     def short(self) -> tuple[ShardRunway, ...]:
-        """The shards with less than the alarm's time left, the shortest first."""
+        """The shards with less than the alarm's time left, the shortest first, and those in doubt."""
         alarm_s = self.alarm_s
-        if alarm_s is None:
-            return ()
-        found = [s for s in self.shards if s.lost or (s.left_s is not None and s.left_s < alarm_s)]
-        return tuple(sorted(found, key=lambda s: (not s.lost, s.left_s or 0.0, s.shard)))
+        found = [
+            s
+            for s in self.shards
+            if s.suspect
+            or (alarm_s is not None and (s.lost or (s.left_s is not None and s.left_s < alarm_s)))
+        ]
+        return tuple(sorted(found, key=lambda s: (not s.lost, not s.suspect, s.left_s or 0.0, s.shard)))
 
 
 def runway(logstore: Logstore, lake: Lake, client: SlsClient, *, clock: Clock = SYSTEM_CLOCK) -> Runway:
@@ -125,6 +135,15 @@ def runway(logstore: Logstore, lake: Lake, client: SlsClient, *, clock: Clock = 
 
     with ThreadPoolExecutor(max_workers=_CALLS_PARALLEL) as pool:
         shards = tuple(pool.map(one, sorted({*listed, *ledger.shards})))
+    lost = [s.shard for s in shards if s.lost]
+    if lost:
+        # One answer proves nothing here, either: whether the next run believes it only its plan can say.
+        until_s = int(now_s) - logstore.budget.settle_s
+        mine = [listed[s] for s in lost if s in listed]
+        doubts = upcoming(logstore, client, table, ledger, listed.values(), mine, until_s=until_s).suspects
+        shards = tuple(
+            replace(s, lost=False, suspect=doubts[s.shard]) if s.shard in doubts else s for s in shards
+        )
     return Runway(logstore.table, retention_s, shards)
 
 
@@ -196,7 +215,7 @@ def _pace(earlier: Iterable[_Earlier], entry: ShardLedger | None, shard: int, no
 
 def spoken(found: Runway) -> Iterable[str]:
     """The shards that are short, a sentence each; one sentence when there is none."""
-    if found.retention_s is None:
+    if found.retention_s is None and not found.short:
         yield "the logstore deletes nothing: no log can be lost to retention"
         return
     if not found.short:
@@ -205,6 +224,9 @@ def spoken(found: Runway) -> Iterable[str]:
     for shard in found.short:
         if shard.lost:
             yield f"shard {shard.shard}: retention took logs that had not landed; the next run names the gap"
+            continue
+        if shard.suspect:
+            yield f"shard {shard.shard}: {shard.suspect}"
             continue
         pace = ""
         if shard.overtaken_in_s is not None:

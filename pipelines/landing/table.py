@@ -17,7 +17,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from pyiceberg.catalog import PY_CATALOG_IMPL, Catalog, load_catalog
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog.sql import SqlCatalog, SqlCatalogBaseTable
 from pyiceberg.exceptions import (
     NamespaceAlreadyExistsError,
     NoSuchNamespaceError,
@@ -48,6 +48,11 @@ _AWS_ERROR = re.compile(r"AWS Error .* during \w+ operation")
 _BUSY_TIMEOUT_S = 30
 _LOCKED_PAUSE_S = 0.02
 _LOOKS_MAX = 3
+_PATH_CHARS_MAX = 1000
+_SPOILT = {
+    sqlite3.SQLITE_NOTADB: "is no SQLite database",
+    sqlite3.SQLITE_CORRUPT: "is a SQLite database that is damaged",
+}
 _TABLE_PROPERTIES = {
     "format-version": "2",
     "write.parquet.compression-codec": "zstd",
@@ -95,6 +100,17 @@ def made(folder: Path) -> Path:
             f"set {HOME_VARIABLE} to one that can be written"
         ) from error
     return folder
+
+
+class NoCatalog(ConfigError):
+    """The file where the SQLite catalog should be is something else, or damaged: no table is known by it."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        super().__init__(
+            f"the catalog's file {printable(str(path), _PATH_CHARS_MAX)} {what}. Nothing was changed, and "
+            "the tables' own files are not touched by it: restore it from a backup; or move it aside, with "
+            f"its -wal and -shm, and let {REGISTER} find the newest metadata of each logstore's table"
+        )
 
 
 @dataclass(frozen=True)
@@ -154,6 +170,8 @@ class Lake:
         for look in range(_LOOKS_MAX):
             try:
                 return answered(lambda: _open(key), deadline_s=deadline_s)
+            except NoCatalog:
+                raise
             except Exception as error:  # every catalog has its own exceptions; none of them is ours
                 # Story: two processes open a new SQL catalog, both find no tables, A makes one, B is told
                 # that it exists already. The next look finds it; there are two, so B may lose twice.
@@ -331,6 +349,8 @@ def _failed(lake: Lake, error: Exception) -> ConfigError:
 
     The HTTP client's errors are OSErrors, too.
     """
+    if (spoilt := _spoilt(lake.sqlite_path, error)) is not None:
+        return spoilt
     if isinstance(error, UnreadableMetadata) and not is_storage(error.cause):
         return _no_metadata(lake, error)
     error = error.cause if isinstance(error, UnreadableMetadata) else error
@@ -414,6 +434,31 @@ def _configured() -> dict[str, str]:
     return {str(k): str(v) for k, v in (Config().get_catalog_config(CATALOG) or {}).items()}
 
 
+def _check_ours(path: Path, connection: sqlite3.Connection) -> None:
+    """Raises NoCatalog for a file that is no SQLite database, or is one with none of a catalog's tables.
+
+    Story: the setting names the file of another program. PyIceberg would make its tables in there.
+    """
+    try:
+        found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    except sqlite3.DatabaseError as error:
+        if (spoilt := _spoilt(path, error)) is not None:
+            raise spoilt from error
+        raise
+    names = {str(name) for (name,) in found if not str(name).startswith("sqlite_")}
+    if names and not names & set(SqlCatalogBaseTable.metadata.tables):
+        raise NoCatalog(path, f"is the database of another program ({len(names)} tables, none of a catalog)")
+
+
+def _spoilt(path: Path | None, error: BaseException) -> NoCatalog | None:
+    """What SQLite's own code says of the catalog's file; None where it says nothing of that."""
+    cause = getattr(error, "orig", None) or error
+    if path is None or not isinstance(cause, sqlite3.DatabaseError):
+        return None
+    what = _SPOILT.get(getattr(cause, "sqlite_errorcode", 0) & 0xFF)
+    return None if what is None else NoCatalog(path, what)
+
+
 def _prepare_sqlite(path: Path) -> None:
     """WAL lets readers pass a writer, and it is a property of the file, so Spark profits too.
 
@@ -425,6 +470,7 @@ def _prepare_sqlite(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S)
     try:
+        _check_ours(path, connection)
         until_s = SYSTEM_CLOCK.monotonic() + _BUSY_TIMEOUT_S
         while True:
             try:

@@ -205,8 +205,8 @@ def _verified(logstore: Logstore, lake: Lake, client: SlsClient, *, pull: bool, 
     if not (proof.short or proof.strange):
         return proof
     wrong = {hour for shard in shards for hour in (*shard.hours_short, *shard.hours_over)}
-    missing = sum(max(0, s.rows_ledger + s.rows_adopted - s.rows_table) for s in shards)
-    trouble = cures.Trouble(wrong, proof.short, proof.strange, missing)
+    rows_missing = sum(max(0, s.rows_ledger + s.rows_adopted - s.rows_table) for s in shards)
+    trouble = cures.Trouble(wrong, proof.short, proof.strange, rows_missing)
     found = cures.of_other_rows(lake, logstore, client, table, state, trouble, pulled=pull and hours is None)
     return replace(proof, cures=found)
 

@@ -90,6 +90,26 @@ def settle(world: World, command: Command) -> list[list[str]]:
     raise AssertionError(f"never proven: {done}")
 
 
+def test_a_way_back_to_a_landing_without_rows_is_said_to_leave_the_table_empty(
+    quick: World, command: Command
+) -> None:
+    """What fixes where the shards begin is a landing, too, and the only one from before the loss."""
+    quick.land()
+    quick.land_hours(1)
+    (first, *_) = sorted(s.sequence_number or 0 for s in quick.table.metadata.snapshots)
+    back = next(s.snapshot_id for s in quick.table.metadata.snapshots if s.sequence_number == first)
+    for path in quick.published():
+        Path(path).unlink()
+
+    named = [cure for cure in command("verify")["cures"] if "table rollback" in cure]
+    assert len(named) == 1 and f"rollback {back} leaves the table empty" in named[0]
+    assert "what landed since is pulled again" in named[0] and "brings back" not in named[0]
+    shown = command("table", "rollback", str(back), "--execute")
+    assert (shown["code"], shown["rows_then"]) == (0, 0)
+    quick.land()
+    quick.assert_each_log_once()
+
+
 # --- ways to break a table -----------------------------------------------------------------------
 
 
@@ -420,3 +440,20 @@ def test_deletes_by_value_are_named_with_what_undoes_them(world: World, command:
 def first_hour(world: World) -> str:
     """The first receive hour that has landed, as people write it."""
     return hour_text(min(w.window.hour for _, windows in world.landings() for w in windows))
+
+
+def test_maintenance_goes_on_once_the_rows_that_another_engine_left_were_adopted(
+    world: World, command: Command
+) -> None:
+    """A snapshot's total counts hidden rows, too: they were adopted as rows of nobody, then missed."""
+    assert mark_deleted(world, lambda n: n % 10 == 0) == 6
+    adopted = command("table", "adopt", "--at", "rows", "--without-missing", "--execute")
+    assert (adopted["code"], adopted["missing"], adopted["others"]) == (0, 6, 6)
+    done = command("table", "maintain", "--execute")
+    assert (done["code"], done["put_off"]) == (0, []), "nothing is missing"
+
+    mark_deleted(world, lambda n: n % 10 == 5)
+    lost = command("table", "maintain")
+    assert lost["code"] == EXIT_FAILED and "holds 48 rows, its ledger says 54" in lost["put_off"][0], (
+        "rows are missing now"
+    )

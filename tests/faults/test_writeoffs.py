@@ -9,6 +9,7 @@ from fuzz.lies import wire
 from pipelines.landing.hours import hour_of
 from pipelines.landing.look import describe, preview
 from pipelines.landing.report import LandingReport
+from pipelines.landing.runway import runway, spoken
 from pipelines.landing.verify import Proof, verify
 from sls_io.planning import CURSOR_UNKNOWN, GAP_SHARD_GONE
 from tests.faults.judge import assert_whole, pass_by
@@ -97,6 +98,18 @@ def test_one_kind_of_answer_never_gives_a_shard_up_however_long_it_is_told(
     assert (report.suspects, report.gaps) == ((), ())
     begun.land()
     assert_whole(begun)
+
+
+@pytest.mark.parametrize("lie", ONE_KIND, ids=lambda lie: lie.__name__)
+def test_whoever_looks_is_told_what_the_run_says_and_not_that_logs_were_lost(
+    begun: World, lie: Callable[[World, int], None]
+) -> None:
+    lie(begun, 0)
+    with begun.client as client:
+        left = runway(begun.logstore, begun.lake, client)
+    report = begun.land()
+    assert left.level == "suspect" and not any(s.lost for s in left.shards)
+    assert set(report.suspects) <= set(spoken(left)) and report.suspects
 
 
 def test_other_shards_go_on_beside_a_suspect(begun: World) -> None:

@@ -1,6 +1,7 @@
 """The verbs of `sls-lake` in this process, on a world's logstore."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from pipelines.cli.main import run
+from pipelines.cli.output import LONG, NUMBER_MAX
 from tests.integration.world import PROJECT, World
 
 _SETTINGS = """type: pipelines.components.SlsLogstore
@@ -18,6 +20,9 @@ attributes:
   start: 2026-01-01-00:00
   columns: {{n: long, status: int}}
 """
+
+_UNNAMED = ("windows", "kept")
+"""Where a verb's own lines write cursors and snapshot ids as text."""
 
 Command = Callable[..., dict[str, Any]]
 
@@ -30,6 +35,43 @@ def settings(world: World) -> str:
         logstore=world.logstore.service.logstore,
         table=world.logstore.table,
     )
+
+
+def too_long(document: Any, name: str = "") -> list[str]:
+    """Names of what jq and JavaScript would round, or what is text only where it is long."""
+    if isinstance(document, dict):
+        return [
+            found
+            for key, value in document.items()
+            for found in too_long(value, name if name in _UNNAMED else key)
+        ]
+    if isinstance(document, list):
+        return [found for value in document for found in too_long(value, name)]
+    bare = isinstance(document, int) and not isinstance(document, bool)
+    long_text = isinstance(document, str) and document.isdecimal() and int(document) > NUMBER_MAX
+    if (bare and (abs(document) > NUMBER_MAX or name in LONG)) or (
+        long_text and name not in {*LONG, *_UNNAMED}
+    ):
+        return [name]
+    return []
+
+
+def numbers(names: dict[str, Any]) -> dict[str, Any]:
+    """Cursors and snapshot ids as numbers, which is what tests have to compare them with."""
+    return {name: number(value) if name in LONG else value for name, value in names.items()}
+
+
+def number(value: Any) -> Any:
+    """What a text of digits says, also in lists."""
+    if isinstance(value, list):
+        return [number(each) for each in value]
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
+def environment(world: World, folder: Path) -> dict[str, str]:
+    """Of a process that uses a world's catalog, with its state in `folder`."""
+    catalog = {f"PYICEBERG_CATALOG__LAKE__{k.upper()}": v for k, v in world.lake.properties.items()}
+    return {**os.environ, **catalog, "SLS_LAKE_HOME": str(folder / "state")}
 
 
 @pytest.fixture
@@ -47,7 +89,9 @@ def command(
         capsys.readouterr()
         code = run([*arguments, "--logstore", str(defs), "--json"])
         said = capsys.readouterr()
-        document: dict[str, Any] = json.loads(said.out) if said.out else {}
+        if said.out:
+            assert not (rounded := too_long(json.loads(said.out))), f"{arguments[:2]} prints {rounded}"
+        document: dict[str, Any] = json.loads(said.out, object_hook=numbers) if said.out else {}
         return {**document, "document": bool(said.out), "code": code, "error": said.err}
 
     return call

@@ -340,7 +340,7 @@ def test_an_older_ledger_that_rows_prove_is_kept_and_what_comes_again_is_said(
 
     dry = command(*ADOPT)
 
-    assert (list(dry["kept"].values()), dry["missing"], dry["back"]) == ([older], 0, newest)
+    assert (list(dry["kept"].values()), dry["missing"], dry["back"]) == ([str(older)], 0, newest)
     assert sum(d["missing"] for d in dry["differs"]) == 10
     assert command(*ADOPT, "--execute")["code"] == 0
     assert started.land().rows == 70

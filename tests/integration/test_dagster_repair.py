@@ -269,6 +269,18 @@ def test_a_landing_that_fails_still_looks_at_the_runway(page: Page) -> None:
     assert "shard 0" in str(check(failed, "runway").description)
 
 
+def test_a_landing_whose_time_is_over_before_it_pulls_is_red_and_names_the_setting(page: Page) -> None:
+    page.world.put(10, key=LOW)
+    page.world.emulator.admin.advance(60)
+    last = int(page.world.emulator.admin.now()) // 3600
+    tags = live_tags(page.world.logstore, last - 2, last)
+    hurried = page.run("microbatch", tags=tags, logstore=page.world.changed(budget={"seconds_max": 0.001}))
+    assert not hurried.success and "`budget.seconds_max`" in why(hurried)
+    assert check(hurried, "reconciled").passed and check(hurried, "runway").passed
+    assert page.land().success
+    page.world.assert_each_log_once()
+
+
 # --- hours again ---------------------------------------------------------------------------------------
 
 

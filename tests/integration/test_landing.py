@@ -1,8 +1,17 @@
 """Whole runs over real sockets, real Spark and a real Iceberg catalog."""
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
+from pipelines.cli.main import EXIT_FAILED
+from tests.integration.command_line import environment, settings
 from tests.integration.world import HOUR0_S, World
+
+_LAND = "from pipelines.cli.main import main; main()"
 
 
 def test_every_log_lands_once(world: World) -> None:
@@ -47,5 +56,24 @@ def test_a_run_whose_time_is_over_before_it_pulls_says_that_logs_are_there(world
     assert report.rows == 0
     assert "logs are there and none landed: shard 0: " in report.came_to_nothing
     assert "time is used up" in report.came_to_nothing
-    assert world.land().came_to_nothing == ""
+    assert "`budget.seconds_max`" in report.came_to_nothing and report.undone
+    after = world.land()
+    assert after.came_to_nothing == "" and not after.undone
     world.assert_each_log_once()
+
+
+def test_land_exits_as_one_that_did_not_do_its_work_when_its_time_is_over_before_anything_landed(
+    world: World, tmp_path: Path
+) -> None:
+    """A scheduler that only sees the exit code would call a shard that is stuck for ever healthy."""
+    world.put(10)
+    world.at(HOUR0_S + 180)
+    defs = tmp_path / "defs.yaml"
+    for seconds, code in (("0.001", EXIT_FAILED), ("240", 0)):
+        defs.write_text(f"{settings(world)}  budget: {{seconds_max: {seconds}}}\n")
+        call = [sys.executable, "-c", _LAND, "land", "--json", "--logstore", str(defs)]
+        said = subprocess.run(
+            call, check=False, env=environment(world, tmp_path), capture_output=True, timeout=120
+        )
+        assert said.returncode == code, said.stderr
+        assert json.loads(said.stdout)["rows"] == (0 if code else 10)

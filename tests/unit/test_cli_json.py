@@ -1,5 +1,6 @@
 """With `--json` stdout always has one document: the verb's own, or the error."""
 
+import io
 import json
 import os
 from collections.abc import Iterator
@@ -128,6 +129,36 @@ def test_wrong_usage_is_a_document(
     assert run([*words, "--json", "--no-such-option"]) == EXIT_USAGE
     error = document(capsys)["error"]
     assert isinstance(error, dict) and error["kind"] == "usage" and "--no-such-option" in error["message"]
+
+
+def test_what_a_double_cannot_hold_is_text_and_of_one_type_whatever_its_size() -> None:
+    shown = io.StringIO()
+    report = {
+        "snapshot_id": 7,
+        "committed": None,
+        "closings": {3: 5, 4: 2**63 - 1},
+        "withdrawn": [(1, 2**60)],
+        "entries": [
+            {"window": {"shard": 1, "begin": 2**60, "end": 0}, "rows": 9, "sum": 2**64 - 1, "ok": True}
+        ],
+        "of_no_name": [2**53 - 1, 2**53, -(2**53)],
+    }
+    Output(as_json=True, file=shown).result(report)
+    assert json.loads(shown.getvalue()) == {
+        "snapshot_id": "7",
+        "committed": None,
+        "closings": {"3": "5", "4": str(2**63 - 1)},
+        "withdrawn": [["1", str(2**60)]],
+        "entries": [
+            {
+                "window": {"shard": 1, "begin": str(2**60), "end": "0"},
+                "rows": 9,
+                "sum": str(2**64 - 1),
+                "ok": True,
+            }
+        ],
+        "of_no_name": [2**53 - 1, str(2**53), str(-(2**53))],
+    }
 
 
 NONSENSE = [

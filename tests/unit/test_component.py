@@ -1,5 +1,6 @@
 """A logstore's definitions, what a run may do, and what a tick asks for. No engine, no service."""
 
+import io
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 from dagster._core.test_utils import create_run_for_test, instance_for_test
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
+from pipelines.cli.land import show
+from pipelines.cli.output import Output
 from pipelines.components import SlsLogstore
 from pipelines.components.logstore.assets import (
     Options,
@@ -40,7 +43,16 @@ from pipelines.components.logstore.schedule import (
 )
 from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.report import STOPPED, TROUBLE, HourReport, LandingReport, stop_text
+from pipelines.landing.report import (
+    SPENT,
+    STOPPED,
+    TROUBLE,
+    CheckpointReport,
+    HourReport,
+    LandingReport,
+    Verdict,
+    stop_text,
+)
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.errors import ConfigError
 from sls_io.waits import DRAINED, Wait, Why
@@ -330,12 +342,38 @@ def test_a_run_that_found_logs_and_landed_none_says_so(kind: str) -> None:
     why = stop_text(kind, "Throttled: used up")
     waits, stopped = {2: Wait(Why.STOPPED, why), 0: DRAINED}, {2: kind}
     told = landing(waits=waits, stopped=stopped).came_to_nothing
-    assert told == f"logs are there and none landed: shard 2: {why}" and "used up" in told
+    cure = told.removeprefix(f"logs are there and none landed: shard 2: {why}")
+    assert "used up" in told and ("`budget.seconds_max`" in cure if kind in SPENT else cure == "")
     assert landing(waits=waits, stopped=stopped, rows=1).came_to_nothing == ""
     assert landing(waits={0: waits[0]}).came_to_nothing == ""
     nine = range(9)
     many = landing(waits=dict.fromkeys(nine, waits[2]), stopped=dict.fromkeys(nine, kind)).came_to_nothing
-    assert many.count(why) == 5 and many.endswith("; and 4 more shards")
+    assert many.count(why) == 5 and "; and 4 more shards" in many
+
+
+def test_a_run_is_out_of_time_only_where_nothing_landed_and_no_shard_waits_for_somebody_else() -> None:
+    assert landing(stopped={0: "time", 1: "quota", 2: "not reached"}).spent
+    assert landing(stopped={0: "time"}).undone and not landing(stopped={0: "throttled"}).undone
+    for other in sorted(STOPPED.keys() - SPENT):
+        assert not landing(stopped={0: "time", 1: other}).spent
+    assert (
+        not landing(stopped={0: "time"}, windows=1).spent
+        and not landing(waits={0: Wait(Why.HELD, "held")}).spent
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [
+        ({}, "checkpoints: 1 of 1 set to frontiers that this run did not move, lag unknown"),
+        ({"windows": 1, "rows": 5}, "checkpoints: 1 of 1 moved, lag unknown"),
+        ({"closed": (0,)}, "checkpoints: 1 of 1 moved, lag unknown"),
+    ],
+)
+def test_a_first_checkpoint_is_not_called_a_move_of_the_frontier(changed: dict[str, Any], what: str) -> None:
+    shown = io.StringIO()
+    show(Output(file=shown), landing(**changed), Verdict(), [CheckpointReport(0, 5, "moved")])
+    assert what in shown.getvalue().splitlines()
 
 
 @pytest.mark.parametrize("kind", STOPPED)

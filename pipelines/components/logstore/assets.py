@@ -308,7 +308,7 @@ def _landed(
     although what it landed stands."""
     bronze, live = bronze_key(logstore), run.mode == "live"
     if report.came_to_nothing:
-        context.log.warning(f"{report.came_to_nothing}. If this stays: a larger `budget`, or more cores")
+        context.log.warning(report.came_to_nothing)
     for line in (*report.suspects, *report.readable):
         context.log.warning(line)
     if not live:
@@ -335,6 +335,8 @@ def _landed(
     if report.trouble:
         # What was read landed and its checkpoints moved; a run that the service failed is red all the same.
         raise TransportError(f"the service failed before the end, what landed stands: {report.trouble}")
+    if report.spent:
+        raise ConfigError(report.came_to_nothing)
 
 
 def _checked(context: dg.AssetExecutionContext, bronze: dg.AssetKey, verdict: Verdict) -> Results:

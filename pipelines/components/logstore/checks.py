@@ -244,6 +244,7 @@ def runway_result(
     lines = [*(f"{gap}: lost to retention, this run named the gap" for gap in gaps), *spoken(found)]
     lost = bool(gaps) or found.level == "lost"
     passed = found.level == "ok" and not gaps
+    helps = bool(gaps) or found.level in ("short", "lost")
     metadata: dict[str, dg.MetadataValue] = {
         "runway": _bullets(lines),
         "shards": dg.MetadataValue.int(len(found.shards)),
@@ -261,7 +262,7 @@ def runway_result(
         check_name=RUNWAY,
         passed=passed,
         severity=dg.AssetCheckSeverity.ERROR if lost else dg.AssetCheckSeverity.WARN,
-        description=lines[0] if passed else f"{'; '.join(lines[:3])}: {CURE}",
+        description=lines[0] if passed else f"{'; '.join(lines[:3])}{f': {CURE}' * helps}",
         metadata=metadata,
     )
 

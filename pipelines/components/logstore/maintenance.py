@@ -18,7 +18,14 @@ from pipelines.components.logstore.schedule import hour_key
 from pipelines.landing.compact import TARGET_BYTES
 from pipelines.landing.history import Orphan
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.maintain import MANIFESTS_MAX, SNAPSHOTS_MAX, STEPS, Maintainer, Maintenance
+from pipelines.landing.maintain import (
+    MANIFESTS_MAX,
+    SNAPSHOTS_MAX,
+    STEPS,
+    Maintainer,
+    Maintenance,
+    left_text,
+)
 from pipelines.landing.table import Lake
 from sls_io.errors import ConfigError
 from sls_io.window import HOUR_S
@@ -165,6 +172,8 @@ def figures(done: Maintenance) -> Metadata:
         records = [dg.TableRecord(dict(zip(names, row, strict=True))) for row in rows]
         schema = dg.TableSchema(columns=[dg.TableColumn(name) for name in names])
         values["newest hours"] = dg.MetadataValue.table(records, schema=schema)
+    if done.left:
+        values["not compacted, why"] = dg.MetadataValue.md("\n".join(f"- {left_text(x)}" for x in done.left))
     if done.put_off:
         lines: Sequence[str] = done.put_off[:_SHOWN]
         values["put off, why"] = dg.MetadataValue.md("\n".join(f"- {line}" for line in lines))

@@ -1,0 +1,110 @@
+"""The catalog's own file is something else: every verb says so, touches nothing and names the cure."""
+
+import os
+import random
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
+from sls_io.errors import ConfigError
+from tests.integration.command_line import Command, command
+from tests.integration.world import World
+
+__all__ = ["command"]
+
+VERBS = [
+    ("verify",),
+    ("describe",),
+    ("windows",),
+    ("plan",),
+    ("table", "register"),
+    ("table", "maintain"),
+    ("checkpoints", "repair"),
+]
+
+
+def random_bytes(path: Path) -> None:
+    path.write_bytes(random.Random(7).randbytes(8192))
+
+
+def a_text(path: Path) -> None:
+    path.write_text("no catalog here\n" * 200)
+
+
+def another_program(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE bookmarks (url TEXT)")
+    connection.close()
+
+
+def damaged(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        for n in range(50):
+            connection.execute(f"CREATE TABLE iceberg_{n} (a TEXT)")
+    connection.close()
+    content = bytearray(path.read_bytes())
+    content[100:4096] = bytes(3996)
+    path.write_bytes(content)
+
+
+def empty(path: Path) -> None:
+    sqlite3.connect(path).close()
+    path.touch()
+
+
+@pytest.fixture
+def world(quick: World) -> World:
+    """A table with rows, of which the catalog's file is to know nothing."""
+    quick.land_hours(1)
+    return quick
+
+
+def put_in_place(world: World, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The verbs find `path` where the catalog should be; the warehouse is the same."""
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{path}?timeout=5")
+    world.lake = type(world.lake)({**world.lake.properties, "uri": f"sqlite:///{path}?timeout=5"})
+
+
+@pytest.mark.parametrize("junk", [random_bytes, a_text, another_program, damaged], ids=lambda f: f.__name__)
+def test_a_file_that_is_no_catalog_is_named_with_its_cure_by_every_verb_and_left_as_it_is(
+    world: World,
+    command: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    junk: Callable[[Path], None],
+) -> None:
+    path, files = tmp_path / "junk.sqlite", world.files()
+    junk(path)
+    before = path.read_bytes()
+    put_in_place(world, path, monkeypatch)
+    said = [command(*verb) for verb in VERBS]
+    with pytest.raises(ConfigError) as refused:
+        world.land()
+    told = {*(each["error"].removeprefix("sls-lake: ").strip() for each in said), str(refused.value)}
+    assert {each["code"] for each in said} == {EXIT_USAGE} and len(told) == 1
+    (text,) = told
+    assert str(path) in text and "not touched" in text and "sls-lake table register" in text
+    assert (path.read_bytes(), world.files()) == (before, files)
+
+    path.rename(path.with_suffix(".aside"))
+    done = command("table", "register", "--execute")
+    assert done["code"] == 0, done
+    world.assert_each_log_once()
+    assert os.listdir(tmp_path).count("junk.aside") == 1
+
+
+def test_an_empty_file_is_a_catalog_that_lost_the_table(
+    world: World, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "empty.sqlite"
+    empty(path)
+    put_in_place(world, path, monkeypatch)
+    for verb in VERBS[:-3]:
+        said = command(*verb)
+        told = [said["error"], *said.get("problems", ())]
+        assert said["code"] == EXIT_FAILED and any("sls-lake table register" in text for text in told), verb
+    assert command("table", "register", "--execute")["code"] == 0
+    world.assert_each_log_once()

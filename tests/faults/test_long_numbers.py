@@ -1,0 +1,50 @@
+"""With `--json` no verb prints a number that jq or JavaScript rounds."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipelines.cli.main import run
+from pipelines.landing.hours import hour_text
+from tests.integration.command_line import settings, too_long
+from tests.integration.world import HOUR0, World
+
+
+@pytest.mark.parametrize("execute", [False, True], ids=["dry", "executed"])
+def test_no_verb_prints_a_number_that_a_double_cannot_hold(
+    quick: World,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    execute: bool,
+) -> None:
+    for name, value in quick.lake.properties.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name.upper()}", value)
+    quick.land_hours(3)
+    first = min(landed.window.hour for _, windows in quick.landings() for landed in windows)
+    back = quick.table.metadata.snapshots[0].snapshot_id
+    quick.put(20)
+    quick.emulator.admin.advance(60)
+    (tmp_path / "defs.yaml").write_text(settings(quick))
+    looks = [["plan"], ["describe"], ["verify"], ["verify", "--pull"], ["windows"]]
+    changes = [
+        ["table", "undo", "--hour", hour_text(first)],
+        ["table", "forget", "--where", "n = 25"],
+        ["table", "maintain"],
+        ["table", "rollback", str(quick.table.metadata.snapshots[-1].snapshot_id if execute else back)],
+        ["checkpoints", "repair"],
+    ]
+    for words in [
+        *looks,
+        *(call for change in changes for call in ([*change, *["--execute"] * execute], ["windows"])),
+    ]:
+        run([*words, "--json", "--logstore", str(tmp_path / "defs.yaml")])
+        said = json.loads(capsys.readouterr().out)
+        assert too_long(said) == [], words
+        if words == ["windows"]:
+            assert all(isinstance(entry["snapshot_id"], str) for entry in said["entries"]) and said["entries"]
+        if words == ["plan"]:
+            assert said["windows"] and all(
+                len(w) == 4 and int(w[3]) > int(w[2]) > HOUR0 for w in said["windows"]
+            )

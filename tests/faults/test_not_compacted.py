@@ -1,0 +1,66 @@
+"""Maintenance says of each hour that it does not compact why not, in a dry run and after."""
+
+import io
+
+import pytest
+
+from pipelines.cli.maintain import show
+from pipelines.cli.output import Output
+from pipelines.landing.hours import hour_text
+from pipelines.landing.maintain import Maintainer
+from tests.integration.command_line import Command, command
+from tests.integration.foreign_deletes import mark_deleted
+from tests.integration.world import World
+
+__all__ = ["command"]
+
+LOW = "0" * 32
+ONLY = ("table", "maintain", "--only", "compact")
+
+
+@pytest.fixture
+def world(quick: World) -> World:
+    """What the verbs are run on."""
+    return quick
+
+
+def land(world: World, after_s: float, key: str | None = None) -> None:
+    world.put(20, key=key)
+    world.emulator.admin.advance(after_s)
+    world.land()
+
+
+def test_each_reason_is_a_line_with_its_hours_and_files(quick: World, command: Command) -> None:
+    land(quick, 3600)
+    land(quick, 3600, LOW)
+    land(quick, 60)
+    newest = max(h for _, windows in quick.landings() for h in (w.window.hour for w in windows))
+
+    dry = command(*ONLY)
+    assert (dry["code"], len(dry["compacted"])) == (0, 1)
+    found = {x["why"]: x for x in dry["left"]}
+    assert {why: (x["hours"], x["files"]) for why, x in found.items()} == {"few": (1, 1), "unsealed": (1, 2)}
+    assert found["few"]["text"] == "already as few files as hold their rows"
+    behind = found["unsealed"]["text"]
+    assert behind.startswith("not sealed: shard 0, 1 of ") and hour_text(newest) in behind
+
+    assert command(*ONLY, "--execute")["left"] == dry["left"]
+    after = command(*ONLY)
+    assert after["compacted"] == []
+    assert {x["why"]: x["hours"] for x in after["left"]} == {"done": 1, "few": 1, "unsealed": 1}
+
+    shown = io.StringIO()
+    show(Output(file=shown), Maintainer(quick.logstore, quick.lake).plan(["compact"]))
+    assert shown.getvalue().count("not compacted: 1 hours, ") == 3
+    assert command("table", "maintain", "--only", "expire")["left"] == []
+
+
+def test_rows_that_another_engine_marked_are_a_reason(quick: World, command: Command) -> None:
+    land(quick, 3600)
+    land(quick, 3600)
+    mark_deleted(quick, lambda n: n == 25)
+    command("table", "adopt", "--at", "rows", "--without-missing", "--execute")
+    quick.emulator.admin.advance(3600)
+    quick.land()
+    found = {x["why"]: x["files"] for x in command(*ONLY)["left"]}
+    assert found["marked"] == 1
