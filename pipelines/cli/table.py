@@ -21,6 +21,7 @@ from pipelines.landing import reach
 from pipelines.landing import relabel as relabelling
 from pipelines.landing import rollback as rolling_back
 from pipelines.landing import undo as undoing
+from pipelines.landing.fresh_starts import At
 from pipelines.landing.hours import hour_text
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.reading import spans
@@ -259,17 +260,15 @@ def forget(
     output.result({"executed": execute, "committed": committed, **asdict(planned.view)})
 
 
-class Place(click.ParamType["adopting.At"]):
+class Place(click.ParamType[At]):
     """Where shards start: `begin`, `latest`, `rows` or a whole hour, UTC."""
 
     name = "place"
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> "adopting.At":
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> At:
         """The word, or the hour as unix seconds."""
         if value in ("begin", "latest", "rows"):
-            return cast("adopting.At", value)
+            return cast(At, value)
         return Hour().convert(value, param, ctx) * HOUR_S
 
 
@@ -317,7 +316,7 @@ def adopt(
     output: Output,
     *,
     name: str | None,
-    at: "adopting.At | None",
+    at: At | None,
     starts: tuple[tuple[int, Cursor], ...],
     without_missing: bool,
     execute: bool,

@@ -19,14 +19,14 @@ provably rolled back is the business of `rollback.py`.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing import publish, repair_manifests, settle
 from pipelines.landing.explained import Key, Lost, holds, proves, tally
-from pipelines.landing.ledger import LEDGER_PREFIX, Adopted, Deed, Forgotten, Operation, lowered
+from pipelines.landing.fresh_starts import At, Floors, Newest, starts_of
+from pipelines.landing.ledger import LEDGER_PREFIX, Adopted, Deed, Operation, lowered
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.reading import VERIFY, Unreadable
 from pipelines.landing.sameness import way_back
@@ -52,11 +52,7 @@ from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import Origin, SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import Breach, ConfigError, LedgerBroken
-from sls_io.shard import Head
-from sls_io.window import HOUR_S, Cursor
-
-At = int | Literal["begin", "latest", "rows"]
-"""Where shards start: a time (unix seconds), the service's begin or end, or right after the last row."""
+from sls_io.window import Cursor
 
 _FILES_NAMED_MAX = 5
 
@@ -161,8 +157,8 @@ def plan(
         )
     if decided.asks and named:
         _check_removal_known(found.table, found.state)
-        floors = _Floors(client, found.state.forgotten, found.newest.get(found.origin.id))
-        starts = _starts(client, logstore, found.origin.id, found.tallies, at, cursors or {}, floors)
+        floors = Floors(client, found.state.forgotten, found.newest.get(found.origin.id))
+        starts = starts_of(client, logstore, found.origin.id, found.tallies, at, cursors or {}, floors)
         decided = decided.started(found.origin.id, starts)
     view = _describe(found, decided, named=named)
     dropped = frozenset(x.path for x in found.lost if x.origin in decided.begun)
@@ -174,15 +170,6 @@ def plan(
 
 
 @dataclass(frozen=True)
-class _Newest:
-    """The newest ledger of an origin that can be read, and what was adopted by then."""
-
-    snapshot: Snapshot
-    ledger: Ledger
-    adopted: Adopted
-
-
-@dataclass(frozen=True)
 class _Found:
     """The table as it is: what it says, what its files hold, and what stops landings into it."""
 
@@ -190,7 +177,7 @@ class _Found:
     head: Snapshot
     state: TableState
     origin: Origin
-    newest: Mapping[str, _Newest]
+    newest: Mapping[str, Newest]
     tallies: Mapping[Key, Tally]
     lost: tuple[Lost, ...]
     stops: str
@@ -358,13 +345,13 @@ def _check_not_rolled_back(table: Table) -> None:
             raise
 
 
-def _newest(table: Table) -> dict[str, _Newest]:
+def _newest(table: Table) -> dict[str, Newest]:
     """Of each origin, from all snapshots that metadata still has: also of those beside main."""
-    found: dict[str, _Newest] = {}
+    found: dict[str, Newest] = {}
     for snapshot in landings(table):
         adopted = adopted_of(snapshot, damaged_too=True)
         for origin, ledger in ledgers_of(snapshot, damaged_too=True).items():
-            found.setdefault(origin, _Newest(snapshot, ledger, adopted))
+            found.setdefault(origin, Newest(snapshot, ledger, adopted))
     return found
 
 
@@ -416,7 +403,7 @@ def _former(state: TableState, origin: Origin, proven: Collection[str]) -> tuple
 def _with_rows(
     adopted: Adopted,
     origin: str,
-    newest: _Newest | None,
+    newest: Newest | None,
     tallies: Mapping[Key, Tally],
     differs: tuple[Difference, ...],
 ) -> Adopted:
@@ -433,7 +420,7 @@ def _with_rows(
 
 
 def _differences(
-    newest: _Newest, tallies: Mapping[Key, Tally], lost: Collection[Lost]
+    newest: Newest, tallies: Mapping[Key, Tally], lost: Collection[Lost]
 ) -> Iterator[Difference]:
     """What the ledger and the table say differently of each shard. Pure.
 
@@ -513,86 +500,6 @@ def _check_news(view: Adoption, state: TableState, change: settle.Change) -> Non
             f"{view.origin} is settled already; landings into {view.table} stay refused until "
             f"{', '.join(view.unsettled)} is, too: sls-lake table adopt --logstore with its name"
         )
-
-
-def _starts(
-    client: SlsClient,
-    logstore: Logstore,
-    origin: str,
-    tallies: Mapping[Key, Tally],
-    at: At | None,
-    cursors: Mapping[int, Cursor],
-    floors: "_Floors",
-) -> dict[int, Cursor]:
-    """Where each shard starts; never at or before what was removed for good."""
-    listed = {s.id: s for s in client.shards()}
-    unknown = sorted(set(cursors) - set(listed))
-    if unknown:
-        raise ConfigError(f"the service lists no shard {unknown[0]}; `sls-lake describe` shows those it has")
-    unnamed = sorted(set(listed) - set(cursors))
-    if at is None and unnamed:
-        raise ConfigError(f"say where shard {unnamed[0]} starts, too: add --at for the shards not named")
-    starts: dict[int, Cursor] = {}
-    for shard, entry in sorted(listed.items()):
-        head, there = client.head(entry), tallies.get((origin, shard), Tally())
-        lowest = floors.of(origin, shard)
-        start = cursors[shard] if shard in cursors else _start(client, logstore, head, there, at, lowest)
-        if start < lowest:
-            raise ConfigError(
-                f"shard {shard} cannot start at {start}: rows were removed by `table forget`, and would land "
-                f"again; the first cursor after them is {lowest}"
-            )
-        if start > head.end:
-            raise ConfigError(f"shard {shard} ends at {head.end}: it cannot start at {start}, after that")
-        if there.rows and start <= there.last:
-            raise ConfigError(
-                f"shard {shard} has {there.rows} rows in {logstore.table}, up to cursor {there.last}: "
-                f"starting at {start} would land rows again; use --at rows, or a cursor after them"
-            )
-        starts[shard] = start
-    return starts
-
-
-def _start(
-    client: SlsClient, logstore: Logstore, head: Head, there: Tally, at: At | None, lowest: Cursor
-) -> Cursor:
-    shard = head.shard.id
-    if at == "rows" and there.rows:
-        if there.last < head.begin:
-            # Retention has passed the last row: starting right behind it makes the rest a named gap.
-            return max(Cursor(there.last + 1), lowest)
-        return max(client.pull(shard, Cursor(there.last), groups_max=1).next, lowest)
-    if at == "latest":
-        return head.end
-    floor = client.cursor_at(shard, logstore.start_s)
-    return max(floor, lowest, client.cursor_at(shard, at) if isinstance(at, int) else head.begin)
-
-
-@dataclass(frozen=True)
-class _Floors:
-    """Below which cursor no shard starts, since what was removed for good would land again.
-
-    Story: the last rows of a shard are forgotten, the tag goes, somebody adopts. Right behind the last row
-    that is left begin the very logs that were removed. All of them are in hours that are remembered, and
-    a ledger from after the removal called them landed, so what follows it in the hour may land.
-    """
-
-    client: SlsClient
-    forgotten: Forgotten
-    newest: _Newest | None
-
-    def of(self, origin: str, shard: int) -> Cursor:
-        """The lowest start of one shard."""
-        before, gone = self.forgotten.before(origin), self.forgotten.of(origin, shard)
-        lowest = self.client.cursor_at(shard, before * HOUR_S) if before else Cursor(0)
-        if not gone.rows:
-            return lowest
-        after = self.client.cursor_at(shard, gone.hours.pairs[-1][1] * HOUR_S)
-        if self.newest is not None and forgotten_of(self.newest.snapshot, damaged_too=True) == self.forgotten:
-            entry = self.newest.ledger.shards.get(shard)
-            landed = [min(end, after) for begin, end in entry.landed if begin < after] if entry else []
-            after = min(after, Cursor(max([entry.start if entry else 0, *landed])))
-        return max(lowest, after)
 
 
 def _shard_starts(

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pyiceberg.table import Table
 
 from pipelines.landing import adopt, give_up, repair_manifests, replace, rollback, slices
+from pipelines.landing.fresh_starts import At
 from pipelines.landing.ledger import ADOPT
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.reading import Unreadable, spans
@@ -105,7 +106,7 @@ def _adopting(lake: Lake, logstore: Logstore, client: SlsClient, trouble: Troubl
 def _adopt(lake: Lake, logstore: Logstore, client: SlsClient) -> tuple[str, SlsError | None]:
     """The command, with the options that it wants; or none, and why it is refused."""
     refused: SlsError | None = None
-    at: tuple[adopt.At | None, ...] = (None, "rows")
+    at: tuple[At | None, ...] = (None, "rows")
     for start in at:
         # Where the rows prove an older ledger, that one is kept, and no start is asked for.
         try:
