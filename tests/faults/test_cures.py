@@ -331,7 +331,7 @@ def test_every_call_that_a_sentence_names_exists() -> None:
                 assert not words or words[0].startswith("-"), (noun, *words)
                 continue
             found = found.commands[words.pop(0)]
-        options = {name for parameter in found.params for name in parameter.opts}
+        options = {name for p in found.params for name in (*p.opts, *p.secondary_opts)}
         assert {word for word in words if word.startswith("--")} <= options, (noun, *words)
 
 
