@@ -22,7 +22,7 @@ help:
 
 .PHONY: setup
 setup: java $(INSTALLED) $(JARS) ## virtual environment, pinned packages and jars under var/; S3=1 for Spark SQL on S3, too
-	@$(if $(S3),$(BIN)/python -m pipelines.landing.jars var/jars s3)
+	@$(if $(S3),$(BIN)/python -m pipelines.landing.spark.jars var/jars s3)
 
 .PHONY: demo
 demo: setup ## logs through the whole path to a printed proof; LOGS=file lands yours, BREAK=1 must end red
@@ -80,12 +80,12 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-$(JARS): pipelines/landing/jars.py | $(INSTALLED)
-	@$(BIN)/python -m pipelines.landing.jars var/jars
+$(JARS): pipelines/landing/spark/jars.py | $(INSTALLED)
+	@$(BIN)/python -m pipelines.landing.spark.jars var/jars
 	@touch $@
 
 # What the tests' own Iceberg REST server is made of.
-$(BACKENDS): tests/backends/jars.py pipelines/landing/jars.py | $(INSTALLED)
+$(BACKENDS): tests/backends/jars.py pipelines/landing/spark/jars.py | $(INSTALLED)
 	@$(BIN)/python -m tests.backends.jars $(@D)
 	@touch $@
 

@@ -19,15 +19,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from aliyun.log import log_logs_pb2 as pb
 
-from pipelines.landing.contract import Contract
-from pipelines.landing.engine import Engine
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.report import LandingReport
-from pipelines.landing.run import Run
-from pipelines.landing.table import HOME_VARIABLE, Lake
+from pipelines.landing.run.driver import Run
+from pipelines.landing.run.report import LandingReport
+from pipelines.landing.spark.session import Engine
+from pipelines.landing.table.contract import Contract
+from pipelines.landing.table.lake import HOME_VARIABLE, Lake
 from sls_io.client import Page, SlsClient
 from sls_io.clock import SYSTEM_CLOCK
-from sls_io.decode import Decoder
+from sls_io.decoding.decode import Decoder
 from sls_io.emulator import Limits, start
 from sls_io.emulator.limits import QUOTAS_OFF
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET

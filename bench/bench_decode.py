@@ -11,9 +11,9 @@ import time
 
 from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
 
-from pipelines.landing.contract import Contract
+from pipelines.landing.table.contract import Contract
 from sls_io.client import Page
-from sls_io.decode import Decoder
+from sls_io.decoding.decode import Decoder
 from sls_io.loggroup import compress
 from sls_io.window import Cursor
 

@@ -13,10 +13,10 @@ from statistics import median
 from aliyun.log import log_logs_pb2 as pb
 
 from chaos.engine import InProcess
-from pipelines.landing import ledger as codec
+from pipelines.landing.ledger import codec
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.run import Run
-from pipelines.landing.table import Lake
+from pipelines.landing.run.driver import Run
+from pipelines.landing.table.lake import Lake
 from sls_io.claim import Gap, Ledger, ShardLedger
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK

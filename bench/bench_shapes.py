@@ -12,8 +12,8 @@ import tempfile
 from pathlib import Path
 
 from bench.shapes import PAGE_BYTES, SHAPES
-from pipelines.landing.contract import Contract
-from pipelines.landing.write import WriteJob, Writer
+from pipelines.landing.run.write import WriteJob, Writer
+from pipelines.landing.table.contract import Contract
 from sls_io.client import Page
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.loggroup import compress, frame

@@ -17,7 +17,7 @@ from pathlib import Path
 from chaos.account import Account
 from chaos.conductor import SERVICE_FOLDER, Conductor, Wish
 from chaos.reapply import reapplying
-from pipelines.landing.table import Lake
+from pipelines.landing.table.lake import Lake
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import start
 from sls_io.window import HOUR_S

@@ -22,7 +22,7 @@ from pyiceberg.table import CommitTableRequest, CommitTableResponse, Table, Tabl
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from chaos.reapply import ReapplyingCatalog
-from pipelines.landing.table import Lake
+from pipelines.landing.table.lake import Lake
 
 KINDS = ("lost", "never", "late", "doubled", "hang")
 LATE_S = 1.0

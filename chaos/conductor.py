@@ -25,9 +25,9 @@ from chaos.retention import Retaining, retain
 from chaos.shaker import LOGSTORE, PROJECT, Shaker
 from chaos.watch import Watching, arrive, audit, waiting, watch
 from chaos.worker import POINTS, Fate, Task, fork, work
+from pipelines.landing.inspection.verify import verify
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.table import Lake
-from pipelines.landing.verify import verify
+from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Emulator

@@ -21,7 +21,7 @@ from chaos.conductor import Child, Conductor
 from chaos.line import VARIABLE
 from chaos.site import ENDED, Site
 from chaos.worker import Fate
-from pipelines.cli.sandbox import Sandbox
+from pipelines.cli.demo.sandbox import Sandbox
 from pipelines.components.logstore.schedule import RANGE_END_TAG, RANGE_START_TAG, hour_key, live_tags
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import ConfigError

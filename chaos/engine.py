@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
-from pipelines.landing.engine import Engine
+from pipelines.landing.spark.session import Engine
 from sls_io.clock import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:

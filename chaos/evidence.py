@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 
 from chaos import history, proof
 from chaos.proof import Found
-from pipelines.landing.state import facts
+from pipelines.landing.ledger.state import facts
 
 _CURSOR_MAX = 2**62
 

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.worker import Pipe, Task, armed
-from pipelines.landing import undo
-from pipelines.landing.compact import sealed_before
-from pipelines.landing.maintain import Maintainer
-from pipelines.landing.state import facts
-from pipelines.landing.table import SWEEP_FLOOR_S, Lake
+from pipelines.landing.ledger.state import facts
+from pipelines.landing.maintenance.compact import sealed_before
+from pipelines.landing.maintenance.maintain import Maintainer
+from pipelines.landing.operations import undo
+from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import ConfigError, DecodeError, InvariantBroken, LedgerBroken, SlsError

@@ -20,7 +20,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
 
-from pipelines.landing.table import Lake
+from pipelines.landing.table.lake import Lake
 
 REAPPLY = "chaos-reapply"
 """Catalog property: "yes" makes it so; else it is PyIceberg's SQL catalog as it is."""

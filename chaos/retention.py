@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from chaos import history
+from pipelines.landing.ledger.state import facts
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.state import facts
-from pipelines.landing.table import Lake
+from pipelines.landing.table.lake import Lake
 from sls_io.claim import ShardLedger
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator.handle import Admin

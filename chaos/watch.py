@@ -24,9 +24,9 @@ from pyiceberg.table import Table
 
 from chaos import history
 from chaos.catalog import deliver
+from pipelines.landing.ledger.state import facts, total_records
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.state import facts, total_records
-from pipelines.landing.table import Lake
+from pipelines.landing.table.lake import Lake
 from sls_io.claim import ShardLedger
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator.handle import Admin

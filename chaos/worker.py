@@ -26,10 +26,10 @@ from pathlib import Path
 
 from chaos.catalog import ChaosCatalog, chaotic
 from chaos.engine import InProcess
-from pipelines.landing.engine import Engine
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.run import Run
-from pipelines.landing.table import Lake
+from pipelines.landing.run.driver import Run
+from pipelines.landing.spark.session import Engine
+from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import ConfigError, DecodeError, InvariantBroken, LedgerBroken, SlsError

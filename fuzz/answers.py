@@ -23,12 +23,12 @@ from chaos.engine import InProcess
 from fuzz.lane import Broken, drawn
 from fuzz.lies import DAY_S, Facts, Lie, all_lies
 from pipelines.landing.hours import hour_of
+from pipelines.landing.inspection.verify import verify
+from pipelines.landing.ledger.state import read_state
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.report import LandingReport
-from pipelines.landing.run import Run
-from pipelines.landing.state import read_state
-from pipelines.landing.table import Lake
-from pipelines.landing.verify import verify
+from pipelines.landing.run.driver import Run
+from pipelines.landing.run.report import LandingReport
+from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 from sls_io.emulator import Emulator, start
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET

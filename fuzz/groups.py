@@ -20,11 +20,11 @@ from chaos.engine import InProcess
 from fuzz.group_fields import CANARY, mutated, valid
 from fuzz.group_oracle import LONG, Group, Log, read_group
 from fuzz.lane import Broken, drawn
-from pipelines.landing import mend
+from pipelines.landing.inspection.verify import verify
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.run import Run
-from pipelines.landing.table import Lake
-from pipelines.landing.verify import verify
+from pipelines.landing.operations import mend
+from pipelines.landing.run.driver import Run
+from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 from sls_io.emulator import Emulator, Limits, start
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET

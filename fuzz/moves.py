@@ -18,11 +18,11 @@ from fuzz import strangers
 from fuzz.lane import Broken
 from fuzz.model import CONTRACTS, Place, Told
 from fuzz.scene import Refused, Scene, difference
-from pipelines.landing import forget, replace, rollback, undo
 from pipelines.landing.hours import hour_text, hours_text
-from pipelines.landing.maintain import STEPS
-from pipelines.landing.run import Run
-from pipelines.landing.table import Lake
+from pipelines.landing.maintenance.maintain import STEPS
+from pipelines.landing.operations import forget, replace, rollback, undo
+from pipelines.landing.run.driver import Run
+from pipelines.landing.table.lake import Lake
 from sls_io.errors import LandingUnknown, SlsError
 
 STATUSES = ("200", "404", "3000000000", "many", "99999999999999999999")

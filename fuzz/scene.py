@@ -20,9 +20,9 @@ from fuzz import strangers
 from fuzz.lane import Broken
 from fuzz.model import CONTRACTS, Log, Model, Place, Row, Saved, Store, Told
 from pipelines.cli.main import run as command_line
-from pipelines.landing import ledger as codec
+from pipelines.landing.inspection.verify import Proof, verify
+from pipelines.landing.ledger import codec
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.verify import Proof, verify
 from sls_io.claim import Ledger
 from sls_io.client import SlsClient
 from sls_io.emulator import Emulator

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from fuzz import oracle, texts
 from fuzz.lane import Broken, drawn
-from pipelines.landing.contract import Contract, parquet_writer
+from pipelines.landing.table.contract import Contract, parquet_writer
 
 TEXTS = 20_000
 HARD_ZONES = (

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from sls_io.coordination.coordinator import Coordinator
     from sls_io.coordination.server_group import ServerGroup
     from sls_io.coordination.static import Static
-    from sls_io.transport import Transport
+    from sls_io.http.transport import Transport
 
 __all__ = [
     # the client
@@ -105,7 +105,7 @@ _LATER = {
     "Origin": "sls_io.client",
     "GroupInfo": "sls_io.client",
     "GroupCheckpoint": "sls_io.client",
-    "Transport": "sls_io.transport",
+    "Transport": "sls_io.http.transport",
     "Coordinator": "sls_io.coordination.coordinator",
     "ServerGroup": "sls_io.coordination.server_group",
     "Static": "sls_io.coordination.static",

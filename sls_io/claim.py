@@ -1,6 +1,6 @@
 """What a run holds and what the table has: plain values that planning and landing share.
 
-`Ledger` is read from the table and never from a checkpoint; see `pipelines/landing/ledger.py`
+`Ledger` is read from the table and never from a checkpoint; see `pipelines/landing/ledger/codec.py`
 for how it travels in a commit. Nothing here does I/O.
 """
 

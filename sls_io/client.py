@@ -14,9 +14,9 @@ from typing import Any, Literal
 from sls_io import loggroup
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ClaimLost, ConfigError, DecodeError, ServiceError
+from sls_io.http.transport import NOT_JSON, Transport, parse_json, whole_number
 from sls_io.settings import PAGE_GROUPS_MAX, Group, Service
 from sls_io.shard import Head, Shard
-from sls_io.transport import NOT_JSON, Transport, parse_json, whole_number
 from sls_io.window import Cursor, cursor_from_wire, cursor_to_wire
 
 COMPRESSION = "lz4"

@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from pipelines.landing.engine import installed_jars
+from pipelines.landing.spark.session import installed_jars
 
 
 def spark_jars() -> None:

@@ -1,5 +1,6 @@
 """What the pages say is tried: examples load, named files and verbs exist, none is forgotten."""
 
+import ast
 import re
 import subprocess
 from pathlib import Path
@@ -48,11 +49,29 @@ def test_every_file_the_map_names_is_there() -> None:
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
-def test_the_map_forgets_no_module() -> None:
-    named = set(re.findall(r"`([\w/]+\.py)`", ARCHITECTURE))
+def test_the_map_forgets_no_room_and_no_module() -> None:
+    named = set(re.findall(r"`([\w/]+)(?:\.py|/)?`", ARCHITECTURE))
     named |= {Path(name).name for name in named}
-    modules = [*ROOT.glob("sls_io/*.py"), *ROOT.glob("pipelines/landing/*.py")]
-    assert sorted(p.name for p in modules if p.name not in named | {"__init__.py"}) == []
+    found = [
+        *ROOT.glob("sls_io/*.py"),
+        *ROOT.glob("sls_io/[dh]*/*.py"),
+        *ROOT.glob("pipelines/landing/**/*.py"),
+        *ROOT.glob("pipelines/cli/demo/__init__.py"),
+    ]
+    rooms = {path.parent for path in found if path.name == "__init__.py"} - {ROOT / "pipelines/landing"}
+    modules = {path for path in found if path.name != "__init__.py"}
+    assert len(rooms) > 10
+    assert sorted(str(p.relative_to(ROOT)) for p in rooms | modules if p.stem not in named) == []
+
+
+@pytest.mark.parametrize(
+    "head",
+    [*ROOT.glob("pipelines/landing/*/__init__.py"), *ROOT.glob("sls_io/*/__init__.py")],
+    ids=lambda path: path.parent.name,
+)
+def test_every_room_says_what_comes_in_what_goes_out_and_what_it_may_touch(head: Path) -> None:
+    said = ast.get_docstring(ast.parse(head.read_text(encoding="utf-8"))) or ""
+    assert re.search(r"^In: .+^Out: .+^May touch: ", said, flags=re.DOTALL | re.MULTILINE)
 
 
 def test_make_alone_lists_the_verbs() -> None:

@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 LINE_CHARS_MAX = 110
+FOLDER_MODULES_MAX = 16
 TRACKED_FILE_BYTES_MAX = 300_000
 
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
@@ -38,6 +39,8 @@ BANNED_CALLS = {
     "datetime.datetime.today": "take a Clock and use datetime.fromtimestamp(clock.now(), UTC)",
     "datetime.date.today": "take a Clock and use datetime.fromtimestamp(clock.now(), UTC).date()",
 }
+FLAT_FOLDERS = {"pipelines/cli"}
+"""A family of verbs: one file each, found by its name."""
 CLOCK_FILE = "sls_io/clock.py"
 DAGSTER_PRIVATE = "pipelines/components/logstore/dagster_private.py"
 
@@ -48,12 +51,12 @@ BANNED_IN_TESTS = {
 }
 
 OWNERS = {
-    "aliyun": {"sls_io/transport.py", "pipelines/cli/packing.py"},
-    "ptars": {"sls_io/nested.py"},
+    "aliyun": {"sls_io/http/transport.py", "pipelines/cli/packing.py"},
+    "ptars": {"sls_io/decoding/nested.py"},
     "lz4": {"sls_io/loggroup.py"},
     "zstandard": {"sls_io/loggroup.py"},
-    "urllib3": {"sls_io/transport.py", "sls_io/wire.py"},
-    "pyspark": {"pipelines/landing/engine.py"},
+    "urllib3": {"sls_io/http/transport.py", "sls_io/http/wire.py"},
+    "pyspark": {"pipelines/landing/spark/session.py"},
 }
 """A library that could be exchanged is imported by the files named here and by no other."""
 
@@ -84,18 +87,18 @@ CUTS = {"endswith", "find", "index", "partition", "removeprefix", "removesuffix"
 CUTS |= {"split", "startswith"}
 SEARCHES = {"findall", "finditer", "fullmatch", "get", "match", "search", "sub"}
 FOREIGN_WORDS = {
-    "pipelines/landing/publish.py:origin_registered": "the text of an origin is its identity, not a message",
-    "pipelines/landing/table.py:catalog": "each database has its own error for a table that is there",
-    "pipelines/landing/table.py:is_storage": "Arrow says nothing but words of what S3 answered",
-    "pipelines/landing/table.py:storage_trouble": "the same",
-    "pipelines/landing/write.py:_task_failure": "Spark hands a task's error on as a traceback in text",
+    "pipelines/landing/commit/publish.py:origin_registered": "the text of an origin is its identity, not a message",
+    "pipelines/landing/table/lake.py:catalog": "each database has its own error for a table that is there",
+    "pipelines/landing/table/lake.py:is_storage": "Arrow says nothing but words of what S3 answered",
+    "pipelines/landing/table/lake.py:storage_trouble": "the same",
+    "pipelines/landing/run/write.py:_task_failure": "Spark hands a task's error on as a traceback in text",
 }
 """Where the messages of others are read, which say it in no other way; and why."""
 
 ENTRY_POINTS = {
     "pipelines.cli.main",
     "pipelines.definitions",
-    "pipelines.landing.jars",
+    "pipelines.landing.spark.jars",
     "pipelines.components",
 }
 """Modules that start by name: console script, what Dagster loads, set-up, what a defs.yaml names."""
@@ -201,6 +204,17 @@ def test_no_function_is_longer_than_70_lines() -> None:
         for p in python_files()
         for f in functions(p)
         if (lines := (f.end_lineno or f.lineno) - f.lineno + 1) > FUNCTION_LINES_MAX
+    )
+
+
+def test_no_folder_is_a_crowd() -> None:
+    folders = {p.parent for p in product()}
+    complain(
+        f"{at(folder)}: {count} modules; find the rooms in it"
+        for folder in folders
+        if folder.relative_to(ROOT).as_posix() not in FLAT_FOLDERS
+        and (count := sum(p.parent == folder and not p.stem.startswith("__") for p in product()))
+        > FOLDER_MODULES_MAX
     )
 
 

@@ -22,15 +22,15 @@ from pipelines.cli.leaving import show_leaving
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import DRY, Output, verb
-from pipelines.landing import mend as mending
-from pipelines.landing import reach
-from pipelines.landing import replace as replacing
-from pipelines.landing.engine import Engine
 from pipelines.landing.hours import HOURS_MAX, hour_text
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.report import Verdict
-from pipelines.landing.run import Run
-from pipelines.landing.table import Lake
+from pipelines.landing.operations import mend as mending
+from pipelines.landing.operations import reach
+from pipelines.landing.operations import replace as replacing
+from pipelines.landing.run.driver import Run
+from pipelines.landing.run.report import Verdict
+from pipelines.landing.spark.session import Engine
+from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import SlsError

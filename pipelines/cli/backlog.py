@@ -1,7 +1,7 @@
 """A shard's backlog in words, for `plan` and `describe`."""
 
 from pipelines.cli.output import Output, megabytes, span
-from pipelines.landing.report import Backlog
+from pipelines.landing.run.report import Backlog
 
 SHOWN_S = 10.0
 """What the quota lets out faster than this is not worth a line."""

@@ -9,8 +9,8 @@ from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import DRY, Output, verb
 from pipelines.cli.table import execute_option
-from pipelines.landing import repair as repairing
-from pipelines.landing.table import Lake
+from pipelines.landing.maintenance import repair as repairing
+from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 
 _DONE = {"moved", "unchanged", "ahead", "gone"}

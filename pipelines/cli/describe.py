@@ -9,13 +9,13 @@ from rich.markup import escape
 from pipelines.cli.backlog import say_backlog
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import Output, megabytes, moment, span, verb
-from pipelines.landing.history import HourFiles, hours_of
 from pipelines.landing.hours import hour_text
+from pipelines.landing.inspection.describe import ShardView
+from pipelines.landing.inspection.describe import describe as look_at_shards
+from pipelines.landing.inspection.history import HourFiles, hours_of
+from pipelines.landing.inspection.runway import CURE, Runway, ShardRunway, days, runway, spoken
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.look import ShardView
-from pipelines.landing.look import describe as look_at_shards
-from pipelines.landing.runway import CURE, Runway, ShardRunway, days, runway, spoken
-from pipelines.landing.table import Lake
+from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 
 HOURS_SHOWN = 24

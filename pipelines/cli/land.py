@@ -9,16 +9,16 @@ from dataclasses import asdict
 import click
 from rich.markup import escape
 
+from pipelines.cli.demo.sandbox import noise_into
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, span, verb
-from pipelines.cli.sandbox import noise_into
-from pipelines.landing.engine import Engine
 from pipelines.landing.hours import hour_text
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.report import CheckpointReport, LandingReport, Verdict
-from pipelines.landing.run import Run
-from pipelines.landing.table import home, made
+from pipelines.landing.run.driver import Run
+from pipelines.landing.run.report import CheckpointReport, LandingReport, Verdict
+from pipelines.landing.spark.session import Engine
+from pipelines.landing.table.lake import home, made
 
 
 @click.command("land")

@@ -2,7 +2,7 @@
 
 from pipelines.cli.output import Output, megabytes
 from pipelines.landing.hours import hour_text
-from pipelines.landing.undo import Undo
+from pipelines.landing.operations.undo import Undo
 
 
 def show_leaving(output: Output, view: Undo, *, again: bool = False) -> None:

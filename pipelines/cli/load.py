@@ -20,7 +20,7 @@ from pathlib import Path
 
 import click
 
-from pipelines.cli.accesslog import generated
+from pipelines.cli.demo.accesslog import generated
 from pipelines.cli.emulator_admin import admin_of
 from pipelines.cli.lines import PARSERS, Log
 from pipelines.cli.logstores import logstore_option, resolve

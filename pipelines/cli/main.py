@@ -46,8 +46,8 @@ VERBS: Final = {
     "windows": "pipelines.cli.windows",
     "table": "pipelines.cli.table",
     "checkpoints": "pipelines.cli.checkpoints",
-    "demo": "pipelines.cli.demo",
-    "dev": "pipelines.cli.dev",
+    "demo": "pipelines.cli.demo.program",
+    "dev": "pipelines.cli.demo.dev",
 }
 
 

@@ -9,10 +9,10 @@ from rich.markup import escape
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import DRY, Output, megabytes, moment, verb
-from pipelines.landing.compact import TARGET_BYTES
-from pipelines.landing.history import Orphan
 from pipelines.landing.hours import hour_text
-from pipelines.landing.maintain import (
+from pipelines.landing.inspection.history import Orphan
+from pipelines.landing.maintenance.compact import TARGET_BYTES
+from pipelines.landing.maintenance.maintain import (
     MANIFESTS_MAX,
     SNAPSHOTS_MAX,
     STEPS,
@@ -20,7 +20,7 @@ from pipelines.landing.maintain import (
     Maintenance,
     left_text,
 )
-from pipelines.landing.table import Lake
+from pipelines.landing.table.lake import Lake
 from sls_io.window import HOUR_S
 
 _SHOWN = 20

@@ -9,9 +9,9 @@ from pipelines.cli.backlog import say_backlog
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import Output, moment, verb
 from pipelines.landing.hours import hour_text
-from pipelines.landing.look import preview
-from pipelines.landing.report import PlanReport
-from pipelines.landing.table import Lake
+from pipelines.landing.inspection.describe import preview
+from pipelines.landing.run.report import PlanReport
+from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 
 

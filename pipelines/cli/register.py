@@ -7,8 +7,8 @@ from rich.markup import escape
 
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import DRY, Output, moment, verb
-from pipelines.landing import register as registering
-from pipelines.landing.table import Lake
+from pipelines.landing.operations import register as registering
+from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 
 _execute_option = click.option("--execute", is_flag=True, help="Do it; without this it is a dry run.")

@@ -7,8 +7,8 @@ from rich.markup import escape
 
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import DRY, Output, verb
-from pipelines.landing import repair_manifests as repairing
-from pipelines.landing.table import Lake
+from pipelines.landing.operations import repair_manifests as repairing
+from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 
 

@@ -14,19 +14,19 @@ from pipelines.cli.maintain import maintain
 from pipelines.cli.output import DRY, Output, moment, verb
 from pipelines.cli.register import register, start_over
 from pipelines.cli.repair_manifests import repair_manifests
-from pipelines.landing import adopt as adopting
-from pipelines.landing import forget as forgetting
-from pipelines.landing import give_up as giving_up
-from pipelines.landing import reach
-from pipelines.landing import relabel as relabelling
-from pipelines.landing import rollback as rolling_back
-from pipelines.landing import undo as undoing
-from pipelines.landing.fresh_starts import At
 from pipelines.landing.hours import hour_text
+from pipelines.landing.ledger.reading import spans
+from pipelines.landing.ledger.start import known
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.reading import spans
-from pipelines.landing.start import known
-from pipelines.landing.table import Lake
+from pipelines.landing.operations import adopt as adopting
+from pipelines.landing.operations import forget as forgetting
+from pipelines.landing.operations import give_up as giving_up
+from pipelines.landing.operations import reach
+from pipelines.landing.operations import relabel as relabelling
+from pipelines.landing.operations import rollback as rolling_back
+from pipelines.landing.operations import undo as undoing
+from pipelines.landing.operations.fresh_starts import At
+from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 from sls_io.errors import SlsError
 from sls_io.window import HOUR_S, Cursor

@@ -8,9 +8,9 @@ from pipelines.cli.hours import Hours
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, moment, verb
-from pipelines.landing.table import Lake
-from pipelines.landing.verify import Proof, ShardProof
-from pipelines.landing.verify import verify as prove
+from pipelines.landing.inspection.verify import Proof, ShardProof
+from pipelines.landing.inspection.verify import verify as prove
+from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 
 

@@ -7,10 +7,10 @@ import click
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, moment, verb
-from pipelines.landing.history import Entry, History, history
 from pipelines.landing.hours import hour_text
-from pipelines.landing.state import others_text
-from pipelines.landing.table import Lake
+from pipelines.landing.inspection.history import Entry, History, history
+from pipelines.landing.ledger.state import others_text
+from pipelines.landing.table.lake import Lake
 from sls_io.window import HOUR_S
 
 _RUN_CHARS = 8

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from pipelines.landing.contract import Contract
 from pipelines.landing.defs_file import filled, read_document
 from pipelines.landing.names import check_names
+from pipelines.landing.table.contract import Contract
 from sls_io.errors import ConfigError, printable
 from sls_io.settings import Budget, Group, Service, Settings
 from sls_io.window import HOUR_S

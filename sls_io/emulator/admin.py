@@ -27,7 +27,7 @@ from sls_io.emulator.page import render
 from sls_io.emulator.refusal import Refused, parameter_invalid
 from sls_io.emulator.server import ServiceApp
 from sls_io.emulator.signing import Key
-from sls_io.emulator.store import CURSOR_MAX, SHARDS_MAX, Logstore, ShardLog
+from sls_io.emulator.storage.store import CURSOR_MAX, SHARDS_MAX, Logstore, ShardLog
 from sls_io.errors import ConfigError
 from sls_io.loggroup import groups
 from sls_io.settings import is_loopback

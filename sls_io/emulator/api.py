@@ -14,7 +14,7 @@ from typing import Any
 from sls_io.emulator.groups import Group
 from sls_io.emulator.refusal import Refused, no_group, parameter_invalid
 from sls_io.emulator.service import Answer, Call, LogService
-from sls_io.emulator.store import TTL_FOREVER_DAYS, Change, ShardLog
+from sls_io.emulator.storage.store import TTL_FOREVER_DAYS, Change, ShardLog
 from sls_io.errors import ConfigError
 from sls_io.window import cursor_from_wire, cursor_to_wire
 

@@ -32,7 +32,7 @@ from sls_io.loggroup import compress, decompress, frame, groups
 _LOG = logging.getLogger("sls_io.emulator")
 _HEADER_BYTES_MAX = 64 * 1024
 _BODY_ROOM_BYTES = 64 * 1024
-TARGET, TRANSPORT = "sls_io.target", "sls_io.transport"
+TARGET, TRANSPORT = "sls_io.target", "sls_io.http.transport"
 
 
 class TargetProtocol(HttpToolsProtocol):

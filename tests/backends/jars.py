@@ -8,7 +8,7 @@ own, so that no Spark session of a user loads them.
 
 import sys
 
-from pipelines.landing.jars import S3_JARS, Jar, main
+from pipelines.landing.spark.jars import S3_JARS, Jar, main
 
 FOLDER = "var/jars/backends"
 _ICEBERG = "1.11.0"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from pipelines.landing.table import Lake
+from pipelines.landing.table.lake import Lake
 from tests.backends.gate import Gate
 from tests.backends.postgres import Postgres
 from tests.backends.rest import RestCatalogs

@@ -14,7 +14,7 @@ from typing import Any
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-from pipelines.landing.engine import require_jars
+from pipelines.landing.spark.session import require_jars
 from tests.backends.jars import BACKEND_JARS, FOLDER
 from tests.backends.kept import end
 

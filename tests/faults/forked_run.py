@@ -32,8 +32,8 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from chaos.engine import InProcess
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.run import Run
-from pipelines.landing.table import Lake
+from pipelines.landing.run.driver import Run
+from pipelines.landing.table.lake import Lake
 from sls_io.errors import SlsError
 
 ROOT = Path(__file__).resolve().parents[2]

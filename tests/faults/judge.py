@@ -1,6 +1,6 @@
 """What must hold in every cell: each log once, the table's proof, checkpoints where the ledger is."""
 
-from pipelines.landing.report import LandingReport
+from pipelines.landing.run.report import LandingReport
 from tests.integration.world import World
 
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from pyiceberg.io import OutputFile, OutputStream
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
-from pipelines.landing.table import Lake
+from pipelines.landing.table.lake import Lake
 
 
 class LeakyIO(PyArrowFileIO):

@@ -8,9 +8,9 @@ import pytest
 from pyiceberg.expressions import EqualTo
 
 from fuzz.lies import wire
-from pipelines.landing import adopt, forget
 from pipelines.landing.hours import hour_of, hour_text
-from pipelines.landing.look import preview
+from pipelines.landing.inspection.describe import preview
+from pipelines.landing.operations import adopt, forget
 from sls_io.errors import LedgerBroken
 from sls_io.window import HOUR_S
 from tests.faults.judge import assert_whole, pass_by

@@ -4,8 +4,8 @@ import duckdb
 import pytest
 from pyiceberg.types import StringType
 
-from pipelines.landing import forget
-from pipelines.landing.maintain import Maintainer
+from pipelines.landing.maintenance.maintain import Maintainer
+from pipelines.landing.operations import forget
 from sls_io.errors import ConfigError
 from sls_io.window import HOUR_S
 from tests.integration.world import World, group

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from pipelines.landing import compact, forget, mend
-from pipelines.landing.verify import verify
-from sls_io.causes import Cause
+from pipelines.landing.inspection.verify import verify
+from pipelines.landing.maintenance import compact
+from pipelines.landing.operations import forget, mend
 from sls_io.clock import SYSTEM_CLOCK
+from sls_io.decoding.causes import Cause
 from sls_io.emulator import Emulator
 from sls_io.loggroup import frame, varint
 from tests.faults.judge import assert_whole

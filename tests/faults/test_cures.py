@@ -17,9 +17,9 @@ from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThan
 
 from pipelines.cli.backfill import backfill
 from pipelines.cli.main import EXIT_FAILED, cli
-from pipelines.landing import replace
 from pipelines.landing.hours import hour_text
-from pipelines.landing.ledger import TAG
+from pipelines.landing.ledger.codec import TAG
+from pipelines.landing.operations import replace
 from sls_io.window import HOUR_S
 from tests.integration.command_line import Command, command
 from tests.integration.foreign_deletes import delete_by_value, mark_deleted

@@ -8,9 +8,9 @@ import pytest
 from pyiceberg.expressions import And, EqualTo
 
 from pipelines.cli.main import EXIT_FAILED
-from pipelines.landing import adopt, replace
-from pipelines.landing.sameness import way_back
-from pipelines.landing.state import facts, ways_back
+from pipelines.landing.contents.sameness import way_back
+from pipelines.landing.ledger.state import facts, ways_back
+from pipelines.landing.operations import adopt, replace
 from sls_io.errors import LedgerBroken
 from tests.faults.test_cures import (
     deleted_by_hand,

@@ -15,10 +15,10 @@ from pyiceberg.table.snapshots import Snapshot
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.cli.maintain import show
 from pipelines.cli.output import Output
-from pipelines.landing import replace
 from pipelines.landing.hours import hour_text, hours_of
-from pipelines.landing.maintain import Maintainer
-from pipelines.landing.reading import Misread, Unreadable, reading
+from pipelines.landing.ledger.reading import Misread, Unreadable, reading
+from pipelines.landing.maintenance.maintain import Maintainer
+from pipelines.landing.operations import replace
 from sls_io.errors import LedgerBroken, TransportError
 from sls_io.window import HOUR_S
 from tests.faults.judge import assert_whole

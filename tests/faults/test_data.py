@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from chaos.engine import InProcess
-from pipelines.landing.ledger import TAG
+from pipelines.landing.ledger.codec import TAG
 from sls_io.errors import LedgerBroken, SlsError
 from sls_io.planning import GAP_EXPIRED
 from tests.faults.judge import assert_next_run_lands, assert_whole, land_a_gap, pass_by

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.landing import compact
+from pipelines.landing.maintenance import compact
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import LedgerBroken
 from tests.integration.test_races import At

@@ -22,8 +22,8 @@ from pyiceberg.transforms import (
 from pyiceberg.types import LongType, StringType
 
 from pipelines.cli.main import EXIT_USAGE
-from pipelines.landing import mend, replace
 from pipelines.landing.hours import hour_text
+from pipelines.landing.operations import mend, replace
 from sls_io.errors import ConfigError, LedgerBroken
 from sls_io.window import HOUR_S
 from tests.faults.judge import assert_whole

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.cli.main import EXIT_FAILED
-from pipelines.landing import replace
+from pipelines.landing.contents.slices import RowsElsewhere
 from pipelines.landing.hours import hour_text
-from pipelines.landing.slices import RowsElsewhere
-from pipelines.landing.state import summary_of
+from pipelines.landing.ledger.state import summary_of
+from pipelines.landing.operations import replace
 from sls_io.errors import LedgerBroken
 from sls_io.window import HOUR_S
 from tests.faults.test_cures import (

@@ -19,13 +19,13 @@ from pyiceberg.table import StaticTable
 
 from chaos.engine import InProcess
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
-from pipelines.landing.contract import Contract
-from pipelines.landing.former import number_of
-from pipelines.landing.look import preview
-from pipelines.landing.maintain import Maintainer
-from pipelines.landing.register import plan_register, plan_start_over, register, start_over
-from pipelines.landing.table import Lake
-from pipelines.landing.verify import verify
+from pipelines.landing.inspection.describe import preview
+from pipelines.landing.inspection.verify import verify
+from pipelines.landing.maintenance.maintain import Maintainer
+from pipelines.landing.operations.register import plan_register, plan_start_over, register, start_over
+from pipelines.landing.table.contract import Contract
+from pipelines.landing.table.former import number_of
+from pipelines.landing.table.lake import Lake
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import start
 from sls_io.errors import ConfigError, LandingConflict, LedgerBroken

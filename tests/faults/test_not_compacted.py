@@ -7,7 +7,7 @@ import pytest
 from pipelines.cli.maintain import show
 from pipelines.cli.output import Output
 from pipelines.landing.hours import hour_text
-from pipelines.landing.maintain import Maintainer
+from pipelines.landing.maintenance.maintain import Maintainer
 from tests.integration.command_line import Command, command
 from tests.integration.foreign_deletes import mark_deleted
 from tests.integration.world import World

@@ -5,7 +5,7 @@ import pyarrow.compute as pc
 import pytest
 
 from pipelines.cli.main import EXIT_FAILED
-from pipelines.landing.verify import verify
+from pipelines.landing.inspection.verify import verify
 from sls_io.window import HOUR_S
 from tests.integration.command_line import Command, command
 from tests.integration.world import World

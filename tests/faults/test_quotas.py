@@ -13,9 +13,9 @@ import pytest
 
 from chaos.engine import InProcess
 from pipelines.cli.load import put_patiently
+from pipelines.landing.inspection.describe import describe, preview
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.look import describe, preview
-from pipelines.landing.report import Backlog
+from pipelines.landing.run.report import Backlog
 from sls_io.client import SlsClient
 from sls_io.clock import SystemClock
 from sls_io.emulator import Emulator, start

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipelines.landing.history import hours_of
-from pipelines.landing.runway import Runway, runway
+from pipelines.landing.inspection.history import hours_of
+from pipelines.landing.inspection.runway import Runway, runway
 from sls_io.clock import SYSTEM_CLOCK, ManualClock
 from tests.faults.judge import pass_by
 from tests.integration.world import PROJECT, World

@@ -7,10 +7,10 @@ import pytest
 
 from fuzz.lies import wire
 from pipelines.landing.hours import hour_of
-from pipelines.landing.look import describe, preview
-from pipelines.landing.report import LandingReport
-from pipelines.landing.runway import runway, spoken
-from pipelines.landing.verify import Proof, verify
+from pipelines.landing.inspection.describe import describe, preview
+from pipelines.landing.inspection.runway import runway, spoken
+from pipelines.landing.inspection.verify import Proof, verify
+from pipelines.landing.run.report import LandingReport
 from sls_io.planning import CURSOR_UNKNOWN, GAP_SHARD_GONE
 from tests.faults.judge import assert_whole, pass_by
 from tests.integration.world import PROJECT, World

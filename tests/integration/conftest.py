@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.landing.engine import Engine, installed_jars
-from pipelines.landing.table import Lake
+from pipelines.landing.spark.session import Engine, installed_jars
+from pipelines.landing.table.lake import Lake
 from sls_io.emulator import start
 from tests.backends.jars import FOLDER
 from tests.backends.places import Servers

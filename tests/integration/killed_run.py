@@ -15,10 +15,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pipelines.landing.engine import Engine
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.run import Run
-from pipelines.landing.table import HOME_VARIABLE, Lake
+from pipelines.landing.run.driver import Run
+from pipelines.landing.spark.session import Engine
+from pipelines.landing.table.lake import HOME_VARIABLE, Lake
 from sls_io.errors import SlsError
 
 

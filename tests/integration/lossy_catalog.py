@@ -18,7 +18,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
-from pipelines.landing.table import Lake
+from pipelines.landing.table.lake import Lake
 
 _SILENT_S = 60.0
 

@@ -16,11 +16,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipelines.landing.dbt_environment import dbt_environment
-from pipelines.landing.engine import Engine
 from pipelines.landing.logstore import load_logstore
-from pipelines.landing.run import Run
-from pipelines.landing.table import home
+from pipelines.landing.run.driver import Run
+from pipelines.landing.spark.dbt_environment import dbt_environment
+from pipelines.landing.spark.session import Engine
+from pipelines.landing.table.lake import home
 
 
 def main(how: str, defs: str) -> None:

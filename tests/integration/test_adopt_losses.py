@@ -11,9 +11,9 @@ from pyiceberg.expressions import And, EqualTo, LessThan
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.cli.output import Output
 from pipelines.cli.table import show_adoption, show_rollback
-from pipelines.landing import adopt, rollback, undo
-from pipelines.landing.ledger import TAG
-from pipelines.landing.state import facts
+from pipelines.landing.ledger.codec import TAG
+from pipelines.landing.ledger.state import facts
+from pipelines.landing.operations import adopt, rollback, undo
 from sls_io.errors import LedgerBroken
 from tests.integration.command_line import Command, command
 from tests.integration.test_changed_table import append_by_hand, roll_back

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from chaos.engine import InProcess
-from pipelines.landing import forget
-from pipelines.landing.ledger import TAG
+from pipelines.landing.ledger.codec import TAG
+from pipelines.landing.operations import forget
 from sls_io.emulator import start
 from tests.integration.command_line import Command, command
 from tests.integration.test_settle import snapshots

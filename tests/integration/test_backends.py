@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from chaos.engine import InProcess
-from pipelines.landing import adopt, forget, register, rollback, undo
-from pipelines.landing.ledger import TAG
+from pipelines.landing.ledger.codec import TAG
+from pipelines.landing.ledger.state import check_ancestry
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.maintain import Maintainer
-from pipelines.landing.report import LandingReport
-from pipelines.landing.state import check_ancestry
+from pipelines.landing.maintenance.maintain import Maintainer
+from pipelines.landing.operations import adopt, forget, register, rollback, undo
+from pipelines.landing.run.report import LandingReport
 from sls_io.clock import SYSTEM_CLOCK, ManualClock
 from sls_io.emulator import start
 from sls_io.errors import ConfigError, LedgerBroken

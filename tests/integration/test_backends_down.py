@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pipelines.landing.table import Lake
+from pipelines.landing.table.lake import Lake
 from sls_io.errors import ConfigError, LandingUnknown, SlsError, TransportError
 from tests.backends import s3
 from tests.backends.places import Place, Servers, made

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipelines.landing.engine import JARS_VARIABLE, Engine, require_jars
-from pipelines.landing.spark_catalog import catalog_settings
+from pipelines.landing.spark.catalog import catalog_settings
+from pipelines.landing.spark.session import JARS_VARIABLE, Engine, require_jars
 from tests.backends.jars import FOLDER
 from tests.backends.places import PLACES, Place, Servers, made
 from tests.integration.command_line import settings

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.table import Lake
+from pipelines.landing.table.lake import Lake
 from sls_io.errors import ConfigError, ServiceError, SlsError, TransportError
 from sls_io.settings import Credentials
 from tests.integration.killed_run import arguments_of

@@ -9,10 +9,10 @@ import pytest
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
 
-from pipelines.landing import undo
-from pipelines.landing.contract import Contract
-from pipelines.landing.report import LandingReport
-from pipelines.landing.table import Lake
+from pipelines.landing.operations import undo
+from pipelines.landing.run.report import LandingReport
+from pipelines.landing.table.contract import Contract
+from pipelines.landing.table.lake import Lake
 from sls_io.errors import ConfigError, LedgerBroken
 from sls_io.window import HOUR_S
 from tests import needs

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.landing.table import Lake
+from pipelines.landing.table.lake import Lake
 from tests import needs
 from tests.faults.test_clock import Stepped, assert_snapshots_in_order
 from tests.integration.world import World

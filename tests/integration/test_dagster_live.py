@@ -14,9 +14,9 @@ from pipelines.components.logstore.schedule import (
     RANGE_START_TAG,
     hour_key,
 )
-from pipelines.landing.engine import Engine
-from pipelines.landing.state import read_state
-from pipelines.landing.table import Lake
+from pipelines.landing.ledger.state import read_state
+from pipelines.landing.spark.session import Engine
+from pipelines.landing.table.lake import Lake
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Emulator, start
 from sls_io.window import HOUR_S

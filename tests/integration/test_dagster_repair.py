@@ -18,9 +18,9 @@ from pipelines.components import SlsLogstore
 from pipelines.components.logstore.maintenance import MAINTAINS_TAG
 from pipelines.components.logstore.schedule import BACKFILL_TAG, CLAIMS_TAG, hour_key, live_tags
 from pipelines.components.logstore.spark import RESOURCE_KEY, SparkEngine
-from pipelines.landing import undo
-from pipelines.landing.engine import Engine
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.operations import undo
+from pipelines.landing.spark.session import Engine
 from sls_io.emulator import start
 from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World, logstore_settings, make_lake
 

@@ -9,11 +9,13 @@ import pytest
 from dbt.cli.main import dbtRunner
 from pyiceberg.expressions import And, EqualTo
 
-from pipelines.landing import adopt, forget, rollback, settle, undo
-from pipelines.landing.dbt_environment import PROJECT_DIR, dbt_environment
-from pipelines.landing.ledger import TAG, Deed, Operation
-from pipelines.landing.state import read_state
-from pipelines.landing.table import Lake
+from pipelines.landing.commit import authored
+from pipelines.landing.ledger.codec import TAG
+from pipelines.landing.ledger.state import read_state
+from pipelines.landing.ledger.values import Deed, Operation
+from pipelines.landing.operations import adopt, forget, rollback, undo
+from pipelines.landing.spark.dbt_environment import PROJECT_DIR, dbt_environment
+from pipelines.landing.table.lake import Lake
 from tests import needs
 from tests.integration.world import HOUR0, World
 
@@ -143,8 +145,8 @@ def test_the_ledger_of_a_shard_that_is_suspected_to_be_gone_is_read_as_any_other
     suspected = ledger.with_shards({1: replace(ledger.shards[1], suspect_s=1)})
     head = table.current_snapshot()
     assert head is not None
-    change = settle.Change(head, {ledger.origin: suspected}, state.adopted, Deed(Operation.OTHER, "test"))
-    settle.commit(landed.lake, table, state, change, now_ms=state.last_updated_ms)
+    change = authored.Change(head, {ledger.origin: suspected}, state.adopted, Deed(Operation.OTHER, "test"))
+    authored.commit(landed.lake, table, state, change, now_ms=state.last_updated_ms)
     assert read_state(landed.table).ledgers[ledger.origin].shards[1].suspect_s == 1
     assert dbt.problems() == []
     landed.table.delete(EqualTo(term="__shard__", value=1))

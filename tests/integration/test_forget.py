@@ -13,12 +13,12 @@ from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.cli.output import Output
 from pipelines.cli.table import show_forget
 from pipelines.cli.verify import show
-from pipelines.landing import forget, replace, rollback, undo
-from pipelines.landing.ledger import TAG, VERB_KEY
-from pipelines.landing.look import lacking_hours
-from pipelines.landing.state import read_state, reconcile, summary_of, total_records
-from pipelines.landing.table import Lake
-from pipelines.landing.verify import verify
+from pipelines.landing.inspection.describe import lacking_hours
+from pipelines.landing.inspection.verify import verify
+from pipelines.landing.ledger.codec import TAG, VERB_KEY
+from pipelines.landing.ledger.state import read_state, reconcile, summary_of, total_records
+from pipelines.landing.operations import forget, replace, rollback, undo
+from pipelines.landing.table.lake import Lake
 from sls_io.errors import ConfigError, LandingConflict, LandingUnknown
 from tests import needs
 from tests.integration.command_line import Command, command

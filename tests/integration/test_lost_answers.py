@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipelines.landing.run import Run
+from pipelines.landing.run.driver import Run
 from sls_io.errors import LandingUnknown
 from tests.integration.lossy_catalog import LossyCatalog, lossy
 from tests.integration.world import HOUR0_S, World

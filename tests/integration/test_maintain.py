@@ -12,11 +12,11 @@ from pyiceberg.table.update import SetLocationUpdate
 from pipelines.cli.main import EXIT_USAGE
 from pipelines.cli.maintain import show
 from pipelines.cli.output import Output
-from pipelines.landing import forget, replace, rollback
-from pipelines.landing.ledger import TAG
-from pipelines.landing.maintain import STEPS, Maintainer, Maintenance
-from pipelines.landing.state import check_ancestry
-from pipelines.landing.table import SWEEP_FLOOR_S, Lake
+from pipelines.landing.ledger.codec import TAG
+from pipelines.landing.ledger.state import check_ancestry
+from pipelines.landing.maintenance.maintain import STEPS, Maintainer, Maintenance
+from pipelines.landing.operations import forget, replace, rollback
+from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
 from sls_io.clock import SYSTEM_CLOCK, ManualClock, SystemClock
 from sls_io.errors import ConfigError, LandingConflict, LedgerBroken, TransportError
 from tests.integration.command_line import Command, command

@@ -8,9 +8,9 @@ import pytest
 from aliyun.log import log_logs_raw_pb2 as pb
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
-from pipelines.landing import mend
-from pipelines.landing.ledger import REWRITTEN_KEY, VERB_KEY
-from pipelines.landing.state import reconcile, summary_of
+from pipelines.landing.ledger.codec import REWRITTEN_KEY, VERB_KEY
+from pipelines.landing.ledger.state import reconcile, summary_of
+from pipelines.landing.operations import mend
 from sls_io.errors import ConfigError, LandingConflict, LandingUnknown
 from tests.integration.command_line import Command, command
 from tests.integration.lossy_catalog import lossy

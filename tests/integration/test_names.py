@@ -4,9 +4,9 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from pipelines.landing import forget
 from pipelines.landing.names import RESERVED
-from pipelines.landing.table import Lake
+from pipelines.landing.operations import forget
+from pipelines.landing.table.lake import Lake
 from tests.integration.test_changed_table import spark_lake
 from tests.integration.world import World, group
 

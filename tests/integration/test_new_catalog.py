@@ -9,8 +9,8 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 
-from pipelines.landing.contract import Contract
-from pipelines.landing.table import Lake
+from pipelines.landing.table.contract import Contract
+from pipelines.landing.table.lake import Lake
 from sls_io.errors import ConfigError
 from tests.integration.world import make_lake
 

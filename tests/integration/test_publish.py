@@ -18,12 +18,13 @@ from pyiceberg.table.update import (
     SetSnapshotRefUpdate,
 )
 
-from pipelines.landing import ledger as codec
-from pipelines.landing import publish
-from pipelines.landing.contract import Contract
-from pipelines.landing.ledger import Delta, merge
-from pipelines.landing.state import read_state
-from pipelines.landing.table import Lake
+from pipelines.landing.commit import publish
+from pipelines.landing.ledger import codec
+from pipelines.landing.ledger.fence import merge
+from pipelines.landing.ledger.state import read_state
+from pipelines.landing.ledger.values import Delta
+from pipelines.landing.table.contract import Contract
+from pipelines.landing.table.lake import Lake
 from sls_io.claim import Ledger
 from sls_io.window import Cursor
 from tests.integration.world import make_lake

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.report import LandingReport
+from pipelines.landing.run.report import LandingReport
 from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World, logstore_settings
 
 pytestmark = pytest.mark.spark

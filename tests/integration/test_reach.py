@@ -5,7 +5,7 @@ import re
 import pytest
 
 from pipelines.cli.main import EXIT_FAILED
-from pipelines.landing import reach
+from pipelines.landing.operations import reach
 from sls_io.waits import Why
 from tests.integration.command_line import Command, command
 from tests.integration.test_undo import HOUR, NEXT, hours_in_table, started

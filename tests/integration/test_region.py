@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from chaos.engine import InProcess
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.relabel import execute, look
+from pipelines.landing.operations.relabel import execute, look
 from sls_io.client import SlsClient
 from sls_io.emulator import start
 from sls_io.errors import ConfigError, LedgerBroken

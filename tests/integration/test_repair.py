@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
-from pipelines.landing import rollback
+from pipelines.landing.operations import rollback
 from sls_io.clock import ManualClock
 from sls_io.coordination.server_group import ServerGroup
 from tests.integration.command_line import Command, command

@@ -11,11 +11,11 @@ import pytest
 from pyiceberg.expressions import EqualTo
 
 from pipelines.cli.main import EXIT_USAGE
-from pipelines.landing import replace, undo
-from pipelines.landing.history import history
-from pipelines.landing.ledger import VERB_KEY
-from pipelines.landing.report import LandingReport
-from pipelines.landing.state import reconcile, summary_of
+from pipelines.landing.inspection.history import history
+from pipelines.landing.ledger.codec import VERB_KEY
+from pipelines.landing.ledger.state import reconcile, summary_of
+from pipelines.landing.operations import replace, undo
+from pipelines.landing.run.report import LandingReport
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import ConfigError, LandingConflict, LandingUnknown, LedgerBroken, TransportError
 from tests.integration.command_line import Command, command

@@ -7,8 +7,8 @@ import pytest
 from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThan
 
 from chaos.engine import InProcess
-from pipelines.landing import replace
-from pipelines.landing.contract import hour_place
+from pipelines.landing.operations import replace
+from pipelines.landing.table.contract import hour_place
 from sls_io.errors import ConfigError, LedgerBroken
 from tests.integration.test_replace import MIDDLE, replaced
 from tests.integration.test_undo import plan as plan_undo

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from pipelines.landing import replace
-from pipelines.landing.maintain import Maintainer
-from pipelines.landing.table import Lake
+from pipelines.landing.maintenance.maintain import Maintainer
+from pipelines.landing.operations import replace
+from pipelines.landing.table.lake import Lake
 from tests.integration.test_changed_table import spark_lake
 from tests.integration.test_races import At
 from tests.integration.world import HOUR0, World

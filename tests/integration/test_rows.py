@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from aliyun.log import log_logs_raw_pb2 as pb
 
-from pipelines.landing.report import STOPPED
+from pipelines.landing.run.report import STOPPED
 from sls_io.errors import ConfigError
 from tests.integration.lossy_catalog import lossy
 from tests.integration.test_races import At, second_logstore

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pyspark import cloudpickle
 
-from pipelines.landing.engine import Engine
+from pipelines.landing.inspection.describe import preview
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.look import preview
-from pipelines.landing.write import WriteJob, _task, public_properties
+from pipelines.landing.run.write import WriteJob, _task, public_properties
+from pipelines.landing.spark.session import Engine
 from sls_io.emulator import start
 from sls_io.errors import SlsError
 from tests.integration import canary

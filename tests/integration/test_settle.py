@@ -13,13 +13,15 @@ from pyiceberg.expressions import EqualTo
 from pyiceberg.table.update import AddSnapshotUpdate
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
-from pipelines.landing import adopt, publish, rollback, settle
-from pipelines.landing.contract import Contract
-from pipelines.landing.ledger import LEDGER_PREFIX, TAG, Deed, Operation
-from pipelines.landing.look import lacking_hours
-from pipelines.landing.state import ancestry, facts, read_state, total_records
-from pipelines.landing.table import Lake
-from pipelines.landing.verify import verify
+from pipelines.landing.commit import authored, publish
+from pipelines.landing.inspection.describe import lacking_hours
+from pipelines.landing.inspection.verify import verify
+from pipelines.landing.ledger.codec import LEDGER_PREFIX, TAG
+from pipelines.landing.ledger.state import ancestry, facts, read_state, total_records
+from pipelines.landing.ledger.values import Deed, Operation
+from pipelines.landing.operations import adopt, rollback
+from pipelines.landing.table.contract import Contract
+from pipelines.landing.table.lake import Lake
 from sls_io.errors import LandingConflict, LedgerBroken
 from tests import needs
 from tests.integration.command_line import Command, command
@@ -339,8 +341,8 @@ def damage(world: World, text: str = "1;9;damaged") -> None:
     state = facts(table)
     head = table.current_snapshot()
     assert head is not None
-    change = settle.Change(head, state.ledgers, state.adopted, Deed(Operation.OTHER, "test"))
-    request = settle.build(table, state, change, now_ms=state.last_updated_ms)
+    change = authored.Change(head, state.ledgers, state.adopted, Deed(Operation.OTHER, "test"))
+    request = authored.build(table, state, change, now_ms=state.last_updated_ms)
     added = request.updates[0]
     assert isinstance(added, AddSnapshotUpdate) and added.snapshot.summary is not None
     added.snapshot.summary[LEDGER_PREFIX + origin] = text

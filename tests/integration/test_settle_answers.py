@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipelines.landing import adopt, rollback
+from pipelines.landing.operations import adopt, rollback
 from sls_io.errors import ConfigError, LandingUnknown
 from tests.integration.lossy_catalog import LossyCatalog, lossy
 from tests.integration.test_changed_table import append_by_hand

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipelines.landing.look import describe, preview
-from pipelines.landing.verify import verify
+from pipelines.landing.inspection.describe import describe, preview
+from pipelines.landing.inspection.verify import verify
 from sls_io.errors import ConfigError
 from sls_io.planning import CURSOR_UNKNOWN, GAP_EXPIRED, GAP_SHARD_GONE
 from sls_io.waits import HELD, Why, for_parents

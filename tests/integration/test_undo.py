@@ -5,13 +5,13 @@ from pyiceberg.expressions import EqualTo
 from pyiceberg.table.snapshots import Operation
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
-from pipelines.landing import rollback, undo
-from pipelines.landing.history import history
-from pipelines.landing.ledger import VERB_KEY
-from pipelines.landing.look import lacking_hours
-from pipelines.landing.state import reconcile, summary_of, total_records
-from pipelines.landing.table import Lake
-from pipelines.landing.verify import verify
+from pipelines.landing.inspection.describe import lacking_hours
+from pipelines.landing.inspection.history import history
+from pipelines.landing.inspection.verify import verify
+from pipelines.landing.ledger.codec import VERB_KEY
+from pipelines.landing.ledger.state import reconcile, summary_of, total_records
+from pipelines.landing.operations import rollback, undo
+from pipelines.landing.table.lake import Lake
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import ConfigError, LandingConflict, LandingUnknown
 from tests import needs

@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.expressions import EqualTo
 
 from chaos.engine import InProcess
-from pipelines.landing import rollback, undo
+from pipelines.landing.operations import rollback, undo
 from sls_io.emulator import start
 from sls_io.errors import LedgerBroken
 from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World, logstore_settings, make_lake

@@ -10,10 +10,10 @@ import pytest
 from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
 from pyiceberg.expressions import And, EqualTo, LessThan
 
-from pipelines.landing import forget, rollback
 from pipelines.landing.hours import hour_text
-from pipelines.landing.ledger import TAG
-from pipelines.landing.verify import Proof, verify
+from pipelines.landing.inspection.verify import Proof, verify
+from pipelines.landing.ledger.codec import TAG
+from pipelines.landing.operations import forget, rollback
 from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World
 
 pytestmark = pytest.mark.spark

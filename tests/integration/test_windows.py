@@ -9,9 +9,9 @@ from pipelines.cli.main import EXIT_USAGE
 from pipelines.cli.output import Output
 from pipelines.cli.table import show_rollback
 from pipelines.cli.windows import show
-from pipelines.landing import rollback
-from pipelines.landing.history import history
 from pipelines.landing.hours import hour_text
+from pipelines.landing.inspection.history import history
+from pipelines.landing.operations import rollback
 from sls_io.clock import SYSTEM_CLOCK
 from tests.integration.command_line import Command, command
 from tests.integration.test_changed_table import append_by_hand, roll_back

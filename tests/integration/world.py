@@ -15,14 +15,15 @@ from aliyun.log import log_logs_raw_pb2 as pb
 from pyiceberg.table import Table
 
 from fuzz.group_oracle import read_group
-from pipelines.landing.engine import Engine
-from pipelines.landing.ledger import ATTEMPT_KEY, WINDOWS_KEY, Landed, decode_windows
+from pipelines.landing.inspection.verify import verify
+from pipelines.landing.ledger.codec import ATTEMPT_KEY, WINDOWS_KEY, decode_windows
+from pipelines.landing.ledger.state import ancestry, read_state
+from pipelines.landing.ledger.values import Landed
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.report import LandingReport
-from pipelines.landing.run import Run
-from pipelines.landing.state import ancestry, read_state
-from pipelines.landing.table import Lake
-from pipelines.landing.verify import verify
+from pipelines.landing.run.driver import Run
+from pipelines.landing.run.report import LandingReport
+from pipelines.landing.spark.session import Engine
+from pipelines.landing.table.lake import Lake
 from sls_io.claim import Ledger
 from sls_io.client import SlsClient
 from sls_io.emulator import Emulator

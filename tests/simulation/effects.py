@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from pipelines.landing import protocol
-from pipelines.landing.ledger import Landed
+from pipelines.landing.ledger.values import Landed
+from pipelines.landing.run import protocol
 from sls_io.claim import Claim
 from sls_io.planning import Planned, Survey, opened
 from sls_io.settings import Budget

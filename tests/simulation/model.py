@@ -17,9 +17,9 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from pipelines.landing import protocol
-from pipelines.landing.ledger import Delta
-from pipelines.landing.protocol import Phase
+from pipelines.landing.ledger.values import Delta
+from pipelines.landing.run import protocol
+from pipelines.landing.run.protocol import Phase
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.planning import Plan
 from sls_io.settings import Budget

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from pipelines.landing import protocol
+from pipelines.landing.run import protocol
 from sls_io.claim import Ledger
 from tests.simulation.effects import LOOKS, Effects
 from tests.simulation.judging import Judge

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any, cast
 
-from pipelines.landing import ledger, protocol
+from pipelines.landing.ledger import fence
+from pipelines.landing.run import protocol
 from sls_io import planning
 from sls_io.claim import ShardLedger
 from tests.simulation.worker import Habits
@@ -69,7 +70,7 @@ def _code(slip: Slip) -> Any:
     return cast(FunctionType, edited.fget if isinstance(edited, property) else edited).__code__
 
 
-_fits, _merge, _plan, _reloaded = ledger._fits, ledger.merge, planning._plan_shard, protocol._reloaded
+_fits, _merge, _plan, _reloaded = fence._fits, fence.merge, planning._plan_shard, protocol._reloaded
 _FRONTIER = cast(property, ShardLedger.frontier).fget or (lambda entry: entry)
 _NO_OVERLAP_CHECK = Slip(
     _fits, "entry.landed.overlaps(window.begin, window.end)", "window.begin > window.end"
@@ -107,7 +108,7 @@ SLIPS = {
     "drained parents are never closed": (Slip(_merge, "entry.frontier >= end", "entry.frontier > end"),),
     "parents are closed before they are drained": (Slip(_merge, "entry.frontier >= end and", ""),),
     "an idle shard's receive time stands still": (
-        Slip(ledger._with_marks, "m.cursor <= entry.frontier", "m.cursor < entry.frontier"),
+        Slip(fence._with_marks, "m.cursor <= entry.frontier", "m.cursor < entry.frontier"),
     ),
     "a backfill lands what has landed": (
         Slip(planning.plan_fill, "survey.spans, ", "survey.spans, IntervalSet() and "),
@@ -138,7 +139,7 @@ SLIPS = {
     "what was written off is never opened again": (
         Slip(planning.plan_live, "if survey.opened}", "if False}"),
     ),
-    "rows are not counted": (Slip(ledger._with_window, "rows=entry.rows + landed.rows", "rows=landed.rows"),),
+    "rows are not counted": (Slip(fence._with_window, "rows=entry.rows + landed.rows", "rows=landed.rows"),),
 }
 
 HABITS = {

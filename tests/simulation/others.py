@@ -7,7 +7,7 @@ old one. `Others` lists what may happen next without a worker doing anything.
 from collections import Counter
 from collections.abc import Iterator
 
-from pipelines.landing import protocol
+from pipelines.landing.run import protocol
 from tests.simulation.judging import Judge
 from tests.simulation.lookups import Lookups
 from tests.simulation.model import (

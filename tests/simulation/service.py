@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from pipelines.landing.protocol import Surveyed
+from pipelines.landing.run.protocol import Surveyed
 from sls_io.claim import Ledger
 from sls_io.planning import CURSOR_UNKNOWN, Edge, Second, Span, Survey
 from sls_io.shard import KEY_MAX, KEY_MIN, Head, Shard

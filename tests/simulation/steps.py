@@ -6,8 +6,8 @@ has seen the protocol do.
 
 from collections import Counter
 
-from pipelines.landing import protocol
-from pipelines.landing.protocol import Phase
+from pipelines.landing.run import protocol
+from pipelines.landing.run.protocol import Phase
 from sls_io.errors import InvariantBroken, SlsError
 from tests.simulation.model import IDLE, Local, Move, Names, essence
 

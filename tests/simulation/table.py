@@ -7,7 +7,7 @@ logstore's landing and a person's rollback move the refs as they would in Iceber
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pipelines.landing.protocol import Publish
+from pipelines.landing.run.protocol import Publish
 from sls_io.claim import Ledger
 from sls_io.window import Window
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.landing import protocol
-from pipelines.landing.ledger import Landed
-from pipelines.landing.protocol import Phase
+from pipelines.landing.ledger.values import Landed
+from pipelines.landing.run import protocol
+from pipelines.landing.run.protocol import Phase
 from sls_io.claim import Claim, Ledger
 from sls_io.errors import InvariantBroken, SlsError
 from sls_io.planning import Plan

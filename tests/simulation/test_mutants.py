@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from pipelines.landing import ledger
+from pipelines.landing.ledger import fence
 from sls_io.errors import InvariantBroken
 from tests.simulation.checks import Violated
 from tests.simulation.mutants import MUTANTS, Mutant, Slip, alive
@@ -40,13 +40,13 @@ def test_without_the_bug_the_situation_comes_up(mutant: Mutant) -> None:
 
 
 def test_a_dead_mutant_leaves_production_code_as_it_was() -> None:
-    before = ledger._fits.__code__
+    before = fence._fits.__code__
     with alive(MUTANTS[0]):
-        assert ledger._fits.__code__ is not before
-    assert ledger._fits.__code__ is before
+        assert fence._fits.__code__ is not before
+    assert fence._fits.__code__ is before
 
 
 def test_a_slip_whose_line_is_no_longer_there_is_an_error() -> None:
-    stale = Mutant("stale", (Slip(ledger._fits, "a line that was changed", ""),))
+    stale = Mutant("stale", (Slip(fence._fits, "a line that was changed", ""),))
     with pytest.raises(LookupError, match="0 times, not once"), alive(stale):
         pass

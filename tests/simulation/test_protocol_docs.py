@@ -10,7 +10,7 @@ import textwrap
 from pathlib import Path
 from typing import get_args
 
-from pipelines.landing import protocol
+from pipelines.landing.run import protocol
 from sls_io.errors import SlsError
 from tests.simulation.exhaustive import Exhaustive
 from tests.simulation.models import FULL, HUNTING, QUICK

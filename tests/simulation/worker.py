@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from pipelines.landing import protocol
-from pipelines.landing.ledger import Landed
+from pipelines.landing.ledger.values import Landed
+from pipelines.landing.run import protocol
 from sls_io import planning
 from sls_io.claim import Claim, Ledger
 from sls_io.errors import ClaimLost, InvariantBroken, LandingConflict, LandingUnknown, LedgerBroken, SlsError

@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from sls_io.clock import Clock, ManualClock
+from sls_io.http.transport import Transport
 from sls_io.settings import Service
-from sls_io.transport import Transport
 
 
 @dataclass(frozen=True)

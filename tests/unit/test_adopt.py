@@ -2,9 +2,9 @@
 
 import pytest
 
-from pipelines.landing.explained import Key, proves
-from pipelines.landing.ledger import Adopted
-from pipelines.landing.tally import Tally
+from pipelines.landing.contents.explained import Key, proves
+from pipelines.landing.contents.tally import Tally
+from pipelines.landing.ledger.values import Adopted
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.window import Cursor, IntervalSet
 

@@ -18,7 +18,7 @@ from pipelines.components import SlsLogstore
 from pipelines.components.logstore.environment import NO_ENDPOINT
 from pipelines.landing.defs_file import check_folder
 from pipelines.landing.logstore import Logstore, load_logstore
-from pipelines.landing.table import HOME_VARIABLE, home, made
+from pipelines.landing.table.lake import HOME_VARIABLE, home, made
 from sls_io.errors import ConfigError
 
 GOOD = """type: pipelines.components.SlsLogstore

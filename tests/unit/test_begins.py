@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
-from pipelines.landing.ledger import Delta, Landed, decode, encode, merge
+from pipelines.landing.ledger.codec import decode, encode
+from pipelines.landing.ledger.fence import merge
+from pipelines.landing.ledger.values import Delta, Landed
 from sls_io.claim import Gap, Ledger, ShardLedger
 from sls_io.planning import GAP_EXPIRED
 from sls_io.window import Cursor, IntervalSet, Window

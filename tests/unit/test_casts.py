@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fuzz import oracle
-from pipelines.landing.contract import Contract
+from pipelines.landing.table.contract import Contract
 from sls_io.errors import ConfigError
 
 

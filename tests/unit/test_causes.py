@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sls_io import causes
-from sls_io.causes import CAUSES_MAX, Cause, Trouble
+from sls_io.decoding import causes
+from sls_io.decoding.causes import CAUSES_MAX, Cause, Trouble
 
 
 def test_a_row_with_very_many_causes_names_the_first_and_counts_the_others() -> None:

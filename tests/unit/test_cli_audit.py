@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.cli.accesslog import ODD_EVERY, generated
-from pipelines.cli.audit import Audit, compare
+from pipelines.cli.demo.accesslog import ODD_EVERY, generated
+from pipelines.cli.demo.audit import Audit, compare
 from pipelines.cli.emulator_admin import Stored
 from pipelines.cli.packing import Packer, unpack
 from sls_io.window import HOUR_S

@@ -4,10 +4,10 @@ import io
 
 from pipelines.cli.describe import HOURS_SHOWN, show, show_files
 from pipelines.cli.output import Output
-from pipelines.landing.history import HourFiles
+from pipelines.landing.inspection.describe import ShardView
+from pipelines.landing.inspection.history import HourFiles
+from pipelines.landing.inspection.runway import CURE, Runway, ShardRunway
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.look import ShardView
-from pipelines.landing.runway import CURE, Runway, ShardRunway
 from sls_io.window import Cursor
 
 DAY = 24 * 3600.0

@@ -12,7 +12,7 @@ import pytest
 
 from pipelines.cli.main import EXIT_USAGE, cli, kind_of, run
 from pipelines.cli.output import SAID, Output
-from pipelines.landing.table import NoMetadata
+from pipelines.landing.table.lake import NoMetadata
 from sls_io.client import SlsClient
 from sls_io.emulator import Emulator
 from sls_io.errors import LedgerBroken, Throttled

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.cli.accesslog import content_of, generated, parse_request_id
+from pipelines.cli.demo.accesslog import content_of, generated, parse_request_id
 from pipelines.cli.emulator_admin import Stored, stored
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, run
 from pipelines.cli.packing import LINE_BYTES_MAX, unpack

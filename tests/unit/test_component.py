@@ -43,7 +43,7 @@ from pipelines.components.logstore.schedule import (
 )
 from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.report import (
+from pipelines.landing.run.report import (
     SPENT,
     STOPPED,
     TROUBLE,

@@ -15,7 +15,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType
 
-from pipelines.landing.contract import Contract, arrow_schema, partition_spec
+from pipelines.landing.table.contract import Contract, arrow_schema, partition_spec
 from sls_io import loggroup
 from sls_io.client import Page
 from sls_io.errors import ConfigError

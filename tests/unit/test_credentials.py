@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from sls_io.clock import ManualClock
-from sls_io.credentials import Keys, resolve
 from sls_io.errors import ConfigError, ServiceError
+from sls_io.http.credentials import Keys, resolve
 from sls_io.settings import Credentials
 from tests.unit.scripted_service import Reply, error, talking
 

@@ -13,10 +13,11 @@ from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw, LogRaw
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sls_io import causes, loggroup
-from sls_io.causes import Cause
+from sls_io import loggroup
 from sls_io.client import Page
-from sls_io.decode import Declared, Decoded, Decoder, identity_sum
+from sls_io.decoding import causes
+from sls_io.decoding.causes import Cause
+from sls_io.decoding.decode import Declared, Decoded, Decoder, identity_sum
 from sls_io.errors import ConfigError, DecodeError
 from sls_io.window import Cursor
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from pipelines.landing.ledger import Deed, Operation, decode_deed
+from pipelines.landing.ledger.codec import decode_deed
+from pipelines.landing.ledger.values import Deed, Operation
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ import pytest
 
 from sls_io.client import SlsClient
 from sls_io.emulator import Emulator, Limits, start
-from sls_io.emulator.journal import SegmentJournal
 from sls_io.emulator.service import LogService
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET, Keys
-from sls_io.emulator.store import Store
+from sls_io.emulator.storage.journal import SegmentJournal
+from sls_io.emulator.storage.store import Store
 from sls_io.errors import ConfigError, ServiceError, TransportError
 from sls_io.settings import Service
 from tests.unit.signed_calls import GROUP

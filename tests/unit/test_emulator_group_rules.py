@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from sls_io.emulator.groups import Group
 from sls_io.emulator.refusal import Refused
-from sls_io.emulator.store import Store
+from sls_io.emulator.storage.store import Store
 from sls_io.shard import ShardState
 
 NOW = 1_790_000_000.0

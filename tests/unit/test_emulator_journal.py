@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from sls_io.emulator.groups import Group
-from sls_io.emulator.journal import SegmentJournal
-from sls_io.emulator.store import Logstore, Store
+from sls_io.emulator.storage.journal import SegmentJournal
+from sls_io.emulator.storage.store import Logstore, Store
 from sls_io.errors import ConfigError
 
 NOW = 1_790_000_000.0

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from sls_io.emulator.refusal import Refused
-from sls_io.emulator.store import DAY_S, Logstore, Span, Store
+from sls_io.emulator.storage.store import DAY_S, Logstore, Span, Store
 from sls_io.shard import KEY_MAX, KEY_MIN
 
 NOW = 1_790_000_000.0

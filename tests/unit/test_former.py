@@ -12,7 +12,7 @@ from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.types import LongType, NestedField
 
-from pipelines.landing.former import (
+from pipelines.landing.table.former import (
     listed,
     new_location,
     newer,

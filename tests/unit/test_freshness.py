@@ -1,7 +1,7 @@
 """Files older than half of the sweep's floor are not published, whichever clock says so."""
 
-from pipelines.landing.freshness import Freshness
-from pipelines.landing.table import SWEEP_FLOOR_S
+from pipelines.landing.commit.freshness import Freshness
+from pipelines.landing.table.lake import SWEEP_FLOOR_S
 from sls_io.clock import ManualClock
 
 

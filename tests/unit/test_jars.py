@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.landing.jars import JARS, S3_JARS, Jar, fetch, main
+from pipelines.landing.spark.jars import JARS, S3_JARS, Jar, fetch, main
 from tests import needs
 from tests.backends.jars import BACKEND_JARS
 

@@ -7,12 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.landing.ledger import (
-    Adopted,
-    Delta,
-    Forgotten,
-    Gone,
-    Landed,
+from pipelines.landing.ledger.codec import (
     decode,
     decode_adopted,
     decode_forgotten,
@@ -21,9 +16,9 @@ from pipelines.landing.ledger import (
     encode_adopted,
     encode_forgotten,
     encode_windows,
-    merge,
-    withdrawn,
 )
+from pipelines.landing.ledger.fence import merge, withdrawn
+from pipelines.landing.ledger.values import Adopted, Delta, Forgotten, Gone, Landed
 from sls_io.claim import Gap, Ledger, ShardLedger
 from sls_io.errors import Breach, LedgerBroken
 from sls_io.planning import CURSOR_UNKNOWN, GAP_EXPIRED, GAP_SHARD_GONE, Edge, Suspicion

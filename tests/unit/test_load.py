@@ -9,7 +9,7 @@ from aliyun.log.log_logs_raw_pb2 import LogGroupRaw
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipelines.cli.accesslog import ODD_EVERY, content_of, generated, parse_request_id
+from pipelines.cli.demo.accesslog import ODD_EVERY, content_of, generated, parse_request_id
 from pipelines.cli.lines import Log, combined, detect, epoch_s, json_line, local_time_s, text
 from pipelines.cli.packing import (
     GROUP_BYTES_MAX,

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.landing.ledger import Delta, Landed, merge
+from pipelines.landing.ledger.fence import merge
+from pipelines.landing.ledger.values import Delta, Landed
 from sls_io import waits
 from sls_io.claim import Gap, Ledger, ShardLedger
 from sls_io.planning import (

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.landing import protocol
-from pipelines.landing.ledger import Landed, merge
-from pipelines.landing.protocol import (
+from pipelines.landing.ledger.fence import merge
+from pipelines.landing.ledger.values import Landed
+from pipelines.landing.run import protocol
+from pipelines.landing.run.protocol import (
     Answered,
     Begin,
     CheckpointsPublished,

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from pipelines.landing.ledger import lowered
+from pipelines.landing.ledger.fence import lowered
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.window import Cursor, IntervalSet
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.landing.runway import Runway, ShardRunway, days, spoken
+from pipelines.landing.inspection.runway import Runway, ShardRunway, days, spoken
 
 HOUR = 3600.0
 DAY = 24 * HOUR

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.landing.dbt_environment import dbt_environment
-from pipelines.landing.spark_catalog import catalog_settings, is_secret
-from pipelines.landing.table import Lake
+from pipelines.landing.spark.catalog import catalog_settings, is_secret
+from pipelines.landing.spark.dbt_environment import dbt_environment
+from pipelines.landing.table.lake import Lake
 
 KEY, SECRET, PASSWORD = "the-key-id", "the-secret", "p=ss\\w:rd€"
 S3 = {

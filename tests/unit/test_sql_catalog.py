@@ -10,7 +10,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertRefSnapshotId, SetPropertiesUpdate
 
-from pipelines.landing.sql_catalog import Kept, SharingSqlCatalog, UnreadableMetadata
+from pipelines.landing.table.sql_catalog import Kept, SharingSqlCatalog, UnreadableMetadata
 
 NAME = "lake.logs"
 ROWS = pa.table({"n": pa.array([1, 2, 3], pa.int64())})

@@ -5,7 +5,7 @@ import base64
 import pyarrow as pa
 import pytest
 
-from sls_io.texts import as_text, escaped, replaced
+from sls_io.decoding.texts import as_text, escaped, replaced
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.landing.contract import Contract
-from pipelines.landing.write import FileRow, WriteJob, Writer
+from pipelines.landing.run.write import FileRow, WriteJob, Writer
+from pipelines.landing.table.contract import Contract
 from sls_io.client import Page
-from sls_io.decode import Part
+from sls_io.decoding.decode import Part
 from sls_io.loggroup import frame, varint
 from sls_io.planning import Planned
 from sls_io.settings import Service

@@ -15,9 +15,9 @@ import pytest
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, ManualClock
 from sls_io.errors import ConfigError, DecodeError, ServiceError, SlsError, TransportError
+from sls_io.http.transport import Transport
 from sls_io.settings import Group, Service
 from sls_io.shard import Shard
-from sls_io.transport import Transport
 from sls_io.window import Cursor, cursor_to_wire
 from tests.unit.scripted_service import Reply, raw_server, script
 

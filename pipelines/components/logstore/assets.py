@@ -45,14 +45,14 @@ from pipelines.components.logstore.schedule import (
     reached_s,
 )
 from pipelines.components.logstore.spark import SparkEngine
-from pipelines.landing import repair
 from pipelines.landing.hours import hours_text
+from pipelines.landing.inspection.describe import hour_rows, lacking_hours
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.look import hour_rows, lacking_hours
-from pipelines.landing.reach import lacking
-from pipelines.landing.report import CheckpointReport, LandingReport, Verdict
-from pipelines.landing.run import Run
-from pipelines.landing.table import Lake
+from pipelines.landing.maintenance import repair
+from pipelines.landing.operations.reach import lacking
+from pipelines.landing.run.driver import Run
+from pipelines.landing.run.report import CheckpointReport, LandingReport, Verdict
+from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 from sls_io.errors import ConfigError, LedgerBroken, ServiceError, SlsError, TransportError
 from sls_io.window import HOUR_S

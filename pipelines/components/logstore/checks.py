@@ -21,12 +21,12 @@ import dagster as dg
 
 from pipelines.components.logstore.dagster_private import COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
 from pipelines.landing.hours import hours_of
+from pipelines.landing.inspection.runway import CURE, Runway, runway, spoken
+from pipelines.landing.inspection.verify import Proof, ShardProof, verify
+from pipelines.landing.ledger.state import check_newest, reconcile
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.report import Verdict
-from pipelines.landing.runway import CURE, Runway, runway, spoken
-from pipelines.landing.state import check_newest, reconcile
-from pipelines.landing.table import Lake, NoMetadata
-from pipelines.landing.verify import Proof, ShardProof, verify
+from pipelines.landing.run.report import Verdict
+from pipelines.landing.table.lake import Lake, NoMetadata
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import LedgerBroken, SlsError

@@ -15,10 +15,10 @@ from pipelines.components.logstore.dagster_private import IN_PROGRESS_RUN_STATUS
 from pipelines.components.logstore.failures import plainly
 from pipelines.components.logstore.metadata import MB, Metadata
 from pipelines.components.logstore.schedule import hour_key
-from pipelines.landing.compact import TARGET_BYTES
-from pipelines.landing.history import Orphan
+from pipelines.landing.inspection.history import Orphan
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.maintain import (
+from pipelines.landing.maintenance.compact import TARGET_BYTES
+from pipelines.landing.maintenance.maintain import (
     MANIFESTS_MAX,
     SNAPSHOTS_MAX,
     STEPS,
@@ -26,7 +26,7 @@ from pipelines.landing.maintain import (
     Maintenance,
     left_text,
 )
-from pipelines.landing.table import Lake
+from pipelines.landing.table.lake import Lake
 from sls_io.errors import ConfigError
 from sls_io.window import HOUR_S
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
-from pipelines.landing.contract import Contract
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.report import CheckpointReport, HourReport, LandingReport
+from pipelines.landing.run.report import CheckpointReport, HourReport, LandingReport
+from pipelines.landing.table.contract import Contract
 from sls_io.waits import Wait
 
 MB = 1_000_000

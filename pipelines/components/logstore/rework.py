@@ -19,12 +19,12 @@ import dagster as dg
 from pipelines.components.logstore import metadata
 from pipelines.components.logstore.schedule import ERRORS, REPLACE, hour_key, reached_s
 from pipelines.components.logstore.spark import SparkEngine
-from pipelines.landing import mend as mending
-from pipelines.landing import replace as replacing
 from pipelines.landing.hours import hours_text
+from pipelines.landing.inspection.describe import hour_rows
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.look import hour_rows
-from pipelines.landing.table import Lake
+from pipelines.landing.operations import mend as mending
+from pipelines.landing.operations import replace as replacing
+from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 from sls_io.window import HOUR_S
 

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from pipelines.components.logstore.dagster_private import NOT_FINISHED_STATUSES, UnresolvedAssetJobDefinition
+from pipelines.landing.ledger.state import read_state
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.state import read_state
-from pipelines.landing.table import Lake
+from pipelines.landing.table.lake import Lake
 from sls_io.claim import Ledger
 from sls_io.errors import LedgerBroken
 from sls_io.window import HOUR_S

@@ -9,7 +9,7 @@ import os
 import dagster as dg
 from pydantic import PrivateAttr
 
-from pipelines.landing.engine import Engine
+from pipelines.landing.spark.session import Engine
 
 RESOURCE_KEY = "spark"
 

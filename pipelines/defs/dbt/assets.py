@@ -17,7 +17,7 @@ import dagster as dg
 from dagster_dbt import DagsterDbtTranslator, DbtCliResource, DbtProject, dbt_assets
 
 from pipelines.components.logstore.spark import SparkEngine
-from pipelines.landing.dbt_environment import PROJECT_DIR, dbt_environment
+from pipelines.landing.spark.dbt_environment import PROJECT_DIR, dbt_environment
 from sls_io.errors import ConfigError
 
 POOL = "dbt"

@@ -1,0 +1,179 @@
+"""What the demo prints at its end: the table from several sides, then the proof.
+
+Every function prints for people and returns the same as plain values for `--json`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from pyiceberg.table import Table
+
+from pipelines.cli import describe as describing
+from pipelines.cli import verify as verifying
+from pipelines.cli.demo import audit as auditing
+from pipelines.cli.demo.audit import Audit
+from pipelines.cli.emulator_admin import Stored
+from pipelines.cli.output import Output, moment
+from pipelines.landing.hours import hour_text
+from pipelines.landing.inspection import describe
+from pipelines.landing.inspection.runway import runway
+from pipelines.landing.inspection.verify import verify
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.spark.session import Engine
+from pipelines.landing.table.lake import Lake
+from sls_io.client import SlsClient
+
+QUERY = "SELECT status, count(*) AS rows, avg(latency_ms) AS latency FROM {table} GROUP BY status"
+
+
+def hours(output: Output, table: Table) -> list[dict[str, Any]]:
+    """Rows and files of each receive hour, from the table's own metadata."""
+    found = [
+        {
+            "hour": _partition_hour(entry["partition"]),
+            "rows": entry["record_count"],
+            "files": entry["file_count"],
+        }
+        for entry in table.inspect.partitions().to_pylist()
+    ]
+    found.sort(key=lambda entry: str(entry["hour"]))
+    output.say()
+    output.say("[bold]Rows by receive hour[/]")
+    output.table(["hour (UTC)", ">rows", ">files"], [tuple(entry.values()) for entry in found])
+    return found
+
+
+def landings(output: Output, logstore: Logstore, lake: Lake) -> list[dict[str, Any]]:
+    """The snapshots of the table and the windows each brought."""
+    views = describe.landings(logstore, lake)
+    output.say("[bold]Snapshots and their windows[/]")
+    output.table(
+        ["snapshot", "committed (UTC)", ">windows", "receive hours", ">files", ">rows"],
+        [
+            (
+                str(view.snapshot_id),
+                moment(view.at_ms / 1000),
+                view.windows,
+                _hour_span(view.hours),
+                view.files,
+                view.rows,
+            )
+            for view in views
+        ],
+    )
+    return [asdict(view) for view in views]
+
+
+def shards(output: Output, logstore: Logstore, lake: Lake, client: SlsClient) -> list[dict[str, Any]]:
+    """`sls-lake describe`."""
+    views = describe.describe(logstore, lake, client)
+    output.say("[bold]Shards[/]  (sls-lake describe)")
+    describing.show(output, logstore, views, runway(logstore, lake, client))
+    return [asdict(view) for view in views]
+
+
+def query(output: Output, logstore: Logstore, lake: Lake, table: Table) -> dict[str, Any]:
+    """One question asked of Spark and of pandas; both answers side by side."""
+    engine = Engine(lake=lake)
+    try:
+        sql = QUERY.format(table=logstore.table)
+        answers = engine.session.sql(sql).collect()
+        by_spark = {row["status"]: (row["rows"], row["latency"]) for row in answers}
+    finally:
+        engine.stop()
+    frame = table.scan(selected_fields=("status", "latency_ms")).to_pandas()
+    groups = frame.groupby("status", dropna=False)["latency_ms"].agg(["size", "mean"])
+    by_pandas = {
+        (None if status != status else int(status)): (int(size), None if mean != mean else float(mean))
+        for status, size, mean in groups.itertuples()
+    }
+    output.say("[bold]One query, from Spark and from pandas[/]")
+    output.say(f"[dim]{sql}[/]")
+    output.table(
+        ["status", ">rows, Spark", ">rows, pandas", ">latency, Spark", ">latency, pandas"],
+        [
+            (
+                "none" if status is None else str(status),
+                rows,
+                by_pandas.get(status, (None, None))[0],
+                _ms(latency),
+                _ms(by_pandas.get(status, (None, None))[1]),
+            )
+            for status, (rows, latency) in sorted(by_spark.items(), key=lambda x: -x[1][0])
+        ],
+    )
+    same = {s: n for s, (n, _) in by_spark.items()} == {s: n for s, (n, _) in by_pandas.items()}
+    if not same:
+        output.say("[red]Spark and pandas do not agree[/]")
+    return {"same": same, "rows": {str(s): n for s, (n, _) in by_spark.items()}}
+
+
+def verified(output: Output, logstore: Logstore, lake: Lake, client: SlsClient) -> bool:
+    """`sls-lake verify`."""
+    proof = verify(logstore, lake, client)
+    output.say("[bold]The ledger against the service and the table[/]  (sls-lake verify)")
+    verifying.show(output, proof)
+    return proof.ok
+
+
+def audit(
+    output: Output, logstore: Logstore, table: Table, kept: Iterable[Stored], *, parts: tuple[int, ...]
+) -> Audit:
+    """The emulator's stored log against the table's files, row by row; says it in one sentence."""
+    gone: list[str] = []
+    columns = [*auditing.system_columns(), *logstore.columns]
+    rows = auditing.table_rows(table, columns, gone.append)
+    found = auditing.compare(kept, rows, logstore.columns)
+    found.files_gone = gone
+    output.say()
+    output.say("[bold]The service's own store against the table's files, row by row[/]")
+    for name in gone:
+        output.say(f"[red]gone[/]: the table lists {name}, and there is no such file")
+    if found.untyped:
+        output.say(
+            f"{found.untyped:,} rows hold a value that does not fit its column: kept, with their own bytes"
+        )
+    for example in found.examples:
+        output.say(f"[red]wrong[/]: {example}")
+    loaded = " + ".join(f"{part:,}" for part in parts)
+    colour, verdict = ("green", "each once, with the same content") if found.ok else ("red", _faults(found))
+    counted = loaded if sum(parts) == found.stored else f"{found.stored:,}"
+    output.say(f"[{colour}]{counted} rows in the service, {found.landed:,} in the table, {verdict}[/]")
+    return found
+
+
+def delete_one_file(table: Table) -> str:
+    """Delete the first data file the table lists; its name."""
+    task = next(iter(table.scan().plan_files()))
+    path = Path(unquote(urlsplit(task.file.file_path).path))
+    path.unlink()
+    return path.name
+
+
+def _faults(found: Audit) -> str:
+    counts: Mapping[str, int] = {
+        "missing": found.missing,
+        "more than once": found.doubled,
+        "unknown to the service": found.unknown,
+        "different": found.different,
+    }
+    return ", ".join(f"{n:,} {what}" for what, n in counts.items() if n) or "but not all was compared"
+
+
+def _partition_hour(partition: Mapping[str, Any]) -> str:
+    value = next(v for k, v in partition.items() if "hour" in k)
+    return hour_text(value) if isinstance(value, int) else str(value)
+
+
+def _hour_span(found: tuple[int, ...]) -> str:
+    if not found:
+        return ""
+    first, last = hour_text(found[0]), hour_text(found[-1])
+    return first if first == last else f"{first} to {last[-5:]}"
+
+
+def _ms(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f} ms"

@@ -1,0 +1,289 @@
+"""`sls-lake demo`: the whole path on one machine, from log lines to a printed proof.
+
+Everything it makes lies in var/demo and is made afresh each time: the emulator's store, the
+catalog, the warehouse, Dagster's runs. Nothing of it is simulated: a consumer group, Spark tasks,
+Iceberg commits and Dagster runs are the real ones, only the service is the emulator.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import click
+
+from pipelines.cli.demo import ending, sandbox
+from pipelines.cli.demo.accesslog import generated
+from pipelines.cli.demo.audit import Audit
+from pipelines.cli.demo.dagster_runs import Outcome, Runs
+from pipelines.cli.emulator_admin import stored
+from pipelines.cli.lines import Log
+from pipelines.cli.load import create, put, put_over_hours
+from pipelines.cli.logstores import resolve
+from pipelines.cli.main import EXIT_FAILED
+from pipelines.cli.output import Output, megabytes, verb
+from pipelines.cli.packing import Counts, Packer, parse_file, read_lines
+from pipelines.landing.hours import hour_text
+from pipelines.landing.inspection.describe import preview
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.table.lake import Lake
+from sls_io.client import SlsClient
+from sls_io.clock import SYSTEM_CLOCK
+from sls_io.emulator import Admin, start
+from sls_io.errors import ConfigError
+from sls_io.shard import Shard
+from sls_io.window import HOUR_S
+
+LOGSTORE = "access_logs"
+RECONCILED = "reconciled"
+SHARDS = 4
+ROWS = 200_000
+HOURS = 5
+SEED = 1
+BEHIND_S = 120
+"""The emulator's clock runs this far behind, so that moving it over the settle time stays in the past."""
+BATCHES_MAX = 4
+UI_PORT = 3000
+
+
+class Rows(Protocol):
+    """Where the demo's rows come from: `first` of them before the shard split, `second` after it."""
+
+    @property
+    def first(self) -> int: ...
+
+    @property
+    def second(self) -> int: ...
+
+    def logs(self, numbers: range, at_s: float) -> Iterable[Log]:
+        """The rows of these numbers, received at `at_s`; asked for in order, each once."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedRows:
+    """Access-log rows of one seed; a fifth of the first comes after the split."""
+
+    first: int
+
+    @property
+    def second(self) -> int:
+        return max(1, self.first // 5)
+
+    def logs(self, numbers: range, at_s: float) -> Iterable[Log]:
+        return (generated(SEED, number, at_s) for number in numbers)
+
+
+class FileRows:
+    """The lines of a file, the last sixth after the split."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_file():
+            raise ConfigError(f"{path} can be read only once: name a file, its lines are counted first")
+        self.counts = Counts()
+        lines = sum(1 for _ in read_lines(path, Counts()))
+        self.second = lines // 6
+        self.first = lines - self.second
+        self._logs = parse_file(path, "auto", self.counts)
+
+    def logs(self, numbers: range, at_s: float) -> Iterable[Log]:
+        return itertools.islice(self._logs, len(numbers))
+
+
+@click.command("demo")
+@click.option(
+    "--logs",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="PATH",
+    help="Land the lines of this file instead of generated rows.",
+)
+@click.option("--rows", type=click.IntRange(min=10), default=ROWS, show_default=True, help="Generated rows.")
+@click.option("--break-one-file", is_flag=True, help="Delete a landed file before the proof: must end red.")
+@click.option(
+    "--home",
+    type=click.Path(file_okay=False, resolve_path=True, path_type=Path),
+    metavar="DIR",
+    help="Where everything lies.  [default: var/demo]",
+)
+@verb
+def demo(output: Output, *, logs: Path | None, rows: int, break_one_file: bool, home: Path | None) -> None:
+    """Show the whole path, from log lines to a proof that each landed once."""
+    source: Rows = FileRows(logs) if logs is not None else GeneratedRows(rows)
+    started = SYSTEM_CLOCK.monotonic()
+    box = sandbox.Sandbox(home) if home is not None else sandbox.at("demo")
+    box.prepare(fresh=True)
+    box.enter()
+    log = box.home / "demo.log"
+    with sandbox.noise_into(log) as shown, start(box.home / "emulator") as emulator:
+        output = Output(as_json=output.as_json, file=shown)
+        box = replace(box, port=emulator.port)
+        box.enter()
+        logstore = resolve(LOGSTORE)
+        with SlsClient(logstore.service) as client:
+            audit = Demo(output, logstore, client, emulator.admin, source).play(break_one_file=break_one_file)
+    opener = box.home / "open-dagster"
+    box.write_opener(opener, UI_PORT)
+    output = Output(as_json=output.as_json)
+    output.say()
+    output.say(f"See the runs in Dagster: {_shown(opener)}, then http://127.0.0.1:{UI_PORT}/assets")
+    output.say(f"All of it took {SYSTEM_CLOCK.monotonic() - started:.0f} s")
+    if not audit.ok:
+        click.get_current_context().exit(EXIT_FAILED)
+
+
+class Demo:
+    """The acts of the demo, in order."""
+
+    def __init__(
+        self, output: Output, logstore: Logstore, client: SlsClient, admin: Admin, rows: Rows
+    ) -> None:
+        self.output, self.logstore, self.client, self.rows = output, logstore, client, rows
+        self.admin = admin
+        self.packer = Packer("demo-host", (("env", "demo"),))
+        self.story: dict[str, Any] = {}
+
+    def play(self, *, break_one_file: bool) -> Audit:
+        """Every act, then the proof."""
+        rows = self.rows
+        with self.step("load") as say:
+            now_s = self.load_first()
+            say(f"{rows.first:,} rows over {HOURS} receive hours into {SHARDS} shards, {self._raw()}")
+        with self.step("Dagster") as say:
+            runs = Runs()
+            say("definitions loaded; the runs below are its own")
+        try:
+            with self.step("micro-batch") as say:
+                say(_landed(runs.microbatch(self.logstore)))
+            with self.step("split") as say:
+                say(self.split())
+            with self.step("load") as say:
+                self.load_second()
+                say(f"{rows.second:,} more rows, received by the shards that are open now")
+            self.say_oddities()
+            self.land_rest(runs)
+            with self.step("backfill") as say:
+                hour = hour_text(int(now_s) // HOUR_S - HOURS // 2)
+                filled = runs.backfill(self.logstore, hour, hour)
+                say(f"hour {hour} once more: {filled.rows} rows landed, it lacked none")
+            with self.step("dbt build") as say:
+                say(_built(runs.models()))
+        finally:
+            runs.close()
+        return self.prove(break_one_file=break_one_file)
+
+    def load_first(self) -> float:
+        """Fill the first receive hours; returns the time of the last one, unix seconds."""
+        now_s = SYSTEM_CLOCK.now() - BEHIND_S
+        # Before anything is created: a shard younger than its first log would be no honest history.
+        self.admin.set_clock(now_s - (HOURS - 1) * HOUR_S)
+        create(self.client, shards=SHARDS)
+        numbers = range(self.rows.first)
+        put_over_hours(
+            self.client, self.admin, self.packer, self.rows.logs, numbers, hours=HOURS, now_s=now_s
+        )
+        self.settle()
+        return now_s
+
+    def load_second(self) -> None:
+        """More rows, now."""
+        numbers = range(self.rows.first, self.rows.first + self.rows.second)
+        at_s = self.admin.now()
+        put(self.client, self.packer, self.rows.logs(numbers, at_s), at_s=at_s)
+        self.settle()
+
+    def say_oddities(self) -> None:
+        """What of a file was not as usual."""
+        counts = self.packer.counts
+        if counts.odd_lines:
+            self.output.say(f"{'':<12} {counts.odd_lines:,} did not have the format: kept whole under `line`")
+        if counts.late_rows:
+            self.output.say(f"{'':<12} {counts.late_rows:,} are older than 7 days: got the time of loading")
+        if counts.future_rows:
+            ahead = f"{counts.future_rows:,} are ahead of the clock by over 15 minutes"
+            self.output.say(f"{'':<12} {ahead}: got the time of loading")
+
+    def settle(self) -> None:
+        """Move the clock over the settle time: the newest seconds are left for the next run."""
+        self.admin.advance(self.logstore.budget.settle_s + 1)
+
+    def land_rest(self, runs: Runs) -> None:
+        """Micro-batches until nothing is left. Two are needed after a split: children are read only
+        when their parent is closed in the table, which is the first one's doing."""
+        for _ in range(BATCHES_MAX):
+            with self.step("micro-batch") as say:
+                say(_landed(runs.microbatch(self.logstore)))
+            left = preview(self.logstore, Lake.default(), self.client)
+            if not left.windows and not left.closings:
+                return
+
+    def split(self) -> str:
+        """Split the first open shard in the middle of its keys."""
+        shard = next(s for s in self.client.shards() if not s.readonly)
+        service = self.client.service
+        before = {s.id for s in self.client.shards()}
+        self.client.transport.split_shard(service.project, service.logstore, shard.id, middle_key(shard))
+        new = sorted(s.id for s in self.client.shards() if s.id not in before)
+        return f"shard {shard.id} into {' and '.join(map(str, new))}"
+
+    def prove(self, *, break_one_file: bool) -> Audit:
+        """Show what is there, then compare it with what the service stored."""
+        output, lake = self.output, Lake.default()
+        table = lake.load(self.logstore.table)
+        if table is None:
+            raise ConfigError(f"there is no table {self.logstore.table}: nothing has landed")
+        self.story["hours"] = ending.hours(output, table)
+        self.story["landings"] = ending.landings(output, self.logstore, lake)
+        self.story["shards"] = ending.shards(output, self.logstore, lake, self.client)
+        self.story["query"] = ending.query(output, self.logstore, lake, table)
+        if break_one_file:
+            name = ending.delete_one_file(table)
+            output.say(f"[yellow]deleted on purpose[/]: {name}")
+        self.story["verified"] = ending.verified(output, self.logstore, lake, self.client)
+        audit = ending.audit(
+            output,
+            self.logstore,
+            table,
+            stored(self.admin, self.client.service),
+            parts=(self.rows.first, self.rows.second),
+        )
+        output.result({**self.story, "audit": {**asdict(audit), "ok": audit.ok}})
+        return audit
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[Callable[[str], None]]:
+        """One line when the act is done: its name, what it says, seconds."""
+        started = SYSTEM_CLOCK.monotonic()
+        said: list[str] = []
+        yield said.append
+        seconds = SYSTEM_CLOCK.monotonic() - started
+        self.output.say(f"{name:<12} {' '.join(said)}  [dim]{seconds:.1f} s[/]")
+
+    def _raw(self) -> str:
+        return f"{megabytes(self.packer.counts.bytes)} raw"
+
+
+def middle_key(shard: Shard) -> str:
+    """The key in the middle of a shard's range: 32 hex digits."""
+    return f"{(int(shard.begin_key, 16) + int(shard.end_key, 16)) // 2:032x}"
+
+
+def _landed(outcome: Outcome) -> str:
+    checks = "reconciled" if outcome.checks[RECONCILED] else "[red]not reconciled[/]"
+    hours = sum(1 for rows in outcome.hours.values() if rows)
+    where = f" in {hours} {'hour' if hours == 1 else 'hours'}" if hours else ""
+    return f"{outcome.rows:,} rows{where} landed and {checks}, run {outcome.run_id[:8]}"
+
+
+def _built(outcome: Outcome) -> str:
+    passed = sum(outcome.checks.values())
+    tests = f"{passed} of {len(outcome.checks)} tests passed"
+    return f"{outcome.materialized} model, {tests}, run {outcome.run_id[:8]}"
+
+
+def _shown(path: Path) -> str:
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

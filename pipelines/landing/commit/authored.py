@@ -1,0 +1,324 @@
+"""A commit that a person asked for: a new ledger on a content that is there, fenced like a landing.
+
+    `build`    data: one snapshot on top of `main` whose content is that of a snapshot there is, less
+               the files that are dropped, and with those that are added
+    `commit`   one try, sent once; what the table says afterwards decides what is reported
+
+Refs never point back. A rollback is a *new* snapshot that lists the manifests of an older one, as they
+are: row-level deletes keep their meaning, and no file is marked as deleted, so that an expiry by
+anyone can never take a file that a later rollback brought back. For the same reason a manifest that
+lists dropped files is written anew without them, instead of marking them. What leaves the table this
+way is the sweep's.
+
+Story: a landing reads the table, a person rolls it back, the landing appends on what is gone. Both
+require the `main` and the tag they read, so whoever comes second is refused and looks again.
+"""
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from pyiceberg.manifest import (
+    UNASSIGNED_SEQ,
+    DataFile,
+    DataFileContent,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    write_manifest,
+    write_manifest_list,
+)
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    SetSnapshotRefUpdate,
+    TableUpdate,
+)
+
+from pipelines.landing.commit import publish
+from pipelines.landing.ledger import codec
+from pipelines.landing.ledger.reading import Unreadable, entries_of, manifests_of
+from pipelines.landing.ledger.state import TableState, landed_snapshot, summary_of
+from pipelines.landing.ledger.values import Adopted, Deed, Forgotten, Landed
+from pipelines.landing.table.lake import Lake
+from pipelines.landing.table.usable import check_usable
+from sls_io.claim import Ledger
+from sls_io.errors import ConfigError, InvariantBroken, LandingConflict, LandingUnknown, TransportError
+
+DEADLINE_S = 60.0
+_TOTALS = (
+    "total-data-files",
+    "total-delete-files",
+    "total-records",
+    "total-files-size",
+    "total-position-deletes",
+    "total-equality-deletes",
+)
+_COUNTED = {
+    DataFileContent.DATA: ("total-data-files", "total-records"),
+    DataFileContent.POSITION_DELETES: ("total-delete-files", "total-position-deletes"),
+    DataFileContent.EQUALITY_DELETES: ("total-delete-files", "total-equality-deletes"),
+}
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a person wants the table to say from now on.
+
+    content   the snapshot whose rows the table shall have
+    ledgers   of every origin of the table
+    deed      what was asked for, kept in the summary: `rollback 123`, `adopt`
+    origin    a logstore to register in the same commit, if any
+    dropped   paths of data files of `content` that leave
+    added     files that come; they hold the rows of `windows`, or, when there are no windows, rows
+              that were there before, written anew
+    schema    the table's next schema, with which `added` was written, if it changes
+    same_rows the rows stay what they are, only their files or manifests change: readers that follow
+              what is appended pass over it
+    regroup   most files a data manifest lists, to write all data manifests anew; 0: not
+    manifests those of `content` that stay, where not all of them can be read; None: all
+    """
+
+    content: Snapshot
+    ledgers: Mapping[str, Ledger]
+    adopted: Adopted
+    deed: Deed
+    origin: publish.Origin | None = None
+    forgotten: Forgotten = field(default_factory=Forgotten)
+    dropped: frozenset[str] = frozenset()
+    added: tuple[DataFile, ...] = ()
+    windows: tuple[Landed, ...] = ()
+    window_origin: str = ""
+    schema: Schema | None = None
+    same_rows: bool = False
+    regroup: int = 0
+    manifests: tuple[ManifestFile, ...] | None = None
+
+
+def build(table: Table, state: TableState, change: Change, *, now_ms: int) -> publish.Request:
+    """The change as one request on exactly `state`. Writes manifests, which nobody sees yet.
+
+    Raises LedgerBroken for a table that cannot be written to, InvariantBroken when a file that shall leave
+    is not there.
+    """
+    check_usable(table)
+    # Where somebody dropped the branch main, it goes on from what it shall be.
+    metadata, head = table.metadata, table.current_snapshot() or change.content
+    snapshot_id, sequence = metadata.new_snapshot_id(), metadata.next_sequence_number()
+    location = table.location_provider().new_metadata_location(f"snap-{snapshot_id}-0-{uuid.uuid4()}.avro")
+    manifests, totals = _manifests(table, change, snapshot_id)
+    schema_updates = publish.schema_updates(change.schema)
+    with write_manifest_list(
+        format_version=2,
+        output_file=table.io.new_output(location),
+        snapshot_id=snapshot_id,
+        parent_snapshot_id=head.snapshot_id,
+        sequence_number=sequence,
+        avro_compression="deflate",
+    ) as writer:
+        writer.add_manifests(manifests)
+    snapshot = Snapshot(
+        snapshot_id=snapshot_id,
+        parent_snapshot_id=head.snapshot_id,
+        sequence_number=sequence,
+        timestamp_ms=max(now_ms, state.last_updated_ms + 1),
+        manifest_list=location,
+        summary=_summary(change, totals, same=change.content.snapshot_id == head.snapshot_id),
+        schema_id=metadata.current_schema_id if change.schema is None else change.schema.schema_id,
+    )
+    registered: tuple[TableUpdate, ...] = ()
+    if change.origin is not None:
+        registered = publish.origin_registered(state, change.origin)
+    return publish.Request(
+        snapshot_id=snapshot_id,
+        updates=(
+            *schema_updates,
+            AddSnapshotUpdate(snapshot=snapshot),
+            SetSnapshotRefUpdate(
+                ref_name=MAIN_BRANCH,
+                type="branch",
+                snapshot_id=snapshot_id,
+                max_ref_age_ms=None,
+                max_snapshot_age_ms=None,
+                min_snapshots_to_keep=None,
+            ),
+            publish.tag_moved(snapshot_id),
+            *registered,
+        ),
+        requirements=publish.fence(
+            table, state, (AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=state.head),)
+        ),
+    )
+
+
+def commit(
+    lake: Lake,
+    table: Table,
+    state: TableState,
+    change: Change,
+    *,
+    now_ms: int,
+    deadline_s: float = DEADLINE_S,
+) -> int:
+    """Build and send once; the id of the new snapshot.
+
+    Raises TransportError when its manifests cannot be written and LandingConflict when the table is not
+    `state` any more (nothing was changed then), and LandingUnknown when the answer was lost and may
+    still come true.
+    """
+    name = ".".join(table.name())
+    try:
+        request = build(table, state, change, now_ms=now_ms)
+    except OSError as error:
+        raise TransportError(
+            f"manifests of {name} cannot be read or written ({type(error).__name__}); nothing was changed"
+        ) from error
+    except Unreadable as error:
+        # Also what was swept between the look and the commit.
+        raise TransportError(f"{error.what}, so nothing was changed; {error.verb}") from error
+    refusal = publish.send(table.catalog, table, request, deadline_s=deadline_s)
+    if not refusal:
+        return request.snapshot_id
+    try:
+        reloaded = lake.load(name)
+    except ConfigError as error:
+        raise LandingUnknown(
+            f"the answer to the commit was lost and {name} cannot be read: {error}. Look at "
+            "`sls-lake windows` when it can be; asking for the same again is safe"
+        ) from error
+    if reloaded is not None and landed_snapshot(reloaded, [request.snapshot_id]) is not None:
+        return request.snapshot_id
+    metadata = reloaded.metadata if reloaded is not None else None
+    if metadata is not None and metadata.current_snapshot_id == state.head:
+        raise LandingUnknown(
+            f"the commit to {name} was not confirmed by the catalog ({lake.place}: {refusal}) and is not "
+            "there yet; another program may hold it. Run it again: should the first one still arrive, the "
+            "second is refused"
+        )
+    raise LandingConflict(
+        f"somebody else committed to {name} between the look and the commit, so nothing was changed; "
+        "look again without --execute"
+    )
+
+
+def _manifests(
+    table: Table, change: Change, snapshot_id: int
+) -> tuple[list[ManifestFile], Mapping[str, int]]:
+    """The manifests of the new snapshot, and by how much its totals differ from its content's; from zero,
+    where not all of that can be read."""
+    missing, manifests = set(change.dropped), list[ManifestFile]()
+    totals = dict.fromkeys(_TOTALS, 0)
+    if change.regroup:
+        return list(_regrouped(table, change, snapshot_id)), totals
+    for manifest in change.manifests or ():
+        for entry in entries_of(table, manifest):
+            _count(totals, entry.data_file, 1)
+    for manifest in manifests_of(table, change.content) if change.manifests is None else change.manifests:
+        entries = _data_entries(table, manifest) if missing else []
+        leaving = {e.data_file.file_path: e.data_file for e in entries} if entries else {}
+        leaving = {path: file for path, file in leaving.items() if path in missing}
+        if not leaving:
+            manifests.append(manifest)
+            continue
+        missing -= set(leaving)
+        for file in leaving.values():
+            _count(totals, file, -1)
+        kept = [e for e in entries if e.data_file.file_path not in leaving]
+        if kept:
+            manifests.append(_written(table, change, manifest.partition_spec_id, kept, snapshot_id))
+    if missing:
+        raise InvariantBroken(f"{len(missing)} files that should leave are not in {'.'.join(table.name())}")
+    for spec_id in sorted({file.spec_id for file in change.added}):
+        fresh = [_added(file, snapshot_id) for file in change.added if file.spec_id == spec_id]
+        manifests.append(_written(table, change, spec_id, fresh, snapshot_id))
+    for file in change.added:
+        _count(totals, file, 1)
+    return manifests, totals
+
+
+def _regrouped(table: Table, change: Change, snapshot_id: int) -> Iterator[ManifestFile]:
+    """All data files in manifests sorted by partition; manifests of row-level deletes as they are."""
+    specs: dict[int, list[ManifestEntry]] = {}
+    for manifest in manifests_of(table, change.content):
+        if manifest.content != ManifestContent.DATA:
+            yield manifest
+        else:
+            specs.setdefault(manifest.partition_spec_id, []).extend(_data_entries(table, manifest))
+    for spec_id, entries in sorted(specs.items()):
+        entries.sort(key=_partition_text)
+        for begin in range(0, len(entries), change.regroup):
+            yield _written(table, change, spec_id, entries[begin : begin + change.regroup], snapshot_id)
+
+
+def _partition_text(entry: ManifestEntry) -> list[str]:
+    partition = entry.data_file.partition
+    return [str(partition[i]) for i in range(len(partition))]
+
+
+def _data_entries(table: Table, manifest: ManifestFile) -> list[ManifestEntry]:
+    if manifest.content != ManifestContent.DATA:
+        return []
+    return entries_of(table, manifest)
+
+
+def _added(file: DataFile, snapshot_id: int) -> ManifestEntry:
+    return ManifestEntry.from_args(
+        status=ManifestEntryStatus.ADDED,
+        snapshot_id=snapshot_id,
+        sequence_number=UNASSIGNED_SEQ,
+        file_sequence_number=None,
+        data_file=file,
+    )
+
+
+def _written(
+    table: Table, change: Change, spec_id: int, entries: list[ManifestEntry], snapshot_id: int
+) -> ManifestFile:
+    """A new manifest: kept files with the sequence numbers they have, so that row-level deletes go on
+    to apply to them; added files get this commit's."""
+    location = table.location_provider().new_metadata_location(f"{uuid.uuid4()}-m0.avro")
+    with write_manifest(
+        format_version=2,
+        spec=table.specs()[spec_id],
+        schema=change.schema or table.schema(),
+        output_file=table.io.new_output(location),
+        snapshot_id=snapshot_id,
+        avro_compression="deflate",
+    ) as writer:
+        for entry in entries:
+            if entry.status == ManifestEntryStatus.ADDED and entry.snapshot_id == snapshot_id:
+                writer.add(entry)
+            else:
+                writer.existing(entry)
+    return writer.to_manifest_file()
+
+
+def _count(totals: dict[str, int], file: DataFile, times: int) -> None:
+    files, rows = _COUNTED[file.content]
+    totals[files] += times
+    totals[rows] += times * file.record_count
+    totals["total-files-size"] += times * file.file_size_in_bytes
+
+
+def _summary(change: Change, totals: Mapping[str, int], *, same: bool) -> Summary:
+    """Totals of the content; `append` of nothing where main already holds it, else `overwrite`."""
+    source = summary_of(change.content) if change.manifests is None else dict.fromkeys(_TOTALS, "0")
+    origin = change.window_origin or (change.origin.id if change.origin else min(change.ledgers, default=""))
+    rewritten = 0 if change.windows else sum(file.record_count for file in change.added)
+    properties = {
+        **{name: str(int(source[name]) + totals[name]) for name in _TOTALS if name in source},
+        codec.ATTEMPT_KEY: uuid.uuid4().hex,
+        codec.VERB_KEY: str(change.deed),
+        codec.WINDOWS_KEY: codec.encode_windows(origin, change.windows),
+        **({codec.REWRITTEN_KEY: str(rewritten)} if rewritten else {}),
+        **publish.carried(change.ledgers, change.adopted, change.forgotten),
+    }
+    if change.same_rows:
+        return Summary(Operation.REPLACE, **properties)
+    same = same and not change.dropped and not change.added
+    return Summary(Operation.APPEND if same else Operation.OVERWRITE, **properties)

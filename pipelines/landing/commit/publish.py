@@ -1,0 +1,259 @@
+"""One try of a landing: built as data from a table state, then sent once.
+
+    append the files + windows and ledger in the summary + move the tag + set what first start needs
+    required: table uuid, main at the state's head, tag at its snapshot, schema id, spec id
+
+`build` writes manifests (files nobody sees) and returns updates and requirements; `send` is a single
+shot under a deadline. Any answer but "accepted" means unknown: the caller reloads the table.
+
+PyIceberg's public transaction is not used: it de-duplicates requirements by type, so the second
+AssertRefSnapshotId would be dropped in silence, and its retry loses the tag. `_commit` of a snapshot
+producer is private; the version is pinned and a test asserts every requirement of a request.
+"""
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import BadRequestError
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table, Transaction
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import (
+    AddSchemaUpdate,
+    AddSnapshotUpdate,
+    AssertCurrentSchemaId,
+    AssertDefaultSpecId,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetCurrentSchemaUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+    update_table_metadata,
+)
+
+from pipelines.landing.ledger import codec
+from pipelines.landing.ledger.reading import manifests_of
+from pipelines.landing.ledger.state import TableState
+from pipelines.landing.ledger.values import Adopted, Delta, Forgotten
+from pipelines.landing.table.lake import storage_trouble
+from pipelines.landing.table.waiting import NoAnswer, answered
+from sls_io.claim import Ledger
+from sls_io.errors import TransportError
+
+REF_AGE_MS_MAX = 2**63 - 1
+"""The tag carries its own age: table properties would let an expiry delete it."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """Everything one try sends; `snapshot_id` is how it is recognised in the table later."""
+
+    snapshot_id: int
+    updates: tuple[TableUpdate, ...]
+    requirements: tuple[TableRequirement, ...]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a landing writes about where its rows came from: id and the readable identity."""
+
+    id: str
+    text: str
+
+
+class Unchanging(Transaction):
+    """A transaction that only lends its table to a snapshot producer, whose updates we send ourselves.
+
+    PyIceberg's own works its pending updates into a deep copy of all metadata whenever it is asked for
+    them, a dozen times a commit; here none are ever pending. At 200 snapshots that was most of a publish.
+    """
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        return self._table.metadata
+
+
+def build(
+    table: Table,
+    state: TableState,
+    *,
+    delta: Delta,
+    ledger: Ledger,
+    files: Sequence[DataFile],
+    attempt: str,
+    origin: Origin,
+    now_ms: int,
+    schema: Schema | None = None,
+) -> Request:
+    """A try on exactly `state`. `schema` is the evolved schema the files were written with, if any.
+
+    Raises TransportError when its manifests cannot be written, and as `reading.py` does.
+    """
+    evolved = schema_updates(schema)
+    staged = _staged(table, evolved)
+    producer = (
+        Unchanging(staged)
+        .update_snapshot(snapshot_properties=_summary(state, delta, ledger, attempt))
+        .fast_append()
+    )
+    for file in files:
+        file.spec_id = state.spec_id
+        producer.append_data_file(file)
+    try:
+        updates, requirements = producer._commit()
+    except Exception as error:
+        if not isinstance(error, OSError) or isinstance(error, FileNotFoundError):
+            # The new manifest list begins with those of the head, and PyIceberg's error names no file.
+            manifests_of(table, table.current_snapshot())
+        if not isinstance(error, OSError):
+            raise
+        # A full disk, say. This try was never sent, so there is nothing to ask the table about.
+        raise TransportError(
+            f"the manifests of a landing were not written: {storage_trouble(table.location(), error)}; "
+            "nothing was sent, run again"
+        ) from error
+    return Request(
+        snapshot_id=producer.snapshot_id,
+        updates=(
+            *evolved,
+            *_clamped(updates, state, now_ms),
+            tag_moved(producer.snapshot_id),
+            *origin_registered(state, origin),
+        ),
+        requirements=fence(table, state, requirements),
+    )
+
+
+def fence(table: Table, state: TableState, main: Sequence[TableRequirement]) -> tuple[TableRequirement, ...]:
+    """What must still be so when the commit arrives: `state`, and `main` as these requirements say."""
+    tag: tuple[TableRequirement, ...] = ()
+    if state.head is not None:
+        tag = (AssertRefSnapshotId(ref=codec.TAG, snapshot_id=state.tagged),)
+    return (
+        AssertTableUUID(uuid=table.metadata.table_uuid),
+        *main,
+        *tag,
+        AssertCurrentSchemaId(current_schema_id=state.schema_id),
+        AssertDefaultSpecId(default_spec_id=state.spec_id),
+    )
+
+
+def schema_updates(schema: Schema | None) -> tuple[TableUpdate, ...]:
+    """The evolved schema as the table's current one; nothing when it does not change."""
+    if schema is None:
+        return ()
+    return AddSchemaUpdate(schema_=schema), SetCurrentSchemaUpdate(schema_id=-1)
+
+
+def tag_moved(snapshot_id: int) -> TableUpdate:
+    """The tag on `snapshot_id`, for ever."""
+    return SetSnapshotRefUpdate(
+        ref_name=codec.TAG,
+        type="tag",
+        snapshot_id=snapshot_id,
+        max_ref_age_ms=REF_AGE_MS_MAX,
+        max_snapshot_age_ms=None,
+        min_snapshots_to_keep=None,
+    )
+
+
+def origin_registered(state: TableState, origin: Origin) -> tuple[TableUpdate, ...]:
+    """The origin as a table property, unless it is there with this text already."""
+    if state.origins.get(origin.id) == origin.text:
+        return ()
+    return (SetPropertiesUpdate(updates={codec.ORIGIN_PROPERTY_PREFIX + origin.id: origin.text}),)
+
+
+def send(catalog: Catalog, table: Table, request: Request, *, deadline_s: float) -> str:
+    """Send the try, once. "" when it was accepted, else the kind of the error.
+
+    A call that outlives the deadline is left behind on its thread: it may still land, which is what
+    "unknown" means, and the reload will tell.
+
+    Story: our clock is ten minutes ahead. A database takes the commit; a REST server writes its own time
+    beside the snapshot's, finds the snapshot younger than that and answers 400, every time. So the same
+    request goes out again with a time that the table itself has proved to have passed.
+    """
+    answer = _answer(catalog, table, request, deadline_s)
+    if answer == BadRequestError.__name__ and (earlier := _earlier(table, request)) != request:
+        return _answer(catalog, table, earlier, deadline_s)
+    return answer
+
+
+def _answer(catalog: Catalog, table: Table, request: Request, deadline_s: float) -> str:
+    try:
+        answered(
+            lambda: catalog.commit_table(table, request.requirements, request.updates), deadline_s=deadline_s
+        )
+    except NoAnswer:
+        return "deadline"
+    except Exception as error:  # a refusal, a lost answer, a driver's error: all mean "ask the table"
+        return type(error).__name__
+    return ""
+
+
+def _earlier(table: Table, request: Request) -> Request:
+    """The request with its snapshot a millisecond younger than the table, whatever our clock says."""
+    return replace(request, updates=tuple(_timed(request.updates, table.metadata.last_updated_ms + 1)))
+
+
+def _staged(table: Table, updates: tuple[TableUpdate, ...]) -> Table:
+    """The table as it will be after `updates`, so that manifests carry the schema of the files."""
+    if not updates:
+        return table
+    metadata = update_table_metadata(table.metadata, updates)
+    return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)
+
+
+def _summary(state: TableState, delta: Delta, ledger: Ledger, attempt: str) -> dict[str, str]:
+    return {
+        codec.ATTEMPT_KEY: attempt,
+        codec.WINDOWS_KEY: codec.encode_windows(delta.origin, delta.windows),
+        **carried({**state.ledgers, ledger.origin: ledger}, state.adopted, state.forgotten),
+    }
+
+
+def carried(ledgers: Mapping[str, Ledger], adopted: Adopted, forgotten: Forgotten) -> dict[str, str]:
+    """What every snapshot under the tag says: all ledgers, what was adopted, what was forgotten."""
+    beside = {
+        codec.ADOPTED_KEY: codec.encode_adopted(adopted),
+        codec.FORGOTTEN_KEY: codec.encode_forgotten(forgotten),
+    }
+    return {
+        **{name: text for name, text in beside.items() if text},
+        **{codec.LEDGER_PREFIX + name: codec.encode(entry) for name, entry in ledgers.items()},
+    }
+
+
+def _clamped(updates: tuple[TableUpdate, ...], state: TableState, now_ms: int) -> list[TableUpdate]:
+    """Younger than whatever the table names: Spark refuses a table whose snapshot log goes back.
+
+    Story: a clock ten minutes ahead lands, the next run's clock is right. With the very time of the last
+    update PyIceberg takes the update for one without a time and writes its own clock's, ten minutes before
+    the newest snapshot, and Spark refuses the table. So it is a millisecond later.
+    """
+    return _timed(updates, max(now_ms, state.last_updated_ms + 1))
+
+
+def _timed(updates: Iterable[TableUpdate], at_ms: int) -> list[TableUpdate]:
+    return [
+        AddSnapshotUpdate(snapshot=u.snapshot.model_copy(update={"timestamp_ms": at_ms}))
+        if isinstance(u, AddSnapshotUpdate)
+        else u
+        for u in updates
+    ]
+
+
+def pack_bounds(bounds: Mapping[int, bytes]) -> dict[str, str]:
+    """Column bounds as JSON-safe text, for the row a writing task sends to the driver."""
+    return {str(k): base64.b64encode(v).decode("ascii") for k, v in bounds.items()}
+
+
+def unpack_bounds(bounds: Mapping[str, str]) -> dict[int, bytes]:
+    """The inverse of `pack_bounds`."""
+    return {int(k): base64.b64decode(v) for k, v in bounds.items()}

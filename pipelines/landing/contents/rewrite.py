@@ -1,0 +1,137 @@
+"""Files of a table written anew by a person's decision: other values, or fewer rows, same partition.
+
+It runs in this process, a file at a time and of that all rows in memory, without Spark. The new files
+are invisible until they are published; those of a try that fails are the sweep's.
+"""
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask
+
+from pipelines.landing.commit import authored
+from pipelines.landing.commit.freshness import Freshness
+from pipelines.landing.contents import slices
+from pipelines.landing.contents.slices import Place
+from pipelines.landing.ledger.reading import batches_of, tasks_of
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.table.contract import ROW_GROUP_ROWS, arrow_schema, parquet_writer
+from pipelines.landing.table.data_files import data_file, metrics_of
+from pipelines.landing.table.lake import Lake
+from sls_io.client import SlsClient
+from sls_io.clock import Clock
+from sls_io.errors import LandingConflict, TransportError
+
+_TRIES_MAX = 20
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """What became of one file: `file` is None when no row of it is left."""
+
+    task: FileScanTask
+    file: DataFile | None
+
+
+def read(
+    place: Place, task: FileScanTask, schema: Schema, row_filter: BooleanExpression | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a file that are live (row-level deletes applied), in the columns of `schema`.
+
+    Raises as `reading.py` does.
+    """
+    wanted = arrow_schema(schema)
+    reader = ArrowScan(place.table.metadata, place.table.io, schema, row_filter or AlwaysTrue())
+    for batch in batches_of(place.table, reader, task):
+        table = pa.Table.from_batches([batch]).select(wanted.names).cast(wanted)
+        yield from table.combine_chunks().to_batches()
+
+
+def write(place: Place, task: FileScanTask, schema: Schema, batches: Iterable[pa.RecordBatch]) -> Rewritten:
+    """The rows as a new file in the partition of `task`; nothing is written where there are none.
+
+    Raises TransportError when the storage does not take it; nothing was changed then.
+    """
+    try:
+        return _write(place, task, schema, batches)
+    except OSError as error:
+        raise TransportError(
+            f"a file of {place.name} cannot be read or written anew ({type(error).__name__}); "
+            "nothing was changed"
+        ) from error
+
+
+def _write(place: Place, task: FileScanTask, schema: Schema, batches: Iterable[pa.RecordBatch]) -> Rewritten:
+    table, old = place.table, task.file
+    path, stream, parquet = "", None, None
+    rows = 0
+    try:
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            if parquet is None:
+                path = f"{table.location()}/data/{place.origin.id}/rewritten/{uuid.uuid4().hex}.parquet"
+                stream = table.io.new_output(path).create()
+                parquet = parquet_writer(stream, batch.schema)
+            parquet.write_batch(batch, row_group_size=ROW_GROUP_ROWS)
+            rows += batch.num_rows
+    finally:
+        if parquet is not None and stream is not None:
+            parquet.close()
+            size = stream.tell()
+            stream.close()
+    if parquet is None:
+        return Rewritten(task, None)
+    file = data_file(
+        path=path,
+        size=size,
+        metrics=metrics_of(parquet, schema, table.properties),
+        partition=old.partition,
+        spec_id=old.spec_id,
+    )
+    return Rewritten(task, file)
+
+
+def publish(
+    lake: Lake,
+    logstore: Logstore,
+    client: SlsClient,
+    place: Place,
+    tasks: Iterable[FileScanTask],
+    change_on: Callable[[Place], authored.Change],
+    *,
+    fresh: Freshness,
+    clock: Clock,
+) -> int:
+    """Commit what `change_on` makes of the table; the new snapshot. `fresh` was made
+    before the first new file.
+
+    Story: files are rewritten for minutes, a landing commits meanwhile. As long as the files that were
+    read are still there, with the same row-level deletes, what was made of them fits the new head too.
+    When not, LandingConflict: nothing was changed. The age is looked at after the table: a sweep that
+    took the new files made a commit before, so either this one is refused or the files are seen to be old.
+    """
+    looked_at = slices.fingerprint(tasks)
+    for _ in range(_TRIES_MAX):
+        try:
+            return authored.commit(
+                lake, place.table, place.state, change_on(place), now_ms=int(clock.now() * 1000)
+            )
+        except LandingConflict:
+            now = replace(slices.look(lake, logstore, client), origin=place.origin)
+            there = slices.fingerprint(tasks_of(now.table, now.table.scan(row_filter=slices.mine(now))))
+            if not looked_at <= there or now.state.schema_id != place.state.schema_id:
+                break
+            if not fresh.publishable:
+                break
+            place = now
+    raise LandingConflict(
+        f"the files of {logstore.table} that were read were rewritten meanwhile, or it never held still; "
+        "nothing was changed, run it again"
+    )

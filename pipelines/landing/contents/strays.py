@@ -1,0 +1,295 @@
+"""Data files in a table's folder that no manifest of main that can be read lists: what each of them holds.
+
+Only the identity columns are read, and of each file once; those of one receive hour once more, together, to
+see which of them share a row. A file is of use when all of its rows are of one logstore and one receive hour
+that the ledger calls landed, or may have been adopted. All others are left over from something.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan, PyArrowFileIO, pyarrow_to_schema
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestFile
+from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.typedef import Record
+
+from pipelines.landing.contents.choice import Count, Key, Leaf
+from pipelines.landing.contents.slices import IDENTITY, receive_hours
+from pipelines.landing.ledger.reading import (
+    Misread,
+    Unreadable,
+    batches_of,
+    entries_of,
+    manifests_of,
+    reading,
+)
+from pipelines.landing.ledger.state import TableState, ancestry
+from pipelines.landing.table.contract import hour_place, origin_place, partition_of
+from pipelines.landing.table.data_files import data_file, metrics_in
+from pipelines.landing.table.former import listed
+from sls_io.decoding.decode import identity_sum
+from sls_io.errors import ConfigError
+from sls_io.window import IntervalSet
+
+_COLUMNS = ("__origin__", *IDENTITY)
+_ENDING = ".parquet"
+_Longs = npt.NDArray[np.int64]
+Place = tuple[str, int]
+"""An origin's id and a receive hour (since 1970)."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What manifests of any snapshot that can still be read tell of data files, by path.
+
+    entries  the entry of each
+    left     those that were in main and are known to have left it
+    """
+
+    entries: Mapping[str, DataFile] = field(default_factory=dict)
+    left: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Stray:
+    """A file of use: its rows by shard, where they are, and how large it is."""
+
+    leaf: Leaf
+    place: Place
+    size: int
+
+
+def known(table: Table, unreadable: Collection[str]) -> Known:
+    """From all snapshots that metadata has. `unreadable` are manifests of which that is known already.
+
+    Raises TransportError when the storage does not answer.
+    """
+    seen: dict[str, dict[str, DataFile] | None] = dict.fromkeys(unreadable)
+    lists: dict[int, set[str] | None] = {}
+    for snapshot in table.metadata.snapshots:
+        manifests = _manifests(table, snapshot)
+        lists[snapshot.snapshot_id] = None if manifests is None else {m.manifest_path for m in manifests}
+        for manifest in manifests or ():
+            if manifest.manifest_path not in seen:
+                seen[manifest.manifest_path] = _entries(table, manifest)
+    entries = {path: file for files in seen.values() for path, file in (files or {}).items()}
+    main = [lists[snapshot.snapshot_id] for snapshot in reversed(list(ancestry(table)))]
+    return Known(entries, frozenset(_left(main, seen)))
+
+
+def _left(main: Iterable[set[str] | None], seen: Mapping[str, Mapping[str, DataFile] | None]) -> set[str]:
+    """Files that main had, and then had not any more. `main`: the manifests of its snapshots, oldest first,
+    None for those that nobody can tell.
+
+    One that a manifest of a snapshot lists is gone from the next one when that lists it nowhere: in none of
+    the manifests that can be read, and none of the others is new there.
+    """
+    left, there, blind = set[str](), set[str](), set[str]()
+    for manifests in main:
+        if manifests is None:
+            there, blind = set(), set()
+            continue
+        now_blind = {path for path in manifests if seen[path] is None}
+        now = {file for path in manifests for file in seen[path] or ()}
+        left -= now
+        if now_blind <= blind:
+            left |= there - now
+        there, blind = now, now_blind
+    return left
+
+
+def _manifests(table: Table, snapshot: Snapshot) -> list[ManifestFile] | None:
+    with suppress(Unreadable, Misread):
+        return manifests_of(table, snapshot)
+    return None
+
+
+def _entries(table: Table, manifest: ManifestFile) -> dict[str, DataFile] | None:
+    with suppress(Unreadable, Misread):
+        found = (entry.data_file for entry in entries_of(table, manifest))
+        return {file.file_path: file for file in found if file.content == DataFileContent.DATA}
+    return None
+
+
+def look(table: Table, state: TableState, listed_now: Collection[str], known: Known) -> list[Stray]:
+    """The files of use, in the folder or named by a manifest, that are not in `listed_now` (paths of the data
+    files that main is known to list).
+
+    Raises ConfigError for storage that cannot be listed, else as `reading.py` does.
+    """
+    folder = f"{table.location().rstrip('/')}/data"
+    found = listed(table.io, folder, recursive=True)
+    if found is None:
+        raise ConfigError(
+            f"files of table {'.'.join(table.name())} cannot be listed through {type(table.io).__name__}; "
+            "restore the manifests"
+        )
+    parse = PyArrowFileIO.parse_location
+    root = parse(folder, table.io.properties)[2]
+    names = {parse(path, table.io.properties)[2]: path for path in known.entries}
+    files = {path: (known.entries[path].file_size_in_bytes, 0.0) for path in names.values()}
+    for info in found:
+        if info.path.endswith(_ENDING):
+            path = names.get(info.path) or f"{folder}/{info.path.removeprefix(root).lstrip('/')}"
+            files[path] = int(info.size or 0), info.mtime.timestamp() if info.mtime is not None else 0.0
+    skipped = {parse(path, table.io.properties)[2] for path in listed_now}
+    strays = []
+    for path, (size, modified_s) in sorted(files.items()):
+        if parse(path, table.io.properties)[2] in skipped:
+            continue
+        if (held := _held(table, state, path)) is not None:
+            leaf = Leaf(path, held[1], modified_s, path in known.left)
+            strays.append(Stray(leaf, held[0], size))
+    return strays
+
+
+def _held(table: Table, state: TableState, path: str) -> tuple[Place, dict[Key, Count]] | None:
+    """Where a file's rows are and how many of each shard; None for a file of no use."""
+    places, counts = set[Place](), dict[Key, Count]()
+    for origin, hours, keys in _read(table, path):
+        places |= {(origin, hour) for hour in np.unique(hours).tolist()}
+        if len(places) > 1 or origin not in state.ledgers:
+            return None
+        for shard in np.unique(keys[0]).tolist():
+            mine = keys[:, keys[0] == shard]
+            if not _may_belong(state, origin, shard, mine[1]):
+                return None
+            rows, total = counts.get((origin, shard), (0, 0))
+            total = (total + identity_sum(shard, mine[1], mine[2])) % 2**64
+            counts[origin, shard] = rows + mine.shape[1], total
+    return (places.pop(), counts) if places else None
+
+
+def _may_belong(state: TableState, origin: str, shard: int, cursors: _Longs) -> bool:
+    """Whether the ledger calls all of these cursors landed; adopted rows are from before a shard's start."""
+    entry = state.ledgers[origin].shards.get(shard)
+    inside = np.zeros(len(cursors), dtype=bool)
+    for begin, end in entry.landed if entry else IntervalSet():
+        inside |= (cursors >= begin) & (cursors < end)
+    if state.adopted.of(origin, shard)[0]:
+        inside |= (cursors < entry.start) if entry else True
+    return bool(inside.all())
+
+
+def _read(table: Table, path: str) -> Iterator[tuple[str, _Longs, _Longs]]:
+    """Origin, receive hours and (shards, cursors, indexes) of a file's rows; nothing of one that is cut off,
+    or has no such columns: a writer that was killed leaves it."""
+    batches: list[pa.RecordBatch] = []
+    with suppress(Unreadable), reading(table, path), table.io.new_input(path).open() as stream:
+        parquet = pq.ParquetFile(stream)
+        if set(_COLUMNS) <= set(parquet.schema_arrow.names):
+            batches = list(parquet.iter_batches(columns=list(_COLUMNS)))
+    yield from _told(batches)
+
+
+def _told(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, _Longs, _Longs]]:
+    for batch in batches:
+        origins = batch.column("__origin__").cast(pa.string()).to_numpy(zero_copy_only=False)
+        keys = np.stack(
+            [batch.column(name).to_numpy(zero_copy_only=False).astype(np.int64) for name in IDENTITY[:3]]
+        )
+        hours = receive_hours(batch)
+        for origin in sorted(set(origins.tolist()), key=str):
+            mine = origins == origin
+            yield str(origin), hours[mine], keys[:, mine]
+
+
+def conflicts(
+    table: Table, strays: Iterable[Stray], there: Collection[FileScanTask]
+) -> tuple[set[tuple[str, str]], set[str]]:
+    """Pairs of files that share a row, and the files with a row that one of `there` shows, or with one twice.
+
+    Raises as `reading.py` does; rows of a lost file among `there` are not there.
+    """
+    by_place = defaultdict[Place, list[Stray]](list)
+    for stray in strays:
+        by_place[stray.place].append(stray)
+    pairs, taken = set[tuple[str, str]](), set[str]()
+    shown = defaultdict[Place | None, list[FileScanTask]](list)
+    for task in there:
+        shown[_place(table, task.file)].append(task)
+    for place, ours in by_place.items():
+        mine = [np.concatenate([keys for _, _, keys in _read(table, s.leaf.path)], axis=1) for s in ours]
+        theirs = [keys for task in (*shown[place], *shown[None]) for keys in _shown(table, task, place[0])]
+        for one, other in _shared([*mine, *theirs]):
+            if other < len(ours) and one != other:
+                pairs.add((ours[one].leaf.path, ours[other].leaf.path))
+            elif one < len(ours):
+                taken.add(ours[one].leaf.path)
+    return pairs, taken
+
+
+def _place(table: Table, file: DataFile) -> Place | None:
+    spec, schema = table.specs()[file.spec_id], table.schema()
+    origin, hour = origin_place(spec, schema), hour_place(spec, schema)
+    if origin is None or hour is None or file.partition[hour] is None:
+        return None
+    return str(file.partition[origin]), int(file.partition[hour])
+
+
+def _shown(table: Table, task: FileScanTask, origin: str) -> Iterator[_Longs]:
+    reader = ArrowScan(table.metadata, table.io, table.schema().select(*_COLUMNS), AlwaysTrue())
+    with suppress(Unreadable):
+        for name, _, keys in _told(batches_of(table, reader, task)):
+            if name == origin:
+                yield keys
+
+
+def _shared(files: list[_Longs]) -> set[tuple[int, int]]:
+    """Which of these files (shards, cursors, indexes of their rows) share a row: pairs, the lower place
+    first; (a, a) for one that has a row twice."""
+    numbers = np.repeat(np.arange(len(files)), [each.shape[1] for each in files])
+    rows = np.concatenate(files, axis=1)
+    order = np.lexsort((numbers, rows[2], rows[1], rows[0]))
+    rows, numbers = rows[:, order], numbers[order]
+    found, distance = set[tuple[int, int]](), 1
+    while distance < len(numbers):
+        same = (rows[:, distance:] == rows[:, :-distance]).all(axis=0)
+        if not same.any():
+            break
+        pairs = np.unique(np.stack([numbers[:-distance][same], numbers[distance:][same]]), axis=1)
+        found |= {(int(one), int(other)) for one, other in pairs.T.tolist()}
+        distance += 1
+    return found
+
+
+def entry_of(table: Table, stray: Stray, known: Known) -> DataFile | None:
+    """The table's entry of a file: the one that a manifest had, or one made of the file's footer. None when
+    it is in no single partition of any of the table's specs. Raises as `reading.py` does."""
+    path = stray.leaf.path
+    there = known.entries.get(path)
+    if there is not None and there.record_count == stray.leaf.rows:
+        return there
+    found = _partition(table, stray)
+    if found is None:
+        return None
+    with reading(table, path), table.io.new_input(path).open() as stream:
+        parquet = pq.ParquetFile(stream)
+        schema = pyarrow_to_schema(parquet.schema_arrow, table.name_mapping())
+        metrics = metrics_in(parquet.metadata, schema, table.properties)
+    return data_file(path=path, size=stray.size, metrics=metrics, partition=found[1], spec_id=found[0])
+
+
+def _partition(table: Table, stray: Stray) -> tuple[int, Record] | None:
+    """The newest spec, the table's own before all, in which the file is of one partition."""
+    (origin, hour), schema = stray.place, table.schema()
+    current = table.spec().spec_id
+    for number, spec in sorted(table.specs().items(), key=lambda item: (item[0] != current, -item[0])):
+        if origin_place(spec, schema) is None or hour_place(spec, schema) is None:
+            continue
+        with suppress(ConfigError):
+            found = {
+                partition_of(spec, schema, origin=origin, shard=shard, hour=hour)
+                for _, shard in stray.leaf.counts
+            }
+            if len(found) == 1:
+                return number, found.pop()
+    return None

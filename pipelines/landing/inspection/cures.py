@@ -1,0 +1,273 @@
+"""What makes a table's rows those of its ledger again, the way that keeps most first; each was looked at.
+
+    repair     manifests are lost, and the files that they listed are there: they are listed again
+    replace    hours that the service still has are landed again: nothing else of the table changes
+    rollback   the table goes back to a landing from before the trouble; what landed since is pulled again, or
+               lost where retention has it
+    give-up    the rows of lost files, and no others, are given up, and stay a number that `verify` goes on
+               to name
+    adopt      the same for rows that were lost in another way: what is left gets a ledger that begins anew;
+               rows that nothing explains are kept, and called adopted
+
+A rollback that costs more rows than the loss itself comes after giving up. Asked only for a table whose rows
+are not those of its ledger: it costs calls of the service, and a look at older landings.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.table import Table
+
+from pipelines.landing.contents import slices
+from pipelines.landing.contents.sameness import way_back
+from pipelines.landing.contents.slices import RowsElsewhere
+from pipelines.landing.ledger.codec import ADOPT
+from pipelines.landing.ledger.reading import Unreadable, spans
+from pipelines.landing.ledger.start import known
+from pipelines.landing.ledger.state import TableState, total_records
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.operations import adopt, give_up, repair_manifests, replace, rollback
+from pipelines.landing.operations.fresh_starts import At
+from pipelines.landing.table.lake import Lake
+from sls_io.client import SlsClient
+from sls_io.errors import LedgerBroken, SlsError
+from sls_io.window import IntervalSet
+
+_HOURS_TRIED_MAX = 48
+_BROUGHT_BACK = "brings back what was there by then"
+_EMPTIED = "leaves the table empty: nothing had landed by then"
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """How the rows of a logstore are not those that its ledger says.
+
+    hours    receive hours (since 1970) that are known to hold other rows than they should
+    missing  rows are missing
+    strange  rows are there that nothing explains
+    rows     how many rows are missing at least
+    """
+
+    hours: Collection[int]
+    missing: bool
+    strange: bool
+    rows: int = 0
+
+
+def of_other_rows(
+    lake: Lake,
+    logstore: Logstore,
+    client: SlsClient,
+    table: Table,
+    state: TableState,
+    trouble: Trouble,
+    *,
+    pulled: bool,
+) -> tuple[str, ...]:
+    """Sentences that begin with a verb, or say what to do where no verb does it. `pulled`: all that the
+    service has was compared, so no others of its hours are in trouble."""
+    found = _replaces(lake, logstore, client, sorted(trouble.hours), _instead(trouble))
+    if trouble.missing and not pulled and not found:
+        found.append(
+            "sls-lake verify --pull names the hours that lost rows, where the service still has them"
+        )
+    back = _rollback(lake, logstore, client, table, state, _brought_back(trouble))
+    adopting, works = _adopting(lake, logstore, client, trouble)
+    if back is None:
+        return (*found, adopting)
+    dear = trouble.missing and not trouble.strange and back.cost > trouble.rows
+    return (*found, adopting, back.text) if dear and works else (*found, back.text, adopting)
+
+
+def _instead(trouble: Trouble) -> str:
+    return ", instead of the rows that nothing explains" if trouble.strange else ""
+
+
+def _brought_back(trouble: Trouble) -> str:
+    if not trouble.strange:
+        return _BROUGHT_BACK
+    return "takes out what nothing explains" + (", and brings back what was there by then" * trouble.missing)
+
+
+def brought_back(table: Table, landing: int, does: str = _BROUGHT_BACK) -> str:
+    """What a rollback to `landing` does, where it `does` that if rows are there."""
+    return _EMPTIED if total_records(table.snapshot_by_id(landing)) == 0 else does
+
+
+def _adopting(lake: Lake, logstore: Logstore, client: SlsClient, trouble: Trouble) -> tuple[str, bool]:
+    """Giving up what is missing and keeping what is there, and whether that works; where it is refused, what
+    to do instead."""
+    words, refused = _adopt(lake, logstore, client)
+    if words:
+        return f"{words} {_left(trouble)}", True
+    verb = refused.verb if isinstance(refused, LedgerBroken) else ""
+    return verb or f"no verb does it as it is: {refused}", False
+
+
+def _adopt(lake: Lake, logstore: Logstore, client: SlsClient) -> tuple[str, SlsError | None]:
+    """The command, with the options that it wants; or none, and why it is refused."""
+    refused: SlsError | None = None
+    at: tuple[At | None, ...] = (None, "rows")
+    for start in at:
+        # Where the rows prove an older ledger, that one is kept, and no start is asked for.
+        try:
+            view = adopt.plan(lake, logstore, client, at=start).view
+        except SlsError as error:
+            refused = error
+            continue
+        if not view.asks:
+            given_up = view.missing or any(
+                view.lost.get(o) for o in {view.origin, *view.former} - set(view.kept)
+            )
+            return f"{ADOPT}{' --at rows' * bool(start)}{' --without-missing' * bool(given_up)}", None
+    return "", refused
+
+
+def _left(trouble: Trouble) -> str:
+    if not trouble.strange:
+        return "gives up what nothing brings back"
+    kept = "keeps the rows that nothing explains, and calls them adopted"
+    return f"gives up what nothing brings back, and {kept}" if trouble.missing else kept
+
+
+def of_lost_files(
+    lake: Lake,
+    logstore: Logstore,
+    client: SlsClient,
+    table: Table,
+    state: TableState,
+    lost: Sequence[Unreadable],
+) -> tuple[str, ...]:
+    """Sentences as those of `of_other_rows`, for files of the logstore, data or manifests, that are gone or
+    damaged. The first one is what to do with the files themselves."""
+    first = next((each.first for each in lost if each.first), "")
+    found = [first or ("restore the file" if len(lost) == 1 else "restore the files")]
+    origin = known(state, client.origin()).id
+    named = [each.file for each in lost if not isinstance(each.file, str) and not each.first]
+    files = [file for file in named if slices.partition_origin(table, file) in (origin, None)]
+    hours = {slices.partition_hour(table, file) for file in files}
+    if len(named) == len(lost):
+        found += _replaces(lake, logstore, client, sorted(hour for hour in hours if hour is not None))
+    ways = [
+        way
+        for way in (
+            None if len(named) == len(lost) else _relisted(lake, logstore, client),
+            _rollback(lake, logstore, client, table, state, _BROUGHT_BACK, [each.path for each in lost]),
+            _give_up(lake, logstore, client) if files else None,
+        )
+        if way is not None
+    ]
+    found += [way.text for way in sorted(ways, key=lambda way: way.cost)]
+    if files and not any(way.gives_up for way in ways):
+        # Rows were lost in another way, too.
+        words, _ = _adopt(lake, logstore, client)
+        found += [f"{words} gives up what nothing brings back, whatever it was lost by"] if words else []
+    if len(files) < len(named):
+        found.append(
+            "of lost files of other logstores of the table, sls-lake verify of those names what does"
+        )
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class _Way:
+    """A cure, how many rows at most it loses, and whether it is giving up the lost files alone."""
+
+    text: str
+    cost: int
+    gives_up: bool = False
+
+
+def _rollback(
+    lake: Lake,
+    logstore: Logstore,
+    client: SlsClient,
+    table: Table,
+    state: TableState,
+    does: str,
+    lost: Collection[str] = (),
+) -> _Way | None:
+    """To the newest landing from before the loss, if `table rollback` goes there."""
+    back = way_back(table, lost)
+    if back is None:
+        return None
+    try:
+        planned = rollback.plan(lake, logstore.table, back)
+        kept = rollback.kept(planned, known(state, client.origin()).id, client)
+    except SlsError:
+        return None
+    since = "what landed since is pulled again"
+    if kept.lost:
+        since = f"{since}, but {kept}"
+    return _Way(f"sls-lake table rollback {back} {brought_back(table, back, does)}; {since}", kept.lost)
+
+
+def _relisted(lake: Lake, logstore: Logstore, client: SlsClient) -> _Way | None:
+    """For lost manifests: all of their files, or, where that is refused, what is there of these."""
+    command = repair_manifests.COMMAND
+    try:
+        repair_manifests.plan(lake, logstore, client)
+    except SlsError:
+        pass
+    else:
+        return _Way(f"{command} lists the data files again that are lost with it, and keeps every row", 0)
+    try:
+        view = repair_manifests.plan(lake, logstore, client, without_missing=True).view
+    except SlsError:
+        return None
+    text = (
+        f"{command} --without-missing lists again what is there; {view.missing} rows are missing then, and "
+        "sls-lake verify names what brings these back"
+    )
+    return _Way(text, view.missing)
+
+
+def _give_up(lake: Lake, logstore: Logstore, client: SlsClient) -> _Way | None:
+    """For lost files: what goes with them, or, where that cannot be told, a ledger that begins anew."""
+    try:
+        view = give_up.plan(lake, logstore, client).view
+    except SlsError:
+        return None
+    again = ""
+    if view.kept.lost < view.rows:
+        calls = " and ".join(f"sls-lake backfill {span}" for span in spans(view.hours))
+        again = f"; {calls} lands again what the service still has"
+    text = f"{give_up.COMMAND} gives up the {view.rows} rows of the lost files, and nothing else{again}"
+    return _Way(text, view.kept.lost, gives_up=True)
+
+
+def _replaces(
+    lake: Lake, logstore: Logstore, client: SlsClient, hours: list[int], instead: str = ""
+) -> list[str]:
+    return [
+        f"{replace.COMMAND} {span} lands again what the service still has{instead}, and leaves the rest of "
+        "the table as it is"
+        for span in _replaceable(lake, logstore, client, hours)
+    ]
+
+
+def _replaceable(lake: Lake, logstore: Logstore, client: SlsClient, hours: list[int]) -> Iterator[str]:
+    """Spans of these hours, as options of the verb, that a replace accepts as a whole."""
+    found: set[int] = set()
+    for begin, end in IntervalSet.of((hour, hour + 1) for hour in hours[:_HOURS_TRIED_MAX]):
+        accepted = _accepted(lake, logstore, client, range(begin, end))
+        if accepted is None and end - begin > 1:
+            for hour in range(begin, end):
+                found |= set(_accepted(lake, logstore, client, range(hour, hour + 1)) or ())
+        found |= set(accepted or ())
+    for begin, end in IntervalSet.of((hour, hour + 1) for hour in found):
+        if _accepted(lake, logstore, client, range(begin, end)) == range(begin, end):
+            yield from spans(range(begin, end))
+        else:
+            yield from (text for hour in range(begin, end) for text in spans([hour]))
+
+
+def _accepted(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> range | None:
+    """What a replace accepts of which these hours are: themselves, or with others where rows of them lie."""
+    try:
+        replace.plan(lake, logstore, client, hours)
+    except RowsElsewhere as error:
+        return error.together
+    except SlsError:
+        return None
+    return hours

@@ -1,0 +1,257 @@
+"""Looking without touching: what a live run would do, and where every shard stands.
+
+Nothing here claims a shard, writes a file or commits. `preview` plans as if every shard were ours.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from pyiceberg.table import Table
+
+from pipelines.landing.inspection.backlog import backlog_of, rates_of
+from pipelines.landing.inspection.upcoming import upcoming
+from pipelines.landing.ledger.codec import decode_windows
+from pipelines.landing.ledger.reading import tasks_of
+from pipelines.landing.ledger.start import NO_GROUP_CODE, check_origin, check_reset, find_table
+from pipelines.landing.ledger.state import added_entries, ancestry, facts, read_state, reconcile
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.run.report import Backlog, PlanReport, gap_lines, readable_lines, suspect_lines
+from pipelines.landing.table.contract import Contract, check_landable, hour_place, rows_of
+from pipelines.landing.table.lake import Lake
+from sls_io.claim import Ledger, ShardLedger
+from sls_io.client import GroupCheckpoint, SlsClient
+from sls_io.errors import CursorExpired, LedgerBroken, ServiceError, ShardGone
+from sls_io.planning import plan_fill, since_start, since_start_in
+from sls_io.settings import Budget
+from sls_io.shard import Head, Shard
+from sls_io.survey import from_hour, survey_hours
+from sls_io.waits import FIRST_START
+from sls_io.window import HOUR_S, Cursor
+
+
+@dataclass(frozen=True)
+class ShardView:
+    """One shard as service, group and table see it. Cursors are integers, None where unknown.
+
+    `reached_s` is the receive time up to which the table has it; `lag_s` counts from there to the
+    service's now, 0 for a closed or drained shard. `backlog` is None where nothing waits or is known.
+    `suspect_s`: since when the service says that it is gone, unix seconds; 0: it does not.
+    """
+
+    shard: int
+    status: str
+    holder: str
+    checkpoint: Cursor | None
+    frontier: Cursor | None
+    end: Cursor | None
+    rows: int
+    reached_s: int
+    lag_s: float | None
+    closed: bool
+    backlog: Backlog | None = None
+    suspect_s: int = 0
+
+
+@dataclass(frozen=True)
+class LandingView:
+    """One landing in the table's history: snapshot, time, windows as text, files and rows."""
+
+    snapshot_id: int
+    at_ms: int
+    origin: str
+    windows: int
+    rows: int
+    files: int
+    hours: tuple[int, ...]
+
+
+def read_ledger(logstore: Logstore, lake: Lake, client: SlsClient) -> Ledger:
+    """The proven ledger of the logstore; empty when there is no table yet and never was."""
+    origin = client.origin()
+    table = find_table(lake, logstore, client)
+    if table is None:
+        return Ledger(origin.id)
+    state = read_state(table)
+    return state.ledger(check_origin(state, origin, logstore.table).id)
+
+
+def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
+    """What a live run that got every shard would do now, and why each shard waits."""
+    contract = Contract.from_columns(logstore.columns)
+    ledger = read_ledger(logstore, lake, client)
+    table = lake.load(logstore.table)
+    if table is not None:
+        check_landable(contract, table.metadata)
+    problems = reconcile(table) if table is not None else []
+    if problems:
+        raise LedgerBroken(
+            f"the newest landing in {logstore.table} does not add up ({'; '.join(problems)})",
+            verb="sls-lake verify",
+        )
+    until_s = int(client.now_s()) - logstore.budget.settle_s
+    if not ledger.started:
+        check_reset(logstore)
+        waits = dict.fromkeys((s.id for s in client.shards()), FIRST_START)
+        return PlanReport(ledger.origin, logstore.table, True, until_s, waits=waits)
+    shards = client.shards()
+    plan = upcoming(logstore, client, table, ledger, shards, shards, until_s=until_s)
+    return PlanReport(
+        origin=ledger.origin,
+        table=logstore.table,
+        first_start=False,
+        until_s=until_s,
+        windows=tuple((p.window.shard, p.window.hour, p.window.begin, p.window.end) for p in plan.windows),
+        closings=dict(plan.closings),
+        gaps=gap_lines(plan),
+        waits=dict(sorted(plan.waits.items())),
+        backlog=_backlog(
+            logstore, table, ledger, {p.window.shard: p.window.hour for p in plan.windows[::-1]}, until_s
+        ),
+        suspects=suspect_lines(plan),
+        readable=readable_lines(plan),
+    )
+
+
+def _backlog(
+    logstore: Logstore, table: Table | None, ledger: Ledger, hours: Mapping[int, int], until_s: int
+) -> Mapping[int, Backlog]:
+    """Of the shards with windows, which begin in these receive hours."""
+    rates = rates_of(table, ledger) if table is not None else {}
+    found: dict[int, Backlog] = {}
+    for shard, hour in sorted(hours.items()):
+        entry = ledger.shards.get(shard)
+        since_s = max(hour * HOUR_S, entry.reached_s if entry else 0)
+        backlog = backlog_of(rates.get(shard), until_s - since_s, logstore.budget.shard_mb_per_s)
+        if backlog is not None:
+            found[shard] = backlog
+    return found
+
+
+def lacking_hours(
+    logstore: Logstore, lake: Lake, client: SlsClient, hours: range, until_s: int
+) -> frozenset[int]:
+    """The receive hours, since 1970, of which the service has something before `until_s` that the
+    table has not. What a fill left behind, whatever made it stop."""
+    surveys = survey_hours(client, client.shards(), hours=hours, until_s=until_s, pieces=1)
+    ledger = read_ledger(logstore, lake, client)
+    table = lake.load(logstore.table)
+    if table is not None:
+        state = facts(table)
+        surveys = since_start(surveys, ledger, state.adopted.shards_of(ledger.origin))
+        surveys = since_start_in(surveys, ledger, state.forgotten.hours(ledger.origin))
+        surveys = from_hour(surveys, state.forgotten.before(ledger.origin))
+    plan = plan_fill(surveys=surveys, ledger=ledger, budget=Budget(), until_s=until_s)
+    return frozenset(p.window.hour for p in plan.windows)
+
+
+def hour_rows(logstore: Logstore, lake: Lake, origin: str, hours: Collection[int]) -> Mapping[int, int]:
+    """Rows the table holds now of each of these receive hours, from its manifests alone; empty when
+    the table's partitioning no longer tells hours apart."""
+    table = lake.load(logstore.table)
+    found = dict.fromkeys(hours, 0)
+    if table is None or not hours:
+        return found
+    among = rows_of(origin, range(min(hours), max(hours) + 1))
+    places = {number: hour_place(spec, table.schema()) for number, spec in table.specs().items()}
+    for task in tasks_of(table, table.scan(row_filter=among)):
+        place = places[task.file.spec_id]
+        if place is None:
+            return {}
+        hour = int(task.file.partition[place])
+        if hour in found:
+            found[hour] += task.file.record_count
+    return found
+
+
+def describe(logstore: Logstore, lake: Lake, client: SlsClient) -> list[ShardView]:
+    """Every shard the service lists or the ledger knows, in order of id."""
+    ledger = read_ledger(logstore, lake, client)
+    checkpoints = _checkpoints(client, logstore.group.name)
+    listed = {s.id: s for s in client.shards()}
+    now_s = client.now_s()
+    table = lake.load(logstore.table)
+    rates = rates_of(table, ledger) if table is not None else {}
+    views = [
+        _view(s, listed.get(s), client, ledger.shards.get(s), checkpoints.get(s), now_s)
+        for s in sorted({*listed, *ledger.shards})
+    ]
+    quota = logstore.budget.shard_mb_per_s
+    return [replace(v, backlog=backlog_of(rates.get(v.shard), v.lag_s, quota)) for v in views]
+
+
+def landings(logstore: Logstore, lake: Lake) -> list[LandingView]:
+    """The landings still in the table's history, oldest first."""
+    table = lake.load(logstore.table)
+    found: list[LandingView] = []
+    for snapshot in ancestry(table) if table is not None else ():
+        summary = snapshot.summary.additional_properties if snapshot.summary else {}
+        origin, windows = decode_windows(summary.get("sls-lake.windows", ""))
+        if not origin or table is None:
+            continue
+        found.append(
+            LandingView(
+                snapshot_id=snapshot.snapshot_id,
+                at_ms=snapshot.timestamp_ms,
+                origin=origin,
+                windows=len(windows),
+                rows=sum(w.rows for w in windows),
+                files=sum(1 for _ in added_entries(table, snapshot)) if windows else 0,
+                hours=tuple(sorted({w.window.hour for w in windows})),
+            )
+        )
+    return found[::-1]
+
+
+def _checkpoints(client: SlsClient, group: str) -> Mapping[int, GroupCheckpoint]:
+    try:
+        return client.checkpoints(group)
+    except ServiceError as error:
+        if error.code == NO_GROUP_CODE:
+            return {}
+        raise
+
+
+def _lag_s(client: SlsClient, shard: int, at: Cursor, end: Cursor, now_s: float) -> float | None:
+    """Age of the oldest log that waits; 0 where retention took all that did, None where it is at it."""
+    if at >= end:
+        return 0.0
+    try:
+        return max(0.0, now_s - client.cursor_time_s(shard, at))
+    except CursorExpired:
+        return None
+
+
+def _view(
+    shard: int,
+    listed: Shard | None,
+    client: SlsClient,
+    entry: ShardLedger | None,
+    checkpoint: GroupCheckpoint | None,
+    now_s: float,
+) -> ShardView:
+    head: Head | None = None
+    if listed is not None:
+        try:
+            head = client.head(listed)
+        except ShardGone:
+            listed = None
+    status = "gone" if listed is None else "readonly" if listed.readonly else "readwrite"
+    drained = entry is not None and head is not None and entry.frontier >= head.end
+    lag_s: float | None = None
+    if (entry is not None and entry.closed) or drained:
+        lag_s = 0.0
+    elif entry is not None and head is not None:
+        lag_s = _lag_s(client, shard, max(entry.frontier, head.begin), head.end, now_s)
+    return ShardView(
+        shard=shard,
+        status=status,
+        holder=checkpoint.holder if checkpoint else "",
+        checkpoint=checkpoint.cursor if checkpoint else None,
+        frontier=entry.frontier if entry else None,
+        end=head.end if head else None,
+        rows=entry.rows if entry else 0,
+        reached_s=entry.reached_s if entry else 0,
+        lag_s=lag_s,
+        closed=bool(entry and entry.closed),
+        suspect_s=entry.suspect_s if entry else 0,
+    )

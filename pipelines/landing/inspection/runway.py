@@ -1,0 +1,252 @@
+"""How long until retention deletes logs that have not landed: the runway of every shard.
+
+The service deletes a log once it is older than the logstore's retention, landed or not. What it
+takes before a landing has it is a named gap, for ever, so this is looked at long before: the oldest
+log behind a shard's frontier, its age by the service's own clock, and what is left of the retention.
+
+The pace is what the ledgers of the last day say: receive seconds landed in a second. Below 1 a shard
+falls behind, and the runway ends later than with no landing at all, but it ends.
+"""
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from pyiceberg.table import Table
+
+from pipelines.landing.inspection.upcoming import upcoming
+from pipelines.landing.ledger.start import check_origin, find_table
+from pipelines.landing.ledger.state import ancestry, is_landing, ledgers_of, read_state
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.table.lake import Lake
+from sls_io.claim import Ledger, ShardLedger
+from sls_io.client import SlsClient
+from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.errors import CursorExpired, ShardGone
+from sls_io.shard import Head, Shard
+from sls_io.window import HOUR_S, Cursor
+
+PACE_S = 24 * HOUR_S
+"""The pace is measured over this long, or since the oldest landing that is known."""
+_CALLS_PARALLEL = 8
+
+Level = Literal["ok", "short", "suspect", "lost"]
+
+
+@dataclass(frozen=True)
+class ShardRunway:
+    """One shard.
+
+    waiting_since_s  receive time of the oldest log that has not landed; None: nothing waits
+    left_s           seconds until it is deleted; None: nothing waits, or nothing is ever deleted
+    lost             retention was faster: the next landing names a gap
+    suspect          it is said that logs are gone, and the next landing will not believe it yet: why, in
+                     the landing's own words
+    pace             receive seconds landed in a second; None where nothing tells it
+    """
+
+    shard: int
+    waiting_since_s: int | None = None
+    left_s: float | None = None
+    lost: bool = False
+    pace: float | None = None
+    suspect: str = ""
+
+    @property
+    def overtaken_in_s(self) -> float | None:
+        """Seconds until retention reaches the frontier at the present pace; None: never."""
+        if self.left_s is None or self.pace is None or self.pace >= 1:
+            return None
+        return max(0.0, self.left_s) / (1 - self.pace)
+
+
+@dataclass(frozen=True)
+class Runway:
+    """All shards of a logstore; `retention_s` is None for a logstore that deletes nothing."""
+
+    table: str
+    retention_s: float | None
+    shards: tuple[ShardRunway, ...] = ()
+
+    @property
+    def shortest_s(self) -> float | None:
+        """What is left where least is; the whole retention when nothing waits, None for ever."""
+        if self.retention_s is None:
+            return None
+        left = [s.left_s for s in self.shards if s.left_s is not None]
+        left += [0.0 for s in self.shards if s.lost]
+        return max(0.0, min(left, default=self.retention_s))
+
+    @property
+    def alarm_s(self) -> float | None:
+        """Less than this is short: a quarter of the retention, but a day where that is less, and
+        never more than half of the retention."""
+        if self.retention_s is None:
+            return None
+        return min(self.retention_s / 2, max(self.retention_s / 4, 24.0 * HOUR_S))
+
+    @property
+    def level(self) -> Level:
+        """`lost` where logs are gone that had not landed, `suspect` where that is said and not proven,
+        `short` where they soon are."""
+        if any(s.lost for s in self.shards):
+            return "lost"
+        if any(s.suspect for s in self.shards):
+            return "suspect"
+        return "short" if self.short else "ok"
+
+    @property
+    def short(self) -> tuple[ShardRunway, ...]:
+        """The shards with less than the alarm's time left, the shortest first, and those in doubt."""
+        alarm_s = self.alarm_s
+        found = [
+            s
+            for s in self.shards
+            if s.suspect
+            or (alarm_s is not None and (s.lost or (s.left_s is not None and s.left_s < alarm_s)))
+        ]
+        return tuple(sorted(found, key=lambda s: (not s.lost, not s.suspect, s.left_s or 0.0, s.shard)))
+
+
+def runway(logstore: Logstore, lake: Lake, client: SlsClient, *, clock: Clock = SYSTEM_CLOCK) -> Runway:
+    """Look at every shard of the logstore. Changes nothing.
+
+    No shards before the first landing: where the history begins is fixed by that one. Raises LedgerBroken
+    when the table cannot be trusted, and what the service's calls raise.
+    """
+    retention_s = client.retention_s()
+    origin, table = client.origin(), find_table(lake, logstore, client)
+    if table is None:
+        return Runway(logstore.table, retention_s)
+    state = read_state(table)
+    origin = check_origin(state, origin, logstore.table)
+    ledger = state.ledger(origin.id)
+    if not ledger.started:
+        return Runway(logstore.table, retention_s)
+    earlier = _earlier(table, origin.id, int((clock.now() - PACE_S) * 1000))
+    listed = {s.id: s for s in client.shards()}
+    now_s = client.now_s()
+
+    def one(shard: int) -> ShardRunway:
+        entry = ledger.shards.get(shard)
+        pace = _pace(earlier, entry, shard, clock.now())
+        return _look(client, shard, listed.get(shard), entry, retention_s, now_s, pace)
+
+    with ThreadPoolExecutor(max_workers=_CALLS_PARALLEL) as pool:
+        shards = tuple(pool.map(one, sorted({*listed, *ledger.shards})))
+    lost = [s.shard for s in shards if s.lost]
+    if lost:
+        # One answer proves nothing here, either: whether the next run believes it only its plan can say.
+        until_s = int(now_s) - logstore.budget.settle_s
+        mine = [listed[s] for s in lost if s in listed]
+        doubts = upcoming(logstore, client, table, ledger, listed.values(), mine, until_s=until_s).suspects
+        shards = tuple(
+            replace(s, lost=False, suspect=doubts[s.shard]) if s.shard in doubts else s for s in shards
+        )
+    return Runway(logstore.table, retention_s, shards)
+
+
+def _look(
+    client: SlsClient,
+    shard: int,
+    listed: Shard | None,
+    entry: ShardLedger | None,
+    retention_s: float | None,
+    now_s: float,
+    pace: float | None,
+) -> ShardRunway:
+    if entry is not None and entry.closed:
+        return ShardRunway(shard)
+    gone = ShardRunway(shard, lost=entry is not None, pace=pace)
+    if listed is None:
+        return gone
+    try:
+        head = client.head(listed)
+        frontier = head.begin if entry is None else entry.frontier
+        # A gap with a cause is all that can come of this; the landing that names it ends the alarm.
+        if frontier < head.begin or (entry is None and _began_unseen(head, retention_s, now_s)):
+            return replace(gone, lost=True)
+        if frontier >= head.end:
+            return ShardRunway(shard, pace=pace)
+        since_s = client.cursor_time_s(shard, Cursor(frontier))
+    except (ShardGone, CursorExpired):
+        # Retention passed between two of the calls.
+        return gone
+    left_s = None if retention_s is None else since_s + retention_s - now_s
+    return ShardRunway(shard, since_s, left_s, pace=pace)
+
+
+def _began_unseen(head: Head, retention_s: float | None, now_s: float) -> bool:
+    """A shard that no landing saw, older than the service keeps logs: its beginning may be gone."""
+    created_s = head.shard.created_s
+    return retention_s is not None and head.begin > 0 and 0 < created_s < now_s - retention_s
+
+
+@dataclass(frozen=True)
+class _Earlier:
+    """An old ledger and when it was committed, seconds by the writer's clock."""
+
+    ledger: Ledger
+    at_s: float
+
+
+def _earlier(table: Table, origin: str, not_before_ms: int) -> list[_Earlier]:
+    """The ledgers of `main` since then, oldest first, and one from before where there is one."""
+    found: list[_Earlier] = []
+    for snapshot in filter(is_landing, ancestry(table)):
+        ledger = ledgers_of(snapshot).get(origin)
+        if ledger is None:
+            break
+        found.append(_Earlier(ledger, snapshot.timestamp_ms / 1000))
+        if snapshot.timestamp_ms < not_before_ms:
+            break
+    return found[::-1]
+
+
+def _pace(earlier: Iterable[_Earlier], entry: ShardLedger | None, shard: int, now_s: float) -> float | None:
+    """From the oldest of the ledgers in which the shard had reached anything."""
+    for old in earlier:
+        then = old.ledger.shards.get(shard)
+        if entry is not None and then is not None and then.reached_s and now_s > old.at_s:
+            return max(0.0, (entry.reached_s - then.reached_s) / (now_s - old.at_s))
+    return None
+
+
+def spoken(found: Runway) -> Iterable[str]:
+    """The shards that are short, a sentence each; one sentence when there is none."""
+    if found.retention_s is None and not found.short:
+        yield "the logstore deletes nothing: no log can be lost to retention"
+        return
+    if not found.short:
+        waiting = "the oldest log that is not landed" if found.shards else "nothing has landed yet; any log"
+        yield f"{waiting} has {days(found.shortest_s)} of {days(found.retention_s)} left"
+    for shard in found.short:
+        if shard.lost:
+            yield f"shard {shard.shard}: retention took logs that had not landed; the next run names the gap"
+            continue
+        if shard.suspect:
+            yield f"shard {shard.shard}: {shard.suspect}"
+            continue
+        pace = ""
+        if shard.overtaken_in_s is not None:
+            pace = f"; at the present pace retention is there in {days(shard.overtaken_in_s)}"
+        elif shard.pace is not None:
+            pace = "; landings catch up at the present pace"
+        yield f"shard {shard.shard}: its oldest log not landed is deleted in {days(shard.left_s)}{pace}"
+
+
+def days(seconds: float | None) -> str:
+    """`12 min`, `5.2 h`, `7.5 d`; `ever` for None."""
+    if seconds is None:
+        return "ever"
+    if seconds < HOUR_S:
+        return f"{max(0.0, seconds) / 60:.0f} min"
+    return f"{seconds / HOUR_S:.1f} h" if seconds < 48 * HOUR_S else f"{seconds / (24 * HOUR_S):.1f} d"
+
+
+CURE = (
+    "turn the schedule on, give runs a larger budget or more cores, or raise the logstore's retention "
+    "in the service until landings have caught up"
+)
+"""What to do about a short runway."""

@@ -1,0 +1,95 @@
+"""Pulls again what has landed and retention still holds, to compare it with the table.
+
+The ledger and its sums were made from one pull; here a second one, at another time, tells the same
+numbers independently. Nothing is held, moved or written.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from pipelines.landing.contents.tally import Count
+from sls_io.claim import Ledger
+from sls_io.client import SlsClient
+from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.decoding.decode import Decoder
+from sls_io.errors import CursorExpired, DecodeError, ShardGone
+from sls_io.fetch import Fetch
+from sls_io.pace import Pace
+from sls_io.settings import SHARD_MB_PER_S
+from sls_io.survey import survey_hours, survey_live
+from sls_io.window import Cursor, Window
+
+_HOURS_MAX = 24 * 3660
+_BYTES_MAX = 2**63
+
+
+@dataclass
+class SecondPull:
+    """What the service has of landed windows, one a shard and receive hour, clipped to what it keeps.
+
+    windows  rows and identity sum of each
+    missed   windows that could not be pulled to their end, and why
+    """
+
+    windows: dict[Window, Count] = field(default_factory=dict)
+    missed: dict[Window, str] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        """Rows pulled."""
+        return sum(rows for rows, _ in self.windows.values())
+
+
+def pull_again(
+    client: SlsClient, ledger: Ledger, *, hours: range | None = None, clock: Clock = SYSTEM_CLOCK
+) -> SecondPull:
+    """Pull every landed window of these receive hours (since 1970), or of all that retention holds.
+
+    One page in memory. Raises TransportError or ServiceError when the service stays away.
+    """
+    found, paces = SecondPull(), dict[int, Pace]()
+    for window in _kept(client, ledger, hours):
+        rows, total = 0, 0
+        pace = paces.setdefault(window.shard, Pace(SHARD_MB_PER_S, clock=clock))
+        endless = float("inf")
+        fetch = Fetch(client, window, bytes_max=_BYTES_MAX, deadline_s=endless, pace=pace, clock=clock)
+        decoder = Decoder(ledger.origin, ())
+        try:
+            for page in fetch:
+                try:
+                    reading = decoder.open(page)
+                except DecodeError as error:
+                    fetch.retry(page, error)
+                    continue
+                if reading.unreadable and not page.settled:  # counted by the rule it landed by
+                    fetch.doubt(page)
+                    continue
+                for part in reading.parts(window.hour):
+                    rows, total = rows + part.rows, (total + part.sum) % 2**64
+            whole = fetch.proved()
+        except (CursorExpired, ShardGone):
+            whole = False
+        if fetch.stopped and fetch.error is not None:
+            raise fetch.error
+        if fetch.stopped:
+            found.missed[window] = f"a page could not be read: {fetch.cause}"
+        elif not whole:
+            found.missed[window] = "retention took it meanwhile"
+        else:
+            found.windows[window] = rows, total
+    return found
+
+
+def _kept(client: SlsClient, ledger: Ledger, hours: range | None) -> Iterator[Window]:
+    shards = [s for s in client.shards() if s.id in ledger.shards]
+    until_s = int(client.now_s()) + 1
+    if hours is None:
+        # From nothing landed: the surveys begin where the service does.
+        surveys = survey_live(client, shards, Ledger(ledger.origin), until_s=until_s, spans_max=_HOURS_MAX)
+    else:
+        surveys = survey_hours(client, shards, hours=hours, until_s=until_s)
+    for shard, survey in sorted(surveys.items()):
+        for span in survey.spans:
+            begin = max(span.begin, survey.head.begin) if survey.head else span.begin
+            for pair in ledger.shards[shard].landed.within(begin, span.end):
+                yield Window(shard, Cursor(pair[0]), Cursor(pair[1]), span.hour)

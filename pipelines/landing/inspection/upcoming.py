@@ -1,0 +1,51 @@
+"""What the next live run would plan: for those who only look, in the very words of the run."""
+
+from collections.abc import Iterable
+
+from pyiceberg.table import Table
+
+from pipelines.landing.ledger.start import begins, check_ends
+from pipelines.landing.ledger.state import facts
+from pipelines.landing.logstore import Logstore
+from sls_io.claim import Ledger
+from sls_io.client import SlsClient
+from sls_io.planning import Patience, Plan, plan_live
+from sls_io.shard import Shard
+from sls_io.survey import look_at
+
+
+def upcoming(
+    logstore: Logstore,
+    client: SlsClient,
+    table: Table | None,
+    ledger: Ledger,
+    shards: Iterable[Shard],
+    mine: Iterable[Shard],
+    *,
+    until_s: int,
+) -> Plan:
+    """The plan of a live run that got `mine` of the listed `shards`. Changes nothing. Raises LedgerBroken
+    where a shard ends before its frontier, and what the service's calls raise."""
+    listed, asked = list(shards), list(mine)
+    surveys = look_at(
+        client,
+        listed,
+        asked,
+        ledger,
+        until_s=until_s,
+        windows_max=logstore.budget.windows_max * max(1, len(asked)),
+        pieces=logstore.splits_per_hour,
+        spare=True,
+        begins=begins(client, logstore, facts(table), ledger.origin) if table is not None else None,
+    )
+    check_ends(surveys, ledger, logstore.table)
+    suspected = {s: e.suspect_s for s, e in ledger.shards.items() if e.suspect_s}
+    return plan_live(
+        shards=listed,
+        surveys=surveys,
+        ledger=ledger,
+        budget=logstore.budget,
+        until_s=until_s,
+        ordered=logstore.group.order,
+        patience=Patience(int(client.now_s()), logstore.group.timeout_s, suspected),
+    )

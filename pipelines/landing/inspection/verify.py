@@ -1,0 +1,539 @@
+"""Proves a table: the ledger against itself, against the rows, and against the service.
+
+Questions, each answered for every shard:
+- is the ledger free of holes from its start, apart from named gaps and withdrawn intervals;
+- do the rows in the table add up to the ledger's rows and identity sums, at any age;
+- is every row there once, and inside an interval that the ledger calls landed;
+- does each window hold the rows that its landing brought, as far back as snapshots are kept;
+- on demand, does the service tell the same when it is asked again, as far as retention allows;
+- how far is the frontier from the service's end;
+- does the service show anything that the ledger gave up: a shard, what is in a gap, logs from before a begin.
+Only the identity columns are read. The answer names what is wrong and where, never a row's content.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from pyiceberg.expressions import NotEqualTo
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.table import Table
+
+from pipelines.landing.contents.tally import Count, Tally, tally
+from pipelines.landing.hours import hour_text, hours_text, moment_text
+from pipelines.landing.inspection import cures
+from pipelines.landing.inspection.second_pull import SecondPull, pull_again
+from pipelines.landing.ledger.codec import WINDOWS_KEY, decode_windows
+from pipelines.landing.ledger.reading import Misread, Unreadable, batches_of, tasks_of
+from pipelines.landing.ledger.start import begins, check_origin, find_table
+from pipelines.landing.ledger.state import (
+    ancestry,
+    disagreements,
+    others_here,
+    others_text,
+    read_state,
+    summary_of,
+)
+from pipelines.landing.ledger.values import Gone
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.operations import reach
+from pipelines.landing.run.report import said_readable
+from pipelines.landing.table.contract import Contract, check_landable, origin_place
+from pipelines.landing.table.lake import Lake, NoMetadata
+from sls_io.claim import Ledger, ShardLedger
+from sls_io.client import SlsClient
+from sls_io.errors import ConfigError, LedgerBroken, ShardGone, SlsError, printable
+from sls_io.planning import CURSOR_UNKNOWN
+from sls_io.shard import Head
+from sls_io.survey import Begins, begins_anew, readable_again
+from sls_io.window import HOUR_S, Cursor, IntervalSet, Window
+
+_EMPTY = "of the hours asked for the service has no log, and the table no row: nothing is missing"
+_NAMED_MAX = 5
+"""Of windows that are wrong, this many are named for a shard; the rest is counted."""
+
+
+@dataclass(frozen=True)
+class ShardProof:
+    """One shard: what the ledger says, what the table holds, and what is wrong with it.
+
+    windows         how many windows of kept snapshots were counted one by one
+    windows_left    how many were not, since rows of their hours were removed by decision
+    rows_pulled     rows that the service told again and that were compared, None when it was not asked
+    windows_pulled  how many windows were compared with the service
+    hours_short     receive hours (since 1970) of which rows are missing, where that is known
+    hours_over      receive hours of which rows are there that no landing brought, where that is known
+    others          there are as many rows as the ledger says, and not the same: some are missing and as
+                    many are there that it does not know
+    strange         rows are there that nothing explains, or that are there more than once
+    """
+
+    shard: int
+    rows_ledger: int
+    rows_table: int
+    frontier: Cursor
+    end: Cursor | None
+    closed: bool
+    gaps: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    rows_adopted: int = 0
+    withdrawn: tuple[str, ...] = ()
+    rows_forgotten: int = 0
+    windows: int = 0
+    rows_pulled: int | None = None
+    windows_left: int = 0
+    windows_pulled: int = 0
+    hours_short: tuple[int, ...] = ()
+    others: bool = False
+    hours_over: tuple[int, ...] = ()
+    strange: bool = False
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The verdict over one logstore in one table. `ok` means: every landed log is there once.
+
+    since_ms  time of the oldest snapshot still kept (milliseconds): windows that landed before it are
+              proven by the sums of their shard, not one by one
+    landing   snapshot of the newest landing, which the rows are held against
+    cures     what makes the rows those of the ledger again and brings files back, the way that keeps most
+              first; none where none is needed
+    notes     what is no problem and was not proven, of the whole table
+    """
+
+    table: str
+    origin: str
+    shards: tuple[ShardProof, ...] = ()
+    problems: tuple[str, ...] = ()
+    since_ms: int | None = None
+    landing: int | None = None
+    notes: tuple[str, ...] = ()
+    cures: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong anywhere."""
+        return not self.problems and not any(s.problems for s in self.shards)
+
+    @property
+    def rows(self) -> int:
+        """Rows of this origin in the table."""
+        return sum(s.rows_table for s in self.shards)
+
+    @property
+    def short(self) -> bool:
+        """Whether rows are missing."""
+        return any(
+            s.rows_table < s.rows_ledger + s.rows_adopted or s.hours_short or s.others for s in self.shards
+        )
+
+    @property
+    def strange(self) -> bool:
+        """Whether rows are there that should not be."""
+        return any(s.strange or s.hours_over or s.others for s in self.shards)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What is known of single windows: by their landings, and by a second pull when one was made."""
+
+    landed: Mapping[Window, int]
+    pulled: SecondPull | None
+
+    @property
+    def windows(self) -> Collection[Window]:
+        return {*self.landed, *(self.pulled.windows if self.pulled else ())}
+
+
+def verify(
+    logstore: Logstore, lake: Lake, client: SlsClient, *, pull: bool = False, hours: range | None = None
+) -> Proof:
+    """Prove the logstore's part of its table. With `pull`, what has landed is pulled again and
+    compared: of these receive hours (since 1970), or of all that retention holds.
+
+    Raises only when there is nothing to prove yet or the service or catalog cannot be reached;
+    everything else is a problem in the `Proof`.
+    """
+    try:
+        return _verified(logstore, lake, client, pull=pull, hours=hours)
+    except Misread as error:
+        # Nothing is known to be wrong with the table, so nothing is said that would take rows from it.
+        return Proof(logstore.table, client.origin().id, problems=(str(error),))
+
+
+def _verified(logstore: Logstore, lake: Lake, client: SlsClient, *, pull: bool, hours: range | None) -> Proof:
+    origin = client.origin()
+    try:
+        table = find_table(lake, logstore, client)
+    except (NoMetadata, LedgerBroken) as error:
+        return Proof(logstore.table, origin.id, problems=(str(error),))
+    if table is None:
+        return Proof(logstore.table, origin.id, problems=("there is no table yet: nothing has landed",))
+    try:
+        state = read_state(table)
+        origin = check_origin(state, origin, logstore.table)
+    except LedgerBroken as error:
+        return Proof(logstore.table, origin.id, problems=(str(error),))
+    problems, lost = disagreements(table)
+    ledger = state.ledger(origin.id)
+    if not ledger.started:
+        problems.append("the ledger is empty: nothing has landed")
+    told = _Told(_landed_windows(table, ledger), pull_again(client, ledger, hours=hours) if pull else None)
+    tallies, unread = tally(table, origin.id, ledger, told.windows)
+    said = {each.path for each in lost}
+    problems += [each.what for each in unread if each.path not in said]
+    # Of the newest landing's file another logstore's may be gone, too.
+    lost = list({each.path: each for each in (*lost, *unread)}.values())
+    ends, shown = _ends(client, ledger, begins(client, logstore, state, origin.id))
+    adopted = {s: v for (name, s), v in state.adopted.shards.items() if name == origin.id}
+    missing = {s: rows for (name, s), rows in state.adopted.missing.items() if name == origin.id}
+    decided = {
+        shard: _Decided(
+            adopted.get(shard, (0, 0)),
+            state.forgotten.of(origin.id, shard),
+            _withdrawn(client, shard, ledger) if shard in ends else {},
+            missing.get(shard, 0),
+        )
+        for shard in {*ledger.shards, *tallies, *adopted, *missing}
+    }
+    shards = tuple(
+        _prove(s, ledger, tallies.get(s), ends, decided[s], told, shown.get(s, ())) for s in sorted(decided)
+    )
+    since_ms = min((s.timestamp_ms for s in table.metadata.snapshots), default=None)
+    notes = [*_refused(logstore, table), *_others(table, origin.id), *_beside(table)]
+    if told.pulled is not None and not any(s.windows_pulled for s in shards):
+        why = _why_none(lake, logstore, client, ledger, hours, told.pulled)
+        # That an hour is empty here and there was compared; everything else proves nothing.
+        (problems if hours is not None and why != _EMPTY else notes).append(why)
+    proof = Proof(logstore.table, origin.id, shards, tuple(problems), since_ms, state.tagged, tuple(notes))
+    # Of files that cannot be read nobody knows yet that rows are missing: what is said of them comes first.
+    if lost:
+        named = cures.of_lost_files(lake, logstore, client, table, state, lost)
+        return replace(proof, cures=named)
+    if not (proof.short or proof.strange):
+        return proof
+    wrong = {hour for shard in shards for hour in (*shard.hours_short, *shard.hours_over)}
+    rows_missing = sum(max(0, s.rows_ledger + s.rows_adopted - s.rows_table) for s in shards)
+    trouble = cures.Trouble(wrong, proof.short, proof.strange, rows_missing)
+    found = cures.of_other_rows(lake, logstore, client, table, state, trouble, pulled=pull and hours is None)
+    return replace(proof, cures=found)
+
+
+def _refused(logstore: Logstore, table: Table) -> list[str]:
+    """That nothing lands, however true the rows are, because the table's columns do not fit the contract."""
+    try:
+        check_landable(Contract.from_columns(logstore.columns), table.metadata)
+    except ConfigError as error:
+        return [f"landings are refused: {error}"]
+    return []
+
+
+def _others(table: Table, origin: str) -> list[str]:
+    """Rows of other origins, from the manifests: this proof is not about them.
+
+    A file whose partition does not say its origin is read: most of its rows may be of this one.
+    """
+    theirs = NotEqualTo(term="__origin__", value=origin)
+    reader = ArrowScan(table.metadata, table.io, table.schema().select("__origin__"), theirs)
+    places = {number: origin_place(spec, table.schema()) for number, spec in table.specs().items()}
+    rows: dict[str, int] = {}
+    try:
+        for task in tasks_of(table, table.scan(row_filter=theirs)):
+            place = places[task.file.spec_id]
+            if place is not None:
+                found = {str(task.file.partition[place]): task.file.record_count}
+            else:
+                parts = [b.column("__origin__").to_pylist() for b in batches_of(table, reader, task)]
+                found = Counter(str(name) for part in parts for name in part)
+            for name, count in found.items():
+                rows[name] = rows.get(name, 0) + count
+    except Unreadable:
+        return []  # said already, as a problem
+    if not rows:
+        return []
+    named = ", ".join(f"{n} of {printable(name)}" for name, n in sorted(rows.items())[:_NAMED_MAX])
+    count = sum(rows.values())
+    return [f"the table also holds {count} rows of other origins, which this proof is not about: {named}"]
+
+
+def _beside(table: Table) -> Iterator[str]:
+    """Metadata of other tables in the folder of this one."""
+    if others := others_here(table, older_than_s=0):
+        yield others_text(others)
+
+
+def _why_none(
+    lake: Lake,
+    logstore: Logstore,
+    client: SlsClient,
+    ledger: Ledger,
+    hours: range | None,
+    pulled: SecondPull,
+) -> str:
+    """Why a second pull compared nothing."""
+    if hours is None:
+        if pulled.windows or pulled.missed:
+            return "nothing was compared with the service: it holds hours only that were left out"
+        return "nothing was compared with the service: of all that has landed it holds nothing any more"
+    if pulled.windows:
+        why = "rows of them were removed by decision, so both sides differ"
+    elif pulled.missed:
+        why = "they could not be pulled to their end"
+    else:
+        lacks = reach.lacking(lake, logstore, client, hours)
+        reached_s = min(
+            (e.reached_s for e in ledger.shards.values() if not e.closed), default=hours.stop * HOUR_S
+        )
+        kept = reach.oldest(client).values()
+        if lacks:
+            why = "; ".join(lack.text for lack in lacks)
+        elif reached_s < hours.stop * HOUR_S:
+            why = "not landed to their end yet"
+        elif any(x.at_s is None or x.at_s >= hours.start * HOUR_S for x in kept):
+            why = "the service no longer has them"
+        else:
+            return _EMPTY
+    return f"nothing of {hours_text(hours)} was compared with the service: {why}"
+
+
+def _landed_windows(table: Table, ledger: Ledger) -> dict[Window, int]:
+    """The windows of the landings that `main` still tells of, and how many rows each brought.
+
+    Without those of which something was withdrawn since. Landed again, a window holds what it held:
+    a log never moves to another cursor.
+    """
+    found: dict[Window, int] = {}
+    for snapshot in ancestry(table):
+        origin, windows = decode_windows(summary_of(snapshot).get(WINDOWS_KEY, ""))
+        for landed in windows if origin == ledger.origin else ():
+            entry, window = ledger.shards.get(landed.window.shard), landed.window
+            if entry and not IntervalSet.of([(window.begin, window.end)]).minus(entry.landed):
+                found.setdefault(window, landed.rows)
+    return found
+
+
+def _ends(client: SlsClient, ledger: Ledger, asked: Begins) -> tuple[dict[int, Cursor], dict[int, list[str]]]:
+    """The end of each listed shard; and what the service shows of shards that the ledger gave up."""
+    ends: dict[int, Cursor] = {}
+    shown: dict[int, list[str]] = {}
+    for shard in client.shards():
+        entry = ledger.shards.get(shard.id)
+        try:
+            head = client.head(shard)
+            if entry is not None:
+                shown[shard.id] = [*_shown_again(entry, head), *_asked_again(client, entry, head, asked)]
+        except ShardGone:
+            continue
+        ends[shard.id] = head.end
+    return ends, shown
+
+
+def _asked_again(client: SlsClient, entry: ShardLedger, head: Head, asked: Begins) -> Iterator[str]:
+    parts = readable_again(client, head.shard, entry, head, asked)
+    start = None if entry.closed else begins_anew(client, head, entry, parts, asked)
+    if start is not None:
+        yield (
+            f"the ledger begins this shard at {entry.start}, and the service at {start}; nothing has landed "
+            "from there, so nothing is lost: `sls-lake land` lets the shard begin anew"
+        )
+    yield from (said_readable(part) for part in parts if start is None or not part.early)
+
+
+def _shown_again(entry: ShardLedger, head: Head) -> list[str]:
+    if entry.end == CURSOR_UNKNOWN:
+        what = "calls this shard gone, and the service lists it and gives its cursors"
+    elif entry.end is not None and (head.end > entry.end or not head.readonly):
+        state = "read-only" if head.readonly else "open"
+        what = f"closed this shard at {entry.end}, and the service has it {state} with its end at {head.end}"
+    else:
+        return []
+    return [f"the ledger {what}: `sls-lake land` opens it again and goes on at its frontier"]
+
+
+@dataclass(frozen=True)
+class _Decided:
+    """What people decided about a shard: rows adopted, forgotten, given up as missing, hours withdrawn."""
+
+    adopted: tuple[int, int]
+    forgotten: Gone
+    hours: Mapping[tuple[int, int], str]
+    missing: int = 0
+
+
+def _withdrawn(client: SlsClient, shard: int, ledger: Ledger) -> dict[tuple[int, int], str]:
+    """The receive hours of each withdrawn interval, as far as the service still knows them."""
+    entry = ledger.shards.get(shard)
+    found: dict[tuple[int, int], str] = {}
+    for begin, end in entry.withdrawn if entry else ():
+        try:
+            first = last = client.cursor_time_s(shard, Cursor(begin)) // HOUR_S
+            while (edge := client.cursor_at(shard, (last + 1) * HOUR_S)) < end:
+                last = client.cursor_time_s(shard, edge) // HOUR_S
+            found[begin, end] = hours_text(range(first, last + 1))
+        except SlsError:
+            continue
+    return found
+
+
+def _prove(
+    shard: int,
+    ledger: Ledger,
+    tally: Tally | None,
+    ends: Mapping[int, Cursor],
+    decided: _Decided,
+    told: _Told,
+    shown: Collection[str],
+) -> ShardProof:
+    entry = ledger.shards.get(shard)
+    rows = tally.rows if tally else 0
+    adopted, gone = decided.adopted, decided.forgotten
+    before = adopted[0]
+    notes = [f"{before} rows were adopted: there before the ledger begins, by a decision"] if before else []
+    if decided.missing:
+        notes.append(f"at least {decided.missing} rows that are missing were given up, by decision")
+    if gone.rows or gone.before:
+        notes.append(f"{gone.rows} rows of {_hours_gone(gone)} were removed by decision")
+    if entry is None:
+        problems = [f"{rows} rows of a shard that the ledger does not know"]
+        if before or not rows:
+            problems = _sums(ShardLedger(Cursor(0)), tally, adopted)
+        return ShardProof(
+            shard, 0, rows, Cursor(0), None, False, (), tuple(problems), tuple(notes), before,
+            strange=bool(problems) and rows > before,
+        )  # fmt: skip
+    single = _singly(shard, tally, told, decided.forgotten)
+    sums, once = _sums(entry, tally, adopted), _once(tally, before)
+    problems = [*sums, *once, *single.problems, *shown]
+    notes += single.notes
+    if entry.suspect_s:
+        notes.append(
+            f"suspected since {moment_text(entry.suspect_s)} to be gone from the service: nothing is given "
+            "up yet"
+        )
+    notes += [f"landed ahead of the frontier: [{b}, {e})" for b, e in entry.landed if b > entry.frontier]
+    end = ends.get(shard)
+    anew = bool(shown) and entry.frontier == entry.start
+    if end is not None and entry.frontier > end and not entry.closed and not anew:
+        problems.append(
+            f"the ledger reached {entry.frontier}, the service ends at {end}: not the same logstore"
+        )
+    return ShardProof(
+        shard=shard,
+        rows_ledger=entry.rows,
+        rows_table=rows,
+        frontier=entry.frontier,
+        end=end,
+        closed=entry.closed,
+        gaps=tuple(f"[{g.begin}, {'?' if g.end == CURSOR_UNKNOWN else g.end}) {g.cause}" for g in entry.gaps),
+        problems=tuple(problems),
+        notes=tuple(notes),
+        rows_adopted=before,
+        withdrawn=tuple(
+            f"[{b}, {e}) of {decided.hours.get((b, e), 'an hour the service no longer has')}"
+            for b, e in entry.withdrawn
+        ),
+        rows_forgotten=gone.rows,
+        windows=single.windows,
+        rows_pulled=single.rows_pulled,
+        windows_left=single.left,
+        windows_pulled=single.pulled,
+        hours_short=tuple(sorted(single.short)),
+        others=bool(sums) and rows == entry.rows + before,
+        hours_over=tuple(sorted(single.over)),
+        strange=bool(once) or rows > entry.rows + before,
+    )
+
+
+@dataclass
+class _Single:
+    """What counting window by window found of one shard."""
+
+    windows: int = 0
+    left: int = 0
+    rows_pulled: int | None = None
+    pulled: int = 0
+    short: set[int] = field(default_factory=set)
+    over: set[int] = field(default_factory=set)
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def _singly(shard: int, tally: Tally | None, told: _Told, gone: Gone) -> _Single:
+    """Each window on its own, apart from those of hours of which rows were removed by decision: of
+    these nobody knows which rows of a window were."""
+    held: Mapping[Window, Count] = tally.windows if tally else {}
+    found, wrong = _Single(), list[str]()
+    asked = [w for w in sorted(held) if not gone.hours.overlaps(w.hour, w.hour + 1)]
+    rest = {w for w in held if w.hour >= gone.before}.difference(asked)
+    found.left = len(rest & told.landed.keys())
+    for window in (w for w in told.landed if w.shard == shard and w.hour < gone.before):
+        found.windows += 1
+        if held[window][0]:
+            wrong.append(
+                f"{_place(window)}: the table holds {held[window][0]} rows of an hour that is forgotten"
+            )
+    for window in (w for w in asked if w in told.landed):
+        found.windows += 1
+        (rows, _), brought = held[window], told.landed[window]
+        if rows != brought:
+            (found.short if rows < brought else found.over).add(window.hour)
+            wrong.append(f"{_place(window)}: the table holds {rows} rows, its landing brought {brought}")
+    if told.pulled is not None:
+        found.rows_pulled = 0
+        for window in (w for w in asked if w in told.pulled.windows):
+            here, count = held[window], told.pulled.windows[window]
+            found.rows_pulled += count[0]
+            found.pulled += 1
+            if here != count:
+                (found.short if here[0] <= count[0] else found.over).add(window.hour)
+            if here[0] != count[0]:
+                wrong.append(f"{_place(window)}: the table holds {here[0]} rows, the service {count[0]}")
+            elif here != count:
+                wrong.append(f"{_place(window)}: the table holds other rows than the service")
+        found.notes = [
+            f"{_place(window)} was not compared with the service: {why}"
+            for window, why in sorted(told.pulled.missed.items())
+            if window.shard == shard
+        ]
+    if rest:
+        compared = " nor compared with the service" if told.pulled is not None else ""
+        hours = ", ".join(map(hour_text, sorted({w.hour for w in rest})[:_NAMED_MAX]))
+        found.notes.append(
+            f"{found.left or len(rest)} windows of hours with rows removed by decision ({hours}) were not "
+            f"counted one by one{compared}: the sums of the shard prove them"
+        )
+    found.problems = wrong[:_NAMED_MAX]
+    if len(wrong) > _NAMED_MAX:
+        found.problems.append(f"and {len(wrong) - _NAMED_MAX} more windows do not hold what they should")
+    return found
+
+
+def _hours_gone(gone: Gone) -> str:
+    before = [f"all hours before {hour_text(gone.before)}"] if gone.before else []
+    beside = gone.hours.minus(IntervalSet.of([(0, gone.before)]))
+    return ", ".join([*before, *(hours_text(range(b, e)) for b, e in beside)])
+
+
+def _place(window: Window) -> str:
+    return f"window [{window.begin}, {window.end}) of {hour_text(window.hour)}"
+
+
+def _sums(entry: ShardLedger, tally: Tally | None, adopted: Count) -> list[str]:
+    """Rows and identities that the ledger and what was adopted do not explain."""
+    rows, total = (tally.rows, tally.sum) if tally else (0, 0)
+    if rows != entry.rows + adopted[0]:
+        beside = f" and {adopted[0]} adopted" if adopted[0] else ""
+        return [f"the table holds {rows} rows, the ledger {entry.rows}{beside}"]
+    if total != (entry.sum + adopted[1]) % 2**64:
+        return ["the identities of the rows do not add up to the ledger's sum"]
+    return []
+
+
+def _once(tally: Tally | None, adopted: int) -> list[str]:
+    problems = []
+    if tally and tally.doubled:
+        problems.append(f"{tally.doubled} rows are there more than once")
+    if tally and tally.outside > adopted:
+        problems.append(f"{tally.outside - adopted} rows lie outside of what the ledger calls landed")
+    return problems

@@ -1,0 +1,275 @@
+"""The ledger as text: carried in the summary of a commit, read back and checked.
+
+One tag, `sls-lake`, sits on the snapshot of the newest landing. That snapshot's summary holds
+
+    sls-lake.attempt            id of the attempt that made it
+    sls-lake.windows            what this landing brought, with rows and flags
+    sls-lake.ledger.<origin>    for every origin of the table: per shard start, landed, gaps,
+                                withdrawn, end, receive time reached, rows, identity sum
+    sls-lake.adopted            rows that were there before a ledger began: counted, never proven; and
+                                how many were missing by then
+    sls-lake.forgotten          rows that left by a decision and must not come again
+    sls-lake.verb               what was done, where no landing made the snapshot: `rollback 123`
+    sls-lake.rewritten          rows of files that this snapshot wrote anew, without landing any
+
+Text, version 1: version, number of shards, shards, joined by ";", fields by ":", numbers in base 36.
+A shard is
+`id:start:landed:gaps:withdrawn:end:reached:rows:sum`; intervals are `begin-end` joined by ",",
+`begin` left out where it equals the shard's start. A `+` before the start says that nobody chose it: the
+service told it, and is asked again. Releases that do not know the `+` read the same number. 256 shards take
+about 13 KB. Version 2, written only
+while a shard is suspected to be gone, has one more field: since when, unix seconds of the service, or
+empty. A release that does not know it refuses the table and says so: it would forget the suspicion.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from pipelines.landing.ledger.values import Adopted, Deed, Forgotten, Gone, Landed, Operation
+from sls_io.claim import Gap, Ledger, ShardLedger
+from sls_io.errors import Breach, LedgerBroken
+from sls_io.planning import GAP_EXPIRED, GAP_SHARD_GONE
+from sls_io.window import Cursor, IntervalSet, Window
+
+TAG = "sls-lake"
+ATTEMPT_KEY = "sls-lake.attempt"
+WINDOWS_KEY = "sls-lake.windows"
+LEDGER_PREFIX = "sls-lake.ledger."
+ADOPTED_KEY = "sls-lake.adopted"
+FORGOTTEN_KEY = "sls-lake.forgotten"
+VERB_KEY = "sls-lake.verb"
+REWRITTEN_KEY = "sls-lake.rewritten"
+ORIGIN_PROPERTY_PREFIX = "sls-lake.origin."
+VERSION = "1"
+_SUSPECTS = "2"
+"""Version of the text of a ledger in which a shard is suspected to be gone; 1 where none is."""
+_ADOPTED_MISSING = "2"
+"""Version of the text of adopted rows that also says how many were missing; 1 where none were."""
+
+ADOPT = "sls-lake table adopt"
+"""The verb that settles what no ledger explains."""
+_UPGRADE = "upgrade sls-lake to the release that wrote the table"
+
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_TOLD = "+"
+_CAUSES = {GAP_EXPIRED: "x", GAP_SHARD_GONE: "g"}
+_CAUSE_OF = {letter: cause for cause, letter in _CAUSES.items()}
+
+
+_OPERATIONS = frozenset(Operation) - {Operation.OTHER}
+
+
+def encode(ledger: Ledger) -> str:
+    """The ledger of one origin as the text of its summary property."""
+    suspects = any(e.suspect_s for e in ledger.shards.values())
+    shards = [
+        _encode_shard(s, e) + (f":{_base36(e.suspect_s) if e.suspect_s else ''}" if suspects else "")
+        for s, e in sorted(ledger.shards.items())
+    ]
+    return ";".join([_SUSPECTS if suspects else VERSION, _base36(len(shards)), *shards])
+
+
+def decode(origin: str, text: str) -> Ledger:
+    """The ledger in a summary property. Raises LedgerBroken for text of another version or shape."""
+    version, _, body = text.partition(";")
+    if version not in (VERSION, _SUSPECTS):
+        raise LedgerBroken(
+            f"the ledger of {origin} has version {version[:8]!r}, this release reads {VERSION} and "
+            f"{_SUSPECTS}",
+            verb=_UPGRADE,
+        )
+    try:
+        count, *parts = body.split(";")
+        # Counted, because a text that was cut between two shards would read as a smaller ledger.
+        if int(count, 36) != len(parts):
+            raise ValueError(count)
+        if version == VERSION:
+            return Ledger(origin, dict(_decode_shard(part) for part in parts))
+        return Ledger(origin, dict(_decode_suspect(part) for part in parts))
+    except (ValueError, KeyError, IndexError) as error:
+        raise _damaged(f"the ledger of {origin}") from error
+
+
+def decode_deed(text: str) -> Deed | None:
+    """What `sls-lake.verb` says, the inverse of a deed's `str`; None for an absent text, which a landing
+    has. Whatever is not understood is the words of another operation, and never an error."""
+    word, _, about = text.partition(" ")
+    if word not in _OPERATIONS:
+        return Deed(Operation.OTHER, text) if text else None
+    operation = Operation(word)
+    if operation is not Operation.ROLLBACK:
+        return Deed(operation, about)
+    known = about.isascii() and about.isdecimal()
+    return Deed(operation, snapshot=int(about)) if known else Deed(Operation.OTHER, text)
+
+
+def _damaged(what: str) -> LedgerBroken:
+    return LedgerBroken(f"{what} cannot be read: its text is damaged", verb=ADOPT, kind=Breach.DAMAGED)
+
+
+def _body(text: str, rows: str, *versions: str) -> str:
+    version, _, body = text.partition(";")
+    if version not in (VERSION, *versions):
+        raise LedgerBroken(
+            f"the {rows} rows have version {version[:8]!r}, this release reads "
+            f"{' and '.join((VERSION, *versions))}",
+            verb=_UPGRADE,
+        )
+    return body
+
+
+def encode_adopted(adopted: Adopted) -> str:
+    """`1;others;origin:shard:rows:sum;...` for `sls-lake.adopted`, or, where rows were missing,
+    `2;others;origin:shard:rows:sum:missing;...`; empty when nothing was adopted."""
+    lost = {key: rows for key, rows in adopted.missing.items() if rows}
+    if not adopted.rows and not lost:
+        return ""
+    parts = [_ADOPTED_MISSING if lost else VERSION, _base36(adopted.others)]
+    for origin, shard in sorted({*adopted.shards, *lost}):
+        numbers = [shard, *adopted.of(origin, shard), *([lost.get((origin, shard), 0)] if lost else [])]
+        parts.append(":".join([origin, *map(_base36, numbers)]))
+    return ";".join(parts)
+
+
+def decode_adopted(text: str) -> Adopted:
+    """The inverse; an absent text means that nothing was adopted. Raises LedgerBroken as `decode`."""
+    if not text:
+        return Adopted()
+    body = _body(text, "adopted", _ADOPTED_MISSING)
+    fields = 3 if text.startswith(VERSION) else 4
+    try:
+        others, *parts = body.split(";")
+        shards: dict[tuple[str, int], tuple[int, int]] = {}
+        missing: dict[tuple[str, int], int] = {}
+        for part in parts:
+            origin, *numbers = part.rsplit(":", fields)
+            if len(numbers) != fields:
+                raise ValueError(part)
+            shard, rows, total, *lost = (int(n, 36) for n in numbers)
+            if rows:
+                shards[origin, shard] = rows, total
+            if any(lost):
+                missing[origin, shard] = lost[0]
+        return Adopted(shards, int(others, 36), missing)
+    except ValueError as error:
+        raise _damaged("the count of adopted rows") from error
+
+
+def encode_forgotten(forgotten: Forgotten) -> str:
+    """`1;origin:shard:rows:sum:hours;...` for `sls-lake.forgotten`; hours are `begin-end` joined by
+    ",", and `-end` for all before one. Empty when nothing was forgotten."""
+    if not forgotten.shards:
+        return ""
+    parts = [VERSION]
+    for (origin, shard), gone in sorted(forgotten.shards.items()):
+        single = gone.hours.minus(IntervalSet.of([(0, gone.before)]))
+        # A release that does not know `before` reads the same hours.
+        before = [f"-{_base36(gone.before)}"] if gone.before else []
+        hours = ",".join([*before, *(f"{_base36(b)}-{_base36(e)}" for b, e in single)])
+        parts.append(":".join([origin, *(_base36(n) for n in (shard, gone.rows, gone.sum)), hours]))
+    return ";".join(parts)
+
+
+def decode_forgotten(text: str) -> Forgotten:
+    """The inverse; an absent text means that nothing was. Raises LedgerBroken as `decode`."""
+    if not text:
+        return Forgotten()
+    body = _body(text, "forgotten")
+    try:
+        shards: dict[tuple[str, int], Gone] = {}
+        for part in body.split(";"):
+            origin, shard, rows, total, hours = part.rsplit(":", 4)
+            texts = [p for p in hours.split(",") if p]
+            pairs = IntervalSet.of(_pair(0, p) for p in texts)
+            before = max((_pair(0, p)[1] for p in texts if p.startswith("-")), default=0)
+            shards[origin, int(shard, 36)] = Gone(int(rows, 36), int(total, 36), pairs, before)
+        return Forgotten(shards)
+    except ValueError as error:
+        raise _damaged("the count of forgotten rows") from error
+
+
+def encode_windows(origin: str, windows: Iterable[Landed]) -> str:
+    """`1;origin;shard:begin:end:hour:rows:bytes:flags;...` for `sls-lake.windows`."""
+    parts = [VERSION, origin]
+    for x in windows:
+        w = x.window
+        numbers = (w.shard, w.begin, w.end, w.hour, x.rows, x.raw_bytes)
+        parts.append(":".join([*(_base36(n) for n in numbers), x.flags]))
+    return ";".join(parts)
+
+
+def decode_windows(text: str) -> tuple[str, tuple[Landed, ...]]:
+    """(origin, windows) of a landing; sums are not in it. An empty text is no landing of ours."""
+    parts = text.split(";")
+    if len(parts) < 2 or parts[0] != VERSION:
+        return "", ()
+    windows = []
+    for part in parts[2:]:
+        *numbers, flags = part.split(":")
+        shard, begin, end, hour, rows, raw_bytes = (int(n, 36) for n in numbers)
+        windows.append(Landed(Window(shard, Cursor(begin), Cursor(end), hour), rows, 0, raw_bytes, flags))
+    return parts[1], tuple(windows)
+
+
+def _encode_shard(shard: int, entry: ShardLedger) -> str:
+    start = int(entry.start)
+    gaps = ",".join(f"{_interval(start, (g.begin, g.end))}{_CAUSES[g.cause].upper()}" for g in entry.gaps)
+    parts = (
+        _base36(shard),
+        f"{_TOLD if entry.told else ''}{_base36(start)}",
+        ",".join(_interval(start, p) for p in entry.landed),
+        gaps,
+        ",".join(_interval(start, p) for p in entry.withdrawn),
+        "" if entry.end is None else _base36(entry.end),
+        _base36(entry.reached_s),
+        _base36(entry.rows),
+        _base36(entry.sum),
+    )
+    return ":".join(parts)
+
+
+def _decode_shard(text: str) -> tuple[int, ShardLedger]:
+    shard, start_text, landed, gaps, withdrawn, end, reached, rows, total = text.split(":")
+    start = int(start_text, 36)
+    return int(shard, 36), ShardLedger(
+        start=Cursor(start),
+        landed=IntervalSet.of(_pair(start, p) for p in landed.split(",") if p),
+        gaps=tuple(_gap(start, p) for p in gaps.split(",") if p),
+        withdrawn=IntervalSet.of(_pair(start, p) for p in withdrawn.split(",") if p),
+        end=Cursor(int(end, 36)) if end else None,
+        reached_s=int(reached, 36),
+        rows=int(rows, 36),
+        sum=int(total, 36),
+        told=start_text.startswith(_TOLD),
+    )
+
+
+def _decode_suspect(text: str) -> tuple[int, ShardLedger]:
+    rest, _, since = text.rpartition(":")
+    shard, entry = _decode_shard(rest)
+    return shard, replace(entry, suspect_s=int(since, 36) if since else 0)
+
+
+def _interval(start: int, pair: tuple[int, int]) -> str:
+    begin = "" if pair[0] == start else _base36(pair[0])
+    return f"{begin}-{_base36(pair[1])}"
+
+
+def _pair(start: int, text: str) -> tuple[int, int]:
+    begin, end = text.split("-")
+    return (int(begin, 36) if begin else start), int(end, 36)
+
+
+def _gap(start: int, text: str) -> Gap:
+    begin, end = _pair(start, text[:-1])
+    return Gap(Cursor(begin), Cursor(end), _CAUSE_OF[text[-1].lower()])
+
+
+def _base36(value: int) -> str:
+    if value < 36:
+        return _DIGITS[value]
+    digits = []
+    while value:
+        value, rest = divmod(value, 36)
+        digits.append(_DIGITS[rest])
+    return "".join(reversed(digits))

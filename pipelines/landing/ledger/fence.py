@@ -1,0 +1,161 @@
+"""The fence of a landing: what it brings is accepted only where it fits the ledger that is there.
+
+No window may overlap what has landed, each live window begins at its shard's frontier, and parents are
+closed before children. `merge` is computed against the exact table state that the commit then requires.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from pipelines.landing.ledger.values import SUM_MODULUS, Delta, Landed
+from sls_io.claim import Gap, Ledger, ShardLedger
+from sls_io.planning import Edge, Suspicion, opened
+from sls_io.window import Cursor, IntervalSet, Window
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The ledger after a delta, which of its windows are in it, and which lost to another landing."""
+
+    ledger: Ledger
+    accepted: tuple[Landed, ...]
+    lost: tuple[Landed, ...]
+
+
+def merge(ledger: Ledger, delta: Delta) -> Merged:
+    """Apply `delta` to `ledger`, window by window, refusing what another landing was first with.
+
+    A refused live window takes the later windows of its shard with it, since they no longer begin
+    at the frontier. Closings and marks apply only where the frontier really is where they say.
+    """
+    shards = dict(ledger.shards)
+    for shard, start in delta.starts.items():
+        shards.setdefault(shard, ShardLedger(start=start, told=shard not in delta.chosen))
+    for shard, (seen, start) in delta.anew.items():
+        entry = shards.get(shard)
+        # Landed from the old start meanwhile, it keeps it: what lies before is a fill's then.
+        if entry is not None and not entry.closed and entry.start == entry.frontier == seen:
+            shards[shard] = entry.begun_anew(start)
+    for shard, end in delta.opened.items():
+        entry = shards.get(shard)
+        # Closed at another end, it was opened by somebody else meanwhile and has been looked at since.
+        if entry is not None and entry.end == end:
+            shards[shard] = opened(entry)
+    stale = _suspected(shards, delta.suspicions)
+    for shard, gaps in delta.gaps.items():
+        entry = shards.get(shard)
+        # Since this was planned a person took the shard out of the ledger, or another run drained and
+        # closed it: nothing of it is missing any more.
+        if entry is None or entry.closed or shard in stale:
+            continue
+        kept = [g for gap in gaps for g in _trim(gap, entry.settled)]
+        shards[shard] = replace(entry, gaps=tuple(sorted({*entry.gaps, *kept})))
+    accepted: list[Landed] = []
+    lost: list[Landed] = []
+    for landed in sorted(delta.windows, key=lambda x: x.window):
+        shard = landed.window.shard
+        if _fits(shards.get(shard), landed.window, delta, ledger):
+            shards[shard] = _with_window(shards[shard], landed)
+            accepted.append(landed)
+        else:
+            lost.append(landed)
+    for shard, end in delta.closings.items():
+        entry = shards.get(shard)
+        if entry is not None and entry.frontier >= end and not entry.closed:
+            shards[shard] = replace(entry, end=end, suspect_s=0)
+    for shard, marks in delta.marks.items():
+        if shard in shards:
+            shards[shard] = _with_marks(shards[shard], marks)
+    return Merged(Ledger(ledger.origin, shards), tuple(accepted), tuple(lost))
+
+
+def _suspected(shards: dict[int, ShardLedger], suspicions: Mapping[int, Suspicion]) -> set[int]:
+    """Apply what the landing suspects of shards; those of which the ledger says something else by now.
+
+    Story: A is told that a shard is gone, as it was told a run ago, and plans its gap. B is told better,
+    takes the suspicion back, perhaps lands a window. A's try is refused; merged into the new ledger, its
+    gap would cover what B has just seen. What A's proof began with is no longer there, so it is dropped.
+    """
+    stale = set()
+    for shard, found in suspicions.items():
+        entry = shards.get(shard)
+        known = None if entry is None or entry.closed else (entry.frontier, entry.suspect_s)
+        if entry is not None and known == (found.frontier, found.seen_s):
+            shards[shard] = replace(entry, suspect_s=found.now_s)
+        else:
+            stale.add(shard)
+    return stale
+
+
+def lowered(then: Mapping[str, Ledger], now: Mapping[str, Ledger]) -> dict[str, Ledger]:
+    """The ledgers `then`, and of every shard that only `now` knows its start and what was lost before.
+
+    For a table that went back: forgotten, such a shard would begin wherever retention is by then.
+    """
+    result: dict[str, Ledger] = {}
+    for origin in sorted({*then, *now}):
+        before = then.get(origin) or Ledger(origin)
+        later = now[origin].shards if origin in now else {}
+        news = {
+            s: ShardLedger(e.start, gaps=tuple(g for g in e.gaps if g.end <= e.start), told=e.told)
+            for s, e in later.items()
+            if s not in before.shards
+        }
+        result[origin] = before.with_shards(news)
+    return result
+
+
+def withdrawn(entry: ShardLedger, taken: IntervalSet, *, rows: int, total: int) -> ShardLedger:
+    """`entry` after `rows` rows of the identity sum `total` left, all that is landed of `taken`.
+
+    What leaves counts as withdrawn: the frontier stays, no live run lands it again.
+    """
+    left = entry.landed.minus(entry.landed.minus(taken))
+    return replace(
+        entry,
+        landed=entry.landed.minus(left),
+        withdrawn=entry.withdrawn.union(left),
+        rows=entry.rows - rows,
+        sum=(entry.sum - total) % SUM_MODULUS,
+    )
+
+
+def _fits(entry: ShardLedger | None, window: Window, delta: Delta, base: Ledger) -> bool:
+    if entry is None or entry.landed.overlaps(window.begin, window.end):
+        return False
+    if not delta.live:
+        # A gap is what the service once said it had no more. A fill brings what it shows again: it was
+        # pulled, so it is there, and the gap shrinks by it. No frontier moves: both are settled.
+        return True
+    if any(g.begin < window.end and window.begin < g.end for g in entry.gaps):
+        return False
+    # A: plans a live window up to the end. B: fills a part of it and takes that back (withdrawn).
+    # Only a backfill that names the hours may land it again, so A's window is refused.
+    if entry.withdrawn.overlaps(window.begin, window.end):
+        return False
+    # A: plans a child's window while its parent has data left. B: lands it first, out of order.
+    # The parents are looked up in the base that this commit requires, so B is refused here.
+    needed = delta.lineage.get(window.shard, frozenset())
+    return window.begin == entry.frontier and base.closed(needed)
+
+
+def _with_window(entry: ShardLedger, landed: Landed) -> ShardLedger:
+    pair = (int(landed.window.begin), int(landed.window.end))
+    return replace(
+        entry,
+        landed=entry.landed.union([pair]),
+        gaps=tuple(g for gap in entry.gaps for g in _trim(gap, IntervalSet.of([pair]))),
+        withdrawn=entry.withdrawn.minus(IntervalSet.of([pair])),
+        rows=entry.rows + landed.rows,
+        sum=(entry.sum + landed.sum) % SUM_MODULUS,
+    )
+
+
+def _with_marks(entry: ShardLedger, marks: Iterable[Edge]) -> ShardLedger:
+    reached = max((m.time_s for m in marks if m.cursor <= entry.frontier), default=0)
+    return replace(entry, reached_s=max(entry.reached_s, reached))
+
+
+def _trim(gap: Gap, settled: IntervalSet) -> list[Gap]:
+    rest = IntervalSet.of([(gap.begin, gap.end)]).minus(settled)
+    return [Gap(Cursor(b), Cursor(e), gap.cause) for b, e in rest]

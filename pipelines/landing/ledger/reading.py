@@ -1,0 +1,313 @@
+"""Reading a table's own files: what cannot be read is named in one sentence, with what settles it.
+
+Decoders raise whatever they meet in a file that was cut off or overwritten: UnicodeDecodeError, EOFError,
+pyarrow's ValueError, an OSError without a number. They raise the same for a filter or a schema that they
+cannot follow. An OSError with a number of the system, or of S3, is about the storage; of any other error a
+second look by another reader (`second_look.py`) decides whether it is about the file, here and nowhere else.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.conversions import from_bytes
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry, ManifestFile
+from pyiceberg.table import DataScan, FileScanTask, ManifestGroupPlanner, Table
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.types import NestedField, PrimitiveType
+
+from pipelines.landing.hours import hour_text
+from pipelines.landing.table import second_look
+from pipelines.landing.table.contract import origin_place
+from pipelines.landing.table.lake import is_storage, storage_trouble
+from sls_io.errors import Breach, InvariantBroken, LedgerBroken, SlsError, TransportError
+from sls_io.window import IntervalSet
+
+VERIFY = "sls-lake verify, which looks for what brings rows back and names it"
+_ALL = AlwaysTrue()
+_BOUNDED = ("__shard__", "__cursor__")
+_IDENTITY = ("__origin__", "__shard__", "__cursor__", "__index__")
+
+
+_EQUALITY = (
+    "another engine marked rows as deleted by their values (equality deletes): rows of the table are gone, "
+    "and PyIceberg cannot tell which"
+)
+_REWRITE = "let that engine write its files anew (rewrite_data_files), and look again"
+
+
+class Unreadable(LedgerBroken):
+    """A file that a snapshot of the table needs is gone or damaged. `what` says which, without the cure;
+    `file` is the data file or delete file, or the path of a manifest or manifest list.
+
+    The cure is looked for when somebody asks: that reads manifests, and of many files nobody may ask.
+    """
+
+    def __init__(self, table: Table, file: DataFile | str, what: str, *, first: str = "") -> None:
+        SlsError.__init__(self, what)
+        self.what, self.kind, self.file, self.first = what, Breach.OTHER, file, first
+        self._table = table
+
+    @property
+    def path(self) -> str:
+        """Where the file is, or was."""
+        return _path(self.file)
+
+    @cached_property
+    def verb(self) -> str:  # type: ignore[override]
+        """What settles it."""
+        return cure(self._table, [self.file], first=self.first)
+
+    def __str__(self) -> str:
+        return f"{self.what}. To settle it: {self.verb}"
+
+
+class Misread(InvariantBroken):
+    """We failed at a file that another reader reads whole. Nothing of it is lost, and nothing is given up.
+
+    `what` says which file it is.
+    """
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(
+            f"{what}. Nothing was changed and nothing needs to be given up. It is our mistake, or a change "
+            "of the table's columns that PyIceberg cannot follow; keep the table as it is, and run it again "
+            "with --debug to have the trace"
+        )
+
+
+@contextmanager
+def reading(table: Table, file: DataFile | str) -> Iterator[None]:
+    """Around reading `file`, a data file or the path of a manifest or manifest list, and nothing else.
+
+    Raises Unreadable when the file is gone or damaged, Misread when another reader says that it is whole,
+    TransportError when the storage does not answer.
+    """
+    try:
+        yield
+    except (SlsError, MemoryError):
+        raise
+    except Exception as error:  # whatever the decoder met: the module's docstring says why
+        _raise_storage(table, error)
+        try:
+            wrong = "" if isinstance(error, FileNotFoundError) else _looked_again(table, file)
+        except second_look.Undecided as undecided:
+            raise Misread(
+                f"{_named(file)} could not be read ({type(error).__name__}), and whether it is damaged could "
+                f"not be found out ({undecided}): run it again"
+            ) from error
+        except Exception as again:  # the storage, or the file left between the two looks
+            _raise_storage(table, again)
+            wrong = type(again).__name__
+            error = again
+        if not wrong and not isinstance(error, FileNotFoundError):
+            raise Misread(
+                f"{_named(file)} could not be read ({type(error).__name__}), but it is whole: another reader "
+                "has read all of it"
+            ) from error
+        raise Unreadable(table, file, _what(file, error, wrong)) from error
+
+
+def _raise_storage(table: Table, error: Exception) -> None:
+    if is_storage(error):
+        raise TransportError(f"{storage_trouble(table.location(), error)}; run it again") from error
+
+
+def _looked_again(table: Table, file: DataFile | str) -> str:
+    """What another reader finds wrong with the file; "" when it is whole."""
+    if isinstance(file, str):
+        if file.endswith(".avro"):
+            return second_look.manifest(table.io, file)
+        return second_look.data_file(table.io, file)
+    ours = file.content == DataFileContent.DATA
+    names = table.schema().column_names
+    ids = {table.schema().find_field(n).field_id for n in _IDENTITY if n in names} if ours else set()
+    return second_look.data_file(table.io, file.file_path, rows=file.record_count, ids=ids)
+
+
+def manifests_of(table: Table, snapshot: Snapshot | None) -> list[ManifestFile]:
+    """The manifests of a snapshot; none without one. Raises as `reading` does."""
+    if snapshot is None:
+        return []
+    with reading(table, snapshot.manifest_list):
+        return snapshot.manifests(table.io)
+
+
+def entries_of(table: Table, manifest: ManifestFile) -> list[ManifestEntry]:
+    """The live entries of a manifest. Raises as `reading` does."""
+    with reading(table, manifest.manifest_path):
+        return manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+
+
+def tasks_of(table: Table, scan: DataScan) -> list[FileScanTask]:
+    """The files that a scan of `table` would read. Raises as `reading` does."""
+    try:
+        return list(scan.plan_files())
+    except Exception as error:
+        raise _told(table, manifests_of(table, scan.snapshot()), error) from error
+
+
+def tasks_in(table: Table, manifests: Collection[ManifestFile]) -> list[FileScanTask]:
+    """The files that a snapshot of these manifests alone would show. Raises as `reading` does."""
+    try:
+        return list(ManifestGroupPlanner(table.metadata, table.io).plan_files(manifests))
+    except Exception as error:
+        raise _told(table, manifests, error) from error
+
+
+def _told(table: Table, manifests: Iterable[ManifestFile], error: Exception) -> Exception:
+    """What is raised for manifests that could not be read: PyIceberg reads them on several threads, and its
+    error names none, so the one is looked for."""
+    for manifest in manifests:
+        for entry in entries_of(table, manifest):
+            if entry.data_file.content == DataFileContent.EQUALITY_DELETES:
+                return Unreadable(table, entry.data_file, _EQUALITY, first=_REWRITE)
+    _raise_storage(table, error)
+    return Misread(
+        f"all manifests of table {'.'.join(table.name())} can be read, but its files could not be told "
+        f"({type(error).__name__})"
+    )
+
+
+def batches_of(
+    table: Table, reader: ArrowScan, task: FileScanTask, *, whole: bool = False
+) -> list[pa.RecordBatch]:
+    """What `reader` takes of one file, with the row-level deletes on it. Raises as `reading` does, also for
+    a whole file with other rows than the table says; `whole`: the reader takes all rows of its origin."""
+    try:
+        with reading(table, task.file):
+            batches = list(reader.to_record_batches([task]))
+    except (Unreadable, Misread) as error:
+        for deletes in task.delete_files:
+            if not table.io.new_input(deletes.file_path).exists():
+                raise Unreadable(table, deletes, gone(deletes)) from error
+            if isinstance(error, Misread) and (wrong := _looked_again(table, deletes)):
+                raise Unreadable(table, deletes, _what(deletes, error, wrong)) from error
+        raise
+    if wrong := _other_rows(table, task, batches, whole=whole):
+        raise Unreadable(
+            table,
+            task.file,
+            f"file was overwritten by another one ({wrong}): {_last(task.file.file_path)}",
+        )
+    return batches
+
+
+def _other_rows(table: Table, task: FileScanTask, batches: list[pa.RecordBatch], *, whole: bool) -> str:
+    """What tells that these rows are not those that the table says of the file; "" when nothing does.
+
+    Story: somebody restores a lost file from the wrong one. It is a whole file of this very table, every
+    reader reads it, and its rows are there twice.
+    """
+    of_one = origin_place(table.specs()[task.file.spec_id], table.schema()) is not None
+    rows, said = sum(batch.num_rows for batch in batches), int(task.file.record_count)
+    if whole and of_one and not task.delete_files and rows != said:
+        return f"it holds {rows} rows of its logstore, the table says {said}"
+    for name in _BOUNDED:
+        span = bounds(table, task.file, name)
+        for batch in batches if span else ():
+            if span and name in batch.schema.names and batch.num_rows:
+                low, high = pc.min_max(batch.column(name)).as_py().values()
+                if low is not None and (low < span[0] or high > span[1]):
+                    return f"its {name.strip('_')}s are not those that the table says"
+    return ""
+
+
+def bounds(table: Table, file: DataFile, name: str) -> tuple[int, int] | None:
+    """The lowest and highest value of a column of whole numbers in a file, as the table says; None where
+    it does not."""
+    field: NestedField = table.schema().find_field(name)
+    low, high = ((each or {}).get(field.field_id) for each in (file.lower_bounds, file.upper_bounds))
+    if low is None or high is None or not isinstance(field.field_type, PrimitiveType):
+        return None
+    with suppress(Exception):  # written by another engine, in whatever form
+        return int(from_bytes(field.field_type, low)), int(from_bytes(field.field_type, high))
+    return None
+
+
+def live_rows(table: Table, snapshot_id: int | None = None, *, where: BooleanExpression = _ALL) -> int:
+    """Rows that a snapshot (default: main's) shows of those that `where` takes: by its manifests, and by
+    reading the files of which row-level deletes hide some, or which hold others, too. Raises as
+    `reading` does.
+
+    A snapshot's own total counts hidden rows, too.
+    """
+    scan = table.scan(selected_fields=("__shard__",), snapshot_id=snapshot_id, row_filter=where)
+    reader = ArrowScan(table.metadata, table.io, scan.projection(), where)
+    return sum(
+        sum(batch.num_rows for batch in batches_of(table, reader, task))
+        if task.delete_files or task.residual != _ALL
+        else int(task.file.record_count)
+        for task in tasks_of(table, scan)
+    )
+
+
+def gone(file: DataFile) -> str:
+    """That a file is not there."""
+    return f"file is gone: {_last(file.file_path)}"
+
+
+def cure(table: Table, files: Collection[DataFile | str], *, first: str = "") -> str:
+    """What a person can do about files that are gone or damaged, all of them together; `first` instead of
+    restoring them. What else there is has to be looked at before it is named: `cures.py` does that."""
+    restore = "restore the file" if len(files) == 1 else "restore the files"
+    head = table.current_snapshot()
+    listed = listed_files(table, head, {}) if head else frozenset()
+    if listed is not None and not listed & {_path(file) for file in files}:
+        return (
+            f"{restore}; or, since main does not need it, let the snapshots that do expire: "
+            "sls-lake table maintain --only expire, with fewer --snapshots"
+        )
+    return f"{first or restore}; or {VERIFY}"
+
+
+def spans(hours: Collection[int]) -> list[str]:
+    """Receive hours as options of `sls-lake backfill`: one text for hours that follow one another."""
+    return [
+        f"--from {hour_text(begin)}" + (f" --to {hour_text(end - 1)}" if end - begin > 1 else "")
+        for begin, end in IntervalSet.of((hour, hour + 1) for hour in hours)
+    ]
+
+
+def _path(file: DataFile | str) -> str:
+    return file if isinstance(file, str) else file.file_path
+
+
+def _kind(file: DataFile | str) -> str:
+    if isinstance(file, DataFile) or not file.endswith(".avro"):
+        return "file"
+    return "manifest list" if _last(file).startswith("snap-") else "manifest"
+
+
+def _named(file: DataFile | str) -> str:
+    return f"{_kind(file)} {_last(_path(file))}"
+
+
+def _what(file: DataFile | str, error: Exception, wrong: str) -> str:
+    if isinstance(error, FileNotFoundError):
+        return f"{_kind(file)} is gone: {_last(_path(file))}"
+    return f"{_kind(file)} was cut off or overwritten, it cannot be read ({wrong}): {_last(_path(file))}"
+
+
+def listed_files(table: Table, snapshot: Snapshot, seen: dict[str, frozenset[str]]) -> frozenset[str] | None:
+    """Every file that a snapshot needs, by path; None when not all of its manifests can be read. `seen`
+    keeps what each manifest lists from one call to the next."""
+    with suppress(Exception):  # which one it is does not matter here
+        paths = {snapshot.manifest_list}
+        for manifest in snapshot.manifests(table.io):
+            path = manifest.manifest_path
+            if path not in seen:
+                entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+                seen[path] = frozenset(entry.data_file.file_path for entry in entries)
+            paths |= {path, *seen[path]}
+        return frozenset(paths)
+    return None
+
+
+def _last(path: str) -> str:
+    return path.rsplit("/", 1)[-1]

@@ -1,0 +1,226 @@
+"""Where a history begins: the reset policy, resolved once for every listed shard.
+
+The answer is landed (zero rows) before any log is pulled, so that a run which dies in between, or a
+second run at the same time, cannot begin somewhere else.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pyiceberg.table import Table
+
+from pipelines.landing.ledger.state import TableState, names_of
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.table.former import START_OVER
+from pipelines.landing.table.lake import Lake
+from sls_io.claim import Ledger, ShardLedger
+from sls_io.client import Origin, SlsClient
+from sls_io.errors import Breach, ConfigError, LedgerBroken, ServiceError
+from sls_io.planning import Survey, fallen_back
+from sls_io.shard import Shard
+from sls_io.survey import Begins
+from sls_io.window import HOUR_S, Cursor
+
+NO_GROUP_CODE = "ConsumerGroupNotExist"
+RELABEL = "sls-lake table relabel"
+"""The verb that gives a table the right region of a logstore."""
+
+
+def find_table(lake: Lake, logstore: Logstore, client: SlsClient) -> Table | None:
+    """The table, or None when there is none, and neither storage nor service knows of an earlier one.
+
+    Raises as `Lake.load`, and LedgerBroken when the group has checkpoints although there is no table.
+    Not with `reset: group`, which means to begin at them.
+    """
+    table = lake.load(logstore.table)
+    shards = moved(client, logstore) if table is None and logstore.reset != "group" else []
+    # Story: two first runs, B finds no table; A makes it, lands and publishes, B finds A's checkpoints.
+    # The table was there before them, so B looks there once more before it believes them.
+    if not shards or (table := lake.load(logstore.table)) is not None:
+        return table
+    raise LedgerBroken(
+        f"there is no table {logstore.table} in the catalog ({lake.place}), but group {logstore.group.name} "
+        f"has checkpoints of shards {', '.join(map(str, shards))}: somebody landed with it before. Nothing "
+        "was landed; restore the catalog, let the new table begin where the group stands (`reset: group`), "
+        "name another group if this one is another program's, or give the old table up",
+        verb=START_OVER,
+    )
+
+
+def moved(client: SlsClient, logstore: Logstore) -> list[int]:
+    """The shards whose checkpoint in the group says that something was read.
+
+    Not one that is at the begin of a shard from which retention cannot have taken anything yet: a run
+    that found the shard empty publishes that, too, and nothing is lost with it.
+    """
+    try:
+        stored = client.checkpoints(logstore.group.name)
+    except ServiceError as error:
+        if error.code == NO_GROUP_CODE:
+            return []
+        raise
+    points = {shard: point.cursor for shard, point in stored.items() if point.cursor is not None}
+    if not points:
+        return []
+    kept_s, listed = client.retention_s(), {s.id: s for s in client.shards()}
+    oldest_s = 0.0 if kept_s is None else client.now_s() - kept_s
+
+    def untouched(shard: int, cursor: Cursor) -> bool:
+        entry = listed.get(shard)
+        young = entry is not None and entry.created_s > oldest_s
+        return young and cursor <= client.cursor_at(shard, "begin")
+
+    return sorted(shard for shard, cursor in points.items() if not untouched(shard, cursor))
+
+
+def resolve_starts(
+    client: SlsClient, logstore: Logstore, checkpoints: Sequence[Mapping[int, Cursor | None]]
+) -> dict[int, Cursor]:
+    """Start cursor of each listed shard; never before the configured `start` hour.
+
+    Everything is asked twice (`checkpoints` were) and the lower answer holds: one wrong answer skips nothing.
+    Where both were wrong, `begins` tells later, but for what a policy chose (`chosen_of`). Raises as
+    `check_reset`.
+    """
+    check_reset(logstore)
+    found: dict[int, Cursor] = {}
+    for known in (checkpoints[0], checkpoints[-1]):
+        at_s = logstore.reset_time_s(client.now_s())
+        for shard in client.shards():
+            start = _start(client, logstore, shard, at_s, known.get(shard.id))
+            found[shard.id] = min(start, found.get(shard.id, start))
+    return found
+
+
+def check_reset(logstore: Logstore) -> None:
+    """Raises ConfigError for policy `none` of a logstore without history: somebody has to choose."""
+    if logstore.reset == "none":
+        raise ConfigError(
+            f"{logstore.table} has no history yet and reset is 'none'; "
+            "set reset to earliest, latest, group, a time or a duration"
+        )
+
+
+def chosen_of(
+    logstore: Logstore, starts: Mapping[int, Cursor], checkpoints: Sequence[Mapping[int, Cursor | None]]
+) -> frozenset[int]:
+    """The shards whose start a policy chose by something that passes: the end, an age, a checkpoint.
+
+    The others begin at the oldest log since an hour that the settings name, and that can be asked again.
+    """
+    if logstore.reset == "group":
+        return frozenset(s for s in starts if any(known.get(s) is not None for known in checkpoints))
+    return frozenset(starts) if logstore.reset == "latest" or logstore.reset_ages else frozenset()
+
+
+def begins(client: SlsClient, logstore: Logstore, state: TableState, origin: str) -> Begins:
+    """Where the settings begin the shards of `origin` (the table's id of it), as the service answers now.
+
+    Of a start that a policy chose it is what the first run that looked at the shard would have been told;
+    None of one that a person named, with rows that were adopted or removed beside it.
+    """
+    oldest_s = max(logstore.start_s, state.forgotten.before(origin) * HOUR_S)
+    decided = state.adopted.shards_of(origin) | {s for name, s in state.adopted.missing if name == origin}
+    decided |= {s for name, s in state.forgotten.shards if name == origin}
+
+    def at(shard: Shard, entry: ShardLedger) -> Cursor | None:
+        if entry.told:
+            named_s = 0 if logstore.reset_ages else logstore.reset_time_s(0) or 0
+            return client.cursor_at(shard.id, max(oldest_s, named_s))
+        if decided:
+            return None
+        looked_s = entry.reached_s or int(client.now_s())
+        at_s = looked_s if logstore.reset == "latest" else logstore.reset_time_s(looked_s)
+        stored = client.checkpoints(logstore.group.name).get(shard.id) if logstore.reset == "group" else None
+        return _start(client, logstore, shard, at_s, stored.cursor if stored else None)
+
+    return Begins(at, state.forgotten.hours(origin))
+
+
+def known(state: TableState, origin: Origin) -> Origin:
+    """`origin` under the id by which the table has it; as it is where the table does not know it."""
+    text = origin_text(origin)
+    found = next((name for name, there in state.origins.items() if there == text), "")
+    return replace(origin, known_as=found)
+
+
+def check_origin(state: TableState, origin: Origin, table: str) -> Origin:
+    """The origin as the table knows it, see `known`.
+
+    Raises LedgerBroken when the table has this logstore under another region, or had one of its name that
+    was deleted since: its cursors begin anew, so a ledger of the old one would say "nothing to do", or worse.
+    """
+    found = known(state, origin)
+    if found.known_as:
+        return found  # one that was made again has a ledger of its own: `table adopt` settled it
+    if (name := mislabelled(state, origin)) is not None:
+        region = state.origins[name].partition("/")[0]
+        raise LedgerBroken(
+            f"{table} has logstore {origin.logstore} under the region {region!r}, the settings say "
+            f"{origin.region!r}: landed as another origin, all of it would be there twice. Nothing was "
+            f"changed. Set service.region: {region} if the settings are wrong, or give the table the "
+            "region of the settings",
+            verb=RELABEL,
+        )
+    for name, text in state.origins.items():
+        if text.rpartition("@")[0] == origin_text(origin).rpartition("@")[0]:
+            raise LedgerBroken(
+                f"logstore {origin.logstore} was deleted and created again since it was landed in {table} "
+                f"(known as {name}, now {origin.id})",
+                verb="sls-lake table adopt",
+                kind=Breach.UNEXPLAINED,
+            )
+    return found
+
+
+def check_ends(surveys: Mapping[int, Survey], ledger: Ledger, table: str) -> None:
+    """Raises LedgerBroken when a shard ends before what the ledger says has landed of it, or before it
+    begins and a live run did not find where it does."""
+    found = fallen_back(surveys, ledger)
+    said = ", ".join(f"shard {s} ends at {end}, landed up to {at}" for s, (end, at) in found.items())
+    if found and all(at == ledger.shards[s].start for s, (_, at) in found.items()):
+        raise LedgerBroken(
+            f"the service has less than where the history in {table} begins: {said}. Nothing has landed of "
+            "what lies there, so nothing is lost: either the end is told wrong now, or the start was told "
+            "wrong; the next live run asks again, and lets a shard whose start was wrong begin anew",
+            verb="sls-lake land",
+        )
+    if found:
+        raise LedgerBroken(
+            f"the service has less than {table} says has landed: {said}. Either an answer was wrong, and the "
+            "next run says otherwise, or these are not the same shards any more: the logstore was made again "
+            "within the second of its creation, or put back to an older state. Nothing was landed; give it "
+            "another table and group in its defs.yaml then, the old rows stay where they are",
+            verb="sls-lake verify",
+        )
+
+
+def origin_text(origin: Origin) -> str:
+    """The readable identity that the table keeps of an origin: region/project/logstore@created."""
+    return f"{origin.region}/{origin.project}/{origin.logstore}@{origin.created_s}"
+
+
+def mislabelled(state: TableState, origin: Origin) -> str | None:
+    """The id by which the table has this very logstore under another region, if it has.
+
+    Story: an address was taken for the region, or somebody mistyped it. Project, logstore and the second
+    of creation are the same, and a project's name exists once in the whole service (vendor
+    documentation, "Manage a project"), so it is this logstore, whatever its region was called.
+    """
+    names = names_of(origin_text(origin))
+    if known(state, origin).known_as:
+        return None
+    return next((name for name, text in state.origins.items() if names_of(text) == names), None)
+
+
+def _start(
+    client: SlsClient, logstore: Logstore, shard: Shard, at_s: int | None, checkpoint: Cursor | None
+) -> Cursor:
+    floor = client.cursor_at(shard.id, logstore.start_s)
+    if at_s is not None:
+        return max(floor, client.cursor_at(shard.id, at_s))
+    if logstore.reset == "latest":
+        return max(floor, client.cursor_at(shard.id, "end"))
+    if logstore.reset == "group" and checkpoint is not None:
+        return max(floor, checkpoint)
+    return max(floor, client.cursor_at(shard.id, "begin"))

@@ -1,0 +1,494 @@
+"""A loaded table as facts: its head, its tag, the ledgers under the tag, and whether they agree.
+
+The ledger is trusted only after three questions: does every known origin have a ledger, is the
+tagged snapshot still an ancestor of `main` (else somebody rolled the table back by hand), and are
+the rows that the landing under the tag brought still there. What cannot be proven stops with the
+verb that settles it.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from pyiceberg.expressions import In
+from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from pipelines.landing.ledger import codec
+from pipelines.landing.ledger.reading import (
+    Misread,
+    Unreadable,
+    cure,
+    entries_of,
+    gone,
+    listed_files,
+    live_rows,
+    manifests_of,
+)
+from pipelines.landing.ledger.values import Adopted, Forgotten
+from pipelines.landing.table.former import REGISTER, newer, number_of, strangers
+from pipelines.landing.table.lake import ANSWER_S, is_storage, storage_trouble
+from pipelines.landing.table.usable import check_usable
+from pipelines.landing.table.waiting import answered
+from sls_io.claim import Ledger
+from sls_io.errors import Breach, LedgerBroken, TransportError
+
+_CALLS_PARALLEL = 8
+_TRIES_MAX = 5
+"""After so many landings whose files are not all there, no way back is looked for any more."""
+_OTHERS_NAMED_MAX = 3
+_DIGITS_MAX = 20
+"""Digits of a number in a summary that another engine may have written: a long has fewer."""
+
+
+@dataclass(frozen=True)
+class TableState:
+    """What a commit is checked against, read once from one metadata version.
+
+    `head` is the snapshot of `main`, `tagged` the newest landing's; both None before any.
+    `last_updated_ms` is the latest time that the table names: a new snapshot must be younger.
+    """
+
+    uuid: str
+    head: int | None
+    tagged: int | None
+    schema_id: int
+    spec_id: int
+    last_updated_ms: int
+    ledgers: Mapping[str, Ledger]
+    origins: Mapping[str, str]
+    adopted: Adopted = field(default_factory=Adopted)
+    forgotten: Forgotten = field(default_factory=Forgotten)
+
+    def ledger(self, origin: str) -> Ledger:
+        """The origin's ledger; empty when the origin never landed here."""
+        return self.ledgers.get(origin) or Ledger(origin)
+
+
+def read_state(table: Table, *, newest: bool = True) -> TableState:
+    """Read and check `table`. Raises LedgerBroken when its ledger cannot be trusted, or other hands changed
+    it so that nothing can be written to it.
+
+    `newest`: also that the catalog was not put back to an older state, which lists a folder.
+    """
+    check_usable(table)
+    if newest:
+        check_newest(table)
+    state = facts(table)
+    if state.tagged is not None:
+        check_ancestry(table)
+    check_removed(table)
+    _check_origins(table, state)
+    return state
+
+
+def facts(table: Table, *, damaged_too: bool = False) -> TableState:
+    """What the table says, unchecked: for a person who settles it, never for a landing.
+
+    Raises LedgerBroken for a ledger that cannot be read; with `damaged_too` such a one is left out,
+    and only a text of a later release stops.
+    """
+    metadata = table.metadata
+    tag = metadata.refs.get(codec.TAG)
+    prefix = codec.ORIGIN_PROPERTY_PREFIX
+    tagged = table.snapshot_by_id(tag.snapshot_id) if tag else None
+    forgotten_of(tagged, damaged_too=damaged_too)
+    return TableState(
+        uuid=str(metadata.table_uuid),
+        head=metadata.current_snapshot_id,
+        tagged=tag.snapshot_id if tag else None,
+        schema_id=metadata.current_schema_id,
+        spec_id=metadata.default_spec_id,
+        # Somebody whose clock was right may have set a property after one whose clock was ahead.
+        last_updated_ms=max(metadata.last_updated_ms, *(e.timestamp_ms for e in metadata.snapshot_log), 0),
+        ledgers=ledgers_of(tagged, damaged_too=damaged_too),
+        origins={n.removeprefix(prefix): v for n, v in metadata.properties.items() if n.startswith(prefix)},
+        adopted=adopted_of(tagged, damaged_too=damaged_too),
+        forgotten=newest_forgotten(table)[0],
+    )
+
+
+def check_newest(table: Table) -> None:
+    """Prove that the catalog does not name an older state of the table than there was.
+
+    Story: the catalog's database comes back from a backup of last week. The ledger in it is as true as
+    it was then, so all of the week would be landed once more, what retention took would become a gap,
+    and the sweep would delete the week's own files, which no snapshot refers to any more.
+
+    Raises LedgerBroken, or TransportError when the storage or the catalog does not answer.
+    """
+    name, mine = ".".join(table.name()), str(table.metadata.table_uuid)
+    try:
+        found = newer(table.io, table.metadata_location, mine)
+        if found is None:
+            return
+        # Commits that came between the table's load and the listing are no trouble.
+        again = answered(lambda: table.catalog.load_table(table.name()), deadline_s=ANSWER_S)
+    except Exception as error:  # every catalog has its own exceptions
+        told = storage_trouble(table.location(), error) if is_storage(error) else type(error).__name__
+        raise TransportError(f"nobody can say whether {name} is its newest state: {told}") from error
+    if number_of(again.metadata_location) + 1 < found.number:
+        named = again.metadata_location.rsplit("/", 1)[-1]
+        raise LedgerBroken(
+            f"the catalog names an older state of table {name} ({named}) than there was: its folder has "
+            f"{found.name}. The catalog was restored from a backup, or two catalogs use the table; nothing "
+            "was landed on the older state and nothing deleted",
+            verb=REGISTER,
+        )
+
+
+def check_ancestry(table: Table) -> None:
+    """Prove that the tagged landing is still part of `main`. Raises LedgerBroken otherwise.
+
+    Story: rows land under the tag, somebody rolls `main` back behind them, the tag stays. Without
+    this check the next landing would append after the hole and bury the evidence.
+    """
+    tag = table.metadata.refs[codec.TAG]
+    tagged = table.snapshot_by_id(tag.snapshot_id)
+    floor = tagged.sequence_number if tagged and tagged.sequence_number is not None else 0
+    last_seen: Snapshot | None = None
+    for snapshot in ancestry(table):
+        if snapshot.snapshot_id == tag.snapshot_id:
+            return
+        last_seen = snapshot
+        if (snapshot.sequence_number or 0) < floor:
+            break
+    rolled_back = last_seen is None or (last_seen.sequence_number or 0) < floor
+    name = ".".join(table.name())
+    if rolled_back:
+        # What main holds now may be no landing (a compaction, rows by hand): a ledger goes with one.
+        target, since = next((s.snapshot_id for s in ancestry(table) if is_landing(s)), tag.snapshot_id), ""
+        if (removal := removal_undone(table)) is not None:
+            target, since = removal, ", and rows that `table forget` removed are back"
+        raise LedgerBroken(
+            f"table {name} was rolled back by hand: main no longer contains the newest landing "
+            f"(snapshot {tag.snapshot_id}){since}",
+            verb=_verb_back(table, target),
+        )
+    raise LedgerBroken(
+        f"table {name}: snapshots between main and the newest landing (snapshot {tag.snapshot_id}) were "
+        "expired, so nobody can prove that it was not rolled back",
+        verb=codec.ADOPT,
+        kind=Breach.UNEXPLAINED,
+    )
+
+
+def check_removed(table: Table) -> None:
+    """Prove that `main` was not put back to before a removal for good. Raises LedgerBroken otherwise.
+
+    Story: rows are forgotten, somebody rolls `main` back to before that and deletes the tag or moves it
+    along. Every ledger agrees with the rows then; only the removal's own snapshot knows better.
+    """
+    if (removal := removal_undone(table)) is not None:
+        raise LedgerBroken(
+            f"rows were removed from table {'.'.join(table.name())} by `table forget`, and main was put back "
+            "to before that: they are there again",
+            verb=_verb_back(table, removal),
+        )
+
+
+def removal_undone(table: Table) -> int | None:
+    """The snapshot of the newest removal, or the next that metadata still has, when `main` is one from
+    before it; None when there was no removal, or main still contains it, or nobody can say."""
+    forgotten, removal = newest_forgotten(table)
+    if removal is None:
+        return None
+    landings = list(filter(is_landing, ancestry(table)))
+    contained = any(forgotten_of(s, damaged_too=True) == forgotten for s in landings)
+    return removal if landings and not contained else None
+
+
+def newest_forgotten(table: Table) -> tuple[Forgotten, int | None]:
+    """What was removed for good, and the oldest snapshot that says so: it can be gone back to.
+
+    The list only grows, so the newest one of any snapshot that metadata still has tells all, whether
+    main contains that snapshot or not.
+    """
+    told = sorted(
+        (s for s in table.metadata.snapshots if summary_of(s).get(codec.FORGOTTEN_KEY) and is_landing(s)),
+        key=lambda s: s.sequence_number or 0,
+    )
+    lists = [forgotten_of(s, damaged_too=True) for s in told]
+    newest = next((x for x in reversed(lists) if x.shards), None)
+    if newest is None:
+        return Forgotten(), None
+    return newest, next(s.snapshot_id for s, x in zip(told, lists, strict=True) if x == newest)
+
+
+def ancestry(table: Table, newest: int | None = None) -> Iterator[Snapshot]:
+    """Snapshots of `main` (or from the snapshot `newest`), newest first, as far as metadata has them."""
+    snapshot = table.current_snapshot() if newest is None else table.snapshot_by_id(newest)
+    while snapshot is not None:
+        yield snapshot
+        parent = snapshot.parent_snapshot_id
+        snapshot = table.snapshot_by_id(parent) if parent is not None else None
+
+
+def landings(table: Table) -> list[Snapshot]:
+    """All snapshots with a ledger that metadata still has, newest first, also those beside main."""
+    found = filter(is_landing, table.metadata.snapshots)
+    return sorted(found, key=lambda s: s.sequence_number or 0, reverse=True)
+
+
+def ways_back(
+    table: Table, *, first: int | None = None, holed: bool = False, lost: Collection[str] = ()
+) -> Iterator[int]:
+    """Landings that `table rollback` accepts and that have as many rows as their ledgers say, newest first:
+    gone back to, lost rows are there again and foreign ones are not.
+
+    Story: rows are deleted by hand, or only marked as deleted, and landings go on. The newest landing lacks
+    these rows as well, so what is looked for is one from before the deletion.
+
+    `first` is looked at before the others; `holed`: also those whose rows are fewer, which a rollback wants
+    to be told (--without-missing); `lost` are paths of files that are known to be gone or damaged: no landing
+    that needs one is a way back. Raises TransportError when the storage does not answer.
+    """
+    removed, tries, seen = newest_forgotten(table)[0], 0, dict[str, frozenset[str]]()
+    gone_by_now, there = set(lost), set[str]()
+    for snapshot in sorted(landings(table), key=lambda s: s.snapshot_id != first):
+        hidden = summary_of(snapshot).get("total-delete-files", "0") != "0"
+        if hidden and tries >= _TRIES_MAX:
+            continue  # to count these, files are read
+        listed = listed_files(table, snapshot, seen)
+        if listed is None or not listed.isdisjoint(gone_by_now):
+            continue
+        try:
+            ledgers, adopted = ledgers_of(snapshot), adopted_of(snapshot)
+            known = known_rows(ledgers, adopted)
+            tries += hidden
+            rows = shown_rows(table, snapshot)
+            if rows is None or (total_records(snapshot) or 0) > known:
+                continue
+            if not holed and missing_rows(table, snapshot, rows, ledgers, adopted) > 0:
+                continue
+            if forgotten_of(snapshot) != removed:
+                continue
+            missing = missing_files(table, listed - there)
+        except (LedgerBroken, Misread, OSError):
+            continue
+        there |= listed - missing
+        gone_by_now |= missing
+        if not missing:
+            yield snapshot.snapshot_id
+
+
+def _verb_back(table: Table, wanted: int) -> str:
+    """The rollback to the landing `wanted`, or, where it is refused, to the one that is not."""
+    back = next(ways_back(table, first=wanted), None)
+    if back is not None:
+        return f"sls-lake table rollback {back}"
+    holed = next(ways_back(table, first=wanted, holed=True), None)
+    if holed is not None:
+        return f"sls-lake table rollback {holed} --without-missing"
+    return f"restore the files of snapshot {wanted}, and then sls-lake table rollback {wanted}"
+
+
+def files_of(table: Table, snapshot: Snapshot | None) -> dict[str, DataFile]:
+    """The live files of `snapshot` (row-level deletes included) by path. Raises as `reading.py` does."""
+    return {
+        entry.data_file.file_path: entry.data_file
+        for manifest in manifests_of(table, snapshot)
+        for entry in entries_of(table, manifest)
+    }
+
+
+def missing_files(table: Table, paths: Iterable[str]) -> set[str]:
+    """Those of these files that are not there."""
+    wanted = list(paths)
+    with ThreadPoolExecutor(max_workers=_CALLS_PARALLEL) as pool:
+        there = pool.map(lambda path: table.io.new_input(path).exists(), wanted)
+        return {path for path, exists in zip(wanted, there, strict=True) if not exists}
+
+
+def shown_rows(table: Table, snapshot: Snapshot) -> int | None:
+    """Rows that a snapshot shows, None where it does not say. A total counts rows that row-level deletes
+    hide, too: where there are any, files are read."""
+    if summary_of(snapshot).get("total-delete-files", "0") == "0":
+        return total_records(snapshot)
+    return live_rows(table, snapshot.snapshot_id)
+
+
+def others_here(table: Table, *, older_than_s: float) -> tuple[str, ...]:
+    """Metadata files of other tables in the table's folder, and old ones of nobody knows which, a phrase
+    each. Raises TransportError when the storage does not answer."""
+    folder = f"{table.location()}/metadata"
+    try:
+        found = strangers(table.io, folder, table.metadata, table.metadata_location, older_than_s)
+    except OSError as error:
+        raise TransportError(f"{storage_trouble(table.location(), error)}; run it again") from error
+    return tuple(found)
+
+
+def others_text(others: tuple[str, ...]) -> str:
+    """What is said where files of two tables lie in one folder."""
+    more = f" and {len(others) - _OTHERS_NAMED_MAX} more" if len(others) > _OTHERS_NAMED_MAX else ""
+    return (
+        f"{'; '.join(others[:_OTHERS_NAMED_MAX])}{more}: files of another table may be here, so nothing here "
+        "counts as left over until a person has moved that table's files, or that metadata file, away"
+    )
+
+
+def landed_snapshot(table: Table, tries: Iterable[int]) -> int | None:
+    """The snapshot id of any of these tries that is part of `main`, else None."""
+    wanted = set(tries)
+    return next((s.snapshot_id for s in ancestry(table) if s.snapshot_id in wanted), None)
+
+
+def reconcile(table: Table) -> list[str]:
+    """What disagrees in the landing under the tag: missing or unreadable files, rows that do not add up,
+    and what a person can do about the files.
+
+    Empty when all is well. Reads the manifests of that one snapshot and asks for its files.
+    """
+    problems, lost = disagreements(table)
+    return [*problems, *([cure(table, [each.file for each in lost])] if lost else [])]
+
+
+def disagreements(table: Table) -> tuple[list[str], list[Unreadable]]:
+    """What `reconcile` says without what can be done, and the files that are to blame."""
+    tag = table.metadata.refs.get(codec.TAG)
+    if tag is None:
+        return [], []
+    snapshot = table.snapshot_by_id(tag.snapshot_id)
+    summary = summary_of(snapshot)
+    _, windows = codec.decode_windows(summary.get(codec.WINDOWS_KEY, ""))
+    try:
+        added = [entry.data_file for entry in added_entries(table, snapshot)]
+    except Unreadable as error:
+        return [error.what], [error]
+    missing = [file for file in added if not table.io.new_input(file.file_path).exists()]
+    problems = [gone(file) for file in missing]
+    rows = sum(file.record_count for file in added)
+    expected = sum(w.rows for w in windows) + int(summary.get(codec.REWRITTEN_KEY, "0"))
+    if rows != expected:
+        problems.append(f"snapshot {tag.snapshot_id} holds {rows} rows, its windows say {expected}")
+    return problems, [Unreadable(table, file, gone(file)) for file in missing]
+
+
+def added_entries(table: Table, snapshot: Snapshot | None) -> Iterator[ManifestEntry]:
+    """Manifest entries of the data files that `snapshot` itself added. Raises as `reading.py` does."""
+    if snapshot is None:
+        return
+    for manifest in manifests_of(table, snapshot):
+        if manifest.added_snapshot_id != snapshot.snapshot_id:
+            continue
+        for entry in entries_of(table, manifest):
+            if entry.status == ManifestEntryStatus.ADDED:
+                yield entry
+
+
+def summary_of(snapshot: Snapshot | None) -> Mapping[str, str]:
+    """The properties in a snapshot's summary; none for no snapshot."""
+    if snapshot is None or snapshot.summary is None:
+        return {}
+    return snapshot.summary.additional_properties
+
+
+def is_landing(snapshot: Snapshot) -> bool:
+    """Whether it carries a ledger, as every landing and every settling commit does."""
+    return any(name.startswith(codec.LEDGER_PREFIX) for name in summary_of(snapshot))
+
+
+def ledgers_of(snapshot: Snapshot | None, *, damaged_too: bool = False) -> dict[str, Ledger]:
+    """The ledgers in a snapshot's summary; raises and leaves out as `facts` does."""
+    found: dict[str, Ledger] = {}
+    for name, text in summary_of(snapshot).items():
+        if not name.startswith(codec.LEDGER_PREFIX):
+            continue
+        origin = name.removeprefix(codec.LEDGER_PREFIX)
+        try:
+            found[origin] = codec.decode(origin, text)
+        except LedgerBroken as error:
+            if not (damaged_too and error.kind is Breach.DAMAGED):
+                raise
+    return found
+
+
+def adopted_of(snapshot: Snapshot | None, *, damaged_too: bool = False) -> Adopted:
+    """The adopted rows in a snapshot's summary; raises and leaves out as `facts` does."""
+    try:
+        return codec.decode_adopted(summary_of(snapshot).get(codec.ADOPTED_KEY, ""))
+    except LedgerBroken as error:
+        if not (damaged_too and error.kind is Breach.DAMAGED):
+            raise
+        return Adopted()
+
+
+def forgotten_of(snapshot: Snapshot | None, *, damaged_too: bool = False) -> Forgotten:
+    """The forgotten rows in a snapshot's summary; raises and leaves out as `facts` does."""
+    try:
+        return codec.decode_forgotten(summary_of(snapshot).get(codec.FORGOTTEN_KEY, ""))
+    except LedgerBroken as error:
+        if not (damaged_too and error.kind is Breach.DAMAGED):
+            raise
+        return Forgotten()
+
+
+def names_of(text: str) -> str:
+    """project/logstore@created of an origin's readable identity: all of it but the region."""
+    return text.partition("/")[2]
+
+
+def total_records(snapshot: Snapshot | None) -> int | None:
+    """Rows of the table at `snapshot` as its summary says; None where it does not say."""
+    text = summary_of(snapshot).get("total-records")
+    plain = text is not None and text.isascii() and text.isdigit() and len(text) < _DIGITS_MAX
+    return int(text) if text is not None and plain else None
+
+
+def known_rows(ledgers: Mapping[str, Ledger], adopted: Adopted) -> int:
+    """How many rows the ledgers and the adopted rows explain."""
+    return adopted.rows + sum(e.rows for ledger in ledgers.values() for e in ledger.shards.values())
+
+
+def missing_rows(
+    table: Table, snapshot: Snapshot, rows: int, ledgers: Mapping[str, Ledger], adopted: Adopted
+) -> int:
+    """How many rows fewer a snapshot shows, which are `rows`, than its ledgers and adopted rows explain; more
+    are below 0. Raises as `reading.py` does.
+
+    Story: another engine marks rows as deleted, and a person adopts what is left. A snapshot's total counts
+    the hidden rows, too, so they were adopted as rows of nobody, and counted as lost they would keep the
+    maintenance off the table for ever. They explain only what is lacking of rows of nobody.
+    """
+    known, hidden = known_rows(ledgers, adopted), (total_records(snapshot) or 0) - rows
+    if rows >= known or not adopted.others or hidden <= 0:
+        return known - rows
+    origins = {*ledgers, *(origin for origin, _ in adopted.shards)}
+    ours = live_rows(table, snapshot.snapshot_id, where=In(term="__origin__", literals=origins))
+    lacking = adopted.others - (rows - ours)
+    return known - adopted.others - ours + (lacking if lacking < 0 else max(0, lacking - hidden))
+
+
+def _check_origins(table: Table, state: TableState) -> None:
+    name = ".".join(table.name())
+    orphaned = sorted(set(state.origins) - set(state.ledgers))
+    if orphaned:
+        raise LedgerBroken(
+            f"table {name} knows the logstore {orphaned[0]} but has no ledger of it",
+            verb=codec.ADOPT,
+            kind=Breach.UNEXPLAINED,
+        )
+    head = table.current_snapshot()
+    if head is None:
+        return
+    total = total_records(head)
+    if not state.ledgers and total != 0:
+        raise LedgerBroken(
+            f"table {name} has rows ({'an unknown number' if total is None else total}) but no ledger of "
+            "where they came from",
+            verb=codec.ADOPT,
+            kind=Breach.UNEXPLAINED,
+        )
+    known = known_rows(state.ledgers, state.adopted)
+    if total is not None and total > known:
+        back = next(ways_back(table), None)
+        # A landing from before the newest one is named where rows were missing by then.
+        since = "" if back == state.tagged else " (what landed since is pulled again)"
+        verb = f"sls-lake table rollback {back} takes them out{since}, {codec.ADOPT} keeps them"
+        raise LedgerBroken(
+            f"table {name} has {total} rows, its ledger knows {known}: rows of unknown origin were added",
+            verb=codec.ADOPT if back is None else verb,
+            kind=Breach.UNEXPLAINED,
+        )

@@ -1,0 +1,396 @@
+"""Small files of a sealed receive hour written together, once, in a commit that changes no row.
+
+An hour is sealed when every frontier of its logstore has passed it: no live run adds to it any more.
+Its small files become files of the target size in `data/<origin>/compacted/`, and what lies there is
+never taken again, so a row is written anew at most once. It runs in this process, a file at a time,
+without Spark. What was written is read again and compared by rows and identity sum before it counts.
+
+The commit is fenced like a landing (`authored.py`): ledgers and rows stay, the tag moves along, nothing is
+marked as deleted. Files with row-level deletes are left alone.
+"""
+
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask, Table
+
+from pipelines.landing.commit import authored
+from pipelines.landing.commit.freshness import Freshness
+from pipelines.landing.contents.slices import origin_and_hour
+from pipelines.landing.hours import hour_text
+from pipelines.landing.ledger.reading import batches_of, tasks_of
+from pipelines.landing.ledger.state import TableState, read_state, reconcile
+from pipelines.landing.ledger.values import Deed, Operation
+from pipelines.landing.table.contract import (
+    ROW_GROUP_ROWS,
+    arrow_schema,
+    parquet_writer,
+    rows_of,
+)
+from pipelines.landing.table.data_files import data_file, metrics_of
+from pipelines.landing.table.lake import Lake
+from sls_io.claim import Ledger
+from sls_io.clock import Clock
+from sls_io.decoding.decode import identity_sum
+from sls_io.errors import ConfigError, InvariantBroken, LandingConflict, LedgerBroken, TransportError
+from sls_io.window import HOUR_S
+
+TARGET_BYTES = 512 * 1024**2
+FOLDER = "compacted"
+_LARGE = 0.75
+_TRIES_MAX = 20
+_SHARDS_NAMED_MAX = 5
+_GROUP_BYTES = 128 * 1024**2
+Why = Literal["unsealed", "few", "done", "marked", "unknown"]
+_WHY: Mapping[Why, str] = {
+    "few": "already as few files as hold their rows",
+    "done": "compacted before, or of files near the target size",
+    "marked": "another engine marked rows as deleted: let it write its files anew (rewrite_data_files)",
+    "unknown": "their partition says no logstore or no receive hour",
+}
+_IDENTITY = ("__shard__", "__cursor__", "__index__")
+
+
+@dataclass(frozen=True)
+class Looked:
+    """A table as it was looked at: its ledger is proven, its newest landing adds up."""
+
+    table: Table
+    state: TableState
+
+
+@dataclass(frozen=True)
+class Hour:
+    """Small files of one logstore and receive hour (since 1970) that are written together.
+
+    `snapshot_id` and `files_after` are None until it was done.
+    """
+
+    origin: str
+    hour: int
+    rows: int
+    files: int
+    file_bytes: int
+    files_after: int | None = None
+    snapshot_id: int | None = None
+    tasks: tuple[FileScanTask, ...] = field(default=(), repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Left:
+    """Receive hours that stay as they are for the same reason, which `text` says; `origin` where it is one
+    logstore's own. Of `unknown` files nobody knows the hour.
+    """
+
+    why: Why
+    origin: str
+    hours: int
+    files: int
+    text: str
+
+
+def look(lake: Lake, name: str) -> Looked:
+    """The table `name` now. Raises ConfigError when nothing has landed, LedgerBroken when it cannot be
+    trusted: nothing is tidied then."""
+    table = lake.load(name)
+    if table is None:
+        raise ConfigError(f"nothing has landed in {name} yet")
+    state = read_state(table)
+    if table.current_snapshot() is None or state.tagged is None:
+        raise ConfigError(f"nothing has landed in {name} yet")
+    problems = reconcile(table)
+    if problems:
+        raise LedgerBroken(
+            f"the newest landing in {name} does not add up ({'; '.join(problems)}): the maintenance stops",
+            verb="sls-lake verify",
+        )
+    return Looked(table, state)
+
+
+def sealed_before(ledger: Ledger) -> int:
+    """The receive hour (since 1970) before which no live run adds rows of this logstore."""
+    shards = ledger.shards.values()
+    still = [entry.reached_s for entry in shards if not entry.closed]
+    # All closed: children that no ledger knows yet begin where their parents were last seen.
+    reached = min(still) if still else max((entry.reached_s for entry in shards), default=0)
+    return reached // HOUR_S
+
+
+def plan(looked: Looked, *, target_bytes: int = TARGET_BYTES) -> list[Hour]:
+    """Sealed hours with more small files than files of the target size would hold; oldest first."""
+    hours, order = [], _order(looked.table.schema())
+    for (origin, hour, *_), tasks in _small(looked, target_bytes):
+        size = sum(task.file.file_size_in_bytes for task in tasks)
+        if len(tasks) > -(-size // target_bytes):
+            rows = sum(task.file.record_count for task in tasks)
+            hours.append(Hour(origin, hour, rows, len(tasks), size, tasks=tuple(sorted(tasks, key=order))))
+    return hours
+
+
+def left(looked: Looked, *, target_bytes: int = TARGET_BYTES) -> tuple[Left, ...]:
+    """Why the other hours stay as they are: one entry a reason, of unsealed hours one a logstore."""
+    chosen = {(hour.origin, hour.hour) for hour in plan(looked, target_bytes=target_bytes)}
+    hours, files = defaultdict[tuple[Why, str], set[tuple[str, int]]](set), Counter[tuple[Why, str]]()
+    for why, at, _ in _sorted_out(looked, target_bytes):
+        if why in ("few", "done") and at in chosen:
+            continue
+        key = why, at[0] if why == "unsealed" else ""
+        hours[key].add(at)
+        files[key] += 1
+    return tuple(
+        Left(why, origin, len(there), files[why, origin], _why_left(looked, why, origin, there))
+        for (why, origin), there in sorted(hours.items())
+    )
+
+
+def _why_left(looked: Looked, why: Why, origin: str, hours: Collection[tuple[str, int]]) -> str:
+    if why != "unsealed":
+        return _WHY[why]
+    first = hour_text(min(hour for _, hour in hours))
+    ledger = looked.state.ledgers.get(origin)
+    if ledger is None:
+        return f"not sealed: the table has no ledger of {origin}"
+    last = max(hour for _, hour in hours)
+    behind = [
+        s for s, e in sorted(ledger.shards.items()) if not e.closed and e.reached_s < (last + 1) * HOUR_S
+    ]
+    named = ", ".join(map(str, behind[:_SHARDS_NAMED_MAX]))
+    more = f" and {len(behind) - _SHARDS_NAMED_MAX} more" if len(behind) > _SHARDS_NAMED_MAX else ""
+    who = f"shard {named}{more} of {origin} has" if behind else f"the closed shards of {origin} have"
+    return f"not sealed: {who} not passed all hours from {first} on"
+
+
+def _sorted_out(looked: Looked, target_bytes: int) -> Iterator[tuple[Why, tuple[str, int], FileScanTask]]:
+    """Each file with the logstore and receive hour of its partition, and why it stays: `few` unless there
+    are others to write it together with."""
+    table, folder = looked.table, f"/{FOLDER}/"
+    sealed = {origin: sealed_before(ledger) for origin, ledger in looked.state.ledgers.items()}
+    for task in tasks_of(table, table.scan()):
+        at = origin_and_hour(table, task.file)
+        if at is None:
+            yield "unknown", ("", 0), task
+        elif at[1] >= sealed.get(at[0], 0):
+            yield "unsealed", at, task
+        elif task.delete_files:
+            yield "marked", at, task
+        elif folder in task.file.file_path or task.file.file_size_in_bytes >= _LARGE * target_bytes:
+            yield "done", at, task
+        else:
+            yield "few", at, task
+
+
+def _small(looked: Looked, target_bytes: int) -> list[tuple[tuple[Any, ...], list[FileScanTask]]]:
+    """The small files of sealed hours, by partition; the oldest hour first."""
+    found = defaultdict[tuple[str, int, int, tuple[str, ...]], list[FileScanTask]](list)
+    for why, at, task in _sorted_out(looked, target_bytes):
+        if why == "few":
+            # By the whole partition: somebody may have added the shard to it, and a file is in one.
+            found[(*at, task.file.spec_id, partition_text(task.file))].append(task)
+    return sorted(found.items(), key=lambda item: (item[0][1], item[0][0]))
+
+
+def partition_text(file: DataFile) -> tuple[str, ...]:
+    """The values of a file's partition, comparable whatever their types."""
+    return tuple(str(file.partition[i]) for i in range(len(file.partition)))
+
+
+def execute(
+    lake: Lake,
+    looked: Looked,
+    hour: Hour,
+    *,
+    target_bytes: int = TARGET_BYTES,
+    clock: Clock,
+    on_event: Callable[[str], None] = lambda name: None,
+) -> Hour:
+    """Write the files of `hour` together and commit them.
+
+    Raises LandingConflict when they were changed since they were planned, and LandingUnknown as
+    `settle.commit` does. New files that were not committed are the sweep's.
+
+    Story: hours are planned together and written one after the other. Meanwhile another engine deletes
+    rows of a file of the last hour without touching the file: written together with others as it was
+    planned, it would bring them back. So what each commit is made on is looked at, too.
+    """
+    fresh, added = Freshness(clock), list[DataFile]()
+    name, schema_id = ".".join(looked.table.name()), looked.state.schema_id
+    for _ in range(_TRIES_MAX):
+        rows = rows_of(hour.origin, range(hour.hour, hour.hour + 1))
+        there = _shown(tasks_of(looked.table, looked.table.scan(row_filter=rows)))
+        if not _shown(hour.tasks) <= there or looked.state.schema_id != schema_id:
+            break
+        added = added or _rewritten(looked.table, hour, target_bytes)
+        # Story: this process is paused for a day, the sweep takes the files nobody refers to yet, then
+        # it goes on. So files older than half of the sweep's floor are never published.
+        if not fresh.publishable:
+            break
+        change = tidied(looked, Deed(Operation.COMPACT, hour_text(hour.hour)))
+        paths = frozenset(task.file.file_path for task in hour.tasks)
+        try:
+            on_event("compact.built")
+            snapshot = authored.commit(
+                lake,
+                looked.table,
+                looked.state,
+                replace(change, dropped=paths, added=tuple(added)),
+                now_ms=int(clock.now() * 1000),
+            )
+        except LandingConflict:
+            looked = look(lake, name)
+        else:
+            return Hour(hour.origin, hour.hour, hour.rows, hour.files, hour.file_bytes, len(added), snapshot)
+    raise LandingConflict(
+        f"files of {name} that were being written together were changed meanwhile, or it never held still; "
+        "they stay as they are, the next maintenance takes them"
+    )
+
+
+def tidied(looked: Looked, deed: Deed) -> authored.Change:
+    """A change that leaves rows and ledgers as they are."""
+    head = looked.table.current_snapshot()
+    if head is None:
+        raise InvariantBroken("a table that was looked at has a snapshot")
+    state = looked.state
+    return authored.Change(
+        content=head,
+        ledgers=state.ledgers,
+        adopted=state.adopted,
+        deed=deed,
+        forgotten=state.forgotten,
+        same_rows=True,
+    )
+
+
+def _shown(tasks: Iterable[FileScanTask]) -> frozenset[str]:
+    """Files whose rows are all shown."""
+    return frozenset(task.file.file_path for task in tasks if not task.delete_files)
+
+
+def _order(schema: Schema) -> Callable[[FileScanTask], tuple[int, int, str]]:
+    """By first shard and cursor, so that the new files' bounds stay narrow."""
+    shard, cursor = (schema.find_field(name).field_id for name in _IDENTITY[:2])
+
+    def key(task: FileScanTask) -> tuple[int, int, str]:
+        bounds: Mapping[int, bytes] = task.file.lower_bounds or {}
+        first = [int.from_bytes(bounds.get(n, b""), "little", signed=True) for n in (shard, cursor)]
+        return first[0], first[1], task.file.file_path
+
+    return key
+
+
+def _rewritten(table: Table, hour: Hour, target_bytes: int) -> list[DataFile]:
+    """The rows of the hour's files in new files; proven to be the same rows.
+
+    Raises as `reading.py` does, and TransportError when the storage does not take them.
+    """
+    writer = _Writer(table, hour, target_bytes)
+    rows = total = 0
+    try:
+        for task in hour.tasks:
+            for part in _read(table, task):
+                rows, total = rows + part.num_rows, total + _sum(part)
+                writer.add(part)
+        files = writer.finish()
+        written = [_counted(table, file) for file in files]
+    except OSError as error:
+        raise TransportError(
+            f"files of {'.'.join(table.name())} cannot be written ({type(error).__name__})"
+        ) from error
+    if (rows, total % 2**64) != (sum(n for n, _ in written), sum(s for _, s in written) % 2**64):
+        raise InvariantBroken("files written together do not hold the rows that were read")
+    if rows != hour.rows:
+        raise LedgerBroken(
+            f"files of {'.'.join(table.name())} hold {rows} rows, the table says {hour.rows}",
+            verb="sls-lake verify",
+        )
+    return files
+
+
+def _read(table: Table, task: FileScanTask) -> Iterator[pa.Table]:
+    wanted = arrow_schema(table.schema())
+    reader = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
+    for batch in batches_of(table, reader, task):
+        yield pa.Table.from_batches([batch]).select(wanted.names).cast(wanted)
+
+
+def _counted(table: Table, file: DataFile) -> tuple[int, int]:
+    """(rows, identity sum) of a file as it lies in storage."""
+    with table.io.new_input(file.file_path).open() as stream:
+        batches = pq.ParquetFile(stream).iter_batches(columns=list(_IDENTITY))
+        parts = [(batch.num_rows, _sum(pa.Table.from_batches([batch]))) for batch in batches]
+    return sum(n for n, _ in parts), sum(s for _, s in parts)
+
+
+def _sum(part: pa.Table) -> int:
+    shards, cursors, indexes = (part.column(name).to_numpy().astype(np.int64) for name in _IDENTITY)
+    return sum(
+        identity_sum(int(shard), cursors[shards == shard], indexes[shards == shard])
+        for shard in np.unique(shards)
+    )
+
+
+class _Writer:
+    """Files of about the target size in one partition."""
+
+    def __init__(self, table: Table, hour: Hour, target_bytes: int) -> None:
+        self._table, self._hour, self._target = table, hour, target_bytes
+        self._like = hour.tasks[0].file
+        self._files: list[DataFile] = []
+        self._buffer: list[pa.Table] = []
+        self._path = ""
+        self._stream: Any = None
+        self._parquet: pq.ParquetWriter | None = None
+
+    def add(self, part: pa.Table) -> None:
+        """Keep, and write what makes a row group."""
+        if part.num_rows:
+            self._buffer.append(part)
+        full = sum(p.num_rows for p in self._buffer) >= ROW_GROUP_ROWS
+        if full or sum(p.nbytes for p in self._buffer) >= min(_GROUP_BYTES, 8 * self._target):
+            self._flush()
+
+    def finish(self) -> list[DataFile]:
+        """Close the last file; all that were written."""
+        self._flush()
+        self._close()
+        return self._files
+
+    def _flush(self) -> None:
+        if not self._buffer:
+            return
+        rows, self._buffer = pa.concat_tables(self._buffer), []
+        if self._parquet is None:
+            folder = f"{self._table.location()}/data/{self._hour.origin}/{FOLDER}"
+            self._path = f"{folder}/{self._hour.hour}-{uuid.uuid4().hex}.parquet"
+            self._stream = self._table.io.new_output(self._path).create()
+            self._parquet = parquet_writer(self._stream, rows.schema)
+        self._parquet.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+        if self._stream is not None and self._stream.tell() >= self._target:
+            self._close()
+
+    def _close(self) -> None:
+        parquet, stream = self._parquet, self._stream
+        if parquet is None or stream is None:
+            return
+        parquet.close()
+        size = stream.tell()
+        stream.close()
+        self._parquet = self._stream = None
+        file = data_file(
+            path=self._path,
+            size=size,
+            metrics=metrics_of(parquet, self._table.schema(), self._table.properties),
+            partition=self._like.partition,
+            spec_id=self._like.spec_id,
+        )
+        self._files.append(file)

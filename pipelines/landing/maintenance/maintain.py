@@ -1,0 +1,473 @@
+"""Keep a table small and fast, beside landings that go on: `sls-lake table maintain`.
+
+    compact     small files of sealed receive hours written together, once (`compact.py`)
+    manifests   data manifests written anew when they are many
+    expire      all but the newest snapshots leave the metadata; no file is deleted
+    sweep       old files that no kept snapshot refers to are deleted: data, manifests, manifest lists
+    metadata    old metadata versions that the metadata log does not name are deleted
+
+The first three are commits, fenced like a landing: of two that race one looks again. The last two
+delete, by path, and only after a *refresh*: a commit that changes nothing but `main`.
+
+Story: A writes files and is paused for a day. The sweep finds files that nobody refers to and deletes
+them, A wakes and publishes. Because of the refresh A's commit is refused, A loads the table again, and
+there its files are older than half of the floor, so it plans afresh. Whoever reads the table after the
+refresh writes files younger than it, and what is deleted is older than the refresh by the whole floor.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from pyarrow.fs import FileInfo
+from pyiceberg.manifest import ManifestContent
+from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate
+
+from pipelines.landing.commit import authored, publish
+from pipelines.landing.contents import sameness
+from pipelines.landing.hours import hour_text
+from pipelines.landing.inspection import cures
+from pipelines.landing.inspection.history import Orphan, find_orphans, needed_by
+from pipelines.landing.ledger.codec import TAG
+from pipelines.landing.ledger.reading import Misread, Unreadable, live_rows, manifests_of
+from pipelines.landing.ledger.state import ancestry, landed_snapshot, missing_rows, others_here, others_text
+from pipelines.landing.ledger.values import Deed, Operation
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.maintenance import compact
+from pipelines.landing.maintenance.compact import Hour, Left, Looked, look, tidied
+from pipelines.landing.run.driver import PUBLISH_DEADLINE_S, RELOAD_DEADLINE_S
+from pipelines.landing.table.former import listed
+from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
+from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.errors import ConfigError, LandingConflict, LandingUnknown, LedgerBroken, TransportError
+
+STEPS = ("compact", "manifests", "expire", "sweep", "metadata")
+SNAPSHOTS_MAX = 200
+MANIFESTS_MAX = 100
+_FILES_A_MANIFEST = 2000
+_TRIES_MAX = 20
+_METADATA = ".metadata.json"
+_DELETING = frozenset({"sweep", "metadata"})
+
+
+@dataclass(frozen=True)
+class Maintenance:
+    """What would be done, or was.
+
+    left       why the other hours are not compacted, as it was before; empty without that step
+    refreshed  the snapshot that made earlier writers look again; None when nothing was deleted
+    manifests  data manifests of main, now and after; the same where they stay
+    expired    snapshots that leave, oldest first; `kept` stay
+    swept, metadata  files deleted; paths below the table's folder
+    put_off    what was left for the next time, and why: steps, hours, files
+    unsettled  some of that waits for a person: rows are lost, or a file cannot be read
+
+    Of a dry run `swept` are the files that are free already: what compaction, manifests and expiry of the
+    run itself free comes on top.
+    """
+
+    table: str
+    steps: tuple[str, ...]
+    executed: bool
+    compacted: tuple[Hour, ...] = ()
+    left: tuple[Left, ...] = ()
+    manifests: tuple[int, int] = (0, 0)
+    expired: tuple[int, ...] = ()
+    kept: int = 0
+    refreshed: int | None = None
+    swept: tuple[Orphan, ...] = ()
+    metadata: tuple[Orphan, ...] = ()
+    put_off: tuple[str, ...] = ()
+    unsettled: bool = False
+
+
+class Maintainer:
+    """One maintenance of one table.
+
+    `floor_s`: nothing younger is deleted; at least a day and three times the longest run of the
+    logstore. `on_event` hears the name of each step's commit before it is sent.
+    """
+
+    def __init__(
+        self,
+        logstore: Logstore,
+        lake: Lake,
+        *,
+        target_bytes: int = compact.TARGET_BYTES,
+        manifests_max: int = MANIFESTS_MAX,
+        snapshots_max: int = SNAPSHOTS_MAX,
+        floor_s: float = SWEEP_FLOOR_S,
+        clock: Clock = SYSTEM_CLOCK,
+        on_event: Callable[[str], None] = lambda name: None,
+    ) -> None:
+        unknown_s = PUBLISH_DEADLINE_S + RELOAD_DEADLINE_S
+        lowest_s = max(SWEEP_FLOOR_S, 3 * logstore.budget.seconds_max + unknown_s)
+        if floor_s < lowest_s:
+            raise ConfigError(
+                f"files younger than {lowest_s / 3600:g} hours may be about to be published; "
+                "name a floor that is not below that"
+            )
+        if target_bytes < 1 or snapshots_max < 2 or manifests_max < 1:
+            raise ConfigError("a target size and manifests are at least 1, snapshots to keep at least 2")
+        self.lake, self.name, self.clock = lake, logstore.table, clock
+        self.target_bytes, self.manifests_max = target_bytes, manifests_max
+        self.snapshots_max, self.floor_s, self._on_event = snapshots_max, floor_s, on_event
+        self._put_off: list[str] = []
+        self._unsettled = False
+
+    def plan(self, steps: Collection[str] = STEPS) -> Maintenance:
+        """What `execute` would do to the table as it is now. Changes nothing.
+
+        Raises ConfigError when nothing has landed, LedgerBroken when the table cannot be trusted.
+        """
+        steps, self._put_off, self._unsettled = _ordered(steps), [], False
+        looked = look(self.lake, self.name)
+        table, now_s = looked.table, self.clock.now()
+        if not self._whole(looked, steps):
+            return self._nothing(table, steps, executed=False)
+        hours = tuple(compact.plan(looked, target_bytes=self.target_bytes)) if "compact" in steps else ()
+        left = self._left(looked, steps)
+        count = _manifest_count(table)
+        fewer = _fewest(table) if "manifests" in steps and self._many(table) else count
+        # Each commit of this very run is a snapshot, too, and among the newest that stay.
+        refresh = bool(_DELETING & set(steps))
+        commits = len(hours) + (fewer != count)
+        leaving = expired(table, self.snapshots_max - refresh, commits) if "expire" in steps else ()
+        deleting = [step for step in steps if step in _DELETING]
+        deleting = [] if self._mixed(table, now_s, deleting) else deleting
+        return Maintenance(
+            table=self.name,
+            steps=steps,
+            executed=False,
+            compacted=hours,
+            left=left,
+            manifests=(count, fewer),
+            expired=leaving,
+            kept=len(table.metadata.snapshots) - len(leaving) + commits + refresh,
+            swept=self._swept(table, now_s) if "sweep" in deleting else (),
+            metadata=self._old_metadata(table, now_s) if "metadata" in deleting else (),
+            put_off=tuple(self._put_off),
+            unsettled=self._unsettled,
+        )
+
+    def execute(self, steps: Collection[str] = STEPS) -> Maintenance:
+        """Do it, each step on the table as it is by then.
+
+        Raises what `plan` does; LandingConflict when the table never held still, LandingUnknown when an
+        answer was lost. Whatever it raises, asking for the same again is safe.
+        """
+        steps, self._put_off, self._unsettled = _ordered(steps), [], False
+        looked = look(self.lake, self.name)
+        if not self._whole(looked, steps):
+            return self._nothing(looked.table, steps, executed=True)
+        left = self._left(looked, steps)
+        compacted = self._compact() if "compact" in steps else ()
+        manifests = self._regroup("manifests" in steps)
+        deleting = [step for step in steps if step in _DELETING]
+        deletes = bool(deleting)
+        # The refresh comes after, and is a snapshot, too. Story: it came first; a rollback is looked at
+        # after it and committed after the expiry, to a snapshot whose files are being deleted.
+        leaving = tuple[int, ...]()
+        if "expire" in steps and self._whole(look(self.lake, self.name), ["expire"]):
+            leaving = self._expire(self.snapshots_max - deletes)
+        refreshed, swept, metadata = None, tuple[Orphan, ...](), tuple[Orphan, ...]()
+        if deletes and self._whole(look(self.lake, self.name), deleting):
+            looked = self._refresh()
+            table, refreshed = looked.table, looked.state.tagged
+            # The storage's own clock stamps the files; ours may be ahead of it.
+            now_s = min(self.clock.now(), _stored_s(table))
+            deleting = [] if self._mixed(table, now_s, deleting) else deleting
+            if "sweep" in deleting:
+                swept = self._delete(table, self._swept(table, now_s))
+            if "metadata" in deleting:
+                metadata = self._delete(table, self._old_metadata(table, now_s))
+        return Maintenance(
+            table=self.name,
+            steps=steps,
+            executed=True,
+            compacted=compacted,
+            left=left,
+            manifests=manifests,
+            expired=leaving,
+            kept=len(look(self.lake, self.name).table.metadata.snapshots),
+            refreshed=refreshed,
+            swept=swept,
+            metadata=metadata,
+            put_off=tuple(self._put_off),
+            unsettled=self._unsettled,
+        )
+
+    def _whole(self, looked: Looked, steps: Collection[str]) -> bool:
+        """Whether the table holds the rows that its ledgers say; if not, `steps` are put off.
+
+        Story: somebody deletes rows by hand, and before anybody looks the nightly expiry and sweep take
+        the snapshots and files that still hold them. Or a compaction makes what is left the newest landing,
+        which a rollback should bring the rows back from.
+        """
+        try:
+            why = _lost(looked)
+        except (Unreadable, Misread) as error:
+            why = str(error)
+        if why:
+            self._put_off.append(f"{', '.join(steps)}: {why}")
+            self._unsettled = True
+        return not why
+
+    def _nothing(self, table: Table, steps: tuple[str, ...], *, executed: bool) -> Maintenance:
+        return Maintenance(
+            table=self.name,
+            steps=steps,
+            executed=executed,
+            kept=len(table.metadata.snapshots),
+            put_off=tuple(self._put_off),
+            unsettled=self._unsettled,
+        )
+
+    def _left(self, looked: Looked, steps: Collection[str]) -> tuple[Left, ...]:
+        return compact.left(looked, target_bytes=self.target_bytes) if "compact" in steps else ()
+
+    # --- commits ---------------------------------------------------------------------------------
+
+    def _compact(self) -> tuple[Hour, ...]:
+        done = []
+        for hour in compact.plan(look(self.lake, self.name), target_bytes=self.target_bytes):
+            looked = look(self.lake, self.name)
+            try:
+                done.append(
+                    compact.execute(
+                        self.lake,
+                        looked,
+                        hour,
+                        target_bytes=self.target_bytes,
+                        clock=self.clock,
+                        on_event=self._on_event,
+                    )
+                )
+            except (LandingConflict, LedgerBroken, TransportError) as error:
+                self._put_off.append(f"compact {hour_text(hour.hour)}: {error}")
+                self._unsettled |= isinstance(error, LedgerBroken)
+        return tuple(done)
+
+    def _regroup(self, wanted: bool) -> tuple[int, int]:
+        looked = look(self.lake, self.name)
+        before = _manifest_count(looked.table)
+        if not wanted or not self._many(looked.table):
+            return before, before
+        changed = self._commit(Operation.MANIFESTS, regroup=_FILES_A_MANIFEST)
+        return before, _manifest_count(changed.table)
+
+    def _many(self, table: Table) -> bool:
+        return _manifest_count(table) > self.manifests_max and 2 * _fewest(table) <= _manifest_count(table)
+
+    def _refresh(self) -> Looked:
+        return self._commit(Operation.REFRESH)
+
+    def _commit(self, operation: Operation, *, regroup: int = 0) -> Looked:
+        """A commit that leaves all rows, and the table loaded after it, which contains it."""
+        for _ in range(_TRIES_MAX):
+            looked = look(self.lake, self.name)
+            change = replace(tidied(looked, Deed(operation)), regroup=regroup, same_rows=bool(regroup))
+            self._on_event(f"{operation}.built")
+            try:
+                snapshot = authored.commit(
+                    self.lake, looked.table, looked.state, change, now_ms=int(self.clock.now() * 1000)
+                )
+            except LandingConflict:
+                continue
+            after = look(self.lake, self.name)
+            if landed_snapshot(after.table, [snapshot]) is not None:
+                return after
+        raise LandingConflict(f"table {self.name} never held still; nothing was deleted, run it again")
+
+    def _expire(self, snapshots_max: int) -> tuple[int, ...]:
+        for _ in range(_TRIES_MAX):
+            looked = look(self.lake, self.name)
+            table, state = looked.table, looked.state
+            if not expired(table, snapshots_max):
+                return ()
+            if state.tagged != state.head:
+                # Somebody else's commits are on top of the newest landing. With snapshots between the two
+                # gone nobody could prove any more that the landing is part of main: move the tag first.
+                self._refresh()
+                continue
+            leaving = expired(table, snapshots_max)
+            request = publish.Request(
+                snapshot_id=state.head or 0,
+                updates=(RemoveSnapshotsUpdate(snapshot_ids=list(leaving)),),
+                requirements=publish.fence(
+                    table, state, (AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=state.head),)
+                ),
+            )
+            self._on_event("expire.built")
+            refusal = publish.send(table.catalog, table, request, deadline_s=PUBLISH_DEADLINE_S)
+            there = {s.snapshot_id for s in look(self.lake, self.name).table.metadata.snapshots}
+            if not there & set(leaving):
+                return leaving
+            if not refusal:
+                raise LandingUnknown(f"snapshots of {self.name} were expired and are there; run it again")
+        raise LandingConflict(f"table {self.name} never held still; no snapshot was expired, run it again")
+
+    # --- files -----------------------------------------------------------------------------------
+
+    def _orphans(self, table: Table, now_s: float) -> tuple[Orphan, ...]:
+        """Files of data and metadata that no kept snapshot refers to, all older than the floor."""
+        before_s, needed = now_s - self.floor_s, needed_by(table)
+        data = [
+            Orphan(f"data/{orphan.path}", orphan.size, orphan.modified_s)
+            for orphan in find_orphans(table, older_than_s=before_s, needed=needed)
+        ]
+        known = {_last(path) for path in needed}
+        # Names of files are unique. One that a snapshot refers to under another path is no orphan: the
+        # warehouse was moved, or is reached by two names, and then nothing is known about any file.
+        if known & {_last(orphan.path) for orphan in data}:
+            raise ConfigError(
+                f"files of table {self.name} are listed under other paths than its snapshots name; "
+                "nothing was deleted, look at the catalog's warehouse setting"
+            )
+        return (*data, *_unknown(table, ".avro", known, before_s))
+
+    def _mixed(self, table: Table, now_s: float, steps: Collection[str]) -> bool:
+        """Whether files of another table lie here, too; nothing is deleted then.
+
+        Story: a table is lost from the catalog and a new one begins in its folder. No snapshot of the new
+        one refers to the old files, and after a day they would go, the only thing that is left of it.
+        """
+        others = others_here(table, older_than_s=now_s - self.floor_s) if steps else ()
+        if others:
+            self._put_off.append(f"{', '.join(steps)}: {others_text(others)}")
+            self._unsettled = True
+        return bool(others)
+
+    def _swept(self, table: Table, now_s: float) -> tuple[Orphan, ...]:
+        """The orphans; none when a kept snapshot cannot say which files it needs."""
+        try:
+            return self._orphans(table, now_s)
+        except (Unreadable, Misread) as error:
+            self._put_off.append(f"sweep: {error}")
+            self._unsettled = True
+            return ()
+
+    def _old_metadata(self, table: Table, now_s: float) -> tuple[Orphan, ...]:
+        known = {_last(table.metadata_location)}
+        known |= {_last(entry.metadata_file) for entry in table.metadata.metadata_log}
+        if not any(_last(info.path) == _last(table.metadata_location) for info in _listed(table)):
+            raise ConfigError(
+                f"the metadata of table {self.name} is not in its folder; none of it was deleted, "
+                "look at the catalog's warehouse setting"
+            )
+        return tuple(_unknown(table, _METADATA, known, now_s - self.floor_s))
+
+    def _delete(self, table: Table, files: Iterable[Orphan]) -> tuple[Orphan, ...]:
+        gone = []
+        for file in files:
+            try:
+                table.io.delete(f"{table.location()}/{file.path}")
+            except FileNotFoundError:
+                continue  # another maintenance was first
+            except OSError as error:
+                self._put_off.append(f"{file.path} could not be deleted ({type(error).__name__})")
+            else:
+                gone.append(file)
+        return tuple(gone)
+
+
+def expired(table: Table, snapshots_max: int, coming: int = 0) -> tuple[int, ...]:
+    """Snapshots that leave so that at most `snapshots_max` stay: every ref's, and the newest of main.
+
+    What no ref leads to leaves first: a rollback put it aside. `coming`: so many commits of ours, which
+    take main and the tag along, come before.
+    """
+    snapshots, along = table.metadata.snapshots, {MAIN_BRANCH, TAG} if coming else set()
+    named = {ref.snapshot_id for name, ref in table.metadata.refs.items() if name not in along}
+    main = [s.snapshot_id for s in ancestry(table)]
+    room = max(0, snapshots_max - coming - len(named))
+    kept = named | set([s for s in main if s not in named][:room])
+    if len(snapshots) + coming <= snapshots_max:
+        return ()
+    return tuple(s.snapshot_id for s in snapshots if s.snapshot_id not in kept)
+
+
+def left_text(left: Left) -> str:
+    """Why hours are not compacted, with their number, for people."""
+    hours = "" if left.why == "unknown" else f"{left.hours:,} hours, "
+    return f"{hours}{left.files:,} files: {left.text}"
+
+
+def _lost(looked: Looked) -> str:
+    """Why the table does not hold as many rows as its ledgers and adopted rows say; "" when it does.
+
+    From the manifests, apart from files with row-level deletes. Raises as `reading.py` does.
+    """
+    table, state = looked.table, looked.state
+    rows, head = live_rows(table), table.current_snapshot()
+    missing = missing_rows(table, head, rows, state.ledgers, state.adopted) if head is not None else 0
+    if not missing:
+        return ""
+    target = sameness.way_back(table)
+    back = f"; sls-lake table rollback {target} {cures.brought_back(table, target)}" if target else ""
+    return (
+        f"table {'.'.join(table.name())} holds {rows} rows, its ledger says {rows + missing}, and older "
+        f"snapshots may be the only way back, so they stay (sls-lake verify){back}"
+    )
+
+
+def _ordered(steps: Collection[str]) -> tuple[str, ...]:
+    strange = sorted(set(steps) - set(STEPS))
+    if strange:
+        raise ConfigError(f"{strange[0]!r} is no step of the maintenance; they are {', '.join(STEPS)}")
+    return tuple(step for step in STEPS if step in steps)
+
+
+def _manifest_count(table: Table) -> int:
+    manifests = manifests_of(table, table.current_snapshot())
+    return sum(m.content == ManifestContent.DATA for m in manifests)
+
+
+def _fewest(table: Table) -> int:
+    """How many data manifests there would be."""
+    files = dict[int, int]()
+    for manifest in manifests_of(table, table.current_snapshot()):
+        if manifest.content == ManifestContent.DATA:
+            live = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
+            files[manifest.partition_spec_id] = files.get(manifest.partition_spec_id, 0) + live
+    return sum(-(-count // _FILES_A_MANIFEST) for count in files.values())
+
+
+def _last(path: str) -> str:
+    return path.rsplit("/", 1)[-1]
+
+
+def _listed(table: Table) -> Iterator[FileInfo]:
+    """The files of the table's metadata folder."""
+    found = listed(table.io, f"{table.location()}/metadata")
+    if found is None:
+        raise ConfigError(
+            f"files of table {'.'.join(table.name())} cannot be listed through {type(table.io).__name__}; "
+            "leave out the steps sweep and metadata"
+        )
+    yield from (info for info in found if info.mtime is not None)
+
+
+def _unknown(table: Table, ending: str, known: Collection[str], before_s: float) -> Iterator[Orphan]:
+    for info in _listed(table):
+        name, modified_s = _last(info.path), info.mtime.timestamp()
+        if name.endswith(ending) and name not in known and modified_s < before_s:
+            yield Orphan(f"metadata/{name}", int(info.size or 0), modified_s)
+
+
+def _stored_s(table: Table) -> float:
+    """When the storage says that the newest manifest list was written: its own now.
+
+    Raises LedgerBroken when it does not say.
+    """
+    head = table.current_snapshot()
+    name = _last(head.manifest_list) if head else ""
+    for info in _listed(table):
+        if _last(info.path) == name:
+            return float(info.mtime.timestamp())
+    raise LedgerBroken(
+        f"the manifest list of the newest snapshot of {'.'.join(table.name())} is not in its folder; "
+        "nothing was deleted",
+        verb="sls-lake verify",
+    )

@@ -1,0 +1,97 @@
+"""The service's checkpoints, made again from the table.
+
+A checkpoint is derived: what has landed is in the ledger, and nothing plans from a checkpoint. It
+matters to people who watch the group's lag and to the service, which ends a read-only shard only when
+its checkpoint is at the end. Every live run does the same after its landing; this is for when none
+runs. It is owner-checked like there: shards are claimed, nothing is forced, nothing moves back.
+"""
+
+from dataclasses import dataclass, replace
+
+from pipelines.landing.inspection.describe import describe, read_ledger
+from pipelines.landing.ledger.state import reconcile
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.table.lake import Lake
+from sls_io.client import SlsClient
+from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.coordination.server_group import ServerGroup
+from sls_io.errors import ConfigError, LedgerBroken, SlsError
+from sls_io.planning import CURSOR_UNKNOWN
+from sls_io.window import Cursor
+
+
+@dataclass(frozen=True)
+class Point:
+    """One shard's checkpoint beside its frontier.
+
+    outcome   `behind` (would move), `equal`, `ahead`, `gone` before; `moved`, `unchanged`, `ahead`,
+              `not held: ...` or `put off: ...` after
+    """
+
+    shard: int
+    checkpoint: Cursor | None
+    frontier: Cursor
+    outcome: str
+
+
+def look(logstore: Logstore, lake: Lake, client: SlsClient) -> list[Point]:
+    """Every shard of the ledger. Raises LedgerBroken when the newest landing does not add up,
+    ConfigError when nothing has landed; changes nothing."""
+    table = lake.load(logstore.table)
+    problems = reconcile(table) if table is not None else []
+    if problems:
+        raise LedgerBroken(
+            f"the newest landing in {logstore.table} does not add up ({'; '.join(problems)}); "
+            "no checkpoint was moved",
+            verb="sls-lake verify",
+        )
+    ledger = read_ledger(logstore, lake, client)
+    if not ledger.started:
+        raise ConfigError(f"nothing has landed in {logstore.table} yet, so no checkpoint follows from it")
+    points = []
+    for view in describe(logstore, lake, client):
+        entry = ledger.shards.get(view.shard)
+        if entry is None:
+            continue
+        if view.status == "gone" or entry.end == CURSOR_UNKNOWN:
+            outcome = "gone"
+        elif view.checkpoint is None or view.checkpoint < entry.frontier:
+            outcome = "behind"
+        else:
+            outcome = "equal" if view.checkpoint == entry.frontier else "ahead"
+        points.append(Point(view.shard, view.checkpoint, entry.frontier, outcome))
+    return points
+
+
+def repair(
+    logstore: Logstore, client: SlsClient, points: list[Point], *, clock: Clock = SYSTEM_CLOCK
+) -> list[Point]:
+    """Claim the group's shards and publish the frontiers of `points`; what became of each.
+
+    Raises ClaimLost when others hold all shards: their own landings publish checkpoints.
+    """
+    group = ServerGroup(client, logstore.group, clock=clock)
+    claim = group.claim()
+    try:
+        return [
+            replace(point, outcome=_publish(group, point, held=point.shard in claim.shards))
+            for point in points
+        ]
+    finally:
+        group.release()
+
+
+def _publish(group: ServerGroup, point: Point, *, held: bool) -> str:
+    if point.outcome in ("gone", "ahead"):
+        return point.outcome
+    if not held:
+        # Over for good, or somebody else's: it publishes by itself, or has nothing more to publish.
+        return "unchanged" if point.outcome == "equal" else "not held: its holder publishes it"
+    try:
+        # An equal one is sent again: only then does the service see that a read-only shard is over.
+        published = group.checkpoint(point.shard, point.frontier)
+    except SlsError as error:
+        return f"put off: {error}"
+    if published == "ahead":
+        return "ahead"
+    return "unchanged" if point.outcome == "equal" else "moved"

@@ -1,0 +1,512 @@
+"""Give a table a ledger that is true again, where its own cannot be had or does not explain the rows.
+
+What is asked is the table itself: the identities of its rows, counted and summed for each logstore and
+shard. A ledger that is still readable somewhere (under the tag, in an older landing of main) is kept
+when the rows prove it: same rows, same identity sums. Where none is proven, a person says where each
+shard starts from now on, and the rows that are there are *adopted*: counted, so that rows which nobody
+brought are still seen, and never called landed.
+
+Nothing is lost in silence. The newest ledger that can still be read anywhere, also beside main, says how
+many rows each shard had: where fewer are there now, a person has to say so, and the number stays beside
+the adopted rows. Rows that are there twice are never adopted. And a removal for good (`table forget`)
+is remembered from every snapshot that metadata still has.
+
+Situations that end here: rows without a ledger, rows of unknown origin beside landed ones, a logstore
+without its ledger (a deleted tag), a damaged ledger, history that was expired between main and the
+newest landing, a logstore that was deleted and made again, rows that nothing brings back. A table that was
+provably rolled back is the business of `rollback.py`.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from pipelines.landing.commit import authored, publish
+from pipelines.landing.contents.explained import Key, Lost, holds, proves, tally
+from pipelines.landing.contents.sameness import way_back
+from pipelines.landing.contents.tally import Tally
+from pipelines.landing.ledger.codec import LEDGER_PREFIX
+from pipelines.landing.ledger.fence import lowered
+from pipelines.landing.ledger.reading import VERIFY, Unreadable
+from pipelines.landing.ledger.start import check_origin, find_table, known, origin_text
+from pipelines.landing.ledger.state import (
+    TableState,
+    adopted_of,
+    ancestry,
+    check_ancestry,
+    check_removed,
+    facts,
+    forgotten_of,
+    is_landing,
+    landings,
+    ledgers_of,
+    read_state,
+    summary_of,
+    total_records,
+)
+from pipelines.landing.ledger.values import Adopted, Deed, Operation
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.operations import repair_manifests
+from pipelines.landing.operations.fresh_starts import At, Floors, Newest, starts_of
+from pipelines.landing.table.lake import Lake
+from sls_io.claim import Ledger, ShardLedger
+from sls_io.client import Origin, SlsClient
+from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.errors import Breach, ConfigError, LedgerBroken
+from sls_io.window import Cursor
+
+_FILES_NAMED_MAX = 5
+
+
+@dataclass(frozen=True)
+class ShardStart:
+    """Where a shard would start, and the rows before that which would be adopted."""
+
+    shard: int
+    start: Cursor | None
+    adopted: int
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One shard of which the newest readable ledger of its origin says something else than the table.
+
+    snapshot  whose ledger that is
+    known     rows that it knew, adopted ones with them
+    there     rows there now
+    missing   at least so many that it knew are not there
+    foreign   at least so many are there that it does not explain
+    """
+
+    origin: str
+    shard: int
+    snapshot: int
+    known: int
+    there: int
+    missing: int
+    foreign: int
+
+
+@dataclass(frozen=True)
+class Adoption:
+    """What `table adopt` found and would do.
+
+    trouble   what is wrong with the table
+    refused   landings are refused because of it; else they go on
+    kept      origin -> snapshot whose ledger the rows prove
+    starts    the shards of this logstore whose ledger begins anew; empty when its ledger is kept
+    others    rows of origins that the table does not know, adopted as a number
+    unsettled other logstores whose ledger is not proven: they have to be adopted too
+    asks      a start must be named before this can be done
+    differs   shards of which the newest readable ledger of their origin says something else
+    missing   rows of this logstore that would be given up, at least
+    back      a landing that `table rollback` can go to, with which these differences are gone
+    damaged   the newest landing, when a ledger in it cannot be read
+    forgotten rows were removed for good from this table
+    former    logstores of the same name, deleted since, whose ledger is not proven: their rows are adopted
+    lost      origin -> files that are gone or damaged; those of a ledger that begins anew leave the table
+    """
+
+    table: str
+    origin: str
+    trouble: str
+    kept: Mapping[str, int]
+    starts: tuple[ShardStart, ...]
+    others: int
+    unsettled: tuple[str, ...]
+    asks: bool
+    differs: tuple[Difference, ...] = ()
+    missing: int = 0
+    back: int | None = None
+    damaged: int | None = None
+    forgotten: bool = False
+    former: tuple[str, ...] = ()
+    lost: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    refused: bool = True
+
+
+@dataclass(frozen=True)
+class Planned:
+    """An adoption with the exact table it was looked at; `change` is None while a start is asked for."""
+
+    view: Adoption
+    table: Table
+    state: TableState
+    change: authored.Change | None
+
+
+def plan(
+    lake: Lake,
+    logstore: Logstore,
+    client: SlsClient,
+    *,
+    at: At | None = None,
+    cursors: Mapping[int, Cursor] | None = None,
+) -> Planned:
+    """Look at what adopting would do. Changes nothing.
+
+    `cursors` names single shards' starts, `at` that of the others. Raises ConfigError when there is
+    nothing to settle or a start would land rows again that are there, LedgerBroken when another verb
+    is the cure, or rows are there twice.
+    """
+    found = _find(lake, logstore, client)
+    named = at is not None or bool(cursors)
+    decided = _decide(found)
+    if named and not decided.asks:
+        raise ConfigError(
+            f"the ledger of {found.origin.id} is proven by its rows and stays; leave the start out"
+        )
+    if decided.asks and named:
+        _check_removal_known(found.table, found.state)
+        floors = Floors(client, found.state.forgotten, found.newest.get(found.origin.id))
+        starts = starts_of(client, logstore, found.origin.id, found.tallies, at, cursors or {}, floors)
+        decided = decided.started(found.origin.id, starts)
+    view = _describe(found, decided, named=named)
+    dropped = frozenset(x.path for x in found.lost if x.origin in decided.begun)
+    registered = publish.Origin(found.origin.id, origin_text(found.origin))
+    deed, removed = Deed(Operation.ADOPT), found.state.forgotten
+    change = authored.Change(found.head, decided.ledgers, decided.adopted, deed, registered, removed, dropped)
+    _check_news(view, found.state, change)
+    return Planned(view, found.table, found.state, None if view.asks else change)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The table as it is: what it says, what its files hold, and what stops landings into it."""
+
+    table: Table
+    head: Snapshot
+    state: TableState
+    origin: Origin
+    newest: Mapping[str, Newest]
+    tallies: Mapping[Key, Tally]
+    lost: tuple[Lost, ...]
+    stops: str
+    trouble: str
+
+
+@dataclass(frozen=True)
+class _Decided:
+    """Which ledgers stay, which begin anew, and what is adopted then.
+
+    sources  where a kept ledger was found
+    former   origins of the logstore before it was made again, which begin anew
+    asks     the logstore's own ledger begins anew, so somebody has to say where
+    """
+
+    ledgers: Mapping[str, Ledger]
+    sources: Mapping[str, int]
+    adopted: Adopted
+    former: tuple[str, ...]
+    differs: tuple[Difference, ...]
+    begun: frozenset[str]
+    asks: bool
+    starts: Mapping[int, Cursor] = field(default_factory=dict)
+
+    def started(self, origin: str, starts: Mapping[int, Cursor]) -> "_Decided":
+        """With a ledger of the logstore that begins there."""
+        begun = Ledger(origin, {shard: ShardLedger(start=cursor) for shard, cursor in starts.items()})
+        return replace(self, ledgers={**self.ledgers, origin: begun}, starts=starts)
+
+
+def _find(lake: Lake, logstore: Logstore, client: SlsClient) -> _Found:
+    """All that is known of the table. Raises as `plan` does."""
+    name = logstore.table
+    table = find_table(lake, logstore, client)
+    head = table.current_snapshot() if table is not None else None
+    if table is None or head is None:
+        raise ConfigError(f"table {name} has no snapshots yet: the first run starts its ledger by itself")
+    state = facts(table, damaged_too=True)
+    origin = known(state, client.origin())
+    stops = _trouble(table, origin, name)
+    newest = _newest(table)
+    every = {*state.origins, *newest, origin.id}
+    try:
+        tallies, lost = tally(table, {o: newest[o].ledger if o in newest else Ledger(o) for o in every})
+    except Unreadable as error:
+        raise repair_manifests.named(lake, logstore, client, error) from error
+    trouble = stops or _short(name, state, tallies, lost)
+    return _Found(table, head, state, origin, newest, tallies, tuple(lost), stops, trouble)
+
+
+def _decide(found: _Found) -> _Decided:
+    """What stays and what begins anew: a ledger whose rows prove it stays, another begins anew with all that
+    is there adopted. Raises LedgerBroken where rows are there twice."""
+    table, state, newest, tallies = found.table, found.state, found.newest, found.tallies
+    origin, lost = found.origin, found.lost
+    ledgers, sources, adopted = _proven(table, state, tallies, lost)
+    ledgers = lowered(ledgers, {o: ledger for o, ledger in state.ledgers.items() if o in ledgers})
+    former = _former(state, origin, ledgers)
+    ledgers |= {o: Ledger(o) for o in former}
+    _check_once(table, state, tallies, {*ledgers, origin.id})
+    asks = origin.id not in ledgers
+    differs = tuple(d for o in sorted(newest) for d in _differences(newest[o], tallies, lost))
+    begun = frozenset({*former, *([origin.id] if asks else [])})
+    for each in sorted(begun):
+        adopted = _with_rows(adopted, each, newest.get(each), tallies, differs)
+    adopted = replace(adopted, others=_others(table, {*state.origins, *ledgers, origin.id}, tallies, lost))
+    return _Decided(ledgers, sources, adopted, former, differs, begun, asks)
+
+
+def _describe(found: _Found, decided: _Decided, *, named: bool) -> Adoption:
+    """The decision for people; `named`: somebody said where the ledger begins."""
+    state, lost, differs = found.state, found.lost, decided.differs
+    return Adoption(
+        table=".".join(found.table.name()),
+        origin=found.origin.id,
+        trouble=found.trouble,
+        kept=decided.sources,
+        starts=_shard_starts(found.origin.id, decided.starts, found.tallies) if decided.asks else (),
+        others=decided.adopted.others,
+        unsettled=tuple(sorted(set(state.origins) - set(decided.ledgers) - {found.origin.id})),
+        asks=decided.asks and not named,
+        differs=differs,
+        missing=sum(d.missing for d in differs if d.origin in decided.begun),
+        back=way_back(found.table, [x.path for x in lost]) if differs or lost else None,
+        damaged=_damaged(found.table, state),
+        forgotten=bool(state.forgotten.shards),
+        former=decided.former,
+        lost={o: [x.name for x in lost if x.origin == o] for o in sorted({x.origin for x in lost})},
+        refused=bool(found.stops),
+    )
+
+
+def execute(
+    lake: Lake, planned: Planned, *, without_missing: bool = False, clock: Clock = SYSTEM_CLOCK
+) -> int:
+    """Commit a planned adoption; the new snapshot. Raises ConfigError while a start is missing, or rows are
+    and nobody said `without_missing`; else what `settle.commit` does."""
+    view = planned.view
+    if planned.change is None:
+        raise ConfigError(
+            f"nothing proves what of {view.origin} is in {view.table}: say where its shards "
+            "start with --at rows, begin, latest or an hour"
+        )
+    begun = {view.origin, *view.former} - set(view.kept)
+    given = [name for origin, names in view.lost.items() if origin in begun for name in names]
+    if (view.missing or given) and not without_missing:
+        cure = "no landing that is kept brings them back; "
+        if view.back is not None:
+            cure = f"`sls-lake table rollback {view.back}` brings back what that landing had; else "
+        files = f", and the rows of {len(given)} files that are gone or damaged" if given else ""
+        raise ConfigError(
+            f"at least {view.missing} rows of {view.origin} that an older ledger knew are not in "
+            f"{view.table}{files}: {cure}say --without-missing to give them up"
+        )
+    now_ms = int(clock.now() * 1000)
+    return authored.commit(lake, planned.table, planned.state, planned.change, now_ms=now_ms)
+
+
+def _others(table: Table, ours: Collection[str], tallies: Mapping[Key, Tally], lost: Collection[Lost]) -> int:
+    """Rows of origins that are none of ours. Those that row-level deletes hide still count in the total."""
+    rows = max(total_records(table.current_snapshot()) or 0, table.scan().count())
+    known_ones = sum(t.rows for k, t in tallies.items() if k[0] in ours) + sum(x.rows for x in lost)
+    return max(0, rows - known_ones)
+
+
+def _trouble(table: Table, origin: Origin, name: str) -> str:
+    """Why landings are refused; "" when they are not. Raises when another verb settles it."""
+    try:
+        check_origin(read_state(table), origin, name)
+    except LedgerBroken as error:
+        if error.kind is Breach.OTHER:
+            raise
+        if facts(table, damaged_too=True).tagged is not None:
+            _check_not_rolled_back(table)
+        check_removed(table)
+        return error.what
+    return ""
+
+
+def _short(name: str, state: TableState, tallies: Mapping[Key, Tally], lost: Collection[Lost]) -> str:
+    """What is wrong with a table into which landings go on. Raises ConfigError when nothing is.
+
+    Story: rows are lost, retention and the sweep have taken what could bring them back, and maintenance
+    leaves the table alone for as long as its ledger knows more rows than it holds.
+    """
+    if lost and all(proves(ledger, state.adopted, tallies, lost) for ledger in state.ledgers.values()):
+        raise LedgerBroken(
+            f"{len(lost)} files of table {name} are gone or damaged, and its ledger explains all other rows: "
+            f"{', '.join(sorted(each.name for each in lost)[:_FILES_NAMED_MAX])}",
+            verb=f"restore them; or {VERIFY}",
+        )
+    if all(proves(ledger, state.adopted, tallies) for ledger in state.ledgers.values()):
+        raise ConfigError(f"the ledger of table {name} explains its rows: there is nothing to settle")
+    return (
+        f"table {name} does not hold the rows that its ledger says; sls-lake verify names what may bring "
+        "rows back: try that first"
+    )
+
+
+def _check_not_rolled_back(table: Table) -> None:
+    try:
+        check_ancestry(table)
+    except LedgerBroken as error:
+        if error.kind is not Breach.UNEXPLAINED:
+            raise
+
+
+def _newest(table: Table) -> dict[str, Newest]:
+    """Of each origin, from all snapshots that metadata still has: also of those beside main."""
+    found: dict[str, Newest] = {}
+    for snapshot in landings(table):
+        adopted = adopted_of(snapshot, damaged_too=True)
+        for origin, ledger in ledgers_of(snapshot, damaged_too=True).items():
+            found.setdefault(origin, Newest(snapshot, ledger, adopted))
+    return found
+
+
+def _candidates(table: Table, state: TableState) -> Iterator[Snapshot]:
+    """Snapshots whose ledger may be true, the likeliest first: the tag's, main's, those beside main."""
+    tagged = table.snapshot_by_id(state.tagged) if state.tagged is not None else None
+    past = [*([tagged] if tagged else []), *filter(is_landing, ancestry(table)), *landings(table)]
+    yield from {s.snapshot_id: s for s in past}.values()
+
+
+def _proven(
+    table: Table, state: TableState, tallies: Mapping[Key, Tally], lost: Collection[Lost]
+) -> tuple[dict[str, Ledger], dict[str, int], Adopted]:
+    """Per origin the newest ledger that the rows prove, its snapshot, and what it had adopted.
+
+    One from before a removal for good is none: with the rows that it knows, removed ones are back.
+    """
+    ledgers: dict[str, Ledger] = {}
+    sources: dict[str, int] = {}
+    adopted = Adopted()
+    for snapshot in _candidates(table, state):
+        before = adopted_of(snapshot, damaged_too=True)
+        if forgotten_of(snapshot, damaged_too=True) != state.forgotten:
+            continue
+        for origin, ledger in ledgers_of(snapshot, damaged_too=True).items():
+            if origin not in ledgers and proves(ledger, before, tallies, lost):
+                ledgers[origin], sources[origin] = ledger, snapshot.snapshot_id
+                adopted = _joined(adopted, before, origin)
+    return ledgers, sources, adopted
+
+
+def _joined(adopted: Adopted, before: Adopted, origin: str) -> Adopted:
+    """`adopted` with what `before` says of `origin`."""
+    return replace(
+        adopted,
+        shards={**adopted.shards, **{k: v for k, v in before.shards.items() if k[0] == origin}},
+        missing={**adopted.missing, **{k: v for k, v in before.missing.items() if k[0] == origin}},
+    )
+
+
+def _former(state: TableState, origin: Origin, proven: Collection[str]) -> tuple[str, ...]:
+    """Unproven origins that were this logstore before it was deleted and made again: no service tells of
+    them any more, so nobody else could settle them."""
+    name = origin_text(origin).rpartition("@")[0]
+    same = (o for o, text in state.origins.items() if text.rpartition("@")[0] == name)
+    return tuple(sorted(set(same) - set(proven) - {origin.id}))
+
+
+def _with_rows(
+    adopted: Adopted,
+    origin: str,
+    newest: Newest | None,
+    tallies: Mapping[Key, Tally],
+    differs: tuple[Difference, ...],
+) -> Adopted:
+    """`adopted` with all rows of `origin`, and what is missing of it now and was before."""
+    missing = {k: v for k, v in (newest.adopted.missing if newest else {}).items() if k[0] == origin}
+    for each in differs:
+        if each.origin == origin and each.missing:
+            missing[origin, each.shard] = missing.get((origin, each.shard), 0) + each.missing
+    return replace(
+        adopted,
+        shards={**adopted.shards, **{k: (t.rows, t.sum) for k, t in tallies.items() if k[0] == origin}},
+        missing={**adopted.missing, **missing},
+    )
+
+
+def _differences(
+    newest: Newest, tallies: Mapping[Key, Tally], lost: Collection[Lost]
+) -> Iterator[Difference]:
+    """What the ledger and the table say differently of each shard. Pure.
+
+    Rows in what the ledger calls landed are held against its rows, the others against what was adopted.
+    A foreign row in a landed interval may stand for a missing one: so "at least".
+    """
+    origin, ledger = newest.ledger.origin, newest.ledger
+    if proves(ledger, newest.adopted, tallies, lost):
+        return
+    for shard in sorted({*ledger.shards, *(s for o, s in {*tallies, *newest.adopted.shards} if o == origin)}):
+        entry = ledger.shards.get(shard) or ShardLedger(Cursor(0))
+        before = newest.adopted.of(origin, shard)
+        there, (rows, _) = tallies.get((origin, shard), Tally()), before
+        if holds(there, entry, before):
+            continue
+        landed, beside = there.rows - there.outside - entry.rows, there.outside - rows
+        missing, foreign = max(0, -landed) + max(0, -beside), max(0, landed) + max(0, beside)
+        if not missing and not foreign:
+            missing = foreign = 1  # as many rows, and not the same
+        snapshot = newest.snapshot.snapshot_id
+        yield Difference(origin, shard, snapshot, entry.rows + rows, there.rows, missing, foreign)
+
+
+def _check_once(
+    table: Table, state: TableState, tallies: Mapping[Key, Tally], origins: Collection[str]
+) -> None:
+    """No identity of these origins is there twice: adopted, it would be for ever."""
+    doubled = sum(t.doubled for (origin, _), t in tallies.items() if origin in origins)
+    if not doubled:
+        return
+    by_hand = "delete all but one of each with any engine, and look again"
+    back = way_back(table)
+    raise LedgerBroken(
+        f"{doubled} rows of table {'.'.join(table.name())} are there more than once, and nobody can adopt "
+        "a row twice",
+        verb=f"sls-lake table rollback {back}" if back is not None else by_hand,
+    )
+
+
+def _damaged(table: Table, state: TableState) -> int | None:
+    """The newest landing, when not all of its ledgers can be read."""
+    tagged = table.snapshot_by_id(state.tagged) if state.tagged is not None else None
+    snapshot = tagged or next(iter(landings(table)), None)
+    texts = [name for name in summary_of(snapshot) if name.startswith(LEDGER_PREFIX)]
+    readable = ledgers_of(snapshot, damaged_too=True)
+    return snapshot.snapshot_id if snapshot is not None and len(texts) > len(readable) else None
+
+
+def _check_removal_known(table: Table, state: TableState) -> None:
+    """Raises LedgerBroken when nobody can say whether main is from before a removal for good, and a landing
+    from after it can be gone back to.
+
+    Story: rows are forgotten, main is put back by hand to before that, and its landings are expired. What is
+    there now cannot be told from what was removed, and adopted, it would be there for ever.
+    """
+    if not state.forgotten.shards or any(map(is_landing, ancestry(table))):
+        return
+    back = way_back(table)
+    if back is not None:
+        raise LedgerBroken(
+            f"rows were removed from table {'.'.join(table.name())} by `table forget`, and nobody can say "
+            "whether they are there again: no landing is left in main's history",
+            verb=f"sls-lake table rollback {back}",
+        )
+
+
+def _check_news(view: Adoption, state: TableState, change: authored.Change) -> None:
+    """Story: two logstores of a table have no proven ledger. One is adopted; asked for again, that would
+    commit the same for ever, while landings stay refused because of the other."""
+    same = (state.head, dict(state.ledgers), state.adopted) == (
+        state.tagged,
+        dict(change.ledgers),
+        change.adopted,
+    )
+    if same and view.unsettled and not view.asks:
+        raise ConfigError(
+            f"{view.origin} is settled already; landings into {view.table} stay refused until "
+            f"{', '.join(view.unsettled)} is, too: sls-lake table adopt --logstore with its name"
+        )
+
+
+def _shard_starts(
+    origin: str, starts: Mapping[int, Cursor], tallies: Mapping[Key, Tally]
+) -> tuple[ShardStart, ...]:
+    there = {shard: t.rows for (name, shard), t in tallies.items() if name == origin}
+    return tuple(ShardStart(s, starts.get(s), there.get(s, 0)) for s in sorted({*starts, *there}))

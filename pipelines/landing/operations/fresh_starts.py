@@ -1,0 +1,112 @@
+"""Where a ledger that begins anew begins: behind the rows that are there and what was removed for good."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from pyiceberg.table.snapshots import Snapshot
+
+from pipelines.landing.contents.explained import Key
+from pipelines.landing.contents.tally import Tally
+from pipelines.landing.ledger.state import forgotten_of
+from pipelines.landing.ledger.values import Adopted, Forgotten
+from pipelines.landing.logstore import Logstore
+from sls_io.claim import Ledger
+from sls_io.client import SlsClient
+from sls_io.errors import ConfigError
+from sls_io.shard import Head
+from sls_io.window import HOUR_S, Cursor
+
+At = int | Literal["begin", "latest", "rows"]
+"""Where shards start: a time (unix seconds), the service's begin or end, or right after the last row."""
+
+
+@dataclass(frozen=True)
+class Newest:
+    """The newest ledger of an origin that can be read, and what was adopted by then."""
+
+    snapshot: Snapshot
+    ledger: Ledger
+    adopted: Adopted
+
+
+@dataclass(frozen=True)
+class Floors:
+    """Below which cursor no shard starts, since what was removed for good would land again.
+
+    Story: the last rows of a shard are forgotten, the tag goes, somebody adopts. Right behind the last row
+    that is left begin the very logs that were removed. All of them are in hours that are remembered, and
+    a ledger from after the removal called them landed, so what follows it in the hour may land.
+    """
+
+    client: SlsClient
+    forgotten: Forgotten
+    newest: Newest | None
+
+    def of(self, origin: str, shard: int) -> Cursor:
+        """The lowest start of one shard."""
+        before, gone = self.forgotten.before(origin), self.forgotten.of(origin, shard)
+        lowest = self.client.cursor_at(shard, before * HOUR_S) if before else Cursor(0)
+        if not gone.rows:
+            return lowest
+        after = self.client.cursor_at(shard, gone.hours.pairs[-1][1] * HOUR_S)
+        if self.newest is not None and forgotten_of(self.newest.snapshot, damaged_too=True) == self.forgotten:
+            entry = self.newest.ledger.shards.get(shard)
+            landed = [min(end, after) for begin, end in entry.landed if begin < after] if entry else []
+            after = min(after, Cursor(max([entry.start if entry else 0, *landed])))
+        return max(lowest, after)
+
+
+def starts_of(
+    client: SlsClient,
+    logstore: Logstore,
+    origin: str,
+    tallies: Mapping[Key, Tally],
+    at: At | None,
+    cursors: Mapping[int, Cursor],
+    floors: Floors,
+) -> dict[int, Cursor]:
+    """Where each shard of `origin` starts, `cursors` for single ones and `at` for the others; never at or
+    before what was removed for good. Raises ConfigError, naming the shard, for a start that would land rows
+    again."""
+    listed = {s.id: s for s in client.shards()}
+    unknown = sorted(set(cursors) - set(listed))
+    if unknown:
+        raise ConfigError(f"the service lists no shard {unknown[0]}; `sls-lake describe` shows those it has")
+    unnamed = sorted(set(listed) - set(cursors))
+    if at is None and unnamed:
+        raise ConfigError(f"say where shard {unnamed[0]} starts, too: add --at for the shards not named")
+    starts: dict[int, Cursor] = {}
+    for shard, entry in sorted(listed.items()):
+        head, there = client.head(entry), tallies.get((origin, shard), Tally())
+        lowest = floors.of(origin, shard)
+        start = cursors[shard] if shard in cursors else _start(client, logstore, head, there, at, lowest)
+        if start < lowest:
+            raise ConfigError(
+                f"shard {shard} cannot start at {start}: rows were removed by `table forget`, and would land "
+                f"again; the first cursor after them is {lowest}"
+            )
+        if start > head.end:
+            raise ConfigError(f"shard {shard} ends at {head.end}: it cannot start at {start}, after that")
+        if there.rows and start <= there.last:
+            raise ConfigError(
+                f"shard {shard} has {there.rows} rows in {logstore.table}, up to cursor {there.last}: "
+                f"starting at {start} would land rows again; use --at rows, or a cursor after them"
+            )
+        starts[shard] = start
+    return starts
+
+
+def _start(
+    client: SlsClient, logstore: Logstore, head: Head, there: Tally, at: At | None, lowest: Cursor
+) -> Cursor:
+    shard = head.shard.id
+    if at == "rows" and there.rows:
+        if there.last < head.begin:
+            # Retention has passed the last row: starting right behind it makes the rest a named gap.
+            return max(Cursor(there.last + 1), lowest)
+        return max(client.pull(shard, Cursor(there.last), groups_max=1).next, lowest)
+    if at == "latest":
+        return head.end
+    floor = client.cursor_at(shard, logstore.start_s)
+    return max(floor, lowest, client.cursor_at(shard, at) if isinstance(at, int) else head.begin)

@@ -1,0 +1,299 @@
+"""Give up the rows of data files that are gone or damaged, these rows and no others. One commit.
+
+For what nothing brings back: retention has taken the hour, and a rollback would cost more than it brings.
+The files leave, the ledger's rows and sums become those of the rows that are left, and how many were given
+up stands beside the ledgers from then on, as for `adopt.py`: `verify` goes on to name it. The cursors of the
+lost rows count as withdrawn: no live run lands them, a backfill that names the hour does, should the
+service have them after all. All other intervals stay landed, and what was withdrawn, forgotten or adopted
+stays that.
+
+Which rows were in a lost file nobody can read any more. What is known is how many the table says, and
+which are left; so it is refused unless, shard by shard where files are of one, exactly these many are
+missing: no row that was lost in another way is given up in passing.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from pyiceberg.manifest import DataFile, DataFileContent
+from pyiceberg.table import FileScanTask
+
+from pipelines.landing.commit import authored
+from pipelines.landing.contents import slices
+from pipelines.landing.contents.slices import Part, Place
+from pipelines.landing.ledger.fence import withdrawn
+from pipelines.landing.ledger.reading import Unreadable, bounds, tasks_of
+from pipelines.landing.ledger.values import Adopted, Deed, Landed, Operation
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.operations import reach, repair_manifests
+from pipelines.landing.table.lake import Lake
+from sls_io.claim import Ledger, ShardLedger
+from sls_io.client import SlsClient
+from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.errors import ConfigError, LedgerBroken
+from sls_io.window import IntervalSet
+
+COMMAND = "sls-lake table give-up"
+ADOPT_REST = "sls-lake table adopt --at rows --without-missing"
+_PIECES_MAX = 100
+"""Intervals that a shard's lost rows may lie in; beyond that the ledger would be a list of rows."""
+
+
+@dataclass(frozen=True)
+class ShardGivenUp:
+    """One shard: rows that are given up, rows that stay, and the cursor intervals withdrawn."""
+
+    shard: int
+    rows: int
+    rows_after: int
+    withdrawn: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class GivenUp:
+    """What `table give-up` would do. `hours` are receive hours (since 1970) with lost files, and the rows
+    in these; `kept` is what the service still has of the rows, which a backfill lands again."""
+
+    table: str
+    origin: str
+    rows: int
+    hours: Mapping[int, int]
+    files: tuple[str, ...]
+    shards: tuple[ShardGivenUp, ...]
+    kept: reach.Kept
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A giving up with the exact table it was looked at; `execute` commits on that one or not at all."""
+
+    view: GivenUp
+    place: Place
+    change: authored.Change
+
+
+def plan(lake: Lake, logstore: Logstore, client: SlsClient) -> Planned:
+    """Look at what giving the lost files of the logstore up would do. Changes nothing.
+
+    Raises ConfigError when no file is lost, LedgerBroken when the table cannot be trusted or what is missing
+    is not what was in the lost files.
+    """
+    place = slices.look(lake, logstore, client, whole=False)
+    try:
+        kept, lost = _sorted_out(place)
+    except Unreadable as error:
+        raise repair_manifests.named(lake, logstore, client, error) from error
+    if not lost:
+        raise ConfigError(
+            f"every file of {place.origin.logstore} in {place.name} can be read: nothing is lost"
+        )
+    if any(slices.partition_hour(place.table, task.file) is None for task in lost):
+        raise ConfigError(f"a lost file of {place.name} is not of one receive hour; restore it")
+    parts = _joined(part for _, found in kept for part in found)
+    slices.check_explained(place, parts.values(), adopted_too=True)
+    short = _short(place, parts.values())
+    _check_same_rows(place, lost, {shard: a + b for shard, (a, b) in short.items()})
+    windows = reach.landed_windows(place.table, place.origin.id)
+    taken = {
+        shard: _cursors(place, shard, kept, parts, lost, windows)
+        for shard, (rows, _) in short.items()
+        if rows
+    }
+    ledger = place.ledger.with_shards(
+        {shard: _lowered(place.ledger, parts.values(), shard, lost_of) for shard, lost_of in taken.items()}
+    )
+    given = {shard: a + b for shard, (a, b) in short.items() if a + b}
+    return Planned(
+        view=_view(place, ledger, lost, given, reach.kept_of(client, given, taken, windows)),
+        place=place,
+        change=authored.Change(
+            content=place.head,
+            ledgers={**place.state.ledgers, ledger.origin: ledger},
+            adopted=_adopted(place, parts.values(), given),
+            deed=Deed(Operation.GIVE_UP),
+            forgotten=place.state.forgotten,
+            dropped=frozenset(task.file.file_path for task in lost),
+        ),
+    )
+
+
+def execute(lake: Lake, planned: Planned, *, clock: Clock = SYSTEM_CLOCK) -> int:
+    """Commit a planned giving up; the new snapshot. Raises what `settle.commit` does."""
+    place = planned.place
+    return authored.commit(lake, place.table, place.state, planned.change, now_ms=int(clock.now() * 1000))
+
+
+_Kept = list[tuple[FileScanTask, tuple[Part, ...]]]
+
+
+def _sorted_out(place: Place) -> tuple[_Kept, list[FileScanTask]]:
+    """The logstore's files that can be read, with their rows, and those that cannot. Raises Unreadable where
+    row-level deletes are lost: the rows themselves are all there."""
+    kept: _Kept = []
+    lost: list[FileScanTask] = []
+    for task in tasks_of(place.table, place.table.scan(row_filter=slices.mine(place))):
+        try:
+            kept.append((task, slices.parts_of(place, [task])))
+        except Unreadable as error:
+            if isinstance(error.file, str) or error.file.content != DataFileContent.DATA:
+                raise
+            lost.append(task)
+    return kept, lost
+
+
+def _joined(parts: Iterable[Part]) -> dict[tuple[int, int], Part]:
+    found: dict[tuple[int, int], Part] = {}
+    for part in parts:
+        key = part.shard, part.hour
+        found[key] = found[key].plus(part) if key in found else part
+    return found
+
+
+def _short(place: Place, parts: Iterable[Part]) -> dict[int, tuple[int, int]]:
+    """Rows that are missing of each shard: landed ones, adopted ones."""
+    there: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for part in parts:
+        inside, outside = there[part.shard]
+        there[part.shard] = inside + part.rows - part.outside, outside + part.outside
+    adopted = place.state.adopted.shards_of(place.origin.id)
+    found = {}
+    for shard in sorted({*place.ledger.shards, *adopted, *there}):
+        entry = place.ledger.shards.get(shard)
+        before, _ = place.state.adopted.of(place.origin.id, shard)
+        found[shard] = (entry.rows if entry else 0) - there[shard][0], before - there[shard][1]
+    return found
+
+
+def _check_same_rows(place: Place, lost: Iterable[FileScanTask], short: Mapping[int, int]) -> None:
+    """Raises LedgerBroken unless exactly the rows of the lost files are missing, as far as the table says
+    how many those were."""
+    of_shard: dict[int, int] = defaultdict(int)
+    rows, single, exact = 0, True, True
+    for task in lost:
+        shards = bounds(place.table, task.file, "__shard__")
+        rows += task.file.record_count
+        # Of rows that row-level deletes hide the ledger may know, or not.
+        exact = exact and not task.delete_files
+        single = single and shards is not None and shards[0] == shards[1]
+        if shards is not None:
+            of_shard[shards[0]] += task.file.record_count
+    missing = sum(short.values())
+    same = missing == rows if exact else 0 <= missing <= rows
+    if same and single and exact:
+        same = all(of_shard[shard] == short.get(shard, 0) for shard in {*of_shard, *short})
+    if not same:
+        raise LedgerBroken(
+            f"the lost files of {place.name} held {rows} rows of {place.origin.logstore}, and {missing} are "
+            "missing: rows were lost in another way, too, or are there that nobody landed; nothing was "
+            "changed",
+            verb=ADOPT_REST,
+        )
+
+
+def _cursors(
+    place: Place,
+    shard: int,
+    kept: _Kept,
+    parts: Mapping[tuple[int, int], Part],
+    lost: Iterable[FileScanTask],
+    windows: Iterable[Landed],
+) -> IntervalSet:
+    """Where the lost rows of a shard were: between rows that are left, inside of what has landed."""
+    entry = place.ledger.shards[shard]
+    extents = IntervalSet.of(
+        pair for task in lost for pair in _extents(place, shard, parts, task.file, windows)
+    )
+    hours = {
+        part.hour
+        for part in parts.values()
+        if part.shard == shard and extents.overlaps(part.first, part.last + 1)
+    }
+    near = [task for task, found in kept if any(p.shard == shard and p.hour in hours for p in found)]
+    there = slices.cursors_of(place, near, shard)
+    left = IntervalSet.of((c, c + 1) for c in there.tolist() if extents.overlaps(c, c + 1))
+    landed = entry.landed.minus(entry.landed.minus(extents))
+    found = landed.minus(left)
+    if not found or len(found.pairs) > _PIECES_MAX:
+        raise LedgerBroken(
+            f"where the lost rows of shard {shard} were in {place.name} nobody can say: rows that are left "
+            "lie among them; nothing was changed",
+            verb=ADOPT_REST,
+        )
+    return found
+
+
+def _extents(
+    place: Place,
+    shard: int,
+    parts: Mapping[tuple[int, int], Part],
+    file: DataFile,
+    windows: Iterable[Landed],
+) -> Iterator[tuple[int, int]]:
+    """Cursors of a shard that may have been in a lost file."""
+    shards, span = bounds(place.table, file, "__shard__"), bounds(place.table, file, "__cursor__")
+    if shards is not None and not shards[0] <= shard <= shards[1]:
+        return
+    hour = slices.partition_hour(place.table, file)
+    if hour is None:
+        return
+    low = max((p.last + 1 for (s, h), p in parts.items() if s == shard and h < hour), default=0)
+    high = min((p.first for (s, h), p in parts.items() if s == shard and h > hour), default=2**63 - 1)
+    if shards is not None and shards[0] == shards[1] and span is not None:
+        low, high = span[0], span[1] + 1
+    # A window's own edges, where they are known: the service ends a page there.
+    for window in (x.window for x in windows if (x.window.shard, x.window.hour) == (shard, hour)):
+        if window.begin < high and low < window.end:
+            yield int(window.begin), int(window.end)
+    if low < high:
+        yield low, high
+
+
+def _lowered(ledger: Ledger, parts: Iterable[Part], shard: int, taken: IntervalSet) -> ShardLedger:
+    """The shard with the rows that are left."""
+    entry, mine = ledger.shards[shard], [p for p in parts if p.shard == shard]
+    rows = sum(p.rows - p.outside for p in mine)
+    total = sum(p.sum - p.outside_sum for p in mine) % 2**64
+    return withdrawn(entry, taken, rows=entry.rows - rows, total=entry.sum - total)
+
+
+def _adopted(place: Place, parts: Iterable[Part], given: Mapping[int, int]) -> Adopted:
+    """Adopted rows that are left, and how many are missing by now."""
+    adopted, origin = place.state.adopted, place.origin.id
+    shards = {key: value for key, value in adopted.shards.items() if key[0] != origin}
+    for part in parts:
+        if part.outside:
+            rows, total = shards.get((origin, part.shard), (0, 0))
+            shards[origin, part.shard] = rows + part.outside, (total + part.outside_sum) % 2**64
+    missing = dict(adopted.missing)
+    for shard, rows in given.items():
+        missing[origin, shard] = missing.get((origin, shard), 0) + rows
+    return replace(adopted, shards=shards, missing=missing)
+
+
+def _view(
+    place: Place, ledger: Ledger, lost: list[FileScanTask], given: Mapping[int, int], kept: reach.Kept
+) -> GivenUp:
+    hours: dict[int, int] = defaultdict(int)
+    for task in lost:
+        hours[slices.partition_hour(place.table, task.file) or 0] += task.file.record_count
+    before = place.ledger.shards
+    return GivenUp(
+        table=place.name,
+        origin=place.origin.id,
+        rows=sum(given.values()),
+        hours=dict(sorted(hours.items())),
+        files=tuple(sorted(task.file.file_path.rsplit("/", 1)[-1] for task in lost)),
+        shards=tuple(
+            ShardGivenUp(
+                shard=shard,
+                rows=rows,
+                rows_after=ledger.shards[shard].rows if shard in ledger.shards else 0,
+                withdrawn=ledger.shards[shard].withdrawn.minus(before[shard].withdrawn).pairs
+                if shard in before
+                else (),
+            )
+            for shard, rows in sorted(given.items())
+        ),
+        kept=kept,
+    )

@@ -1,0 +1,284 @@
+"""What of receive hours can never be landed, or not yet, and why: a sentence each.
+
+The service answers for an hour that it no longer has, or does not have yet, as for one without logs. So
+"nothing is missing" needs its clock, the oldest log it keeps, and what the ledger calls withdrawn, a gap
+or forgotten. Which hour a cursor belonged to that retention took is known from the windows of landings,
+as far back as snapshots are kept.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from pyiceberg.expressions import EqualTo
+from pyiceberg.table import Table
+
+from pipelines.landing.hours import hour_text, hours_text, moment_text
+from pipelines.landing.ledger.codec import WINDOWS_KEY, decode_windows
+from pipelines.landing.ledger.reading import tasks_of
+from pipelines.landing.ledger.start import known
+from pipelines.landing.ledger.state import TableState, ancestry, facts, is_landing, ledgers_of, summary_of
+from pipelines.landing.ledger.values import Landed
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.table.contract import hour_place
+from pipelines.landing.table.lake import Lake
+from sls_io.claim import Gap, ShardLedger
+from sls_io.client import SlsClient
+from sls_io.errors import CursorExpired, ShardGone
+from sls_io.planning import CURSOR_UNKNOWN
+from sls_io.window import HOUR_S, Cursor, IntervalSet
+
+_HOURS_NAMED_MAX = 5
+NEVER: Final = ("future", "forgotten", "before")
+"""Of hours that lack for one of these, nothing at all can be landed."""
+
+Kind = Literal["future", "forgotten", "before", "withdrawn", "gap"]
+
+
+@dataclass(frozen=True)
+class Lack:
+    """Something of these receive hours (since 1970) that does not come, whoever asks.
+
+    future     they have not come yet
+    forgotten  `table forget --before` said that nothing of them is landed
+    before     nothing of them or earlier has landed, and the service keeps nothing as old
+    withdrawn  rows were taken back, and retention has taken them since
+    gap        a named gap of the ledger lies in them
+    """
+
+    kind: Kind
+    hours: range
+    text: str
+
+
+@dataclass(frozen=True)
+class Oldest:
+    """The oldest that the service keeps of a shard: its cursor, and its receive time (unix seconds), None
+    for a shard without logs."""
+
+    begin: Cursor
+    at_s: int | None
+
+
+def lacking(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> tuple[Lack, ...]:
+    """What of these hours cannot be landed. Changes nothing. Raises what the service's calls raise."""
+    origin, table = client.origin(), lake.load(logstore.table)
+    state = facts(table, damaged_too=True) if table is not None else None
+    origin = known(state, origin) if state is not None else origin
+    return tuple(_lacking(table, state, origin.id, client, hours))
+
+
+def taken(table: Table, origin: str, client: SlsClient, cursors: Mapping[int, IntervalSet]) -> list[str]:
+    """What retention has taken already of these cursors of each shard, a sentence a shard.
+
+    For a person who is about to let their rows go. `table` and `origin` say which hours they are of.
+    """
+    said = []
+    kept = oldest(client)
+    for shard, intervals in sorted(cursors.items()):
+        begin = kept[shard].begin if shard in kept else CURSOR_UNKNOWN
+        lost = intervals.within(0, begin)
+        if lost:
+            known = [x for x in landed_windows(table, origin) if x.window.shard == shard]
+            hours = sorted({x.window.hour for x in known if lost.overlaps(x.window.begin, x.window.end)})
+            where = f" of {', '.join(map(hour_text, hours))}" if hours else ""
+            said.append(
+                f"shard {shard}: retention has already taken {_intervals(lost)}{where}: these rows cannot be "
+                "landed again"
+            )
+    return said
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What the service still has of cursors that would land again: of `rows` rows at most `lost` are not
+    in it any more; they are of `hours` (since 1970), as far as landings tell."""
+
+    rows: int
+    lost: int
+    hours: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.lost:
+            return f"the service still has all {self.rows:,} rows"
+        of = f", of {', '.join(map(hour_text, self.hours[:_HOURS_NAMED_MAX]))}" if self.hours else ""
+        more = f" and {len(self.hours) - _HOURS_NAMED_MAX} more" if len(self.hours) > _HOURS_NAMED_MAX else ""
+        which = "all" if self.lost == self.rows else f"up to {self.lost:,}"
+        return f"retention has taken {which} of the {self.rows:,} rows{of}{more}: they would be lost"
+
+
+def kept_of(
+    client: SlsClient, rows: Mapping[int, int], cursors: Mapping[int, IntervalSet], landed: Iterable[Landed]
+) -> Kept:
+    """What the service has of these cursors of each shard, in which there were so many `rows`. `landed` are
+    windows with their rows: what lies in none of them counts as lost with the first cursor that is."""
+    windows = {x.window: x.rows for x in landed}
+    begins = {shard: each.begin for shard, each in oldest(client).items()}
+    lost, hours = 0, set[int]()
+    for shard, intervals in cursors.items():
+        begin = begins.get(shard, CURSOR_UNKNOWN)
+        gone = intervals.within(0, begin)
+        if not gone:
+            continue
+        mine = [w for w in windows if w.shard == shard and intervals.overlaps(w.begin, w.end)]
+        lost += max(0, rows.get(shard, 0) - sum(windows[w] for w in mine if w.begin >= begin))
+        hours |= {w.hour for w in mine if gone.overlaps(w.begin, w.end)}
+    return Kept(sum(rows.values()), lost, tuple(sorted(hours)))
+
+
+def oldest(client: SlsClient) -> dict[int, Oldest]:
+    """The oldest that the service keeps of each shard it lists."""
+    found: dict[int, Oldest] = {}
+    for shard in client.shards():
+        try:
+            head = client.head(shard)
+            at_s = client.cursor_time_s(shard.id, head.begin) if head.begin < head.end else None
+        except (ShardGone, CursorExpired):
+            continue
+        found[shard.id] = Oldest(head.begin, at_s)
+    return found
+
+
+def _lacking(
+    table: Table | None, state: TableState | None, origin: str, client: SlsClient, hours: range
+) -> Iterator[Lack]:
+    now_s = client.now_s()
+    come = range(hours.start, min(hours.stop, int(now_s) // HOUR_S + 1))
+    if len(come) < len(hours):
+        later = range(max(hours.start, come.stop), hours.stop)
+        yield Lack(
+            "future",
+            later,
+            f"{hours_text(later)}: not received yet, the service's clock says {moment_text(int(now_s))}",
+        )
+    before = state.forgotten.before(origin) if state else 0
+    if come and come.start < before:
+        gone = range(come.start, min(come.stop, before))
+        yield Lack("forgotten", gone, f"{hours_text(gone)}: removed by `table forget`, for good")
+        come = range(gone.stop, come.stop)
+    if not come:
+        return
+    kept = oldest(client)
+    known = landed_windows(table, origin) if table is not None else []
+    if table is not None and state is not None:
+        for shard, entry in sorted(state.ledger(origin).shards.items()):
+            mine = [x for x in known if x.window.shard == shard]
+            begin = kept[shard].begin if shard in kept else CURSOR_UNKNOWN
+            if not (shard in kept and (at_s := kept[shard].at_s) and at_s < come.start * HOUR_S):
+                yield from _withdrawn(shard, entry, begin, mine, come)
+            yield from _gaps(table, origin, shard, entry, begin, mine, come, client)
+    times = [x.at_s // HOUR_S for x in kept.values() if x.at_s is not None]
+    there = [*times, *(x.window.hour for x in known), *_hours_there(table, origin)]
+    never = range(come.start, min([come.stop, *there]))
+    if never:
+        since = (
+            f"the oldest log that it still has is of {hour_text(min(times))}" if times else "it has no log"
+        )
+        yield Lack(
+            "before",
+            never,
+            f"{hours_text(never)}: nothing so old has landed, nor can it: the service keeps nothing of it, "
+            f"{since}",
+        )
+
+
+def landed_windows(table: Table, origin: str) -> list[Landed]:
+    """The windows of the landings that `main` still tells of, the newest first."""
+    found: list[Landed] = []
+    for snapshot in ancestry(table):
+        owner, windows = decode_windows(summary_of(snapshot).get(WINDOWS_KEY, ""))
+        found += windows if owner == origin else ()
+    return found
+
+
+def _withdrawn(
+    shard: int, entry: ShardLedger, begin: Cursor, known: Iterable[Landed], hours: range
+) -> Iterator[Lack]:
+    lost = entry.withdrawn.within(0, begin)
+    rows: dict[int, int] = {}
+    where: dict[int, IntervalSet] = {}
+    in_part: set[int] = set()
+    left = lost
+    for x in known:
+        pair = IntervalSet.of([(x.window.begin, x.window.end)])
+        part = pair.minus(pair.minus(left))
+        if part and x.window.hour in hours:
+            rows[x.window.hour] = rows.get(x.window.hour, 0) + x.rows
+            where[x.window.hour] = where.get(x.window.hour, IntervalSet()).union(part)
+            # Of a window that is lost in part nobody knows how many of its rows are.
+            in_part |= {x.window.hour} if part != pair else set()
+        left = left.minus(pair)
+    for hour, intervals in sorted(where.items()):
+        yield Lack(
+            "withdrawn",
+            range(hour, hour + 1),
+            f"shard {shard}: {'at most ' if hour in in_part else ''}{rows[hour]} withdrawn rows of "
+            f"{hour_text(hour)}, {_intervals(intervals)}: retention took them, they cannot come back",
+        )
+    if left and not where:
+        yield Lack(
+            "withdrawn",
+            hours,
+            f"shard {shard}: {_intervals(left)} were withdrawn and retention has taken them; whether they "
+            "are of these hours nobody knows any more",
+        )
+
+
+def _gaps(
+    table: Table,
+    origin: str,
+    shard: int,
+    entry: ShardLedger,
+    begin: Cursor,
+    known: list[Landed],
+    hours: range,
+    client: SlsClient,
+) -> Iterator[Lack]:
+    """Gaps between a window of an hour before and one of an hour after some of these hours."""
+    for gap in entry.gaps:
+        after = min((x.window.hour for x in known if x.window.begin >= gap.end), default=None)
+        if after is None and begin <= gap.end < CURSOR_UNKNOWN:
+            try:
+                after = client.cursor_time_s(shard, gap.end) // HOUR_S
+            except (CursorExpired, ShardGone):
+                after = None
+        earlier = max((x.window.hour for x in known if x.window.end <= gap.begin), default=None)
+        if after is None or earlier is None:
+            continue
+        # The landing before the gap may have stopped within its last hour: the rest is in the gap, too.
+        whole = _reached_before(table, origin, shard, gap) >= (earlier + 1) * HOUR_S
+        inside = range(max(hours.start, earlier + 1 if whole else earlier), min(hours.stop, after))
+        if inside:
+            yield Lack(
+                "gap",
+                inside,
+                f"shard {shard}: the gap [{gap.begin}, {gap.end}) {gap.cause} lies in {hours_text(inside)}: "
+                "these logs cannot be landed any more",
+            )
+
+
+def _reached_before(table: Table, origin: str, shard: int, gap: Gap) -> int:
+    """The receive time (unix seconds) that the newest ledger without the gap had reached."""
+    for snapshot in filter(is_landing, ancestry(table)):
+        ledger = ledgers_of(snapshot, damaged_too=True).get(origin)
+        entry = ledger.shards.get(shard) if ledger else None
+        if entry is None or not any(g.begin < gap.end and gap.begin < g.end for g in entry.gaps):
+            return entry.reached_s if entry else 0
+    return 0
+
+
+def _hours_there(table: Table | None, origin: str) -> set[int]:
+    """The receive hours of which the table has files of `origin`, from its manifests."""
+    if table is None:
+        return set()
+    places = {number: hour_place(spec, table.schema()) for number, spec in table.specs().items()}
+    found: set[int] = set()
+    for task in tasks_of(table, table.scan(row_filter=EqualTo(term="__origin__", value=origin))):
+        place = places[task.file.spec_id]
+        if place is not None:
+            found.add(int(task.file.partition[place]))
+    return found
+
+
+def _intervals(intervals: IntervalSet) -> str:
+    return ", ".join(f"[{b}, {e})" for b, e in intervals)

@@ -1,0 +1,284 @@
+"""List the data files of lost manifests again. One commit, and no row changes.
+
+A manifest that is gone or damaged takes nothing with it but a list: the files that it named lie where they
+lay, and the newest metadata has the ledgers, which say what rows the table has. So what can be read of main's
+manifests stays, and of the files in the table's folder those are listed again that hold exactly the rows that
+the ledgers know and nothing lists any more (`strays.py`, `choice.py`). With main's manifest list gone all of
+the content is listed anew.
+
+It is proven before it is committed: for every logstore of the table each shard's rows and identity sum, read
+through the very entries that would be committed, are those of its ledger. Else nothing is changed. With
+`without_missing` rows may be missing, and none too many: what is there is listed, the ledger stays, and
+`verify` then names what brings the rest back. Files of hours of which rows were removed for good are left out
+then, where their shard does not add up: nobody could say that they hold none of these.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from pyiceberg.manifest import DataFile, ManifestFile
+from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table.snapshots import Snapshot
+
+from pipelines.landing.commit import authored
+from pipelines.landing.contents import choice, explained, slices, strays
+from pipelines.landing.contents.choice import Count, Key
+from pipelines.landing.contents.explained import Lost
+from pipelines.landing.contents.slices import Place
+from pipelines.landing.contents.tally import Tally
+from pipelines.landing.ledger.reading import VERIFY, Unreadable, entries_of, manifests_of, tasks_in
+from pipelines.landing.ledger.state import TableState
+from pipelines.landing.ledger.values import Deed, Operation
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.table.lake import Lake
+from sls_io.claim import Ledger, ShardLedger
+from sls_io.client import SlsClient
+from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.errors import ConfigError, LedgerBroken, SlsError
+from sls_io.window import Cursor
+
+VERB = "repair-manifests"
+COMMAND = "sls-lake table repair-manifests"
+_NAMED_MAX = 5
+
+
+@dataclass(frozen=True)
+class ShardListed:
+    """One shard: rows that are listed as it is, rows that are listed again, rows that its ledger and what was
+    adopted say."""
+
+    origin: str
+    shard: int
+    rows_listed: int
+    rows_again: int
+    rows_known: int
+
+
+@dataclass(frozen=True)
+class Repair:
+    """What `table repair-manifests` would do.
+
+    lost     names of the manifests, or of the manifest list, that cannot be read
+    files    how many data files are listed again, and `rows` their rows
+    left     how many files of the folder are of rows that the ledger knows, and stay unlisted
+    missing  rows that the ledger knows and that no file has
+    """
+
+    table: str
+    lost: tuple[str, ...]
+    files: int
+    rows: int
+    left: int
+    missing: int
+    shards: tuple[ShardListed, ...]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A repair with the exact table it was looked at; `execute` commits on that one or not at all."""
+
+    view: Repair
+    place: Place
+    change: authored.Change
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What manifests that can be read list, held against the ledgers."""
+
+    manifests: tuple[ManifestFile, ...]
+    tasks: tuple[FileScanTask, ...]
+    tallies: Mapping[Key, Tally]
+    gone: tuple[Lost, ...]
+
+
+def plan(lake: Lake, logstore: Logstore, client: SlsClient, *, without_missing: bool = False) -> Planned:
+    """Look at what listing the files of lost manifests again would do. Changes nothing.
+
+    Raises ConfigError when no manifest of main is lost, LedgerBroken when the table cannot be trusted, or
+    what the files hold is not what is missing.
+    """
+    place = slices.look(lake, logstore, client, whole=False)
+    table, state = place.table, place.state
+    manifests, lost = _sorted_out(table, place.head)
+    if not lost:
+        raise ConfigError(f"every manifest of {place.name} can be read: there is nothing to list again")
+    found = _found(table, state, manifests)
+    known = strays.known(table, [each.path for each in lost])
+    leaves = strays.look(table, state, [task.file.file_path for task in found.tasks], known)
+    made = {stray.leaf.path: strays.entry_of(table, stray, known) for stray in leaves}
+    entries = {path: entry for path, entry in made.items() if entry is not None}
+    taken = _taken(place, found, [stray for stray in leaves if stray.leaf.path in entries], without_missing)
+    added = tuple(entries[leaf.path] for leaf in taken)
+    missing = _proven(place, found, added, without_missing=without_missing)
+    view = Repair(
+        table=place.name,
+        lost=tuple(sorted(each.path.rsplit("/", 1)[-1] for each in lost)),
+        files=len(added),
+        rows=sum(leaf.rows for leaf in taken),
+        left=len(leaves) - len(added),
+        missing=missing,
+        shards=tuple(_shards(state, found, taken)),
+    )
+    change = authored.Change(
+        content=place.head,
+        ledgers=state.ledgers,
+        adopted=state.adopted,
+        deed=Deed(Operation.REPAIR_MANIFESTS),
+        forgotten=state.forgotten,
+        added=added,
+        same_rows=True,
+        manifests=manifests,
+    )
+    return Planned(view, place, change)
+
+
+def execute(lake: Lake, planned: Planned, *, clock: Clock = SYSTEM_CLOCK) -> int:
+    """Commit a planned repair; the new snapshot. Raises what `settle.commit` does."""
+    place = planned.place
+    return authored.commit(lake, place.table, place.state, planned.change, now_ms=int(clock.now() * 1000))
+
+
+def named(lake: Lake, logstore: Logstore, client: SlsClient, error: Unreadable) -> LedgerBroken:
+    """The error of a verb that met a manifest which cannot be read, with this verb as the cure where it
+    works; as it is for any other file, and where it does not."""
+    if not isinstance(error.file, str):
+        return error
+    try:
+        plan(lake, logstore, client)
+    except SlsError:
+        return error
+    return LedgerBroken(error.what, verb=f"{COMMAND}, which lists its data files again")
+
+
+def _sorted_out(table: Table, head: Snapshot) -> tuple[tuple[ManifestFile, ...], list[Unreadable]]:
+    """The manifests of main that can be read, and what cannot."""
+    try:
+        manifests = manifests_of(table, head)
+    except Unreadable as error:
+        return (), [error]
+    kept, lost = list[ManifestFile](), list[Unreadable]()
+    for manifest in manifests:
+        try:
+            entries_of(table, manifest)
+        except Unreadable as error:
+            lost.append(error)
+        else:
+            kept.append(manifest)
+    return tuple(kept), lost
+
+
+def _ledgers(state: TableState) -> dict[str, Ledger]:
+    adopted = {origin for origin, _ in state.adopted.shards}
+    return {origin: state.ledger(origin) for origin in {*state.ledgers, *state.origins, *adopted}}
+
+
+def _found(table: Table, state: TableState, manifests: tuple[ManifestFile, ...]) -> _Found:
+    tasks = tuple(tasks_in(table, manifests))
+    tallies, gone = explained.tally(table, _ledgers(state), tasks=tasks)
+    return _Found(manifests, tasks, tallies, tuple(gone))
+
+
+def _known(state: TableState, key: Key) -> Count:
+    """Rows and identity sum of a shard that its ledger and what was adopted say."""
+    origin, shard = key
+    entry = state.ledger(origin).shards.get(shard) or ShardLedger(Cursor(0))
+    rows, total = state.adopted.of(origin, shard)
+    return entry.rows + rows, (entry.sum + total) % 2**64
+
+
+def _keys(state: TableState) -> set[Key]:
+    return {(o, s) for o, ledger in state.ledgers.items() for s in ledger.shards} | set(state.adopted.shards)
+
+
+def _taken(
+    place: Place, found: _Found, leaves: Collection[strays.Stray], without_missing: bool
+) -> tuple[choice.Leaf, ...]:
+    """The files that are listed again. Raises as `reading.py` does."""
+    state = place.state
+    pairs, there = strays.conflicts(place.table, leaves, found.tasks)
+    wanted = dict[Key, Count]()
+    for key in _keys(state) | set(found.tallies):
+        rows, total = _known(state, key)
+        now = found.tallies.get(key, Tally())
+        wanted[key] = rows - now.rows, (total - now.sum) % 2**64
+    useful = [stray.leaf for stray in leaves if stray.leaf.path not in there]
+    # Of a shard with rows in a file that is listed and gone nobody knows what else is missing.
+    free = {key for key in wanted if any(x.origin == key[0] and x.may_hold(key[1]) for x in found.gone)}
+    chosen = choice.choose(useful, pairs, wanted, free=free)
+    if not chosen.short or not without_missing:
+        return chosen.taken
+    hours = {stray.leaf.path: stray.place for stray in leaves}
+    return tuple(
+        leaf
+        for leaf in chosen.taken
+        if not (chosen.short & leaf.counts.keys() and _removed_from(state, *hours[leaf.path]))
+    )
+
+
+def _removed_from(state: TableState, origin: str, hour: int) -> bool:
+    return state.forgotten.hours(origin).overlaps(hour, hour + 1)
+
+
+def _proven(place: Place, found: _Found, added: tuple[DataFile, ...], *, without_missing: bool) -> int:
+    """How many rows are missing when main lists these files, too, read as they would be then.
+
+    Raises LedgerBroken unless none are, or `without_missing`, and none are there that should not be.
+    """
+    table, state = place.table, place.state
+    tasks = [*found.tasks, *(FileScanTask(file) for file in added)]
+    tallies, gone = explained.tally(table, _ledgers(state), tasks=tasks)
+    wrong, missing = list[str](), 0
+    for origin, ledger in sorted(_ledgers(state).items()):
+        if explained.proves(ledger, state.adopted, tallies, gone):
+            continue
+        for key in sorted(key for key in _keys(state) | set(tallies) if key[0] == origin):
+            rows, total = _known(state, key)
+            there = tallies.get(key, Tally())
+            if (there.rows, there.sum) == (rows, total):
+                continue
+            fewer = there.rows < rows and not there.doubled and there.outside <= state.adopted.of(*key)[0]
+            if fewer and without_missing:
+                missing += rows - there.rows
+            else:
+                wrong.append(f"shard {key[1]} of {origin}: {_said(there, rows)}")
+        missing -= min(missing, sum(each.rows for each in gone if each.origin == origin))
+    if (others := _others(table, state, found.tasks)) and not without_missing:
+        wrong.append(f"{others} adopted rows are of logstores without a ledger here")
+    missing += others
+    if wrong:
+        more = f" and {len(wrong) - _NAMED_MAX} more" if len(wrong) > _NAMED_MAX else ""
+        raise LedgerBroken(
+            f"the data files that are there are not what the lost manifests of {place.name} listed: "
+            f"{'; '.join(wrong[:_NAMED_MAX])}{more}; nothing was changed",
+            verb=f"restore the manifests; or {VERIFY}",
+        )
+    return missing
+
+
+def _said(there: Tally, rows: int) -> str:
+    if there.rows == rows:
+        return f"{rows} rows, as its ledger says, but other ones"
+    return f"{there.rows} rows, its ledger says {rows}"
+
+
+def _others(table: Table, state: TableState, tasks: Collection[FileScanTask]) -> int:
+    """Rows that were adopted as a number, since the table has no ledger of their logstore, and that are not
+    listed: nothing would prove a file that holds them."""
+    if not state.adopted.others:
+        return 0
+    known = _ledgers(state).keys()
+    origins = ((slices.partition_origin(table, task.file), task.file.record_count) for task in tasks)
+    there = sum(rows for origin, rows in origins if origin is not None and origin not in known)
+    return max(0, state.adopted.others - there)
+
+
+def _shards(state: TableState, found: _Found, taken: Collection[choice.Leaf]) -> Iterator[ShardListed]:
+    for key in sorted(_keys(state) | set(found.tallies)):
+        yield ShardListed(
+            origin=key[0],
+            shard=key[1],
+            rows_listed=found.tallies.get(key, Tally()).rows,
+            rows_again=sum(leaf.counts.get(key, (0, 0))[0] for leaf in taken),
+            rows_known=_known(state, key)[0],
+        )

@@ -1,0 +1,348 @@
+"""Land whole receive hours again and drop what was there of them, in one commit.
+
+An undo and a backfill of the same hours, with nothing in between: a reader of the table sees the old
+rows or the new ones. It is all or nothing, so a window that ends early ends all of it, and the run's
+budget of bytes and seconds does not apply. Refused where retention has taken a part: those rows
+could not come back.
+
+The ledger says afterwards what it said before: the cursors are the same, so the rows must be. It is not
+lowered by what left and raised by what came, because then nothing would prove that both are the same.
+That is also why an hour that lost rows by hand is right again after a replace.
+
+Story: it writes for minutes, a landing commits meanwhile. What is to be dropped is looked up again on
+the new head, the same files are added, and when the hours are not what they were it gives up.
+"""
+
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+
+from pipelines.landing.commit import authored
+from pipelines.landing.commit.freshness import Freshness
+from pipelines.landing.contents import slices
+from pipelines.landing.contents.slices import Place, RowsElsewhere
+from pipelines.landing.ledger.fence import merge
+from pipelines.landing.ledger.reading import spans
+from pipelines.landing.ledger.values import Delta, Landed, Operation
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.operations import undo
+from pipelines.landing.run.report import HourReport, LandingReport, stop_text
+from pipelines.landing.run.write import WrittenWindow, assemble, job_for, to_data_file, write_windows
+from pipelines.landing.spark.session import Engine
+from pipelines.landing.table.contract import Contract, partition_of
+from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
+from sls_io.claim import Ledger
+from sls_io.client import SlsClient
+from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.errors import ConfigError, CursorExpired, LandingConflict, ShardGone, SlsError, TransportError
+from sls_io.planning import Planned as PlannedWindow
+from sls_io.planning import Survey, plan_fill, since_start
+from sls_io.survey import survey_hours
+from sls_io.window import HOUR_S, Cursor, IntervalSet
+
+_TRIES_MAX = 20
+_BYTES_MAX = 2**62
+_TOO_MANY = "these hours are more windows than one run may have; replace fewer at once"
+_WIDENED_MAX = 4
+COMMAND = "sls-lake backfill --mode replace --local --execute"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What would leave, and the windows that would come instead; `execute` does both or nothing.
+
+    `windows` are those of what is there and then those, `more` of them, of what the hours lack.
+    """
+
+    undone: undo.Planned
+    hours: range
+    windows: tuple[PlannedWindow, ...]
+    more: int
+    schema: Schema | None
+
+    @property
+    def view(self) -> undo.Undo:
+        """What would leave."""
+        return self.undone.view
+
+
+def plan(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> Planned:
+    """Look at what replacing these receive hours would do. Changes nothing.
+
+    Raises what `undo.plan` does, and ConfigError when retention has taken a part of the hours or they
+    are more than one run's windows. Where rows of the hours lie in others, too, RowsElsewhere names the
+    replace of all of them if that one can be done.
+    """
+    try:
+        return _plan(lake, logstore, client, hours)
+    except RowsElsewhere as error:
+        together = _together(lake, logstore, client, error.hours)
+        if together is None:
+            raise
+        verb = f"{COMMAND} {spans(together)[0]}, which lands all of them again"
+        raise RowsElsewhere(
+            logstore.table, error.asked, error.others, verb=verb, together=together
+        ) from error
+
+
+def _together(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> range | None:
+    """These hours, and those in which rows of them lie, as far as all can be replaced at once."""
+    for _ in range(_WIDENED_MAX):
+        try:
+            _plan(lake, logstore, client, hours)
+        except RowsElsewhere as error:
+            hours = error.hours
+        except SlsError:
+            return None
+        else:
+            return hours
+    return None
+
+
+def _plan(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> Planned:
+    undone = undo.plan(lake, logstore, client, hours, operation=Operation.REPLACE, counted=False)
+    surveys = survey_hours(
+        client,
+        client.shards(),
+        hours=hours,
+        until_s=hours.stop * HOUR_S,
+        pieces=logstore.splits_per_hour,
+    )
+    adopted = undone.place.state.adopted.shards_of(undone.view.origin)
+    surveys = since_start(surveys, undone.place.ledger, adopted)
+    again = _windows(logstore, surveys, _only(undone), hours)
+    lacking = _windows(logstore, surveys, undone.place.ledger, hours)
+    _check_covered(client, undone, again, surveys, hours)
+    slices.check_nowhere_else(undone.place, _cursors(lacking), hours)
+    if len(again) + len(lacking) > logstore.budget.windows_max:
+        raise ConfigError(_TOO_MANY)
+    schema = Contract.from_columns(logstore.columns).evolved(undone.place.table.metadata)
+    chains = 1 + max((p.chain for p in again), default=0)
+    more = tuple(replace(p, chain=p.chain + chains) for p in lacking)
+    return Planned(undone, hours, (*again, *more), len(more), schema)
+
+
+def _cursors(windows: Iterable[PlannedWindow]) -> dict[int, IntervalSet]:
+    found: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for planned in windows:
+        found[planned.window.shard].append((planned.window.begin, planned.window.end))
+    return {shard: IntervalSet.of(pairs) for shard, pairs in found.items()}
+
+
+def _only(undone: undo.Planned) -> Ledger:
+    """A ledger that lacks what would leave, and nothing else."""
+    return Ledger(
+        undone.ledger.origin,
+        {
+            shard: replace(
+                undone.ledger.shards[shard],
+                landed=undone.place.ledger.shards[shard].settled.minus(taken),
+                withdrawn=taken,
+            )
+            for shard, taken in undone.taken.items()
+        },
+    )
+
+
+def _windows(
+    logstore: Logstore, surveys: Mapping[int, Survey], ledger: Ledger, hours: range
+) -> tuple[PlannedWindow, ...]:
+    mine = {shard: survey for shard, survey in surveys.items() if shard in ledger.shards}
+    budget = logstore.budget.model_copy(update={"bytes_max": _BYTES_MAX})
+    return plan_fill(surveys=mine, ledger=ledger, budget=budget, until_s=hours.stop * HOUR_S).windows
+
+
+def execute(
+    lake: Lake,
+    logstore: Logstore,
+    client: SlsClient,
+    engine: Engine,
+    planned: Planned,
+    *,
+    clock: Clock = SYSTEM_CLOCK,
+    on_event: Callable[[str], None] = lambda name: None,
+) -> LandingReport:
+    """Pull and write the hours, then commit; `on_event` hears `write`, `publish` before each.
+
+    Raises TransportError when a window ended early, LandingConflict when the hours changed
+    meanwhile, LandingUnknown when the answer was lost; the first two changed nothing.
+    """
+    begun_s, fresh = clock.monotonic(), Freshness(clock)
+    on_event("write")
+    written = _write(logstore, engine, planned, client.now_s() + SWEEP_FLOOR_S / 2)
+    landed = tuple(w.landed for w in written if w.landed is not None)
+    files = _files(planned, written)
+    snapshot_id, conflicts = None, 0
+    current = planned.undone
+    while snapshot_id is None:
+        on_event("publish")
+        change = _change(planned, current, landed, files)
+        place = current.place
+        try:
+            snapshot_id = authored.commit(
+                lake, place.table, place.state, change, now_ms=int(clock.now() * 1000)
+            )
+        except LandingConflict:
+            conflicts += 1
+            current = undo.plan(
+                lake, logstore, client, planned.hours, operation=Operation.REPLACE, counted=False
+            )
+            # After the look: paused in between, a sweep could take the files and the look not know it.
+            if conflicts >= _TRIES_MAX or not fresh.publishable:
+                raise
+            _check_unchanged(planned.undone, current)
+    return _report(planned, written, snapshot_id, clock.monotonic() - begun_s, conflicts)
+
+
+def _check_covered(
+    client: SlsClient,
+    undone: undo.Planned,
+    coming_windows: tuple[PlannedWindow, ...],
+    surveys: Mapping[int, Survey],
+    hours: range,
+) -> None:
+    for shard, taken in undone.taken.items():
+        mine = (p.window for p in coming_windows if p.window.shard == shard)
+        coming = IntervalSet.of((w.begin, w.end) for w in mine)
+        left = taken.minus(coming)
+        if not left:
+            continue
+        if (other := _hour_of(client, shard, left)) is not None and other not in hours:
+            raise RowsElsewhere(
+                undone.view.table, range(other, other + 1), hours, verb="sls-lake verify --pull"
+            )
+        survey = surveys.get(shard)
+        spans = IntervalSet.of((s.begin, s.end) for s in survey.spans) if survey else IntervalSet()
+        if not taken.minus(spans):
+            raise ConfigError(_TOO_MANY)
+        raise ConfigError(
+            f"retention has already taken a part of these hours from shard {shard}: its rows could not "
+            "come back, so nothing is replaced"
+        )
+
+
+def _hour_of(client: SlsClient, shard: int, left: IntervalSet) -> int | None:
+    """The receive hour of the first of these cursors; None where the service does not have it any more."""
+    first = left.pairs[0][0]
+    try:
+        if first >= client.cursor_at(shard, "begin"):
+            return client.cursor_time_s(shard, Cursor(first)) // HOUR_S
+    except (ShardGone, CursorExpired):
+        pass
+    return None
+
+
+def _write(logstore: Logstore, engine: Engine, planned: Planned, deadline_s: float) -> list[WrittenWindow]:
+    """Every planned window, whole. Raises TransportError when one ended early."""
+    engine.require()
+    place, attempt = planned.undone.place, uuid.uuid4().hex
+    job = job_for(
+        logstore,
+        place.table,
+        origin=place.origin.id,
+        attempt=attempt,
+        windows=planned.windows,
+        schema=planned.schema or place.table.schema(),
+        deadline_s=deadline_s,
+    )
+    rows = write_windows(engine, job, tag=f"sls-lake-{attempt[:12]}")
+    written = assemble(planned.windows, rows)
+    for wanted, window in zip(planned.windows, written, strict=True):
+        if window.landed is None or window.landed.window != wanted.window:
+            why = stop_text(window.stopped, window.cause)
+            raise TransportError(f"shard {wanted.window.shard}: {why}; nothing was replaced, run it again")
+    return written
+
+
+def _files(planned: Planned, written: list[WrittenWindow]) -> tuple[DataFile, ...]:
+    place = planned.undone.place
+    schema, spec = planned.schema or place.table.schema(), place.table.spec()
+    return tuple(
+        to_data_file(
+            row,
+            partition=partition_of(
+                spec,
+                schema,
+                origin=place.origin.id,
+                shard=w.landed.window.shard,
+                hour=w.landed.window.hour,
+            ),
+            spec_id=place.state.spec_id,
+        )
+        for w in written
+        if w.landed is not None
+        for row in w.files
+    )
+
+
+def _change(
+    planned: Planned, current: undo.Planned, landed: tuple[Landed, ...], files: tuple[DataFile, ...]
+) -> authored.Change:
+    place: Place = current.place
+    lacking = landed[len(landed) - planned.more :]
+    merged = merge(place.ledger, Delta(place.origin.id, live=False, windows=lacking))
+    if merged.lost:
+        raise LandingConflict(
+            f"another backfill landed a part of these hours in {place.name} meanwhile; nothing was "
+            "replaced, look again"
+        )
+    return replace(
+        current.change,
+        ledgers={**place.state.ledgers, place.origin.id: merged.ledger},
+        added=files,
+        windows=landed,
+        window_origin=place.origin.id,
+        schema=planned.schema,
+    )
+
+
+def _check_unchanged(then: undo.Planned, now: undo.Planned) -> None:
+    """What is there of the hours is what was looked at, however its files were rewritten since."""
+    fits = (then.place.state.schema_id, then.place.state.spec_id) == (
+        now.place.state.schema_id,
+        now.place.state.spec_id,
+    )
+    if not fits or then.taken != now.taken:
+        raise LandingConflict(
+            f"these hours, the schema or the partitioning of {now.place.name} changed meanwhile; nothing "
+            "was replaced, look again without --execute"
+        )
+
+
+def _report(
+    planned: Planned, written: list[WrittenWindow], snapshot_id: int, seconds: float, conflicts: int
+) -> LandingReport:
+    hours: dict[int, HourReport] = {}
+    for window in written:
+        if window.landed is None:
+            continue
+        old = hours.get(window.landed.window.hour, HourReport(0, 0, 0, 0))
+        hours[window.landed.window.hour] = HourReport(
+            rows=old.rows + window.landed.rows,
+            raw_bytes=old.raw_bytes + window.landed.raw_bytes,
+            files=old.files + len(window.files),
+            file_bytes=old.file_bytes + sum(row.size for row in window.files),
+        )
+    files = [row for window in written for row in window.files]
+    return LandingReport(
+        mode=Operation.REPLACE,
+        origin=planned.view.origin,
+        table=planned.view.table,
+        snapshot_id=snapshot_id,
+        rows=sum(x.rows for x in hours.values()),
+        raw_bytes=sum(x.raw_bytes for x in hours.values()),
+        files=len(files),
+        file_bytes=sum(row.size for row in files),
+        error_rows=sum(row.errors for row in files),
+        pages=sum(row.pages for row in files),
+        seconds=seconds,
+        until_s=planned.hours.stop * HOUR_S,
+        windows=len(written),
+        hours=dict(sorted(hours.items())),
+        conflicts=conflicts,
+        peak_bytes=max((row.peak_bytes for row in files), default=0),
+    )

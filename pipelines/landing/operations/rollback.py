@@ -1,0 +1,359 @@
+"""Roll a table back to an earlier landing, as a new commit that says so.
+
+The rows become those of the landing, the ledger what it was then. So the frontiers move back, and the
+next landings pull again what left; what retention no longer has becomes a named gap. A shard that
+appeared after that landing keeps its start: would it be forgotten, and its first logs expire before
+the next run, nobody would know that they were missing.
+
+It serves both the person who wants to go back and the one who finds that somebody moved `main` by
+hand, which every landing refuses: there the ledger follows what was done, or, with the snapshot of
+the newest landing, what was done is taken back.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from pyiceberg.manifest import DataFile, DataFileContent
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from pipelines.landing.commit import authored
+from pipelines.landing.contents import sameness
+from pipelines.landing.ledger import codec, fence
+from pipelines.landing.ledger.reading import VERIFY, Misread, Unreadable
+from pipelines.landing.ledger.state import (
+    TableState,
+    adopted_of,
+    ancestry,
+    facts,
+    files_of,
+    forgotten_of,
+    is_landing,
+    known_rows,
+    landings,
+    ledgers_of,
+    missing_files,
+    missing_rows,
+    newest_forgotten,
+    shown_rows,
+    summary_of,
+    total_records,
+)
+from pipelines.landing.ledger.values import Deed, Operation
+from pipelines.landing.operations import reach
+from pipelines.landing.table.lake import Lake
+from sls_io.claim import Ledger
+from sls_io.client import SlsClient
+from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.errors import ConfigError, LedgerBroken
+from sls_io.window import Cursor, IntervalSet, Window
+
+_UNREADABLE = "a manifest of main cannot be read, so which files leave and return is unknown"
+
+
+@dataclass(frozen=True)
+class ShardBack:
+    """One shard: where its frontier is and goes, the cursor intervals and rows its ledger gives back.
+
+    With a restored landing `regained` holds what the ledger gets instead. `kept_out` is the part of
+    `withdrawn` that no live run pulls again: the landing calls it withdrawn, or starts after it.
+    """
+
+    origin: str
+    shard: int
+    frontier: Cursor
+    frontier_then: Cursor
+    rows: int
+    rows_then: int
+    withdrawn: tuple[tuple[int, int], ...]
+    regained: tuple[tuple[int, int], ...]
+    kept_out: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def again(self) -> IntervalSet:
+        """What the next runs pull again."""
+        return IntervalSet(self.withdrawn).minus(IntervalSet(self.kept_out))
+
+
+@dataclass(frozen=True)
+class Rollback:
+    """What `table rollback` would do. Row and file counts are those of main, now and then;
+    what leaves and returns is None where the manifests of main cannot be read.
+
+    hours      receive hours (since 1970) of the windows that the ledger gives back
+    hours_out  those of them with windows that only a backfill which names the hour lands again
+    notes      what a person should know before saying yes
+    """
+
+    table: str
+    snapshot_id: int
+    landed_ms: int
+    rows: int | None
+    rows_then: int | None
+    rows_leaving: int | None
+    rows_returning: int | None
+    files_leaving: int | None
+    files_returning: int | None
+    hours: tuple[int, ...]
+    landings: tuple[int, ...]
+    shards: tuple[ShardBack, ...]
+    notes: tuple[str, ...] = ()
+    hours_out: tuple[int, ...] = ()
+
+    @property
+    def pulled_again(self) -> bool:
+        """Whether the next runs pull anything again."""
+        return any(s.again for s in self.shards) or bool(set(self.hours) - set(self.hours_out))
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A rollback with the exact table it was looked at; `execute` commits on that one or not at all."""
+
+    view: Rollback
+    table: Table
+    state: TableState
+    change: authored.Change
+
+
+def plan(lake: Lake, name: str, snapshot_id: int, *, without_missing: bool = False) -> Planned:
+    """Look at what a rollback of table `name` to `snapshot_id` would do. Changes nothing.
+
+    Raises ConfigError when that snapshot is not a landing in the table's history, LedgerBroken when
+    its rows or files are not what its ledger says; `without_missing`: rows may be missing from it.
+    """
+    table = _load(lake, name)
+    state = facts(table, damaged_too=True)
+    target = _target(table, snapshot_id)
+    ledgers, adopted = ledgers_of(target), adopted_of(target)
+    now, then = _files_of_main(table), _files_then(table, target)
+    _check_forgotten(table, state, target)
+    known_then = known_rows(ledgers, adopted)
+    _check_content(table, target, then, known_then)
+    if not without_missing:
+        _check_missing(table, target)
+    known = now or {}
+    leaving, returning = known.keys() - then.keys(), then.keys() - known.keys()
+    lowered_ledgers = fence.lowered(ledgers, state.ledgers)
+    as_it_was = (lowered_ledgers, adopted) == (dict(state.ledgers), state.adopted)
+    as_it_was = as_it_was and state.tagged is not None and _in_main(table, state.tagged)
+    if as_it_was and now is not None and not leaving and not returning:
+        raise ConfigError(f"table {name} is as snapshot {snapshot_id} left it: there is nothing to roll back")
+    change = authored.Change(
+        target,
+        lowered_ledgers,
+        adopted,
+        Deed(Operation.ROLLBACK, snapshot=snapshot_id),
+        forgotten=state.forgotten,
+    )
+    since = [s for s in _since(table, state, target) if is_landing(s)]
+    shards = tuple(_shards_back(state.ledgers, lowered_ledgers))
+    hours, hours_out = _hours(since, shards, set(ledgers) - set(state.ledgers))
+    view = Rollback(
+        table=name,
+        snapshot_id=snapshot_id,
+        landed_ms=target.timestamp_ms,
+        rows=total_records(table.current_snapshot()),
+        rows_then=total_records(target),
+        rows_leaving=None if now is None else sum(_rows(now[path]) for path in leaving),
+        rows_returning=None if now is None else sum(_rows(then[path]) for path in returning),
+        files_leaving=None if now is None else len(leaving),
+        files_returning=None if now is None else len(returning),
+        hours=hours,
+        landings=tuple(s.snapshot_id for s in since),
+        shards=shards,
+        notes=(*_notes(table, state), *([_UNREADABLE] if now is None else [])),
+        hours_out=hours_out,
+    )
+    return Planned(view, table, state, change)
+
+
+def execute(lake: Lake, planned: Planned, *, clock: Clock = SYSTEM_CLOCK) -> int:
+    """Commit a planned rollback; the new snapshot. Raises what `settle.commit` does."""
+    return authored.commit(lake, planned.table, planned.state, planned.change, now_ms=int(clock.now() * 1000))
+
+
+def kept(planned: Planned, origin: str, client: SlsClient) -> reach.Kept:
+    """What the service still has of the rows of one logstore that the next runs would pull again."""
+    mine = [shard for shard in planned.view.shards if shard.origin == origin]
+    since = (planned.table.snapshot_by_id(number) for number in planned.view.landings)
+    told = (codec.decode_windows(summary_of(s).get(codec.WINDOWS_KEY, "")) for s in since)
+    return reach.kept_of(
+        client,
+        {s.shard: max(0, s.rows - s.rows_then) for s in mine},
+        {s.shard: s.again for s in mine},
+        [landed for name, windows in told if name == origin for landed in windows],
+    )
+
+
+def _load(lake: Lake, name: str) -> Table:
+    table = lake.load(name)
+    # A table of which somebody dropped the branch main has no current snapshot, and landings to go to.
+    if table is None or not (table.current_snapshot() or any(landings(table))):
+        raise ConfigError(f"table {name} has no snapshots yet: there is nothing to roll back")
+    return table
+
+
+def _target(table: Table, snapshot_id: int) -> Snapshot:
+    """Any landing that metadata still has: its content and its ledger belong together, also where a
+    rollback by hand put it beside main."""
+    name = ".".join(table.name())
+    target = table.snapshot_by_id(snapshot_id)
+    if target is None:
+        raise ConfigError(
+            f"snapshot {snapshot_id} is not in the history of table {name} (any more); "
+            "`sls-lake windows` lists those that are"
+        )
+    if not is_landing(target):
+        older = next((s.snapshot_id for s in ancestry(table, snapshot_id) if is_landing(s)), None)
+        cure = f"the landing before it is {older}" if older else "`sls-lake windows` lists the landings"
+        raise ConfigError(f"snapshot {snapshot_id} of table {name} is no landing of sls-lake; {cure}")
+    return target
+
+
+def _in_main(table: Table, snapshot_id: int) -> bool:
+    return any(s.snapshot_id == snapshot_id for s in ancestry(table))
+
+
+def _since(table: Table, state: TableState, target: Snapshot) -> Iterator[Snapshot]:
+    """Snapshots after `target` on the way to it from the newest landing and from main, each once."""
+    seen: set[int] = set()
+    for newest in (state.tagged, state.head):
+        for snapshot in ancestry(table, newest) if newest is not None else ():
+            if snapshot.snapshot_id == target.snapshot_id:
+                break
+            if (snapshot.sequence_number or 0) > (target.sequence_number or 0) and (
+                snapshot.snapshot_id not in seen
+            ):
+                seen.add(snapshot.snapshot_id)
+                yield snapshot
+
+
+def _files_of_main(table: Table) -> dict[str, DataFile] | None:
+    """None when nobody can say: rolling back is what cures that."""
+    try:
+        return files_of(table, table.current_snapshot())
+    except (Unreadable, Misread):
+        return None
+
+
+def _files_then(table: Table, target: Snapshot) -> dict[str, DataFile]:
+    try:
+        return files_of(table, target)
+    except Unreadable as error:
+        raise LedgerBroken(
+            f"snapshot {target.snapshot_id} of table {'.'.join(table.name())} cannot be had back: "
+            f"{error.what}",
+            verb="restore the file; or sls-lake windows, and choose another landing",
+        ) from error
+
+
+def _rows(file: DataFile) -> int:
+    return int(file.record_count) if file.content == DataFileContent.DATA else 0
+
+
+def _check_content(table: Table, target: Snapshot, files: Mapping[str, DataFile], known: int) -> None:
+    _check_known(table, target, known)
+    if gone := missing_files(table, files):
+        back = sameness.way_back(table, gone)
+        other = f"sls-lake table rollback {back}, which has all of its own; or " if back is not None else ""
+        raise LedgerBroken(
+            f"snapshot {target.snapshot_id} of table {'.'.join(table.name())} cannot be had back: "
+            f"{len(gone)} of its {len(files)} files are gone",
+            verb=f"{other}{VERIFY}",
+        )
+
+
+def _check_known(table: Table, target: Snapshot, known: int) -> None:
+    total = total_records(target)
+    if total is not None and total > known:
+        raise LedgerBroken(
+            f"snapshot {target.snapshot_id} of table {'.'.join(table.name())} has {total} rows, its ledger "
+            f"knows {known}: rows of unknown origin were in it",
+            verb="sls-lake windows, and choose an older landing",
+        )
+
+
+def _check_missing(table: Table, target: Snapshot) -> None:
+    """Raises LedgerBroken when rows were missing at `target` already: going there brings none back."""
+    ledgers, adopted = ledgers_of(target), adopted_of(target)
+    rows, known = shown_rows(table, target), known_rows(ledgers, adopted)
+    if rows is None or missing_rows(table, target, rows, ledgers, adopted) <= 0:
+        return
+    back = sameness.way_back(table)
+    other = f"sls-lake table rollback {back}, which has all of its own; or " if back is not None else ""
+    raise LedgerBroken(
+        f"snapshot {target.snapshot_id} of table {'.'.join(table.name())} has {rows} rows, its ledger knows "
+        f"{known}: rows were missing by then",
+        verb=f"{other}sls-lake verify --pull names what brings them back; --without-missing goes there",
+    )
+
+
+def _check_forgotten(table: Table, state: TableState, target: Snapshot) -> None:
+    """What was removed for good does not come back with an older landing."""
+    if forgotten_of(target) != state.forgotten:
+        _, removal = newest_forgotten(table)
+        raise ConfigError(
+            f"rows were removed from table {'.'.join(table.name())} by `table forget` since snapshot "
+            f"{target.snapshot_id}, and would come back with it; choose a landing after that, or the removal "
+            f"itself: `sls-lake table rollback {removal}`"
+        )
+
+
+def _hours(
+    since: list[Snapshot], shards: tuple[ShardBack, ...], unreadable: Collection[str]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Receive hours of the windows that are given back, and of those that no live run lands again.
+
+    Of an origin without a readable ledger, every window since counts.
+    """
+    by_shard = {(s.origin, s.shard): s for s in shards}
+    hours, out = set[int](), set[int]()
+    for snapshot in since:
+        origin, windows = codec.decode_windows(summary_of(snapshot).get(codec.WINDOWS_KEY, ""))
+        for window in (landed.window for landed in windows):
+            back = by_shard.get((origin, window.shard))
+            if origin in unreadable or (back and _overlaps(back.withdrawn, window)):
+                hours.add(window.hour)
+            if back and _overlaps(back.kept_out, window):
+                out.add(window.hour)
+    return tuple(sorted(hours)), tuple(sorted(out))
+
+
+def _overlaps(pairs: tuple[tuple[int, int], ...], window: Window) -> bool:
+    return IntervalSet(pairs).overlaps(window.begin, window.end)
+
+
+def _shards_back(now: Mapping[str, Ledger], then: Mapping[str, Ledger]) -> Iterator[ShardBack]:
+    for origin, ledger in sorted(then.items()):
+        current = now.get(origin) or Ledger(origin)
+        for shard, entry in sorted(ledger.shards.items()):
+            old = current.shards.get(shard) or replace(entry, landed=IntervalSet(), rows=0)
+            given = old.landed.minus(entry.landed)
+            again = given.minus(entry.withdrawn).minus(IntervalSet.of([(0, entry.start)]))
+            yield ShardBack(
+                origin=origin,
+                shard=shard,
+                frontier=old.frontier,
+                frontier_then=entry.frontier,
+                rows=old.rows,
+                rows_then=entry.rows,
+                withdrawn=given.pairs,
+                regained=entry.landed.minus(old.landed).pairs,
+                kept_out=given.minus(again).pairs,
+            )
+
+
+def _notes(table: Table, state: TableState) -> Iterator[str]:
+    if state.tagged is None:
+        yield "the tag of the newest landing is gone; the commit sets it again"
+        return
+    unreadable = {
+        name.removeprefix(codec.LEDGER_PREFIX)
+        for name in summary_of(table.snapshot_by_id(state.tagged))
+        if name.startswith(codec.LEDGER_PREFIX)
+    } - set(state.ledgers)
+    for origin in sorted(unreadable):
+        yield f"the newest ledger of {origin} cannot be read; shards that only it knew start at their begin"
+    if not _in_main(table, state.tagged):
+        yield f"main was moved by hand: it no longer contains the newest landing, snapshot {state.tagged}"

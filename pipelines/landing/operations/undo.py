@@ -1,0 +1,207 @@
+"""Take whole receive hours back: their files leave, their intervals count as withdrawn. One commit.
+
+The frontiers stay where they are, so no live run lands the hours again; a backfill that names them
+does, and so does `replace.py`, in one commit. Only hours that every frontier has passed are taken
+back: of an hour that is still being landed nobody could say what is missing of it.
+
+What is withdrawn of a shard is all that has landed of the hours: between the service's own edges as far
+as retention still has them, and in any case from the first cursor of their rows to the last. So also
+rows that should be there and are not: `replace.py` brings them back.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pyiceberg.table import FileScanTask
+
+from pipelines.landing.commit import authored
+from pipelines.landing.contents import slices
+from pipelines.landing.contents.sameness import check_same
+from pipelines.landing.contents.slices import Part, Place
+from pipelines.landing.hours import hours_text
+from pipelines.landing.ledger.fence import withdrawn
+from pipelines.landing.ledger.values import Deed, Operation
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.table.lake import Lake
+from sls_io.claim import Ledger, ShardLedger
+from sls_io.client import SlsClient
+from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.errors import ConfigError, LedgerBroken, ShardGone
+from sls_io.window import HOUR_S, IntervalSet
+
+
+@dataclass(frozen=True)
+class ShardUndone:
+    """One shard: rows that leave, rows its ledger keeps, and the cursor intervals withdrawn."""
+
+    shard: int
+    rows: int
+    rows_after: int
+    withdrawn: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Undo:
+    """What `table undo` would do. `hours` are receive hours (since 1970) with their rows."""
+
+    table: str
+    origin: str
+    hours: Mapping[int, int]
+    rows: int
+    files: int
+    file_bytes: int
+    shards: tuple[ShardUndone, ...]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """An undo with the exact table it was looked at; `execute` commits on that one or not at all."""
+
+    view: Undo
+    place: Place
+    ledger: Ledger
+    taken: Mapping[int, IntervalSet]
+    tasks: tuple[FileScanTask, ...]
+    change: authored.Change
+
+
+def plan(
+    lake: Lake,
+    logstore: Logstore,
+    client: SlsClient,
+    hours: range,
+    *,
+    operation: Operation = Operation.UNDO,
+    counted: bool = True,
+) -> Planned:
+    """Look at what taking these receive hours back would do. Changes nothing.
+
+    `counted`: the rows that are there must be as many as the ledger says, and all can be read.
+
+    Raises ConfigError when there is nothing to take back, a frontier has not passed all of the hours,
+    or rows of them were removed by decision; LedgerBroken when the table cannot be trusted, RowsElsewhere
+    when rows of the hours lie in others.
+    """
+    place = slices.look(lake, logstore, client, whole=counted)
+    slices.check_passed(place, client, hours.stop)
+    slices.check_not_forgotten(place, hours)
+    if counted:
+        slices.check_counted(place)
+    tasks = slices.whole_files(place, hours)
+    parts = slices.parts_of(place, tasks) if counted else _readable(client, place, tasks, hours)
+    slices.check_explained(place, parts, adopted_too=False)
+    if counted and parts:
+        check_same(place)
+    taken = _taken(client, place.ledger, parts, hours)
+    if not tasks and (counted or not taken):
+        raise ConfigError(f"{place.name} has no rows of these hours: there is nothing to take back")
+    slices.check_nowhere_else(place, taken, hours)
+    ledger = place.ledger.with_shards(
+        {
+            shard: withdrawn(
+                place.ledger.shards[shard],
+                intervals,
+                rows=sum(p.rows for p in parts if p.shard == shard),
+                total=sum(p.sum for p in parts if p.shard == shard),
+            )
+            for shard, intervals in taken.items()
+        }
+    )
+    state = place.state
+    return Planned(
+        view=_view(place, ledger, parts, tasks, sorted(taken)),
+        place=place,
+        ledger=ledger,
+        taken=taken,
+        tasks=tuple(tasks),
+        change=authored.Change(
+            content=place.head,
+            ledgers={**state.ledgers, ledger.origin: ledger},
+            adopted=state.adopted,
+            deed=Deed(operation, hours_text(hours)),
+            forgotten=state.forgotten,
+            dropped=frozenset(task.file.file_path for task in tasks),
+        ),
+    )
+
+
+def execute(lake: Lake, planned: Planned, *, clock: Clock = SYSTEM_CLOCK) -> int:
+    """Commit a planned undo; the new snapshot. Raises what `settle.commit` does."""
+    place = planned.place
+    return authored.commit(lake, place.table, place.state, planned.change, now_ms=int(clock.now() * 1000))
+
+
+def _readable(
+    client: SlsClient, place: Place, tasks: Iterable[FileScanTask], hours: range
+) -> tuple[Part, ...]:
+    """What those files hold that can be read. Raises LedgerBroken for one that cannot, unless all that
+    may have been in it can be pulled again."""
+    found: dict[tuple[int, int], Part] = {}
+    for task in tasks:
+        try:
+            parts = slices.parts_of(place, [task])
+        except LedgerBroken:
+            if not all(_kept(client, entry, shard, hours) for shard, entry in place.ledger.shards.items()):
+                raise
+            continue
+        for part in parts:
+            key = part.shard, part.hour
+            found[key] = found[key].plus(part) if key in found else part
+    return tuple(found[key] for key in sorted(found))
+
+
+def _kept(client: SlsClient, entry: ShardLedger, shard: int, hours: range) -> bool:
+    """Whether the service certainly has all that landed of the hours: nothing that did lies right before
+    the first cursor it still has, or that one is of an earlier hour."""
+    try:
+        begin = int(client.cursor_at(shard, "begin"))
+        first = int(client.cursor_at(shard, hours.start * HOUR_S))
+    except ShardGone:
+        return False
+    return begin < first or not entry.landed.overlaps(begin - 1, begin)
+
+
+def _taken(client: SlsClient, ledger: Ledger, parts: Iterable[Part], hours: range) -> dict[int, IntervalSet]:
+    """What is landed of the hours, per shard that has something."""
+    rows: dict[int, list[tuple[int, int]]] = {shard: [] for shard in ledger.shards}
+    for part in parts:
+        rows[part.shard].append((part.first, part.last + 1))
+    found = {}
+    for shard, extents in rows.items():
+        landed = ledger.shards[shard].landed
+        among = IntervalSet.of([*extents, *_edges(client, shard, hours)])
+        found[shard] = landed.minus(landed.minus(among))
+    return {shard: intervals for shard, intervals in found.items() if intervals}
+
+
+def _edges(client: SlsClient, shard: int, hours: range) -> list[tuple[int, int]]:
+    """The hours' cursors as the service has them; nothing once retention took all of them."""
+    try:
+        begin, end = (int(client.cursor_at(shard, at * HOUR_S)) for at in (hours.start, hours.stop))
+    except ShardGone:
+        return []
+    return [(begin, end)] if begin < end else []
+
+
+def _view(
+    place: Place, ledger: Ledger, parts: tuple[Part, ...], tasks: list[FileScanTask], shards: list[int]
+) -> Undo:
+    hours = sorted({p.hour for p in parts})
+    before = place.ledger
+    return Undo(
+        table=place.name,
+        origin=ledger.origin,
+        hours={hour: sum(p.rows for p in parts if p.hour == hour) for hour in hours},
+        rows=sum(p.rows for p in parts),
+        files=len(tasks),
+        file_bytes=sum(task.file.file_size_in_bytes for task in tasks),
+        shards=tuple(
+            ShardUndone(
+                shard=shard,
+                rows=before.shards[shard].rows - ledger.shards[shard].rows,
+                rows_after=ledger.shards[shard].rows,
+                withdrawn=ledger.shards[shard].withdrawn.minus(before.shards[shard].withdrawn).pairs,
+            )
+            for shard in shards
+        ),
+    )

@@ -1,0 +1,145 @@
+"""One attempt of a run: the table as it was read, and what was written to be published on it.
+
+The step that reads the ledger makes it, the writing step adds rows, a lost race puts the same files on a
+newer table; each gives a new value. So nobody can publish what was written for a table that was never read,
+and what belongs together is replaced together.
+"""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.typedef import Record
+
+from pipelines.landing.commit import publish
+from pipelines.landing.commit.freshness import Freshness
+from pipelines.landing.contents.slices import Place, check_nowhere
+from pipelines.landing.ledger.start import check_origin, origin_text
+from pipelines.landing.ledger.state import TableState, read_state, reconcile
+from pipelines.landing.ledger.values import Delta, Landed
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.run.write import FileRow, WrittenWindow, to_data_file
+from pipelines.landing.table.contract import Contract, partition_of
+from sls_io.claim import Ledger
+from sls_io.client import Origin
+from sls_io.clock import Clock
+from sls_io.errors import LedgerBroken
+from sls_io.planning import Plan
+from sls_io.window import IntervalSet, Window
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """Files on their way into `table`, which said `base` when it was read.
+
+    id       of all its tries, kept in the snapshot
+    origin   the logstore, as the table knows it
+    evolved  the table's next schema, with which the files are written; None: it stays
+    rows     what was written of each window
+    fresh    since when the files lie there
+    """
+
+    id: str
+    origin: Origin
+    table: Table
+    base: TableState
+    evolved: Schema | None
+    fresh: Freshness
+    rows: Mapping[Window, WrittenWindow] = field(default_factory=dict)
+
+    @classmethod
+    def begun(
+        cls, table: Table, logstore: Logstore, origin: Origin, contract: Contract, clock: Clock
+    ) -> "Attempt":
+        """A new one on `table` as it is. Raises LedgerBroken when its newest landing does not add up, or
+        nothing could be written to it; ConfigError for columns that do not fit it."""
+        base = read_state(table)
+        problems = reconcile(table)
+        if problems:
+            raise LedgerBroken(
+                f"the newest landing in {logstore.table} does not add up ({'; '.join(problems)}); "
+                "nothing was landed and no checkpoint moved",
+                verb="sls-lake verify",
+            )
+        found = cls(
+            id=uuid.uuid4().hex,
+            origin=check_origin(base, origin, logstore.table),
+            table=table,
+            base=base,
+            evolved=contract.evolved(table.metadata),
+            fresh=Freshness(clock),
+        )
+        found.partition(0, 0)  # a partitioning that we cannot write is refused before any work
+        return found
+
+    @property
+    def ledger(self) -> Ledger:
+        """What the table says of the logstore."""
+        return self.base.ledger(self.origin.id)
+
+    @property
+    def schema(self) -> Schema:
+        """With which files are written."""
+        return self.evolved if self.evolved is not None else self.table.schema()
+
+    def wrote(self, rows: Mapping[Window, WrittenWindow], fresh: Freshness) -> "Attempt":
+        """With these files, none of them older than `fresh`."""
+        return replace(self, rows=rows, fresh=fresh)
+
+    def on(self, table: Table) -> "Attempt":
+        """The same files on what the table is by now; whether they fit is asked apart."""
+        # Its landing was proven when the run began; what came since is a race, not damage.
+        return replace(self, table=table, base=read_state(table, newest=False))
+
+    def fits(self, base: TableState, *, fill: bool) -> bool:
+        """Whether files written for `base` can be published on this one."""
+        same = (self.base.schema_id, self.base.spec_id) == (base.schema_id, base.spec_id)
+        # A fill is on its way while a person forgets its hours: planned again, nothing of them is in it.
+        then, now = (b.forgotten.before(self.origin.id) for b in (base, self.base))
+        return same and not (fill and then != now)
+
+    def check_not_there(self, logstore: Logstore, plan: Plan) -> None:
+        """Raises RowsElsewhere where rows of the plan's windows lie in another hour of the table.
+
+        Story: rows of an hour were put into the next one by another engine, and the hour was taken back.
+        Its cursors count as withdrawn, and the rows are there.
+        """
+        head, found = self.table.current_snapshot(), dict[int, IntervalSet]()
+        for window in (planned.window for planned in plan.windows):
+            before = found.get(window.shard, IntervalSet())
+            found[window.shard] = before.union([(window.begin, window.end)])
+        if head is not None and found:
+            check_nowhere(Place(logstore, self.origin, self.table, self.base, head), found)
+
+    def partition(self, shard: int, hour: int) -> Record:
+        """Where rows of a shard and a receive hour (since 1970) lie in the table."""
+        return partition_of(self.table.spec(), self.schema, origin=self.origin.id, shard=shard, hour=hour)
+
+    def file_rows(self, landed: Landed) -> tuple[FileRow, ...]:
+        """What the task said of the files of a window."""
+        written = self.rows.get(landed.window)
+        return written.files if written else ()
+
+    def request(self, delta: Delta, ledger: Ledger, *, now_ms: int) -> publish.Request:
+        """One try to publish `delta`, on exactly the table that was read. Writes manifests."""
+        return publish.build(
+            self.table,
+            self.base,
+            delta=delta,
+            ledger=ledger,
+            files=[file for landed in delta.windows for file in self._files(landed)],
+            attempt=self.id,
+            origin=publish.Origin(self.origin.id, origin_text(self.origin)),
+            now_ms=now_ms,
+            schema=self.evolved,
+        )
+
+    def _files(self, landed: Landed) -> list[DataFile]:
+        partition = self.partition(landed.window.shard, landed.window.hour)
+        return [
+            to_data_file(row, partition=partition, spec_id=self.base.spec_id)
+            for row in self.rows[landed.window].files
+        ]

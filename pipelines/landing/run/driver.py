@@ -1,0 +1,443 @@
+"""A run in production: carries out the effects of `protocol.py` and answers with facts.
+
+    with Run(logstore, engine) as run:
+        report = run.land()          # claim .. publish
+        verdict = run.reconcile()    # the landing under the tag: files exist, counts agree
+        saved = run.checkpoint()     # only now does the service hear of it
+
+Leaving the block lets go of the claim, whatever happened. A live run holds shards in the consumer
+group and moves frontiers; a fill run names receive hours, holds nothing and moves no checkpoint.
+"""
+
+import contextlib
+import random
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from pyiceberg.table import Table
+
+from pipelines.landing.commit import publish
+from pipelines.landing.commit.freshness import Freshness
+from pipelines.landing.ledger.start import begins, check_ends, chosen_of, find_table, resolve_starts
+from pipelines.landing.ledger.state import check_ancestry, landed_snapshot, reconcile
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.run import protocol
+from pipelines.landing.run.attempt import Attempt
+from pipelines.landing.run.holding import Holding
+from pipelines.landing.run.report import CheckpointReport, LandingReport, Verdict, stop_text
+from pipelines.landing.run.reporting import report_of
+from pipelines.landing.run.write import WrittenWindow, assemble, check_not_all_failed, job_for, write_windows
+from pipelines.landing.spark.session import Engine
+from pipelines.landing.table.contract import Contract
+from pipelines.landing.table.lake import Lake
+from sls_io.client import Origin, SlsClient
+from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.errors import (
+    ConfigError,
+    InvariantBroken,
+    LandingUnknown,
+    LedgerBroken,
+    ServiceError,
+    SlsError,
+    TransportError,
+)
+from sls_io.planning import Plan, Survey, since_start, since_start_in
+from sls_io.shard import Shard
+from sls_io.survey import from_hour, left_over, look_at, mark_cut, survey_hours
+from sls_io.waits import Wait, Why
+from sls_io.window import Cursor
+
+Mode = Literal["live", "fill"]
+
+PUBLISH_DEADLINE_S = 60.0
+RELOAD_DEADLINE_S = 60.0
+_TRIES_AT_ONCE = 3
+_BACK_OFF_MAX_S = 0.5
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How far a run may go; `_s` by the service's clock unless said otherwise.
+
+    origin      the logstore, as the service says
+    offset_s    what our monotonic clock lacks to the service's
+    deadline_s  until when pages are pulled
+    until_s     what is received from then on is left for the next run
+    """
+
+    origin: Origin
+    offset_s: float
+    deadline_s: float
+    until_s: int
+
+
+class Run:
+    """One run of one logstore; see the module's head for how it is used.
+
+    `hours` (half-open, hours since 1970) goes with mode fill. `until_s` bounds the receive time; the
+    service's own Date minus the settle time always does. `on_event` hears the name of each effect
+    before (`publish`) and after (`publish.done`) it is carried out; `warn` a sentence for the operator, while
+    the run works. A try that is not answered within `publish_deadline_s` counts as unknown: the table is
+    asked, at most for `reload_deadline_s`.
+    """
+
+    def __init__(
+        self,
+        logstore: Logstore,
+        engine: Engine,
+        *,
+        mode: Mode = "live",
+        hours: tuple[int, int] | None = None,
+        until_s: int | None = None,
+        lake: Lake | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        on_event: Callable[[str], None] = lambda name: None,
+        warn: Callable[[str], None] = lambda sentence: None,
+        publish_deadline_s: float = PUBLISH_DEADLINE_S,
+        reload_deadline_s: float = RELOAD_DEADLINE_S,
+    ) -> None:
+        if (mode == "fill") != (hours is not None):
+            raise ConfigError("a fill run names its hours, a live run never does")
+        self.logstore, self.engine, self.mode, self.clock = logstore, engine, mode, clock
+        self.hours = range(*hours) if hours else range(0)
+        self.lake = lake or Lake.default()
+        self._asked_until_s, self._on_event, self._warn = until_s, on_event, warn
+        self._publish_deadline_s, self._reload_deadline_s = publish_deadline_s, reload_deadline_s
+        self._client = SlsClient(logstore.service, clock=clock)
+        self._tag = f"sls-lake-{uuid.uuid4().hex[:12]}"
+        self._holding = Holding(logstore, clock=clock, lost=self._claim_lost, warn=warn)
+        self._effects: list[protocol.Effect] = []
+        self._checkpoints: tuple[CheckpointReport, ...] = ()
+        self._state: protocol.State | None = None
+        self._bounds_found: Bounds | None = None
+        self._attempt_begun: Attempt | None = None
+        self._stopped: Mapping[int, str] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._holding.release()
+        finally:
+            self._client.close()
+
+    def land(self) -> LandingReport:
+        """Claim, plan, write and publish; stops before any checkpoint. Call once.
+
+        Raises what the tree of `sls_io.errors` says; whatever it raises, no checkpoint moved.
+        """
+        begun_s = self.clock.monotonic()
+        self.engine.require()
+        bounds = self._bounds_found = self._look_at_the_clock()
+        setting = protocol.Setting(
+            live=self.mode == "live",
+            ordered=self.logstore.group.order,
+            budget=self.logstore.budget,
+            until_s=bounds.until_s,
+            outage_s=self.logstore.group.timeout_s,
+        )
+        self._state = protocol.State(setting)
+        self._feed(protocol.Begin())
+        self._drive(before=(protocol.Reconcile,))
+        return report_of(
+            self._protocol,
+            self._attempt,
+            mode=self.mode,
+            table=self.logstore.table,
+            until_s=bounds.until_s,
+            now_s=self._now_s(),
+            seconds=self.clock.monotonic() - begun_s,
+            stopped=self._stopped,
+        )
+
+    def reconcile(self) -> Verdict:
+        """Check the landing under the tag; while that fails no checkpoint moves."""
+        self._drive(before=(protocol.PublishCheckpoints, protocol.Release))
+        return Verdict(problems=self._protocol.problems)
+
+    def checkpoint(self) -> list[CheckpointReport]:
+        """Publish the frontiers (live runs whose check held) and let go of the shards."""
+        self._drive(before=())
+        return list(self._checkpoints)
+
+    # --- driving ---------------------------------------------------------------------------------
+
+    @property
+    def _protocol(self) -> protocol.State:
+        if self._state is None:
+            raise InvariantBroken("land() comes first")
+        return self._state
+
+    @property
+    def _bounds(self) -> Bounds:
+        if self._bounds_found is None:
+            raise InvariantBroken("land() comes first")
+        return self._bounds_found
+
+    @property
+    def _attempt(self) -> Attempt:
+        if self._attempt_begun is None:
+            raise InvariantBroken("the ledger is read first")
+        return self._attempt_begun
+
+    def _feed(self, event: protocol.Event) -> None:
+        self._state, effects = protocol.step(self._protocol, event)
+        self._effects.extend(effects)
+
+    def _drive(self, *, before: tuple[type, ...]) -> None:
+        while self._effects and not isinstance(self._effects[0], before):
+            effect = self._effects.pop(0)
+            name = _EFFECT_NAMES[type(effect)]
+            self._on_event(name)
+            event = _EXECUTORS[type(effect)](self, effect)
+            self._on_event(f"{name}.done")
+            self._feed(event)
+
+    def _look_at_the_clock(self) -> Bounds:
+        """The service's time by two of its answers, the earlier one: what is told too late is caught up
+        with by the next run, while hours said to be reached in the future are never taken back."""
+        origin = self._client.origin()
+        first_s = self._client.now_s()
+        self._client.shards()
+        now_s, monotonic_s = min(first_s, self._client.now_s()), self.clock.monotonic()
+        until_s = int(now_s) - self.logstore.budget.settle_s
+        return Bounds(
+            origin=origin,
+            offset_s=now_s - monotonic_s,
+            deadline_s=now_s + self.logstore.budget.seconds_max,
+            until_s=min(until_s, self._asked_until_s or until_s),
+        )
+
+    def _now_s(self) -> float:
+        return self._bounds.offset_s + self.clock.monotonic()
+
+    def _claim_lost(self, why: str) -> None:
+        self._on_event("claim.lost")
+        self._warn(f"the claim was lost, what was not published yet is planned again: {why}")
+        self.engine.cancel(self._tag)
+
+    # --- effects ---------------------------------------------------------------------------------
+
+    def _claim(self, _: protocol.ClaimShards) -> protocol.Event:
+        if self.mode == "live":
+            return protocol.Claimed(self._holding.claim())
+        return protocol.Claimed(self._holding.take(s.id for s in self._client.shards()))
+
+    def _read_ledger(self, _: protocol.ReadLedger) -> protocol.Event:
+        contract, name = Contract.from_columns(self.logstore.columns), self.logstore.table
+        table = find_table(self.lake, self.logstore, self._client) or self.lake.ensure(name, contract)
+        attempt = Attempt.begun(table, self.logstore, self._bounds.origin, contract, self.clock)
+        if attempt.origin.id not in attempt.base.origins:
+            self._check_identity(attempt.origin)
+        self._attempt_begun = attempt
+        return protocol.LedgerRead(attempt.ledger)
+
+    def _check_identity(self, origin: Origin) -> None:
+        """A wrong creation time would be another logstore: a new history, which the next run refuses."""
+        with SlsClient(self.logstore.service, clock=self.clock) as client:
+            if client.origin() != origin:
+                raise ServiceError(
+                    "OriginUnclear",
+                    f"two answers disagree on when logstore {origin.logstore} was made; nothing was landed",
+                    hint="Run again; if it stays, report it to the service",
+                )
+
+    def _resolve_start(self, _: protocol.ResolveStart) -> protocol.Event:
+        asked: list[Mapping[int, Cursor | None]] = [{}]
+        if self.logstore.reset == "group":
+            asked = [self._holding.checkpoints(), self._holding.checkpoints()]
+        starts = resolve_starts(self._client, self.logstore, asked)
+        return protocol.StartResolved(starts, chosen_of(self.logstore, starts, asked))
+
+    def _survey(self, effect: protocol.SurveyShards) -> protocol.Event:
+        self._stopped = {}
+        shards = tuple(self._client.shards())
+        surveys = (self._survey_hours if self.mode == "fill" else self._survey_live)(shards, effect)
+        check_ends(surveys, effect.ledger, self.logstore.table)
+        return protocol.Surveyed(shards, surveys, int(self._now_s()))
+
+    def _survey_hours(self, shards: tuple[Shard, ...], effect: protocol.SurveyShards) -> Mapping[int, Survey]:
+        """What the ledger lacks of the hours that were asked for."""
+        base, origin = self._attempt.base, self._attempt.origin.id
+        surveys = survey_hours(
+            self._client,
+            shards,
+            hours=self.hours,
+            until_s=self._bounds.until_s,
+            pieces=self.logstore.splits_per_hour,
+            ledger=effect.ledger,
+        )
+        surveys = since_start(surveys, effect.ledger, base.adopted.shards_of(origin))
+        surveys = since_start_in(surveys, effect.ledger, base.forgotten.hours(origin))
+        surveys = from_hour(surveys, base.forgotten.before(origin))
+        return mark_cut(self._client, shards, effect.ledger, surveys)
+
+    def _survey_live(self, shards: tuple[Shard, ...], effect: protocol.SurveyShards) -> Mapping[int, Survey]:
+        """What is new in the claimed shards."""
+        return look_at(
+            self._client,
+            shards,
+            self._readable(shards, effect),
+            effect.ledger,
+            until_s=self._bounds.until_s,
+            windows_max=self.logstore.budget.windows_max,
+            pieces=self.logstore.splits_per_hour,
+            spare=True,
+            begins=begins(self._client, self.logstore, self._attempt.base, self._attempt.origin.id),
+        )
+
+    def _readable(self, shards: Iterable[Shard], effect: protocol.SurveyShards) -> list[Shard]:
+        """The claimed shards, and those that the group is done with while the ledger is not."""
+        known = effect.ledger.shards
+        mine = [s for s in shards if s.id in effect.claim.shards]
+        rest = [s for s in shards if s not in mine and not (s.id in known and known[s.id].closed)]
+        if any(s.readonly for s in rest):
+            # Not worth a run: whoever cannot be asked now is looked at by the next one.
+            with contextlib.suppress(TransportError):
+                mine += left_over(self._client, rest, self._holding.checkpoints())
+        return mine
+
+    def _write(self, effect: protocol.WriteWindows) -> protocol.Event:
+        plan, attempt = effect.plan, self._attempt
+        if self.mode == "fill":
+            attempt.check_not_there(self.logstore, plan)
+        job = job_for(
+            self.logstore,
+            attempt.table,
+            origin=attempt.origin.id,
+            attempt=attempt.id,
+            windows=plan.windows,
+            schema=attempt.schema,
+            deadline_s=self._bounds.deadline_s,
+        )
+        fresh = Freshness(self.clock)
+        try:
+            rows = write_windows(self.engine, job, tag=self._tag)
+        except Exception:
+            if self._holding.valid:
+                raise
+            # The work was cancelled because the claim went away: nothing was written that counts.
+            return protocol.Written((), {}, claim_valid=False)
+        written = assemble(plan.windows, rows)
+        check_not_all_failed(written)
+        stopped = _stopped(plan, written)
+        self._stopped = {shard: window.stopped for shard, window in stopped.items()}
+        self._attempt_begun = attempt.wrote({w.landed.window: w for w in written if w.landed}, fresh)
+        landed = tuple(w.landed for w in written if w.landed)
+        reasons = {s: Wait(Why.STOPPED, stop_text(w.stopped, w.cause)) for s, w in stopped.items()}
+        return protocol.Written(landed, reasons, claim_valid=self._holding.valid)
+
+    def _publish(self, effect: protocol.Publish) -> protocol.Event:
+        attempt = self._attempt
+        request = attempt.request(effect.delta, effect.ledger, now_ms=int(self.clock.now() * 1000))
+        self._on_event("publish.built")
+        refusal = publish.send(
+            attempt.table.catalog, attempt.table, request, deadline_s=self._publish_deadline_s
+        )
+        return protocol.Answered(request.snapshot_id, accepted=not refusal)
+
+    def _reload(self, effect: protocol.Reload) -> protocol.Event:
+        before = self._attempt.base
+        self._back_off(len(effect.tries))
+        table = self._load_again(before.uuid)
+        landed = landed_snapshot(table, effect.tries)
+        attempt = self._attempt_begun = self._attempt.on(table)
+        return protocol.Reloaded(
+            landed=landed,
+            ledger=attempt.ledger,
+            files_fit=attempt.fits(before, fill=self.mode == "fill"),
+            files_fresh=attempt.fresh.publishable,
+            claim_valid=self._holding.valid,
+        )
+
+    def _back_off(self, tries: int) -> None:
+        """A lost race is tried again at once; who keeps being refused waits, longer each time and not
+        in step with others. Story: a catalog answers 429 within a millisecond, so without the wait all
+        tries of a run are used up before it could recover, and each of them was one more request."""
+        if tries > _TRIES_AT_ONCE:
+            longest: float = min(_BACK_OFF_MAX_S, 0.02 * 2.0 ** (tries - _TRIES_AT_ONCE))
+            self.clock.sleep(longest * random.uniform(0.5, 1.0))
+
+    def _load_again(self, table_uuid: str) -> Table:
+        deadline_s = self.clock.monotonic() + self._reload_deadline_s
+        pause_s = 0.1
+        while True:
+            try:
+                table = self.lake.load(self.logstore.table, deadline_s=self._reload_deadline_s)
+            except LedgerBroken:
+                raise
+            except SlsError as error:
+                if self.clock.monotonic() + pause_s > deadline_s:
+                    raise LandingUnknown(
+                        f"the answer to a commit was lost and {self.logstore.table} cannot be read: {error}. "
+                        "Nothing was deleted; run again, the next run reads the table and knows"
+                    ) from error
+                self.clock.sleep(pause_s)
+                pause_s = min(5.0, pause_s * 2)
+                continue
+            if table is None or str(table.metadata.table_uuid) != table_uuid:
+                raise LedgerBroken(
+                    f"table {self.logstore.table} was dropped or replaced while a landing was on its way; "
+                    "whether the old one has it only its files say",
+                    verb="sls-lake verify",
+                )
+            return table
+
+    def _reconcile(self, _: protocol.Reconcile) -> protocol.Event:
+        try:
+            table = self.lake.load(self.logstore.table)
+            if table is None:
+                return protocol.Reconciled(("the table is gone",))
+            check_ancestry(table)
+        except LedgerBroken as error:
+            return protocol.Reconciled((str(error),))
+        return protocol.Reconciled(tuple(reconcile(table)))
+
+    def _send_checkpoints(self, effect: protocol.PublishCheckpoints) -> protocol.Event:
+        self._checkpoints = self._holding.publish(effect.frontiers, effect.closed)
+        return protocol.CheckpointsPublished()
+
+    def _release(self, _: protocol.Release) -> protocol.Event:
+        self._holding.release()
+        return protocol.Released()
+
+
+def _stopped(plan: Plan, written: list[WrittenWindow]) -> dict[int, WrittenWindow]:
+    """The first window of each shard that ended before its planned end."""
+    found: dict[int, WrittenWindow] = {}
+    for planned, window in zip(plan.windows, written, strict=True):
+        if window.stopped:
+            found.setdefault(planned.window.shard, window)
+    return found
+
+
+_EXECUTORS: dict[type, Callable[[Run, Any], protocol.Event]] = {
+    protocol.ClaimShards: Run._claim,
+    protocol.ReadLedger: Run._read_ledger,
+    protocol.ResolveStart: Run._resolve_start,
+    protocol.SurveyShards: Run._survey,
+    protocol.WriteWindows: Run._write,
+    protocol.Publish: Run._publish,
+    protocol.Reload: Run._reload,
+    protocol.Reconcile: Run._reconcile,
+    protocol.PublishCheckpoints: Run._send_checkpoints,
+    protocol.Release: Run._release,
+}
+_EFFECT_NAMES = {
+    protocol.ClaimShards: "claim",
+    protocol.ReadLedger: "read_ledger",
+    protocol.ResolveStart: "resolve_start",
+    protocol.SurveyShards: "survey",
+    protocol.WriteWindows: "write",
+    protocol.Publish: "publish",
+    protocol.Reload: "reload",
+    protocol.Reconcile: "reconcile",
+    protocol.PublishCheckpoints: "checkpoint",
+    protocol.Release: "release",
+}

@@ -1,0 +1,122 @@
+"""The shards of a run: claimed, renewed beside the work, their checkpoints published, let go.
+
+A live run holds shards in the consumer group; a fill run reads what it names and holds nothing.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.run.renewal import Renewal
+from pipelines.landing.run.report import CheckpointReport
+from sls_io.claim import Claim
+from sls_io.client import SlsClient
+from sls_io.clock import Clock
+from sls_io.coordination.coordinator import Coordinator
+from sls_io.coordination.server_group import ServerGroup
+from sls_io.coordination.static import Static
+from sls_io.errors import InvariantBroken, SlsError
+from sls_io.window import Cursor
+
+
+class Holding:
+    """What a run holds now; nothing before `claim` and after `release`. `lost` hears, from another thread,
+    why the claim went away; `warn` a sentence for the operator."""
+
+    def __init__(
+        self, logstore: Logstore, *, clock: Clock, lost: Callable[[str], None], warn: Callable[[str], None]
+    ) -> None:
+        self._logstore, self._clock, self._lost, self._warn = logstore, clock, lost, warn
+        self._client: SlsClient | None = None
+        self._coordinator: Coordinator | None = None
+        self._renewal: Renewal | None = None
+
+    def claim(self) -> Claim:
+        """Shards of the group, renewed until they are let go. What was held before is let go first.
+
+        Raises as `Coordinator.claim` does.
+        """
+        self.release()
+        group, service = self._logstore.group, self._logstore.service
+        # Its own client with short deadlines: a heartbeat behind a long pull is a lost claim.
+        update = {
+            "connect_timeout_s": min(service.connect_timeout_s, group.heartbeat_deadline_s),
+            "read_timeout_s": group.heartbeat_deadline_s,
+        }
+        self._client = SlsClient(
+            service.model_copy(update=update), deadline_s=group.heartbeat_deadline_s, clock=self._clock
+        )
+        self._coordinator = members = ServerGroup(self._client, group, clock=self._clock)
+        claim = members.claim()
+        for line in members.drift:
+            self._warn(f"{line}: the group keeps its own, since other members rely on it")
+        self._renewal = Renewal(self._coordinator, claim, clock=self._clock, lost=self._lost)
+        self._renewal.start()
+        return claim
+
+    def take(self, shards: Iterable[int]) -> Claim:
+        """These shards, to read only: nobody is asked and nobody hears of it."""
+        self.release()
+        self._coordinator = Static(shards)
+        return self._coordinator.claim()
+
+    @property
+    def valid(self) -> bool:
+        """Whether the work still counts: the claim stands, or nothing had to be claimed."""
+        return self._renewal is None or self._renewal.valid
+
+    @property
+    def any(self) -> bool:
+        """Whether something is held."""
+        return self._coordinator is not None
+
+    def checkpoints(self) -> Mapping[int, Cursor | None]:
+        """The published cursor of every shard. Raises as `Coordinator.checkpoints` does."""
+        return self._held.checkpoints()
+
+    @property
+    def _held(self) -> Coordinator:
+        if self._coordinator is None:
+            raise InvariantBroken("checkpoints without a claim")
+        return self._coordinator
+
+    def publish(
+        self, frontiers: Mapping[int, Cursor], closed: frozenset[int]
+    ) -> tuple[CheckpointReport, ...]:
+        """Publish a frontier for each shard; what became of each. One shard's failure stops no other."""
+        coordinator = self._held
+        try:
+            known = dict(coordinator.checkpoints())
+        except SlsError as error:
+            return tuple(CheckpointReport(s, c, f"put off: {error}") for s, c in frontiers.items())
+        reports = []
+        for shard, cursor in sorted(frontiers.items()):
+            # A closed shard's checkpoint is sent even when unchanged: only then does the service look
+            # whether a read-only shard is over, and lets its children go.
+            if known.get(shard) == cursor and shard not in closed:
+                outcome = "unchanged"
+            else:
+                outcome = self._publish(coordinator, shard, cursor)
+            reports.append(CheckpointReport(shard, cursor, outcome))
+        return tuple(reports)
+
+    def _publish(self, coordinator: Coordinator, shard: int, cursor: Cursor) -> str:
+        if not self.valid:
+            return "put off: the claim was lost"
+        try:
+            published = coordinator.checkpoint(shard, cursor)
+        except SlsError as error:
+            # The landing stands without it; the next run repairs the checkpoint from the table.
+            return f"put off: {error}"
+        return "moved" if published == "sent" else "ahead of the table: the ledger decides"
+
+    def release(self) -> None:
+        """Let go of everything. Never raises for a service out of reach."""
+        if self._renewal is not None:
+            self._renewal.stop()
+            self._renewal = None
+        if self._coordinator is not None:
+            coordinator, self._coordinator = self._coordinator, None
+            coordinator.release()
+        if self._client is not None:
+            self._client.close()
+            self._client = None

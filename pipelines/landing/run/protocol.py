@@ -1,0 +1,517 @@
+"""A landing as a state machine of named effects. Pure: no time, random, threads, sockets, tables.
+
+    claim -> read ledger -> survey -> plan -> write -> publish -> reconcile -> checkpoint -> release
+
+`step(state, event)` returns the next state and the effects to carry out; whoever drives it (the
+production run, a simulator, an exhaustive checker) answers each effect with its event. A landing on
+a table without a ledger publishes a first start (zero rows) and reads the ledger again.
+
+After any answer to a publish but "accepted" the table is reloaded and facts decide, in this order:
+one of our tries is in `main`: landed; schema or spec moved: plan again; our files may be swept:
+plan again; the windows still fit: append the same files again; some lost: go on with the others;
+all lost: plan again. A table rolled back by hand, or one that cannot be read, never gets here: the
+driver raises LedgerBroken or LandingUnknown instead of answering.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from pipelines.landing.ledger.fence import merge
+from pipelines.landing.ledger.values import Delta, Landed
+from sls_io.claim import Claim, Ledger
+from sls_io.errors import ConfigError, InvariantBroken, LandingConflict
+from sls_io.planning import (
+    CURSOR_UNKNOWN,
+    Patience,
+    Plan,
+    Survey,
+    plan_fill,
+    plan_live,
+    zero_row_landing_due,
+)
+from sls_io.settings import Budget
+from sls_io.shard import Shard
+from sls_io.waits import Wait
+from sls_io.window import Cursor
+
+
+class Phase(StrEnum):
+    """What the landing waits for."""
+
+    NEW = "new"
+    CLAIMING = "claiming"
+    READING = "reading"
+    STARTING = "starting"
+    SURVEYING = "surveying"
+    WRITING = "writing"
+    PUBLISHING = "publishing"
+    RELOADING = "reloading"
+    RECONCILING = "reconciling"
+    CHECKPOINTING = "checkpointing"
+    RELEASING = "releasing"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What does not change during a run. `live` moves frontiers and checkpoints; fill does not. `outage_s`:
+    what is suspected for less than this is not believed."""
+
+    live: bool
+    ordered: bool
+    budget: Budget
+    until_s: int
+    outage_s: float = 0.0
+    replans_max: int = 8
+    tries_max: int = 50
+
+
+# --- effects -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimShards:
+    """Join and wait for shards."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLedger:
+    """Load the table, prove and reconcile its ledger."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResolveStart:
+    """Resolve the reset policy once, for every listed shard."""
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyShards:
+    """Ask the service for heads and hour edges of the claimed shards."""
+
+    ledger: Ledger
+    claim: Claim
+
+
+@dataclass(frozen=True, slots=True)
+class WriteWindows:
+    """Write the plan's windows to files nobody sees yet."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """One try: commit these windows and this ledger on the exact table state it was computed on."""
+
+    delta: Delta
+    ledger: Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Reload:
+    """Load the table again and look for any of these tries."""
+
+    tries: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reconcile:
+    """Check the landing under the tag: its files exist, its counts agree."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishCheckpoints:
+    """Send these frontiers to whoever keeps checkpoints; `closed` even when unchanged."""
+
+    frontiers: Mapping[int, Cursor]
+    closed: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Let go of the shards."""
+
+
+Effect = (
+    ClaimShards
+    | ReadLedger
+    | ResolveStart
+    | SurveyShards
+    | WriteWindows
+    | Publish
+    | Reload
+    | Reconcile
+    | PublishCheckpoints
+    | Release
+)
+
+# --- events --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Start the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The shards we may read."""
+
+    claim: Claim
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRead:
+    """The proven ledger of the origin."""
+
+    ledger: Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class StartResolved:
+    """Where each listed shard's history begins; `chosen` are those where a policy chose that."""
+
+    starts: Mapping[int, Cursor]
+    chosen: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """All listed shards, a survey of each that may be read, and the service's time (unix seconds)."""
+
+    shards: tuple[Shard, ...]
+    surveys: Mapping[int, Survey]
+    now_s: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was proven, per window, with actual ends; stopped or overtaken windows as they ended.
+
+    `waits` adds reasons for windows that ended early.
+    """
+
+    windows: tuple[Landed, ...]
+    waits: Mapping[int, Wait]
+    claim_valid: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A try was answered: accepted, or anything else at all."""
+
+    snapshot_id: int
+    accepted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """Facts of the reloaded table; `landed` is the try found in main, if any."""
+
+    landed: int | None
+    ledger: Ledger
+    files_fit: bool
+    files_fresh: bool
+    claim_valid: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """What disagrees in the landing under the tag; empty when nothing does."""
+
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointsPublished:
+    """Checkpoints were sent (or put off: the next run repairs them)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The shards are let go."""
+
+
+Event = (
+    Begin
+    | Claimed
+    | LedgerRead
+    | StartResolved
+    | Surveyed
+    | Written
+    | Answered
+    | Reloaded
+    | Reconciled
+    | CheckpointsPublished
+    | Released
+)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Where a landing is.
+
+    `ledger` is the newest proven one; after a publish was accepted it is the one we published.
+    `tries` are the snapshot ids of this attempt's requests; `landed` sums what was accepted; `suspected`
+    is what the ledger suspected when this run first read it.
+    """
+
+    setting: Setting
+    phase: Phase = Phase.NEW
+    claim: Claim | None = None
+    ledger: Ledger | None = None
+    plan: Plan | None = None
+    delta: Delta | None = None
+    tries: tuple[int, ...] = ()
+    landed: tuple[Landed, ...] = ()
+    snapshot_id: int | None = None
+    waits: Mapping[int, Wait] | None = None
+    problems: tuple[str, ...] = ()
+    replans: int = 0
+    conflicts: int = 0
+    suspected: Mapping[int, int] | None = None
+
+
+Step = tuple[State, tuple[Effect, ...]]
+
+
+def step(state: State, event: Event) -> Step:
+    """The next state and what to do. Raises InvariantBroken for an event that cannot come now.
+
+    Raises LandingConflict when planning again did not help `replans_max` times.
+    """
+    handler = _HANDLERS.get((state.phase, type(event)))
+    if handler is None:
+        raise InvariantBroken(f"a landing that is {state.phase} cannot take {type(event).__name__}")
+    return handler(state, event)
+
+
+def _begin(state: State, _: Begin) -> Step:
+    return replace(state, phase=Phase.CLAIMING), (ClaimShards(),)
+
+
+def _claimed(state: State, event: Claimed) -> Step:
+    return replace(state, phase=Phase.READING, claim=event.claim), (ReadLedger(),)
+
+
+def _read(state: State, event: LedgerRead) -> Step:
+    state = replace(state, ledger=event.ledger, delta=None, tries=())
+    if state.suspected is None:
+        known = {s: e.suspect_s for s, e in event.ledger.shards.items() if e.suspect_s}
+        state = replace(state, suspected=known)
+    if not event.ledger.started:
+        return replace(state, phase=Phase.STARTING), (ResolveStart(),)
+    return replace(state, phase=Phase.SURVEYING), (SurveyShards(event.ledger, _claim(state)),)
+
+
+def _start_resolved(state: State, event: StartResolved) -> Step:
+    origin = _ledger(state).origin
+    if not event.starts:
+        raise ConfigError("the logstore lists no shards, so its history cannot begin; check its name")
+    delta = Delta(
+        origin,
+        state.setting.live,
+        starts=event.starts,
+        first=True,
+        chosen=event.chosen.intersection(event.starts),
+    )
+    return _publish(state, delta)
+
+
+def _surveyed(state: State, event: Surveyed) -> Step:
+    ledger, setting = _ledger(state), state.setting
+    if setting.live:
+        plan = plan_live(
+            shards=event.shards,
+            surveys=event.surveys,
+            ledger=ledger,
+            budget=setting.budget,
+            until_s=setting.until_s,
+            ordered=setting.ordered,
+            patience=Patience(event.now_s, setting.outage_s, state.suspected or {}),
+        )
+    else:
+        plan = plan_fill(surveys=event.surveys, ledger=ledger, budget=setting.budget, until_s=setting.until_s)
+    state = replace(state, plan=plan, waits=plan.waits)
+    if plan.windows:
+        return replace(state, phase=Phase.WRITING), (WriteWindows(plan),)
+    if zero_row_landing_due(plan, ledger):
+        return _publish(state, _delta(plan, ()))
+    return replace(state, phase=Phase.RECONCILING), (Reconcile(),)
+
+
+def _written(state: State, event: Written) -> Step:
+    plan = _plan(state)
+    state = replace(state, waits={**plan.waits, **event.waits})
+    if not event.claim_valid:
+        return _again(state, Phase.CLAIMING, "the claim was lost while windows were written")
+    delta = _delta(plan, _contiguous(plan, event.windows))
+    unchanged = merge(_ledger(state), delta).ledger == _ledger(state)
+    if not delta.windows and (unchanged or not zero_row_landing_due(plan, _ledger(state))):
+        return replace(state, phase=Phase.RECONCILING), (Reconcile(),)
+    return _publish(state, delta)
+
+
+def _answered(state: State, event: Answered) -> Step:
+    state = replace(state, tries=(*state.tries, event.snapshot_id))
+    if event.accepted:
+        ledger = merge(_ledger(state), _delta_of(state)).ledger
+        return _published(state, ledger, event.snapshot_id)
+    return replace(state, phase=Phase.RELOADING), (Reload(state.tries),)
+
+
+def _reloaded(state: State, event: Reloaded) -> Step:
+    if event.landed is not None:
+        return _published(state, event.ledger, event.landed)
+    state = replace(state, ledger=event.ledger, conflicts=state.conflicts + 1)
+    if not event.claim_valid:
+        return _again(state, Phase.CLAIMING, "the claim was lost before the windows were published")
+    if not event.files_fit:
+        return _again(state, Phase.READING, "the table's schema or partitioning changed")
+    if not event.files_fresh:
+        return _again(state, Phase.READING, "the written files are so old that a sweep may take them")
+    if len(state.tries) >= state.setting.tries_max:
+        return _again(state, Phase.READING, f"{len(state.tries)} tries were refused")
+    delta = _delta_of(state)
+    merged = merge(event.ledger, delta)
+    if delta.first and event.ledger.started:
+        return _again(state, Phase.READING, "another run was first with the first start")
+    if delta.windows and not merged.accepted:
+        return _again(state, Phase.READING, "another landing won all of the windows")
+    if not merged.accepted and merged.ledger == event.ledger:
+        return replace(state, phase=Phase.RECONCILING, delta=None, tries=()), (Reconcile(),)
+    return _publish(state, replace(delta, windows=merged.accepted))
+
+
+def _published(state: State, ledger: Ledger, snapshot_id: int) -> Step:
+    delta = _delta_of(state)
+    state = replace(
+        state,
+        ledger=ledger,
+        snapshot_id=snapshot_id,
+        landed=(*state.landed, *delta.windows),
+        delta=None,
+        tries=(),
+    )
+    if delta.first:
+        return replace(state, phase=Phase.READING), (ReadLedger(),)
+    return replace(state, phase=Phase.RECONCILING), (Reconcile(),)
+
+
+def _reconciled(state: State, event: Reconciled) -> Step:
+    state = replace(state, problems=event.problems)
+    if event.problems or not state.setting.live:
+        return replace(state, phase=Phase.RELEASING), (Release(),)
+    held = _claim(state).shards
+    # Nobody knows where a shard that retention removed ended, and nobody asks for its checkpoint.
+    shards = {s: e for s, e in _ledger(state).shards.items() if s in held and e.end != CURSOR_UNKNOWN}
+    effect = PublishCheckpoints(
+        {s: e.frontier for s, e in shards.items()}, frozenset(s for s, e in shards.items() if e.closed)
+    )
+    return replace(state, phase=Phase.CHECKPOINTING), (effect,)
+
+
+def _checkpointed(state: State, _: CheckpointsPublished) -> Step:
+    return replace(state, phase=Phase.RELEASING), (Release(),)
+
+
+def _released(state: State, _: Released) -> Step:
+    return replace(state, phase=Phase.DONE), ()
+
+
+def _publish(state: State, delta: Delta) -> Step:
+    merged = merge(_ledger(state), delta)
+    if merged.lost:
+        # Their files would be appended without a word in the ledger: rows of unknown origin.
+        raise InvariantBroken(f"a try would bring windows that do not fit: {merged.lost[0].window}")
+    return replace(state, phase=Phase.PUBLISHING, delta=delta), (Publish(delta, merged.ledger),)
+
+
+def _again(state: State, phase: Phase, why: str) -> Step:
+    """Plan again from the ledger (or from a fresh claim), a counted number of times."""
+    if state.replans >= state.setting.replans_max:
+        raise LandingConflict(
+            f"gave up after planning {state.replans} times again: {why}; the next run goes on"
+        )
+    effect: Effect = ClaimShards() if phase is Phase.CLAIMING else ReadLedger()
+    state = replace(state, phase=phase, replans=state.replans + 1, plan=None, delta=None, tries=())
+    return state, (effect,)
+
+
+def _delta(plan: Plan, windows: tuple[Landed, ...]) -> Delta:
+    return Delta(
+        origin=plan.origin,
+        live=plan.live,
+        windows=windows,
+        starts=plan.starts,
+        gaps=plan.gaps,
+        closings=plan.closings,
+        marks=plan.marks,
+        lineage=plan.lineage,
+        opened=plan.opened,
+        suspicions=plan.suspicions,
+        anew=plan.anew,
+    )
+
+
+def _contiguous(plan: Plan, written: tuple[Landed, ...]) -> tuple[Landed, ...]:
+    """In a live run, what a stopped window leaves behind it in its shard is dropped.
+
+    Story: windows 1 and 2 of a shard are written side by side, 1 runs out of budget half way. Were 2
+    landed, its rows would be in the table before older ones of the same shard.
+    """
+    if not plan.live:
+        return written
+    proven = {(x.window.shard, x.window.begin): x for x in written}
+    kept: list[Landed] = []
+    stopped: set[int] = set()
+    for planned in sorted(p.window for p in plan.windows):
+        landed = proven.get((planned.shard, planned.begin))
+        if planned.shard in stopped or landed is None:
+            stopped.add(planned.shard)
+            continue
+        kept.append(landed)
+        if landed.window.end < planned.end:
+            stopped.add(planned.shard)
+    return tuple(kept)
+
+
+def _ledger(state: State) -> Ledger:
+    if state.ledger is None:
+        raise InvariantBroken(f"a landing that is {state.phase} has read no ledger")
+    return state.ledger
+
+
+def _claim(state: State) -> Claim:
+    if state.claim is None:
+        raise InvariantBroken(f"a landing that is {state.phase} has no claim")
+    return state.claim
+
+
+def _plan(state: State) -> Plan:
+    if state.plan is None:
+        raise InvariantBroken(f"a landing that is {state.phase} has no plan")
+    return state.plan
+
+
+def _delta_of(state: State) -> Delta:
+    if state.delta is None:
+        raise InvariantBroken(f"a landing that is {state.phase} has nothing to publish")
+    return state.delta
+
+
+_HANDLERS: Mapping[tuple[Phase, type], Callable[[State, Any], Step]] = {
+    (Phase.NEW, Begin): _begin,
+    (Phase.CLAIMING, Claimed): _claimed,
+    (Phase.READING, LedgerRead): _read,
+    (Phase.STARTING, StartResolved): _start_resolved,
+    (Phase.SURVEYING, Surveyed): _surveyed,
+    (Phase.WRITING, Written): _written,
+    (Phase.PUBLISHING, Answered): _answered,
+    (Phase.RELOADING, Reloaded): _reloaded,
+    (Phase.RECONCILING, Reconciled): _reconciled,
+    (Phase.CHECKPOINTING, CheckpointsPublished): _checkpointed,
+    (Phase.RELEASING, Released): _released,
+}

@@ -1,0 +1,73 @@
+"""What a run tells at its end, from where its protocol stands and what its attempt wrote."""
+
+from collections.abc import Mapping
+
+from pipelines.landing.run.attempt import Attempt
+from pipelines.landing.run.protocol import State
+from pipelines.landing.run.report import HourReport, LandingReport, gap_lines, readable_lines, suspect_lines
+from sls_io.claim import Ledger
+
+
+def report_of(
+    state: State,
+    attempt: Attempt,
+    *,
+    mode: str,
+    table: str,
+    until_s: int,
+    now_s: float,
+    seconds: float,
+    stopped: Mapping[int, str],
+) -> LandingReport:
+    """The landing in numbers. `now_s` and `until_s` are the service's time, `seconds` how long it took;
+    `stopped` says which shards were left before their planned end."""
+    files = [row for landed in state.landed for row in attempt.file_rows(landed)]
+    plan, ledger = state.plan, state.ledger
+    return LandingReport(
+        mode=mode,
+        origin=attempt.origin.id,
+        table=table,
+        snapshot_id=state.snapshot_id,
+        rows=sum(x.rows for x in state.landed),
+        raw_bytes=sum(x.raw_bytes for x in state.landed),
+        files=len(files),
+        file_bytes=sum(row.size for row in files),
+        error_rows=sum(row.errors for row in files),
+        pages=sum(row.pages for row in files),
+        seconds=seconds,
+        until_s=until_s,
+        windows=len(state.landed),
+        hours=_hours(state, attempt),
+        waits=dict(sorted((state.waits or {}).items())),
+        stopped=dict(sorted(stopped.items())),
+        gaps=gap_lines(plan) if plan else (),
+        suspects=suspect_lines(plan) if plan else (),
+        readable=readable_lines(plan) if plan else (),
+        # A window that stopped early leaves its shard open, whatever was planned.
+        closed=tuple(s for s in sorted(plan.closings) if ledger and ledger.closed({s})) if plan else (),
+        lag_s=_lag_s(ledger, now_s),
+        conflicts=state.conflicts,
+        replans=state.replans,
+        peak_bytes=max((row.peak_bytes for row in files), default=0),
+    )
+
+
+def _hours(state: State, attempt: Attempt) -> dict[int, HourReport]:
+    hours: dict[int, HourReport] = {}
+    for x in state.landed:
+        mine = attempt.file_rows(x)
+        old = hours.get(x.window.hour, HourReport(0, 0, 0, 0))
+        hours[x.window.hour] = HourReport(
+            rows=old.rows + x.rows,
+            raw_bytes=old.raw_bytes + x.raw_bytes,
+            files=old.files + len(mine),
+            file_bytes=old.file_bytes + sum(row.size for row in mine),
+        )
+    return dict(sorted(hours.items()))
+
+
+def _lag_s(ledger: Ledger | None, now_s: float) -> float | None:
+    """Seconds since the oldest receive time reached of a shard that is open; None: nothing was reached."""
+    entries = ledger.shards.values() if ledger else ()
+    reached = [e.reached_s for e in entries if not e.closed and e.reached_s]
+    return max(0.0, now_s - min(reached)) if reached else None

@@ -1,0 +1,134 @@
+"""Spark's settings for the catalog that PyIceberg uses: the same names where both have one, else translated.
+
+What is not known here is left out, and Spark then has no such catalog: a landing does not need it, SQL and
+dbt do, and take settings of their own (`conf` of the engine).
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from pipelines.landing.table.lake import CATALOG, Lake
+
+SECRET_NAMES = "(?i)secret|password|token|credential|access[._-]?key|authorization"
+"""Settings whose values nobody may see: Spark hides them in its logs, and we keep them off command lines."""
+_PREFIX = f"spark.sql.catalog.{CATALOG}"
+_S3_SCHEMES = ("s3://", "s3a://", "s3n://")
+_SAME_IN_REST = {
+    *("token", "credential", "scope", "audience", "resource", "oauth2-server-uri", "prefix"),
+    *(f"rest.{name}" for name in ("sigv4-enabled", "signing-region", "signing-name")),
+    *(f"rest.{name}" for name in ("access-key-id", "secret-access-key", "session-token")),
+}
+_S3 = {
+    "s3.endpoint": "s3.endpoint",
+    **{f"{family}.access-key-id": "s3.access-key-id" for family in ("client", "s3")},
+    **{f"{family}.secret-access-key": "s3.secret-access-key" for family in ("client", "s3")},
+    **{f"{family}.session-token": "s3.session-token" for family in ("client", "s3")},
+    **{f"{family}.region": "client.region" for family in ("client", "s3")},
+}
+_S3_SECONDS = {
+    "s3.connect-timeout": "http-client.apache.connection-timeout-ms",
+    "s3.request-timeout": "http-client.apache.socket-timeout-ms",
+}
+_POSTGRES_SAME = {"sslmode", "sslrootcert", "sslcert", "sslkey", "options"}
+_POSTGRES = {"connect_timeout": "connectTimeout", "application_name": "ApplicationName"}
+
+
+def catalog_settings(lake: Lake) -> dict[str, str]:
+    """The settings of the catalog `lake`, without jars; nothing for a catalog that is not known here."""
+    settings = {
+        "rest": _rest,
+        "sql": _jdbc,
+    }.get(lake.kind, lambda _: dict[str, str]())(lake)
+    if not settings:
+        return {}
+    shared = {"cache-enabled": "false", **_warehouse(lake), **_storage(lake)}
+    return {
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.sql.defaultCatalog": CATALOG,
+        _PREFIX: "org.apache.iceberg.spark.SparkCatalog",
+        **{f"{_PREFIX}.{name}": value for name, value in {**settings, **shared}.items()},
+    }
+
+
+def is_secret(setting: str) -> bool:
+    """Whether the value of a catalog's setting must not be seen by other users of the machine."""
+    return setting.startswith("spark.sql.catalog.") and re.search(SECRET_NAMES, setting) is not None
+
+
+def on_s3(lake: Lake) -> bool:
+    """Whether its tables lie on S3, as far as the settings say."""
+    place = lake.properties.get("warehouse", "")
+    return place.startswith(_S3_SCHEMES) or any(name.startswith("s3.") for name in lake.properties)
+
+
+def _warehouse(lake: Lake) -> dict[str, str]:
+    warehouse = lake.properties.get("warehouse", "")
+    return {"warehouse": warehouse} if warehouse else {}
+
+
+def _rest(lake: Lake) -> dict[str, str]:
+    same = {
+        name: value
+        for name, value in lake.properties.items()
+        if name in _SAME_IN_REST or name.startswith("header.")
+    }
+    return {"type": "rest", "uri": lake.properties.get("uri", ""), **same}
+
+
+def _jdbc(lake: Lake) -> dict[str, str]:
+    kind = {"type": "jdbc", "jdbc.schema-version": "V1"}
+    path = lake.sqlite_path
+    if path is not None:
+        options = "busy_timeout=30000&journal_mode=WAL&transaction_mode=IMMEDIATE&synchronous=FULL"
+        return {**kind, "uri": f"jdbc:sqlite:{path}?{options}"}
+    try:
+        url = make_url(lake.properties.get("uri", ""))
+    except ArgumentError:
+        return {}
+    if not url.drivername.startswith("postgresql"):
+        return {}
+    settings = {**kind, "uri": _postgres_address(url)}
+    if url.username:
+        settings["jdbc.user"] = url.username
+    if url.password:
+        settings["jdbc.password"] = str(url.password)
+    return settings
+
+
+def _postgres_address(url: URL) -> str:
+    """With the options that change who is talked to and how safely, under the names Java has for them."""
+    options = url.set(query=dict(_postgres_options(url.query))).render_as_string().partition("?")[2]
+    place = f"{url.host or 'localhost'}:{url.port or 5432}/{url.database or ''}"
+    return f"jdbc:postgresql://{place}{'?' if options else ''}{options}"
+
+
+def _postgres_options(query: Mapping[str, str | tuple[str, ...]]) -> Iterator[tuple[str, str]]:
+    for name, value in query.items():
+        if isinstance(value, str) and (name in _POSTGRES_SAME or name in _POSTGRES):
+            yield _POSTGRES.get(name, name), value
+
+
+def _storage(lake: Lake) -> dict[str, str]:
+    if on_s3(lake):
+        return dict(_s3(lake.properties))
+    if lake.kind == "sql" and "://" in (place := _warehouse(lake).get("warehouse", "")):
+        return {} if place.startswith("file:") else {"io-impl": "org.apache.iceberg.io.ResolvingFileIO"}
+    return {}
+
+
+def _s3(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """An address of one's own is reached as pyarrow does: the bucket in the path unless told otherwise."""
+    yield "io-impl", "org.apache.iceberg.aws.s3.S3FileIO"
+    # In this order the names of S3 win over those of all clients, as they do in PyIceberg.
+    for name in sorted(_S3):
+        if name in properties:
+            yield _S3[name], properties[name]
+    for name, there in _S3_SECONDS.items():
+        if name in properties:
+            yield there, str(round(float(properties[name]) * 1000))
+    virtual = properties.get("s3.force-virtual-addressing", "false").lower() == "true"
+    if "s3.endpoint" in properties and not virtual:
+        yield "s3.path-style-access", "true"

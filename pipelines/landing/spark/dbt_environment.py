@@ -1,0 +1,72 @@
+"""What dbt needs to run over the catalog that the landing uses, as environment variables.
+
+dbt has a session of its own, in its own process, and takes its settings from `dbt/profiles.yml`
+only. The profile's target `configured` reads them from here, so that no catalog is named twice.
+Nothing of dbt is imported.
+"""
+
+import json
+import os
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from pipelines.landing.spark.catalog import is_secret
+from pipelines.landing.spark.session import base_conf, catalog_conf, require_jars
+from pipelines.landing.table.lake import Lake, home, made
+
+PROJECT_DIR = Path(__file__).parents[2] / "dbt"
+"""The dbt project: models over the landed table."""
+
+_TARGET_VARIABLE = "SLS_DBT_TARGET"
+_CONF_VARIABLE = "SLS_DBT_SPARK_CONF"
+_ARGUMENTS_VARIABLE, _ARGUMENTS = "PYSPARK_SUBMIT_ARGS", "pyspark-shell"
+_FOLDERS = ("DBT_TARGET_PATH", "target"), ("DBT_LOG_PATH", "logs")
+
+
+def dbt_environment(
+    lake: Lake | None = None, *, remote: str = "", master: str = "local[2]"
+) -> dict[str, str]:
+    """Variables to add for `dbt build --project-dir dbt --profiles-dir dbt`.
+
+    `remote` is the address of a Spark Connect server, "sc://HOST:PORT"; without one dbt starts a
+    session on `master`. Raises ConfigError when the session's jars are not installed.
+    """
+    folders = {name: str(home() / "dbt" / folder) for name, folder in _FOLDERS}
+    if remote:
+        return {**folders, _TARGET_VARIABLE: "connect", "SPARK_REMOTE": remote}
+    lake = lake or Lake.default()
+    require_jars(lake)
+    conf = {
+        **base_conf(),
+        **catalog_conf(lake),
+        "spark.master": master,
+        "spark.app.name": "sls-lake-dbt",
+    }
+    open_conf = {name: value for name, value in conf.items() if not is_secret(name)}
+    return {
+        **folders,
+        _TARGET_VARIABLE: "configured",
+        _CONF_VARIABLE: json.dumps(open_conf, sort_keys=True),
+        **_kept_from_view({name: value for name, value in conf.items() if is_secret(name)}),
+    }
+
+
+def _kept_from_view(secrets: Mapping[str, str]) -> dict[str, str]:
+    """Secrets in a file that its owner alone can read: what dbt says to Spark stands on a command line."""
+    if not secrets:
+        return {}
+    path = made(home() / "dbt") / "secrets.properties"
+    path.unlink(missing_ok=True)
+    lines = [f"{name}={_escaped(value)}\n" for name, value in sorted(secrets.items())]
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+        file.writelines(lines)
+    before = os.environ.get(_ARGUMENTS_VARIABLE, _ARGUMENTS)
+    ours = f"--properties-file {shlex.quote(str(path))} "
+    return {_ARGUMENTS_VARIABLE: ours + before.removeprefix(ours)}
+
+
+def _escaped(value: str) -> str:
+    """As a Java properties file wants it, in Java's 16-bit characters."""
+    units = value.encode("utf-16-be").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))

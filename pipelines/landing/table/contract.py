@@ -1,0 +1,403 @@
+"""The contract of a table: declared log keys -> columns, the table's schema, and how it may change.
+
+A column type is written as one of
+
+    string boolean int long float double date decimal(p,s)
+    timestamp(FORMAT[, ZONE])   FORMAT: iso, epoch_s, epoch_ms, or directives such as
+                                %d/%b/%Y:%H:%M:%S %z; ZONE names where times without an offset
+                                were written
+    drop                        personal data: written nowhere
+    hash                        personal data: the SHA-256 of its bytes in hex, as a string
+
+Columns whose names begin with `__` are the system's. Field ids are given once and never reused. A
+schema changes only forward: a new key adds a nullable column, int becomes long, float becomes
+double, and a removed key keeps its column, null from then on. Anything else is refused.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThanOrEqual, LessThan
+from pyiceberg.io import OutputStream
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.transforms import HourTransform, IdentityTransform, Transform, VoidTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    TimestamptzType,
+)
+
+from pipelines.landing.names import check_names
+from pipelines.landing.table import casts
+from sls_io.decoding.decode import Declared, Decoder
+from sls_io.errors import ConfigError, printable
+from sls_io.window import HOUR_S
+
+TYPE_NAMES = (
+    "string, boolean, int, long, float, double, decimal(p,s), date, timestamp(FORMAT[, ZONE]), drop, hash"
+)
+_DECIMAL = re.compile(r"decimal\(\s*([0-9]{1,2})\s*,\s*([0-9]{1,2})\s*\)", re.ASCII)
+_TIMESTAMP = re.compile(
+    r"timestamp\(\s*(?P<format>.+?)\s*(?:,\s*(?P<zone>[A-Za-z][A-Za-z0-9_+/-]*)\s*)?\)", re.ASCII
+)
+_PLAIN: Mapping[str, tuple[PrimitiveType, casts.Cast | None]] = {
+    "string": (StringType(), None),
+    "boolean": (BooleanType(), casts.Boolean()),
+    "int": (IntegerType(), casts.INT),
+    "long": (LongType(), casts.LONG),
+    "float": (FloatType(), casts.FLOAT),
+    "double": (DoubleType(), casts.DOUBLE),
+    "date": (DateType(), casts.DATE),
+}
+_EPOCHS = {"epoch_s": casts.Epoch(1_000_000), "epoch_ms": casts.Epoch(1_000)}
+_WIDER = {(IntegerType(), LongType()), (FloatType(), DoubleType())}
+
+_BEFORE: tuple[tuple[str, PrimitiveType | None, bool, str], ...] = (
+    ("__origin__", StringType(), True, "the logstore it came from"),
+    ("__shard__", IntegerType(), True, "shard"),
+    ("__cursor__", LongType(), True, "cursor of its LogGroup"),
+    ("__index__", IntegerType(), True, "place in its LogGroup"),
+    ("__receive_hour__", TimestamptzType(), True, "hour in which the service received it"),
+    ("__time__", TimestamptzType(), False, "the log's own time"),
+    ("__topic__", StringType(), False, "topic of its LogGroup"),
+    ("__source__", StringType(), False, "source of its LogGroup"),
+    ("__tags__", None, False, "tags of its LogGroup"),
+)
+_AFTER: tuple[tuple[str, PrimitiveType | None, bool, str], ...] = (
+    ("__rest__", None, False, "keys without a column, and values that do not fit theirs"),
+    ("__error__", StringType(), False, "why this row is not represented exactly"),
+    ("__raw__", BinaryType(), False, "the log's original bytes, where __error__ is set"),
+)
+SYSTEM_COLUMNS = tuple(name for name, *_ in (*_BEFORE, *_AFTER))
+"""The columns that every table of ours has, in their order; declared ones stand before the last three."""
+_REST = "__rest__"
+_SHORT_TEXTS = ("__origin__", "__error__")
+_HOUR_US = 3_600_000_000
+
+
+@dataclass(frozen=True)
+class Column:
+    """One declared key. `text` is its type as written; a `drop` key has no column in the table."""
+
+    name: str
+    text: str
+    type: PrimitiveType
+    declared: Declared
+
+    @property
+    def pii(self) -> Literal["", "drop", "hash"]:
+        """How its values are protected."""
+        return self.declared.pii
+
+
+@dataclass(frozen=True)
+class Contract:
+    """The declared columns, in the order in which they were written."""
+
+    columns: tuple[Column, ...]
+
+    @staticmethod
+    def from_columns(columns: Mapping[str, str]) -> "Contract":
+        """From `key: type`. Raises ConfigError that names the key and the cure."""
+        check_names(columns)
+        return Contract(tuple(_column(name, text) for name, text in columns.items()))
+
+    @property
+    def declared(self) -> tuple[Declared, ...]:
+        """What the decoder needs to know of each key."""
+        return tuple(c.declared for c in self.columns)
+
+    @property
+    def shown(self) -> tuple[Column, ...]:
+        """Keys with a column of their own."""
+        return tuple(c for c in self.columns if c.pii != "drop")
+
+    def iceberg_schema(self) -> Schema:
+        """Schema of a new table: top-level ids in order from 1, then those inside the maps."""
+        rows = [*_BEFORE, *((c.name, c.type, False, "") for c in self.shown), *_AFTER]
+        inner = len(rows)
+        fields = []
+        for field_id, (name, kind, required, doc) in enumerate(rows, start=1):
+            field_type: IcebergType | None = kind
+            if field_type is None:
+                field_type = MapType(inner + 1, StringType(), inner + 2, StringType(), value_required=False)
+                inner += 2
+            fields.append(NestedField(field_id, name, field_type, required=required, doc=doc or None))
+        return Schema(*fields, schema_id=0)
+
+    def arrow_schema(self, table_schema: Schema | None = None) -> pa.Schema:
+        """Arrow form of `table_schema` (default: a new table's), with its field ids."""
+        return arrow_schema(table_schema or self.iceberg_schema())
+
+    def decoder(self, origin: str, table_schema: Schema) -> Decoder:
+        """A decoder whose batches have the columns of `table_schema`, in its order."""
+        return Decoder(origin, self.declared, arrow_schema(table_schema))
+
+    def evolve(
+        self, current: Schema, *, last_column_id: int = 0, schema_id: int | None = None
+    ) -> Schema | None:
+        """The schema the table needs for this contract, or None when `current` does.
+
+        New ids begin after the highest of `current` and `last_column_id` (the table's, which also
+        counts columns that are gone); `schema_id` is the new schema's, by default the next.
+        Raises ConfigError for a change that would lose or reinterpret what has landed.
+        """
+        _check_system_columns(current)
+        wanted = {c.name: c for c in self.shown}
+        fields, changed = [], False
+        for field in current.fields:
+            column = wanted.get(field.name)
+            if column is not None and column.type != field.field_type:
+                if (field.field_type, column.type) not in _WIDER:
+                    raise ConfigError(_refused(column, field))
+                field = NestedField(
+                    field.field_id, field.name, column.type, required=field.required, doc=field.doc
+                )
+                changed = True
+            fields.append(field)
+        there = {f.name.lower(): f.name for f in current.fields}
+        next_id = max(last_column_id, current.highest_field_id) + 1
+        at = next(i for i, f in enumerate(fields) if f.name == _REST)
+        for column in self.shown:
+            twin = there.get(column.name.lower())
+            if twin == column.name:
+                continue
+            if twin is not None:
+                raise ConfigError(
+                    f"column {column.name!r}: the table has {twin!r}, which SQL does not tell apart; "
+                    f"declare it as {twin!r} if that is the key, or leave it out (it is then in {_REST})"
+                )
+            fields.insert(at, NestedField(next_id, column.name, column.type, required=False))
+            at, next_id, changed = at + 1, next_id + 1, True
+        if not changed:
+            return None
+        number = current.schema_id + 1 if schema_id is None else schema_id
+        return Schema(*fields, schema_id=number, identifier_field_ids=current.identifier_field_ids)
+
+    def evolved(self, metadata: TableMetadata) -> Schema | None:
+        """As `evolve`, for the table of `metadata`: with ids that nothing in it ever had."""
+        return self.evolve(
+            metadata.schema(),
+            last_column_id=metadata.last_column_id,
+            schema_id=max(s.schema_id for s in metadata.schemas) + 1,
+        )
+
+
+def partition_spec(schema: Schema) -> PartitionSpec:
+    """identity(__origin__), hour(__receive_hour__): undo and replace drop whole partitions."""
+    return PartitionSpec(
+        PartitionField(
+            source_id=schema.find_field("__origin__").field_id,
+            field_id=1000,
+            transform=IdentityTransform(),
+            name="__origin__",
+        ),
+        PartitionField(
+            source_id=schema.find_field("__receive_hour__").field_id,
+            field_id=1001,
+            transform=HourTransform(),
+            name="__receive_hour___hour",
+        ),
+    )
+
+
+def hour_place(spec: PartitionSpec, schema: Schema) -> int | None:
+    """Where a file's partition under `spec` has the receive hour (since 1970); None: nowhere."""
+    return _place(spec, schema, "__receive_hour__", HourTransform())
+
+
+def origin_place(spec: PartitionSpec, schema: Schema) -> int | None:
+    """Where a file's partition under `spec` has the origin; None: nowhere."""
+    return _place(spec, schema, "__origin__", IdentityTransform())
+
+
+def _place(spec: PartitionSpec, schema: Schema, column: str, transform: Transform[Any, Any]) -> int | None:
+    source = schema.find_field(column).field_id
+    kept = (i for i, f in enumerate(spec.fields) if (f.source_id, f.transform) == (source, transform))
+    return next(kept, None)
+
+
+def rows_of(origin: str, hours: range | None = None) -> BooleanExpression:
+    """The rows of an origin, and of these receive hours (since 1970)."""
+    owner = EqualTo(term="__origin__", value=origin)
+    if hours is None:
+        return owner
+    begin, end = (datetime.fromtimestamp(at * HOUR_S, UTC).isoformat() for at in (hours.start, hours.stop))
+    return And(
+        owner,
+        GreaterThanOrEqual(term="__receive_hour__", value=begin),
+        LessThan(term="__receive_hour__", value=end),
+    )
+
+
+def partition_of(spec: PartitionSpec, schema: Schema, *, origin: str, shard: int, hour: int) -> Record:
+    """The one partition that all rows of a window of `shard` and `hour` (since 1970) are in.
+
+    A table may be partitioned anew by hand. Raises ConfigError for a field that a window does not
+    settle: its rows could be in several partitions, a file is always in one.
+    """
+    settled = {"__origin__": origin, "__shard__": shard, "__receive_hour__": hour * _HOUR_US}
+    values: list[object] = []
+    for field in spec.fields:
+        name = schema.find_column_name(field.source_id)
+        if isinstance(field.transform, VoidTransform):
+            values.append(None)
+        elif name in settled:
+            kind = schema.find_field(field.source_id).field_type
+            values.append(field.transform.transform(kind)(settled[name]))
+        else:
+            raise ConfigError(
+                f"the table is partitioned by {name!r}, in which the rows of one window differ; partition it "
+                f"by {', '.join(settled)} only (ALTER TABLE ... DROP PARTITION FIELD)"
+            )
+    return Record(*values)
+
+
+def check_landable(contract: Contract, metadata: TableMetadata) -> None:
+    """Raises ConfigError for a table whose columns or partitioning the contract cannot follow."""
+    schema = contract.evolved(metadata) or metadata.schema()
+    partition_of(metadata.spec(), schema, origin="", shard=0, hour=0)
+
+
+ROW_GROUP_ROWS = 1 << 20
+"""The most rows of one row group of a data file."""
+
+
+def arrow_schema(schema: Schema) -> pa.Schema:
+    """Arrow schema with Parquet field ids, texts with 32-bit offsets.
+
+    PyIceberg's own choice is the large types; the files are the same, and a page never comes near
+    2 GB, so the smaller ones save a copy of every column.
+    """
+    return pa.schema([_narrow(field) for field in schema_to_pyarrow(schema)])
+
+
+def parquet_writer(stream: OutputStream, schema: pa.Schema, *, long: bool = False) -> pq.ParquetWriter:
+    """How every data file of a table is written: by a landing, by a compaction, after a removal.
+
+    `long`: texts of megabytes are to come. Of a row group's largest and least the library keeps about five
+    copies, and then leaves both out, since they are over 4 KB; so columns of texts have no statistics.
+    """
+    short = [field.name for field in schema if not _may_be_long(field)]
+    return pq.ParquetWriter(
+        stream,
+        schema,
+        compression="zstd",
+        compression_level=1,
+        store_decimal_as_integer=True,
+        write_statistics=short if long else True,
+    )
+
+
+def _may_be_long(field: pa.Field) -> bool:
+    kind = field.type
+    text = pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_nested(kind)
+    return text and field.name not in _SHORT_TEXTS
+
+
+def _narrow(field: pa.Field) -> pa.Field:
+    kind = field.type
+    if pa.types.is_large_string(kind):
+        return field.with_type(pa.string())
+    if pa.types.is_large_binary(kind):
+        return field.with_type(pa.binary())
+    if pa.types.is_map(kind):
+        return field.with_type(pa.map_(_narrow(kind.key_field), _narrow(kind.item_field)))
+    return field
+
+
+def _column(name: str, text: str) -> Column:
+    try:
+        kind, cast, pii = _parse(text)
+    except ConfigError as error:
+        raise ConfigError(f"columns.{name}: {error}") from None
+    label = text.split("(", maxsplit=1)[0] if text.startswith("timestamp") else text
+    arrow = cast.type if cast is not None else pa.string()
+    return Column(name, text, kind, Declared(name, arrow, cast, pii, label))
+
+
+_Parsed = tuple[
+    PrimitiveType,
+    casts.Cast | None,
+    Literal["", "drop", "hash"],
+]
+
+
+def _parse(text: str) -> _Parsed:
+    if text == "drop":
+        return StringType(), None, "drop"
+    if text == "hash":
+        return StringType(), None, "hash"
+    if text in _PLAIN:
+        return *_PLAIN[text], ""
+    if match := _DECIMAL.fullmatch(text):
+        precision, scale = int(match[1]), int(match[2])
+        if not 1 <= precision <= 38 or scale > precision:
+            raise ConfigError(f"{text}: use a precision of 1 to 38 and a scale of 0 to the precision")
+        return DecimalType(precision, scale), casts.Decimal(precision, scale), ""
+    if match := _TIMESTAMP.fullmatch(text):
+        form, zone = match["format"], match["zone"] or ""
+        if form not in _EPOCHS:
+            return TimestamptzType(), casts.Timestamp.of(form, zone), ""
+        if zone:
+            raise ConfigError(f"{text}: remove the zone, {form} counts from 1970 UTC")
+        return TimestamptzType(), _EPOCHS[form], ""
+    if text == "timestamp":
+        raise ConfigError("a timestamp needs its format, such as timestamp(iso, UTC) or timestamp(epoch_s)")
+    raise ConfigError(f"unknown type {printable(text)!r}; use one of {TYPE_NAMES}")
+
+
+def lacking_column(schema: Schema) -> str | None:
+    """The first column that we always fill and that `schema` has not, or with another type; None: none."""
+    fields = {f.name: f for f in schema.fields}
+    for name, kind, _, _ in (*_BEFORE, *_AFTER):
+        field = fields.get(name)
+        fits = field is not None and (
+            field.field_type == kind if kind is not None else isinstance(field.field_type, MapType)
+        )
+        if not fits:
+            return name
+    return None
+
+
+def _check_system_columns(current: Schema) -> None:
+    """The table is one of ours: every column we always fill is there, and nothing else is required."""
+    name = lacking_column(current)
+    if name is not None:
+        raise ConfigError(
+            f"the table has no column {name!r} of the type sls-lake writes; name another table, "
+            "or one that sls-lake made"
+        )
+    required = [f.name for f in current.fields if f.required and f.name not in SYSTEM_COLUMNS]
+    if required:
+        raise ConfigError(
+            f"the table's column {required[0]!r} is required, and logs cannot promise it; make it optional"
+        )
+
+
+def _refused(column: Column, field: NestedField) -> str:
+    return (
+        f"column {column.name!r}: the table has {field.field_type}, the contract says {column.text}; "
+        f"only int to long and float to double change in place. Declare the table's type again, or rename "
+        f"the table's column first (ALTER TABLE ... RENAME COLUMN), so that {column.name!r} begins anew"
+    )

@@ -1,0 +1,487 @@
+"""The catalog and the table: opened, created, and what a creation must contain.
+
+The catalog is PyIceberg's, named `lake` on both sides (the name is a key column of the SQL
+catalogs: with another name Spark and PyIceberg do not see each other's tables). Any setting of
+PyIceberg's own configuration (`PYICEBERG_CATALOG__LAKE__URI` and the like) wins; without one it is
+SQLite and a folder under the state folder, `SLS_LAKE_HOME` or `./var`.
+"""
+
+import os
+import re
+import sqlite3
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pyiceberg.catalog import PY_CATALOG_IMPL, Catalog, load_catalog
+from pyiceberg.catalog.sql import SqlCatalog, SqlCatalogBaseTable
+from pyiceberg.exceptions import (
+    NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    RESTError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.io import load_file_io
+from pyiceberg.serializers import ToOutputFile
+from pyiceberg.table import Table
+from pyiceberg.utils.config import Config
+
+from pipelines.landing.table import second_look
+from pipelines.landing.table.contract import Contract, partition_spec
+from pipelines.landing.table.former import REGISTER, START_OVER, Former, gone_with, look_for
+from pipelines.landing.table.sql_catalog import SharingSqlCatalog, UnreadableMetadata, repoint
+from pipelines.landing.table.waiting import NoAnswer, answered
+from sls_io.clock import SYSTEM_CLOCK
+from sls_io.errors import ConfigError, InvariantBroken, LedgerBroken, printable
+
+CATALOG = "lake"
+HOME_VARIABLE = "SLS_LAKE_HOME"
+SWEEP_FLOOR_S = 24 * 3600.0
+"""No orphan younger than this is ever swept; a file older than half of it is not published."""
+ANSWER_S = 60.0
+"""A catalog that has not answered by then counts as one that is not there."""
+_AWS_ERROR = re.compile(r"AWS Error .* during \w+ operation")
+_BUSY_TIMEOUT_S = 30
+_LOCKED_PAUSE_S = 0.02
+_LOOKS_MAX = 3
+_PATH_CHARS_MAX = 1000
+_SPOILT = {
+    sqlite3.SQLITE_NOTADB: "is no SQLite database",
+    sqlite3.SQLITE_CORRUPT: "is a SQLite database that is damaged",
+}
+_TABLE_PROPERTIES = {
+    "format-version": "2",
+    "write.parquet.compression-codec": "zstd",
+    "write.target-file-size-bytes": str(128 * 1024 * 1024),
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    "commit.retry.num-retries": "10",
+}
+
+
+class NoMetadata(ConfigError):
+    """The metadata file that the catalog names for a table cannot be read: nothing of it is known.
+
+    `what` says so without what can be done. `whole`: it is there, and only PyIceberg cannot follow it, so
+    nothing is lost.
+    """
+
+    def __init__(self, what: str, ways: str = "", *, whole: bool = False) -> None:
+        super().__init__(f"{what}{ways}")
+        self.what, self.whole = what, whole
+
+
+def home() -> Path:
+    """The state folder: `SLS_LAKE_HOME`, or `var` under the working folder. Absolute; made by who writes.
+
+    Raises ConfigError when it can be none: empty, a file, or below a file.
+    """
+    said = os.environ.get(HOME_VARIABLE, "var")
+    if not said.strip():
+        raise ConfigError(f"{HOME_VARIABLE} is set and empty: name a folder, or unset it for ./var")
+    folder = Path(said).absolute()
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    if not there.is_dir():
+        raise ConfigError(f"{HOME_VARIABLE} is {printable(said)}, but {there} is no folder: name another")
+    return folder
+
+
+def made(folder: Path) -> Path:
+    """`folder`, made where it is not there. Raises ConfigError when it cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"the folder {folder} cannot be made: {error.strerror}; "
+            f"set {HOME_VARIABLE} to one that can be written"
+        ) from error
+    return folder
+
+
+class NoCatalog(ConfigError):
+    """The file where the SQLite catalog should be is something else, or damaged: no table is known by it."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        super().__init__(
+            f"the catalog's file {printable(str(path), _PATH_CHARS_MAX)} {what}. Nothing was changed, and "
+            "the tables' own files are not touched by it: restore it from a backup; or move it aside, with "
+            f"its -wal and -shm, and let {REGISTER} find the newest metadata of each logstore's table"
+        )
+
+
+@dataclass(frozen=True)
+class Lake:
+    """Where tables are: the catalog's properties. Holds no connection, so it may be passed around."""
+
+    properties: Mapping[str, str]
+
+    @staticmethod
+    def default() -> "Lake":
+        """From PyIceberg's configuration, else SQLite under the state folder."""
+        configured = _configured()
+        if configured:
+            return Lake(configured)
+        folder = home() / "lake"
+        return Lake(
+            {
+                "type": "sql",
+                "uri": f"sqlite:///{folder}/catalog.sqlite?timeout={_BUSY_TIMEOUT_S}",
+                "warehouse": f"file://{folder}/warehouse",
+            }
+        )
+
+    @property
+    def sqlite_path(self) -> Path | None:
+        """The catalog's file when it is SQLite."""
+        uri = self.properties.get("uri", "")
+        if not uri.startswith("sqlite:///"):
+            return None
+        return Path(uri.removeprefix("sqlite:///").partition("?")[0])
+
+    @property
+    def kind(self) -> str:
+        """`sql`, `rest`, or what else PyIceberg calls it; "" when neither type nor address tells."""
+        uri = self.properties.get("uri", "")
+        families = {"http": "rest", "sqlite": "sql", "postgresql": "sql", "thrift": "hive"}
+        told = [kind for start, kind in families.items() if uri.startswith(start)]
+        return self.properties.get("type", "").lower() or (told[0] if told else "")
+
+    @property
+    def place(self) -> str:
+        """Which catalog it is, for people; never shows credentials."""
+        path = self.sqlite_path
+        if path is not None:
+            return f"SQLite file {path}"
+        uri = urlsplit(self.properties.get("uri", ""))
+        what = "PostgreSQL" if uri.scheme.startswith("postgresql") else f"{self.kind or 'configured'} catalog"
+        try:
+            where = uri.hostname, uri.port
+        except ValueError:
+            return what
+        return f"{what} at {where[0]}{f':{where[1]}' if where[1] else ''}" if where[0] else what
+
+    def catalog(self, *, deadline_s: float = ANSWER_S) -> Catalog:
+        """Open the catalog. Raises ConfigError when it cannot be reached, or not within the deadline."""
+        key = tuple(sorted(self.properties.items()))
+        for look in range(_LOOKS_MAX):
+            try:
+                return answered(lambda: _open(key), deadline_s=deadline_s)
+            except NoCatalog:
+                raise
+            except Exception as error:  # every catalog has its own exceptions; none of them is ours
+                # Story: two processes open a new SQL catalog, both find no tables, A makes one, B is told
+                # that it exists already. The next look finds it; there are two, so B may lose twice.
+                if look + 1 == _LOOKS_MAX or "already exists" not in str(error):
+                    raise ConfigError(unreachable(self, error)) from error
+        raise InvariantBroken("the last look at the catalog neither opened it nor raised")
+
+    def load(self, table: str, *, deadline_s: float = ANSWER_S) -> Table | None:
+        """The table as it is now, or None when there is none and never was.
+
+        Raises ConfigError when that is not known within the deadline: no catalog, or no storage;
+        NoMetadata when both are there; LedgerBroken when the catalog has lost the table.
+        """
+        if self._never_used():
+            return None
+        found = self._load(table, deadline_s)
+        if found is not None:
+            return found
+        former = self.former(table, deadline_s=deadline_s)
+        # Story: two first runs, B finds no table, A makes it and lands, B finds A's files. The table
+        # was in the catalog before any of them was, so whoever has found files looks there again.
+        if former is None or (found := self._load(table, deadline_s)) is not None:
+            return found
+        raise LedgerBroken(lost(self, table, former), verb=REGISTER if former.registrable else START_OVER)
+
+    def former(self, table: str, *, deadline_s: float = ANSWER_S) -> Former | None:
+        """What the storage says of a table that is not in the catalog. Raises ConfigError as `load`."""
+        catalog = self.catalog(deadline_s=deadline_s)
+        try:
+            return answered(lambda: look_for(catalog, table), deadline_s=deadline_s)
+        except Exception as error:
+            raise _failed(self, error) from error
+
+    def _load(self, table: str, deadline_s: float) -> Table | None:
+        catalog = self.catalog(deadline_s=deadline_s)
+        try:
+            return answered(lambda: catalog.load_table(table), deadline_s=deadline_s)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return None
+        except Exception as error:
+            raise _failed(self, error) from error
+
+    def _never_used(self) -> bool:
+        """Whether neither catalog nor warehouse has a folder yet: whoever only looks must not make one."""
+        path, files = self.sqlite_path, self.properties.get("warehouse", "").removeprefix("file://")
+        return path is not None and not path.parent.exists() and Path(files).is_relative_to(path.parent)
+
+    def ensure(self, table: str, contract: Contract) -> Table:
+        """The table, created empty when nothing says that there was one. Raises as `load`."""
+        return self.load(table) or self.create(table, contract)
+
+    def create(self, table: str, contract: Contract, *, location: str | None = None) -> Table:
+        """A new table (format version 2), or the one that another process made meanwhile."""
+        catalog = self.catalog()
+        self.ensure_namespace(table)
+        schema = contract.iceberg_schema()
+        try:
+            return answered(
+                lambda: catalog.create_table(
+                    table,
+                    schema,
+                    location=location,
+                    partition_spec=partition_spec(schema),
+                    properties=_TABLE_PROPERTIES,
+                ),
+                deadline_s=ANSWER_S,
+            )
+        except TableAlreadyExistsError:
+            found = self._load(table, ANSWER_S)
+            if found is None:
+                raise _pointless(self, table) from None
+            return found
+        except (OSError, NoAnswer, RESTError, UnreadableMetadata) as error:
+            raise _failed(self, error) from error
+
+    def create_instead(
+        self, table: str, contract: Contract, catalog: SqlCatalog, *, location: str, named: str | None
+    ) -> bool:
+        """A new table under the row of one whose metadata is gone; False when the row does not name `named`
+        any more. Raises as the catalog and the storage do.
+
+        The row is changed in one statement and never dropped: in between a run would find no table.
+        """
+        schema = contract.iceberg_schema()
+        staged = catalog.create_table_transaction(
+            table,
+            schema,
+            location=location,
+            partition_spec=partition_spec(schema),
+            properties=_TABLE_PROPERTIES,
+        )._table
+        ToOutputFile.table_metadata(staged.metadata, staged.io.new_output(staged.metadata_location))
+        return repoint(catalog, table, named, staged.metadata_location)
+
+    def ensure_namespace(self, table: str) -> None:
+        """Make the namespace of `table` where it is not there.
+
+        Story: two first runs find no namespace, A makes it, B's insert meets the database's own unique
+        key. B gets the driver's error, not PyIceberg's "already exists", so only a look decides.
+        """
+        catalog, name = self.catalog(), table.split(".", maxsplit=1)[0]
+        try:
+            answered(lambda: catalog.create_namespace(name), deadline_s=ANSWER_S)
+        except NamespaceAlreadyExistsError:
+            return
+        except Exception as error:
+            if isinstance(error, NoAnswer) or not catalog.namespace_exists(name):
+                raise ConfigError(unreachable(self, error)) from error
+
+
+def unreachable(lake: Lake, error: BaseException) -> str:
+    """One sentence for a catalog that does not answer; never shows credentials in an address."""
+    kind = type(error).__name__
+    return (
+        f"the Iceberg catalog ({lake.place}) cannot be reached ({kind}: {_masked(error)}); "
+        f"check PYICEBERG_CATALOG__LAKE__* or {HOME_VARIABLE}, nothing was landed"
+    )
+
+
+def lost(lake: Lake, table: str, former: Former) -> str:
+    """What is said of a table that the catalog has lost: what was found, and what can be done."""
+    known = (
+        f"table {table} is not in the catalog ({lake.place}), but there was one: {'; '.join(former.found)}"
+    )
+    if not former.registrable:
+        return (
+            f"{known}. Nothing was landed; restore the catalog; or, where metadata was written to another "
+            f"folder (write.metadata.path), name the newest of it ({REGISTER} --metadata FILE); or give the "
+            "old table up"
+        )
+    return (
+        f"{known}. Nothing was landed; restore the catalog, or put the newest metadata back, or give the old "
+        f"table up ({START_OVER})"
+    )
+
+
+def _pointless(lake: Lake, table: str) -> NoMetadata:
+    told = f"the catalog's row of table {printable(table)} names no metadata file"
+    return NoMetadata(told, f"; {_ways(lake, table)}")
+
+
+def _ways(lake: Lake, table: str, location: str = "") -> str:
+    """What is left to do when the metadata that the catalog names cannot be had again."""
+    give_up = f"give the table up ({START_OVER})"
+    try:
+        catalog = lake.catalog()
+        former = answered(lambda: look_for(catalog, table, location), deadline_s=ANSWER_S)
+    except Exception:  # what failed is said already, this is about what else there is
+        return f"{REGISTER} shows what else there is"
+    if former is None or not former.registrable:
+        return f"{give_up}: no older state of it is there"
+    return f"{REGISTER} puts the newest back that is there; or {give_up}"
+
+
+def is_storage(error: BaseException) -> bool:
+    """Whether the storage failed, and not one file in it: a number of the system, or S3's own words."""
+    if not isinstance(error, OSError) or isinstance(error, FileNotFoundError):
+        return False
+    return error.errno is not None or _AWS_ERROR.search(str(error)) is not None
+
+
+def storage_trouble(location: str, error: BaseException) -> str:
+    """What is wrong with files below `location`, and what to look at."""
+    told = _AWS_ERROR.search(str(error))
+    text = told[0] if told else _masked(error)
+    cure = "the bucket, and the key in PYICEBERG_CATALOG__LAKE__S3__* or AWS_*"
+    return (
+        f"files below {printable(location)} cannot be read or written ({type(error).__name__}: {text}); "
+        f"check {cure if location.startswith('s3') else 'the disk, and who may write there'}"
+    )
+
+
+def _failed(lake: Lake, error: Exception) -> ConfigError:
+    """The catalog answered, or not, and what failed is the files: SQL catalogs leave them to their clients.
+
+    The HTTP client's errors are OSErrors, too.
+    """
+    if (spoilt := _spoilt(lake.sqlite_path, error)) is not None:
+        return spoilt
+    if isinstance(error, UnreadableMetadata) and not is_storage(error.cause):
+        return _no_metadata(lake, error)
+    error = error.cause if isinstance(error, UnreadableMetadata) else error
+    if not isinstance(error, OSError) or type(error).__module__.startswith("requests"):
+        return ConfigError(unreachable(lake, error))
+    warehouse = lake.properties.get("warehouse", "the warehouse")
+    return ConfigError(f"{storage_trouble(warehouse, error)}; nothing was landed")
+
+
+def _no_metadata(lake: Lake, error: UnreadableMetadata) -> NoMetadata:
+    if not error.file:
+        return _pointless(lake, error.table)
+    told = f"the catalog's metadata file {printable(error.file)} of table {printable(error.table)}"
+    wrong, more = "", ""
+    try:
+        io = load_file_io(dict(lake.properties), error.location)
+        if isinstance(error.cause, FileNotFoundError):
+            more = gone_with(io, error.location, lake.properties.get("warehouse", ""))
+        else:
+            wrong = second_look.metadata(io, error.location)
+    except Exception as again:  # it was there a moment ago
+        wrong = type(again).__name__
+    ways = f". Nothing was changed: restore it; if that cannot be, {_ways(lake, error.table, error.location)}"
+    if isinstance(error.cause, FileNotFoundError):
+        hint = f", and with it {printable(more)}: is the warehouse where it was?" if more else ""
+        return NoMetadata(f"{told} is gone{hint}", ways.removeprefix(".") if more else ways)
+    if wrong:
+        return NoMetadata(f"{told} was cut off or overwritten ({wrong})", ways)
+    return NoMetadata(
+        f"{told} is whole, but PyIceberg cannot follow what it says ({type(error.cause).__name__}): a "
+        "later release of Iceberg wrote it, or somebody by hand. Nothing is lost, nothing was changed; "
+        "take that change back, or upgrade sls-lake",
+        whole=True,
+    )
+
+
+def _masked(error: BaseException) -> str:
+    text = str(error).splitlines()[0] if str(error) else ""
+    return printable(
+        text if "://" not in text and "@" not in text else "details hidden, they hold an address"
+    )
+
+
+_Properties = tuple[tuple[str, str], ...]
+_CATALOGS_MAX = 4
+_catalogs: OrderedDict[_Properties, Catalog] = OrderedDict()
+_catalogs_lock = threading.Lock()
+
+
+def _open(properties: _Properties) -> Catalog:
+    """One catalog client a process and address: each has a pool of connections of its own.
+
+    The one unused for longest is closed when there are too many, so that a process that visits many
+    lakes does not keep the files of all of them open. A client that somebody still holds goes on
+    working: closing lets go of its idle connections, the next call opens one.
+    """
+    with _catalogs_lock:
+        if properties in _catalogs:
+            _catalogs.move_to_end(properties)
+            return _catalogs[properties]
+    lake = Lake(dict(properties))
+    if lake.sqlite_path is not None:
+        _prepare_sqlite(lake.sqlite_path)
+    defaults = {"pool_pre_ping": "true"} if lake.kind == "sql" and lake.sqlite_path is None else {}
+    settings = {**defaults, **lake.properties}
+    if lake.kind == "sql" and PY_CATALOG_IMPL not in {**_configured(), **settings}:
+        opened: Catalog = SharingSqlCatalog(CATALOG, **{**_configured(), **settings})
+    else:
+        opened = load_catalog(CATALOG, **settings)
+    with _catalogs_lock:
+        catalog = _catalogs.setdefault(properties, opened)
+        unused = [] if catalog is opened else [opened]
+        unused += [_catalogs.popitem(last=False)[1] for _ in range(len(_catalogs) - _CATALOGS_MAX)]
+    for each in unused:
+        each.close()
+    return catalog
+
+
+def _configured() -> dict[str, str]:
+    """What PyIceberg's own configuration says of the catalog; nothing when it does not name it."""
+    return {str(k): str(v) for k, v in (Config().get_catalog_config(CATALOG) or {}).items()}
+
+
+def _check_ours(path: Path, connection: sqlite3.Connection) -> None:
+    """Raises NoCatalog for a file that is no SQLite database, or is one with none of a catalog's tables.
+
+    Story: the setting names the file of another program. PyIceberg would make its tables in there.
+    """
+    try:
+        found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    except sqlite3.DatabaseError as error:
+        if (spoilt := _spoilt(path, error)) is not None:
+            raise spoilt from error
+        raise
+    names = {str(name) for (name,) in found if not str(name).startswith("sqlite_")}
+    if names and not names & set(SqlCatalogBaseTable.metadata.tables):
+        raise NoCatalog(path, f"is the database of another program ({len(names)} tables, none of a catalog)")
+
+
+def _spoilt(path: Path | None, error: BaseException) -> NoCatalog | None:
+    """What SQLite's own code says of the catalog's file; None where it says nothing of that."""
+    cause = getattr(error, "orig", None) or error
+    if path is None or not isinstance(cause, sqlite3.DatabaseError):
+        return None
+    what = _SPOILT.get(getattr(cause, "sqlite_errorcode", 0) & 0xFF)
+    return None if what is None else NoCatalog(path, what)
+
+
+def _prepare_sqlite(path: Path) -> None:
+    """WAL lets readers pass a writer, and it is a property of the file, so Spark profits too.
+
+    Story: A and B both read the mode of a new file and want it for themselves to change it. SQLite
+    makes neither wait for the other, it tells B at once that the file is locked; once A is done, B
+    finds the mode as it wants it. The last one to close the file locks others out likewise. How often
+    B is told so depends on how long A is kept from the processor, so it is time that bounds the looks.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S)
+    try:
+        _check_ours(path, connection)
+        until_s = SYSTEM_CLOCK.monotonic() + _BUSY_TIMEOUT_S
+        while True:
+            try:
+                if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+                    connection.execute("PRAGMA journal_mode=WAL")
+                return
+            except sqlite3.OperationalError as error:
+                # The low byte is the kind, the others say more of it.
+                locked = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+                if not locked or SYSTEM_CLOCK.monotonic() >= until_s:
+                    raise
+            SYSTEM_CLOCK.sleep(_LOCKED_PAUSE_S)
+    finally:
+        connection.close()

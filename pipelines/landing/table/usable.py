@@ -1,0 +1,158 @@
+"""Whether a table can be landed in at all, asked before any work and by whoever looks at it.
+
+Other engines may change anything of a table: its format, the names of our columns, its properties. What
+PyIceberg would meet as a bare error in the middle of a landing, after the pages were pulled, is said here
+in a sentence, with what takes the change back. What files and ledgers say is asked elsewhere.
+"""
+
+from pyiceberg.avro.codecs import CODEC_MAPPING_ICEBERG_TO_AVRO, KNOWN_CODECS
+from pyiceberg.io.pyarrow import compute_statistics_plan
+from pyiceberg.table import Table
+
+from pipelines.landing.table.contract import SYSTEM_COLUMNS, hour_place, lacking_column, origin_place
+from sls_io.errors import LedgerBroken, printable
+
+FORMAT = 2
+_CODEC = "write.avro.compression-codec"
+_METRICS = "write.metadata.metrics."
+_MAPPING = "schema.name-mapping.default"
+_PROVIDER = "write.py-location-provider.impl"
+_METADATA_PATH = "write.metadata.path"
+_NUMBERS = ("write.metadata.previous-versions-max", "write.summary.partition-limit")
+_FLAGS = (
+    "write.metadata.delete-after-commit.enabled",
+    "write.object-storage.enabled",
+    "write.object-storage.partitioned-paths",
+)
+
+
+def check_usable(table: Table) -> None:
+    """Raises LedgerBroken, with what settles it, for a table that no landing could be written to."""
+    name = ".".join(table.name())
+    version = table.metadata.format_version
+    if version != FORMAT:
+        raise LedgerBroken(
+            f"table {name} has format version {version}, and only version {FORMAT} can be written; nothing "
+            "was changed",
+            verb=_older(name) if version < FORMAT else _newer(name),
+        )
+    _check_columns(table, name)
+    _check_partitioning(table, name)
+    _check_properties(table, name)
+    _check_places(table, name)
+
+
+def _older(name: str) -> str:
+    return f"ALTER TABLE lake.{name} SET TBLPROPERTIES ('format-version'='{FORMAT}') in Spark"
+
+
+def _newer(name: str) -> str:
+    return (
+        "no version is ever taken back; give the logstore another `table` in its settings and land there: it "
+        f"gets all that the service still has, {name} keeps what it has and can be read beside it. If "
+        "nothing was written since, the catalog may be put back on the metadata file of before"
+    )
+
+
+def _check_columns(table: Table, name: str) -> None:
+    """Our columns are there under their names, and nobody else's is required."""
+    lacking = lacking_column(table.schema())
+    if lacking is None:
+        required = [f.name for f in table.schema().fields if f.required and f.name not in SYSTEM_COLUMNS]
+        if not required:
+            return
+        column = printable(required[0])
+        raise LedgerBroken(
+            f"the column {column!r} of table {name} is required, and logs cannot promise it; nothing was "
+            "changed",
+            verb=f"ALTER TABLE lake.{name} ALTER COLUMN `{column}` DROP NOT NULL in Spark",
+        )
+    before = [s for s in table.metadata.schemas if lacking_column(s) is None]
+    if not before:
+        raise LedgerBroken(
+            f"table {name} has no column {lacking!r} of the type that sls-lake writes: sls-lake did not make "
+            "it",
+            verb="name another `table` in the logstore's settings",
+        )
+    known = max(before, key=lambda s: s.schema_id)
+    now = table.schema().find_column_name(known.find_field(lacking).field_id)
+    if now is not None and now != lacking:
+        raise LedgerBroken(
+            f"the column {lacking!r} of table {name} was renamed to {printable(now)!r}; nothing was changed",
+            verb=f"ALTER TABLE lake.{name} RENAME COLUMN `{printable(now)}` TO `{lacking}` in Spark",
+        )
+    what = "dropped" if now is None else "given another type"
+    raise LedgerBroken(
+        f"the column {lacking!r} of table {name} was {what}; its files still have it, nothing was changed",
+        verb=f"make the table's schema {known.schema_id} the current one again, as any engine's API can",
+    )
+
+
+def _check_partitioning(table: Table, name: str) -> None:
+    """Files go on to say of which logstore and receive hour they are; more fields do no harm.
+
+    Story: somebody drops the hour, landings go on, a compaction by another engine writes files of many hours
+    in one. None of these hours can be taken back or landed again any more, since whole files leave.
+    """
+    spec, schema = table.spec(), table.schema()
+    lacking = [
+        field
+        for field, place in (("__origin__", origin_place), ("hours(__receive_hour__)", hour_place))
+        if place(spec, schema) is None
+    ]
+    if lacking:
+        raise LedgerBroken(
+            f"table {name} is not partitioned by {' and '.join(lacking)} any more, and without that no "
+            "hour could be taken back or landed again; nothing was changed",
+            verb=" and ".join(f"ALTER TABLE lake.{name} ADD PARTITION FIELD {field}" for field in lacking)
+            + " in Spark",
+        )
+
+
+def _check_places(table: Table, name: str) -> None:
+    """What is written lies in the table's own folder, where a lost table is looked for and a sweep looks.
+
+    Story: metadata goes to another folder. When the catalog loses the table, nothing in its folder says that
+    there was one, and a backup of the catalog cannot be told from its newest state.
+    """
+    there = table.metadata.properties.get(_METADATA_PATH)
+    if there and there.rstrip("/") != f"{table.location().rstrip('/')}/metadata":
+        raise LedgerBroken(
+            f"the property {_METADATA_PATH!r} lets metadata of table {name} be written outside of its own "
+            "folder, where nobody would find it when the catalog loses the table, or is put back; nothing "
+            "was changed",
+            verb=f"ALTER TABLE lake.{name} UNSET TBLPROPERTIES ('{_METADATA_PATH}') in Spark, and take "
+            "it out of the catalog's settings where those give it",
+        )
+
+
+def _check_properties(table: Table, name: str) -> None:
+    """The properties that PyIceberg reads when it reads and writes have values that it can follow."""
+    properties = table.metadata.properties
+    codec = properties.get(_CODEC)
+    if codec is not None and CODEC_MAPPING_ICEBERG_TO_AVRO.get(codec, codec) not in KNOWN_CODECS:
+        raise _unset(name, _CODEC, f"knows {', '.join(sorted(KNOWN_CODECS))}, gzip and zstd")
+    for number in _NUMBERS:
+        if not properties.get(number, "0").lstrip("-").isdecimal():
+            raise _unset(name, number, "needs a whole number")
+    for flag in _FLAGS:
+        if properties.get(flag, "true").lower() not in ("true", "false"):
+            raise _unset(name, flag, "needs true or false")
+    try:
+        compute_statistics_plan(table.schema(), dict(properties))
+    except ValueError:
+        wrong = next((key for key in sorted(properties) if key.startswith(_METRICS)), f"{_METRICS}default")
+        raise _unset(name, wrong, "knows none, counts, full and truncate(N)") from None
+    for wrong, ask in ((_MAPPING, table.name_mapping), (_PROVIDER, table.location_provider)):
+        try:
+            ask()
+        except ValueError:
+            raise _unset(name, wrong, "cannot read it" if wrong == _MAPPING else "cannot load it") from None
+
+
+def _unset(name: str, wrong: str, why: str) -> LedgerBroken:
+    return LedgerBroken(
+        f"the property {wrong!r} of table {name} has a value that PyIceberg cannot follow: it {why}; nothing "
+        "was changed",
+        verb=f"ALTER TABLE lake.{name} UNSET TBLPROPERTIES ('{wrong}') in Spark, or set it to another value",
+    )

@@ -1,0 +1,556 @@
+"""The vendor SDK's LogClient over our own HTTP exchange.
+
+Only `_send` and what lies below it is replaced: every management call of the SDK works, with
+
+- pooled connections (`wire.py`); no proxies from the environment; TLS always verified;
+- one deadline for the whole call, tries and waits included, however slowly an answer trickles;
+- retries by the tables `RULE_BY_CODE` and `RULE_BY_STATUS`, counted in `Transport.retries`;
+- redirects never followed: a signed request goes where it was addressed, or nowhere;
+- errors from our tree. Their text never holds a key, nor anything of a call that carries logs.
+
+Signing is the SDK's (v1, or v4 when `service.region` is set) with one method replaced in each:
+the date. The SDK's v1 calls `locale.setlocale`, which is process-wide and unsafe beside threads;
+ours is formatted without a locale, from the clock that was handed in.
+"""
+
+import contextlib
+import json
+import math
+import random
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC
+from email.utils import formatdate, parsedate_to_datetime
+from time import gmtime, strftime
+from typing import Any, NoReturn
+from urllib.parse import quote, urlencode
+
+from aliyun.log import LogClient
+from aliyun.log import credentials as vendor_credentials
+from aliyun.log.auth import AuthV1, AuthV4
+from aliyun.log.logexception import LogException
+from aliyun.log.version import API_VERSION, USER_AGENT
+
+from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.errors import (
+    ConfigError,
+    ConnectFailed,
+    CursorExpired,
+    ServiceError,
+    ShardGone,
+    SlsError,
+    Throttled,
+    TransportTimeout,
+    printable,
+)
+from sls_io.http.credentials import ENV_ID, ENV_SECRET, ENV_TOKEN, Keys, resolve
+from sls_io.http.wire import Answer, Lost, Wire
+from sls_io.settings import Service
+
+_HOST_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_WHOLE = re.compile(r"[0-9]{1,19}")
+DATE_MIN, DATE_MAX = 946_684_800, 7_258_118_400
+"""2000 to 2199: a service's Date outside of it is broken, and nothing may be planned by it."""
+_CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How to try again: the first wait, doubled each time up to the longest; both in seconds."""
+
+    wait_s: float
+    wait_max_s: float
+    throttled: bool = False
+
+    def wait(self, failures: int) -> float:
+        """Seconds before the next try after `failures` failures; spread so that tasks do not march."""
+        longest: float = min(self.wait_s * 2.0 ** (failures - 1), self.wait_max_s)
+        return longest * random.uniform(0.5, 1.0)
+
+
+SOON = Rule(0.1, 2.0)
+LATER = Rule(0.5, 5.0, throttled=True)
+AT_ONCE = Rule(0.0, 0.0)
+
+RULE_BY_CODE: Mapping[str, Rule] = {
+    "InternalServerError": SOON,
+    "RequestTimeout": SOON,
+    "ServerBusy": LATER,
+    "ReadQuotaExceed": LATER,
+    "WriteQuotaExceed": LATER,
+    "ShardReadQuotaExceed": LATER,
+    "ShardWriteQuotaExceed": LATER,
+}
+"""Error codes worth another try of the same request; codes that are not here go by status."""
+
+RULE_BY_STATUS: Mapping[int, Rule] = {429: LATER, 500: SOON, 502: SOON, 503: LATER, 504: SOON}
+"""Statuses worth another try. Everything else is an answer, and asking again would not change it."""
+
+_COUNT_LIMITS = frozenset({"ProjectQuotaExceed", "ConsumerGroupQuotaExceed", "LogStoreQuotaExceed"})
+_SKEWED = frozenset({"RequestTimeTooSkewed", "RequestTimeExpired"})
+
+_TOKEN_ENDED = frozenset({"SecurityTokenExpired", "SecurityToken.Expired"})
+_AUTH = frozenset({"Unauthorized", *_TOKEN_ENDED})
+_AUTH_FAMILIES = ("InvalidAccessKeyId", "SecurityToken", "InvalidSecurityToken")
+"""Codes of keys that are not accepted, alone or before a dot; the vendor's SDK goes by these, too, and by
+no status (its `logclient.py`, 0.9.52)."""
+
+KEYS_AHEAD_S = 120.0
+"""Keys that end within this are asked for again before they do."""
+_KEYS_PAUSE_S = 5.0
+"""A provider that has nothing newer yet is not asked at every call."""
+
+NOT_JSON = object()
+"""What `parse_json` returns for a body that is none."""
+
+
+def rule_for(status: int, code: str) -> Rule | None:
+    """The tables' answer for an error: a rule, or None for "never".
+
+    `...QuotaExceed` with 403 is throttling (documented per shard and per project), except for the
+    codes that say a *number of things* is used up: waiting does not help those.
+    """
+    if code in RULE_BY_CODE:
+        return RULE_BY_CODE[code]
+    if status == 403 and code.endswith("QuotaExceed") and code not in _COUNT_LIMITS:
+        return LATER
+    return RULE_BY_STATUS.get(status)
+
+
+def keys_refused(status: int, code: str) -> bool:
+    """Whether the service does not accept the keys, be it their token's end or the pair itself."""
+    return status == 401 or code in _AUTH or code.split(".", maxsplit=1)[0].startswith(_AUTH_FAMILIES)
+
+
+class _V1(AuthV1):  # type: ignore[misc]  # the SDK's signing code has no types
+    """The SDK's v1 signature with a date that needs no locale and comes from our clock."""
+
+    def __init__(self, provider: object, now: Callable[[], float]) -> None:
+        super().__init__(provider)
+        self._now = now
+
+    def _getGMT(self) -> str:
+        return formatdate(self._now(), usegmt=True)
+
+
+class _V4(AuthV4):  # type: ignore[misc]  # the SDK's signing code has no types
+    """The SDK's v4 signature with a date from our clock."""
+
+    def __init__(self, provider: object, region: str, now: Callable[[], float]) -> None:
+        super().__init__(provider, region)
+        self._now = now
+
+    def sign_request(
+        self,
+        method: str,
+        resource: str,
+        params: dict[str, Any],
+        headers: dict[str, str],
+        body: bytes | None,
+        compute_content_hash: bool = True,
+    ) -> None:
+        """Sign with the moment of our clock instead of the process's."""
+        at = strftime("%Y%m%dT%H%M%SZ", gmtime(self._now()))
+        headers["Authorization"] = self._do_sign_request(
+            method, resource, params, headers, body, at, compute_content_hash=compute_content_hash
+        )
+
+
+class _Vendor(LogException):
+    """Makes our error readable for the SDK's own `except LogException`. Holds no body, ever."""
+
+    def __init__(self, text: str) -> None:
+        # Not LogException's, which wants code and message apart: `adopt` gives it those.
+        Exception.__init__(self, text)
+
+    def adopt(self, code: str, text: str, status: int, request_id: str) -> None:
+        """Fill what the SDK's getters read."""
+        self._errorCode, self._errorMessage, self._requestId = code, text, request_id
+        self.resp_status, self.resp_header, self.resp_body = status, "", ""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class _VendorServiceError(ServiceError, _Vendor):
+    pass
+
+
+class _VendorCursorExpired(CursorExpired, _Vendor):
+    pass
+
+
+class _VendorShardGone(ShardGone, _Vendor):
+    pass
+
+
+_OURS: Mapping[str, type[ServiceError]] = {
+    "InvalidCursor": CursorExpired,
+    "SLSInvalidCursor": CursorExpired,
+    "ShardNotExist": ShardGone,
+    "ShardNotExsit": ShardGone,
+}
+_FOR_VENDOR: Mapping[type[ServiceError], type[ServiceError]] = {
+    ServiceError: _VendorServiceError,
+    CursorExpired: _VendorCursorExpired,
+    ShardGone: _VendorShardGone,
+}
+
+
+@dataclass(slots=True)
+class _Shared:
+    """What a transport and its copies with other deadlines have in common."""
+
+    wire: Wire
+    keys: Keys
+    keys_asked_s: float = float("-inf")  # our monotonic clock when a provider was last asked ahead
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    renewing: threading.Lock = field(default_factory=threading.Lock)
+    retries: Counter[str] = field(default_factory=Counter)
+    skew_s: float = 0.0
+    service_date: tuple[float, float] | None = None  # its Date, our monotonic clock when it came
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One request before it is signed. `vendor`: made by a method of the SDK."""
+
+    method: str
+    project: str
+    resource: str
+    params: dict[str, Any]
+    headers: dict[str, str]
+    body: bytes
+    hash_body: bool = True
+    vendor: bool = False
+
+    @property
+    def private(self) -> bool:
+        """Whether the request or its answer carries logs."""
+        return any("protobuf" in v for k, v in self.headers.items() if k in ("Accept", "Content-Type"))
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether sending it twice does no harm, should the first answer be lost."""
+        return self.method != "POST" or self.params.get("type") in ("heartbeat", "checkpoint")
+
+    def __str__(self) -> str:
+        return printable(f"{self.method} {self.resource} of project {self.project or '-'}")
+
+
+class Transport(LogClient):
+    """The SDK's client for `service`, sending through our exchange. Safe to use from many threads.
+
+    `deadline_s` bounds every call as a whole; None leaves it to `service.tries_max` tries of
+    `connect_timeout_s + read_timeout_s` each. Errors are those of `sls_io.errors`; the SDK's own
+    fallbacks still see a LogException. The SDK's `timeout` is not used. Not picklable on purpose:
+    send the Service, build another there.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        *,
+        deadline_s: float | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        _shared: _Shared | None = None,
+    ) -> None:
+        self.service, self._clock, self._deadline_s = service, clock, deadline_s
+        self._shared = _shared or _Shared(Wire(service.endpoint, clock), resolve(service.credentials))
+        # `source` is given so that the SDK does not look up a host name of its own.
+        provider: Any = self
+        super().__init__(service.endpoint, source="", credentials_provider=provider, region=service.region)
+        self._session.close()  # type: ignore[attr-defined]  # the SDK's own, never used here
+        self._auth = _V4(self, service.region, self._now) if service.region else _V1(self, self._now)
+        self.set_user_agent(f"sls-lake, {USER_AGENT}")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Transport holds keys and sockets: send its Service and build another there")
+
+    def __repr__(self) -> str:
+        return f"Transport({self.service.endpoint}, {self.service.project}/{self.service.logstore})"
+
+    def with_deadline(self, deadline_s: float | None) -> "Transport":
+        """The same connections, counters and keys under another deadline per call, in seconds."""
+        return Transport(self.service, deadline_s=deadline_s, clock=self._clock, _shared=self._shared)
+
+    def get_credentials(self) -> object:
+        """The pair to sign with, in the SDK's form: this object is the SDK's credentials provider."""
+        return vendor_credentials.Credentials(*self._shared.keys[:3])
+
+    @property
+    def retries(self) -> Mapping[str, int]:
+        """Tries made again so far, by error code or kind of failure; `with_deadline` copies included."""
+        with self._shared.lock:
+            return dict(self._shared.retries)
+
+    def service_now(self) -> float | None:
+        """The service's own time, unix seconds: Date of its last answer plus what passed since.
+
+        None before the first answer. Date has whole seconds, so this is up to a second early.
+        """
+        known = self._shared.service_date
+        return None if known is None else known[0] + self._clock.monotonic() - known[1]
+
+    def close(self) -> None:
+        """Close idle connections; `with_deadline` copies use the same ones."""
+        self._shared.wire.close()
+
+    def exchange(
+        self,
+        method: str,
+        resource: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+    ) -> tuple[bytes, dict[str, str]]:
+        """One call to the service's project: (body of the 200 untouched, lower-case headers).
+
+        Raises ServiceError (or CursorExpired, ShardGone), Throttled, TransportTimeout or
+        ConnectFailed once tries or time are used up.
+        """
+        call = _Call(method, self.service.project, resource, dict(params or {}), dict(headers or {}), body)
+        answer = self._exchange(call)
+        return answer.body, answer.headers
+
+    def _send(
+        self,
+        method: str,
+        project: str | None,
+        body: bytes | str | None,
+        resource: str,
+        params: dict[str, Any] | None,
+        headers: dict[str, str],
+        respons_body_type: str = "json",
+        compute_content_hash: bool = True,
+    ) -> tuple[Any, dict[str, str]]:
+        """What every call of the SDK goes through: (parsed JSON or bytes, headers)."""
+        raw = body.encode("utf-8") if isinstance(body, str) else bytes(body or b"")
+        kept = {k: v for k, v in (params or {}).items() if v is not None}
+        call = _Call(
+            method, project or "", resource, kept, dict(headers), raw, compute_content_hash, vendor=True
+        )
+        answer = self._exchange(call)
+        if respons_body_type != "json":
+            return answer.body, answer.headers
+        parsed = parse_json(answer.body)
+        if parsed is NOT_JSON:
+            raise self._error(call, answer, "BadResponse", "a success that is not JSON", None)
+        return parsed, answer.headers
+
+    def _now(self) -> float:
+        return self._clock.now() + self._shared.skew_s
+
+    def _exchange(self, call: _Call) -> Answer:
+        """Try until there is a 200, an answer that no rule repeats, or no time for another try.
+
+        The last try may have a few milliseconds only. That it was not answered says nothing; what
+        the service said before it is the reason that the call failed, and is raised.
+        """
+        if call.project and not _HOST_LABEL.fullmatch(call.project):
+            raise ConfigError("project: letters, digits and inner hyphens only; it is part of a host name")
+        begun = self._clock.monotonic()
+        until = begun + self._deadline_s if self._deadline_s is not None else float("inf")
+        failures = 0
+        said: SlsError | None = None
+        while True:
+            failure: SlsError
+            self._renew_ahead()
+            used = self._shared.keys
+            try:
+                answer = self._once(call, until)
+            except Lost as lost:
+                failure, code = (
+                    _not_answered(call, lost),
+                    "TransportTimeout" if lost.timeout else "ConnectFailed",
+                )
+                rule = SOON if not lost.hopeless and (call.repeatable or not lost.sent) else None
+                cut_short = lost.timeout and until - self._clock.monotonic() < self.service.read_timeout_s
+                # A write that was sent may have been done: what was said before it is no longer true.
+                if said and cut_short and (call.method == "GET" or not lost.sent):
+                    raise said from lost
+            else:
+                if answer.status == 200:
+                    return answer
+                code, text = _read_error(answer)
+                rule = self._corrected(answer, code, failures, used) or rule_for(answer.status, code)
+                failure = said = self._error(call, answer, code, text, rule)
+            failures += 1
+            wait = rule.wait(failures) if rule else 0.0
+            late = self._clock.monotonic() + wait >= until
+            if rule is None or late or failures >= self.service.tries_max:
+                raise failure
+            with self._shared.lock:
+                self._shared.retries[code] += 1
+            self._clock.sleep(wait)
+
+    def _corrected(self, answer: Answer, code: str, failures: int, used: Keys) -> Rule | None:
+        """Whether we can do better at once: with the service's own clock, or with fresh keys."""
+        if code in _SKEWED and self._shared.service_date and not failures:
+            # Our clock is wrong by more than the service bears; its Date header says by how much.
+            self._shared.skew_s = self._shared.service_date[0] - self._clock.now()
+            return AT_ONCE
+        if keys_refused(answer.status, code) and self._renewed(used):
+            return AT_ONCE
+        return None
+
+    def _renewed(self, used: Keys) -> bool:
+        """Whether there are other keys by now than the `used` ones: another thread's find, or the
+        provider's. A provider that fails in the middle of the work leaves the keys as they are."""
+        with self._shared.renewing:
+            if self._shared.keys == used:
+                with contextlib.suppress(ConfigError):
+                    self._shared.keys = resolve(self.service.credentials)
+            return self._shared.keys != used
+
+    def _renew_ahead(self) -> None:
+        """Ask for keys again that are about to end, so that no call has to fail for it."""
+        shared = self._shared
+        left_s = shared.keys.expires_s - self._now()
+        if left_s > KEYS_AHEAD_S:
+            return
+        if left_s > 0 and self._clock.monotonic() - shared.keys_asked_s < _KEYS_PAUSE_S:
+            return
+        shared.keys_asked_s = self._clock.monotonic()
+        self._renewed(shared.keys)
+
+    def _once(self, call: _Call, until_s: float) -> Answer:
+        """Sign and send once. Raises Lost when there is no whole answer."""
+        service, wire = self.service, self._shared.wire
+        headers = dict(call.headers)
+        headers["Content-Length"] = str(len(call.body))
+        if not call.body:
+            headers["x-log-bodyrawsize"] = "0"
+        headers |= {
+            "Host": f"{call.project}.{wire.host}" if call.project else wire.host,
+            "User-Agent": self._user_agent,  # type: ignore[attr-defined]
+            "x-log-apiversion": API_VERSION,
+        }
+        self._auth.sign_request(
+            call.method,
+            call.resource,
+            dict(call.params),
+            headers,
+            call.body or None,
+            compute_content_hash=call.hash_body,
+        )
+        # The SDK signs the path as it is; on the wire a "?" or "#" inside it would start something else.
+        target = quote(call.resource, safe="!$%&'()*+,/:;=@[]~")
+        if call.params:
+            target += "?" + urlencode(call.params, doseq=True)
+        longest = self._clock.monotonic() + service.connect_timeout_s + service.read_timeout_s
+        answer = wire.send(
+            call.method,
+            target,
+            headers,
+            call.body,
+            connect_timeout_s=service.connect_timeout_s,
+            until_s=min(until_s, longest),
+        )
+        self._note_date(answer)
+        return answer
+
+    def _note_date(self, answer: Answer) -> None:
+        """Remember the service's time. A Date that nobody can mean says nothing."""
+        try:
+            said = parsedate_to_datetime(answer.headers.get("date", ""))
+            at = (said if said.tzinfo else said.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, TypeError, OverflowError, IndexError):
+            return
+        if not DATE_MIN <= at <= DATE_MAX:
+            return
+        self._shared.service_date = (at, self._clock.monotonic())
+
+    def _error(self, call: _Call, answer: Answer, code: str, text: str, rule: Rule | None) -> SlsError:
+        """The error of our tree for an answer that is not a usable 200."""
+        request_id = printable(answer.headers.get("x-log-requestid", "")[:64])
+        if call.private:
+            # A service may repeat what it could not read, and what it could not read are logs.
+            text = "text withheld, the call carries logs"
+        elif keys_refused(answer.status, code):
+            text = "text withheld, it may repeat what was signed"
+        for secret in self._shared.keys[:3]:
+            text = text.replace(secret, "***") if secret else text
+        if rule is not None and rule.throttled:
+            return Throttled(code, text, status=answer.status, request_id=request_id)
+        kind = _OURS.get(code, ServiceError)
+        kind = _FOR_VENDOR[kind] if call.vendor else kind
+        hint = self._hint(call, answer.status, code)
+        error = kind(code, text, status=answer.status, request_id=request_id, hint=hint)
+        if isinstance(error, _Vendor):
+            error.adopt(code, printable(text), answer.status, request_id)
+        return error
+
+    def _hint(self, call: _Call, status: int, code: str) -> str:
+        service = self.service
+        if code in _TOKEN_ENDED and service.credentials.provider == "env":
+            return (
+                f"{ENV_TOKEN} of this process has ended, and what stands in an environment stays as long as "
+                "the process lives: for temporary keys let service.credentials name a profile or a function"
+            )
+        if keys_refused(status, code) or code == "SignatureNotMatch":
+            if service.credentials.provider == "env":
+                return f"Check {ENV_ID}, {ENV_SECRET} and {ENV_TOKEN}, and what the key may read"
+            return f"Check the key pair of credentials provider {service.credentials.provider!r}"
+        if code in ("ProjectNotExist", "ProjectNotExists"):
+            return f"Check service.project ({call.project}) and service.endpoint ({service.endpoint})"
+        if code == "LogStoreNotExist":
+            return f"Check service.logstore ({service.logstore}) and service.project ({call.project})"
+        if code in _SKEWED:
+            return "Set this machine's clock"
+        if 300 <= status < 400:
+            return "Redirects are never followed: set service.endpoint to the service's own address"
+        return ""
+
+
+def _not_answered(call: _Call, lost: Lost) -> SlsError:
+    doubt = "; whether the service acted on it is not known" if lost.sent and not call.repeatable else ""
+    text = f"{call}: {lost.reason}{doubt}"
+    return TransportTimeout(text) if lost.timeout else ConnectFailed(text)
+
+
+def _read_error(answer: Answer) -> tuple[str, str]:
+    """(code, text) of an error answer; a code of our own when the body is not the service's JSON."""
+    if 300 <= answer.status < 400:
+        return "Redirect", "the service pointed elsewhere"
+    body = parse_json(answer.body)
+    code, text = (body.get("errorCode"), body.get("errorMessage")) if isinstance(body, dict) else ("", "")
+    if not isinstance(code, str) or not _CODE.fullmatch(code):
+        return "BadResponse", "an error without a readable code"
+    return code, text if isinstance(text, str) else ""
+
+
+def parse_json(body: bytes) -> Any:
+    """The JSON in `body`, None when it is empty, NOT_JSON when it is something else.
+
+    A value instead of an exception: json's own keeps the whole text, which may be logs. NaN and the
+    infinities are no JSON, nor is what is nested deeper than anything that a service says.
+    """
+    if not body:
+        return None
+    try:
+        return json.loads(body.decode("utf-8"), parse_constant=_refused, parse_float=_finite)
+    except (ValueError, RecursionError):
+        return NOT_JSON
+
+
+def whole_number(value: object) -> int:
+    """The number in an answer's field: a JSON integer or its text, 0 to 2^63. Raises ValueError."""
+    if isinstance(value, str) and _WHOLE.fullmatch(value):
+        value = int(value)
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise ValueError("not a whole number")
+    return value
+
+
+def _refused(_: str) -> float:
+    raise ValueError("no JSON number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _refused(text)
