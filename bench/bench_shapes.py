@@ -17,7 +17,7 @@ from pipelines.landing.table.contract import Contract
 from sls_io.client import Page
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.loggroup import compress, frame
-from sls_io.planning import Planned
+from sls_io.planning import PlannedWindow
 from sls_io.settings import Service
 from sls_io.window import Cursor, Window
 
@@ -30,11 +30,11 @@ def land(path: Path, count: int) -> dict[str, float]:
     raw = path.read_bytes()
     # As fetch hands it on: plain, and the compressed body is still held by whoever pulled it.
     held = compress(raw, "lz4")
-    page = Page(0, Cursor(0), Cursor(count), count, len(raw), "", raw, None, settled=True)
+    page = Page(0, Cursor(0), Cursor(count), count, len(raw), "", raw, None, confirmed=True)
     contract = Contract.from_columns(COLUMNS)
     schema = contract.iceberg_schema()
     with tempfile.TemporaryDirectory() as folder:
-        window = Planned(Window(0, Cursor(0), Cursor(count), HOUR), bytes_max=2**40)
+        window = PlannedWindow(Window(0, Cursor(0), Cursor(count), HOUR), bytes_max=2**40)
         job = WriteJob(
             service=Service(endpoint="http://127.0.0.1:1", project="bench", logstore="shapes"),
             origin="o-1",

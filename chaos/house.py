@@ -116,11 +116,11 @@ def _undo(task: Task, lake: Lake, dice: random.Random, tell: Callable[[str], Non
             SYSTEM_CLOCK.sleep(_LOOK_AGAIN_S)
     # All of it, withdrawn before or not: the ledger counts only as far as somebody sent this.
     tell("undo " + ",".join(f"{s}:{b}-{e}" for s, xs in planned.taken.items() for b, e in xs.pairs))
-    undo.execute(lake, planned)
+    undo.execute_undo(lake, planned)
     tell(f"undone {planned.view.rows}")
 
 
-def _planned(task: Task, lake: Lake, dice: random.Random) -> undo.Planned:
+def _planned(task: Task, lake: Lake, dice: random.Random) -> undo.PlannedUndo:
     table = lake.load(task.logstore.table)
     head = table.current_snapshot() if table is not None else None
     if table is None or head is None:
@@ -133,4 +133,4 @@ def _planned(task: Task, lake: Lake, dice: random.Random) -> undo.Planned:
         raise ConfigError("no hour is sealed yet")
     hour = dice.choice(hours[-_HOURS_BACK:])
     with SlsClient(task.logstore.service) as client:
-        return undo.plan(lake, task.logstore, client, range(hour, hour + 1))
+        return undo.plan_undo(lake, task.logstore, client, range(hour, hour + 1))

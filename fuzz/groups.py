@@ -22,7 +22,7 @@ from fuzz.group_oracle import LONG, Group, Log, read_group
 from fuzz.lane import Broken, drawn
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.operations import mend
+from pipelines.landing.operations.mend import plan_mend
 from pipelines.landing.run.driver import Run
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
@@ -64,7 +64,7 @@ class Groups:
             proof = verify(logstore, lake, client, pull=True)
             if not verdict.ok or not proof.ok or report.waits:
                 raise Broken(f"{verdict.problems} {proof} {report.waits}")
-            again = mend.plan(lake, logstore, client, range(NOW_S // 3600, NOW_S // 3600 + 10**5)).view
+            again = plan_mend(lake, logstore, client, range(NOW_S // 3600, NOW_S // 3600 + 10**5)).view
             if again.changed:
                 raise Broken(f"the same contract reads kept bytes another way: {again}")
         table = lake.load(logstore.table)

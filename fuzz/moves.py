@@ -20,7 +20,10 @@ from fuzz.model import CONTRACTS, Place, Told
 from fuzz.scene import Refused, Scene, difference
 from pipelines.landing.hours import hour_text, hours_text
 from pipelines.landing.maintenance.maintain import STEPS
-from pipelines.landing.operations import forget, replace, rollback, undo
+from pipelines.landing.operations.forget import PlannedForget, execute_forget, plan_forget_where
+from pipelines.landing.operations.replace import execute_replace, plan_replace
+from pipelines.landing.operations.rollback import execute_rollback, plan_rollback
+from pipelines.landing.operations.undo import PlannedUndo, execute_undo, plan_undo
 from pipelines.landing.run.driver import Run
 from pipelines.landing.table.lake import Lake
 from sls_io.errors import LandingUnknown, SlsError
@@ -244,15 +247,15 @@ class Moves:
         """Whole receive hours are taken back."""
         model, store = self.model, self.model.stores[name]
 
-        def look(lake: Lake) -> undo.Planned:
+        def look(lake: Lake) -> PlannedUndo:
             with self.scene.client(name) as client:
-                return undo.plan(lake, self.scene.logstore(name), client, hours)
+                return plan_undo(lake, self.scene.logstore(name), client, hours)
 
         def became() -> None:
             model.undo(name, hours)
 
         words = ["table", "undo", "--hour", hours_text(hours)]
-        act = lambda: self.decide(name, words, look, undo.execute, trouble, became)  # noqa: E731
+        act = lambda: self.decide(name, words, look, execute_undo, trouble, became)  # noqa: E731
         never = self._never(name, hours) or ("rows are missing or strange" if not model.proven(name) else "")
         must = "" if never or trouble != CALM or self._adopted(name, hours) else self._passed(name, hours)
         if not model.of_hours(name, hours):
@@ -269,7 +272,7 @@ class Moves:
 
         def act() -> None:
             with scene.client(name) as client:
-                planned = replace.plan(scene.lake, scene.logstore(name), client, hours)
+                planned = plan_replace(scene.lake, scene.logstore(name), client, hours)
 
                 def on_event(event: str) -> None:
                     if event == "publish" and trouble.between is not None:
@@ -278,7 +281,7 @@ class Moves:
 
                 lake = self._lake(trouble)
                 try:
-                    replace.execute(
+                    execute_replace(
                         lake, scene.logstore(name), client, scene.engine, planned, on_event=on_event
                     )
                 except LandingUnknown:
@@ -305,13 +308,13 @@ class Moves:
         if not taken:
             return None
 
-        def look(lake: Lake) -> forget.Planned:
+        def look(lake: Lake) -> PlannedForget:
             with scene.client(name) as client:
-                return forget.plan_where(lake, scene.logstore(name), client, where)
+                return plan_forget_where(lake, scene.logstore(name), client, where)
 
-        def carry_out(lake: Lake, planned: forget.Planned) -> object:
+        def carry_out(lake: Lake, planned: PlannedForget) -> object:
             with scene.client(name) as client:
-                return forget.execute(lake, scene.logstore(name), client, planned)
+                return execute_forget(lake, scene.logstore(name), client, planned)
 
         def became() -> None:
             model.forget(name, taken)
@@ -361,8 +364,8 @@ class Moves:
 
         words = ["table", "rollback", str(snapshot_id), *options]
         act = lambda: self.decide(  # noqa: E731
-            name, words, lambda lake: rollback.plan(lake, scene.table_name, snapshot_id),
-            rollback.execute, trouble, became,
+            name, words, lambda lake: plan_rollback(lake, scene.table_name, snapshot_id),
+            execute_rollback, trouble, became,
         )  # fmt: skip
         never = "" if kept and saved.told is not None else "it is no landing that is kept"
         if not never and saved.forgotten != model.decided:

@@ -64,14 +64,14 @@ class ShardLedger:
     told: bool = False
 
     @property
-    def settled(self) -> IntervalSet:
+    def accounted(self) -> IntervalSet:
         """Landed, gap or withdrawn: nothing of it is planned by a live run."""
         return self.landed.union((g.begin, g.end) for g in self.gaps).union(self.withdrawn)
 
     @property
     def frontier(self) -> Cursor:
         """From `start`, the end of the unbroken run of landed, gap and withdrawn."""
-        return self.settled.run_end(self.start)
+        return self.accounted.run_end(self.start)
 
     @property
     def closed(self) -> bool:

@@ -36,7 +36,7 @@ class Page:
 
     `count` is in LogGroups, `raw_bytes` the size of the plain body. `body` is compressed as
     received, by `compression` ("lz4", "zstd", "deflate" or ""). `last` is the cursor of the last
-    group where the service says so (`x-log-read-last-cursor`). `settled`: it was pulled again and came
+    group where the service says so (`x-log-read-last-cursor`). `confirmed`: it was pulled again and came
     with the same bytes, so what cannot be read in it is what was sent.
     """
 
@@ -48,7 +48,7 @@ class Page:
     compression: str
     body: bytes
     last: Cursor | None
-    settled: bool = False
+    confirmed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

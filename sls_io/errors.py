@@ -122,7 +122,7 @@ class LedgerBroken(SlsError):
     message without it: both are for people. `kind` is what code may decide by."""
 
     def __init__(self, message: str, *, verb: str, kind: Breach = Breach.OTHER) -> None:
-        super().__init__(f"{message}. To settle it: {verb}")
+        super().__init__(f"{message}. Cure: {verb}")
         self.what, self.verb, self.kind = message, verb, kind
 
 

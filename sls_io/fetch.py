@@ -14,10 +14,10 @@ Rules:
   quota, a counted number of times for anything else. Then the window ends there, `throttled` or `failed`:
   what was read is as good as any other page and lands, the error is said;
 - trouble on the way is told from content: what came twice with the same bytes, and the size and number
-  that its headers say, is what was sent (`Page.settled`). The reader of a page hands back with `doubt`
+  that its headers say, is what was sent (`Page.confirmed`). The reader of a page hands back with `doubt`
   what it cannot read, once;
 - frames between the groups that are broken the same way each time are the service's own. Then the page
-  is pulled group by group: the one with the broken frame is a settled page of its own, the others are whole;
+  is pulled group by group: the one with the broken frame is a confirmed page alone, the others are whole;
 - out of bytes or time, it ends at a page's edge. What has been yielded and not handed back with
   `retry` or `doubt` is proved: [window.begin, reached).
 
@@ -154,7 +154,7 @@ class Fetch:
 
     def doubt(self, page: Page) -> None:
         """Hand back the page just yielded: something in it cannot be read. It is pulled again, and comes
-        settled when its bytes are the same. Nothing of the page may be kept."""
+        confirmed when its bytes are the same. Nothing of the page may be kept."""
         self._take_back(page)
         before, self._doubted = self._doubted, page.body
         # The service may cut a page elsewhere each time; more of the same is no other page.
@@ -260,8 +260,8 @@ class Fetch:
             )
         if page.count != page.next - at:
             self._pull_again(page, most)
-        settled = self._doubted is not None and self._doubted.startswith(raw)
-        return replace(page, settled=True) if settled else page
+        confirmed = self._doubted is not None and self._doubted.startswith(raw)
+        return replace(page, confirmed=True) if confirmed else page
 
     def _without_frames(self, page: Page) -> Page | None:
         """A page whose frames are broken: raised until it came the same as often as a page is pulled."""
@@ -277,7 +277,7 @@ class Fetch:
         if page.count > 1:  # more than one although one was asked for: the headers cannot be believed
             self._tries = PAGE_TRIES_MAX
             raise DecodeError("not a LogGroupList", shard=page.shard, cursor=page.cursor)
-        return replace(page, settled=True)
+        return replace(page, confirmed=True)
 
     def _pull_again(self, page: Page, most: int) -> None:
         """Raises DecodeError unless a second pull from there says the same as `page`."""

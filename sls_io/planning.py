@@ -140,7 +140,7 @@ class Patience:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedWindow:
     """A window to write; its end is an upper bound.
 
     Windows of one `chain` are written one after the other by one task, and share its `bytes_max` of
@@ -167,7 +167,7 @@ class Plan:
     origin: str
     live: bool
     until_s: int
-    windows: tuple[Planned, ...] = ()
+    windows: tuple[PlannedWindow, ...] = ()
     closings: Mapping[int, Cursor] = field(default_factory=dict)
     gaps: Mapping[int, tuple[Gap, ...]] = field(default_factory=dict)
     starts: Mapping[int, Cursor] = field(default_factory=dict)
@@ -443,10 +443,10 @@ def _plan_shard(draft: _Draft, survey: Survey, ledger: Ledger, needed: frozenset
         return
     else:
         draft.gaps[shard] = (Gap(frontier, head.begin, GAP_EXPIRED),)
-        frontier = entry.settled.union([(frontier, head.begin)]).run_end(entry.start)
+        frontier = entry.accounted.union([(frontier, head.begin)]).run_end(entry.start)
     draft.marks[shard] = survey.marks
-    settled = entry.settled.union([(int(g.begin), int(g.end)) for g in draft.gaps.get(shard, ())])
-    pieces = _windows(shard, [s for s in survey.spans if s.end > frontier], settled)
+    accounted = entry.accounted.union([(int(g.begin), int(g.end)) for g in draft.gaps.get(shard, ())])
+    pieces = _windows(shard, [s for s in survey.spans if s.end > frontier], accounted)
     if head.readonly and (pieces[-1].end if pieces else frontier) >= head.end:
         if survey.over is Second.AGREES:
             # Applied by the ledger only if the frontier really gets there: a window may stop early.
@@ -539,15 +539,15 @@ _END = {
 }
 
 
-def _windows(shard: int, spans: Iterable[Span], settled: IntervalSet) -> list[Window]:
+def _windows(shard: int, spans: Iterable[Span], accounted: IntervalSet) -> list[Window]:
     return [
         Window(shard, Cursor(begin), Cursor(end), span.hour)
         for span in spans
-        for begin, end in IntervalSet.of([(span.begin, span.end)]).minus(settled)
+        for begin, end in IntervalSet.of([(span.begin, span.end)]).minus(accounted)
     ]
 
 
-def _within_budget(draft: _Draft, budget: Budget) -> tuple[Planned, ...]:
+def _within_budget(draft: _Draft, budget: Budget) -> tuple[PlannedWindow, ...]:
     """Rank by rank over the shards, so that every shard advances before one advances twice.
 
     In a rank the shard that is furthest behind goes first. Were it the lowest id, a run that ends
@@ -573,7 +573,7 @@ def readers_fed(budget: Budget) -> int:
     return max(1, math.ceil(budget.shard_mb_per_s / SHARD_MB_PER_S))
 
 
-def _in_chains(windows: list[Window], budget: Budget) -> tuple[Planned, ...]:
+def _in_chains(windows: list[Window], budget: Budget) -> tuple[PlannedWindow, ...]:
     """Deal the windows of each shard to chains in turn, and the bytes to chains evenly.
 
     Story: a shard is 100 hours behind and the budget is worth four of them. Had each window a
@@ -594,4 +594,4 @@ def _in_chains(windows: list[Window], budget: Budget) -> tuple[Planned, ...]:
         seen[window.shard] = turn + 1
         dealt.append((window, chains.setdefault((window.shard, turn % wide), len(chains))))
     share = max(1, budget.bytes_max // max(1, len(chains)))
-    return tuple(Planned(window, share, chain) for window, chain in dealt)
+    return tuple(PlannedWindow(window, share, chain) for window, chain in dealt)

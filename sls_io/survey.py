@@ -339,7 +339,7 @@ def readable_again(
     if lowest is None:
         return tuple(parts)
     before = IntervalSet.of([(max(head.begin, lowest), min(entry.start, head.end))])
-    for first, end in before.minus(entry.settled):
+    for first, end in before.minus(entry.accounted):
         found = _read_again(client, shard.id, Cursor(first), Gap(Cursor(first), Cursor(end), ""))
         # What is of hours removed for good no fill brings back.
         if found and IntervalSet.of([(found.hours.start, found.hours.stop)]).minus(begins.gone):

@@ -87,7 +87,7 @@ CUTS = {"endswith", "find", "index", "partition", "removeprefix", "removesuffix"
 CUTS |= {"split", "startswith"}
 SEARCHES = {"findall", "finditer", "fullmatch", "get", "match", "search", "sub"}
 FOREIGN_WORDS = {
-    "pipelines/landing/commit/publish.py:origin_registered": "the text of an origin is its identity, not a message",
+    "pipelines/landing/commit/publish.py:origin_registered": "an origin's text is its identity, no message",
     "pipelines/landing/table/lake.py:catalog": "each database has its own error for a table that is there",
     "pipelines/landing/table/lake.py:is_storage": "Arrow says nothing but words of what S3 answered",
     "pipelines/landing/table/lake.py:storage_trouble": "the same",

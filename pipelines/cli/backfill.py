@@ -15,7 +15,7 @@ import click
 from rich.markup import escape
 
 from pipelines.cli import dagster_client
-from pipelines.cli.hours import Hour
+from pipelines.cli.hours import HourParam
 from pipelines.cli.land import quiet_spark
 from pipelines.cli.land import show as show_landing
 from pipelines.cli.leaving import show_leaving
@@ -24,9 +24,9 @@ from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import DRY, Output, verb
 from pipelines.landing.hours import HOURS_MAX, hour_text
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.operations import mend as mending
 from pipelines.landing.operations import reach
-from pipelines.landing.operations import replace as replacing
+from pipelines.landing.operations.mend import execute_mend, plan_mend
+from pipelines.landing.operations.replace import execute_replace, plan_replace
 from pipelines.landing.run.driver import Run
 from pipelines.landing.run.report import Verdict
 from pipelines.landing.spark.session import Engine
@@ -40,9 +40,9 @@ from sls_io.waits import Why
 @click.command("backfill")
 @logstore_option
 @click.option(
-    "--from", "first", type=Hour(), required=True, help="First receive hour, like 2026-11-20-07:00."
+    "--from", "first", type=HourParam(), required=True, help="First receive hour, like 2026-11-20-07:00."
 )
-@click.option("--to", "last", type=Hour(), help="Last hour, included.  [default: same as --from]")
+@click.option("--to", "last", type=HourParam(), help="Last hour, included.  [default: same as --from]")
 @click.option(
     "--mode",
     type=click.Choice(["fill", "replace", "errors"]),
@@ -132,7 +132,7 @@ def replace_here(output: Output, logstore: Logstore, hours: range, *, execute: b
     """Drop the hours and land them again, in this process; a dry run without `execute`."""
     engine, lake = Engine(), Lake.default()
     with SlsClient(logstore.service) as client:
-        planned = replacing.plan(lake, logstore, client, hours)
+        planned = plan_replace(lake, logstore, client, hours)
         show_leaving(output, planned.view, again=True)
         output.say(f"{len(planned.windows)} windows are pulled and landed instead, in the same commit")
         if not execute:
@@ -140,7 +140,7 @@ def replace_here(output: Output, logstore: Logstore, hours: range, *, execute: b
             output.result({"executed": False, **asdict(planned.view)})
             return
         with quiet_spark(engine):
-            report = replacing.execute(lake, logstore, client, engine, planned)
+            report = execute_replace(lake, logstore, client, engine, planned)
     show_landing(output, report, Verdict(), [])
     output.result({"executed": True, **asdict(report), "replaced": asdict(planned.view)})
 
@@ -149,7 +149,7 @@ def mend_here(output: Output, logstore: Logstore, hours: range, *, execute: bool
     """Read the rows with errors of the hours again, in this process and without Spark."""
     lake = Lake.default()
     with SlsClient(logstore.service) as client:
-        planned = mending.plan(lake, logstore, client, hours)
+        planned = plan_mend(lake, logstore, client, hours)
         view = planned.view
         output.say(
             f"{view.table}: {view.rows:,} rows with an error in these hours; with today's contract "
@@ -159,7 +159,7 @@ def mend_here(output: Output, logstore: Logstore, hours: range, *, execute: bool
             output.table([">rows", "still"], [(rows, cause) for cause, rows in sorted(view.left.items())])
         committed = None
         if execute and view.files:
-            committed = mending.execute(lake, logstore, client, planned)
+            committed = execute_mend(lake, logstore, client, planned)
     if committed is not None:
         output.say(f"done: snapshot {committed}")
     else:

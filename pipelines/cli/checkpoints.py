@@ -9,7 +9,7 @@ from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import DRY, Output, verb
 from pipelines.cli.table import execute_option
-from pipelines.landing.maintenance import repair as repairing
+from pipelines.landing.maintenance.repair import execute_repair, plan_repair
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 
@@ -29,9 +29,9 @@ def repair(output: Output, *, name: str | None, execute: bool) -> None:
     """Publish the table's frontiers as checkpoints; none moves back, none is forced."""
     logstore = own_holder(resolve(name))
     with SlsClient(logstore.service) as client:
-        points = repairing.look(logstore, Lake.default(), client)
+        points = plan_repair(logstore, Lake.default(), client)
         if execute:
-            points = repairing.repair(logstore, client, points)
+            points = execute_repair(logstore, client, points)
     output.table(
         ["shard", ">checkpoint", ">frontier", ""],
         [

@@ -6,7 +6,7 @@ from pipelines.landing.hours import hour_of, hours_of
 from sls_io.errors import ConfigError
 
 
-class Hour(click.ParamType[int]):
+class HourParam(click.ParamType[int]):
     """A whole receive hour, UTC: `2026-11-20-07:00`, `2026-11-20T07` or `2026-11-20 07:00`."""
 
     name = "hour"

@@ -7,7 +7,7 @@ from rich.markup import escape
 
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import DRY, Output, verb
-from pipelines.landing.operations import repair_manifests as repairing
+from pipelines.landing.operations.repair_manifests import execute_repair_manifests, plan_repair_manifests
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 
@@ -29,7 +29,7 @@ def repair_manifests(output: Output, *, without_missing: bool, name: str | None,
     """
     logstore, lake = resolve(name), Lake.default()
     with SlsClient(logstore.service) as client:
-        planned = repairing.plan(lake, logstore, client, without_missing=without_missing)
+        planned = plan_repair_manifests(lake, logstore, client, without_missing=without_missing)
     view = planned.view
     output.say(
         f"{view.table}: {escape(', '.join(view.lost))} cannot be read; {view.files:,} data files with "
@@ -41,6 +41,6 @@ def repair_manifests(output: Output, *, without_missing: bool, name: str | None,
     )
     if view.missing:
         output.say(f"[red]{view.missing:,} rows are missing; sls-lake verify names what brings them back[/]")
-    committed = repairing.execute(lake, planned) if execute else None
+    committed = execute_repair_manifests(lake, planned) if execute else None
     output.say(DRY if committed is None else f"done: snapshot {committed}; sls-lake verify proves it")
     output.result({"executed": execute, "committed": committed, **asdict(view)})

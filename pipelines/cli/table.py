@@ -7,7 +7,7 @@ from typing import Any, cast
 import click
 from rich.markup import escape
 
-from pipelines.cli.hours import Hour, Hours
+from pipelines.cli.hours import HourParam, Hours
 from pipelines.cli.leaving import show_leaving
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.maintain import maintain
@@ -18,14 +18,20 @@ from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger.reading import spans
 from pipelines.landing.ledger.start import known
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.operations import adopt as adopting
-from pipelines.landing.operations import forget as forgetting
-from pipelines.landing.operations import give_up as giving_up
 from pipelines.landing.operations import reach
-from pipelines.landing.operations import relabel as relabelling
-from pipelines.landing.operations import rollback as rolling_back
-from pipelines.landing.operations import undo as undoing
+from pipelines.landing.operations.adopt import Adoption, execute_adopt, plan_adopt
+from pipelines.landing.operations.forget import Forget, execute_forget, plan_forget_before, plan_forget_where
 from pipelines.landing.operations.fresh_starts import At
+from pipelines.landing.operations.give_up import execute_give_up, plan_give_up
+from pipelines.landing.operations.relabel import execute_relabel, plan_relabel
+from pipelines.landing.operations.rollback import (
+    PlannedRollback,
+    Rollback,
+    execute_rollback,
+    kept_by_rollback,
+    plan_rollback,
+)
+from pipelines.landing.operations.undo import execute_undo, plan_undo
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 from sls_io.errors import SlsError
@@ -72,11 +78,11 @@ def rollback(
     named gap. `sls-lake windows` lists the landings.
     """
     logstore, lake = resolve(name), Lake.default()
-    planned = rolling_back.plan(lake, logstore.table, snapshot, without_missing=without_missing)
+    planned = plan_rollback(lake, logstore.table, snapshot, without_missing=without_missing)
     kept = _kept(logstore, planned)
     show_rollback(output, planned.view)
     _show_kept(output, planned.view, kept)
-    committed = rolling_back.execute(lake, planned) if execute else None
+    committed = execute_rollback(lake, planned) if execute else None
     if committed is None:
         output.say(DRY)
     else:
@@ -86,7 +92,7 @@ def rollback(
     output.result({"executed": execute, "committed": committed, **asdict(planned.view), "kept": cost})
 
 
-def _show_kept(output: Output, view: rolling_back.Rollback, kept: reach.Kept | None) -> None:
+def _show_kept(output: Output, view: Rollback, kept: reach.Kept | None) -> None:
     if kept is None:
         output.say("the service could not be asked what it still has of that")
     elif kept.rows:
@@ -96,12 +102,12 @@ def _show_kept(output: Output, view: rolling_back.Rollback, kept: reach.Kept | N
         output.say("of the table's other logstores nobody asked what their service still has")
 
 
-def _kept(logstore: Logstore, planned: rolling_back.Planned) -> reach.Kept | None:
+def _kept(logstore: Logstore, planned: PlannedRollback) -> reach.Kept | None:
     """What the service still has of what the rollback gives back; None when it cannot be asked: a table is
     rolled back without it."""
     try:
         with SlsClient(logstore.service) as client:
-            return rolling_back.kept(planned, known(planned.state, client.origin()).id, client)
+            return kept_by_rollback(planned, known(planned.state, client.origin()).id, client)
     except SlsError:
         return None
 
@@ -117,10 +123,10 @@ def relabel(output: Output, *, name: str | None, execute: bool) -> None:
     """
     logstore, lake = resolve(name), Lake.default()
     with SlsClient(logstore.service) as client:
-        planned = relabelling.look(lake, logstore, client)
+        planned = plan_relabel(lake, logstore, client)
     view = planned[0]
     output.say(escape(f"{view.origin} in {view.table}: {view.before} becomes {view.after}; no row changes"))
-    committed = relabelling.execute(lake, planned) if execute else None
+    committed = execute_relabel(lake, planned) if execute else None
     output.say(DRY if committed is None else f"done: snapshot {committed}; land again")
     output.result({"executed": execute, "committed": committed, **asdict(view)})
 
@@ -145,12 +151,12 @@ def undo(output: Output, *, hours: range, name: str | None, execute: bool) -> No
     """
     logstore, lake = resolve(name), Lake.default()
     with SlsClient(logstore.service) as client:
-        planned = undoing.plan(lake, logstore, client, hours)
+        planned = plan_undo(lake, logstore, client, hours)
         lost = reach.taken(planned.place.table, planned.view.origin, client, planned.taken)
     show_leaving(output, planned.view)
     for text in lost:
         output.say(f"[red]{escape(text)}[/]")
-    committed = undoing.execute(lake, planned) if execute else None
+    committed = execute_undo(lake, planned) if execute else None
     if committed is None:
         output.say(DRY)
     elif lost:
@@ -177,7 +183,7 @@ def give_up(output: Output, *, name: str | None, execute: bool) -> None:
     """
     logstore, lake = resolve(name), Lake.default()
     with SlsClient(logstore.service) as client:
-        planned = giving_up.plan(lake, logstore, client)
+        planned = plan_give_up(lake, logstore, client)
     view = planned.view
     output.say(
         f"{view.table}: {view.rows:,} rows of {view.origin} were in {len(view.files)} files that are gone or "
@@ -191,7 +197,7 @@ def give_up(output: Output, *, name: str | None, execute: bool) -> None:
         ["shard", ">rows given up", ">rows left"], [(str(s.shard), s.rows, s.rows_after) for s in view.shards]
     )
     output.say(str(view.kept))
-    committed = giving_up.execute(lake, planned) if execute else None
+    committed = execute_give_up(lake, planned) if execute else None
     if committed is None:
         output.say(DRY)
     else:
@@ -213,7 +219,9 @@ def give_up(output: Output, *, name: str | None, execute: bool) -> None:
     "\\t \\0 \\' \\\\ \\xHH \\uHHHH \\UHHHHHHHH; X'00ff' are bytes, '2026-11-20' a day, "
     "'2026-11-20T07:00:00+00:00' a moment.",
 )
-@click.option("--before", "hour", type=Hour(), metavar="HOUR", help="Whole receive hours before this one.")
+@click.option(
+    "--before", "hour", type=HourParam(), metavar="HOUR", help="Whole receive hours before this one."
+)
 @click.option("--reason", default="", help="Why; kept in the table. The filter's values are not.")
 @click.option(
     "--origin",
@@ -248,11 +256,11 @@ def forget(
     said: dict[str, Any] = {"reason": reason, "origin": origin, "without_missing": without_missing}
     with SlsClient(logstore.service) as client:
         if where is not None:
-            planned = forgetting.plan_where(lake, logstore, client, where, **said)
+            planned = plan_forget_where(lake, logstore, client, where, **said)
         else:
-            planned = forgetting.plan_before(lake, logstore, client, hour or 0, **said)
+            planned = plan_forget_before(lake, logstore, client, hour or 0, **said)
         show_forget(output, planned.view)
-        committed = forgetting.execute(lake, logstore, client, planned) if execute else None
+        committed = execute_forget(lake, logstore, client, planned) if execute else None
     if committed is None:
         output.say(DRY)
     else:
@@ -260,7 +268,7 @@ def forget(
     output.result({"executed": execute, "committed": committed, **asdict(planned.view)})
 
 
-class Place(click.ParamType[At]):
+class AtParam(click.ParamType[At]):
     """Where shards start: `begin`, `latest`, `rows` or a whole hour, UTC."""
 
     name = "place"
@@ -269,7 +277,7 @@ class Place(click.ParamType[At]):
         """The word, or the hour as unix seconds."""
         if value in ("begin", "latest", "rows"):
             return cast(At, value)
-        return Hour().convert(value, param, ctx) * HOUR_S
+        return HourParam().convert(value, param, ctx) * HOUR_S
 
 
 class ShardCursor(click.ParamType[tuple[int, Cursor]]):
@@ -291,7 +299,7 @@ class ShardCursor(click.ParamType[tuple[int, Cursor]]):
 @logstore_option
 @click.option(
     "--at",
-    type=Place(),
+    type=AtParam(),
     metavar="WHERE",
     help="Where shards start: `rows` (right after those in the table), `begin`, `latest`, or an hour "
     "like 2026-11-20-07:00.",
@@ -329,13 +337,13 @@ def adopt(
     """
     logstore, lake = resolve(name), Lake.default()
     with SlsClient(logstore.service) as client:
-        planned = adopting.plan(lake, logstore, client, at=at, cursors=dict(starts))
+        planned = plan_adopt(lake, logstore, client, at=at, cursors=dict(starts))
     show_adoption(output, planned.view)
-    committed = adopting.execute(lake, planned, without_missing=without_missing) if execute else None
-    if committed is not None and planned.view.unsettled:
+    committed = execute_adopt(lake, planned, without_missing=without_missing) if execute else None
+    if committed is not None and planned.view.still_refused:
         output.say(
             f"done: snapshot {committed} of {logstore.table} has a ledger of {planned.view.origin} again. "
-            f"Landings stay refused until {', '.join(planned.view.unsettled)} is adopted, too: "
+            f"Landings stay refused until {', '.join(planned.view.still_refused)} is adopted, too: "
             "sls-lake table adopt --logstore with its name"
         )
     elif committed is not None:
@@ -346,7 +354,7 @@ def adopt(
     output.result({"executed": execute, "committed": committed, **asdict(planned.view), "kept": kept})
 
 
-def show_forget(output: Output, view: forgetting.Forget) -> None:
+def show_forget(output: Output, view: Forget) -> None:
     """What would be removed, for people."""
     output.say(
         f"{view.table}: {view.rows:,} rows of {view.origin} leave for good, with {view.files} files, of "
@@ -364,7 +372,7 @@ def show_forget(output: Output, view: forgetting.Forget) -> None:
     output.say(f"kept in the table as: {escape(view.what)}")
 
 
-def show_adoption(output: Output, view: adopting.Adoption) -> None:
+def show_adoption(output: Output, view: Adoption) -> None:
     """What was found and would be done, for people."""
     said = "landings are refused: " if view.refused else "landings go on, but "
     output.say(f"{said}{view.trouble}")
@@ -386,7 +394,7 @@ def show_adoption(output: Output, view: adopting.Adoption) -> None:
         output.say(f"{origin}: {len(names)} files are gone or damaged, {', '.join(names[:5])}; they {stay}")
     if view.others:
         output.say(f"{view.others:,} rows of origins that the table does not know are adopted as a number")
-    for origin in view.unsettled:
+    for origin in view.still_refused:
         output.say(
             f"{origin}: not proven either; landings stay refused until it is adopted, too: sls-lake table "
             "adopt --logstore with its name"
@@ -398,7 +406,7 @@ def show_adoption(output: Output, view: adopting.Adoption) -> None:
         )
 
 
-def _show_differences(output: Output, view: adopting.Adoption) -> None:
+def _show_differences(output: Output, view: Adoption) -> None:
     """What the newest readable ledgers say differently, and what cures that."""
     if view.damaged is not None:
         output.say(f"the newest landing, snapshot {view.damaged}, has a ledger that cannot be read")
@@ -432,7 +440,7 @@ def _show_differences(output: Output, view: adopting.Adoption) -> None:
         output.say("rows were removed from this table by `table forget`: foreign rows may be these")
 
 
-def show_rollback(output: Output, view: rolling_back.Rollback) -> None:
+def show_rollback(output: Output, view: Rollback) -> None:
     """What would happen, for people."""
     output.say(
         f"{view.table} back to snapshot {view.snapshot_id}, landed {moment(view.landed_ms / 1000)} UTC"

@@ -61,7 +61,7 @@ class Membership:
         until_s = max(self.until_s, sent_s + timeout_s)
         return replace(self, asked=beat.give_up, offered=beat.start, until_s=until_s)
 
-    def settled(self) -> "Membership":
+    def handed_over(self) -> "Membership":
         """With no work under way: what is asked for is let go, what is offered is taken."""
         return replace(self, held=(self.held - self.asked) | self.offered, asked=NOTHING, offered=NOTHING)
 

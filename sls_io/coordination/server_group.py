@@ -70,7 +70,7 @@ class ServerGroup:
         """
         self._ensure()
         self._stored = None
-        self._member = self._member.settled() if self._alive() else Membership()
+        self._member = self._member.handed_over() if self._alive() else Membership()
         patient_until = self._clock.monotonic() + self._group.patience_s
         before: frozenset[int] | None = None
         while True:
@@ -185,7 +185,7 @@ class ServerGroup:
             # Forgotten: the service restarted, or we were silent. It lets us in with nothing held.
             self._member = Membership()
             self._send()
-        self._member = self._member.settled()
+        self._member = self._member.handed_over()
 
     def _claim(self) -> Claim:
         return Claim(self.holder, self._member.held, self._member.until_s)

@@ -33,7 +33,7 @@ from sls_io.decoding.nested import (
     safe,
 )
 
-Span = tuple[int, int]
+ByteRange = tuple[int, int]
 """Where bytes stand in a page: [begin, end)."""
 CHUNK_BYTES = 8 * 1024 * 1024
 RECORDS_MAX = 512 * 1024
@@ -57,7 +57,7 @@ class Chunk:
     unreadable   log of the tree -> why it is an empty row
     """
 
-    frames: list[Span]
+    frames: list[ByteRange]
     first: int
     tree: Tree
     head: Tree
@@ -139,7 +139,7 @@ class Chunks:
                         continue
             yield from self._walked(begin, end, frozenset(doubtful))
 
-    def _batches(self) -> Iterator[Span]:
+    def _batches(self) -> Iterator[ByteRange]:
         """Groups that are read together, [begin, end): some small ones, or a large one."""
         begin = size = records = 0
         for number, frame in enumerate(self._frames):
@@ -201,12 +201,14 @@ class _Small:
 
     def _begin(self, first: int) -> None:
         self._first = first
-        self._frames: list[Span] = []
+        self._frames: list[ByteRange] = []
         self._body = bytearray()
         self._spans: dict[int, array[int]] = {}
         self._unreadable: dict[tuple[int, int], Cause] = {}
 
-    def add(self, frame: Span, group: bytes, spans: array[int] | None, unreadable: dict[int, Cause]) -> None:
+    def add(
+        self, frame: ByteRange, group: bytes, spans: array[int] | None, unreadable: dict[int, Cause]
+    ) -> None:
         """One group in the form that is read fast; `spans` where it is another than was sent."""
         place = len(self._frames)
         self._frames.append(frame)
@@ -230,7 +232,7 @@ class _Small:
         self._begin(following)
 
 
-def _about_records(raw: bytes, frame: Span) -> int:
+def _about_records(raw: bytes, frame: ByteRange) -> int:
     """A guess at the logs and pairs of a group by a look at two places; only memory hangs on it."""
     begin, end = frame
     tags = max(raw.count(b"\x0a", at, min(end, at + _LOOK)) for at in (begin, (begin + end) // 2))
@@ -248,7 +250,7 @@ def _joined(raw: bytes, begins: Ints, ends: Ints) -> bytes:
     )
 
 
-def _doubtful(tree: Tree, frames: list[Span], first: int) -> list[int]:
+def _doubtful(tree: Tree, frames: list[ByteRange], first: int) -> list[int]:
     """Numbers of the groups that must be walked; all of them when the tree has others."""
     if tree.groups != len(frames):
         return list(range(first, first + len(frames)))
@@ -265,7 +267,7 @@ def _odd(tree: Tree) -> NDArray[np.bool_]:
     return odd | (seconds > SECONDS_MAX) | (np.diff(tree.pair_offsets) > KEYS_MAX)
 
 
-def _runs(raw: bytes, frame: Span) -> Iterator[tuple[bytes, array[int], dict[int, Cause]]]:
+def _runs(raw: bytes, frame: ByteRange) -> Iterator[tuple[bytes, array[int], dict[int, Cause]]]:
     """The logs of a group, some at a time: (fields of the group, where each stands, unreadable ones)."""
     spans, size = array("q"), 0
     for begin, end in loggroup.logs(raw, *frame):
@@ -325,7 +327,7 @@ def _misread(raw: bytes, begins: Ints, ends: Ints, first: int) -> list[int]:
     return [first + int(place) for place in np.flatnonzero(_odd(tree) | (tree.log_sizes() != lengths))]
 
 
-def _long(raw: bytes, frame: Span, number: int, head: bytes, logs: int) -> Iterator[Chunk]:
+def _long(raw: bytes, frame: ByteRange, number: int, head: bytes, logs: int) -> Iterator[Chunk]:
     """A group that was walked and is large, a run of its logs at a time."""
     heads, offset = Tree.of(loggroup.frame(head)), 0
     for body, spans, unreadable in _runs(raw, frame):

@@ -155,7 +155,7 @@ class Decoder:
             chunks = Chunks(raw)
             groups, unreadable = chunks.groups, chunks.unreadable
         except ValueError:  # includes ArrowInvalid; its text is left out
-            if not (page.settled and page.count == 1):
+            if not (page.confirmed and page.count == 1):
                 raise DecodeError("not a LogGroupList", shard=page.shard, cursor=page.cursor) from None
             chunks, groups, unreadable = (whole_page(raw),), 1, True
         if groups != page.count:

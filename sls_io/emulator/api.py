@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sls_io.emulator.groups import Group
+from sls_io.emulator.groups import ConsumerGroup
 from sls_io.emulator.refusal import Refused, no_group, parameter_invalid
 from sls_io.emulator.service import Answer, Call, LogService
 from sls_io.emulator.storage.store import TTL_FOREVER_DAYS, Change, ShardLog
@@ -316,7 +316,7 @@ def create_group(service: LogService, call: Call) -> Answer:
         raise Refused(400, "ConsumerGroupAlreadyExist", f"consumer group {name} already exists")
     if len(logstore.groups) >= service.limits.groups_max:
         raise Refused(400, "ConsumerGroupQuotaExceed", f"at most {service.limits.groups_max} consumer groups")
-    logstore.groups[name] = Group(name, timeout, bool(order))
+    logstore.groups[name] = ConsumerGroup(name, timeout, bool(order))
     service.group(logstore, name)
     return Answer()
 

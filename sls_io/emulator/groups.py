@@ -42,7 +42,7 @@ class Slot:
 
 
 @dataclass(slots=True)
-class Group:
+class ConsumerGroup:
     """A consumer group. `changed` is set when something must be written down."""
 
     name: str

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.emulator.faults import Faults
-from sls_io.emulator.groups import Group
+from sls_io.emulator.groups import ConsumerGroup
 from sls_io.emulator.limits import Limits
 from sls_io.emulator.moved_clock import MovedClock
 from sls_io.emulator.quotas import Amounts, Meter
@@ -19,7 +19,7 @@ from sls_io.emulator.refusal import Refused, no_group
 from sls_io.emulator.signing import Keys
 from sls_io.emulator.storage.journal import open_journal
 from sls_io.emulator.storage.logs import check_group
-from sls_io.emulator.storage.store import DAY_S, Logstore, ShardLog, Span, Store
+from sls_io.emulator.storage.store import DAY_S, Logstore, RecordSpan, ShardLog, Store
 from sls_io.errors import ConfigError, DecodeError
 from sls_io.loggroup import COMPRESSIONS, decompress, frame
 
@@ -125,7 +125,7 @@ class LogService:
         """The logstore the path names, retention applied."""
         return self.store.logstore(call.project, call.names["logstore"], self.now())
 
-    def group(self, logstore: Logstore, name: str) -> Group:
+    def group(self, logstore: Logstore, name: str) -> ConsumerGroup:
         """A consumer group with the silent members evicted and the shards up to date."""
         found = logstore.groups.get(name)
         if found is None:
@@ -171,7 +171,7 @@ class LogService:
         shard.append(place, len(framed), now)
         self.bytes_kept += len(framed)
 
-    def page(self, logstore: Logstore, shard: ShardLog, span: Span, accept: str) -> Answer:
+    def page(self, logstore: Logstore, shard: ShardLog, span: RecordSpan, accept: str) -> Answer:
         """PullLogs: the answer for one span, compressed as the caller accepts."""
         self._meter_read(logstore, shard, span.raw_bytes)
         headers = {

@@ -10,7 +10,8 @@ from pyiceberg.expressions import EqualTo
 from fuzz.lies import wire
 from pipelines.landing.hours import hour_of, hour_text
 from pipelines.landing.inspection.describe import preview
-from pipelines.landing.operations import adopt, forget
+from pipelines.landing.operations.adopt import execute_adopt, plan_adopt
+from pipelines.landing.operations.forget import execute_forget, plan_forget_before
 from sls_io.errors import LedgerBroken
 from sls_io.window import HOUR_S
 from tests.faults.judge import assert_whole, pass_by
@@ -194,8 +195,8 @@ def chosen_by_a_person(world: World) -> None:
     world.land()
     world.table.delete(EqualTo(term="__shard__", value=0))
     with world.client as client:
-        planned = adopt.plan(world.lake, world.logstore, client, at="latest")
-    adopt.execute(world.lake, planned, without_missing=True)
+        planned = plan_adopt(world.lake, world.logstore, client, at="latest")
+    execute_adopt(world.lake, planned, without_missing=True)
 
 
 POLICIES = [
@@ -227,8 +228,8 @@ def test_logs_of_hours_that_are_forgotten_are_not_asked_for(two_hours: World) ->
     begun_late(world)
     assert world.land().readable
     with world.client as client:
-        planned = forget.plan_before(world.lake, world.logstore, client, int(client.now_s()) // HOUR_S)
-        forget.execute(world.lake, world.logstore, client, planned)
+        planned = plan_forget_before(world.lake, world.logstore, client, int(client.now_s()) // HOUR_S)
+        execute_forget(world.lake, world.logstore, client, planned)
     assert world.land().readable == ()
     assert proof(world).ok
 

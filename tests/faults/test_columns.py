@@ -5,7 +5,7 @@ import pytest
 from pyiceberg.types import StringType
 
 from pipelines.landing.maintenance.maintain import Maintainer
-from pipelines.landing.operations import forget
+from pipelines.landing.operations.forget import execute_forget, plan_forget_where
 from sls_io.errors import ConfigError
 from sls_io.window import HOUR_S
 from tests.integration.world import World, group
@@ -57,8 +57,8 @@ def world(quick: World) -> World:
 def remove(world: World, where: str) -> int:
     """Remove for good what a filter takes; how many rows."""
     with world.client as client:
-        planned = forget.plan_where(world.lake, world.logstore, client, where)
-        forget.execute(world.lake, world.logstore, client, planned)
+        planned = plan_forget_where(world.lake, world.logstore, client, where)
+        execute_forget(world.lake, world.logstore, client, planned)
     return planned.view.rows
 
 
@@ -107,7 +107,7 @@ def test_columns_that_other_engines_added_are_named_as_they_are(world: World) ->
         with pytest.raises(ConfigError, match="nothing to do"):
             remove(world, f"\"{quoted}\" = 'x'")
         with world.client as client:
-            planned = forget.plan_where(
+            planned = plan_forget_where(
                 world.lake, world.logstore, client, f'"{quoted}" is null and "{quoted}" is null and n = 101'
             )
         assert planned.view.rows == 1 and name in planned.view.what

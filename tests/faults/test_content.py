@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from pipelines.landing.inspection.verify import verify
-from pipelines.landing.maintenance import compact
-from pipelines.landing.operations import forget, mend
+from pipelines.landing.maintenance.compact import execute_compaction, load_with_state, plan_compaction
+from pipelines.landing.operations.forget import execute_forget, plan_forget_where
+from pipelines.landing.operations.mend import execute_mend, plan_mend
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.decoding.causes import Cause
 from sls_io.emulator import Emulator
@@ -65,12 +66,12 @@ def test_a_text_that_cannot_be_bounded_lands_and_rows_beside_it_can_be_forgotten
     quick.emulator.admin.advance(7200)
     quick.land()
 
-    looked = compact.look(quick.lake, quick.logstore.table)
-    for hour in compact.plan(looked):
-        compact.execute(quick.lake, looked, hour, clock=SYSTEM_CLOCK)
+    looked = load_with_state(quick.lake, quick.logstore.table)
+    for hour in plan_compaction(looked):
+        execute_compaction(quick.lake, looked, hour, clock=SYSTEM_CLOCK)
     with quick.client as client:
-        planned = forget.plan_where(quick.lake, quick.logstore, client, "n = 2")
-        forget.execute(quick.lake, quick.logstore, client, planned)
+        planned = plan_forget_where(quick.lake, quick.logstore, client, "n = 2")
+        execute_forget(quick.lake, quick.logstore, client, planned)
 
     assert [r["s"] for r in by_place(quick)] == [value, value]
     quick.assert_proved()
@@ -106,7 +107,7 @@ def test_what_nobody_can_read_is_landed_with_its_bytes_and_counted_by_both_pulls
     assert [r["__raw__"] for r in rows] == [LOG + b"\x7c", ONE + b"\x0e", b"\xff" * 40]
     assert_proved_by_a_second_pull(lenient)
     with lenient.client as client:
-        planned = mend.plan(lenient.lake, lenient.logstore, client, HOURS)
+        planned = plan_mend(lenient.lake, lenient.logstore, client, HOURS)
     assert (planned.view.rows, planned.view.changed) == (3, 0)
 
 
@@ -154,10 +155,10 @@ def test_a_key_that_is_declared_personal_later_takes_unreadable_bytes_with_it(le
     assert lenient.land().error_rows == 3
     lenient.logstore = lenient.changed(columns={"n": "long", "status": "int", "secret": "hash"})
     with lenient.client as client:
-        planned = mend.plan(lenient.lake, lenient.logstore, client, HOURS)
+        planned = plan_mend(lenient.lake, lenient.logstore, client, HOURS)
         assert planned.view.changed == 2
-        mend.execute(lenient.lake, lenient.logstore, client, planned)
-        assert mend.plan(lenient.lake, lenient.logstore, client, HOURS).view.changed == 0
+        execute_mend(lenient.lake, lenient.logstore, client, planned)
+        assert plan_mend(lenient.lake, lenient.logstore, client, HOURS).view.changed == 0
 
     rows = [r for r in by_place(lenient) if r["__error__"]]
     assert [r["__raw__"] is None for r in rows] == [True, True, False]

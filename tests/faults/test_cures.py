@@ -19,7 +19,7 @@ from pipelines.cli.backfill import backfill
 from pipelines.cli.main import EXIT_FAILED, cli
 from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger.codec import TAG
-from pipelines.landing.operations import replace
+from pipelines.landing.operations.replace import execute_replace, plan_replace
 from sls_io.window import HOUR_S
 from tests.integration.command_line import Command, command
 from tests.integration.foreign_deletes import delete_by_value, mark_deleted
@@ -60,8 +60,8 @@ def run_as_printed(world: World, command: Command, words: list[str]) -> None:
         assert (asked["mode"], asked["local"]) == ("replace", True)
         hours = range(asked["first"], (asked["last"] or asked["first"]) + 1)
         with world.client as client:
-            planned = replace.plan(world.lake, world.logstore, client, hours)
-            replace.execute(world.lake, world.logstore, client, world.engine, planned)
+            planned = plan_replace(world.lake, world.logstore, client, hours)
+            execute_replace(world.lake, world.logstore, client, world.engine, planned)
         return
     more = [] if words[0] == "verify" or "--execute" in words else ["--execute"]
     said = command(*words, *more)

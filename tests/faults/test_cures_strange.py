@@ -10,7 +10,8 @@ from pyiceberg.expressions import And, EqualTo
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.landing.contents.sameness import way_back
 from pipelines.landing.ledger.state import facts, ways_back
-from pipelines.landing.operations import adopt, replace
+from pipelines.landing.operations.adopt import execute_adopt, plan_adopt
+from pipelines.landing.operations.replace import REPLACE
 from sls_io.errors import LedgerBroken
 from tests.faults.test_cures import (
     deleted_by_hand,
@@ -153,8 +154,8 @@ def test_a_row_too_many_that_the_service_cannot_settle_is_taken_out_or_kept_by_t
     assert "--without-missing" not in words, "of this logstore none is missing"
     if kept == "none of them":
         with other.client as client:
-            theirs = adopt.plan(world.lake, other.logstore, client, at="rows")
-            adopt.execute(world.lake, theirs, without_missing=True)
+            theirs = plan_adopt(world.lake, other.logstore, client, at="rows")
+            execute_adopt(world.lake, theirs, without_missing=True)
     world.land()
     world.assert_proved()
     assert len(world.table_rows()) == (80 + 25 if kept == "the snapshots" else 81 + 24)
@@ -205,7 +206,7 @@ def test_what_replaces_an_hour_is_named_for_a_row_too_many_and_takes_it_out(
     proof = command("verify", "--pull")
     done = settle(world, command)
 
-    assert any(replace.COMMAND in cure for cure in proof["cures"])
+    assert any(REPLACE in cure for cure in proof["cures"])
     assert {words[0] for words in done} <= {"verify", "backfill"}
     world.assert_each_log_once()
     world.assert_proved()

@@ -18,7 +18,7 @@ from pipelines.cli.output import Output
 from pipelines.landing.hours import hour_text, hours_of
 from pipelines.landing.ledger.reading import Misread, Unreadable, reading
 from pipelines.landing.maintenance.maintain import Maintainer
-from pipelines.landing.operations import replace
+from pipelines.landing.operations.replace import execute_replace, plan_replace
 from sls_io.errors import LedgerBroken, TransportError
 from sls_io.window import HOUR_S
 from tests.faults.judge import assert_whole
@@ -196,8 +196,8 @@ def test_the_replace_that_is_named_cures_a_lost_data_file(world: World, command:
     assert hour == hour_text(hours(world)[1])
 
     with world.client as client:
-        planned = replace.plan(world.lake, world.logstore, client, hours_of(hour))
-        replace.execute(world.lake, world.logstore, client, world.engine, planned)
+        planned = plan_replace(world.lake, world.logstore, client, hours_of(hour))
+        execute_replace(world.lake, world.logstore, client, world.engine, planned)
 
     assert_whole(world)
 

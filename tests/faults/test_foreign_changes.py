@@ -23,7 +23,8 @@ from pyiceberg.types import LongType, StringType
 
 from pipelines.cli.main import EXIT_USAGE
 from pipelines.landing.hours import hour_text
-from pipelines.landing.operations import mend, replace
+from pipelines.landing.operations.mend import execute_mend, plan_mend
+from pipelines.landing.operations.replace import execute_replace, plan_replace
 from sls_io.errors import ConfigError, LedgerBroken
 from sls_io.window import HOUR_S
 from tests.faults.judge import assert_whole
@@ -314,8 +315,8 @@ def partition_again(world: World) -> None:
 def replaced(world: World, hour: int) -> None:
     """As `sls-lake backfill --mode replace` does it, without a JVM."""
     with world.client as client:
-        planned = replace.plan(world.lake, world.logstore, client, range(hour, hour + 1))
-        replace.execute(world.lake, world.logstore, client, world.engine, planned)
+        planned = plan_replace(world.lake, world.logstore, client, range(hour, hour + 1))
+        execute_replace(world.lake, world.logstore, client, world.engine, planned)
 
 
 def nothing(world: World) -> None:
@@ -450,12 +451,12 @@ def test_rows_whose_partition_says_a_value_of_them_are_not_read_again(quick: Wor
     hours = {w.window.hour for _, windows in quick.landings() for w in windows if w.rows}
     span = range(min(hours), max(hours) + 1)
     with quick.client as client, pytest.raises(ConfigError, match=r"partitioned by 'at'.*rewrite_data_files"):
-        mend.plan(quick.lake, fixed, client, span)
+        plan_mend(quick.lake, fixed, client, span)
 
     spec(lambda u: u.remove_field("day"))(quick)
     quick.table.overwrite(quick.table.scan().to_arrow())
     with quick.client as client:
-        mend.execute(quick.lake, fixed, client, mend.plan(quick.lake, fixed, client, span))
+        execute_mend(quick.lake, fixed, client, plan_mend(quick.lake, fixed, client, span))
     assert [row["at"].isoformat() for row in quick.table_rows()] == ["2026-02-03T04:05:06+00:00"]
     quick.assert_proved()
 

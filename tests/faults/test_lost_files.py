@@ -15,7 +15,7 @@ from pipelines.cli.main import EXIT_FAILED
 from pipelines.landing.contents.slices import RowsElsewhere
 from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger.state import summary_of
-from pipelines.landing.operations import replace
+from pipelines.landing.operations.replace import plan_replace
 from sls_io.errors import LedgerBroken
 from sls_io.window import HOUR_S
 from tests.faults.test_cures import (
@@ -346,7 +346,7 @@ def test_a_replace_that_would_land_rows_twice_is_refused_and_names_one_that_does
 
     for hour in (first, second):
         with world.client as client, pytest.raises(RowsElsewhere) as raised:
-            replace.plan(world.lake, world.logstore, client, range(hour, hour + 1))
+            plan_replace(world.lake, world.logstore, client, range(hour, hour + 1))
 
     assert world.table.metadata.current_snapshot_id == head
     (words,) = printed(raised.value.verb)

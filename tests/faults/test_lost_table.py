@@ -137,7 +137,7 @@ def age(folder: Path) -> None:
 
 def verb_of(said: dict[str, Any]) -> list[str]:
     """The arguments of the verb that an error names, as a person would copy them."""
-    found = re.search(r"To settle it: sls-lake ([^;,(\n]+)", said["error"])
+    found = re.search(r"Cure: sls-lake ([^;,(\n]+)", said["error"])
     assert found, said["error"]
     return shlex.split(found[1])
 
@@ -356,8 +356,8 @@ def test_the_state_before_metadata_that_is_gone_is_registered_as_the_refusal_pri
 
 
 def copied(said: dict[str, Any]) -> list[str]:
-    """The arguments behind `To settle it: sls-lake`, with all that stands behind them on the line."""
-    return shlex.split(said["error"].strip().rpartition("To settle it: sls-lake ")[2])
+    """The arguments behind `Cure: sls-lake`, with all that stands behind them on the line."""
+    return shlex.split(said["error"].strip().rpartition("Cure: sls-lake ")[2])
 
 
 def test_a_row_that_names_no_metadata_where_no_file_is_left_is_given_up(

@@ -157,7 +157,7 @@ def test_a_folder_with_blanks_is_registered_as_the_refusal_prints_it(
     assert command("table", "register", "--metadata", location, "--execute")["code"] == 0
     Path(location.removeprefix("file://")).write_bytes(b"{")
     refused = command("table", "register", "--execute")
-    words = shlex.split(refused["error"].strip().rpartition("To settle it: sls-lake ")[2])
+    words = shlex.split(refused["error"].strip().rpartition("Cure: sls-lake ")[2])
     assert command(*words)["code"] == 0, refused
     assert world.land().rows == 20
     assert_whole(world)

@@ -13,7 +13,9 @@ from pipelines.cli.output import Output
 from pipelines.cli.table import show_adoption, show_rollback
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.ledger.state import facts
-from pipelines.landing.operations import adopt, rollback, undo
+from pipelines.landing.operations.adopt import PlannedAdoption, execute_adopt, plan_adopt
+from pipelines.landing.operations.rollback import plan_rollback
+from pipelines.landing.operations.undo import execute_undo, plan_undo
 from sls_io.errors import LedgerBroken
 from tests.integration.command_line import Command, command
 from tests.integration.test_changed_table import append_by_hand, roll_back
@@ -39,7 +41,7 @@ def lose(world: World, *, rows: int = 5) -> None:
     world.table.delete(LessThan(term="n", value=rows))
 
 
-def shown(planned: adopt.Planned) -> str:
+def shown(planned: PlannedAdoption) -> str:
     file = io.StringIO()
     show_adoption(Output(file=file), planned.view)
     return " ".join(file.getvalue().split())
@@ -62,7 +64,7 @@ def test_lost_rows_are_given_up_only_by_saying_so_and_verify_remembers(
     assert sum(d["known"] - d["there"] for d in differs) == sum(d["missing"] for d in differs) == 5
     assert not any(d["foreign"] for d in differs)
     with started.client as client:
-        said = shown(adopt.plan(started.lake, started.logstore, client, at="rows"))
+        said = shown(plan_adopt(started.lake, started.logstore, client, at="rows"))
     assert f"table rollback {newest} is possible" in said and "--without-missing" in said
     head = started.table.metadata.current_snapshot_id
     silent = command(*verb, "--execute")
@@ -139,7 +141,7 @@ def test_rows_that_are_there_twice_are_not_adopted(started: World, command: Comm
         assert "7 rows" in twice["error"] and "more than once" in twice["error"]
         assert f"sls-lake table rollback {newest}" in twice["error"]
     with started.client as client, pytest.raises(LedgerBroken) as raised:
-        adopt.plan(started.lake, started.logstore, client)
+        plan_adopt(started.lake, started.logstore, client)
     assert command(*shlex.split(raised.value.verb)[1:], "--execute")["code"] == 0
 
     assert started.land().rows == 60
@@ -225,7 +227,7 @@ def test_behind_a_damaged_ledger_the_older_one_that_can_be_read_is_named(
     assert {d["snapshot"] for d in dry["differs"]} == {older}
     assert sum(d["foreign"] for d in dry["differs"]) == 10
     with started.client as client:
-        said = shown(adopt.plan(started.lake, started.logstore, client))
+        said = shown(plan_adopt(started.lake, started.logstore, client))
     assert "cannot be read" in said and f"table rollback {older} is possible" in said
     back = command("table", "rollback", str(older), "--execute")
     assert (back["code"], back["rows_leaving"]) == (0, 10)
@@ -262,11 +264,11 @@ def test_the_same_rollback_again_is_none_and_only_what_is_given_back_now_counts(
 
 def test_what_is_withdrawn_by_then_is_not_said_to_be_pulled_again(started: World) -> None:
     with started.client as client:
-        planned = undo.plan(started.lake, started.logstore, client, range(HOUR0, HOUR0 + 1))
-    undone = undo.execute(started.lake, planned)
+        planned = plan_undo(started.lake, started.logstore, client, range(HOUR0, HOUR0 + 1))
+    undone = execute_undo(started.lake, planned)
     assert started.land(mode="fill", hours=(HOUR0, HOUR0 + 1)).rows == 10
 
-    view = rollback.plan(started.lake, started.logstore.table, undone).view
+    view = plan_rollback(started.lake, started.logstore.table, undone).view
 
     file = io.StringIO()
     show_rollback(Output(file=file), view)
@@ -274,7 +276,7 @@ def test_what_is_withdrawn_by_then_is_not_said_to_be_pulled_again(started: World
     assert view.hours == view.hours_out == (HOUR0,) and not view.pulled_again
     assert "pulled again" not in said and "sls-lake backfill that names 2026-09-21-14:00" in said
     started.land()
-    both = rollback.plan(started.lake, started.logstore.table, undone).view
+    both = plan_rollback(started.lake, started.logstore.table, undone).view
     assert both.pulled_again and both.hours_out == (HOUR0,) and both.hours == (HOUR0, HOUR0 + 1)
 
 
@@ -290,15 +292,15 @@ def test_with_another_logstore_unproven_landings_stay_refused_and_it_is_named(
         started.table.delete(And(EqualTo(term="__origin__", value=theirs), EqualTo(term="n", value=3)))
 
         done = command(*ADOPT, "--execute")
-        assert done["code"] == 0 and done["unsettled"] == [theirs]
+        assert done["code"] == 0 and done["still_refused"] == [theirs]
         assert refused(started) == list(ADOPT)
         again = command(*ADOPT, "--execute")
         assert again["code"] == EXIT_USAGE and "settled already" in again["error"]
         assert theirs in again["error"] and "table adopt --logstore" in again["error"]
 
-        planned = adopt.plan(started.lake, other, client, at="latest")
-        assert planned.view.missing == 1 and planned.view.unsettled == ()
-        adopt.execute(started.lake, planned, without_missing=True)
+        planned = plan_adopt(started.lake, other, client, at="latest")
+        assert planned.view.missing == 1 and planned.view.still_refused == ()
+        execute_adopt(started.lake, planned, without_missing=True)
 
     assert facts(started.table).adopted.missing == {(theirs, 0): 1}
     assert started.land().rows == 0
@@ -322,7 +324,7 @@ def test_the_rows_of_a_deleted_logstore_are_settled_with_the_one_of_the_same_nam
     assert silent["code"] == EXIT_USAGE and "at least 4 rows" in silent["error"]
     done = command(*verb, "--without-missing")
 
-    assert (done["code"], done["former"], done["unsettled"]) == (0, [theirs], [])
+    assert (done["code"], done["former"], done["still_refused"]) == (0, [theirs], [])
     started.put(15)
     started.emulator.admin.advance(120)
     assert started.land().rows == 15

@@ -7,7 +7,7 @@ import pytest
 
 from chaos.engine import InProcess
 from pipelines.landing.ledger.codec import TAG
-from pipelines.landing.operations import forget
+from pipelines.landing.operations.forget import execute_forget, plan_forget_where
 from sls_io.emulator import start
 from tests.integration.command_line import Command, command
 from tests.integration.test_settle import snapshots
@@ -33,8 +33,8 @@ def world(tmp_path: Path) -> Iterator[World]:
         world.at(HOUR0_S + 120)
         world.land()
         with world.client as client:
-            planned = forget.plan_where(world.lake, world.logstore, client, "n >= 7")
-            forget.execute(world.lake, world.logstore, client, planned)
+            planned = plan_forget_where(world.lake, world.logstore, client, "n >= 7")
+            execute_forget(world.lake, world.logstore, client, planned)
         world.put(3, logs_a_group=1)
         world.at(HOUR0_S + 240)
         yield world
@@ -86,8 +86,8 @@ def test_no_backfill_brings_removed_rows_from_before_a_ledger_that_began_anew(
 ) -> None:
     """Nothing is left of the shard, so no adopted rows tell that it had any."""
     with world.client as client:
-        planned = forget.plan_where(world.lake, world.logstore, client, "n != 3")
-        forget.execute(world.lake, world.logstore, client, planned)
+        planned = plan_forget_where(world.lake, world.logstore, client, "n != 3")
+        execute_forget(world.lake, world.logstore, client, planned)
     lose_the_ledger(world)
     assert numbers(world) == []
 

@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
 
-from pipelines.landing.operations import undo
+from pipelines.landing.operations.undo import execute_undo, plan_undo
 from pipelines.landing.run.report import LandingReport
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
@@ -113,12 +113,12 @@ def test_what_a_refusal_names_runs_in_spark_as_it_is_printed(started: World, spa
     assert len(ran) == 3
     hours = range(HOUR0, HOUR0 + 1)
     with world.client as client, pytest.raises(ConfigError, match="rewrite_data_files") as mixed:
-        undo.plan(spark_lake, own, client, hours)
+        plan_undo(spark_lake, own, client, hours)
     found = re.search(r"CALL lake.*[)]", str(mixed.value))
     assert found
     sql(found[0]).collect()
     with world.client as client:
-        undo.execute(spark_lake, undo.plan(spark_lake, own, client, hours))
+        execute_undo(spark_lake, plan_undo(spark_lake, own, client, hours))
     world.assert_proved()
     assert len(world.table_rows()) == 20
 

@@ -19,7 +19,7 @@ from pipelines.components.logstore.maintenance import MAINTAINS_TAG
 from pipelines.components.logstore.schedule import BACKFILL_TAG, CLAIMS_TAG, hour_key, live_tags
 from pipelines.components.logstore.spark import RESOURCE_KEY, SparkEngine
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.operations import undo
+from pipelines.landing.operations.undo import execute_undo, plan_undo
 from pipelines.landing.spark.session import Engine
 from sls_io.emulator import start
 from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World, logstore_settings, make_lake
@@ -344,7 +344,7 @@ def test_rows_with_errors_are_read_again_and_asking_twice_changes_nothing(page: 
 def test_a_fill_warns_of_what_can_never_come(page: Page) -> None:
     lake, logstore = page.world.lake, page.world.logstore
     with page.world.client as client:
-        undo.execute(lake, undo.plan(lake, logstore, client, range(HOUR0, HOUR0 + 1)))
+        execute_undo(lake, plan_undo(lake, logstore, client, range(HOUR0, HOUR0 + 1)))
     page.world.emulator.admin.retain(PROJECT, "access_logs", before_s=HOUR0_S + 3600)
     filled = page.run("microbatch", hour=HOUR0)
     assert filled.success

@@ -17,7 +17,15 @@ from pipelines.landing.inspection.describe import lacking_hours
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger.codec import TAG, VERB_KEY
 from pipelines.landing.ledger.state import read_state, reconcile, summary_of, total_records
-from pipelines.landing.operations import forget, replace, rollback, undo
+from pipelines.landing.operations.forget import (
+    PlannedForget,
+    execute_forget,
+    plan_forget_before,
+    plan_forget_where,
+)
+from pipelines.landing.operations.replace import plan_replace
+from pipelines.landing.operations.rollback import execute_rollback, plan_rollback
+from pipelines.landing.operations.undo import plan_undo
 from pipelines.landing.table.lake import Lake
 from sls_io.errors import ConfigError, LandingConflict, LandingUnknown
 from tests import needs
@@ -37,16 +45,16 @@ WHERE = "n >= 8 and n < 12"
 """Four rows, two in each of the first two hours; their files hold others, too."""
 
 
-def plan(world: World, where: str = WHERE) -> forget.Planned:
+def plan(world: World, where: str = WHERE) -> PlannedForget:
     """The removal of what a filter takes."""
     with world.client as client:
-        return forget.plan_where(world.lake, world.logstore, client, where)
+        return plan_forget_where(world.lake, world.logstore, client, where)
 
 
-def carry_out(world: World, planned: forget.Planned) -> int:
+def carry_out(world: World, planned: PlannedForget) -> int:
     """Execute it."""
     with world.client as client:
-        return forget.execute(world.lake, world.logstore, client, planned)
+        return execute_forget(world.lake, world.logstore, client, planned)
 
 
 def numbers(world: World) -> list[int]:
@@ -135,7 +143,7 @@ def test_hours_before_one_are_forgotten_also_where_they_are_withdrawn(
     assert fill(started) == 10, "nor are the hours after it bound"
     assert hours_in_table(started) == [1, 2]
     with started.client as client, pytest.raises(ConfigError, match="table forget"):
-        replace.plan(started.lake, started.logstore, client, range(HOUR0, HOUR0 + 1))
+        plan_replace(started.lake, started.logstore, client, range(HOUR0, HOUR0 + 1))
     again = command("table", "forget", "--before", NEXT, "--execute")
     assert again["code"] == EXIT_USAGE and "nothing to do" in again["error"]
     notes = [n for s in command("verify")["shards"] for n in s["notes"]]
@@ -177,7 +185,7 @@ def test_a_ledger_that_begins_anew_begins_after_what_was_removed(started: World,
 def test_rows_that_land_in_the_hours_before_the_commit_stop_it(started: World, command: Command) -> None:
     command("table", "undo", "--hour", HOUR, "--execute")
     with started.client as client:
-        planned = forget.plan_before(started.lake, started.logstore, client, HOUR0 + 2)
+        planned = plan_forget_before(started.lake, started.logstore, client, HOUR0 + 2)
     assert planned.view.rows == 10
     assert fill(started, HOUR0) == 10
     with pytest.raises(LandingConflict):
@@ -194,11 +202,11 @@ def test_nothing_brings_back_what_was_removed(started: World, command: Command) 
     assert back["code"] == EXIT_USAGE and "table forget" in back["error"]
     assert command("table", "undo", "--hour", NEXT, "--execute")["code"] == EXIT_USAGE
     with started.client as client, pytest.raises(ConfigError, match="table forget"):
-        replace.plan(started.lake, started.logstore, client, range(HOUR0 + 1, HOUR0 + 2))
+        plan_replace(started.lake, started.logstore, client, range(HOUR0 + 1, HOUR0 + 2))
 
     roll_back(started)
     assert command("table", "rollback", str(older), "--execute")["code"] == EXIT_USAGE
-    rollback.execute(started.lake, rollback.plan(started.lake, started.logstore.table, newest))
+    execute_rollback(started.lake, plan_rollback(started.lake, started.logstore.table, newest))
     assert numbers(started) == left_over(30)
     started.table.manage_snapshots().remove_tag(TAG).commit()
     assert command("table", "rollback", str(older), "--execute")["code"] == EXIT_USAGE
@@ -403,8 +411,8 @@ def test_people_read_what_leaves_before_they_say_yes(started: World) -> None:
     file = io.StringIO()
     output = Output(file=file)
     with started.client as client:
-        planned = forget.plan_where(started.lake, started.logstore, client, WHERE, reason="[red] tape")
-        show_leaving(output, undo.plan(started.lake, started.logstore, client, range(HOUR0, HOUR0 + 2)).view)
+        planned = plan_forget_where(started.lake, started.logstore, client, WHERE, reason="[red] tape")
+        show_leaving(output, plan_undo(started.lake, started.logstore, client, range(HOUR0, HOUR0 + 2)).view)
     show_forget(output, planned.view)
     carry_out(started, planned)
     with started.client as client:

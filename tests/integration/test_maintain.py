@@ -15,7 +15,9 @@ from pipelines.cli.output import Output
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.ledger.state import check_ancestry
 from pipelines.landing.maintenance.maintain import STEPS, Maintainer, Maintenance
-from pipelines.landing.operations import forget, replace, rollback
+from pipelines.landing.operations.forget import execute_forget, plan_forget_where
+from pipelines.landing.operations.replace import execute_replace, plan_replace
+from pipelines.landing.operations.rollback import execute_rollback, plan_rollback
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
 from sls_io.clock import SYSTEM_CLOCK, ManualClock, SystemClock
 from sls_io.errors import ConfigError, LandingConflict, LedgerBroken, TransportError
@@ -337,9 +339,9 @@ def test_rows_written_anew_days_ago_are_not_published(sealed: World) -> None:
     clock = Paused(sealed)
 
     with sealed.client as client:
-        planned = forget.plan_where(sealed.lake, sealed.logstore, client, "n = 3")
+        planned = plan_forget_where(sealed.lake, sealed.logstore, client, "n = 3")
         with pytest.raises(LandingConflict):
-            forget.execute(sealed.lake, sealed.logstore, client, planned, clock=clock)
+            execute_forget(sealed.lake, sealed.logstore, client, planned, clock=clock)
 
     assert clock.done and sealed.identities() == rows
     sealed.land()
@@ -356,10 +358,10 @@ def test_hours_pulled_again_days_ago_do_not_take_the_place_of_what_is_there(seal
 
     with sealed.client as client:
         hours = range(HOUR0, HOUR0 + 1)
-        planned = replace.plan(sealed.lake, sealed.logstore, client, hours)
+        planned = plan_replace(sealed.lake, sealed.logstore, client, hours)
         race = At("publish", pause)
         with pytest.raises(LandingConflict):
-            replace.execute(
+            execute_replace(
                 sealed.lake,
                 sealed.logstore,
                 client,
@@ -378,13 +380,13 @@ def test_a_rollback_that_was_looked_at_before_the_sweep_is_refused(sealed: World
     """Its snapshot is gone by then, and so are its files."""
     target = sealed.table.metadata.snapshots[2].snapshot_id
     maintainer(sealed).execute(["compact"])
-    planned = rollback.plan(sealed.lake, sealed.logstore.table, target)
+    planned = plan_rollback(sealed.lake, sealed.logstore.table, target)
     age(sorted(on_disk(sealed)))
 
     maintainer(sealed, snapshots_max=2).execute(["expire", "sweep"])
 
     with pytest.raises((LandingConflict, TransportError), match="nothing was changed"):
-        rollback.execute(sealed.lake, planned)
+        execute_rollback(sealed.lake, planned)
     sealed.land()
     proved(sealed)
 

@@ -10,7 +10,7 @@ from aliyun.log import log_logs_raw_pb2 as pb
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.landing.ledger.codec import REWRITTEN_KEY, VERB_KEY
 from pipelines.landing.ledger.state import reconcile, summary_of
-from pipelines.landing.operations import mend
+from pipelines.landing.operations.mend import PlannedMend, execute_mend, plan_mend
 from sls_io.errors import ConfigError, LandingConflict, LandingUnknown
 from tests.integration.command_line import Command, command
 from tests.integration.lossy_catalog import lossy
@@ -48,16 +48,16 @@ def started(world: World) -> World:
     return world
 
 
-def planned(world: World, **columns: str) -> mend.Planned:
+def planned(world: World, **columns: str) -> PlannedMend:
     """What the fixed contract, or another, would mend."""
     with world.client as client:
-        return mend.plan(world.lake, world.changed(columns=columns or FIXED), client, ALL)
+        return plan_mend(world.lake, world.changed(columns=columns or FIXED), client, ALL)
 
 
-def mended(world: World, plan: mend.Planned, **columns: str) -> int:
+def mended(world: World, plan: PlannedMend, **columns: str) -> int:
     """Carry it out."""
     with world.client as client:
-        return mend.execute(world.lake, world.changed(columns=columns or FIXED), client, plan)
+        return execute_mend(world.lake, world.changed(columns=columns or FIXED), client, plan)
 
 
 def by_n(world: World) -> dict[int, dict[str, Any]]:

@@ -5,7 +5,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from pipelines.landing.names import RESERVED
-from pipelines.landing.operations import forget
+from pipelines.landing.operations.forget import execute_forget, plan_forget_where
 from pipelines.landing.table.lake import Lake
 from tests.integration.test_changed_table import spark_lake
 from tests.integration.world import World, group
@@ -28,8 +28,8 @@ def test_spark_reads_a_table_with_names_that_are_accepted(world: World, spark_la
     world.emulator.admin.advance(3600)
     world.land()
     with world.client as client:
-        planned = forget.plan_where(world.lake, world.logstore, client, "a.b = 'v1' and select = 'v1'")
-        forget.execute(world.lake, world.logstore, client, planned)
+        planned = plan_forget_where(world.lake, world.logstore, client, "a.b = 'v1' and select = 'v1'")
+        execute_forget(world.lake, world.logstore, client, planned)
 
     rows = [row.asDict() for row in world.engine.session.sql(f"SELECT * FROM lake.{TABLE}").collect()]
 

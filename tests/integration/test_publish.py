@@ -30,7 +30,7 @@ from sls_io.window import Cursor
 from tests.integration.world import make_lake
 
 NAME = "bronze.logs"
-ORIGIN = publish.Origin("logs-00000000", "here/demo/logs@1")
+ORIGIN = publish.RegisteredOrigin("logs-00000000", "here/demo/logs@1")
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def first_start(
     *,
     now_ms: int = 1_790_000_000_000,
     schema: Schema | None = None,
-    origin: publish.Origin = ORIGIN,
+    origin: publish.RegisteredOrigin = ORIGIN,
 ) -> publish.Request:
     """A try that starts the history of one shard."""
     state = read_state(table)
@@ -101,7 +101,7 @@ def test_a_later_try_requires_main_and_the_tag_where_they_were_read(lake: Lake) 
         transaction.append(table.schema().as_arrow().empty_table())
     table = load(lake)
 
-    request = first_start(table, origin=publish.Origin("other-00000000", "here/demo/other@1"))
+    request = first_start(table, origin=publish.RegisteredOrigin("other-00000000", "here/demo/other@1"))
 
     refs = {r.ref: r.snapshot_id for r in request.requirements if isinstance(r, AssertRefSnapshotId)}
     assert refs == {"main": table.metadata.current_snapshot_id, codec.TAG: first.snapshot_id}
@@ -153,7 +153,7 @@ def test_a_new_schema_is_added_and_made_current_before_the_snapshot(lake: Lake) 
 def test_a_try_is_refused_once_what_it_was_checked_against_has_changed(lake: Lake, change: str) -> None:
     assert send(load(lake), first_start(load(lake))) == ""
     stale = load(lake)
-    request = first_start(stale, origin=publish.Origin("other-00000000", "here/demo/other@1"))
+    request = first_start(stale, origin=publish.RegisteredOrigin("other-00000000", "here/demo/other@1"))
     table = load(lake)
     if change == "append":
         table.append(table.schema().as_arrow().empty_table())
@@ -189,7 +189,7 @@ def test_a_clock_that_runs_behind_does_not_make_the_snapshot_log_go_back(lake: L
     """Spark refuses a table whose snapshots are not in order of time."""
     assert send(load(lake), first_start(load(lake), now_ms=1_990_000_000_000)) == ""
 
-    late = publish.Origin("other-00000000", "here/demo/other@1")
+    late = publish.RegisteredOrigin("other-00000000", "here/demo/other@1")
     assert send(load(lake), first_start(load(lake), now_ms=1_000, origin=late)) == ""
 
     metadata = load(lake).metadata
@@ -206,7 +206,7 @@ def test_a_snapshot_is_younger_than_the_one_before_even_when_somebodys_clock_was
     with load(lake).transaction() as transaction:
         transaction.set_properties(somebody="was here")
 
-    late = publish.Origin("other-00000000", "here/demo/other@1")
+    late = publish.RegisteredOrigin("other-00000000", "here/demo/other@1")
     assert send(load(lake), first_start(load(lake), now_ms=1_000, origin=late)) == ""
 
     metadata = load(lake).metadata

@@ -14,7 +14,8 @@ from pipelines.cli.main import EXIT_USAGE
 from pipelines.landing.inspection.history import history
 from pipelines.landing.ledger.codec import VERB_KEY
 from pipelines.landing.ledger.state import reconcile, summary_of
-from pipelines.landing.operations import replace, undo
+from pipelines.landing.operations.replace import execute_replace, plan_replace
+from pipelines.landing.operations.undo import execute_undo
 from pipelines.landing.run.report import LandingReport
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import ConfigError, LandingConflict, LandingUnknown, LedgerBroken, TransportError
@@ -42,8 +43,8 @@ def replaced(
     """Replace these hours, by default the middle one."""
     logstore = world.changed(**changes) if changes else world.logstore
     with world.client as client:
-        planned = replace.plan(world.lake, logstore, client, hours)
-        return replace.execute(world.lake, logstore, client, world.engine, planned, on_event=on_event)
+        planned = plan_replace(world.lake, logstore, client, hours)
+        return execute_replace(world.lake, logstore, client, world.engine, planned, on_event=on_event)
 
 
 def test_an_hour_is_replaced_in_one_commit_and_a_dry_run_changes_nothing(
@@ -111,7 +112,7 @@ def test_what_was_lost_by_hand_of_an_hour_is_back_after_a_replace(started: World
 
 def test_what_a_backfill_had_left_of_the_hours_comes_with_the_replace(started: World) -> None:
     """One hour was undone, and landed again for one shard only."""
-    undo.execute(started.lake, plan_undo(started))
+    execute_undo(started.lake, plan_undo(started))
     narrow = started.changed(budget={"windows_max": 1, "settle_s": 10})
     first = started.land(logstore=narrow, mode="fill", hours=(HOUR0 + 1, HOUR0 + 2))
     assert 0 < first.rows < 10
@@ -174,7 +175,7 @@ def test_of_two_replaces_of_the_same_hour_both_leave_it_whole(started: World) ->
 
 
 def test_an_undo_meanwhile_stops_the_replace(started: World) -> None:
-    race = At("publish", lambda: undo.execute(started.lake, plan_undo(started)))
+    race = At("publish", lambda: execute_undo(started.lake, plan_undo(started)))
 
     with pytest.raises(ConfigError, match="nothing to take back"):
         replaced(started, on_event=race)
@@ -188,7 +189,7 @@ def test_an_undo_meanwhile_stops_the_replace(started: World) -> None:
 
 def test_hours_that_changed_meanwhile_are_not_replaced(started: World) -> None:
     """One of two hours is undone while both are written: what was looked at is not there any more."""
-    race = At("publish", lambda: undo.execute(started.lake, plan_undo(started)))
+    race = At("publish", lambda: execute_undo(started.lake, plan_undo(started)))
 
     with pytest.raises(LandingConflict, match="changed meanwhile"):
         replaced(started, range(HOUR0, HOUR0 + 2), on_event=race)
@@ -205,7 +206,7 @@ def test_hours_that_retention_has_taken_a_part_of_are_refused(started: World) ->
     before = started.identities()
     started.emulator.admin.retain(PROJECT, "access_logs", before_s=HOUR0_S + 3600 + 1800)
     with started.client as client, pytest.raises(ConfigError, match="retention"):
-        replace.plan(started.lake, started.logstore, client, range(HOUR0, HOUR0 + 1))
+        plan_replace(started.lake, started.logstore, client, range(HOUR0, HOUR0 + 1))
     assert started.identities() == before
 
 
@@ -231,7 +232,7 @@ def test_an_hour_not_passed_and_an_hour_without_rows_are_refused(started: World,
     assert empty["code"] == EXIT_USAGE and "nothing to take back" in empty["error"]
     few = started.changed(budget={"windows_max": 1, "settle_s": 10})
     with started.client as client, pytest.raises(ConfigError, match="fewer"):
-        replace.plan(started.lake, few, client, MIDDLE)
+        plan_replace(started.lake, few, client, MIDDLE)
 
 
 def test_a_lost_answer_is_found_and_a_late_one_refused(started: World) -> None:

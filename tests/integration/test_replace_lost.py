@@ -7,7 +7,7 @@ import pytest
 from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThan
 
 from chaos.engine import InProcess
-from pipelines.landing.operations import replace
+from pipelines.landing.operations.replace import plan_replace
 from pipelines.landing.table.contract import hour_place
 from sls_io.errors import ConfigError, LedgerBroken
 from tests.integration.test_replace import MIDDLE, replaced
@@ -104,7 +104,7 @@ def test_a_file_that_cannot_be_read_stays_where_retention_may_have_taken_its_row
     path = files_of(here, HOUR0 + 1)[0]
     kept = path.rename(path.with_suffix(".away"))
     with here.client as client, pytest.raises((LedgerBroken, ConfigError), match="gone"):
-        replace.plan(here.lake, here.logstore, client, MIDDLE)
+        plan_replace(here.lake, here.logstore, client, MIDDLE)
     kept.rename(path)
     here.assert_proved()
 
@@ -114,4 +114,4 @@ def test_an_hour_that_the_service_lost_too_is_not_replaced(here: World) -> None:
     every_shard(here)
     here.emulator.admin.retain(PROJECT, "access_logs", before_s=HOUR0_S + 2 * 3600)
     with here.client as client, pytest.raises(ConfigError, match="nothing to take back"):
-        replace.plan(here.lake, here.logstore, client, MIDDLE)
+        plan_replace(here.lake, here.logstore, client, MIDDLE)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from pipelines.landing.maintenance.maintain import Maintainer
-from pipelines.landing.operations import replace
+from pipelines.landing.operations.replace import execute_replace, plan_replace
 from pipelines.landing.table.lake import Lake
 from tests.integration.test_changed_table import spark_lake
 from tests.integration.test_races import At
@@ -55,8 +55,8 @@ def test_a_compaction_that_was_planned_before_brings_no_marked_row_back(landed: 
 
     with landed.client as client:
         hours = range(HOUR0 + 1, HOUR0 + 2)
-        planned = replace.plan(landed.lake, landed.logstore, client, hours)
-        replace.execute(landed.lake, landed.logstore, client, landed.engine, planned)
+        planned = plan_replace(landed.lake, landed.logstore, client, hours)
+        execute_replace(landed.lake, landed.logstore, client, landed.engine, planned)
     assert ask(f"SELECT count(*) FROM lake.{TABLE}") == [landed.counter]
     landed.land()
     landed.assert_each_log_once()

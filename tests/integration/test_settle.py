@@ -19,7 +19,8 @@ from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger.codec import LEDGER_PREFIX, TAG
 from pipelines.landing.ledger.state import ancestry, facts, read_state, total_records
 from pipelines.landing.ledger.values import Deed, Operation
-from pipelines.landing.operations import adopt, rollback
+from pipelines.landing.operations.adopt import execute_adopt, plan_adopt
+from pipelines.landing.operations.rollback import execute_rollback, plan_rollback
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
 from sls_io.errors import LandingConflict, LedgerBroken
@@ -261,11 +262,11 @@ def test_the_other_logstore_of_the_table_goes_back_too_and_keeps_its_start(
 
 def test_a_landing_between_look_and_execute_refuses_the_rollback(started: World) -> None:
     _, wanted, _ = snapshots(started)
-    planned = rollback.plan(started.lake, started.logstore.table, wanted)
+    planned = plan_rollback(started.lake, started.logstore.table, wanted)
     started.land()
 
     with pytest.raises(LandingConflict, match="nothing was changed"):
-        rollback.execute(started.lake, planned)
+        execute_rollback(started.lake, planned)
 
     assert len(started.table_rows()) == 80
     started.assert_each_log_once()
@@ -277,7 +278,7 @@ def test_a_rollback_between_plan_and_publish_makes_the_landing_plan_again(starte
     _, wanted, _ = snapshots(started)
 
     def back() -> None:
-        rollback.execute(started.lake, rollback.plan(started.lake, started.logstore.table, wanted))
+        execute_rollback(started.lake, plan_rollback(started.lake, started.logstore.table, wanted))
 
     report = started.land(on_event=At("publish", back))
 
@@ -314,7 +315,7 @@ def test_spark_reads_and_expires_a_table_that_was_rolled_back_and_forth(
         mine.land()
     _, wanted, newest = snapshots(mine)
     for target, rows in ((wanted, 10), (newest, 20)):
-        rollback.execute(shared_lake, rollback.plan(shared_lake, table, target))
+        execute_rollback(shared_lake, plan_rollback(shared_lake, table, target))
         counted = mine.engine.session.sql(f"SELECT count(*) AS n FROM lake.{table}").collect()
         assert counted[0]["n"] == rows
 
@@ -549,8 +550,8 @@ def test_nothing_is_adopted_where_there_is_nothing_to_settle(started: World, com
 def test_a_commit_between_look_and_execute_refuses_the_adoption(started: World) -> None:
     append_by_hand(started)
     with started.client as client:
-        planned = adopt.plan(started.lake, started.logstore, client)
+        planned = plan_adopt(started.lake, started.logstore, client)
     append_by_hand(started)
 
     with pytest.raises(LandingConflict, match="nothing was changed"):
-        adopt.execute(started.lake, planned)
+        execute_adopt(started.lake, planned)

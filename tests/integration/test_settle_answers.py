@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipelines.landing.operations import adopt, rollback
+from pipelines.landing.operations.adopt import execute_adopt, plan_adopt
+from pipelines.landing.operations.rollback import PlannedRollback, execute_rollback, plan_rollback
 from sls_io.errors import ConfigError, LandingUnknown
 from tests.integration.lossy_catalog import LossyCatalog, lossy
 from tests.integration.test_changed_table import append_by_hand
@@ -27,10 +28,10 @@ def catalog(world: World) -> Iterator[LossyCatalog]:
     world.assert_proved()
 
 
-def planned(world: World) -> rollback.Planned:
+def planned(world: World) -> PlannedRollback:
     """A rollback to the first landing of rows."""
     target = world.table.metadata.snapshots[1].snapshot_id
-    return rollback.plan(world.lake, world.logstore.table, target)
+    return plan_rollback(world.lake, world.logstore.table, target)
 
 
 def test_a_lost_answer_of_a_rollback_that_was_made_is_found_in_the_table(
@@ -39,7 +40,7 @@ def test_a_lost_answer_of_a_rollback_that_was_made_is_found_in_the_table(
     plan = planned(world)
     catalog.script.append("lost")
 
-    assert rollback.execute(world.lake, plan) == world.table.metadata.current_snapshot_id
+    assert execute_rollback(world.lake, plan) == world.table.metadata.current_snapshot_id
 
     assert world.land().rows == 40
     world.assert_each_log_once()
@@ -52,10 +53,10 @@ def test_a_rollback_that_never_arrived_is_said_to_be_unknown_and_may_be_asked_ag
     catalog.script.append("refused")
 
     with pytest.raises(LandingUnknown, match="Run it again"):
-        rollback.execute(world.lake, plan)
+        execute_rollback(world.lake, plan)
 
     assert len(world.table_rows()) == 20
-    rollback.execute(world.lake, planned(world))
+    execute_rollback(world.lake, planned(world))
     assert world.land().rows == 40
     world.assert_each_log_once()
 
@@ -65,7 +66,7 @@ def test_a_rollback_that_arrives_after_a_landing_is_refused(world: World, catalo
     plan = planned(world)
     catalog.script.append("late")
     with pytest.raises(LandingUnknown):
-        rollback.execute(world.lake, plan)
+        execute_rollback(world.lake, plan)
     assert world.land().rows == 30
 
     catalog.deliver()
@@ -79,8 +80,8 @@ def test_of_a_rollback_that_was_asked_for_twice_the_late_one_is_refused(
 ) -> None:
     catalog.script.append("late")
     with pytest.raises(LandingUnknown):
-        rollback.execute(world.lake, planned(world))
-    rollback.execute(world.lake, planned(world))
+        execute_rollback(world.lake, planned(world))
+    execute_rollback(world.lake, planned(world))
 
     catalog.deliver()
 
@@ -94,11 +95,11 @@ def test_an_adoption_that_arrives_late_leaves_nothing_to_settle(world: World, ca
     catalog.script.append("late")
     with world.client as client:
         with pytest.raises(LandingUnknown):
-            adopt.execute(world.lake, adopt.plan(world.lake, world.logstore, client))
+            execute_adopt(world.lake, plan_adopt(world.lake, world.logstore, client))
         catalog.deliver()
         assert catalog.deliveries == [""]
 
         with pytest.raises(ConfigError, match="nothing to settle"):
-            adopt.plan(world.lake, world.logstore, client)
+            plan_adopt(world.lake, world.logstore, client)
 
     assert world.land().rows == 30

@@ -10,7 +10,8 @@ from pipelines.landing.inspection.history import history
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger.codec import VERB_KEY
 from pipelines.landing.ledger.state import reconcile, summary_of, total_records
-from pipelines.landing.operations import rollback, undo
+from pipelines.landing.operations.rollback import execute_rollback, plan_rollback
+from pipelines.landing.operations.undo import PlannedUndo, execute_undo, plan_undo
 from pipelines.landing.table.lake import Lake
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import ConfigError, LandingConflict, LandingUnknown
@@ -43,10 +44,10 @@ def started(world: World) -> World:
     return world
 
 
-def plan(world: World, first: int = HOUR0 + 1, last: int | None = None) -> undo.Planned:
+def plan(world: World, first: int = HOUR0 + 1, last: int | None = None) -> PlannedUndo:
     """An undo of the middle hour, or of others."""
     with world.client as client:
-        return undo.plan(world.lake, world.logstore, client, range(first, (last or first) + 1))
+        return plan_undo(world.lake, world.logstore, client, range(first, (last or first) + 1))
 
 
 def fill(world: World, hour: int = HOUR0 + 1) -> int:
@@ -123,7 +124,7 @@ def test_a_compacted_hour_is_taken_back_as_well(started: World) -> None:
     planned = plan(started)
     assert (planned.view.rows, len(planned.view.shards)) == (10, 2)
 
-    undo.execute(started.lake, planned)
+    execute_undo(started.lake, planned)
 
     assert fill(started) == 10
     started.land()
@@ -135,12 +136,12 @@ def test_a_shard_that_was_born_after_the_hour_or_idles_since_holds_nothing_up(st
     """Neither says by a landing that it passed the hour; the service says that it has nothing of it."""
     started.land()
     started.emulator.admin.split(PROJECT, "access_logs", 0)
-    assert undo.execute(started.lake, plan(started))
+    assert execute_undo(started.lake, plan(started))
     with pytest.raises(ConfigError, match="land first"):
         plan(started, HOUR0 + 2)
 
     started.at(HOUR0_S + 4 * 3600)
-    assert undo.execute(started.lake, plan(started, HOUR0 + 2))
+    assert execute_undo(started.lake, plan(started, HOUR0 + 2))
     assert hours_in_table(started) == [0]
     assert fill(started) + fill(started, HOUR0 + 2) == 80
     started.land()
@@ -183,7 +184,7 @@ def test_without_a_landing_there_is_nothing_to_undo(world: World, command: Comma
 def test_the_other_logstore_of_the_table_keeps_its_rows(started: World) -> None:
     other = second_logstore(started)
     assert started.land(logstore=other).rows == 25
-    undo.execute(started.lake, plan(started))
+    execute_undo(started.lake, plan(started))
     assert len(started.table_rows()) == 20 + 25
     assert fill(started) == 10
     started.assert_proved()
@@ -201,7 +202,7 @@ def test_an_hour_of_a_table_that_lost_rows_is_not_taken_back(started: World, com
 
 def test_an_undo_between_plan_and_publish_of_a_landing_costs_it_a_try(started: World) -> None:
     """The frontier stays, so the windows fit and the same files are appended on the new head."""
-    race = At("publish", lambda: undo.execute(started.lake, plan(started)))
+    race = At("publish", lambda: execute_undo(started.lake, plan(started)))
 
     report = started.land(on_event=race)
 
@@ -217,18 +218,18 @@ def test_a_landing_between_look_and_execute_refuses_the_undo(started: World) -> 
     started.land()
 
     with pytest.raises(LandingConflict, match="nothing was changed"):
-        undo.execute(started.lake, planned)
+        execute_undo(started.lake, planned)
 
     started.assert_each_log_once()
-    undo.execute(started.lake, plan(started))
+    execute_undo(started.lake, plan(started))
     assert hours_in_table(started) == [0, 2]
     started.assert_proved()
 
 
 def test_an_undo_between_plan_and_publish_of_a_backfill_lets_it_land_what_it_has(started: World) -> None:
     """The backfill brings the hour that was undone before; the one undone meanwhile stays away."""
-    undo.execute(started.lake, plan(started, HOUR0))
-    race = At("publish", lambda: undo.execute(started.lake, plan(started, HOUR0 + 1)))
+    execute_undo(started.lake, plan(started, HOUR0))
+    race = At("publish", lambda: execute_undo(started.lake, plan(started, HOUR0 + 1)))
 
     assert started.land(mode="fill", hours=(HOUR0, HOUR0 + 2), on_event=race).rows == 10
 
@@ -242,15 +243,15 @@ def test_an_undo_between_plan_and_publish_of_a_backfill_lets_it_land_what_it_has
 def test_a_rollback_brings_an_undone_hour_back_and_another_takes_it_away_again(started: World) -> None:
     """No manifest says that the files are deleted, so nobody's expiry may take them meanwhile."""
     newest = snapshots(started)[-1]
-    undone = undo.execute(started.lake, plan(started))
+    undone = execute_undo(started.lake, plan(started))
 
-    rollback.execute(started.lake, rollback.plan(started.lake, started.logstore.table, newest))
+    execute_rollback(started.lake, plan_rollback(started.lake, started.logstore.table, newest))
 
     assert hours_in_table(started) == [0, 1, 2]
     started.assert_proved()
     started.land()
     started.assert_each_log_once()
-    rollback.execute(started.lake, rollback.plan(started.lake, started.logstore.table, undone))
+    execute_rollback(started.lake, plan_rollback(started.lake, started.logstore.table, undone))
     assert hours_in_table(started) == [0, 2]
     started.land()
     assert fill(started) == 10
@@ -259,7 +260,7 @@ def test_a_rollback_brings_an_undone_hour_back_and_another_takes_it_away_again(s
 
 
 def test_files_that_left_are_orphans_only_once_no_snapshot_has_them(started: World) -> None:
-    undo.execute(started.lake, plan(started))
+    execute_undo(started.lake, plan(started))
     assert history(started.logstore, started.lake, floor_s=-3600, clock=SYSTEM_CLOCK).orphans == ()
     table = started.table
     head = table.current_snapshot()
@@ -282,7 +283,7 @@ def test_an_hour_that_expired_in_the_service_is_withdrawn_by_its_rows(started: W
     started.land()
     rows = len(started.table_rows())
 
-    undo.execute(started.lake, plan(started))
+    execute_undo(started.lake, plan(started))
 
     assert len(started.table_rows()) == rows - 10
     with started.client as client:
@@ -317,14 +318,14 @@ def test_spark_reads_and_expires_a_table_after_an_undo_and_a_rollback(
 
     rows = counted()
     planned = plan(mine, hour)
-    undo.execute(shared_lake, planned)
+    execute_undo(shared_lake, planned)
     assert counted() == rows - planned.view.rows
-    rollback.execute(shared_lake, rollback.plan(shared_lake, table, newest))
+    execute_rollback(shared_lake, plan_rollback(shared_lake, table, newest))
     assert counted() == rows
     expire()
     assert counted() == rows
     mine.assert_each_log_once()
-    undo.execute(shared_lake, plan(mine, hour))
+    execute_undo(shared_lake, plan(mine, hour))
     expire()
     assert counted() == rows - planned.view.rows
     mine.assert_proved()
@@ -345,7 +346,7 @@ def test_a_lost_answer_of_an_undo_that_was_made_is_found_in_the_table(
 ) -> None:
     planned = plan(started)
     catalog.script.append("lost")
-    assert undo.execute(started.lake, planned) == started.table.metadata.current_snapshot_id
+    assert execute_undo(started.lake, planned) == started.table.metadata.current_snapshot_id
     assert hours_in_table(started) == [0, 2]
     with pytest.raises(ConfigError, match="nothing to take back"):
         plan(started)
@@ -359,8 +360,8 @@ def test_an_undo_that_never_arrived_is_unknown_and_may_be_asked_again(
     planned = plan(started)
     catalog.script.append("refused")
     with pytest.raises(LandingUnknown, match="Run it again"):
-        undo.execute(started.lake, planned)
-    undo.execute(started.lake, plan(started))
+        execute_undo(started.lake, planned)
+    execute_undo(started.lake, plan(started))
     assert hours_in_table(started) == [0, 2]
     started.assert_proved()
 
@@ -371,8 +372,8 @@ def test_an_undo_that_arrives_after_a_backfill_landed_the_hour_again_is_refused(
     planned = plan(started)
     catalog.script.append("late")
     with pytest.raises(LandingUnknown):
-        undo.execute(started.lake, planned)
-    undo.execute(started.lake, plan(started))
+        execute_undo(started.lake, planned)
+    execute_undo(started.lake, plan(started))
     assert fill(started) == 10
 
     catalog.deliver()

@@ -9,7 +9,8 @@ import pytest
 from pyiceberg.expressions import EqualTo
 
 from chaos.engine import InProcess
-from pipelines.landing.operations import rollback, undo
+from pipelines.landing.operations.rollback import execute_rollback, plan_rollback
+from pipelines.landing.operations.undo import execute_undo, plan_undo
 from sls_io.emulator import start
 from sls_io.errors import LedgerBroken
 from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World, logstore_settings, make_lake
@@ -45,12 +46,12 @@ def test_an_hour_with_a_strange_row_is_not_taken_back_while_one_is_missing_elsew
     assert before.total() == 10 == sum(entry.rows for entry in world.ledger.shards.values())
 
     with world.client as client, pytest.raises(LedgerBroken, match="holds other rows") as refused:
-        undo.plan(world.lake, world.logstore, client, range(HOUR0, HOUR0 + 1))
+        plan_undo(world.lake, world.logstore, client, range(HOUR0, HOUR0 + 1))
 
     assert world.identities() == before
     assert f"sls-lake table rollback {newest}" in refused.value.verb
-    rollback.execute(world.lake, rollback.plan(world.lake, world.logstore.table, newest or 0))
+    execute_rollback(world.lake, plan_rollback(world.lake, world.logstore.table, newest or 0))
     with world.client as client:
-        undo.execute(world.lake, undo.plan(world.lake, world.logstore, client, range(HOUR0, HOUR0 + 1)))
+        execute_undo(world.lake, plan_undo(world.lake, world.logstore, client, range(HOUR0, HOUR0 + 1)))
     assert world.identities().total() == 5
     world.assert_proved()

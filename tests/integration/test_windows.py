@@ -11,7 +11,7 @@ from pipelines.cli.table import show_rollback
 from pipelines.cli.windows import show
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.history import history
-from pipelines.landing.operations import rollback
+from pipelines.landing.operations.rollback import execute_rollback, plan_rollback
 from sls_io.clock import SYSTEM_CLOCK
 from tests.integration.command_line import Command, command
 from tests.integration.test_changed_table import append_by_hand, roll_back
@@ -72,8 +72,8 @@ def test_a_window_that_was_taken_back_is_said_until_it_is_landed_again(
 
 def test_gaps_are_listed_with_their_cause(started: World, command: Command) -> None:
     first, *_ = snapshots(started)
-    planned = rollback.plan(started.lake, started.logstore.table, first)
-    rollback.execute(started.lake, planned)
+    planned = plan_rollback(started.lake, started.logstore.table, first)
+    execute_rollback(started.lake, planned)
     started.emulator.admin.advance(40 * 86400)
     started.put(10)
     started.emulator.admin.advance(120)
@@ -92,7 +92,7 @@ def test_files_that_no_snapshot_refers_to_are_orphans_once_they_are_old(
     landed = Path(started.published()[0])
     orphan = landed.with_name("left-behind.parquet")
     orphan.write_bytes(b"1234")
-    rollback.execute(started.lake, rollback.plan(started.lake, started.logstore.table, snapshots(started)[0]))
+    execute_rollback(started.lake, plan_rollback(started.lake, started.logstore.table, snapshots(started)[0]))
 
     assert command("windows")["orphans"] == [], "a landing may be about to publish it"
     found = history(started.logstore, started.lake, floor_s=-3600, clock=SYSTEM_CLOCK).orphans
@@ -118,7 +118,7 @@ def test_people_read_whole_snapshot_ids_that_they_can_copy(started: World) -> No
     found = history(started.logstore, started.lake)
     show(output, found, found.entries)
     second = snapshots(started)[1]
-    show_rollback(output, rollback.plan(started.lake, started.logstore.table, second).view)
+    show_rollback(output, plan_rollback(started.lake, started.logstore.table, second).view)
 
     said = file.getvalue()
 

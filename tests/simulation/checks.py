@@ -156,11 +156,11 @@ class Checks:
                 raise Violated(f"shard {shard}: rows without a ledger")
             old = base.shard(shard, begin=entry.start)
             old = opened(old) if old.end == CURSOR_UNKNOWN else old
-            settled = old.settled.union((g.begin, g.end) for g in entry.gaps)
-            at = frontiers.get(shard, int(settled.run_end(entry.start)))
+            accounted = old.accounted.union((g.begin, g.end) for g in entry.gaps)
+            at = frontiers.get(shard, int(accounted.run_end(entry.start)))
             if file.window.begin != at:
                 raise Violated(f"shard {shard}: a live window begins at {file.window.begin}, not at {at}")
-            frontiers[shard] = int(settled.union([(entry.start, file.window.end)]).run_end(entry.start))
+            frontiers[shard] = int(accounted.union([(entry.start, file.window.end)]).run_end(entry.start))
             for parent in service.shards[shard].parents - service.removed:
                 # Who was misled for so long has landed the children; the parent was opened again behind them.
                 if not base.closed([parent]) and not self.misled(parent):

@@ -13,7 +13,7 @@ from typing import Any
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.run import protocol
 from sls_io.claim import Claim
-from sls_io.planning import Planned, Survey, opened
+from sls_io.planning import PlannedWindow, Survey, opened
 from sls_io.settings import Budget
 from sls_io.shard import Head
 from sls_io.window import Cursor, Window
@@ -193,7 +193,7 @@ class Effects:
                 part = self._pull(now, one, local.schema, end)
                 yield from self._written(local, [*whole[:at], part, *whole[at + 1 :]], PAGE, fault=PAGE)
 
-    def _pull(self, now: Service, planned: Planned, schema: int, end: int) -> File | None:
+    def _pull(self, now: Service, planned: PlannedWindow, schema: int, end: int) -> File | None:
         window = planned.window
         shard = now.shards[window.shard]
         overtaken = shard.id in now.removed or shard.begin > window.begin

@@ -104,7 +104,7 @@ SLIPS = {
     "a gap takes all up to the end of the shard": (
         Slip(_plan, "Gap(frontier, head.begin, GAP_EXPIRED)", "Gap(frontier, head.end, GAP_EXPIRED)"),
     ),
-    "gaps are not trimmed": (Slip(_merge, "_trim(gap, entry.settled)", "(gap,)"),),
+    "gaps are not trimmed": (Slip(_merge, "_trim(gap, entry.accounted)", "(gap,)"),),
     "drained parents are never closed": (Slip(_merge, "entry.frontier >= end", "entry.frontier > end"),),
     "parents are closed before they are drained": (Slip(_merge, "entry.frontier >= end and", ""),),
     "an idle shard's receive time stands still": (
@@ -118,8 +118,8 @@ SLIPS = {
     "a frontier is where any run of intervals ends": (
         Slip(
             _FRONTIER,
-            "self.settled.run_end(self.start)",
-            "Cursor(max([self.start, *(end for _, end in self.settled)]))",
+            "self.accounted.run_end(self.start)",
+            "Cursor(max([self.start, *(end for _, end in self.accounted)]))",
         ),
     ),
     "one idle shard bounds all": (

@@ -14,7 +14,7 @@ from pipelines.landing.run import protocol
 from sls_io import planning
 from sls_io.claim import Claim, Ledger
 from sls_io.errors import ClaimLost, InvariantBroken, LandingConflict, LandingUnknown, LedgerBroken, SlsError
-from sls_io.planning import CURSOR_UNKNOWN, Planned, Survey
+from sls_io.planning import CURSOR_UNKNOWN, PlannedWindow, Survey
 from sls_io.settings import Budget
 from sls_io.shard import Head
 from sls_io.waits import Wait, Why
@@ -217,7 +217,7 @@ class Worker:
         valid = self._claim_valid()
         return protocol.Written(tuple(landed), waits, claim_valid=valid)
 
-    def _write_one(self, planned: Planned) -> Generator[None, None, Landed | None]:
+    def _write_one(self, planned: PlannedWindow) -> Generator[None, None, Landed | None]:
         """Two pages a window, time passing in between; the proof comes after the last page."""
         window, rng, faults = planned.window, self.world.rng, self.world.faults
         shard = self.world.service.shards[window.shard]

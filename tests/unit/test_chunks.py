@@ -21,7 +21,7 @@ PII = (Declared("secret", Decoder("o", ()).schema.field("__topic__").type, None,
 def rows(*groups: bytes, declared: tuple[Declared, ...] = ()) -> list[dict[str, Any]]:
     """The rows of a page of these groups, whose bytes came twice."""
     raw = b"".join(map(loggroup.frame, groups))
-    page = Page(0, Cursor(0), Cursor(len(groups)), len(groups), len(raw), "", raw, None, settled=True)
+    page = Page(0, Cursor(0), Cursor(len(groups)), len(groups), len(raw), "", raw, None, confirmed=True)
     batch = Decoder("o", declared).decode(page, hour=1).batch
     batch.validate(full=True)
     found: list[dict[str, Any]] = batch.to_pylist()

@@ -51,7 +51,7 @@ def test_the_frontier_is_the_first_cursor_from_start_that_nothing_settles(
     while frontier in inside:
         frontier += 1
     assert entry.frontier == frontier
-    assert {at for b, e in entry.settled for at in range(b, e)} == inside
+    assert {at for b, e in entry.accounted for at in range(b, e)} == inside
 
 
 def test_a_shard_never_seen_before_starts_at_its_begin() -> None:

@@ -11,7 +11,7 @@ import pytest
 from pipelines.cli import logstores
 from pipelines.cli.backfill import follow
 from pipelines.cli.dagster_client import Progress
-from pipelines.cli.hours import Hour
+from pipelines.cli.hours import HourParam
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, VERBS, cli, run, sentence
 from pipelines.cli.output import Output, moment, shown, span
 from pipelines.landing.hours import hour_text
@@ -121,10 +121,10 @@ def test_the_project_is_found_from_a_folder_inside_it(project: Path) -> None:
     "text", ["2026-11-20-07:00", "2026-11-20T07", "2026-11-20T07:00", "2026-11-20 07:00"]
 )
 def test_an_hour_may_be_written_in_four_ways(text: str) -> None:
-    hour = Hour().convert(text, None, None)
+    hour = HourParam().convert(text, None, None)
     assert hour_text(hour) == "2026-11-20-07:00"
     with pytest.raises(click.BadParameter):
-        Hour().convert("2026-11-20-07:30", None, None)
+        HourParam().convert("2026-11-20-07:30", None, None)
 
 
 def test_json_is_all_that_stdout_gets() -> None:

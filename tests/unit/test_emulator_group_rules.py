@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from sls_io.emulator.groups import Group
+from sls_io.emulator.groups import ConsumerGroup
 from sls_io.emulator.refusal import Refused
 from sls_io.emulator.storage.store import Store
 from sls_io.shard import ShardState
@@ -50,7 +50,7 @@ class Life(RuleBasedStateMachine):
 
     @initialize(order=st.booleans())
     def create(self, order: bool) -> None:
-        self.group = Group("g", TIMEOUT_S, order)
+        self.group = ConsumerGroup("g", TIMEOUT_S, order)
         self.always_ordered = order
         self.group.look(self.now, self.logstore.shape())
 
@@ -123,7 +123,7 @@ class Life(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         """Members count as seen now, so nobody loses shards by a restart of the service."""
-        self.group = Group.from_doc(json.loads(json.dumps(self.group.doc())), self.now)
+        self.group = ConsumerGroup.from_doc(json.loads(json.dumps(self.group.doc())), self.now)
 
     @rule(order=st.booleans())
     def reorder(self, order: bool) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sls_io.emulator.groups import Group, Shape
+from sls_io.emulator.groups import ConsumerGroup, Shape
 from sls_io.emulator.refusal import Refused
 from sls_io.shard import TRANSITIONS, Shard, ShardEvent, ShardState, ancestors
 
@@ -32,7 +32,7 @@ class Walk:
     """A group, its time, and what one shard looked like before the last step."""
 
     def __init__(self, view: Shape, *, order: bool = True) -> None:
-        self.group = Group("g", TIMEOUT_S, order)
+        self.group = ConsumerGroup("g", TIMEOUT_S, order)
         self.view, self.now = view, 0.0
         self.group.look(self.now, view)
 
@@ -284,11 +284,11 @@ def test_a_checkpoint_of_an_unknown_shard_is_refused() -> None:
 def test_a_group_written_down_and_read_back_goes_on_with_the_same_members() -> None:
     walk = in_transfer()
     walk.save(0, 5)
-    walk.group = Group.from_doc(walk.group.doc(), 1000.0)
+    walk.group = ConsumerGroup.from_doc(walk.group.doc(), 1000.0)
     walk.now = 1000.0 + TIMEOUT_S
     assert walk.beat("a", 0, 1) == [0]
     assert walk.group.slots[0].checkpoint == 5
-    assert not Group.from_doc(walk.group.doc(), walk.now).changed
+    assert not ConsumerGroup.from_doc(walk.group.doc(), walk.now).changed
 
 
 def test_a_clock_set_back_keeps_members_no_longer_than_their_time_out() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sls_io.emulator.groups import Group
+from sls_io.emulator.groups import ConsumerGroup
 from sls_io.emulator.storage.journal import SegmentJournal
 from sls_io.emulator.storage.store import Logstore, Store
 from sls_io.errors import ConfigError
@@ -59,7 +59,7 @@ def test_everything_comes_back(tmp_path: Path) -> None:
     book = Book(tmp_path)
     book.create()
     cursors = [book.put(i % 2, b"group %d" % i) for i in range(10)]
-    group = Group("g", 10, True)
+    group = ConsumerGroup("g", 10, True)
     book.logstore.groups["g"] = group
     group.heartbeat("c", [], NOW, book.logstore.shape())
     group.save(0, cursors[4], "c", forced=False, now=NOW, shape=book.logstore.shape())

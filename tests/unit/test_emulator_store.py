@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from sls_io.emulator.refusal import Refused
-from sls_io.emulator.storage.store import DAY_S, Logstore, Span, Store
+from sls_io.emulator.storage.store import DAY_S, Logstore, RecordSpan, Store
 from sls_io.shard import KEY_MAX, KEY_MIN
 
 NOW = 1_790_000_000.0
@@ -282,5 +282,5 @@ def test_a_snapshot_removes_what_it_lacks() -> None:
 
 def test_an_empty_page_has_no_groups_and_stays() -> None:
     _, logstore = make()
-    span: Span = logstore.shards[0].span(logstore.shards[0].begin, 10, None)
+    span: RecordSpan = logstore.shards[0].span(logstore.shards[0].begin, 10, None)
     assert (span.count, span.raw_bytes, span.next, span.at_end) == (0, 0, logstore.shards[0].begin, True)

@@ -96,5 +96,5 @@ def test_a_broken_page_is_named_by_its_place() -> None:
 def test_a_broken_ledger_names_the_verb_that_settles_it() -> None:
     error = LedgerBroken("main went back", verb="sls-lake table rollback 7")
     assert error.verb == "sls-lake table rollback 7"
-    assert str(error).endswith("To settle it: sls-lake table rollback 7")
+    assert str(error).endswith("Cure: sls-lake table rollback 7")
     assert (error.what, error.kind) == ("main went back", Breach.OTHER)

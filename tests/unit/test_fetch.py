@@ -368,8 +368,8 @@ def test_a_page_in_doubt_is_settled_when_its_bytes_come_again() -> None:
     shelf = Shelf(list(range(20)), end=20)
     run, seen = fetch(shelf, 20), []
     for page in run:
-        seen.append((int(page.cursor), page.settled))
-        if page.cursor == 10 and not page.settled:
+        seen.append((int(page.cursor), page.confirmed))
+        if page.cursor == 10 and not page.confirmed:
             run.doubt(page)
     assert seen == [(0, False), (10, False), (10, True)]
     assert (run.stopped, run.reached, run.pages, run.groups) == ("", 20, 2, 20)
@@ -389,8 +389,8 @@ def test_a_page_in_doubt_that_comes_cut_elsewhere_is_settled_as_far_as_it_is_the
     shelf = Shelf(list(range(20)), end=20, faults=[None, half])
     run, seen = fetch(shelf, 20), []
     for page in run:
-        seen.append((int(page.cursor), page.count, page.settled))
-        if not page.settled and page.cursor == 0:
+        seen.append((int(page.cursor), page.count, page.confirmed))
+        if not page.confirmed and page.cursor == 0:
             run.doubt(page)
     assert seen == [(0, 10, False), (0, 5, True), (5, 10, False), (15, 5, False)]
 
@@ -406,7 +406,7 @@ def test_a_page_that_is_another_with_each_pull_is_trouble_on_the_way() -> None:
     shelf = Shelf(list(range(10)), end=10, faults=[spoilt(n) for n in range(9)])
     run = fetch(shelf, 10)
     for page in run:
-        assert not page.settled
+        assert not page.confirmed
         run.doubt(page)
     assert (run.stopped, run.reached, run.pages) == ("short", 0, 0)
     assert len(shelf.pulled) == PAGE_TRIES_MAX + 1
@@ -426,9 +426,9 @@ def test_of_frames_that_stay_broken_one_group_is_a_page_of_its_own_and_the_other
     run = fetch(shelf, 30)
     pages = list(run)
     assert [p.cursor for p in pages] == [0, *range(10, 20), 20]
-    assert [p.cursor for p in pages if p.settled] == [13]
+    assert [p.cursor for p in pages if p.confirmed] == [13]
     assert (run.stopped, run.groups, run.reached) == ("", 30, 30)
-    assert [p.body for p in pages if p.settled] == [b"\x0e\x05what"]
+    assert [p.body for p in pages if p.confirmed] == [b"\x0e\x05what"]
 
 
 def test_broken_frames_of_more_groups_than_were_asked_for_end_the_window_before_them() -> None:

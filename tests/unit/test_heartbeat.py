@@ -20,7 +20,7 @@ def test_keep_give_up_and_start_split_held_and_granted(held: frozenset[int], gra
 def test_an_answer_alone_neither_hands_over_nor_begins(held: frozenset[int], granted: frozenset[int]) -> None:
     after = Membership(held=held).accepted(granted, sent_s=0, timeout_s=10)
     assert after.held == held
-    assert after.settled().held == granted
+    assert after.handed_over().held == granted
 
 
 def test_a_membership_ends_a_timeout_after_its_heartbeat_was_sent() -> None:
@@ -44,7 +44,7 @@ def test_a_shard_asked_back_and_granted_again_stays() -> None:
     member = member.accepted({1}, sent_s=0, timeout_s=10)
     assert member.asked == {2}
     member = member.accepted({1, 2}, sent_s=1, timeout_s=10)
-    assert member.asked == frozenset() and member.settled().held == {1, 2}
+    assert member.asked == frozenset() and member.handed_over().held == {1, 2}
 
 
 def test_two_heartbeats_may_be_lost_whatever_the_groups_timeout() -> None:

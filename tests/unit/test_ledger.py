@@ -388,7 +388,7 @@ def test_no_live_window_overlaps_a_gap() -> None:
 def test_a_fill_lands_what_was_a_gap_and_the_gap_shrinks_by_it(
     gaps: IntervalSet, begin: int, end: int
 ) -> None:
-    """The frontier stays where it is: a gap is settled before and landed after."""
+    """The frontier stays where it is: a gap is accounted before and landed after."""
     begin, end = min(begin, end), max(begin, end) + 1
     base = ShardLedger(Cursor(0), gaps=tuple(Gap(Cursor(b), Cursor(e), GAP_EXPIRED) for b, e in gaps))
     window = landed(0, begin, end)
@@ -396,7 +396,7 @@ def test_a_fill_lands_what_was_a_gap_and_the_gap_shrinks_by_it(
     done = merged.ledger.shards[0]
     assert merged.accepted == (window,)
     assert IntervalSet.of((g.begin, g.end) for g in done.gaps) == gaps.minus(IntervalSet.of([(begin, end)]))
-    assert done.settled == base.settled.union([(begin, end)])
+    assert done.accounted == base.accounted.union([(begin, end)])
     assert done.frontier >= base.frontier
 
 
@@ -485,7 +485,7 @@ def test_what_was_withdrawn_is_landed_by_a_backfill_only() -> None:
 def test_what_leaves_is_withdrawn_and_the_frontier_stays(base: ShardLedger, taken: IntervalSet) -> None:
     after = withdrawn(base, taken, rows=3, total=base.sum + 5)
     assert after.frontier == base.frontier
-    assert after.settled == base.settled
+    assert after.accounted == base.accounted
     assert after.landed == base.landed.minus(taken)
     assert after.landed.union(after.withdrawn) == base.landed.union(base.withdrawn)
     assert (after.rows, after.sum) == (base.rows - 3, 2**64 - 5)

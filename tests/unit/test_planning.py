@@ -134,14 +134,14 @@ def test_every_plan_keeps_the_rules(
         assert survey.head is not None
         entry = Ledger("o", ledger).shard(survey.shard, begin=survey.head.begin)
         gaps = [(int(g.begin), int(g.end)) for g in plan.gaps.get(survey.shard, ())]
-        settled = entry.settled.union(gaps)
-        at = settled.run_end(entry.start)
+        accounted = entry.accounted.union(gaps)
+        at = accounted.run_end(entry.start)
         for _, begin, end, hour in [w for w in windows(plan) if w[0] == survey.shard]:
             assert begin == at, "a window begins where the frontier will be"
-            assert not settled.overlaps(begin, end)
+            assert not accounted.overlaps(begin, end)
             assert any(s.hour == hour and s.begin <= begin and end <= s.end for s in survey.spans)
-            settled = settled.union([(begin, end)])
-            at = settled.run_end(entry.start)
+            accounted = accounted.union([(begin, end)])
+            at = accounted.run_end(entry.start)
         if gaps:
             assert survey.gone is Second.AGREES and survey.explained
         if survey.shard in plan.suspects and survey.gone is not Second.AGREES:

@@ -41,7 +41,7 @@ from pipelines.landing.run.protocol import (
 )
 from sls_io.claim import Claim, Ledger, ShardLedger
 from sls_io.errors import ConfigError, InvariantBroken, LandingConflict
-from sls_io.planning import CURSOR_UNKNOWN, Edge, Plan, Planned, Span, Survey
+from sls_io.planning import CURSOR_UNKNOWN, Edge, Plan, PlannedWindow, Span, Survey
 from sls_io.settings import Budget
 from sls_io.shard import Head, Shard
 from sls_io.waits import Wait, Why
@@ -296,7 +296,9 @@ def test_what_a_stopped_window_leaves_behind_it_is_dropped_in_its_shard_only(
 ) -> None:
     planned = [Window(0, Cursor(b), Cursor(e), 3) for b, e in ((2, 5), (5, 9), (9, 12))]
     other = landed(1, 0, 4)
-    plan = Plan("o", True, 0, tuple(Planned(w, 1) for w in (*planned, other.window)), marks={0: (), 1: ()})
+    plan = Plan(
+        "o", True, 0, tuple(PlannedWindow(w, 1) for w in (*planned, other.window)), marks={0: (), 1: ()}
+    )
     state, _ = follow(SETTING, *READ)
     state = replace(state, phase=Phase.WRITING, plan=plan)
     _, (publish,) = step(state, Written((*(landed(0, b, e) for b, e in written), other), {}))
@@ -309,7 +311,7 @@ def test_a_window_that_ends_after_its_plan_is_a_bug_and_stops_the_landing() -> N
     windows = [Window(0, Cursor(b), Cursor(e), 3) for b, e in ((2, 5), (5, 9))]
     state, _ = follow(SETTING, *READ)
     state = replace(
-        state, phase=Phase.WRITING, plan=Plan("o", True, 0, tuple(Planned(w, 1) for w in windows))
+        state, phase=Phase.WRITING, plan=Plan("o", True, 0, tuple(PlannedWindow(w, 1) for w in windows))
     )
     with pytest.raises(InvariantBroken, match="do not fit"):
         step(state, Written((landed(0, 2, 6), landed(0, 5, 9)), {}))

@@ -11,7 +11,7 @@ from pipelines.landing.table.contract import Contract
 from sls_io.client import Page
 from sls_io.decoding.decode import Part
 from sls_io.loggroup import frame, varint
-from sls_io.planning import Planned
+from sls_io.planning import PlannedWindow
 from sls_io.settings import Service
 from sls_io.window import Cursor, Window
 
@@ -41,7 +41,7 @@ def written(folder: Path, *pages: tuple[int, int]) -> list[FileRow]:
         service=Service(endpoint="http://127.0.0.1:1", project="demo", logstore="long"),
         origin="o-1",
         attempt="0" * 32,
-        windows=(Planned(Window(0, Cursor(0), Cursor(len(pages)), HOUR), bytes_max=2**40),),
+        windows=(PlannedWindow(Window(0, Cursor(0), Cursor(len(pages)), HOUR), bytes_max=2**40),),
         columns=COLUMNS,
         schema=schema,
         location=f"file://{folder}",

@@ -48,7 +48,7 @@ from pipelines.components.logstore.spark import SparkEngine
 from pipelines.landing.hours import hours_text
 from pipelines.landing.inspection.describe import hour_rows, lacking_hours
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.maintenance import repair
+from pipelines.landing.maintenance.repair import execute_repair, plan_repair
 from pipelines.landing.operations.reach import lacking
 from pipelines.landing.run.driver import Run
 from pipelines.landing.run.report import CheckpointReport, LandingReport, Verdict
@@ -406,7 +406,7 @@ def _publish(context: dg.AssetExecutionContext, logstore: Logstore) -> dg.Materi
             f"run {busy.run_id} holds the claim on {logstore.name}: launch again when it is done"
         )
     with SlsClient(logstore.service) as client:
-        points = repair.repair(logstore, client, repair.look(logstore, Lake.default(), client))
+        points = execute_repair(logstore, client, plan_repair(logstore, Lake.default(), client))
     return dg.MaterializeResult(
         asset_key=checkpoint_key(logstore),
         metadata=metadata.checkpoint([CheckpointReport(p.shard, p.frontier, p.outcome) for p in points]),

@@ -22,8 +22,8 @@ from pipelines.components.logstore.spark import SparkEngine
 from pipelines.landing.hours import hours_text
 from pipelines.landing.inspection.describe import hour_rows
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.operations import mend as mending
-from pipelines.landing.operations import replace as replacing
+from pipelines.landing.operations.mend import execute_mend, plan_mend
+from pipelines.landing.operations.replace import execute_replace, plan_replace
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 from sls_io.window import HOUR_S
@@ -44,7 +44,7 @@ def replaced(
     """
     lake = Lake.default()
     with SlsClient(logstore.service) as client:
-        planned = replacing.plan(lake, logstore, client, hours)
+        planned = plan_replace(lake, logstore, client, hours)
         view = planned.view
         shown: dict[int, metadata.Metadata] = {
             hour: {
@@ -61,7 +61,7 @@ def replaced(
         if not execute:
             yield from _planned(bronze, shown, REPLACE)
             return
-        report = replacing.execute(lake, logstore, client, spark.engine(), planned)
+        report = execute_replace(lake, logstore, client, spark.engine(), planned)
     rows = hour_rows(logstore, lake, report.origin, hours)
     for hour in hours:
         values = metadata.hour(report, hour, rows_in_table=rows.get(hour))
@@ -72,7 +72,7 @@ def mended(logstore: Logstore, bronze: dg.AssetKey, hours: range, *, execute: bo
     """Read the rows with an error of the hours again; without `execute` say what would become of them."""
     lake = Lake.default()
     with SlsClient(logstore.service) as client:
-        planned = mending.plan(lake, logstore, client, hours)
+        planned = plan_mend(lake, logstore, client, hours)
         view = planned.view
         shown = {
             "hours in one commit": dg.MetadataValue.text(hours_text(hours)),
@@ -85,7 +85,7 @@ def mended(logstore: Logstore, bronze: dg.AssetKey, hours: range, *, execute: bo
             yield from _planned(bronze, dict.fromkeys(hours, shown), ERRORS)
             return
         # Asked a second time nothing would change, and that is no failure: the hours are done.
-        snapshot = mending.execute(lake, logstore, client, planned) if view.files else None
+        snapshot = execute_mend(lake, logstore, client, planned) if view.files else None
     rows = hour_rows(logstore, lake, view.origin, hours)
     tags = {} if snapshot is None else {metadata.DATA_VERSION_TAG: str(snapshot)}
     if snapshot is not None:

@@ -88,7 +88,7 @@ class Change:
     ledgers: Mapping[str, Ledger]
     adopted: Adopted
     deed: Deed
-    origin: publish.Origin | None = None
+    origin: publish.RegisteredOrigin | None = None
     forgotten: Forgotten = field(default_factory=Forgotten)
     dropped: frozenset[str] = frozenset()
     added: tuple[DataFile, ...] = ()

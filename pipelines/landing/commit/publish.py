@@ -59,7 +59,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Origin:
+class RegisteredOrigin:
     """What a landing writes about where its rows came from: id and the readable identity."""
 
     id: str
@@ -86,7 +86,7 @@ def build(
     ledger: Ledger,
     files: Sequence[DataFile],
     attempt: str,
-    origin: Origin,
+    origin: RegisteredOrigin,
     now_ms: int,
     schema: Schema | None = None,
 ) -> Request:
@@ -162,7 +162,7 @@ def tag_moved(snapshot_id: int) -> TableUpdate:
     )
 
 
-def origin_registered(state: TableState, origin: Origin) -> tuple[TableUpdate, ...]:
+def origin_registered(state: TableState, origin: RegisteredOrigin) -> tuple[TableUpdate, ...]:
     """The origin as a table property, unless it is there with this text already."""
     if state.origins.get(origin.id) == origin.text:
         return ()

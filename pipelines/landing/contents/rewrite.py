@@ -18,7 +18,7 @@ from pyiceberg.table import FileScanTask
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.freshness import Freshness
 from pipelines.landing.contents import slices
-from pipelines.landing.contents.slices import Place
+from pipelines.landing.contents.slices import LogstoreTable
 from pipelines.landing.ledger.reading import batches_of, tasks_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.contract import ROW_GROUP_ROWS, arrow_schema, parquet_writer
@@ -40,7 +40,7 @@ class Rewritten:
 
 
 def read(
-    place: Place, task: FileScanTask, schema: Schema, row_filter: BooleanExpression | None = None
+    place: LogstoreTable, task: FileScanTask, schema: Schema, row_filter: BooleanExpression | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file that are live (row-level deletes applied), in the columns of `schema`.
 
@@ -53,7 +53,9 @@ def read(
         yield from table.combine_chunks().to_batches()
 
 
-def write(place: Place, task: FileScanTask, schema: Schema, batches: Iterable[pa.RecordBatch]) -> Rewritten:
+def write(
+    place: LogstoreTable, task: FileScanTask, schema: Schema, batches: Iterable[pa.RecordBatch]
+) -> Rewritten:
     """The rows as a new file in the partition of `task`; nothing is written where there are none.
 
     Raises TransportError when the storage does not take it; nothing was changed then.
@@ -67,7 +69,9 @@ def write(place: Place, task: FileScanTask, schema: Schema, batches: Iterable[pa
         ) from error
 
 
-def _write(place: Place, task: FileScanTask, schema: Schema, batches: Iterable[pa.RecordBatch]) -> Rewritten:
+def _write(
+    place: LogstoreTable, task: FileScanTask, schema: Schema, batches: Iterable[pa.RecordBatch]
+) -> Rewritten:
     table, old = place.table, task.file
     path, stream, parquet = "", None, None
     rows = 0
@@ -98,13 +102,13 @@ def _write(place: Place, task: FileScanTask, schema: Schema, batches: Iterable[p
     return Rewritten(task, file)
 
 
-def publish(
+def commit_rewritten(
     lake: Lake,
     logstore: Logstore,
     client: SlsClient,
-    place: Place,
+    place: LogstoreTable,
     tasks: Iterable[FileScanTask],
-    change_on: Callable[[Place], authored.Change],
+    change_on: Callable[[LogstoreTable], authored.Change],
     *,
     fresh: Freshness,
     clock: Clock,
@@ -124,7 +128,7 @@ def publish(
                 lake, place.table, place.state, change_on(place), now_ms=int(clock.now() * 1000)
             )
         except LandingConflict:
-            now = replace(slices.look(lake, logstore, client), origin=place.origin)
+            now = replace(slices.look_at_table(lake, logstore, client), origin=place.origin)
             there = slices.fingerprint(tasks_of(now.table, now.table.scan(row_filter=slices.mine(now))))
             if not looked_at <= there or now.state.schema_id != place.state.schema_id:
                 break

@@ -71,7 +71,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Place:
+class LogstoreTable:
     """A logstore's table as it was looked at: proven, and its newest landing adds up."""
 
     logstore: Logstore
@@ -91,7 +91,7 @@ class Place:
         return self.state.ledger(self.origin.id)
 
 
-def look(lake: Lake, logstore: Logstore, client: SlsClient, *, whole: bool = True) -> Place:
+def look_at_table(lake: Lake, logstore: Logstore, client: SlsClient, *, whole: bool = True) -> LogstoreTable:
     """The table now; `whole`: its newest landing must add up. Raises ConfigError when nothing has landed,
     LedgerBroken when the table cannot be trusted."""
     origin, table = client.origin(), find_table(lake, logstore, client)
@@ -109,10 +109,10 @@ def look(lake: Lake, logstore: Logstore, client: SlsClient, *, whole: bool = Tru
         )
     if not state.ledger(origin.id).started:
         raise ConfigError(f"nothing of {origin.logstore} has landed in {logstore.table} yet")
-    return Place(logstore, origin, table, state, head)
+    return LogstoreTable(logstore, origin, table, state, head)
 
 
-def check_passed(place: Place, client: SlsClient, end_hour: int) -> None:
+def check_passed(place: LogstoreTable, client: SlsClient, end_hour: int) -> None:
     """Raises ConfigError unless every frontier of the origin has passed all hours before `end_hour`.
 
     Story: a shard is split, nothing of the children has landed yet, and somebody takes back an hour from
@@ -143,7 +143,7 @@ def _nothing_left(client: SlsClient, shard: int, entry: ShardLedger | None, end_
         return False
 
 
-def check_not_forgotten(place: Place, hours: range) -> None:
+def check_not_forgotten(place: LogstoreTable, hours: range) -> None:
     """Raises ConfigError for hours of which rows were removed by decision: they would come back."""
     forgotten = place.state.forgotten.hours(place.origin.id).within(hours.start, hours.stop)
     if forgotten:
@@ -153,7 +153,7 @@ def check_not_forgotten(place: Place, hours: range) -> None:
         )
 
 
-def whole_files(place: Place, hours: range) -> list[FileScanTask]:
+def whole_files(place: LogstoreTable, hours: range) -> list[FileScanTask]:
     """The files with rows of these receive hours; each holds rows of one hour of this origin only.
 
     Raises ConfigError when one holds others, too; those whose partition does not say so are read.
@@ -169,7 +169,7 @@ def whole_files(place: Place, hours: range) -> list[FileScanTask]:
     return tasks
 
 
-def _only(place: Place, task: FileScanTask, hours: range) -> bool:
+def _only(place: LogstoreTable, task: FileScanTask, hours: range) -> bool:
     """Whether all rows of a file are of this origin and these hours, by reading them. Raises as `reading.py`
     does."""
     schema, begin, end = place.table.schema(), hours.start * _HOUR_US, hours.stop * _HOUR_US
@@ -209,7 +209,7 @@ class RowsElsewhere(LedgerBroken):
         )
 
 
-def check_nowhere_else(place: Place, cursors: Mapping[int, IntervalSet], hours: range) -> None:
+def check_nowhere_else(place: LogstoreTable, cursors: Mapping[int, IntervalSet], hours: range) -> None:
     """Raises RowsElsewhere when rows of these cursors of each shard lie in other receive hours.
 
     Story: another engine writes an hour anew and labels it an hour later. Rows and sums of the table are
@@ -222,7 +222,7 @@ def check_nowhere_else(place: Place, cursors: Mapping[int, IntervalSet], hours: 
         )
 
 
-def check_nowhere(place: Place, cursors: Mapping[int, IntervalSet]) -> None:
+def check_nowhere(place: LogstoreTable, cursors: Mapping[int, IntervalSet]) -> None:
     """Raises LedgerBroken when rows of these cursors, which a fill is about to land, are in the table.
 
     As far as bounds tell: files of which the table says none are not read, since the whole table would be.
@@ -237,7 +237,7 @@ def check_nowhere(place: Place, cursors: Mapping[int, IntervalSet]) -> None:
 
 
 def elsewhere(
-    place: Place, cursors: Mapping[int, IntervalSet], hours: range, *, unbounded: bool = True
+    place: LogstoreTable, cursors: Mapping[int, IntervalSet], hours: range, *, unbounded: bool = True
 ) -> frozenset[int]:
     """Receive hours outside of `hours` with rows of these cursors of each shard. Files of which the table
     says that they cannot hold any are not read: where only landings wrote, that is all of them. Those of
@@ -278,7 +278,7 @@ def origin_and_hour(table: Table, file: DataFile) -> tuple[str, int] | None:
     return None if origin is None or hour is None else (origin, hour)
 
 
-def _batches(place: Place, task: FileScanTask) -> list[pa.RecordBatch]:
+def _batches(place: LogstoreTable, task: FileScanTask) -> list[pa.RecordBatch]:
     """The identities and receive hours of the logstore's rows in one file. Raises as `reading.py` does."""
     schema = place.table.schema()
     ids = {schema.find_field(name).field_id for name in IDENTITY}
@@ -307,14 +307,14 @@ def _places(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, _Longs, _L
             yield shard, cursors[shards == shard], hours[shards == shard]
 
 
-def of_origin(place: Place, origin: str) -> Place:
+def of_origin(place: LogstoreTable, origin: str) -> LogstoreTable:
     """The same table with the rows of another origin in mind, one that it has a ledger of."""
     text, _, created = place.state.origins[origin].rpartition("@")
     region, project, logstore = text.split("/", 2)
     return replace(place, origin=Origin(region, project, logstore, int(created), known_as=origin))
 
 
-def check_counted(place: Place) -> None:
+def check_counted(place: LogstoreTable) -> None:
     """Raises LedgerBroken when a shard of the logstore has more or fewer rows than its ledger and what was
     adopted say: what would leave then could not be told from what is missing already."""
     for shards, rows, known in _counted(place):
@@ -326,7 +326,7 @@ def check_counted(place: Place) -> None:
             )
 
 
-def check_none_missing(place: Place) -> None:
+def check_none_missing(place: LogstoreTable) -> None:
     """As `check_counted`, for every logstore of the table, before something that no rollback passes.
 
     Story: rows are deleted by hand. Before anybody looks, others are removed for good, and with that the
@@ -347,7 +347,7 @@ def _of_shards(shards: Collection[int]) -> str:
     return f" in shard {', '.join(map(str, shards))}" if shards else ""
 
 
-def _counted(place: Place) -> Iterator[tuple[tuple[int, ...], int, int]]:
+def _counted(place: LogstoreTable) -> Iterator[tuple[tuple[int, ...], int, int]]:
     """(shards, rows there, rows known) of each shard, from the manifests; files that hold rows of several
     shards are held against what is left of all of them. Files whose rows are partly hidden or of others are
     read."""
@@ -378,7 +378,7 @@ def _counted(place: Place) -> Iterator[tuple[tuple[int, ...], int, int]]:
         yield (), sum(there.values()) + mixed, sum(known.values())
 
 
-def _hour_files(place: Place) -> Callable[[FileScanTask], bool]:
+def _hour_files(place: LogstoreTable) -> Callable[[FileScanTask], bool]:
     """Whether a file's partition says that its rows are of one logstore and one receive hour."""
     schema, specs = place.table.schema(), place.table.specs()
     fit = {
@@ -389,7 +389,7 @@ def _hour_files(place: Place) -> Callable[[FileScanTask], bool]:
     return lambda task: task.file.spec_id in fit
 
 
-def mine(place: Place, hours: range | None = None) -> BooleanExpression:
+def mine(place: LogstoreTable, hours: range | None = None) -> BooleanExpression:
     """Rows of the logstore, and of these receive hours."""
     return rows_of(place.origin.id, hours)
 
@@ -401,7 +401,9 @@ def fingerprint(tasks: Iterable[FileScanTask]) -> Fingerprint:
     )
 
 
-def parts_of(place: Place, tasks: Collection[FileScanTask], where: Where | None = None) -> tuple[Part, ...]:
+def parts_of(
+    place: LogstoreTable, tasks: Collection[FileScanTask], where: Where | None = None
+) -> tuple[Part, ...]:
     """The logstore's rows of these files, or those that `where` takes, by shard and hour.
 
     A file at a time is read, and of it the identity columns and those that `where` names. Columns are
@@ -422,13 +424,13 @@ def parts_of(place: Place, tasks: Collection[FileScanTask], where: Where | None 
     return tuple(found[key] for key in sorted(found))
 
 
-def cursors_of(place: Place, tasks: Iterable[FileScanTask], shard: int) -> _Longs:
+def cursors_of(place: LogstoreTable, tasks: Iterable[FileScanTask], shard: int) -> _Longs:
     """The cursors of one shard that have rows in these files, each once."""
     found = [cursors for task in tasks for at, cursors, _ in _places(_batches(place, task)) if at == shard]
     return np.unique(np.concatenate([np.array([], dtype=np.int64), *found]))
 
 
-def check_explained(place: Place, parts: Iterable[Part], *, adopted_too: bool) -> None:
+def check_explained(place: LogstoreTable, parts: Iterable[Part], *, adopted_too: bool) -> None:
     """Raises LedgerBroken for rows that neither the ledger nor, if those may go, adoption explains."""
     rows: dict[int, int] = defaultdict(int)
     outside: dict[int, int] = defaultdict(int)

@@ -26,8 +26,12 @@ from pipelines.landing.ledger.reading import Unreadable, spans
 from pipelines.landing.ledger.start import known
 from pipelines.landing.ledger.state import TableState, total_records
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.operations import adopt, give_up, repair_manifests, replace, rollback
+from pipelines.landing.operations.adopt import plan_adopt
 from pipelines.landing.operations.fresh_starts import At
+from pipelines.landing.operations.give_up import GIVE_UP, plan_give_up
+from pipelines.landing.operations.repair_manifests import REPAIR_MANIFESTS, plan_repair_manifests
+from pipelines.landing.operations.replace import REPLACE, plan_replace
+from pipelines.landing.operations.rollback import kept_by_rollback, plan_rollback
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 from sls_io.errors import LedgerBroken, SlsError
@@ -111,7 +115,7 @@ def _adopt(lake: Lake, logstore: Logstore, client: SlsClient) -> tuple[str, SlsE
     for start in at:
         # Where the rows prove an older ledger, that one is kept, and no start is asked for.
         try:
-            view = adopt.plan(lake, logstore, client, at=start).view
+            view = plan_adopt(lake, logstore, client, at=start).view
         except SlsError as error:
             refused = error
             continue
@@ -192,8 +196,8 @@ def _rollback(
     if back is None:
         return None
     try:
-        planned = rollback.plan(lake, logstore.table, back)
-        kept = rollback.kept(planned, known(state, client.origin()).id, client)
+        planned = plan_rollback(lake, logstore.table, back)
+        kept = kept_by_rollback(planned, known(state, client.origin()).id, client)
     except SlsError:
         return None
     since = "what landed since is pulled again"
@@ -204,15 +208,15 @@ def _rollback(
 
 def _relisted(lake: Lake, logstore: Logstore, client: SlsClient) -> _Way | None:
     """For lost manifests: all of their files, or, where that is refused, what is there of these."""
-    command = repair_manifests.COMMAND
+    command = REPAIR_MANIFESTS
     try:
-        repair_manifests.plan(lake, logstore, client)
+        plan_repair_manifests(lake, logstore, client)
     except SlsError:
         pass
     else:
         return _Way(f"{command} lists the data files again that are lost with it, and keeps every row", 0)
     try:
-        view = repair_manifests.plan(lake, logstore, client, without_missing=True).view
+        view = plan_repair_manifests(lake, logstore, client, without_missing=True).view
     except SlsError:
         return None
     text = (
@@ -225,14 +229,14 @@ def _relisted(lake: Lake, logstore: Logstore, client: SlsClient) -> _Way | None:
 def _give_up(lake: Lake, logstore: Logstore, client: SlsClient) -> _Way | None:
     """For lost files: what goes with them, or, where that cannot be told, a ledger that begins anew."""
     try:
-        view = give_up.plan(lake, logstore, client).view
+        view = plan_give_up(lake, logstore, client).view
     except SlsError:
         return None
     again = ""
     if view.kept.lost < view.rows:
         calls = " and ".join(f"sls-lake backfill {span}" for span in spans(view.hours))
         again = f"; {calls} lands again what the service still has"
-    text = f"{give_up.COMMAND} gives up the {view.rows} rows of the lost files, and nothing else{again}"
+    text = f"{GIVE_UP} gives up the {view.rows} rows of the lost files, and nothing else{again}"
     return _Way(text, view.kept.lost, gives_up=True)
 
 
@@ -240,7 +244,7 @@ def _replaces(
     lake: Lake, logstore: Logstore, client: SlsClient, hours: list[int], instead: str = ""
 ) -> list[str]:
     return [
-        f"{replace.COMMAND} {span} lands again what the service still has{instead}, and leaves the rest of "
+        f"{REPLACE} {span} lands again what the service still has{instead}, and leaves the rest of "
         "the table as it is"
         for span in _replaceable(lake, logstore, client, hours)
     ]
@@ -265,7 +269,7 @@ def _replaceable(lake: Lake, logstore: Logstore, client: SlsClient, hours: list[
 def _accepted(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> range | None:
     """What a replace accepts of which these hours are: themselves, or with others where rows of them lie."""
     try:
-        replace.plan(lake, logstore, client, hours)
+        plan_replace(lake, logstore, client, hours)
     except RowsElsewhere as error:
         return error.together
     except SlsError:

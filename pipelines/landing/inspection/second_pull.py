@@ -61,7 +61,7 @@ def pull_again(
                 except DecodeError as error:
                     fetch.retry(page, error)
                     continue
-                if reading.unreadable and not page.settled:  # counted by the rule it landed by
+                if reading.unreadable and not page.confirmed:  # counted by the rule it landed by
                     fetch.doubt(page)
                     continue
                 for part in reading.parts(window.hour):

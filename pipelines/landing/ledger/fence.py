@@ -48,7 +48,7 @@ def merge(ledger: Ledger, delta: Delta) -> Merged:
         # closed it: nothing of it is missing any more.
         if entry is None or entry.closed or shard in stale:
             continue
-        kept = [g for gap in gaps for g in _trim(gap, entry.settled)]
+        kept = [g for gap in gaps for g in _trim(gap, entry.accounted)]
         shards[shard] = replace(entry, gaps=tuple(sorted({*entry.gaps, *kept})))
     accepted: list[Landed] = []
     lost: list[Landed] = []
@@ -125,7 +125,7 @@ def _fits(entry: ShardLedger | None, window: Window, delta: Delta, base: Ledger)
         return False
     if not delta.live:
         # A gap is what the service once said it had no more. A fill brings what it shows again: it was
-        # pulled, so it is there, and the gap shrinks by it. No frontier moves: both are settled.
+        # pulled, so it is there, and the gap shrinks by it. No frontier moves: both are accounted.
         return True
     if any(g.begin < window.end and window.begin < g.end for g in entry.gaps):
         return False
@@ -156,6 +156,6 @@ def _with_marks(entry: ShardLedger, marks: Iterable[Edge]) -> ShardLedger:
     return replace(entry, reached_s=max(entry.reached_s, reached))
 
 
-def _trim(gap: Gap, settled: IntervalSet) -> list[Gap]:
-    rest = IntervalSet.of([(gap.begin, gap.end)]).minus(settled)
+def _trim(gap: Gap, accounted: IntervalSet) -> list[Gap]:
+    rest = IntervalSet.of([(gap.begin, gap.end)]).minus(accounted)
     return [Gap(Cursor(b), Cursor(e), gap.cause) for b, e in rest]

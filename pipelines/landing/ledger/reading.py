@@ -63,7 +63,7 @@ class Unreadable(LedgerBroken):
         return cure(self._table, [self.file], first=self.first)
 
     def __str__(self) -> str:
-        return f"{self.what}. To settle it: {self.verb}"
+        return f"{self.what}. Cure: {self.verb}"
 
 
 class Misread(InvariantBroken):

@@ -70,7 +70,7 @@ class Looked:
 
 
 @dataclass(frozen=True)
-class Hour:
+class CompactableHour:
     """Small files of one logstore and receive hour (since 1970) that are written together.
 
     `snapshot_id` and `files_after` are None until it was done.
@@ -99,7 +99,7 @@ class Left:
     text: str
 
 
-def look(lake: Lake, name: str) -> Looked:
+def load_with_state(lake: Lake, name: str) -> Looked:
     """The table `name` now. Raises ConfigError when nothing has landed, LedgerBroken when it cannot be
     trusted: nothing is tidied then."""
     table = lake.load(name)
@@ -126,20 +126,22 @@ def sealed_before(ledger: Ledger) -> int:
     return reached // HOUR_S
 
 
-def plan(looked: Looked, *, target_bytes: int = TARGET_BYTES) -> list[Hour]:
+def plan_compaction(looked: Looked, *, target_bytes: int = TARGET_BYTES) -> list[CompactableHour]:
     """Sealed hours with more small files than files of the target size would hold; oldest first."""
     hours, order = [], _order(looked.table.schema())
     for (origin, hour, *_), tasks in _small(looked, target_bytes):
         size = sum(task.file.file_size_in_bytes for task in tasks)
         if len(tasks) > -(-size // target_bytes):
             rows = sum(task.file.record_count for task in tasks)
-            hours.append(Hour(origin, hour, rows, len(tasks), size, tasks=tuple(sorted(tasks, key=order))))
+            hours.append(
+                CompactableHour(origin, hour, rows, len(tasks), size, tasks=tuple(sorted(tasks, key=order)))
+            )
     return hours
 
 
 def left(looked: Looked, *, target_bytes: int = TARGET_BYTES) -> tuple[Left, ...]:
     """Why the other hours stay as they are: one entry a reason, of unsealed hours one a logstore."""
-    chosen = {(hour.origin, hour.hour) for hour in plan(looked, target_bytes=target_bytes)}
+    chosen = {(hour.origin, hour.hour) for hour in plan_compaction(looked, target_bytes=target_bytes)}
     hours, files = defaultdict[tuple[Why, str], set[tuple[str, int]]](set), Counter[tuple[Why, str]]()
     for why, at, _ in _sorted_out(looked, target_bytes):
         if why in ("few", "done") and at in chosen:
@@ -204,19 +206,19 @@ def partition_text(file: DataFile) -> tuple[str, ...]:
     return tuple(str(file.partition[i]) for i in range(len(file.partition)))
 
 
-def execute(
+def execute_compaction(
     lake: Lake,
     looked: Looked,
-    hour: Hour,
+    hour: CompactableHour,
     *,
     target_bytes: int = TARGET_BYTES,
     clock: Clock,
     on_event: Callable[[str], None] = lambda name: None,
-) -> Hour:
+) -> CompactableHour:
     """Write the files of `hour` together and commit them.
 
     Raises LandingConflict when they were changed since they were planned, and LandingUnknown as
-    `settle.commit` does. New files that were not committed are the sweep's.
+    `authored.commit` does. New files that were not committed are the sweep's.
 
     Story: hours are planned together and written one after the other. Meanwhile another engine deletes
     rows of a file of the last hour without touching the file: written together with others as it was
@@ -246,9 +248,11 @@ def execute(
                 now_ms=int(clock.now() * 1000),
             )
         except LandingConflict:
-            looked = look(lake, name)
+            looked = load_with_state(lake, name)
         else:
-            return Hour(hour.origin, hour.hour, hour.rows, hour.files, hour.file_bytes, len(added), snapshot)
+            return CompactableHour(
+                hour.origin, hour.hour, hour.rows, hour.files, hour.file_bytes, len(added), snapshot
+            )
     raise LandingConflict(
         f"files of {name} that were being written together were changed meanwhile, or it never held still; "
         "they stay as they are, the next maintenance takes them"
@@ -288,7 +292,7 @@ def _order(schema: Schema) -> Callable[[FileScanTask], tuple[int, int, str]]:
     return key
 
 
-def _rewritten(table: Table, hour: Hour, target_bytes: int) -> list[DataFile]:
+def _rewritten(table: Table, hour: CompactableHour, target_bytes: int) -> list[DataFile]:
     """The rows of the hour's files in new files; proven to be the same rows.
 
     Raises as `reading.py` does, and TransportError when the storage does not take them.
@@ -342,7 +346,7 @@ def _sum(part: pa.Table) -> int:
 class _Writer:
     """Files of about the target size in one partition."""
 
-    def __init__(self, table: Table, hour: Hour, target_bytes: int) -> None:
+    def __init__(self, table: Table, hour: CompactableHour, target_bytes: int) -> None:
         self._table, self._hour, self._target = table, hour, target_bytes
         self._like = hour.tasks[0].file
         self._files: list[DataFile] = []

@@ -35,7 +35,7 @@ from pipelines.landing.ledger.state import ancestry, landed_snapshot, missing_ro
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance import compact
-from pipelines.landing.maintenance.compact import Hour, Left, Looked, look, tidied
+from pipelines.landing.maintenance.compact import CompactableHour, Left, Looked, load_with_state, tidied
 from pipelines.landing.run.driver import PUBLISH_DEADLINE_S, RELOAD_DEADLINE_S
 from pipelines.landing.table.former import listed
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
@@ -70,7 +70,7 @@ class Maintenance:
     table: str
     steps: tuple[str, ...]
     executed: bool
-    compacted: tuple[Hour, ...] = ()
+    compacted: tuple[CompactableHour, ...] = ()
     left: tuple[Left, ...] = ()
     manifests: tuple[int, int] = (0, 0)
     expired: tuple[int, ...] = ()
@@ -122,11 +122,15 @@ class Maintainer:
         Raises ConfigError when nothing has landed, LedgerBroken when the table cannot be trusted.
         """
         steps, self._put_off, self._unsettled = _ordered(steps), [], False
-        looked = look(self.lake, self.name)
+        looked = load_with_state(self.lake, self.name)
         table, now_s = looked.table, self.clock.now()
         if not self._whole(looked, steps):
             return self._nothing(table, steps, executed=False)
-        hours = tuple(compact.plan(looked, target_bytes=self.target_bytes)) if "compact" in steps else ()
+        hours = (
+            tuple(compact.plan_compaction(looked, target_bytes=self.target_bytes))
+            if "compact" in steps
+            else ()
+        )
         left = self._left(looked, steps)
         count = _manifest_count(table)
         fewer = _fewest(table) if "manifests" in steps and self._many(table) else count
@@ -158,7 +162,7 @@ class Maintainer:
         answer was lost. Whatever it raises, asking for the same again is safe.
         """
         steps, self._put_off, self._unsettled = _ordered(steps), [], False
-        looked = look(self.lake, self.name)
+        looked = load_with_state(self.lake, self.name)
         if not self._whole(looked, steps):
             return self._nothing(looked.table, steps, executed=True)
         left = self._left(looked, steps)
@@ -169,10 +173,10 @@ class Maintainer:
         # The refresh comes after, and is a snapshot, too. Story: it came first; a rollback is looked at
         # after it and committed after the expiry, to a snapshot whose files are being deleted.
         leaving = tuple[int, ...]()
-        if "expire" in steps and self._whole(look(self.lake, self.name), ["expire"]):
+        if "expire" in steps and self._whole(load_with_state(self.lake, self.name), ["expire"]):
             leaving = self._expire(self.snapshots_max - deletes)
         refreshed, swept, metadata = None, tuple[Orphan, ...](), tuple[Orphan, ...]()
-        if deletes and self._whole(look(self.lake, self.name), deleting):
+        if deletes and self._whole(load_with_state(self.lake, self.name), deleting):
             looked = self._refresh()
             table, refreshed = looked.table, looked.state.tagged
             # The storage's own clock stamps the files; ours may be ahead of it.
@@ -190,7 +194,7 @@ class Maintainer:
             left=left,
             manifests=manifests,
             expired=leaving,
-            kept=len(look(self.lake, self.name).table.metadata.snapshots),
+            kept=len(load_with_state(self.lake, self.name).table.metadata.snapshots),
             refreshed=refreshed,
             swept=swept,
             metadata=metadata,
@@ -229,13 +233,15 @@ class Maintainer:
 
     # --- commits ---------------------------------------------------------------------------------
 
-    def _compact(self) -> tuple[Hour, ...]:
+    def _compact(self) -> tuple[CompactableHour, ...]:
         done = []
-        for hour in compact.plan(look(self.lake, self.name), target_bytes=self.target_bytes):
-            looked = look(self.lake, self.name)
+        for hour in compact.plan_compaction(
+            load_with_state(self.lake, self.name), target_bytes=self.target_bytes
+        ):
+            looked = load_with_state(self.lake, self.name)
             try:
                 done.append(
-                    compact.execute(
+                    compact.execute_compaction(
                         self.lake,
                         looked,
                         hour,
@@ -250,7 +256,7 @@ class Maintainer:
         return tuple(done)
 
     def _regroup(self, wanted: bool) -> tuple[int, int]:
-        looked = look(self.lake, self.name)
+        looked = load_with_state(self.lake, self.name)
         before = _manifest_count(looked.table)
         if not wanted or not self._many(looked.table):
             return before, before
@@ -266,7 +272,7 @@ class Maintainer:
     def _commit(self, operation: Operation, *, regroup: int = 0) -> Looked:
         """A commit that leaves all rows, and the table loaded after it, which contains it."""
         for _ in range(_TRIES_MAX):
-            looked = look(self.lake, self.name)
+            looked = load_with_state(self.lake, self.name)
             change = replace(tidied(looked, Deed(operation)), regroup=regroup, same_rows=bool(regroup))
             self._on_event(f"{operation}.built")
             try:
@@ -275,14 +281,14 @@ class Maintainer:
                 )
             except LandingConflict:
                 continue
-            after = look(self.lake, self.name)
+            after = load_with_state(self.lake, self.name)
             if landed_snapshot(after.table, [snapshot]) is not None:
                 return after
         raise LandingConflict(f"table {self.name} never held still; nothing was deleted, run it again")
 
     def _expire(self, snapshots_max: int) -> tuple[int, ...]:
         for _ in range(_TRIES_MAX):
-            looked = look(self.lake, self.name)
+            looked = load_with_state(self.lake, self.name)
             table, state = looked.table, looked.state
             if not expired(table, snapshots_max):
                 return ()
@@ -301,7 +307,7 @@ class Maintainer:
             )
             self._on_event("expire.built")
             refusal = publish.send(table.catalog, table, request, deadline_s=PUBLISH_DEADLINE_S)
-            there = {s.snapshot_id for s in look(self.lake, self.name).table.metadata.snapshots}
+            there = {s.snapshot_id for s in load_with_state(self.lake, self.name).table.metadata.snapshots}
             if not there & set(leaving):
                 return leaving
             if not refusal:

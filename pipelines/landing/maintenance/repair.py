@@ -34,7 +34,7 @@ class Point:
     outcome: str
 
 
-def look(logstore: Logstore, lake: Lake, client: SlsClient) -> list[Point]:
+def plan_repair(logstore: Logstore, lake: Lake, client: SlsClient) -> list[Point]:
     """Every shard of the ledger. Raises LedgerBroken when the newest landing does not add up,
     ConfigError when nothing has landed; changes nothing."""
     table = lake.load(logstore.table)
@@ -63,7 +63,7 @@ def look(logstore: Logstore, lake: Lake, client: SlsClient) -> list[Point]:
     return points
 
 
-def repair(
+def execute_repair(
     logstore: Logstore, client: SlsClient, points: list[Point], *, clock: Clock = SYSTEM_CLOCK
 ) -> list[Point]:
     """Claim the group's shards and publish the frontiers of `points`; what became of each.

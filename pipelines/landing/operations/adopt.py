@@ -98,7 +98,7 @@ class Adoption:
     kept      origin -> snapshot whose ledger the rows prove
     starts    the shards of this logstore whose ledger begins anew; empty when its ledger is kept
     others    rows of origins that the table does not know, adopted as a number
-    unsettled other logstores whose ledger is not proven: they have to be adopted too
+    still_refused other logstores whose ledger is not proven: they have to be adopted too
     asks      a start must be named before this can be done
     differs   shards of which the newest readable ledger of their origin says something else
     missing   rows of this logstore that would be given up, at least
@@ -115,7 +115,7 @@ class Adoption:
     kept: Mapping[str, int]
     starts: tuple[ShardStart, ...]
     others: int
-    unsettled: tuple[str, ...]
+    still_refused: tuple[str, ...]
     asks: bool
     differs: tuple[Difference, ...] = ()
     missing: int = 0
@@ -128,7 +128,7 @@ class Adoption:
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedAdoption:
     """An adoption with the exact table it was looked at; `change` is None while a start is asked for."""
 
     view: Adoption
@@ -137,14 +137,14 @@ class Planned:
     change: authored.Change | None
 
 
-def plan(
+def plan_adopt(
     lake: Lake,
     logstore: Logstore,
     client: SlsClient,
     *,
     at: At | None = None,
     cursors: Mapping[int, Cursor] | None = None,
-) -> Planned:
+) -> PlannedAdoption:
     """Look at what adopting would do. Changes nothing.
 
     `cursors` names single shards' starts, `at` that of the others. Raises ConfigError when there is
@@ -165,11 +165,11 @@ def plan(
         decided = decided.started(found.origin.id, starts)
     view = _describe(found, decided, named=named)
     dropped = frozenset(x.path for x in found.lost if x.origin in decided.begun)
-    registered = publish.Origin(found.origin.id, origin_text(found.origin))
+    registered = publish.RegisteredOrigin(found.origin.id, origin_text(found.origin))
     deed, removed = Deed(Operation.ADOPT), found.state.forgotten
     change = authored.Change(found.head, decided.ledgers, decided.adopted, deed, registered, removed, dropped)
     _check_news(view, found.state, change)
-    return Planned(view, found.table, found.state, None if view.asks else change)
+    return PlannedAdoption(view, found.table, found.state, None if view.asks else change)
 
 
 @dataclass(frozen=True)
@@ -260,7 +260,7 @@ def _describe(found: _Found, decided: _Decided, *, named: bool) -> Adoption:
         kept=decided.sources,
         starts=_shard_starts(found.origin.id, decided.starts, found.tallies) if decided.asks else (),
         others=decided.adopted.others,
-        unsettled=tuple(sorted(set(state.origins) - set(decided.ledgers) - {found.origin.id})),
+        still_refused=tuple(sorted(set(state.origins) - set(decided.ledgers) - {found.origin.id})),
         asks=decided.asks and not named,
         differs=differs,
         missing=sum(d.missing for d in differs if d.origin in decided.begun),
@@ -273,11 +273,11 @@ def _describe(found: _Found, decided: _Decided, *, named: bool) -> Adoption:
     )
 
 
-def execute(
-    lake: Lake, planned: Planned, *, without_missing: bool = False, clock: Clock = SYSTEM_CLOCK
+def execute_adopt(
+    lake: Lake, planned: PlannedAdoption, *, without_missing: bool = False, clock: Clock = SYSTEM_CLOCK
 ) -> int:
     """Commit a planned adoption; the new snapshot. Raises ConfigError while a start is missing, or rows are
-    and nobody said `without_missing`; else what `settle.commit` does."""
+    and nobody said `without_missing`; else what `authored.commit` does."""
     view = planned.view
     if planned.change is None:
         raise ConfigError(
@@ -498,10 +498,10 @@ def _check_news(view: Adoption, state: TableState, change: authored.Change) -> N
         dict(change.ledgers),
         change.adopted,
     )
-    if same and view.unsettled and not view.asks:
+    if same and view.still_refused and not view.asks:
         raise ConfigError(
             f"{view.origin} is settled already; landings into {view.table} stay refused until "
-            f"{', '.join(view.unsettled)} is, too: sls-lake table adopt --logstore with its name"
+            f"{', '.join(view.still_refused)} is, too: sls-lake table adopt --logstore with its name"
         )
 
 

@@ -27,7 +27,7 @@ from pipelines.landing.commit import authored
 from pipelines.landing.commit.freshness import Freshness
 from pipelines.landing.contents import rewrite, slices
 from pipelines.landing.contents.sameness import check_all_same
-from pipelines.landing.contents.slices import Part, Place
+from pipelines.landing.contents.slices import LogstoreTable, Part
 from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger.reading import tasks_of
 from pipelines.landing.ledger.values import Deed, Forgotten, Gone, Operation
@@ -68,11 +68,11 @@ class Forget:
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedForget:
     """A removal with the table it was looked at. `whole` files leave, `partly` are written anew."""
 
     view: Forget
-    place: Place
+    place: LogstoreTable
     where: Where | None
     deed: Deed
     parts: tuple[Part, ...]
@@ -80,7 +80,7 @@ class Planned:
     partly: tuple[FileScanTask, ...]
 
 
-def plan_where(
+def plan_forget_where(
     lake: Lake,
     logstore: Logstore,
     client: SlsClient,
@@ -89,7 +89,7 @@ def plan_where(
     reason: str = "",
     origin: str = "",
     without_missing: bool = False,
-) -> Planned:
+) -> PlannedForget:
     """Look at what removing the rows that `where` takes would do. Changes nothing.
 
     `where` compares columns of the table, like `user = 'x' and __receive_hour__ < '...'`; `origin` is the
@@ -97,7 +97,7 @@ def plan_where(
     read or takes no row, LedgerBroken when the table cannot be trusted or, unless `without_missing`, misses
     rows.
     """
-    place = _of(slices.look(lake, logstore, client), origin)
+    place = _of(slices.look_at_table(lake, logstore, client), origin)
     asked = parse(where, place.table.schema())
     if not without_missing:
         slices.check_none_missing(place)
@@ -123,7 +123,7 @@ def plan_where(
     return _planned(place, asked, parts, whole, partly, about, reason)
 
 
-def plan_before(
+def plan_forget_before(
     lake: Lake,
     logstore: Logstore,
     client: SlsClient,
@@ -132,14 +132,14 @@ def plan_before(
     reason: str = "",
     origin: str = "",
     without_missing: bool = False,
-) -> Planned:
+) -> PlannedForget:
     """Look at what removing all receive hours before `hour` (since 1970) would do; `origin` as in
     `plan_where`. Changes nothing.
 
     Raises ConfigError when all of them are forgotten already or a frontier has not passed them,
     LedgerBroken as `plan_where`.
     """
-    mine = slices.look(lake, logstore, client)
+    mine = slices.look_at_table(lake, logstore, client)
     place = _of(mine, origin)
     if not without_missing:
         slices.check_none_missing(place)
@@ -160,8 +160,8 @@ def plan_before(
     return replace(planned, view=replace(planned.view, before=hour))
 
 
-def execute(
-    lake: Lake, logstore: Logstore, client: SlsClient, planned: Planned, *, clock: Clock = SYSTEM_CLOCK
+def execute_forget(
+    lake: Lake, logstore: Logstore, client: SlsClient, planned: PlannedForget, *, clock: Clock = SYSTEM_CLOCK
 ) -> int:
     """Write what stays of the files anew and commit; the new snapshot. Raises what `rewrite.publish` does.
 
@@ -181,7 +181,7 @@ def execute(
         raise InvariantBroken(f"{left} rows of {place.name} would leave, {planned.view.rows} were counted")
     tasks = (*planned.whole, *planned.partly)
 
-    def change_on(now: Place) -> authored.Change:
+    def change_on(now: LogstoreTable) -> authored.Change:
         ledger = _lowered(now.ledger, planned.parts)
         slices.check_explained(now, planned.parts, adopted_too=True)
         _check_same_hours(planned, now)
@@ -196,10 +196,10 @@ def execute(
             window_origin=ledger.origin,
         )
 
-    return rewrite.publish(lake, logstore, client, place, tasks, change_on, fresh=fresh, clock=clock)
+    return rewrite.commit_rewritten(lake, logstore, client, place, tasks, change_on, fresh=fresh, clock=clock)
 
 
-def _of(place: Place, origin: str) -> Place:
+def _of(place: LogstoreTable, origin: str) -> LogstoreTable:
     """The same table with the rows of `origin` in mind. Raises ConfigError for one that it does not know."""
     if origin in ("", place.origin.id):
         return place
@@ -216,7 +216,7 @@ def _same_logstore(one: Origin, other: Origin) -> bool:
     return replace(one, created_s=0, known_as="") == replace(other, created_s=0, known_as="")
 
 
-def _check_reached(place: Place, hour: int) -> None:
+def _check_reached(place: LogstoreTable, hour: int) -> None:
     """Raises ConfigError unless every shard in the ledger of another logstore has passed all hours before
     `hour`."""
     for shard, entry in sorted(place.ledger.shards.items()):
@@ -228,14 +228,14 @@ def _check_reached(place: Place, hour: int) -> None:
 
 
 def _planned(
-    place: Place,
+    place: LogstoreTable,
     where: Where | None,
     parts: list[Part],
     whole: list[FileScanTask],
     partly: list[FileScanTask],
     about: str,
     reason: str,
-) -> Planned:
+) -> PlannedForget:
     slices.check_explained(place, parts, adopted_too=True)
     note = printable(reason.strip())[:REASON_CHARS_MAX]
     deed = Deed(Operation.FORGET, f"{about}: {note}" if note else about)
@@ -250,7 +250,7 @@ def _planned(
         files=len(whole) + len(partly),
         rewritten=len(partly),
     )
-    return Planned(view, place, where, deed, tuple(parts), tuple(whole), tuple(partly))
+    return PlannedForget(view, place, where, deed, tuple(parts), tuple(whole), tuple(partly))
 
 
 def _lowered(ledger: Ledger, parts: tuple[Part, ...]) -> Ledger:
@@ -266,7 +266,7 @@ def _lowered(ledger: Ledger, parts: tuple[Part, ...]) -> Ledger:
     return ledger.with_shards(changed)
 
 
-def _forgotten(forgotten: Forgotten, ledger: Ledger, planned: Planned) -> Forgotten:
+def _forgotten(forgotten: Forgotten, ledger: Ledger, planned: PlannedForget) -> Forgotten:
     for part in planned.parts:
         forgotten = forgotten.plus(
             ledger.origin, part.shard, Gone(part.rows, part.sum, slices.hour_runs([part.hour]))
@@ -277,7 +277,7 @@ def _forgotten(forgotten: Forgotten, ledger: Ledger, planned: Planned) -> Forgot
     return forgotten
 
 
-def _check_same_hours(planned: Planned, now: Place) -> None:
+def _check_same_hours(planned: PlannedForget, now: LogstoreTable) -> None:
     """Story: a backfill lands an hour between the look and the commit. Its rows would stay, in an hour
     that is said to be forgotten. Raises LandingConflict then."""
     if planned.view.before and now is not planned.place:

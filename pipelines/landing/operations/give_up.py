@@ -21,12 +21,13 @@ from pyiceberg.table import FileScanTask
 
 from pipelines.landing.commit import authored
 from pipelines.landing.contents import slices
-from pipelines.landing.contents.slices import Part, Place
+from pipelines.landing.contents.slices import LogstoreTable, Part
 from pipelines.landing.ledger.fence import withdrawn
 from pipelines.landing.ledger.reading import Unreadable, bounds, tasks_of
 from pipelines.landing.ledger.values import Adopted, Deed, Landed, Operation
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.operations import reach, repair_manifests
+from pipelines.landing.operations import reach
+from pipelines.landing.operations.repair_manifests import named
 from pipelines.landing.table.lake import Lake
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import SlsClient
@@ -34,7 +35,7 @@ from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ConfigError, LedgerBroken
 from sls_io.window import IntervalSet
 
-COMMAND = "sls-lake table give-up"
+GIVE_UP = "sls-lake table give-up"
 ADOPT_REST = "sls-lake table adopt --at rows --without-missing"
 _PIECES_MAX = 100
 """Intervals that a shard's lost rows may lie in; beyond that the ledger would be a list of rows."""
@@ -65,25 +66,25 @@ class GivenUp:
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedGiveUp:
     """A giving up with the exact table it was looked at; `execute` commits on that one or not at all."""
 
     view: GivenUp
-    place: Place
+    place: LogstoreTable
     change: authored.Change
 
 
-def plan(lake: Lake, logstore: Logstore, client: SlsClient) -> Planned:
+def plan_give_up(lake: Lake, logstore: Logstore, client: SlsClient) -> PlannedGiveUp:
     """Look at what giving the lost files of the logstore up would do. Changes nothing.
 
     Raises ConfigError when no file is lost, LedgerBroken when the table cannot be trusted or what is missing
     is not what was in the lost files.
     """
-    place = slices.look(lake, logstore, client, whole=False)
+    place = slices.look_at_table(lake, logstore, client, whole=False)
     try:
         kept, lost = _sorted_out(place)
     except Unreadable as error:
-        raise repair_manifests.named(lake, logstore, client, error) from error
+        raise named(lake, logstore, client, error) from error
     if not lost:
         raise ConfigError(
             f"every file of {place.origin.logstore} in {place.name} can be read: nothing is lost"
@@ -104,7 +105,7 @@ def plan(lake: Lake, logstore: Logstore, client: SlsClient) -> Planned:
         {shard: _lowered(place.ledger, parts.values(), shard, lost_of) for shard, lost_of in taken.items()}
     )
     given = {shard: a + b for shard, (a, b) in short.items() if a + b}
-    return Planned(
+    return PlannedGiveUp(
         view=_view(place, ledger, lost, given, reach.kept_of(client, given, taken, windows)),
         place=place,
         change=authored.Change(
@@ -118,8 +119,8 @@ def plan(lake: Lake, logstore: Logstore, client: SlsClient) -> Planned:
     )
 
 
-def execute(lake: Lake, planned: Planned, *, clock: Clock = SYSTEM_CLOCK) -> int:
-    """Commit a planned giving up; the new snapshot. Raises what `settle.commit` does."""
+def execute_give_up(lake: Lake, planned: PlannedGiveUp, *, clock: Clock = SYSTEM_CLOCK) -> int:
+    """Commit a planned giving up; the new snapshot. Raises what `authored.commit` does."""
     place = planned.place
     return authored.commit(lake, place.table, place.state, planned.change, now_ms=int(clock.now() * 1000))
 
@@ -127,7 +128,7 @@ def execute(lake: Lake, planned: Planned, *, clock: Clock = SYSTEM_CLOCK) -> int
 _Kept = list[tuple[FileScanTask, tuple[Part, ...]]]
 
 
-def _sorted_out(place: Place) -> tuple[_Kept, list[FileScanTask]]:
+def _sorted_out(place: LogstoreTable) -> tuple[_Kept, list[FileScanTask]]:
     """The logstore's files that can be read, with their rows, and those that cannot. Raises Unreadable where
     row-level deletes are lost: the rows themselves are all there."""
     kept: _Kept = []
@@ -150,7 +151,7 @@ def _joined(parts: Iterable[Part]) -> dict[tuple[int, int], Part]:
     return found
 
 
-def _short(place: Place, parts: Iterable[Part]) -> dict[int, tuple[int, int]]:
+def _short(place: LogstoreTable, parts: Iterable[Part]) -> dict[int, tuple[int, int]]:
     """Rows that are missing of each shard: landed ones, adopted ones."""
     there: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))
     for part in parts:
@@ -165,7 +166,7 @@ def _short(place: Place, parts: Iterable[Part]) -> dict[int, tuple[int, int]]:
     return found
 
 
-def _check_same_rows(place: Place, lost: Iterable[FileScanTask], short: Mapping[int, int]) -> None:
+def _check_same_rows(place: LogstoreTable, lost: Iterable[FileScanTask], short: Mapping[int, int]) -> None:
     """Raises LedgerBroken unless exactly the rows of the lost files are missing, as far as the table says
     how many those were."""
     of_shard: dict[int, int] = defaultdict(int)
@@ -192,7 +193,7 @@ def _check_same_rows(place: Place, lost: Iterable[FileScanTask], short: Mapping[
 
 
 def _cursors(
-    place: Place,
+    place: LogstoreTable,
     shard: int,
     kept: _Kept,
     parts: Mapping[tuple[int, int], Part],
@@ -224,7 +225,7 @@ def _cursors(
 
 
 def _extents(
-    place: Place,
+    place: LogstoreTable,
     shard: int,
     parts: Mapping[tuple[int, int], Part],
     file: DataFile,
@@ -257,7 +258,7 @@ def _lowered(ledger: Ledger, parts: Iterable[Part], shard: int, taken: IntervalS
     return withdrawn(entry, taken, rows=entry.rows - rows, total=entry.sum - total)
 
 
-def _adopted(place: Place, parts: Iterable[Part], given: Mapping[int, int]) -> Adopted:
+def _adopted(place: LogstoreTable, parts: Iterable[Part], given: Mapping[int, int]) -> Adopted:
     """Adopted rows that are left, and how many are missing by now."""
     adopted, origin = place.state.adopted, place.origin.id
     shards = {key: value for key, value in adopted.shards.items() if key[0] != origin}
@@ -272,7 +273,7 @@ def _adopted(place: Place, parts: Iterable[Part], given: Mapping[int, int]) -> A
 
 
 def _view(
-    place: Place, ledger: Ledger, lost: list[FileScanTask], given: Mapping[int, int], kept: reach.Kept
+    place: LogstoreTable, ledger: Ledger, lost: list[FileScanTask], given: Mapping[int, int], kept: reach.Kept
 ) -> GivenUp:
     hours: dict[int, int] = defaultdict(int)
     for task in lost:

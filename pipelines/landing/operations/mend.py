@@ -23,7 +23,7 @@ from pyiceberg.table import FileScanTask
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.freshness import Freshness
 from pipelines.landing.contents import rewrite, slices
-from pipelines.landing.contents.slices import Place
+from pipelines.landing.contents.slices import LogstoreTable
 from pipelines.landing.hours import hours_text
 from pipelines.landing.ledger.reading import tasks_of
 from pipelines.landing.ledger.values import Deed, Operation
@@ -74,24 +74,24 @@ class Mend:
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedMend:
     """A mend with the table it was looked at; `tasks` are the files with rows that change."""
 
     view: Mend
-    place: Place
+    place: LogstoreTable
     hours: range
     schema: Schema
     evolved: bool
     tasks: tuple[FileScanTask, ...]
 
 
-def plan(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> Planned:
+def plan_mend(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> PlannedMend:
     """Read the rows with errors of these receive hours and try today's contract. Changes nothing.
 
     Raises ConfigError for a contract that the table cannot follow, LedgerBroken when the table cannot
     be trusted.
     """
-    place = slices.look(lake, logstore, client)
+    place = slices.look_at_table(lake, logstore, client)
     contract = Contract.from_columns(logstore.columns)
     evolved = contract.evolved(place.table.metadata)
     schema = evolved or place.table.schema()
@@ -109,15 +109,15 @@ def plan(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> Pla
             for cause in after.column("__error__").drop_null().to_pylist():
                 left[cause] = left.get(cause, 0) + 1
         if found:
-            _check_settled(place, task)
+            _check_accounted(place, task)
             tasks.append(task)
         changed += found
     view = Mend(place.name, place.origin.id, rows, mended, changed, len(tasks), left)
-    return Planned(view, place, hours, schema, evolved is not None, tuple(tasks))
+    return PlannedMend(view, place, hours, schema, evolved is not None, tuple(tasks))
 
 
-def execute(
-    lake: Lake, logstore: Logstore, client: SlsClient, planned: Planned, *, clock: Clock = SYSTEM_CLOCK
+def execute_mend(
+    lake: Lake, logstore: Logstore, client: SlsClient, planned: PlannedMend, *, clock: Clock = SYSTEM_CLOCK
 ) -> int:
     """Write the files anew and commit; the new snapshot. Raises ConfigError when nothing would change,
     else what `rewrite.publish` does."""
@@ -133,7 +133,7 @@ def execute(
             raise InvariantBroken(f"a file of {place.name} has other rows after its errors were read again")
         files.append(done.file)
 
-    def change_on(now: Place) -> authored.Change:
+    def change_on(now: LogstoreTable) -> authored.Change:
         return authored.Change(
             content=now.head,
             ledgers=now.state.ledgers,
@@ -146,10 +146,12 @@ def execute(
             schema=schema if planned.evolved else None,
         )
 
-    return rewrite.publish(lake, logstore, client, place, planned.tasks, change_on, fresh=fresh, clock=clock)
+    return rewrite.commit_rewritten(
+        lake, logstore, client, place, planned.tasks, change_on, fresh=fresh, clock=clock
+    )
 
 
-def _check_settled(place: Place, task: FileScanTask) -> None:
+def _check_accounted(place: LogstoreTable, task: FileScanTask) -> None:
     """Raises ConfigError for a file whose partition says values of its rows: read again, they may differ."""
     table = place.table
     try:

@@ -33,7 +33,7 @@ class Relabelling:
     after: str
 
 
-def look(lake: Lake, logstore: Logstore, client: SlsClient) -> tuple[Relabelling, TableState]:
+def plan_relabel(lake: Lake, logstore: Logstore, client: SlsClient) -> tuple[Relabelling, TableState]:
     """What a relabelling would do. Changes nothing.
 
     Raises ConfigError when nothing has landed or the label is right, LedgerBroken when another verb is
@@ -51,8 +51,10 @@ def look(lake: Lake, logstore: Logstore, client: SlsClient) -> tuple[Relabelling
     return Relabelling(logstore.table, name, state.origins[name], origin_text(origin)), state
 
 
-def execute(lake: Lake, planned: tuple[Relabelling, TableState], *, clock: Clock = SYSTEM_CLOCK) -> int:
-    """Commit it; the new snapshot. Raises what `settle.commit` does."""
+def execute_relabel(
+    lake: Lake, planned: tuple[Relabelling, TableState], *, clock: Clock = SYSTEM_CLOCK
+) -> int:
+    """Commit it; the new snapshot. Raises what `authored.commit` does."""
     view, state = planned
     table = lake.load(view.table)
     head = table.current_snapshot() if table is not None else None
@@ -63,7 +65,7 @@ def execute(lake: Lake, planned: tuple[Relabelling, TableState], *, clock: Clock
         state.ledgers,
         state.adopted,
         Deed(Operation.RELABEL),
-        publish.Origin(view.origin, view.after),
+        publish.RegisteredOrigin(view.origin, view.after),
         forgotten=state.forgotten,
         same_rows=True,
     )

@@ -24,7 +24,7 @@ from pipelines.landing.commit import authored
 from pipelines.landing.contents import choice, explained, slices, strays
 from pipelines.landing.contents.choice import Count, Key
 from pipelines.landing.contents.explained import Lost
-from pipelines.landing.contents.slices import Place
+from pipelines.landing.contents.slices import LogstoreTable
 from pipelines.landing.contents.tally import Tally
 from pipelines.landing.ledger.reading import VERIFY, Unreadable, entries_of, manifests_of, tasks_in
 from pipelines.landing.ledger.state import TableState
@@ -38,7 +38,7 @@ from sls_io.errors import ConfigError, LedgerBroken, SlsError
 from sls_io.window import Cursor
 
 VERB = "repair-manifests"
-COMMAND = "sls-lake table repair-manifests"
+REPAIR_MANIFESTS = "sls-lake table repair-manifests"
 _NAMED_MAX = 5
 
 
@@ -74,11 +74,11 @@ class Repair:
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedRepair:
     """A repair with the exact table it was looked at; `execute` commits on that one or not at all."""
 
     view: Repair
-    place: Place
+    place: LogstoreTable
     change: authored.Change
 
 
@@ -92,13 +92,15 @@ class _Found:
     gone: tuple[Lost, ...]
 
 
-def plan(lake: Lake, logstore: Logstore, client: SlsClient, *, without_missing: bool = False) -> Planned:
+def plan_repair_manifests(
+    lake: Lake, logstore: Logstore, client: SlsClient, *, without_missing: bool = False
+) -> PlannedRepair:
     """Look at what listing the files of lost manifests again would do. Changes nothing.
 
     Raises ConfigError when no manifest of main is lost, LedgerBroken when the table cannot be trusted, or
     what the files hold is not what is missing.
     """
-    place = slices.look(lake, logstore, client, whole=False)
+    place = slices.look_at_table(lake, logstore, client, whole=False)
     table, state = place.table, place.state
     manifests, lost = _sorted_out(table, place.head)
     if not lost:
@@ -130,11 +132,11 @@ def plan(lake: Lake, logstore: Logstore, client: SlsClient, *, without_missing: 
         same_rows=True,
         manifests=manifests,
     )
-    return Planned(view, place, change)
+    return PlannedRepair(view, place, change)
 
 
-def execute(lake: Lake, planned: Planned, *, clock: Clock = SYSTEM_CLOCK) -> int:
-    """Commit a planned repair; the new snapshot. Raises what `settle.commit` does."""
+def execute_repair_manifests(lake: Lake, planned: PlannedRepair, *, clock: Clock = SYSTEM_CLOCK) -> int:
+    """Commit a planned repair; the new snapshot. Raises what `authored.commit` does."""
     place = planned.place
     return authored.commit(lake, place.table, place.state, planned.change, now_ms=int(clock.now() * 1000))
 
@@ -145,10 +147,10 @@ def named(lake: Lake, logstore: Logstore, client: SlsClient, error: Unreadable) 
     if not isinstance(error.file, str):
         return error
     try:
-        plan(lake, logstore, client)
+        plan_repair_manifests(lake, logstore, client)
     except SlsError:
         return error
-    return LedgerBroken(error.what, verb=f"{COMMAND}, which lists its data files again")
+    return LedgerBroken(error.what, verb=f"{REPAIR_MANIFESTS}, which lists its data files again")
 
 
 def _sorted_out(table: Table, head: Snapshot) -> tuple[tuple[ManifestFile, ...], list[Unreadable]]:
@@ -192,7 +194,7 @@ def _keys(state: TableState) -> set[Key]:
 
 
 def _taken(
-    place: Place, found: _Found, leaves: Collection[strays.Stray], without_missing: bool
+    place: LogstoreTable, found: _Found, leaves: Collection[strays.Stray], without_missing: bool
 ) -> tuple[choice.Leaf, ...]:
     """The files that are listed again. Raises as `reading.py` does."""
     state = place.state
@@ -220,7 +222,9 @@ def _removed_from(state: TableState, origin: str, hour: int) -> bool:
     return state.forgotten.hours(origin).overlaps(hour, hour + 1)
 
 
-def _proven(place: Place, found: _Found, added: tuple[DataFile, ...], *, without_missing: bool) -> int:
+def _proven(
+    place: LogstoreTable, found: _Found, added: tuple[DataFile, ...], *, without_missing: bool
+) -> int:
     """How many rows are missing when main lists these files, too, read as they would be then.
 
     Raises LedgerBroken unless none are, or `without_missing`, and none are there that should not be.

@@ -24,12 +24,12 @@ from pyiceberg.schema import Schema
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.freshness import Freshness
 from pipelines.landing.contents import slices
-from pipelines.landing.contents.slices import Place, RowsElsewhere
+from pipelines.landing.contents.slices import LogstoreTable, RowsElsewhere
 from pipelines.landing.ledger.fence import merge
 from pipelines.landing.ledger.reading import spans
 from pipelines.landing.ledger.values import Delta, Landed, Operation
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.operations import undo
+from pipelines.landing.operations.undo import PlannedUndo, Undo, plan_undo
 from pipelines.landing.run.report import HourReport, LandingReport, stop_text
 from pipelines.landing.run.write import WrittenWindow, assemble, job_for, to_data_file, write_windows
 from pipelines.landing.spark.session import Engine
@@ -39,8 +39,7 @@ from sls_io.claim import Ledger
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ConfigError, CursorExpired, LandingConflict, ShardGone, SlsError, TransportError
-from sls_io.planning import Planned as PlannedWindow
-from sls_io.planning import Survey, plan_fill, since_start
+from sls_io.planning import PlannedWindow, Survey, plan_fill, since_start
 from sls_io.survey import survey_hours
 from sls_io.window import HOUR_S, Cursor, IntervalSet
 
@@ -48,29 +47,29 @@ _TRIES_MAX = 20
 _BYTES_MAX = 2**62
 _TOO_MANY = "these hours are more windows than one run may have; replace fewer at once"
 _WIDENED_MAX = 4
-COMMAND = "sls-lake backfill --mode replace --local --execute"
+REPLACE = "sls-lake backfill --mode replace --local --execute"
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedReplace:
     """What would leave, and the windows that would come instead; `execute` does both or nothing.
 
     `windows` are those of what is there and then those, `more` of them, of what the hours lack.
     """
 
-    undone: undo.Planned
+    undone: PlannedUndo
     hours: range
     windows: tuple[PlannedWindow, ...]
     more: int
     schema: Schema | None
 
     @property
-    def view(self) -> undo.Undo:
+    def view(self) -> Undo:
         """What would leave."""
         return self.undone.view
 
 
-def plan(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> Planned:
+def plan_replace(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> PlannedReplace:
     """Look at what replacing these receive hours would do. Changes nothing.
 
     Raises what `undo.plan` does, and ConfigError when retention has taken a part of the hours or they
@@ -83,7 +82,7 @@ def plan(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> Pla
         together = _together(lake, logstore, client, error.hours)
         if together is None:
             raise
-        verb = f"{COMMAND} {spans(together)[0]}, which lands all of them again"
+        verb = f"{REPLACE} {spans(together)[0]}, which lands all of them again"
         raise RowsElsewhere(
             logstore.table, error.asked, error.others, verb=verb, together=together
         ) from error
@@ -103,8 +102,8 @@ def _together(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -
     return None
 
 
-def _plan(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> Planned:
-    undone = undo.plan(lake, logstore, client, hours, operation=Operation.REPLACE, counted=False)
+def _plan(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> PlannedReplace:
+    undone = plan_undo(lake, logstore, client, hours, operation=Operation.REPLACE, counted=False)
     surveys = survey_hours(
         client,
         client.shards(),
@@ -123,7 +122,7 @@ def _plan(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> Pl
     schema = Contract.from_columns(logstore.columns).evolved(undone.place.table.metadata)
     chains = 1 + max((p.chain for p in again), default=0)
     more = tuple(replace(p, chain=p.chain + chains) for p in lacking)
-    return Planned(undone, hours, (*again, *more), len(more), schema)
+    return PlannedReplace(undone, hours, (*again, *more), len(more), schema)
 
 
 def _cursors(windows: Iterable[PlannedWindow]) -> dict[int, IntervalSet]:
@@ -133,14 +132,14 @@ def _cursors(windows: Iterable[PlannedWindow]) -> dict[int, IntervalSet]:
     return {shard: IntervalSet.of(pairs) for shard, pairs in found.items()}
 
 
-def _only(undone: undo.Planned) -> Ledger:
+def _only(undone: PlannedUndo) -> Ledger:
     """A ledger that lacks what would leave, and nothing else."""
     return Ledger(
         undone.ledger.origin,
         {
             shard: replace(
                 undone.ledger.shards[shard],
-                landed=undone.place.ledger.shards[shard].settled.minus(taken),
+                landed=undone.place.ledger.shards[shard].accounted.minus(taken),
                 withdrawn=taken,
             )
             for shard, taken in undone.taken.items()
@@ -156,12 +155,12 @@ def _windows(
     return plan_fill(surveys=mine, ledger=ledger, budget=budget, until_s=hours.stop * HOUR_S).windows
 
 
-def execute(
+def execute_replace(
     lake: Lake,
     logstore: Logstore,
     client: SlsClient,
     engine: Engine,
-    planned: Planned,
+    planned: PlannedReplace,
     *,
     clock: Clock = SYSTEM_CLOCK,
     on_event: Callable[[str], None] = lambda name: None,
@@ -188,7 +187,7 @@ def execute(
             )
         except LandingConflict:
             conflicts += 1
-            current = undo.plan(
+            current = plan_undo(
                 lake, logstore, client, planned.hours, operation=Operation.REPLACE, counted=False
             )
             # After the look: paused in between, a sweep could take the files and the look not know it.
@@ -200,7 +199,7 @@ def execute(
 
 def _check_covered(
     client: SlsClient,
-    undone: undo.Planned,
+    undone: PlannedUndo,
     coming_windows: tuple[PlannedWindow, ...],
     surveys: Mapping[int, Survey],
     hours: range,
@@ -236,7 +235,9 @@ def _hour_of(client: SlsClient, shard: int, left: IntervalSet) -> int | None:
     return None
 
 
-def _write(logstore: Logstore, engine: Engine, planned: Planned, deadline_s: float) -> list[WrittenWindow]:
+def _write(
+    logstore: Logstore, engine: Engine, planned: PlannedReplace, deadline_s: float
+) -> list[WrittenWindow]:
     """Every planned window, whole. Raises TransportError when one ended early."""
     engine.require()
     place, attempt = planned.undone.place, uuid.uuid4().hex
@@ -258,7 +259,7 @@ def _write(logstore: Logstore, engine: Engine, planned: Planned, deadline_s: flo
     return written
 
 
-def _files(planned: Planned, written: list[WrittenWindow]) -> tuple[DataFile, ...]:
+def _files(planned: PlannedReplace, written: list[WrittenWindow]) -> tuple[DataFile, ...]:
     place = planned.undone.place
     schema, spec = planned.schema or place.table.schema(), place.table.spec()
     return tuple(
@@ -280,9 +281,9 @@ def _files(planned: Planned, written: list[WrittenWindow]) -> tuple[DataFile, ..
 
 
 def _change(
-    planned: Planned, current: undo.Planned, landed: tuple[Landed, ...], files: tuple[DataFile, ...]
+    planned: PlannedReplace, current: PlannedUndo, landed: tuple[Landed, ...], files: tuple[DataFile, ...]
 ) -> authored.Change:
-    place: Place = current.place
+    place: LogstoreTable = current.place
     lacking = landed[len(landed) - planned.more :]
     merged = merge(place.ledger, Delta(place.origin.id, live=False, windows=lacking))
     if merged.lost:
@@ -300,7 +301,7 @@ def _change(
     )
 
 
-def _check_unchanged(then: undo.Planned, now: undo.Planned) -> None:
+def _check_unchanged(then: PlannedUndo, now: PlannedUndo) -> None:
     """What is there of the hours is what was looked at, however its files were rewritten since."""
     fits = (then.place.state.schema_id, then.place.state.spec_id) == (
         now.place.state.schema_id,
@@ -314,7 +315,7 @@ def _check_unchanged(then: undo.Planned, now: undo.Planned) -> None:
 
 
 def _report(
-    planned: Planned, written: list[WrittenWindow], snapshot_id: int, seconds: float, conflicts: int
+    planned: PlannedReplace, written: list[WrittenWindow], snapshot_id: int, seconds: float, conflicts: int
 ) -> LandingReport:
     hours: dict[int, HourReport] = {}
     for window in written:

@@ -107,7 +107,7 @@ class Rollback:
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedRollback:
     """A rollback with the exact table it was looked at; `execute` commits on that one or not at all."""
 
     view: Rollback
@@ -116,7 +116,9 @@ class Planned:
     change: authored.Change
 
 
-def plan(lake: Lake, name: str, snapshot_id: int, *, without_missing: bool = False) -> Planned:
+def plan_rollback(
+    lake: Lake, name: str, snapshot_id: int, *, without_missing: bool = False
+) -> PlannedRollback:
     """Look at what a rollback of table `name` to `snapshot_id` would do. Changes nothing.
 
     Raises ConfigError when that snapshot is not a landing in the table's history, LedgerBroken when
@@ -165,15 +167,15 @@ def plan(lake: Lake, name: str, snapshot_id: int, *, without_missing: bool = Fal
         notes=(*_notes(table, state), *([_UNREADABLE] if now is None else [])),
         hours_out=hours_out,
     )
-    return Planned(view, table, state, change)
+    return PlannedRollback(view, table, state, change)
 
 
-def execute(lake: Lake, planned: Planned, *, clock: Clock = SYSTEM_CLOCK) -> int:
-    """Commit a planned rollback; the new snapshot. Raises what `settle.commit` does."""
+def execute_rollback(lake: Lake, planned: PlannedRollback, *, clock: Clock = SYSTEM_CLOCK) -> int:
+    """Commit a planned rollback; the new snapshot. Raises what `authored.commit` does."""
     return authored.commit(lake, planned.table, planned.state, planned.change, now_ms=int(clock.now() * 1000))
 
 
-def kept(planned: Planned, origin: str, client: SlsClient) -> reach.Kept:
+def kept_by_rollback(planned: PlannedRollback, origin: str, client: SlsClient) -> reach.Kept:
     """What the service still has of the rows of one logstore that the next runs would pull again."""
     mine = [shard for shard in planned.view.shards if shard.origin == origin]
     since = (planned.table.snapshot_by_id(number) for number in planned.view.landings)

@@ -17,7 +17,7 @@ from pyiceberg.table import FileScanTask
 from pipelines.landing.commit import authored
 from pipelines.landing.contents import slices
 from pipelines.landing.contents.sameness import check_same
-from pipelines.landing.contents.slices import Part, Place
+from pipelines.landing.contents.slices import LogstoreTable, Part
 from pipelines.landing.hours import hours_text
 from pipelines.landing.ledger.fence import withdrawn
 from pipelines.landing.ledger.values import Deed, Operation
@@ -54,18 +54,18 @@ class Undo:
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedUndo:
     """An undo with the exact table it was looked at; `execute` commits on that one or not at all."""
 
     view: Undo
-    place: Place
+    place: LogstoreTable
     ledger: Ledger
     taken: Mapping[int, IntervalSet]
     tasks: tuple[FileScanTask, ...]
     change: authored.Change
 
 
-def plan(
+def plan_undo(
     lake: Lake,
     logstore: Logstore,
     client: SlsClient,
@@ -73,7 +73,7 @@ def plan(
     *,
     operation: Operation = Operation.UNDO,
     counted: bool = True,
-) -> Planned:
+) -> PlannedUndo:
     """Look at what taking these receive hours back would do. Changes nothing.
 
     `counted`: the rows that are there must be as many as the ledger says, and all can be read.
@@ -82,7 +82,7 @@ def plan(
     or rows of them were removed by decision; LedgerBroken when the table cannot be trusted, RowsElsewhere
     when rows of the hours lie in others.
     """
-    place = slices.look(lake, logstore, client, whole=counted)
+    place = slices.look_at_table(lake, logstore, client, whole=counted)
     slices.check_passed(place, client, hours.stop)
     slices.check_not_forgotten(place, hours)
     if counted:
@@ -108,7 +108,7 @@ def plan(
         }
     )
     state = place.state
-    return Planned(
+    return PlannedUndo(
         view=_view(place, ledger, parts, tasks, sorted(taken)),
         place=place,
         ledger=ledger,
@@ -125,14 +125,14 @@ def plan(
     )
 
 
-def execute(lake: Lake, planned: Planned, *, clock: Clock = SYSTEM_CLOCK) -> int:
-    """Commit a planned undo; the new snapshot. Raises what `settle.commit` does."""
+def execute_undo(lake: Lake, planned: PlannedUndo, *, clock: Clock = SYSTEM_CLOCK) -> int:
+    """Commit a planned undo; the new snapshot. Raises what `authored.commit` does."""
     place = planned.place
     return authored.commit(lake, place.table, place.state, planned.change, now_ms=int(clock.now() * 1000))
 
 
 def _readable(
-    client: SlsClient, place: Place, tasks: Iterable[FileScanTask], hours: range
+    client: SlsClient, place: LogstoreTable, tasks: Iterable[FileScanTask], hours: range
 ) -> tuple[Part, ...]:
     """What those files hold that can be read. Raises LedgerBroken for one that cannot, unless all that
     may have been in it can be pulled again."""
@@ -184,7 +184,11 @@ def _edges(client: SlsClient, shard: int, hours: range) -> list[tuple[int, int]]
 
 
 def _view(
-    place: Place, ledger: Ledger, parts: tuple[Part, ...], tasks: list[FileScanTask], shards: list[int]
+    place: LogstoreTable,
+    ledger: Ledger,
+    parts: tuple[Part, ...],
+    tasks: list[FileScanTask],
+    shards: list[int],
 ) -> Undo:
     hours = sorted({p.hour for p in parts})
     before = place.ledger

@@ -16,7 +16,7 @@ from pyiceberg.typedef import Record
 
 from pipelines.landing.commit import publish
 from pipelines.landing.commit.freshness import Freshness
-from pipelines.landing.contents.slices import Place, check_nowhere
+from pipelines.landing.contents.slices import LogstoreTable, check_nowhere
 from pipelines.landing.ledger.start import check_origin, origin_text
 from pipelines.landing.ledger.state import TableState, read_state, reconcile
 from pipelines.landing.ledger.values import Delta, Landed
@@ -112,7 +112,7 @@ class Attempt:
             before = found.get(window.shard, IntervalSet())
             found[window.shard] = before.union([(window.begin, window.end)])
         if head is not None and found:
-            check_nowhere(Place(logstore, self.origin, self.table, self.base, head), found)
+            check_nowhere(LogstoreTable(logstore, self.origin, self.table, self.base, head), found)
 
     def partition(self, shard: int, hour: int) -> Record:
         """Where rows of a shard and a receive hour (since 1970) lie in the table."""
@@ -132,7 +132,7 @@ class Attempt:
             ledger=ledger,
             files=[file for landed in delta.windows for file in self._files(landed)],
             attempt=self.id,
-            origin=publish.Origin(self.origin.id, origin_text(self.origin)),
+            origin=publish.RegisteredOrigin(self.origin.id, origin_text(self.origin)),
             now_ms=now_ms,
             schema=self.evolved,
         )

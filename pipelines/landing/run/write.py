@@ -53,7 +53,7 @@ from sls_io.errors import (
 )
 from sls_io.fetch import FAILED, THROTTLED, Fetch, told
 from sls_io.pace import Pace
-from sls_io.planning import Planned
+from sls_io.planning import PlannedWindow
 from sls_io.settings import Service
 from sls_io.window import Cursor, Window
 
@@ -95,7 +95,7 @@ class WriteJob:
     service: Service
     origin: str
     attempt: str
-    windows: tuple[Planned, ...]
+    windows: tuple[PlannedWindow, ...]
     columns: Mapping[str, str]
     schema: Schema
     location: str
@@ -164,7 +164,7 @@ def job_for(
     *,
     origin: str,
     attempt: str,
-    windows: tuple[Planned, ...],
+    windows: tuple[PlannedWindow, ...],
     schema: Schema,
     deadline_s: float,
 ) -> WriteJob:
@@ -227,7 +227,7 @@ def _task_failure(error: Exception) -> SlsError:
     )
 
 
-def assemble(windows: Sequence[Planned], rows: Iterable[FileRow]) -> list[WrittenWindow]:
+def assemble(windows: Sequence[PlannedWindow], rows: Iterable[FileRow]) -> list[WrittenWindow]:
     """The rows of each window put together; a window without any row was not written.
 
     Raises InvariantBroken when a window's files do not follow one another without a hole.
@@ -379,7 +379,7 @@ def _drain(fetch: Fetch, decoder: Decoder, writer: "Writer") -> None:
         except DecodeError as error:
             fetch.retry(page, error)
             continue
-        if reading.unreadable and not page.settled:
+        if reading.unreadable and not page.confirmed:
             fetch.doubt(page)
             continue
         for part in reading.parts(fetch.window.hour):

@@ -70,7 +70,7 @@ class Former:
 
 
 @dataclass(frozen=True)
-class Place:
+class FormerPlace:
     """Where a new table of some name would lie, and what reads there."""
 
     io: FileIO
@@ -117,7 +117,7 @@ def gone_with(io: FileIO, metadata_location: str, warehouse: str) -> str:
     return ""
 
 
-def place_of(catalog: Catalog, table: str) -> Place | None:
+def place_of(catalog: Catalog, table: str) -> FormerPlace | None:
     """Where the catalog would put a new table; None where it does not say. Makes nothing."""
     try:
         staged = catalog.create_table_transaction(table, _ANY_SCHEMA)
@@ -126,14 +126,14 @@ def place_of(catalog: Catalog, table: str) -> Place | None:
         if "://" not in warehouse and not warehouse.startswith("/"):
             return None
         location = "/".join([warehouse, *table.split(".")])
-        return Place(load_file_io(catalog.properties, location), location)
+        return FormerPlace(load_file_io(catalog.properties, location), location)
     except (BadRequestError, TableAlreadyExistsError):
         return None  # a server without staged tables, or somebody was faster
     # The staged table's own IO: a server may lend keys for this table alone.
-    return Place(staged._table.io, staged.table_metadata.location)
+    return FormerPlace(staged._table.io, staged.table_metadata.location)
 
 
-def beside(place: Place, folders: Sequence[str] | None = None) -> list[str]:
+def beside(place: FormerPlace, folders: Sequence[str] | None = None) -> list[str]:
     """The location itself, and those that `new_location` made beside it, as far as they are there."""
     names = folders if folders is not None else _folders(place.io, _parent(place.location)) or ()
     own = _last(place.location)
@@ -281,7 +281,7 @@ def _told_by(io: FileIO, location: str) -> tuple[str, bool]:
     return f"{location} holds {len(others)} file{'s' if len(others) > 1 else ''} and {why}", False
 
 
-def _others(catalog: Catalog, table: str, place: Place, folders: Sequence[str]) -> list[str]:
+def _others(catalog: Catalog, table: str, place: FormerPlace, folders: Sequence[str]) -> list[str]:
     """Tables in the folder of the namespace, when the catalog knows not one of the namespace.
 
     Story: two first runs make two tables of a new namespace. B lists the folder and finds A's, which

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from sls_io.emulator.groups import Group, Shape
+from sls_io.emulator.groups import ConsumerGroup, Shape
 from sls_io.emulator.refusal import (
     Refused,
     invalid_cursor,
@@ -47,7 +47,7 @@ Change = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class RecordSpan:
     """One page before its bytes are read: groups [first, first + count) by position.
 
     `next` is the next cursor, `last` the cursor of the last group (None when empty), `time_s` its
@@ -138,7 +138,7 @@ class ShardLog:
             raise invalid_cursor()
         return self.times[position]
 
-    def span(self, cursor: int, count: int, end: int | None, bytes_max: int = PAGE_BYTES_MAX) -> Span:
+    def span(self, cursor: int, count: int, end: int | None, bytes_max: int = PAGE_BYTES_MAX) -> RecordSpan:
         """At most `count` groups from `cursor`, before `end`, within `bytes_max` but at least one."""
         self._check(cursor)
         if end is not None and end < cursor:
@@ -156,7 +156,7 @@ class ShardLog:
         else:
             following = self.next if end is None else min(end, self.next)
         some = stop > first
-        return Span(
+        return RecordSpan(
             places=self.places[first:stop],
             sizes=sizes,
             raw_bytes=sum(sizes),
@@ -221,7 +221,7 @@ class Logstore:
     next_shard: int = 0
     version: int = 0
     shards: dict[int, ShardLog] = field(default_factory=dict)
-    groups: dict[str, Group] = field(default_factory=dict)
+    groups: dict[str, ConsumerGroup] = field(default_factory=dict)
     turn: int = 0
     _shape: Shape | None = None
 
@@ -422,7 +422,7 @@ class Store:
         logstore.version += 1
         self._keep(logstore)
 
-    def group_changed(self, logstore: Logstore, group: Group) -> None:
+    def group_changed(self, logstore: Logstore, group: ConsumerGroup) -> None:
         """Write the group down as it is now."""
         group.changed = False
         self.changes.append({"op": "group", "uid": logstore.uid, "doc": group.doc()})
@@ -482,7 +482,7 @@ class Store:
         elif op == "trim" and change["shard"] in logstore.shards:
             self.released += logstore.shards[change["shard"]].trim(change["cursor"])
         elif op == "group":
-            group = Group.from_doc(change["doc"], now)
+            group = ConsumerGroup.from_doc(change["doc"], now)
             logstore.groups[group.name] = group
         elif op == "checkpoint" and change["group"] in logstore.groups:
             logstore.groups[change["group"]].restore_checkpoint(change)
