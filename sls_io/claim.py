@@ -9,6 +9,9 @@ from dataclasses import dataclass, field, replace
 
 from sls_io.window import Cursor, IntervalSet
 
+SUM_MODULUS = 2**64
+"""Identity sums are kept modulo this: the hash of a log is a number of 64 bits."""
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:

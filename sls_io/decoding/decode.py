@@ -36,6 +36,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sls_io import loggroup
+from sls_io.claim import SUM_MODULUS
 from sls_io.decoding.causes import Cause, Trouble
 from sls_io.decoding.chunks import Chunk, Chunks, whole_page
 from sls_io.decoding.heads import PART_BYTES, Heads, Wide
@@ -180,7 +181,7 @@ class Decoder:
             rows=sum(p.rows for p in parts),
             groups=reading.groups,
             errors=sum(p.errors for p in parts),
-            sum=sum(p.sum for p in parts) % 2**64,
+            sum=sum(p.sum for p in parts) % SUM_MODULUS,
             forward=reading.forward,
         )
 

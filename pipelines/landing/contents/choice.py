@@ -11,6 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from sls_io.claim import SUM_MODULUS
+
 Key = tuple[str, int]
 """An origin's id and a shard."""
 
@@ -165,16 +167,16 @@ def _vector(leaves: Sequence[Leaf], keys: Sequence[Key]) -> _Vector:
         for key, (count, total) in leaf.counts.items():
             rows[key] += count
             sums[key] += total
-    return tuple(number for key in keys for number in (rows[key], sums[key] % 2**64))
+    return tuple(number for key in keys for number in (rows[key], sums[key] % SUM_MODULUS))
 
 
 def _minus(one: _Vector, other: _Vector) -> _Vector:
     """Rows as they are, sums modulo 2**64."""
     return tuple(
-        (a - b) % 2**64 if at % 2 else a - b for at, (a, b) in enumerate(zip(one, other, strict=True))
+        (a - b) % SUM_MODULUS if at % 2 else a - b for at, (a, b) in enumerate(zip(one, other, strict=True))
     )
 
 
 def _sum(vectors: Sequence[_Vector], length: int) -> _Vector:
     columns = list(zip(*vectors, strict=True)) if vectors else [()] * length
-    return tuple(sum(each) % 2**64 if at % 2 else sum(each) for at, each in enumerate(columns))
+    return tuple(sum(each) % SUM_MODULUS if at % 2 else sum(each) for at, each in enumerate(columns))

@@ -15,7 +15,7 @@ from pipelines.landing.contents.tally import Tally
 from pipelines.landing.contents.tally import tally as tally_of
 from pipelines.landing.ledger.reading import bounds
 from pipelines.landing.ledger.values import Adopted
-from sls_io.claim import Ledger, ShardLedger
+from sls_io.claim import SUM_MODULUS, Ledger, ShardLedger
 from sls_io.errors import ConfigError
 from sls_io.window import Cursor
 
@@ -75,7 +75,7 @@ def holds(there: Tally, entry: ShardLedger, adopted: tuple[int, int]) -> bool:
     """Whether these are the rows of a shard that its ledger and what was `adopted` (rows, identity sum)
     before say. Pure."""
     rows, total = adopted
-    return (there.rows, there.sum) == (entry.rows + rows, (entry.sum + total) % 2**64)
+    return (there.rows, there.sum) == (entry.rows + rows, (entry.sum + total) % SUM_MODULUS)
 
 
 def proves(

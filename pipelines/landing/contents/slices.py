@@ -29,7 +29,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.contract import hour_place, origin_place, rows_of
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.table.where import Where
-from sls_io.claim import Ledger, ShardLedger
+from sls_io.claim import SUM_MODULUS, Ledger, ShardLedger
 from sls_io.client import Origin, SlsClient
 from sls_io.decoding.decode import identity_sum
 from sls_io.errors import ConfigError, LedgerBroken, ShardGone
@@ -62,11 +62,11 @@ class Part:
             self.shard,
             self.hour,
             self.rows + other.rows,
-            (self.sum + other.sum) % 2**64,
+            (self.sum + other.sum) % SUM_MODULUS,
             min(self.first, other.first),
             max(self.last, other.last),
             self.outside + other.outside,
-            (self.outside_sum + other.outside_sum) % 2**64,
+            (self.outside_sum + other.outside_sum) % SUM_MODULUS,
         )
 
 
@@ -459,7 +459,7 @@ def without_adopted(adopted: Adopted, origin: str, parts: Iterable[Part]) -> Ado
     for part in parts:
         if part.outside:
             rows, total = shards[origin, part.shard]
-            shards[origin, part.shard] = rows - part.outside, (total - part.outside_sum) % 2**64
+            shards[origin, part.shard] = rows - part.outside, (total - part.outside_sum) % SUM_MODULUS
     return replace(adopted, shards={key: value for key, value in shards.items() if value[0]})
 
 
@@ -501,9 +501,9 @@ def _part(shard: int, hour: int, cursors: _Longs, indexes: _Longs, landed: Inter
         shard=shard,
         hour=hour,
         rows=len(cursors),
-        sum=identity_sum(shard, cursors, indexes) % 2**64,
+        sum=identity_sum(shard, cursors, indexes) % SUM_MODULUS,
         first=int(cursors.min()),
         last=int(cursors.max()),
         outside=int(out.sum()),
-        outside_sum=identity_sum(shard, cursors[out], indexes[out]) % 2**64,
+        outside_sum=identity_sum(shard, cursors[out], indexes[out]) % SUM_MODULUS,
     )

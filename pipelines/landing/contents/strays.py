@@ -35,6 +35,7 @@ from pipelines.landing.ledger.state import TableState, ancestry
 from pipelines.landing.table.contract import hour_place, origin_place, partition_of
 from pipelines.landing.table.data_files import data_file, metrics_in
 from pipelines.landing.table.former import listed
+from sls_io.claim import SUM_MODULUS
 from sls_io.decoding.decode import identity_sum
 from sls_io.errors import ConfigError
 from sls_io.window import IntervalSet
@@ -163,7 +164,7 @@ def _held(table: Table, state: TableState, path: str) -> tuple[Place, dict[Key, 
             if not _may_belong(state, origin, shard, mine[1]):
                 return None
             rows, total = counts.get((origin, shard), (0, 0))
-            total = (total + identity_sum(shard, mine[1], mine[2])) % 2**64
+            total = (total + identity_sum(shard, mine[1], mine[2])) % SUM_MODULUS
             counts[origin, shard] = rows + mine.shape[1], total
     return (places.pop(), counts) if places else None
 

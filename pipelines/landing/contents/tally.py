@@ -21,7 +21,7 @@ from pyiceberg.table import FileScanTask, Table
 
 from pipelines.landing.ledger.reading import Unreadable, batches_of, tasks_of
 from pipelines.landing.table.contract import hour_place, origin_place
-from sls_io.claim import Ledger, ShardLedger
+from sls_io.claim import SUM_MODULUS, Ledger, ShardLedger
 from sls_io.decoding.decode import identity_sum
 from sls_io.window import Window
 
@@ -168,7 +168,7 @@ def _count(tally: Tally, shard: int, hour: int | None, keys: _Longs, entry: Shar
     cursors, indexes = keys[0][order], keys[1][order]
     tally.rows += len(cursors)
     tally.last = max(tally.last, int(cursors[-1]))
-    tally.sum = (tally.sum + identity_sum(shard, cursors, indexes)) % 2**64
+    tally.sum = (tally.sum + identity_sum(shard, cursors, indexes)) % SUM_MODULUS
     tally.doubled += _doubled(cursors, indexes)
     inside = np.zeros(len(cursors), dtype=bool)
     for begin, end in entry.landed if entry else ():
@@ -181,4 +181,4 @@ def _count(tally: Tally, shard: int, hour: int | None, keys: _Longs, entry: Shar
         rows, total = tally.windows[asked[i]]
         part = slice(begins[i], ends[i])
         total += identity_sum(shard, cursors[part], indexes[part])
-        tally.windows[asked[i]] = (rows + int(ends[i] - begins[i]), total % 2**64)
+        tally.windows[asked[i]] = (rows + int(ends[i] - begins[i]), total % SUM_MODULUS)

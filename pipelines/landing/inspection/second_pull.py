@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from pipelines.landing.contents.tally import Count
-from sls_io.claim import Ledger
+from sls_io.claim import SUM_MODULUS, Ledger
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.decoding.decode import Decoder
@@ -65,7 +65,7 @@ def pull_again(
                     fetch.doubt(page)
                     continue
                 for part in reading.parts(window.hour):
-                    rows, total = rows + part.rows, (total + part.sum) % 2**64
+                    rows, total = rows + part.rows, (total + part.sum) % SUM_MODULUS
             whole = fetch.proved()
         except (CursorExpired, ShardGone):
             whole = False

@@ -40,7 +40,7 @@ from pipelines.landing.operations import reach
 from pipelines.landing.run.report import said_readable
 from pipelines.landing.table.contract import Contract, check_landable, origin_place
 from pipelines.landing.table.lake import Lake, NoMetadata
-from sls_io.claim import Ledger, ShardLedger
+from sls_io.claim import SUM_MODULUS, Ledger, ShardLedger
 from sls_io.client import SlsClient
 from sls_io.errors import ConfigError, LedgerBroken, ShardGone, SlsError, printable
 from sls_io.planning import CURSOR_UNKNOWN
@@ -525,7 +525,7 @@ def _sums(entry: ShardLedger, tally: Tally | None, adopted: Count) -> list[str]:
     if rows != entry.rows + adopted[0]:
         beside = f" and {adopted[0]} adopted" if adopted[0] else ""
         return [f"the table holds {rows} rows, the ledger {entry.rows}{beside}"]
-    if total != (entry.sum + adopted[1]) % 2**64:
+    if total != (entry.sum + adopted[1]) % SUM_MODULUS:
         return ["the identities of the rows do not add up to the ledger's sum"]
     return []
 

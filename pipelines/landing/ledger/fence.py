@@ -7,8 +7,8 @@ closed before children. `merge` is computed against the exact table state that t
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from pipelines.landing.ledger.values import SUM_MODULUS, Delta, Landed
-from sls_io.claim import Gap, Ledger, ShardLedger
+from pipelines.landing.ledger.values import Delta, Landed
+from sls_io.claim import SUM_MODULUS, Gap, Ledger, ShardLedger
 from sls_io.planning import Edge, Suspicion, opened
 from sls_io.window import Cursor, IntervalSet, Window
 

@@ -4,11 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from sls_io.claim import Gap
+from sls_io.claim import SUM_MODULUS, Gap
 from sls_io.planning import Edge, Suspicion
 from sls_io.window import Cursor, IntervalSet, Window
-
-SUM_MODULUS = 2**64
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ from pipelines.landing.table.contract import (
 )
 from pipelines.landing.table.data_files import data_file, metrics_of
 from pipelines.landing.table.lake import Lake
-from sls_io.claim import Ledger
+from sls_io.claim import SUM_MODULUS, Ledger
 from sls_io.clock import Clock
 from sls_io.decoding.decode import identity_sum
 from sls_io.errors import ConfigError, InvariantBroken, LandingConflict, LedgerBroken, TransportError
@@ -310,7 +310,7 @@ def _rewritten(table: Table, hour: CompactableHour, target_bytes: int) -> list[D
         raise TransportError(
             f"files of {'.'.join(table.name())} cannot be written ({type(error).__name__})"
         ) from error
-    if (rows, total % 2**64) != (sum(n for n, _ in written), sum(s for _, s in written) % 2**64):
+    if (rows, total % SUM_MODULUS) != (sum(n for n, _ in written), sum(s for _, s in written) % SUM_MODULUS):
         raise InvariantBroken("files written together do not hold the rows that were read")
     if rows != hour.rows:
         raise LedgerBroken(

@@ -34,7 +34,7 @@ from pipelines.landing.ledger.values import Deed, Forgotten, Gone, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.table.where import Where, parse
-from sls_io.claim import Ledger
+from sls_io.claim import SUM_MODULUS, Ledger
 from sls_io.client import Origin, SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ConfigError, InvariantBroken, LandingConflict, printable
@@ -261,7 +261,7 @@ def _lowered(ledger: Ledger, parts: tuple[Part, ...]) -> Ledger:
         changed[shard] = replace(
             entry,
             rows=entry.rows - sum(p.rows - p.outside for p in mine),
-            sum=(entry.sum - sum(p.sum - p.outside_sum for p in mine)) % 2**64,
+            sum=(entry.sum - sum(p.sum - p.outside_sum for p in mine)) % SUM_MODULUS,
         )
     return ledger.with_shards(changed)
 

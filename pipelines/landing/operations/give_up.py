@@ -29,7 +29,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
 from pipelines.landing.operations.repair_manifests import named
 from pipelines.landing.table.lake import Lake
-from sls_io.claim import Ledger, ShardLedger
+from sls_io.claim import SUM_MODULUS, Ledger, ShardLedger
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ConfigError, LedgerBroken
@@ -254,7 +254,7 @@ def _lowered(ledger: Ledger, parts: Iterable[Part], shard: int, taken: IntervalS
     """The shard with the rows that are left."""
     entry, mine = ledger.shards[shard], [p for p in parts if p.shard == shard]
     rows = sum(p.rows - p.outside for p in mine)
-    total = sum(p.sum - p.outside_sum for p in mine) % 2**64
+    total = sum(p.sum - p.outside_sum for p in mine) % SUM_MODULUS
     return withdrawn(entry, taken, rows=entry.rows - rows, total=entry.sum - total)
 
 
@@ -265,7 +265,7 @@ def _adopted(place: LogstoreTable, parts: Iterable[Part], given: Mapping[int, in
     for part in parts:
         if part.outside:
             rows, total = shards.get((origin, part.shard), (0, 0))
-            shards[origin, part.shard] = rows + part.outside, (total + part.outside_sum) % 2**64
+            shards[origin, part.shard] = rows + part.outside, (total + part.outside_sum) % SUM_MODULUS
     missing = dict(adopted.missing)
     for shard, rows in given.items():
         missing[origin, shard] = missing.get((origin, shard), 0) + rows

@@ -31,7 +31,7 @@ from pipelines.landing.ledger.state import TableState
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
-from sls_io.claim import Ledger, ShardLedger
+from sls_io.claim import SUM_MODULUS, Ledger, ShardLedger
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ConfigError, LedgerBroken, SlsError
@@ -186,7 +186,7 @@ def _known(state: TableState, key: Key) -> Count:
     origin, shard = key
     entry = state.ledger(origin).shards.get(shard) or ShardLedger(Cursor(0))
     rows, total = state.adopted.of(origin, shard)
-    return entry.rows + rows, (entry.sum + total) % 2**64
+    return entry.rows + rows, (entry.sum + total) % SUM_MODULUS
 
 
 def _keys(state: TableState) -> set[Key]:
@@ -203,7 +203,7 @@ def _taken(
     for key in _keys(state) | set(found.tallies):
         rows, total = _known(state, key)
         now = found.tallies.get(key, Tally())
-        wanted[key] = rows - now.rows, (total - now.sum) % 2**64
+        wanted[key] = rows - now.rows, (total - now.sum) % SUM_MODULUS
     useful = [stray.leaf for stray in leaves if stray.leaf.path not in there]
     # Of a shard with rows in a file that is listed and gone nobody knows what else is missing.
     free = {key for key in wanted if any(x.origin == key[0] and x.may_hold(key[1]) for x in found.gone)}

@@ -36,6 +36,7 @@ from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.contract import ROW_GROUP_ROWS, Contract, parquet_writer
 from pipelines.landing.table.data_files import data_file, metrics_of
 from pipelines.landing.table.lake import CATALOG, storage_trouble
+from sls_io.claim import SUM_MODULUS
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.decoding.decode import Decoder, Part
@@ -279,7 +280,7 @@ def _assemble_one(window: Window, rows: list[FileRow]) -> WrittenWindow:
     landed = Landed(
         window=replace(window, end=Cursor(at)),
         rows=sum(r.rows for r in rows),
-        sum=sum(r.sum for r in rows) % 2**64,
+        sum=sum(r.sum for r in rows) % SUM_MODULUS,
         raw_bytes=sum(r.raw_bytes for r in rows),
         flags="f" if any(r.forward for r in rows) else "",
     )
@@ -418,7 +419,7 @@ class Writer:
         self._row = replace(
             row,
             rows=row.rows + part.rows,
-            sum=(row.sum + part.sum) % 2**64,
+            sum=(row.sum + part.sum) % SUM_MODULUS,
             errors=row.errors + part.errors,
         )
         self._buffer.append(part.batch)
