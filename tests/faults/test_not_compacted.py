@@ -62,5 +62,5 @@ def test_rows_that_another_engine_marked_are_a_reason(quick: World, command: Com
     command("table", "adopt", "--at", "rows", "--without-missing", "--execute")
     quick.emulator.admin.advance(3600)
     quick.land()
-    found = {x["why"]: x["files"] for x in command(*ONLY)["left"]}
+    found = {x["why"]: x["hours"] for x in command(*ONLY)["left"]}
     assert found["marked"] == 1
