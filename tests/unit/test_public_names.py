@@ -15,7 +15,7 @@ TIME = {"Clock", "SystemClock", "ManualClock", "SYSTEM_CLOCK"}
 ERRORS = {
     *("SlsError", "ConfigError", "TransportError", "TransportTimeout", "ConnectFailed", "Throttled"),
     *("ServiceError", "CursorExpired", "ShardGone", "ClaimLost", "DecodeError", "LandingConflict"),
-    *("LandingUnknown", "LedgerBroken", "InvariantBroken"),
+    *("LandingUnknown", "LedgerBroken", "Breach", "InvariantBroken"),
 }
 PUBLIC = CLIENT | SETTINGS | VALUES | LEDGER | HOLDING | TIME | ERRORS
 
