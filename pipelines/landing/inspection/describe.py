@@ -12,19 +12,25 @@ from pipelines.landing.inspection.backlog import backlog_of, rates_of
 from pipelines.landing.inspection.upcoming import upcoming
 from pipelines.landing.ledger.codec import decode_windows
 from pipelines.landing.ledger.reading import tasks_of
-from pipelines.landing.ledger.start import NO_GROUP_CODE, check_origin, check_reset, find_table
-from pipelines.landing.ledger.state import added_entries, ancestry, facts, read_state, reconcile
+from pipelines.landing.ledger.start import NO_GROUP_CODE, check_origin, check_reset, fill_only, find_table
+from pipelines.landing.ledger.state import (
+    added_entries,
+    ancestry,
+    check_adds_up,
+    facts,
+    read_state,
+)
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import Backlog, PlanReport, gap_lines, readable_lines, suspect_lines
 from pipelines.landing.table.contract import Contract, check_landable, hour_place, rows_of
 from pipelines.landing.table.lake import Lake
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import GroupCheckpoint, SlsClient
-from sls_io.errors import CursorExpired, LedgerBroken, ServiceError, ShardGone
-from sls_io.planning import plan_fill, since_start, since_start_in
+from sls_io.errors import CursorExpired, ServiceError, ShardGone
+from sls_io.planning import plan_fill
 from sls_io.settings import Budget
 from sls_io.shard import Head, Shard
-from sls_io.survey import from_hour, survey_hours
+from sls_io.survey import survey_hours
 from sls_io.waits import FIRST_START
 from sls_io.window import HOUR_S, Cursor
 
@@ -82,12 +88,7 @@ def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
     table = lake.load(logstore.table)
     if table is not None:
         check_landable(contract, table.metadata)
-    problems = reconcile(table) if table is not None else []
-    if problems:
-        raise LedgerBroken(
-            f"the newest landing in {logstore.table} does not add up ({'; '.join(problems)})",
-            verb="sls-lake verify",
-        )
+        check_adds_up(table, "nothing can be landed")
     until_s = int(client.now_s()) - logstore.budget.settle_s
     if not ledger.started:
         check_reset(logstore)
@@ -136,10 +137,7 @@ def lacking_hours(
     ledger = read_ledger(logstore, lake, client)
     table = lake.load(logstore.table)
     if table is not None:
-        state = facts(table)
-        surveys = since_start(surveys, ledger, state.adopted.shards_of(ledger.origin))
-        surveys = since_start_in(surveys, ledger, state.forgotten.hours(ledger.origin))
-        surveys = from_hour(surveys, state.forgotten.before(ledger.origin))
+        surveys = fill_only(surveys, ledger, facts(table), ledger.origin)
     plan = plan_fill(surveys=surveys, ledger=ledger, budget=Budget(), until_s=until_s)
     return frozenset(p.window.hour for p in plan.windows)
 

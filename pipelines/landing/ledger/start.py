@@ -16,9 +16,9 @@ from pipelines.landing.table.lake import Lake
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import Origin, SlsClient
 from sls_io.errors import Breach, ConfigError, LedgerBroken, ServiceError
-from sls_io.planning import Survey, fallen_back
+from sls_io.planning import Survey, fallen_back, since_start, since_start_in
 from sls_io.shard import Shard
-from sls_io.survey import Begins
+from sls_io.survey import Begins, from_hour
 from sls_io.window import HOUR_S, Cursor
 
 NO_GROUP_CODE = "ConsumerGroupNotExist"
@@ -171,6 +171,19 @@ def check_origin(state: TableState, origin: Origin, table: str) -> Origin:
                 kind=Breach.UNEXPLAINED,
             )
     return found
+
+
+def fill_only(
+    surveys: Mapping[int, Survey], ledger: Ledger, state: TableState, origin: str
+) -> Mapping[int, Survey]:
+    """What a fill may land of surveyed hours.
+
+    Nothing from before a ledger that began with adopted rows; of hours of which rows were removed for good
+    nothing from before a start; nothing of hours that were removed whole.
+    """
+    surveys = since_start(surveys, ledger, state.adopted.shards_of(origin))
+    surveys = since_start_in(surveys, ledger, state.forgotten.hours(origin))
+    return from_hour(surveys, state.forgotten.before(origin))
 
 
 def check_ends(surveys: Mapping[int, Survey], ledger: Ledger, table: str) -> None:

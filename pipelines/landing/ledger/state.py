@@ -335,6 +335,17 @@ def landed_snapshot(table: Table, tries: Iterable[int]) -> int | None:
     return next((s.snapshot_id for s in ancestry(table) if s.snapshot_id in wanted), None)
 
 
+def check_adds_up(table: Table, so: str = "nothing was changed") -> None:
+    """Raises LedgerBroken when something disagrees in the landing under the tag; `so` says what that means
+    for whoever asked."""
+    problems = reconcile(table)
+    if problems:
+        raise LedgerBroken(
+            f"the newest landing in {'.'.join(table.name())} does not add up ({'; '.join(problems)}); {so}",
+            verb="sls-lake verify",
+        )
+
+
 def reconcile(table: Table) -> list[str]:
     """What disagrees in the landing under the tag: missing or unreadable files, rows that do not add up,
     and what a person can do about the files.

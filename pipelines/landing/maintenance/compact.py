@@ -29,7 +29,7 @@ from pipelines.landing.commit.freshness import Freshness
 from pipelines.landing.contents.slices import origin_and_hour
 from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger.reading import batches_of, tasks_of
-from pipelines.landing.ledger.state import TableState, read_state, reconcile
+from pipelines.landing.ledger.state import TableState, check_adds_up, read_state
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.table.contract import (
     ROW_GROUP_ROWS,
@@ -108,12 +108,7 @@ def load_with_state(lake: Lake, name: str) -> Looked:
     state = read_state(table)
     if table.current_snapshot() is None or state.tagged is None:
         raise ConfigError(f"nothing has landed in {name} yet")
-    problems = reconcile(table)
-    if problems:
-        raise LedgerBroken(
-            f"the newest landing in {name} does not add up ({'; '.join(problems)}): the maintenance stops",
-            verb="sls-lake verify",
-        )
+    check_adds_up(table, "the maintenance stops")
     return Looked(table, state)
 
 

@@ -18,7 +18,7 @@ from pipelines.landing.commit import publish
 from pipelines.landing.commit.freshness import Freshness
 from pipelines.landing.contents.slices import LogstoreTable, check_nowhere
 from pipelines.landing.ledger.start import check_origin, origin_text
-from pipelines.landing.ledger.state import TableState, read_state, reconcile
+from pipelines.landing.ledger.state import TableState, check_adds_up, read_state
 from pipelines.landing.ledger.values import Delta, Landed
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.write import FileRow, WrittenWindow, to_data_file
@@ -26,7 +26,6 @@ from pipelines.landing.table.contract import Contract, partition_of
 from sls_io.claim import Ledger
 from sls_io.client import Origin
 from sls_io.clock import Clock
-from sls_io.errors import LedgerBroken
 from sls_io.planning import Plan
 from sls_io.window import IntervalSet, Window
 
@@ -57,13 +56,7 @@ class Attempt:
         """A new one on `table` as it is. Raises LedgerBroken when its newest landing does not add up, or
         nothing could be written to it; ConfigError for columns that do not fit it."""
         base = read_state(table)
-        problems = reconcile(table)
-        if problems:
-            raise LedgerBroken(
-                f"the newest landing in {logstore.table} does not add up ({'; '.join(problems)}); "
-                "nothing was landed and no checkpoint moved",
-                verb="sls-lake verify",
-            )
+        check_adds_up(table, "nothing was landed and no checkpoint moved")
         found = cls(
             id=uuid.uuid4().hex,
             origin=check_origin(base, origin, logstore.table),

@@ -21,7 +21,14 @@ from pyiceberg.table import Table
 
 from pipelines.landing.commit import publish
 from pipelines.landing.commit.freshness import Freshness
-from pipelines.landing.ledger.start import begins, check_ends, chosen_of, find_table, resolve_starts
+from pipelines.landing.ledger.start import (
+    begins,
+    check_ends,
+    chosen_of,
+    fill_only,
+    find_table,
+    resolve_starts,
+)
 from pipelines.landing.ledger.state import check_ancestry, landed_snapshot, reconcile
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run import protocol
@@ -44,9 +51,9 @@ from sls_io.errors import (
     SlsError,
     TransportError,
 )
-from sls_io.planning import Plan, Survey, since_start, since_start_in
+from sls_io.planning import Plan, Survey
 from sls_io.shard import Shard
-from sls_io.survey import from_hour, left_over, look_at, mark_cut, survey_hours
+from sls_io.survey import left_over, look_at, mark_cut, survey_hours
 from sls_io.waits import Wait, Why
 from sls_io.window import Cursor
 
@@ -273,9 +280,7 @@ class Run:
             pieces=self.logstore.splits_per_hour,
             ledger=effect.ledger,
         )
-        surveys = since_start(surveys, effect.ledger, base.adopted.shards_of(origin))
-        surveys = since_start_in(surveys, effect.ledger, base.forgotten.hours(origin))
-        surveys = from_hour(surveys, base.forgotten.before(origin))
+        surveys = fill_only(surveys, effect.ledger, base, origin)
         return mark_cut(self._client, shards, effect.ledger, surveys)
 
     def _survey_live(self, shards: tuple[Shard, ...], effect: protocol.SurveyShards) -> Mapping[int, Survey]:
