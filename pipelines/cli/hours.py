@@ -1,9 +1,27 @@
-"""Receive hours as options of the command line."""
+"""Receive hours as options of the command line, and how old a file has to be."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
 from pipelines.landing.hours import hour_of, hours_of
 from sls_io.errors import ConfigError
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def older_than_option(*, least: int, says: str) -> Callable[[_Command], _Command]:
+    """`--older-than HOURS` as the argument `floor_hours`: at least `least`, a day unless said otherwise."""
+    return click.option(
+        "--older-than",
+        "floor_hours",
+        type=click.FloatRange(min=least),
+        default=24,
+        show_default=True,
+        metavar="HOURS",
+        help=says,
+    )
 
 
 class HourParam(click.ParamType[int]):

@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 import click
 from rich.markup import escape
 
+from pipelines.cli.hours import older_than_option
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import DRY, Output, megabytes, moment, verb
@@ -65,15 +66,7 @@ class Steps(click.ParamType[tuple[str, ...]]):
     show_default=True,
     help="More than these are written anew as few.",
 )
-@click.option(
-    "--older-than",
-    "floor_hours",
-    type=click.FloatRange(min=24),
-    default=24,
-    show_default=True,
-    metavar="HOURS",
-    help="Younger files are never deleted: a landing may be about to publish them.",
-)
+@older_than_option(least=24, says="Younger files are never deleted: a landing may be about to publish them.")
 @click.option("--execute", is_flag=True, help="Do it; without this it is a dry run.")
 @logstore_option
 @verb

@@ -4,6 +4,7 @@ from dataclasses import asdict
 
 import click
 
+from pipelines.cli.hours import older_than_option
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, moment, verb
@@ -26,15 +27,7 @@ _HOURS_SHOWN = 24
 @click.option(
     "--orphans/--no-orphans", default=True, show_default=True, help="Look for files no snapshot refers to."
 )
-@click.option(
-    "--older-than",
-    "floor_hours",
-    type=click.FloatRange(min=0),
-    default=24,
-    show_default=True,
-    metavar="HOURS",
-    help="Younger files are no orphans: a landing may be about to publish them.",
-)
+@older_than_option(least=0, says="Younger files are no orphans: a landing may be about to publish them.")
 @verb
 def windows(output: Output, *, name: str | None, last: int, orphans: bool, floor_hours: float) -> None:
     """Show the landings and their windows, files per hour, gaps, withdrawn intervals and orphan files."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from sls_io.errors import ClaimLost
-from tests.integration.world import HOUR0_S, PROJECT, World
+from tests.integration.world import PROJECT, World
 
 pytestmark = pytest.mark.spark
 
@@ -15,12 +15,7 @@ pytestmark = pytest.mark.spark
 def started(world: World) -> World:
     """A world with a first landing and 60 logs to come; a run waits two seconds for shards."""
     world.logstore = world.changed(group={**world.logstore.group.model_dump(), "patience_s": 2})
-    world.put(20)
-    world.at(HOUR0_S + 120)
-    world.land()
-    world.put(60)
-    world.at(HOUR0_S + 240)
-    return world
+    return world.begun(20, 60)
 
 
 class DuringWrite:

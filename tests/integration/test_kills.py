@@ -38,12 +38,7 @@ def run_elsewhere(world: World, home: Path, **more: str) -> "subprocess.Complete
 @pytest.fixture
 def started(world: World) -> World:
     """A world whose table has a first landing and whose logstore has 60 more logs."""
-    world.put(20)
-    world.at(HOUR0_S + 120)
-    world.land()
-    world.put(60)
-    world.at(HOUR0_S + 240)
-    return world
+    return world.begun(20, 60)
 
 
 @pytest.mark.fault("4a.4.kill")

@@ -27,12 +27,7 @@ class At:
 @pytest.fixture
 def started(world: World) -> World:
     """A world whose history began and whose two shards both have unread logs of one hour."""
-    world.put(10)
-    world.at(HOUR0_S + 120)
-    world.land()
-    world.put(60)
-    world.at(HOUR0_S + 240)
-    return world
+    return world.begun(10, 60)
 
 
 def share(world: World, *holders: str) -> list[Logstore]:

@@ -35,12 +35,7 @@ def one_row(world: World, **wanted: Any) -> dict[str, Any]:
 @pytest.fixture
 def started(world: World) -> World:
     """A world with 20 landed logs and 30 to come."""
-    world.put(20)
-    world.at(HOUR0_S + 120)
-    world.land()
-    world.put(30)
-    world.at(HOUR0_S + 240)
-    return world
+    return world.begun(20, 30)
 
 
 # --- columns ------------------------------------------------------------------------------------

@@ -120,6 +120,15 @@ class World:
             self.emulator.admin.advance(3600)
             self.land()
 
+    def begun(self, landed: int, waiting: int) -> "World":
+        """This world after a first landing of so many logs, with so many more to come in the same hour."""
+        self.put(landed)
+        self.at(HOUR0_S + 120)
+        self.land()
+        self.put(waiting)
+        self.at(HOUR0_S + 240)
+        return self
+
     def land(self, **options: Any) -> LandingReport:
         """A whole run: land, check, checkpoint."""
         with self.run(**options) as run:
