@@ -68,7 +68,12 @@ def decompress(body: bytes, kind: str, raw_bytes: int, *, shard: int = -1, curso
 
 def frame(group: bytes) -> bytes:
     """One LogGroup as a record of a LogGroupList."""
-    return bytes((_GROUP_TAG,)) + varint(len(group)) + group
+    return frame_head(len(group)) + group
+
+
+def frame_head(length: int) -> bytes:
+    """What stands before a LogGroup of so many bytes, in its shortest form."""
+    return bytes((_GROUP_TAG,)) + varint(length)
 
 
 def varint(value: int) -> bytes:

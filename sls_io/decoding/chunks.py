@@ -240,10 +240,21 @@ def _about_records(raw: bytes, frame: ByteRange) -> int:
 
 
 def _joined(raw: bytes, begins: Ints, ends: Ints) -> bytes:
-    """These groups as a LogGroupList, or these logs as a LogGroup."""
+    """These groups as a LogGroupList, or these logs as a LogGroup.
+
+    As they stand in the page where nothing but their frames, each in the shortest form, is between them: then
+    the whole is as long as the frames and what is in them. The first frame lies before the first begin, so
+    it is compared itself.
+
+    Story: the length of the first log is written in three bytes instead of one, `0a 8a 80 00`. Begun two
+    bytes late, the whole is as long as expected, and begins with `80 00`, which is no field; with another
+    length it is one that means something else.
+    """
     sizes = frame_sizes(ends - begins)
-    body = raw[int(ends[0] - sizes[0]) : int(ends[-1])]
-    if len(body) == sizes.sum():
+    at, length = int(begins[0]), int(ends[0] - begins[0])
+    head = loggroup.frame_head(length)
+    body = raw[at - len(head) : int(ends[-1])]
+    if len(body) == sizes.sum() and body.startswith(head):
         return body
     return b"".join(  # something stands between
         loggroup.frame(raw[begin:end]) for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)

@@ -54,6 +54,34 @@ def test_fields_that_nobody_knows_are_walked_past_wherever_they_stand(extra: byt
         assert (in_log["__rest__"], in_log["__error__"]) == ([("k", "v")], None)
 
 
+def overlong(message: bytes, more: int) -> bytes:
+    """The message as field 1, its length written in `more` bytes than it needs."""
+    length = bytearray(loggroup.varint(len(message)))
+    length[-1] |= 0x80
+    return b"\x0a" + bytes(length) + b"\x80" * (more - 1) + b"\x00" + message
+
+
+@pytest.mark.parametrize("more", [1, 2, 3, 4])
+@pytest.mark.parametrize("size", [1, 2, 9, 100, 200])
+@pytest.mark.parametrize("odd", [0, 1, 2])
+def test_a_length_that_is_written_longer_than_it_must_be_takes_nothing_from_its_message(
+    more: int, size: int, odd: int
+) -> None:
+    key = "k" * size
+    pair = loggroup.frame(key.encode()) + b"\x12\x01v"
+    log = b"\x08\x05\x12" + loggroup.varint(len(pair)) + pair
+    logs = b"".join(overlong(log, more) if n == odd else loggroup.frame(log) for n in range(3))
+    broken = loggroup.frame(log + b"\x7b")
+    unknown = loggroup.frame(log + b"\x78\x01")
+    found = rows(logs, logs + b"\x78\x01", loggroup.frame(log) + broken + logs, unknown + logs)
+    assert [r["__rest__"] for r in found if r["__error__"] is None] == [[(key, "v")]] * 14
+    assert [r["__error__"] for r in found if r["__error__"]] == [Cause.UNREADABLE_LOG]
+
+    page = b"".join(overlong(ONE, more) if n == odd else loggroup.frame(ONE) for n in range(3))
+    assert [chunk.tree.topic.to_pylist() for chunk in Chunks(page)] == [[None] * 3]
+    assert [chunk.tree.keys.to_pylist() for chunk in Chunks(page)] == [[b"k"] * 3]
+
+
 @pytest.mark.parametrize(
     "broken",
     [
