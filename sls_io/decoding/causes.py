@@ -93,7 +93,8 @@ Told = tuple[Cause, tuple[str, ...]]
 
 def named(name: str) -> str:
     """A key as a cause shows it: short, printable, and never taken for another cause."""
-    shown = printable(name, _NAME_CHARS_MAX).replace(SEPARATOR, ", ")
+    # With a blank, as in most causes one follows: `a;` would end its cause there.
+    shown = f"{printable(name, _NAME_CHARS_MAX)} ".replace(SEPARATOR, ", ")[:-1]
     return f"key {shown}" if shown.startswith(_RESERVED) else shown
 
 

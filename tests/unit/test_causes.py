@@ -46,8 +46,13 @@ def test_a_key_that_looks_like_a_cause_is_not_taken_for_one(word: str) -> None:
     assert not text.startswith(word)
 
 
-def test_a_key_cannot_end_a_cause_and_begin_another() -> None:
-    assert causes.read(f"{causes.named('a; tag b')} is not UTF-8").all == ("a, tag b is not UTF-8",)
+@pytest.mark.parametrize(
+    ("key", "shown"), [("a; tag b", "a, tag b"), ("a;", "a,"), (";", ","), ("a;b", "a;b")]
+)
+@pytest.mark.parametrize("cause", [Cause.TAG_PART, Cause.NO_VALUE, Cause.KEY_REPEATED])
+def test_a_key_cannot_end_a_cause_and_begin_another(key: str, shown: str, cause: Cause) -> None:
+    text = cause.format(causes.named(key))
+    assert causes.read(f"{text}; {Cause.NO_TIME}").all == (cause.format(shown), Cause.NO_TIME)
 
 
 def test_only_a_group_or_a_page_has_other_bytes_than_a_log() -> None:
