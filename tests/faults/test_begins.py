@@ -307,3 +307,24 @@ def test_an_end_that_is_told_too_low_now_moves_no_start(quick: World) -> None:
     all_right(quick)
     quick.land()
     assert quick.ledger.shards[0].start == start
+
+
+@pytest.mark.fault("4b.expired.plan")
+def test_a_begin_beyond_the_end_names_no_gap_when_retention_took_logs_as_well(quick: World) -> None:
+    put(quick)
+    quick.land()
+    quick.emulator.admin.advance(31 * 24 * HOUR_S)
+    put(quick)
+    _, end = heads(quick)[0]
+    says(quick, 0, "begin", end + 1000, times=1)
+
+    assert any("shard 0" in line for line in quick.land().suspects)
+
+    all_right(quick)
+    for _ in range(3):
+        pass_by(quick, 60)
+        quick.land()
+    assert all(gap.end <= end for gap in quick.ledger.shards[0].gaps)
+    landed = quick.identities()
+    assert set(quick.truth()) <= set(landed) and max(landed.values()) == 1
+    assert proof(quick).ok
