@@ -473,7 +473,9 @@ def show_rollback(output: Output, view: Rollback) -> None:
     if view.hours:
         output.say(f"receive hours affected: {', '.join(hour_text(hour) for hour in view.hours)}")
     if view.pulled_again:
-        output.say("the next runs pull again what the ledger gives back; what retention took becomes a gap")
+        output.say(
+            "what the ledger gives back is pulled again by the next runs; what retention took becomes a gap"
+        )
     if any(shard.kept_out for shard in view.shards):
         hours = ", ".join(hour_text(hour) for hour in view.hours_out) or "older hours"
         output.say(f"no live run pulls what stays withdrawn: sls-lake backfill that names {hours} does")
