@@ -20,7 +20,8 @@ from sls_io.shard import Head, Shard
 from sls_io.window import Cursor, cursor_from_wire, cursor_to_wire
 
 COMPRESSION = "lz4"
-"""What pages are asked for in: every client of the service reads it, faster than the rest."""
+"""The compression that pages are asked for in: every client of the service reads it, and it is the
+fastest."""
 
 _NOT_A_MEMBER = frozenset({"NotExistConsumerWithBody"})
 _NOT_THE_HOLDER = frozenset({"ConsumerNotMatch", "ConsumerNotExist", "ConsumerNotExsit"})

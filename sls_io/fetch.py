@@ -70,7 +70,7 @@ class Pages(Protocol):
 
 
 def _lasting(error: SlsError) -> bool:
-    """Whether asking again would not change the answer: refused, and not as a way to say "later"."""
+    """Whether asking again would not change the answer: a refusal that does not mean "later"."""
     return isinstance(error, ServiceError) and error.status in _STATUS_LASTING
 
 
@@ -197,7 +197,7 @@ class Fetch:
         return "bytes" if self.raw_bytes >= self._bytes_max else ""
 
     def _unanswered(self, error: TransportError | ServiceError) -> str:
-        """Why to end here, or "" after a pause: to be asked again.
+        """Why the fetch ends here; "" after a pause, when the caller is to ask again.
 
         Story: four readers share a quota that feeds one. Each is refused for as long as the client
         tries; were that the end of the task, all that the four had read would be thrown away.
@@ -264,7 +264,8 @@ class Fetch:
         return replace(page, confirmed=True) if confirmed else page
 
     def _without_frames(self, page: Page) -> Page | None:
-        """A page whose frames are broken: raised until it came the same as often as a page is pulled."""
+        """A page whose frames are broken. Raises DecodeError until it came the same as often as a page is
+        pulled."""
         body, times = self._unframed
         times = times + 1 if body == page.body else 1
         self._unframed = page.body, times

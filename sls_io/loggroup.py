@@ -150,8 +150,8 @@ def _field(data: bytes, at: int, stop: int) -> tuple[int, int, int, int]:
 
 
 def _past_group(data: bytes, at: int, stop: int, number: int) -> int:
-    """The position after the group of fields `number` that began before `at`. Without recursion: the
-    depth is a stranger's choice."""
+    """The position after the group of fields `number` that began before `at`. Without recursion, because
+    whoever sent the bytes chose the depth."""
     open_numbers = [number]
     while open_numbers:
         if at >= stop:

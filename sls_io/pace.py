@@ -9,7 +9,7 @@ from sls_io.clock import SYSTEM_CLOCK, Clock
 
 MB = 1_000_000
 CALLS_PER_MB = 10
-"""Calls a second go with MB a second as in the documented quota, 100 with 10; a raised one raises both."""
+"""Calls a second follow MB a second as in the documented quota: 100 for 10. A raised quota raises both."""
 
 
 class Pace:
@@ -28,7 +28,7 @@ class Pace:
 
     @property
     def bound(self) -> bool:
-        """Whether the quota is what holds the reader back: most of its time it waited for it."""
+        """Whether the quota holds the reader back: it spent most of its time waiting for the quota."""
         return self._waited_s > (self._clock.monotonic() - self._began_s) / 2
 
     def wait(self) -> None:

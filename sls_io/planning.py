@@ -55,7 +55,7 @@ class Span:
 
 
 class Second(StrEnum):
-    """What a second kind of answer says of something that the first one would give up."""
+    """What a second kind of answer says of data that the first answer would give up."""
 
     NONE = "not asked"
     AGREES = "agrees"
@@ -112,8 +112,8 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """A change of what the ledger suspects of a shard: `seen_s` was there, at this frontier; `now_s` is
-    to be there. Whatever rests on it holds only where the ledger still says what was seen."""
+    """A change of what the ledger suspects of a shard at this frontier: from `seen_s` to `now_s`. What is
+    decided by it holds only while the ledger still says `seen_s`."""
 
     frontier: Cursor
     seen_s: int
@@ -135,7 +135,7 @@ class Patience:
     known: Mapping[int, int] = field(default_factory=dict)
 
     def over(self, shard: int, since_s: int) -> bool:
-        """Whether what is suspected since then may be believed."""
+        """Whether a suspicion that began then has lasted long enough to be believed."""
         return 0 < since_s == self.known.get(shard) and self.now_s - since_s >= self.outage_s
 
 
@@ -189,9 +189,9 @@ class Plan:
 def lineage(shards: Iterable[Shard], ledger: Ledger, *, ordered: bool) -> Mapping[int, frozenset[int]]:
     """Parents of each listed shard that the ledger must have closed first.
 
-    A parent that is neither listed nor in the ledger was removed before this history began and
-    holds nobody back. One that the ledger has open and the list has not is of unknown keys: until it is
-    closed, it holds back every later shard that has not begun.
+    A parent that is neither listed nor in the ledger was removed before this history began and holds nobody
+    back. A shard that is open in the ledger and not in the list has unknown keys: until it is closed, it
+    holds back every later shard that has not begun.
 
     Story: a parent with logs left is missing from one list. By that list its child has no parent: it
     would land first, and the parent's logs, a run later, after it.
@@ -275,10 +275,10 @@ def plan_fill(
 ) -> Plan:
     """Plan what the ledger lacks of the surveyed spans: a backfill.
 
-    Windows need not begin at a frontier and children do not wait for parents: a backfill brings
-    hours, in any order. Landed intervals are left out. What was withdrawn is planned again: the spans
-    are of hours that somebody named, and a live run, which nobody asked, never does it. So is what lies
-    in a gap: a span is what the service says it has, and a gap is only what it once said it had not.
+    Windows need not begin at a frontier and children do not wait for parents: a backfill brings hours, in any
+    order. Landed intervals are left out. What was withdrawn is planned again: the spans are of hours that
+    somebody named, and a live run, which nobody asked, never does it. Gaps are planned, too: a span is what
+    the service says that it has now, and a gap is only what it once said to be gone.
     """
     draft = _Draft(Patience())
     for shard, survey in sorted(surveys.items()):
@@ -305,10 +305,10 @@ def plan_fill(
 
 
 def opened(entry: ShardLedger) -> ShardLedger:
-    """A closed shard as one that goes on: without its end, nor what was a gap because it was gone.
+    """A closed shard opened again: without its end, and without the gap that stood for its removal.
 
-    By cause, not by the end that nobody knew: a fill may have landed hours of the middle meanwhile, and
-    what is left before them is as readable as what comes after.
+    The gap is found by its cause, not by its unknown end: a fill may have landed hours in its middle
+    meanwhile, and what is left of it before them is as readable as what is left after them.
     """
     gaps = tuple(g for g in entry.gaps if g.cause != GAP_SHARD_GONE)
     return replace(entry, end=None, gaps=gaps, suspect_s=0)
@@ -317,8 +317,8 @@ def opened(entry: ShardLedger) -> ShardLedger:
 def since_start(surveys: Mapping[int, Survey], ledger: Ledger, shards: Iterable[int]) -> Mapping[int, Survey]:
     """The surveys with nothing before the start of these shards' history.
 
-    A backfill may bring hours from before a history begins. Not of a shard with adopted rows: those
-    lie before its start, and nobody knows which of its logs they are, so some would come twice.
+    A backfill may bring hours from before a history begins. It may not for a shard with adopted rows: these
+    lie before its start, nobody knows which of its logs they are, and some would land twice.
     """
     floors = {shard: ledger.shards[shard].start for shard in shards if shard in ledger.shards}
     return {
@@ -356,7 +356,7 @@ def since_start_in(surveys: Mapping[int, Survey], ledger: Ledger, hours: Interva
 
 
 def fallen_back(surveys: Mapping[int, Survey], ledger: Ledger) -> Mapping[int, tuple[Cursor, Cursor]]:
-    """The shards that end before their frontier: (end, frontier) of each, but those that begin anew.
+    """The shards that end before their frontier, with (end, frontier); without shards that begin anew.
 
     The ledger is read before the ends are, and an end never moves back, so these are not the cursors that
     it speaks of. Story: a logstore is deleted and made again within the second of its creation, so it has
@@ -403,12 +403,12 @@ class _Draft:
         self.waits: dict[int, Wait] = {}
 
     def suspect(self, shard: int, why: str) -> None:
-        """Say so; nothing of the shard is closed or named a gap by that."""
+        """Report the shard as suspect. That closes nothing and names no gap."""
         self.suspects[shard] = why
         self.waits[shard] = Wait(Why.SUSPECT, f"suspect: {why}")
 
     def remember(self, shard: int, entry: ShardLedger, since_s: int) -> None:
-        """What the ledger is to suspect of the shard from now on; 0: nothing."""
+        """What the ledger is to suspect of the shard from now on: since when; 0: nothing."""
         if since_s != entry.suspect_s:
             self.suspicions[shard] = Suspicion(entry.frontier, entry.suspect_s, since_s)
 
@@ -479,7 +479,7 @@ def _start(draft: _Draft, survey: Survey, begin: Cursor) -> None:
 
 
 def _believed(draft: _Draft, survey: Survey, entry: ShardLedger) -> bool:
-    """Whether what the service says of lost data is proven; what is to be remembered of it meanwhile.
+    """Whether the loss that the service reports is proven; records the suspicion until then.
 
     Story: a node behind the service's balancer restores an old state and says for a minute that a shard
     never was. Were that taken for retention, its logs would be a gap before the minute is over. Two kinds

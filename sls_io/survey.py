@@ -1,8 +1,13 @@
 """Asks the service what a plan needs: heads of shards and hour edges, as data.
 
-From the frontier, GetCursorTime gives the receive hour of the next group and GetCursor the end of
-that hour; then on from there. Only hours that hold data cost calls, and only as many are asked for
-as the budget can use. Shards are asked in parallel.
+From the frontier, GetCursorTime gives the receive hour of the next group and GetCursor the end of that hour;
+then on from there. Only hours that hold data cost calls, and only as many are asked for as the budget can
+use. Shards are asked in parallel.
+
+Worked example: the frontier is 500. GetCursorTime(500) says 07:12, so the hour is 07; GetCursor(08:00) says
+640: [500, 640) is the unread part of hour 07. GetCursorTime(640) says 11:03: hours 08 to 10 are empty and
+cost no call. GetCursor(12:00) says 700: [640, 700) is of hour 11. No cursor is computed, since the service
+may skip numbers.
 
 What would give data up is asked a second time by another kind of call (see `Second`):
 
@@ -14,8 +19,8 @@ What would give data up is asked a second time by another kind of call (see `Sec
     older than retention, never seen              another list, another GetLogStore
     an end before a start with nothing landed     PullLogs from that start, and where the settings begin now
 
-A begin that was told too high each time it was asked is asked again by each look (`Begins`): it only ever
-rises by retention, so a log that is shown before it proves that it was wrong.
+A begin may have been told too high both times, so each look asks for it again (`Begins`). A begin only ever
+rises, by retention: a log that is shown before it proves that it was wrong.
 
 Such a call is made only where something would be given up, so that a run in which nothing is wrong
 makes about as many calls as without.
@@ -41,8 +46,8 @@ _BEFORE_ALL_S = 1
 
 @dataclass(frozen=True)
 class Begins:
-    """Where histories begin: `at` says it of a shard, by its settings and as the service answers now; None
-    where nobody may say it again. `gone`: receive hours (since 1970) removed for good."""
+    """Where histories begin: `at` gives the begin of a shard, by the settings and as the service answers now;
+    None where it must not be asked again. `gone`: receive hours (since 1970) removed for good."""
 
     at: Callable[[Shard, ShardLedger], Cursor | None]
     gone: IntervalSet = IntervalSet()
@@ -146,10 +151,10 @@ def left_over(
 ) -> list[Shard]:
     """The read-only shards whose checkpoint is their end: the group is done with them for good.
 
-    Story: a shard is drained, its checkpoint published, then it is split. The service sees a
-    read-only shard with its checkpoint at the end, calls it over and grants it to nobody any more.
-    Would only claimed shards be looked at, the ledger never closed it and its children waited for
-    ever. The same when somebody forced the checkpoint to the end before the rest was landed.
+    Story: a shard is drained, its checkpoint published, then it is split. The service sees a read-only shard
+    with its checkpoint at the end, calls it over and grants it to nobody any more. Would only claimed shards
+    be looked at, the ledger never closed it and its children waited for ever. The same when somebody forced
+    the checkpoint to the end before the rest was landed.
     """
 
     def ask(shard: Shard) -> Survey:
@@ -272,8 +277,8 @@ class _Seconds:
 
 
 def _first_group(client: SlsClient, shard: int, at: Cursor) -> tuple[Cursor | None, Cursor]:
-    """The cursor of the first group at or after `at`, None when there is none or nobody knows; and up to
-    where there is none in that case."""
+    """The cursor of the first group at or after `at`, or None when there is none or nobody knows; and then
+    the cursor up to which there is none."""
     page = client.pull(shard, at, groups_max=1)
     if page.count == 1 and page.last is not None:
         return page.last, page.last
@@ -281,8 +286,8 @@ def _first_group(client: SlsClient, shard: int, at: Cursor) -> tuple[Cursor | No
 
 
 def _head(client: SlsClient, shard: Shard, ledger: Ledger) -> Head:
-    """Begin and end. A shard that the ledger lacks begins its history here: what lies before is never
-    asked for again, so a second answer is asked for, and the lower one holds."""
+    """Begin and end. A shard that the ledger lacks begins its history here, and nothing before that is asked
+    for later. So a second answer is asked for, and the lower one holds."""
     head = client.head(shard)
     if shard.id in ledger.shards or not ledger.started:
         return head
@@ -355,8 +360,8 @@ def readable_again(
 def begins_anew(
     client: SlsClient, head: Head, entry: ShardLedger, readable: Iterable[Again], begins: Begins
 ) -> Cursor | None:
-    """Where an open shard begins after all of which nothing has landed from its start; None where that start
-    holds, or nobody knows. `readable` as `readable_again` says it.
+    """Where an open shard really begins of which nothing has landed from its start. None where that start
+    holds, or nobody knows. `readable` is what `readable_again` found.
 
     Story: begin and end of two shards are swapped for a while, and a history begins with that. One of them
     begins beyond its end then, and nothing would ever land of it.
@@ -437,7 +442,12 @@ def _cut(client: SlsClient, shard: int, span: Span, pieces: int) -> list[Span]:
 
 
 def _last_of_each_hour(marks: list[Edge]) -> tuple[Edge, ...]:
-    """Pieces of one hour share its end time; only the last piece's end means the hour is done."""
+    """Pieces of one hour share its end time; only the end of the last piece means that the hour is done.
+
+    Worked example: an hour is cut in two, [100, 150) and [150, 180), and both pieces carry the mark "10:00".
+    A landing that reaches 150 has not reached 10:00, one that reaches 180 has. So of marks with one time the
+    highest cursor stays.
+    """
     latest: dict[int, Edge] = {}
     for mark in marks:
         held = latest.get(mark.time_s)

@@ -1,11 +1,11 @@
-"""`sls-lake backfill`: land again what hours lack, by a running Dagster or, with --local, here.
+"""`sls-lake backfill`: land receive hours again, through a running Dagster, or in this process with --local.
 
     fill      lands only what the ledger lacks of the hours, withdrawn intervals included
     replace   drops what is there of the hours and lands them whole again, in one commit
     errors    reads the kept bytes of rows with an error again, after a contract fix; pulls nothing
 
-None moves a checkpoint, and asking twice for a fill changes nothing. Fill takes nothing away and is
-done at once; the other modes run here only and are a dry run until `--execute`.
+No mode moves a checkpoint. A second fill of the same hours changes nothing. Fill removes nothing and runs at
+once; the other modes run in this process only, and are a dry run until `--execute`.
 """
 
 from collections.abc import Callable, Iterable
@@ -73,8 +73,8 @@ def backfill(
 ) -> None:
     """Land what the receive hours lack, or replace them; moves no checkpoint.
 
-    What cannot come is said and exits with 1: hours not received yet, or removed by decision, and logs that
-    retention took.
+    Names what cannot be landed and exits with 1: hours that are not received yet or were removed by decision,
+    and logs that retention took.
     """
     logstore = resolve(name)
     end = (first if last is None else last) + 1
@@ -94,7 +94,7 @@ def backfill(
 
 
 def fill_here(output: Output, logstore: Logstore, hours: tuple[int, int]) -> None:
-    """Land the hours in this process, and say what of them cannot come."""
+    """Land the hours in this process, and name what of them cannot be landed."""
     asked = range(*hours)
     before = _lacking(logstore, asked)
     if {hour for lack in before if lack.kind in reach.NEVER for hour in lack.hours}.issuperset(asked):
@@ -121,7 +121,7 @@ def _lacking(logstore: Logstore, hours: range) -> tuple[reach.Lack, ...]:
 
 
 def _say(output: Output, lacks: Iterable[reach.Lack]) -> list[str]:
-    """Say what of the hours cannot be landed; the sentences."""
+    """Say what of the hours cannot be landed; returns the sentences."""
     texts = [lack.text for lack in lacks]
     for text in texts:
         output.say(f"[red]cannot come[/]: {escape(text)}")
@@ -153,7 +153,7 @@ def mend_here(output: Output, logstore: Logstore, hours: range, *, execute: bool
         view = planned.view
         output.say(
             f"{view.table}: {view.rows:,} rows with an error in these hours; with today's contract "
-            f"{view.mended:,} have none any more, in {view.files} files"
+            f"{view.mended:,} of them would have none; {view.files} files would be written anew"
         )
         if view.left:
             output.table([">rows", "still"], [(rows, cause) for cause, rows in sorted(view.left.items())])
@@ -181,7 +181,7 @@ def fill_by_dagster(output: Output, logstore: Logstore, hours: tuple[int, int], 
     try:
         lacks = _say(output, _lacking(logstore, range(*hours)))
     except SlsError as error:
-        lacks = [f"whether something of these hours cannot come was not looked at: {error}"]
+        lacks = [f"could not find out whether all of these hours can be landed: {error}"]
         output.say(escape(lacks[0]))
     output.result({"backfill": backfill_id, **asdict(state), "cannot_come": lacks})
     if lacks or not state.ok:

@@ -4,7 +4,7 @@ from pipelines.cli.output import Output, megabytes, span
 from pipelines.landing.run.report import Backlog
 
 SHOWN_S = 10.0
-"""What the quota lets out faster than this is not worth a line."""
+"""A backlog that the quota lets out in less time than this gets no line."""
 
 
 def say_backlog(output: Output, shard: int, backlog: Backlog | None) -> None:

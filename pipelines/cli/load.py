@@ -4,12 +4,12 @@ LogGroups are built with the vendor SDK's own protobuf classes and sent with Put
 rows a group unless told otherwise. Nothing here shares code with fetching and decoding, so what
 was loaded can stand as the other side of a proof.
 
-The service takes a log time only within 7 days before and 15 minutes after its own clock. A line
-outside of that (an archived log file) is sent with the service's time as log time, and said so;
-its own time stays in its key, `time_local` for access logs.
+The service takes a log time only within 7 days before and 15 minutes after its own clock. A line outside of
+that (an archived log file) is sent with the service's time as log time, and the load says so; its own time
+stays in its key, `time_local` for access logs.
 
-A file is read to its end before anything of it is sent. A load that ends in its middle all the same
-says what is stored and how to go on after it: nothing here tells twice from once later.
+A file is read to its end before anything of it is sent. A load that still ends in its middle says what is
+stored and how to go on from there: later nothing tells a log that was sent twice from one that was sent once.
 """
 
 import os
@@ -43,7 +43,7 @@ from sls_io.settings import Service
 from sls_io.window import HOUR_S
 
 PATIENCE_S = 300.0
-"""A write quota refuses a loader that is faster than it, and lets it on within seconds."""
+"""A write quota refuses a loader that is too fast, and lets it go on within seconds."""
 _PAUSE_S = 1.0
 
 

@@ -118,7 +118,7 @@ def verb(function: Callable[..., None]) -> Callable[..., None]:
 
 def exact(data: object, *, long: bool = False) -> object:
     """`data` with the integers of LONG as strings, by name and not by size: a reader wants one type. Any
-    other that a double cannot hold is one, too."""
+    other integer that a double cannot hold becomes a string, too."""
     if isinstance(data, Mapping):
         by_number = long and all(isinstance(name, int) for name in data)
         return {name: exact(value, long=by_number or name in LONG) for name, value in data.items()}

@@ -127,7 +127,7 @@ def unpack_log(body: bytes) -> Any:
 def read_lines(path: Path, counts: Counts, *, first_line: int = 1) -> Iterator[tuple[int, bytes]]:
     """(number, line without its end) of a plain or gzip file; blank ones are counted, not sent.
 
-    Raises ConfigError that names the line where the file ends to be one of log lines.
+    Raises ConfigError that names the line from which on the file cannot be loaded.
     """
     with _opened(path) as stream:
         number = 0
@@ -157,7 +157,7 @@ def read_lines(path: Path, counts: Counts, *, first_line: int = 1) -> Iterator[t
 
 
 def parse_file(path: Path, format_name: str, counts: Counts, *, first_line: int = 1) -> Iterator[Log]:
-    """The logs of a file from its line `first_line` on; with format `auto` the first of them decide."""
+    """The logs of a file from its line `first_line` on; with format `auto` the first lines decide."""
     lines = read_lines(path, counts, first_line=first_line)
     sample = list(islice(lines, SAMPLE_LINES))
     if not sample:

@@ -20,10 +20,10 @@ _execute_option = click.option("--execute", is_flag=True, help="Do it; without t
 @_execute_option
 @verb
 def register(output: Output, *, metadata: str, name: str | None, execute: bool) -> None:
-    """Let the catalog name the newest metadata of a table that it has lost, or has in an older state.
+    """Register the newest metadata of a table that the catalog has lost, or has in an older state.
 
-    Looks in the table's folder, and proves what it finds: its ledger, its newest landing's files, its
-    logstore. What is not sound is registered only when --metadata names it. Deletes nothing.
+    Looks in the table's folder and checks what it finds: the ledger, the files of the newest landing, the
+    logstore. Metadata that fails a check is registered only when --metadata names it. Deletes nothing.
     """
     logstore, lake = resolve(name), Lake.default()
     with SlsClient(logstore.service) as client:

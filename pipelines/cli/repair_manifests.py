@@ -22,10 +22,10 @@ from sls_io.client import SlsClient
 @click.option("--execute", is_flag=True, help="Do it; without this it is a dry run.")
 @verb
 def repair_manifests(output: Output, *, without_missing: bool, name: str | None, execute: bool) -> None:
-    """List the data files again that manifests listed which are gone or damaged, also all of them.
+    """List the data files of lost or damaged manifests again, even when all manifests are lost.
 
-    No row changes. Of the files in the table's folder those are taken that hold exactly the rows that the
-    ledgers know, of every logstore of the table; where they do not, nothing is changed.
+    No row changes. Takes the files in the table's folder that together hold exactly the rows that the ledgers
+    of its logstores know. Where no files do, nothing is changed.
     """
     logstore, lake = resolve(name), Lake.default()
     with SlsClient(logstore.service) as client:

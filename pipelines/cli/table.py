@@ -59,7 +59,7 @@ def without_missing_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--without-missing",
         is_flag=True,
-        help="Although rows are missing that sls-lake verify could name a way back for.",
+        help="Go on although rows are missing. Run sls-lake verify first: it may name a way back.",
     )(function)
 
 
@@ -74,8 +74,8 @@ def rollback(
 ) -> None:
     """Give the table the rows and the ledger of the landing SNAPSHOT, as a new commit.
 
-    What leaves is pulled again by the next runs as far as retention still has it; the rest becomes a
-    named gap. `sls-lake windows` lists the landings.
+    The next runs pull again what leaves; what retention took becomes a named gap. `sls-lake windows` lists
+    the landings.
     """
     logstore, lake = resolve(name), Lake.default()
     planned = plan_rollback(lake, logstore.table, snapshot, without_missing=without_missing)
@@ -99,12 +99,12 @@ def _show_kept(output: Output, view: Rollback, kept: reach.Kept | None) -> None:
         text = f"of what is given back: {kept}"
         output.say(f"[red]{escape(text)}[/]" if kept.lost else text)
     if len({shard.origin for shard in view.shards}) > 1:
-        output.say("of the table's other logstores nobody asked what their service still has")
+        output.say("what the service still has of the table's other logstores was not asked")
 
 
 def _kept(logstore: Logstore, planned: PlannedRollback) -> reach.Kept | None:
-    """What the service still has of what the rollback gives back; None when it cannot be asked: a table is
-    rolled back without it."""
+    """What the service still has of the rows that the rollback gives back; None when the service cannot be
+    asked, which does not stop a rollback."""
     try:
         with SlsClient(logstore.service) as client:
             return kept_by_rollback(planned, known(planned.state, client.origin()).id, client)
@@ -178,8 +178,9 @@ def undo(output: Output, *, hours: range, name: str | None, execute: bool) -> No
 def give_up(output: Output, *, name: str | None, execute: bool) -> None:
     """Give up the rows of data files that are gone or damaged, these rows and no others.
 
-    For what nothing brings back: `sls-lake verify` names what does. The files leave the table, their rows the
-    ledger, and verify goes on to say how many they were. Refused while other rows are missing, too.
+    Only for rows that nothing brings back: `sls-lake verify` names what does. The files leave the table,
+    their rows leave the ledger, and verify reports their number from then on. Refused while other rows are
+    missing.
     """
     logstore, lake = resolve(name), Lake.default()
     with SlsClient(logstore.service) as client:
@@ -247,8 +248,8 @@ def forget(
     """Remove rows for good: by a filter, or whole receive hours before one.
 
     Nothing brings them back: no run, no backfill, no rollback. With --before that holds for all hours before
-    HOUR, also for those without rows now. Older snapshots hold the rows until they are expired. A table that
-    misses rows is refused: no rollback passes a removal, so it would take their way back.
+    HOUR, also for those without rows now. Older snapshots hold the rows until they are expired. A table with
+    missing rows is refused: no rollback goes back past a removal, so nothing could bring them back.
     """
     if (where is None) == (hour is None):
         raise click.UsageError("say what to forget: --where FILTER or --before HOUR")
@@ -420,24 +421,25 @@ def _show_differences(output: Output, view: Adoption) -> None:
             for d in view.differs
         ],
     )
-    output.say("of missing and of foreign rows there are at least so many")
+    output.say("at least so many rows are missing or foreign; there may be more")
     if any(d.missing for d in view.differs if d.origin in view.kept):
         output.say(
-            "what is missing of an origin whose older ledger is kept is pulled again, or becomes a gap"
+            "where an older ledger is kept, the next runs pull its missing rows again; "
+            "what retention took becomes a gap"
         )
     if view.back is not None:
         output.say(
-            f"sls-lake table rollback {view.back} is possible: rows that had landed by then are there again "
-            "and foreign ones are not; what landed since is pulled again by the next runs, or becomes a gap "
-            "if it expired"
+            f"sls-lake table rollback {view.back} is possible: it brings back the rows that had landed by "
+            "then and takes foreign rows out. The next runs pull again what landed since; what retention "
+            "took becomes a gap"
         )
     if view.missing:
         output.say(
-            f"{view.origin}: at least {view.missing:,} rows would be given up; that has to be said with "
-            "--without-missing"
+            f"{view.origin}: at least {view.missing:,} rows would be given up; say --without-missing "
+            "to allow that"
         )
     if view.forgotten and any(d.foreign for d in view.differs):
-        output.say("rows were removed from this table by `table forget`: foreign rows may be these")
+        output.say("rows were removed from this table by `table forget`: the foreign rows may be those")
 
 
 def show_rollback(output: Output, view: Rollback) -> None:
@@ -467,14 +469,16 @@ def show_rollback(output: Output, view: Rollback) -> None:
         ],
     )
     if view.rows_then == 0:
-        output.say("the table is empty then: nothing had landed by that time")
+        output.say("the table will be empty: nothing had landed by that time")
     if view.hours:
         output.say(f"receive hours affected: {', '.join(hour_text(hour) for hour in view.hours)}")
     if view.pulled_again:
-        output.say("what is given back is pulled again by the next runs, or becomes a gap if it expired")
+        output.say(
+            "what the ledger gives back is pulled again by the next runs; what retention took becomes a gap"
+        )
     if any(shard.kept_out for shard in view.shards):
         hours = ", ".join(hour_text(hour) for hour in view.hours_out) or "older hours"
-        output.say(f"no run pulls what is withdrawn by then: sls-lake backfill that names {hours} does")
+        output.say(f"no live run pulls what stays withdrawn: sls-lake backfill that names {hours} does")
 
 
 def _count(rows: int | None) -> str:

@@ -87,7 +87,7 @@ def show(output: Output, found: History, entries: tuple[Entry, ...]) -> None:
         output.say(f"{found.adopted:,} rows of the table were adopted: no landing brought them")
     _show_orphans(output, found)
     if found.others:
-        output.say(f"[red]no orphan files are told[/]: {others_text(found.others)}")
+        output.say(f"[red]orphan files cannot be told from others[/]: {others_text(found.others)}")
     if found.unreadable:
         output.say(f"[red]the table cannot be read as a whole[/]: {found.unreadable}")
     if found.trouble:
@@ -95,7 +95,7 @@ def show(output: Output, found: History, entries: tuple[Entry, ...]) -> None:
 
 
 def _left(entry: Entry) -> str:
-    """What of it is no longer in the table."""
+    """Which part of the landing is no longer in the table, in words."""
     if not entry.in_table:
         return "taken back"
     if not entry.withdrawn:

@@ -90,7 +90,7 @@ def filled(attributes: Mapping[str, Any], place: object) -> tuple[dict[str, Any]
 
 
 def check_folder(folder: Path) -> None:
-    """Read every defs.yaml below `folder` once. Raises ConfigError for the first that cannot be meant."""
+    """Read every defs.yaml below `folder` once. Raises ConfigError for the first that is refused."""
     for name in FILES:
         for path in sorted(folder.rglob(name)):
             read_documents(path)

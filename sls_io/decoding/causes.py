@@ -1,12 +1,12 @@
 """Why a row is not represented exactly: the words of `__error__`, and how many of them it holds.
 
-`__error__` is causes joined by `SEPARATOR`, those of the LogGroup first. Whoever reads rows again must
-know what `__raw__` holds and which causes are not the log's own. Within the decoder a cause is a `Cause`
-with what it names beside it; of a stored text `read` tells by what its causes begin with. A key that
-begins like one of these is quoted, so that no producer can write one.
+`__error__` is causes joined by `SEPARATOR`, those of the LogGroup first. A reader of stored rows must know
+what `__raw__` holds and which causes are not the log's own. Within the decoder a cause is a `Cause`, with
+what it names beside it. In a stored text, `read` tells causes by how they begin. A key that begins like a
+cause is quoted, so that no producer can write one.
 
-A hostile log has millions of causes and a hostile group one on each of its rows, so a text holds the
-first few and the number of the others.
+A hostile log can have millions of causes, and a hostile group one on each of its rows. So a text holds the
+first few causes and the number of the others.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ TAGS_MAX = 250_000
 class Cause(StrEnum):
     """What is wrong with a row. `{}` stands for what is named beside it: a key, a tag, a column and its type.
 
-    The texts are in tables that exist: a new one may come, an old one goes on to be read.
+    The texts stand in existing tables: new ones may be added, and old ones must stay readable.
     """
 
     UNREADABLE_LOG = "log cannot be read"
     """The row is one log whose bytes are no protobuf; `__raw__` holds them, the columns are null."""
     TOO_MANY_KEYS = f"log cannot be read: over {KEYS_MAX:,} keys"
-    """It is protobuf, and no row that fits in memory; kept like one that is none."""
+    """It is protobuf, but too large for a row in memory; kept like a log that is no protobuf."""
     UNREADABLE_GROUP = "group cannot be read"
     """The row, at index 0, is a whole LogGroup that cannot be taken apart; `__raw__` holds its bytes."""
     TOO_MANY_TAGS = f"group cannot be read: over {TAGS_MAX:,} tags"
@@ -145,8 +145,8 @@ class Trouble:
     ) -> None:
         """`cause` with the name `names[code]` in it, once a place (row or group) and code.
 
-        In the order in which they come, so that a text follows from its row alone, whatever is read
-        beside it: else reading a row again would seem to change it.
+        Causes stay in the order of the row, so that a text follows from its row alone, whatever is read
+        beside it. Otherwise reading a row again would seem to change it.
         """
         found = self._groups if of_groups else self._rows
         kinds = len(names)
@@ -190,7 +190,7 @@ class Trouble:
 
 
 class _Lists:
-    """Lists of causes: each that differs is kept once, and a place has the number of its own."""
+    """Lists of causes: each different list is kept once, and a place has the number of its list."""
 
     def __init__(self, more: str) -> None:
         self._more = more
@@ -199,7 +199,8 @@ class _Lists:
         self._numbers = {self._lists[0]: 0}
 
     def add(self, places: Ints, codes: Ints, causes: Sequence[Told | int]) -> None:
-        """`causes[code]` on each place, or so many more that are not shown; no place is named twice."""
+        """Add `causes[code]` to each place, or count it there once the list is full; no place is named
+        twice."""
         if not len(places):
             return
         self._make_room(int(places.max()))

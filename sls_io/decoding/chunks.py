@@ -3,9 +3,10 @@
     page --groups--> frames --safe?--> ptars --written again, same length?--> chunk
                         \\______________________\\--no--> field by field, in runs --/
 
-The fast reader is believed where what it found, written again, has the length of what was sent. In
-doubt a group is walked field by field, and what was understood goes the same way again. A log that
-cannot be read is an empty row, a group that cannot be taken apart is one row: which, says `unreadable`.
+The fast reader skips what it does not know, in silence. So its result is believed only where, written again,
+it has the length of what was sent: then no byte was skipped. Other groups are walked field by field, and what
+was understood goes through the fast reader again. A log that cannot be read is an empty row; a group that
+cannot be taken apart is one row; `unreadable` says which.
 """
 
 from __future__ import annotations
@@ -152,7 +153,7 @@ class Chunks:
             yield begin, len(self._frames)
 
     def _walked(self, begin: int, end: int, doubtful: frozenset[int]) -> Iterator[Chunk]:
-        """Groups [begin, end), of which the doubtful ones are walked, put together again while small."""
+        """Groups [begin, end) with the doubtful ones walked; small groups are put together again."""
         small = _Small(self._raw, begin)
         for number in range(begin, end):
             frame = self._frames[number]
@@ -193,7 +194,7 @@ def whole_page(raw: bytes) -> Chunk:
 
 
 class _Small:
-    """Groups that were walked, and those between them, on their way into one chunk."""
+    """Groups that were walked, and the groups between them, which become one chunk."""
 
     def __init__(self, raw: bytes, first: int) -> None:
         self._raw = raw
@@ -223,7 +224,7 @@ class _Small:
         return len(self._body) > RUN_BYTES or sum(map(len, self._spans.values())) > 2 * RUN_LOGS
 
     def taken(self, following: int) -> Iterator[Chunk]:
-        """What came together as a chunk, if anything; the next group will be `following`."""
+        """The chunk of the groups that were added, if any; the next group will be `following`."""
         if self._frames:
             tree = Tree.of(bytes(self._body))
             unreadable = {int(tree.log_offsets[g]) + i: why for (g, i), why in self._unreadable.items()}
@@ -233,7 +234,7 @@ class _Small:
 
 
 def _about_records(raw: bytes, frame: ByteRange) -> int:
-    """A guess at the logs and pairs of a group by a look at two places; only memory hangs on it."""
+    """A guess at the logs and pairs of a group, from two places in it; only memory depends on it."""
     begin, end = frame
     tags = max(raw.count(b"\x0a", at, min(end, at + _LOOK)) for at in (begin, (begin + end) // 2))
     return (end - begin) * tags // _LOOK if end - begin > _LOOK else tags
@@ -272,7 +273,7 @@ def _doubtful(tree: Tree, frames: list[ByteRange], first: int) -> list[int]:
 
 
 def _odd(tree: Tree) -> NDArray[np.bool_]:
-    """Logs of which the fast reader finds every byte, and that cannot be shown as it found them."""
+    """Logs that the fast reader reads to the last byte, and that still cannot be shown as it read them."""
     seconds = tree.seconds
     odd: NDArray[np.bool_] = seconds < 0
     return odd | (seconds > SECONDS_MAX) | (np.diff(tree.pair_offsets) > KEYS_MAX)
@@ -293,7 +294,8 @@ def _runs(raw: bytes, frame: ByteRange) -> Iterator[tuple[bytes, array[int], dic
 
 
 def _run(raw: bytes, spans: array[int]) -> tuple[bytes, array[int], dict[int, Cause]]:
-    """The logs at `spans` as fields of a group, those that the fast reader would misread in another form."""
+    """The logs at `spans` as fields of a group; logs that the fast reader would misread are in another
+    form."""
     begins, ends = np.array(spans, dtype=np.int64).reshape(-1, 2).T
     walked = _misread(raw, begins, ends, 0)
     parts, unreadable, at = list[bytes](), dict[int, Cause](), 0

@@ -276,7 +276,15 @@ def _fifth_power(m: Ints) -> Ints:
 
 
 def _labels(page: Page) -> tuple[int, bool]:
-    """(cursor of the page's first group, whether it is only counted forward)."""
+    """(cursor of the page's first group, whether it is only counted forward).
+
+    The service names one cursor of a page's groups, the last one's, and the groups follow one another without
+    a jump. So the first cursor is counted back from the last: a jump before the first group cannot spoil it.
+
+    Worked example: a page is asked for from cursor 100. It has 3 groups, the last one read is 107, the next
+    cursor is 108. The groups are 105, 106 and 107. Without the last one they are counted forward as 100, 101
+    and 102, and marked, since 100 + 3 is not 108: a jump may have come before them.
+    """
     if page.last is not None and page.count:
         first, forward = page.last - (page.count - 1), False
         fits = page.cursor <= first and page.last < page.next
@@ -323,6 +331,10 @@ def _log_columns(logs: Logs, declared: Sequence[Declared], trouble: Trouble) -> 
 @dataclass
 class _Pairs:
     """The (key, value) pairs of logs, in order of the page, and in `order` grouped by key.
+
+    Worked example: log 0 is a=1 b=2, log 1 is b=3 a=4 a=5. The pairs are a b b a a; `rows` is 0 0 1 1 1,
+    `names` is a b, `codes` is 0 1 1 0 0. `order` is 0 3 4 1 2 and `starts` is 0 3 5: the pairs of a are
+    order[0:3], those of b are order[3:5]. Log 1 shows a=5, so `shown` is false for pair 3.
 
     rows     the log each pair belongs to
     codes    each pair's key as a place in `names`; `starts` says where a key begins in `order`

@@ -1,8 +1,8 @@
 """What stands once in a page and on many rows of the table: a group's head, and the causes of trouble.
 
-40,000 empty logs with 2,000 tags take 176 KB in a page and a gigabyte in columns. So these columns are
-made for so many rows at a time as fit in memory, and a head that is too large for its logs is shown on the
-first row of its group only, with a cause on all of them.
+40,000 empty logs with 2,000 tags take 176 KB in a page and a gigabyte in columns. So these columns are made
+for as many rows at a time as fit in memory. A head that is too large for its logs is shown on the first row
+of its group only, and all rows of the group have a cause.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _group_tags(head: Tree, trouble: Trouble) -> pa.Array:
 
 @dataclass
 class Wide:
-    """The columns that can be far larger than the page: what a group has once, and what is in trouble."""
+    """The columns that can be far larger than the page: group heads, and the bytes of rows in trouble."""
 
     raw: bytes
     chunk: Chunk

@@ -27,7 +27,8 @@ _DEEP_BYTES = 16 * 1024
 SHORT_BYTES = 512 * 1024
 """No message that is shorter can be nested too deep for the fast reader."""
 _STACK_BYTES = 64 * 1024 * 1024
-"""80 bytes of stack for each byte of the longest group that is read unlooked-at, half as much again."""
+"""80 bytes of stack for each byte of the longest group that is read without a look at its depth, and half as
+much in reserve."""
 _STACK_LOCK = threading.Lock()
 _LOGS_MAX = 512 * 1024
 _LOGS, _TAGS = 1, 6
@@ -175,8 +176,8 @@ class Tree:
     def sizes(self) -> Ints:
         """Bytes that each group has when it is written again, shortest form, nothing unknown.
 
-        Where that is what was sent, every byte of the group was understood: each field that counts
-        takes at least these bytes, and one that was skipped, doubled or misread takes more than none.
+        Where that is the size that was sent, every byte of the group was understood: each known field takes
+        at least these bytes, and a field that was skipped, doubled or misread adds some.
         """
         sizes = within(frame_sizes(self.log_sizes()), self.log_offsets)
         sizes += within(_pair_sizes(self.tag_keys, self.tag_values), self.tag_offsets)
@@ -228,10 +229,10 @@ class Logs:
 def safe(raw: bytes, begin: int, end: int) -> bool:
     """Whether `Tree.of` may be asked about the LogGroup at [begin, end) of `raw`.
 
-    Story: unknown groups of fields (wire type 3) are nested half a million deep in a log of 1 MB. The
-    reader goes down one call a level, its stack ends, and the process with it: no exception, each try
-    anew. The same stood in a tag. What is short cannot be deep; longer ones are looked at by a reader
-    that counts. One with very many logs is read a run of them at a time, for the sake of memory.
+    Story: unknown groups of fields (wire type 3) are nested half a million deep in a log of 1 MB. The reader
+    goes down one call a level, its stack ends, and the process with it: no exception, each try anew. The same
+    stood in a tag. What is short cannot be deep; longer ones are looked at by a reader that counts. One with
+    very many logs is read a run of them at a time, for the sake of memory.
     """
     if end - begin < SHORT_BYTES:
         return True
@@ -329,9 +330,9 @@ class TooMany(ValueError):
 
 
 def plain_log(raw: bytes, begin: int, end: int, *, pairs_max: int) -> bytes:
-    """The Log at [begin, end) in its shortest form, with what is known of it only; what both readers
-    read alike. Of a field sent twice the last counts. Raises ValueError when it cannot be read, TooMany
-    when it has over `pairs_max` pairs.
+    """The Log at [begin, end) in its shortest form, with its known fields only, which both readers read
+    alike. Of a field sent twice the last counts. Raises ValueError when it cannot be read, TooMany when it
+    has over `pairs_max` pairs.
 
     A time over 32 bits is left out: other readers cut it to some moment that nobody sent.
     """
@@ -393,8 +394,8 @@ def _as_field(tag: int, value: bytes) -> bytes:
 def redacted(log: bytes, pii: Mapping[bytes, str]) -> bytes:
     """One Log's bytes without the values of `drop` keys and with those of `hash` keys hashed.
 
-    Fields that nobody knows are left out with them: what stands there has no key to go by. Raises
-    ValueError when the bytes cannot be read.
+    Unknown fields are left out, too: nothing says under which key their bytes stand. Raises ValueError when
+    the bytes cannot be read.
     """
     if not pii:
         return log
@@ -416,8 +417,8 @@ def redacted(log: bytes, pii: Mapping[bytes, str]) -> bytes:
 
 
 def guarded(message: bytes, pii: Mapping[bytes, str], *, readable: bool) -> tuple[bytes, bool]:
-    """(bytes that may be kept, whether they may). Of what cannot be read nobody can say where a value
-    stands, so it is not kept when a key of personal data occurs in it."""
+    """(bytes that may be kept, whether they may). In unreadable bytes nobody can say where a value stands, so
+    they are not kept when a key of personal data occurs in them."""
     if readable:
         try:
             return redacted(message, pii), True
@@ -430,7 +431,7 @@ def guarded(message: bytes, pii: Mapping[bytes, str], *, readable: bool) -> tupl
 def hashed_once(log: bytes, keys: frozenset[bytes]) -> bytes:
     """One Log's bytes with the values of `keys` hashed, unless they are digests already.
 
-    For kept bytes that are read again: a digest of a digest would match nothing. A plain value of 64
+    For kept bytes that are read again, because a digest of a digest would match nothing. A plain value of 64
     hex digits cannot be told from a digest, and stays.
     """
     pairs = [

@@ -27,7 +27,7 @@ def key_codes(
 ) -> tuple[pa.Array, Ints, NDArray[np.bool_] | None]:
     """(the distinct keys as text, each key's place among them, which keys were not UTF-8; None: all were).
 
-    Two broken keys may look alike once they are shown as text; they are one then.
+    Two broken keys that look alike as text count as one key.
     """
     encoded = keys.dictionary_encode()
     codes = encoded.indices.to_numpy()
@@ -41,7 +41,8 @@ def key_codes(
 def as_text(
     values: pa.Array, shown: Callable[[bytes], str | bytes]
 ) -> tuple[pa.Array, NDArray[np.bool_] | None]:
-    """`values` as strings, and which were not UTF-8 and are what `shown` makes of them; None: all were."""
+    """`values` as strings, and which of them were not UTF-8 (None: all were UTF-8). `shown` makes the text of
+    those."""
     try:
         return values.cast(pa.string()), None
     except pa.ArrowInvalid:

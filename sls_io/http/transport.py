@@ -348,8 +348,8 @@ class Transport(LogClient):
     def _exchange(self, call: _Call) -> Answer:
         """Try until there is a 200, an answer that no rule repeats, or no time for another try.
 
-        The last try may have a few milliseconds only. That it was not answered says nothing; what
-        the service said before it is the reason that the call failed, and is raised.
+        The last try may have a few milliseconds only. That it was not answered says nothing. The call fails
+        for what the service said before it, so that is raised.
         """
         if call.project and not _HOST_LABEL.fullmatch(call.project):
             raise ConfigError("project: letters, digits and inner hyphens only; it is part of a host name")
@@ -399,8 +399,8 @@ class Transport(LogClient):
         return None
 
     def _renewed(self, used: Keys) -> bool:
-        """Whether there are other keys by now than the `used` ones: another thread's find, or the
-        provider's. A provider that fails in the middle of the work leaves the keys as they are."""
+        """Whether there are other keys now than the `used` ones, found by another thread or given by the
+        provider. A provider that fails in the middle of the work leaves the keys as they are."""
         with self._shared.renewing:
             if self._shared.keys == used:
                 with contextlib.suppress(ConfigError):

@@ -4,10 +4,10 @@
                                hourly, by         unpartitioned
                                receive time
 
-The table and the checkpoint are outputs of one step, so one run has one claim. The table is
-`skippable`: an hour is reported by logging an `AssetMaterialization` for it, and only hours that
-were reached are. An output that was planned and did not come is not an error then, and the hours
-keep their own rows, bytes and files, which one result for a whole range could not carry.
+The table and the checkpoint are outputs of one step, so one run has one claim. The table's output is
+`skippable`: the step logs an `AssetMaterialization` for each hour that was reached, and for no other. So an
+output that was planned and did not come is no error, and each hour has its own rows, bytes and files, which
+one result for a whole range could not carry.
 
 What a run may do follows from its selection and tags:
 
@@ -16,10 +16,10 @@ What a run may do follows from its selection and tags:
     checkpoint alone    publish         publish                     nothing moves
     checks alone        looked at       looked at                   -
 
-Live claims shards and moves checkpoints. Fill, which is what a run does without the tag, lands what
-the ledger lacks of the asked hours with a static holder; replace and errors do hours again that are
-there (`rework.py`). A checkpoint that is selected beside those reports that nothing moved. A run that
-is both live and a backfill is refused: a backfill is split into runs that would claim side by side.
+Live claims shards and moves checkpoints. A run without the tag is a fill: it lands what the ledger lacks of
+the asked hours, with a static holder. Replace and errors do hours again that are there (`rework.py`). A
+checkpoint that is selected beside one of these reports that nothing moved. A run that is both live and a
+backfill is refused: Dagster splits a backfill into runs, and these would claim shards side by side.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -67,7 +67,7 @@ HOURS_PER_RUN_MAX = 6
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a landing ended: the gaps that it named, and why the run is red although they stand."""
+    """How a landing ended: the gaps that it named, and why the run is red although the landing stands."""
 
     gaps: tuple[str, ...] = ()
     error: SlsError | None = None

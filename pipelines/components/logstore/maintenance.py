@@ -123,7 +123,7 @@ def maintenance_schedule(logstore: Logstore, job: dg.JobDefinition) -> dg.Schedu
 
 
 def _refuse_second(context: dg.OpExecutionContext, logstore: Logstore) -> None:
-    """Of two that began at once the one that was asked for first goes on, so never both give up."""
+    """When two runs began at once, the one that was requested first goes on: they never both give up."""
     at_work = dg.RunsFilter(tags={MAINTAINS_TAG: logstore.name}, statuses=list(IN_PROGRESS_RUN_STATUSES))
     records = context.instance.get_run_records(filters=at_work)
     mine = next((r.storage_id for r in records if r.dagster_run.run_id == context.run_id), None)

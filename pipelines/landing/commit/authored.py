@@ -1,14 +1,13 @@
 """A commit that a person asked for: a new ledger on a content that is there, fenced like a landing.
 
-    `build`    data: one snapshot on top of `main` whose content is that of a snapshot there is, less
-               the files that are dropped, and with those that are added
+    `build`    data: one snapshot on top of `main`, with the content of an existing snapshot, without
+               the dropped files and with the added ones
     `commit`   one try, sent once; what the table says afterwards decides what is reported
 
-Refs never point back. A rollback is a *new* snapshot that lists the manifests of an older one, as they
-are: row-level deletes keep their meaning, and no file is marked as deleted, so that an expiry by
-anyone can never take a file that a later rollback brought back. For the same reason a manifest that
-lists dropped files is written anew without them, instead of marking them. What leaves the table this
-way is the sweep's.
+Refs never point back. A rollback is a *new* snapshot that lists the manifests of an older one, as they are:
+row-level deletes keep their meaning, and no file is marked as deleted, so that an expiry by anyone can never
+take a file that a later rollback brought back. For the same reason a manifest that lists dropped files is
+written anew without them, instead of marking them. The sweep deletes what leaves the table this way.
 
 Story: a landing reads the table, a person rolls it back, the landing appends on what is gone. Both
 require the `main` and the tag they read, so whoever comes second is refused and looks again.
@@ -80,7 +79,7 @@ class Change:
     schema    the table's next schema, with which `added` was written, if it changes
     same_rows the rows stay what they are, only their files or manifests change: readers that follow
               what is appended pass over it
-    regroup   most files a data manifest lists, to write all data manifests anew; 0: not
+    regroup   write all data manifests anew, with at most so many files in each; 0: leave them
     manifests those of `content` that stay, where not all of them can be read; None: all
     """
 
@@ -209,8 +208,8 @@ def commit(
 def _manifests(
     table: Table, change: Change, snapshot_id: int
 ) -> tuple[list[ManifestFile], Mapping[str, int]]:
-    """The manifests of the new snapshot, and by how much its totals differ from its content's; from zero,
-    where not all of that can be read."""
+    """The manifests of the new snapshot, and by how much its totals differ from those of its content. Where
+    not all of the content can be read, its totals count as zero."""
     missing, manifests = set(change.dropped), list[ManifestFile]()
     totals = dict.fromkeys(_TOTALS, 0)
     if change.regroup:

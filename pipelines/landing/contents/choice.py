@@ -1,10 +1,14 @@
 """Which of the files in a folder are the ones that a ledger knows. Values in, values out.
 
-Beside the files of a table lie those of dead runs, of hours that were taken back, and the sources of what was
-written together or anew since. Files that share a row exclude each other, and of a shard only as many rows
-with such an identity sum are wanted as the ledger says, so most of it decides itself: the newest first, and
-what somebody is known to have let go last. Where that does not add up, other choices are tried, as many as
-can be tried in seconds.
+The table's folder also holds files of dead runs, files of hours that were taken back, and files whose rows
+were written anew since. Two rules choose among them: files that share a row exclude each other, and the
+chosen files of a shard hold as many rows, with the same identity sum, as its ledger says. The newest files
+are tried first; files that are known to have left the table are tried last. Where these do not add up, other
+choices are tried for some seconds.
+
+Worked example: a shard has 30 rows in the ledger. A compaction wrote files a (10 rows) and b (20 rows)
+together as c (30 rows), and a dead run left d (7 rows). Neither a nor b can be chosen beside c. The first
+choice is the newest, c and d: 37 rows. It does not add up, so a choice without d is tried: c alone, 30 rows.
 """
 
 from collections import Counter, defaultdict
@@ -42,7 +46,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Choice:
-    """The files that are taken, and the shards of which they are not what was wanted."""
+    """The files that are taken, and the shards whose files do not add up to what was wanted."""
 
     taken: tuple[Leaf, ...] = ()
     short: frozenset[Key] = field(default_factory=frozenset)
@@ -55,10 +59,10 @@ def choose(
     *,
     free: Collection[Key] = (),
 ) -> Choice:
-    """Files that hold exactly what is `wanted` of each shard, no two of which are in `conflicts` (pairs of
-    paths that share a row). Of shards in `free` nobody can say what is wanted.
+    """Files that hold exactly what is `wanted` of each shard; no two of them share a row (`conflicts`: pairs
+    of paths that do). What is wanted of the shards in `free` is unknown.
 
-    Where nothing adds up, the likeliest files, and the shards they are of.
+    Where nothing adds up: the likeliest files, and their shards.
     """
     beside = defaultdict[str, set[str]](set)
     for one, other in conflicts:
@@ -88,7 +92,7 @@ def _groups(leaves: Collection[Leaf], beside: Mapping[str, set[str]]) -> Iterato
 
 
 def _alternatives(group: list[Leaf], beside: Mapping[str, set[str]]) -> list[tuple[Leaf, ...]]:
-    """Sets of files of a group without a conflict, the likeliest first; never none."""
+    """Sets of files of a group without a conflict, the likeliest first; at least one set."""
     ordered = sorted(group, key=lambda leaf: (leaf.left, -leaf.modified_s, leaf.path))
     found: list[tuple[Leaf, ...]] = []
     waiting: list[tuple[int, tuple[Leaf, ...]]] = [(0, ())]
@@ -109,7 +113,7 @@ def _alternatives(group: list[Leaf], beside: Mapping[str, set[str]]) -> list[tup
 def _together(
     parts: Sequence[list[tuple[Leaf, ...]]], wanted: Mapping[Key, Count]
 ) -> Iterator[tuple[set[Key], list[list[tuple[Leaf, ...]]]]]:
-    """Shards that no file has in common with others, with what there is to choose for them."""
+    """Shards that share no file with other shards, with the alternatives for their files."""
     rooms: list[tuple[set[Key], list[list[tuple[Leaf, ...]]]]] = [({key}, []) for key in wanted]
     for part in parts:
         keys = {key for chosen in part for leaf in chosen for key in leaf.counts}
@@ -124,7 +128,7 @@ def _together(
 def _solved(
     parts: Sequence[list[tuple[Leaf, ...]]], wanted: Sequence[Count], keys: Sequence[Key]
 ) -> list[tuple[Leaf, ...]] | None:
-    """One of the alternatives of each part, which add up to what is wanted of `keys`; None: not found."""
+    """One alternative of each part, so that they add up to what is wanted of `keys`; None: not found."""
     chosen = [part[0] for part in parts]
     base = [_vector(each, keys) for each in chosen]
     goal = tuple(number for count in wanted for number in count)

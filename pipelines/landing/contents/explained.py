@@ -1,7 +1,7 @@
 """Whether a ledger explains the rows of a table: as many, with the same identity sums, in every shard.
 
-Files that cannot be read stand beside the counts. A ledger that explains all other rows, and has room for
-exactly as many as these files held, is as good as the files are: what settles them is named once there is a
+Files that cannot be read stand beside the counts. A ledger is accepted when it explains all other rows, and
+knows exactly as many more as these files held. What to do about the files is named once the table has a
 ledger again.
 """
 
@@ -25,8 +25,8 @@ _IDENTITY = ("__origin__", "__shard__", "__cursor__", "__index__")
 
 @dataclass(frozen=True)
 class Lost:
-    """A data file of `origin` that is gone or damaged: `rows` rows of these shards, of any of which the table
-    does not say it when `shards` is None."""
+    """A data file of `origin` that is gone or damaged. It held `rows` rows of `shards`; None: the table does
+    not say of which shards."""
 
     origin: str
     path: str
@@ -46,8 +46,8 @@ class Lost:
 def tally(
     table: Table, ledgers: Mapping[str, Ledger], *, tasks: Collection[FileScanTask] | None = None
 ) -> tuple[dict[Key, Tally], list[Lost]]:
-    """Rows of these origins by (origin, shard), held against their ledgers, and the data files of which the
-    rows could not be counted; of all files of main, or of `tasks`.
+    """Rows of these origins by (origin, shard), compared with their ledgers, and the data files whose rows
+    could not be counted. Looks at all files of main, or at `tasks`.
 
     Raises ConfigError for a table without identity columns, Unreadable for any other file that cannot be
     read.
@@ -72,8 +72,8 @@ def tally(
 
 
 def holds(there: Tally, entry: ShardLedger, adopted: tuple[int, int]) -> bool:
-    """Whether these are the rows of a shard that its ledger and what was `adopted` (rows, identity sum)
-    before say. Pure."""
+    """Whether these are the rows of a shard that its ledger and its `adopted` rows (rows, identity sum) say.
+    Pure."""
     rows, total = adopted
     return (there.rows, there.sum) == (entry.rows + rows, (entry.sum + total) % SUM_MODULUS)
 
@@ -84,8 +84,8 @@ def proves(
     """Whether the table holds of this origin exactly the rows that the ledger and what was adopted
     before say: as many, with the same identity sum, in every shard. Pure.
 
-    Of shards with rows in `lost` files: as many, with those in them. The files stay as they are, and what
-    settles them is named once there is a ledger.
+    For shards with rows in `lost` files only the number is compared, lost rows included. The files stay as
+    they are; what to do about them is named once the table has a ledger.
     """
     mine = {shard for origin, shard in {*tallies, *adopted.shards} if origin == ledger.origin}
     files = [each for each in lost if each.origin == ledger.origin]

@@ -1,7 +1,7 @@
 """Files of a table written anew by a person's decision: other values, or fewer rows, same partition.
 
-It runs in this process, a file at a time and of that all rows in memory, without Spark. The new files
-are invisible until they are published; those of a try that fails are the sweep's.
+Runs in this process, without Spark: one file at a time, with all of its rows in memory. The new files are
+invisible until they are published; the sweep deletes those of a try that fails.
 """
 
 import uuid
@@ -116,10 +116,10 @@ def commit_rewritten(
     """Commit what `change_on` makes of the table; the new snapshot. `fresh` was made
     before the first new file.
 
-    Story: files are rewritten for minutes, a landing commits meanwhile. As long as the files that were
-    read are still there, with the same row-level deletes, what was made of them fits the new head too.
-    When not, LandingConflict: nothing was changed. The age is looked at after the table: a sweep that
-    took the new files made a commit before, so either this one is refused or the files are seen to be old.
+    Story: files are rewritten for minutes, a landing commits meanwhile. As long as the files that were read
+    are still there, with the same row-level deletes, what was made of them fits the new head too. When not,
+    LandingConflict: nothing was changed. The age is looked at after the table: a sweep that took the new
+    files made a commit before, so either this one is refused or the files are seen to be old.
     """
     looked_at = slices.fingerprint(tasks)
     for _ in range(_TRIES_MAX):
@@ -136,6 +136,6 @@ def commit_rewritten(
                 break
             place = now
     raise LandingConflict(
-        f"the files of {logstore.table} that were read were rewritten meanwhile, or it never held still; "
-        "nothing was changed, run it again"
+        f"the files of {logstore.table} that were read were rewritten meanwhile, or others committed to "
+        "the table before each try; nothing was changed, run it again"
     )

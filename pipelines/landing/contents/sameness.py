@@ -19,7 +19,7 @@ from pipelines.landing.ledger.state import adopted_of, ledgers_of, ways_back
 from sls_io.errors import LedgerBroken
 
 _TRIES_MAX = 5
-"""So many landings are read to the last identity before no way back is named."""
+"""At most so many landings are read row by row in search of a way back."""
 
 
 def way_back(table: Table, lost: Collection[str] = ()) -> int | None:

@@ -1,8 +1,8 @@
 """Parts of a logstore's table that a person names: which files they are in, and what rows they hold.
 
-What leaves a table is counted row by row before it does: the identities are read, summed, and told
-apart into those that the ledger calls landed, those that were adopted, and any that nobody explains,
-which stop whatever was asked.
+Rows are counted one by one before they leave a table. Their identities are read, summed, and sorted into rows
+that the ledger calls landed, rows that were adopted, and rows that nothing explains. Rows of the last kind
+stop whatever was asked.
 """
 
 from collections import defaultdict
@@ -180,8 +180,8 @@ def _only(place: LogstoreTable, task: FileScanTask, hours: range) -> bool:
 
 
 class RowsElsewhere(LedgerBroken):
-    """Rows of the hours `asked` for lie in `others`, too. `hours`: all of them; `together`: these, and what
-    else is mixed with them, where all can be replaced at once, else None."""
+    """Rows of the hours `asked` for also lie in the hours `others`. `hours` spans both. `together` spans
+    these and all hours whose rows are mixed with theirs, where one replace can take all, else None."""
 
     def __init__(
         self,
@@ -198,8 +198,8 @@ class RowsElsewhere(LedgerBroken):
         more = f" and {len(others) - _HOURS_NAMED_MAX} more" if len(others) > _HOURS_NAMED_MAX else ""
         super().__init__(
             f"rows of {hours_text(asked)} lie in other receive hours of {place_name}: in {named}{more}. "
-            "Taken back alone they would stay there, landed again they would be there twice; nothing was "
-            "changed",
+            "Taking the hours back would leave those rows there, landing the hours again would double them; "
+            "nothing was changed",
             verb=verb,
         )
 
@@ -220,7 +220,8 @@ def check_nowhere_else(place: LogstoreTable, cursors: Mapping[int, IntervalSet],
 def check_nowhere(place: LogstoreTable, cursors: Mapping[int, IntervalSet]) -> None:
     """Raises LedgerBroken when rows of these cursors, which a fill is about to land, are in the table.
 
-    As far as bounds tell: files of which the table says none are not read, since the whole table would be.
+    Only as far as bounds tell: a file without bounds is not read, since the whole table might have to be
+    read.
     """
     if there := elsewhere(place, cursors, range(0), unbounded=False):
         raise LedgerBroken(
@@ -234,9 +235,9 @@ def check_nowhere(place: LogstoreTable, cursors: Mapping[int, IntervalSet]) -> N
 def elsewhere(
     place: LogstoreTable, cursors: Mapping[int, IntervalSet], hours: range, *, unbounded: bool = True
 ) -> frozenset[int]:
-    """Receive hours outside of `hours` with rows of these cursors of each shard. Files of which the table
-    says that they cannot hold any are not read: where only landings wrote, that is all of them. Those of
-    which it says nothing are read if `unbounded`."""
+    """Receive hours outside of `hours` with rows of these cursors of each shard. A file whose bounds exclude
+    these cursors is not read; where only landings wrote, that is every file. A file without bounds is read if
+    `unbounded`."""
     table = place.table
     found: set[int] = set()
     for task in tasks_of(table, table.scan(row_filter=mine(place))):
@@ -401,8 +402,8 @@ def parts_of(
 ) -> tuple[Part, ...]:
     """The logstore's rows of these files, or those that `where` takes, by shard and hour.
 
-    A file at a time is read, and of it the identity columns and those that `where` names. Columns are
-    asked for by id: a name may hold dots, blanks and quotes. Raises as `reading.py` does.
+    Reads one file at a time, and of it only the identity columns and those that `where` names. Columns are
+    selected by id: a name may hold dots, blanks and quotes. Raises as `reading.py` does.
     """
     schema = place.table.schema()
     ids = {schema.find_field(name).field_id for name in IDENTITY} | (where.fields if where else set())
@@ -449,7 +450,7 @@ def check_explained(place: LogstoreTable, parts: Iterable[Part], *, adopted_too:
 
 
 def without_adopted(adopted: Adopted, origin: str, parts: Iterable[Part]) -> Adopted:
-    """The adopted rows after those outside of the ledger among `parts` left."""
+    """The adopted rows that remain once the rows of `parts` that lie outside of the ledger have left."""
     shards = dict(adopted.shards)
     for part in parts:
         if part.outside:

@@ -1,8 +1,8 @@
-"""Data files in a table's folder that no manifest of main that can be read lists: what each of them holds.
+"""What data files hold that lie in a table's folder and that no readable manifest of main lists.
 
-Only the identity columns are read, and of each file once; those of one receive hour once more, together, to
-see which of them share a row. A file is of use when all of its rows are of one logstore and one receive hour
-that the ledger calls landed, or may have been adopted. All others are left over from something.
+Only the identity columns are read: each file once, and the files of one receive hour once more, together, to
+find those that share a row. A file is of use when all of its rows are of one logstore and one receive hour,
+and the ledger calls them landed or they may have been adopted. All others are leftovers.
 """
 
 from collections import defaultdict
@@ -69,7 +69,7 @@ class Stray:
 
 
 def known(table: Table, unreadable: Collection[str]) -> Known:
-    """From all snapshots that metadata has. `unreadable` are manifests of which that is known already.
+    """From all snapshots that metadata has. `unreadable` are manifests that are known to be unreadable.
 
     Raises TransportError when the storage does not answer.
     """
@@ -87,11 +87,11 @@ def known(table: Table, unreadable: Collection[str]) -> Known:
 
 
 def _left(main: Iterable[set[str] | None], seen: Mapping[str, Mapping[str, DataFile] | None]) -> set[str]:
-    """Files that main had, and then had not any more. `main`: the manifests of its snapshots, oldest first,
-    None for those that nobody can tell.
+    """Files that main once had and later had not. `main`: the manifests of its snapshots, oldest first; None
+    for a snapshot whose manifests are unknown.
 
-    One that a manifest of a snapshot lists is gone from the next one when that lists it nowhere: in none of
-    the manifests that can be read, and none of the others is new there.
+    A file has left between two snapshots when no readable manifest of the later one lists it, and every
+    unreadable manifest of the later one was in the earlier one already.
     """
     left, there, blind = set[str](), set[str](), set[str]()
     for manifests in main:
@@ -206,7 +206,8 @@ def _told(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, _Longs, _Lon
 def conflicts(
     table: Table, strays: Iterable[Stray], there: Collection[FileScanTask]
 ) -> tuple[set[tuple[str, str]], set[str]]:
-    """Pairs of files that share a row, and the files with a row that one of `there` shows, or with one twice.
+    """Pairs of files that share a row; and the files with a row that a file of `there` shows, too, or with
+    one row twice.
 
     Raises as `reading.py` does; rows of a lost file among `there` are not there.
     """

@@ -58,8 +58,8 @@ def tally(
     snapshot_id: int | None = None,
     tasks: Iterable[FileScanTask] | None = None,
 ) -> tuple[dict[int, Tally], list[Unreadable]]:
-    """Each shard's tally over all files of a snapshot (default: main's), or over `tasks`, that can be read,
-    and each other file. Raises TransportError when the storage does not answer."""
+    """Each shard's tally over the readable files of a snapshot (default: main's) or of `tasks`; and the files
+    that cannot be read. Raises TransportError when the storage does not answer."""
     columns = ("__shard__", "__cursor__", "__index__")
     mine = EqualTo(term="__origin__", value=origin)
     scan = table.scan(row_filter=mine, selected_fields=columns, snapshot_id=snapshot_id)

@@ -3,14 +3,15 @@
     repair     manifests are lost, and the files that they listed are there: they are listed again
     replace    hours that the service still has are landed again: nothing else of the table changes
     rollback   the table goes back to a landing from before the trouble; what landed since is pulled again, or
-               lost where retention has it
+               lost where retention took it
     give-up    the rows of lost files, and no others, are given up, and stay a number that `verify` goes on
                to name
     adopt      the same for rows that were lost in another way: what is left gets a ledger that begins anew;
                rows that nothing explains are kept, and called adopted
 
-A rollback that costs more rows than the loss itself comes after giving up. Asked only for a table whose rows
-are not those of its ledger: it costs calls of the service, and a look at older landings.
+A rollback that costs more rows than the loss itself is named after giving up. Cures are looked for only when
+a table's rows are not those of its ledger: the search costs calls of the service, and a look at older
+landings.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -68,8 +69,8 @@ def of_other_rows(
     *,
     pulled: bool,
 ) -> tuple[str, ...]:
-    """Sentences that begin with a verb, or say what to do where no verb does it. `pulled`: all that the
-    service has was compared, so no others of its hours are in trouble."""
+    """The cures, a sentence each: it begins with a command, or says what to do where no command helps.
+    `pulled`: all that the service has was compared, so no other of its hours is in trouble."""
     found = _replaces(lake, logstore, client, sorted(trouble.hours), _instead(trouble))
     if trouble.missing and not pulled and not found:
         found.append(
@@ -94,7 +95,7 @@ def _brought_back(trouble: Trouble) -> str:
 
 
 def brought_back(table: Table, landing: int, does: str = _BROUGHT_BACK) -> str:
-    """What a rollback to `landing` does, where it `does` that if rows are there."""
+    """What a rollback to `landing` does: `does`, or empties the table when that landing has no rows."""
     return _EMPTIED if total_records(table.snapshot_by_id(landing)) == 0 else does
 
 
@@ -105,7 +106,7 @@ def _adopting(lake: Lake, logstore: Logstore, client: SlsClient, trouble: Troubl
     if words:
         return f"{words} {_left(trouble)}", True
     verb = refused.verb if isinstance(refused, LedgerBroken) else ""
-    return verb or f"no verb does it as it is: {refused}", False
+    return verb or f"no command settles this now: {refused}", False
 
 
 def _adopt(lake: Lake, logstore: Logstore, client: SlsClient) -> tuple[str, SlsError | None]:
@@ -165,11 +166,9 @@ def of_lost_files(
     if files and not any(way.gives_up for way in ways):
         # Rows were lost in another way, too.
         words, _ = _adopt(lake, logstore, client)
-        found += [f"{words} gives up what nothing brings back, whatever it was lost by"] if words else []
+        found += [f"{words} gives up all rows that nothing brings back, also others"] if words else []
     if len(files) < len(named):
-        found.append(
-            "of lost files of other logstores of the table, sls-lake verify of those names what does"
-        )
+        found.append("for lost files of the table's other logstores, run sls-lake verify of those logstores")
     return tuple(found)
 
 
@@ -207,7 +206,8 @@ def _rollback(
 
 
 def _relisted(lake: Lake, logstore: Logstore, client: SlsClient) -> _Way | None:
-    """For lost manifests: all of their files, or, where that is refused, what is there of these."""
+    """For lost manifests: list all of their files again, or, where that is refused, the files that are
+    there."""
     command = REPAIR_MANIFESTS
     try:
         plan_repair_manifests(lake, logstore, client)
@@ -267,7 +267,8 @@ def _replaceable(lake: Lake, logstore: Logstore, client: SlsClient, hours: list[
 
 
 def _accepted(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> range | None:
-    """What a replace accepts of which these hours are: themselves, or with others where rows of them lie."""
+    """The hours that a replace accepts for these: themselves, or together with other hours where their rows
+    lie."""
     try:
         plan_replace(lake, logstore, client, hours)
     except RowsElsewhere as error:

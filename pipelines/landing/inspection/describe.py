@@ -210,7 +210,7 @@ def _checkpoints(client: SlsClient, group: str) -> Mapping[int, GroupCheckpoint]
 
 
 def _lag_s(client: SlsClient, shard: int, at: Cursor, end: Cursor, now_s: float) -> float | None:
-    """Age of the oldest log that waits; 0 where retention took all that did, None where it is at it."""
+    """Age of the oldest log that waits; 0 when nothing waits, None while retention is taking that log."""
     if at >= end:
         return 0.0
     try:

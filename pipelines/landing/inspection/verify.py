@@ -48,7 +48,7 @@ from sls_io.shard import Head
 from sls_io.survey import Begins, begins_anew, readable_again
 from sls_io.window import HOUR_S, Cursor, IntervalSet, Window
 
-_EMPTY = "of the hours asked for the service has no log, and the table no row: nothing is missing"
+_EMPTY = "the service has no log of the hours asked for, and the table no row: nothing is missing"
 _NAMED_MAX = 5
 """Of windows that are wrong, this many are named for a shard; the rest is counted."""
 
@@ -221,7 +221,8 @@ def _verified(logstore: Logstore, lake: Lake, client: SlsClient, *, pull: bool, 
 
 
 def _refused(logstore: Logstore, table: Table) -> list[str]:
-    """That nothing lands, however true the rows are, because the table's columns do not fit the contract."""
+    """Says that nothing lands, although the rows may be right: the table's columns do not fit the
+    contract."""
     try:
         check_landable(Contract.from_columns(logstore.columns), table.metadata)
     except ConfigError as error:
@@ -460,8 +461,8 @@ class _Single:
 
 
 def _singly(shard: int, tally: Tally | None, told: _Told, gone: Gone) -> _Single:
-    """Each window on its own, apart from those of hours of which rows were removed by decision: of
-    these nobody knows which rows of a window were."""
+    """Each window on its own. Windows of hours with rows removed by decision are left out: nobody knows which
+    windows those rows were in."""
     held: Mapping[Window, Count] = tally.windows if tally else {}
     found, wrong = _Single(), list[str]()
     asked = [w for w in sorted(held) if not gone.hours.overlaps(w.hour, w.hour + 1)]

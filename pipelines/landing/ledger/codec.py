@@ -7,19 +7,20 @@ One tag, `sls-lake`, sits on the snapshot of the newest landing. That snapshot's
     sls-lake.ledger.<origin>    for every origin of the table: per shard start, landed, gaps,
                                 withdrawn, end, receive time reached, rows, identity sum
     sls-lake.adopted            rows that were there before a ledger began: counted, never proven; and
-                                how many were missing by then
+                                how many rows were missing when they were adopted
     sls-lake.forgotten          rows that left by a decision and must not come again
     sls-lake.verb               what was done, where no landing made the snapshot: `rollback 123`
     sls-lake.rewritten          rows of files that this snapshot wrote anew, without landing any
 
-Text, version 1: version, number of shards, shards, joined by ";", fields by ":", numbers in base 36.
-A shard is
-`id:start:landed:gaps:withdrawn:end:reached:rows:sum`; intervals are `begin-end` joined by ",",
-`begin` left out where it equals the shard's start. A `+` before the start says that nobody chose it: the
-service told it, and is asked again. Releases that do not know the `+` read the same number. 256 shards take
-about 13 KB. Version 2, written only
-while a shard is suspected to be gone, has one more field: since when, unix seconds of the service, or
-empty. A release that does not know it refuses the table and says so: it would forget the suspicion.
+Text, version 1: version, number of shards, shards, joined by ";", fields by ":", numbers in base 36. A shard
+is `id:start:landed:gaps:withdrawn:end:reached:rows:sum`; intervals are `begin-end` joined by ",", `begin`
+left out where it equals the shard's start. A `+` before the start says that nobody chose it: the service told
+it, and is asked again. A release that does not know the `+` reads the same number. 256 shards take about 13
+KB.
+
+Version 2 is written only while a shard is suspected to be gone. It has one more field: since when the shard
+is suspected, in unix seconds of the service, or empty. A release that does not know the field refuses the
+table and says so, because it would lose the suspicion.
 """
 
 from collections.abc import Iterable

@@ -70,7 +70,8 @@ def merge(ledger: Ledger, delta: Delta) -> Merged:
 
 
 def _suspected(shards: dict[int, ShardLedger], suspicions: Mapping[int, Suspicion]) -> set[int]:
-    """Apply what the landing suspects of shards; those of which the ledger says something else by now.
+    """Apply what the landing suspects of shards; returns the shards of which the ledger says something else
+    by now.
 
     Story: A is told that a shard is gone, as it was told a run ago, and plans its gap. B is told better,
     takes the suspicion back, perhaps lands a window. A's try is refused; merged into the new ledger, its
@@ -88,9 +89,9 @@ def _suspected(shards: dict[int, ShardLedger], suspicions: Mapping[int, Suspicio
 
 
 def lowered(then: Mapping[str, Ledger], now: Mapping[str, Ledger]) -> dict[str, Ledger]:
-    """The ledgers `then`, and of every shard that only `now` knows its start and what was lost before.
+    """The ledgers `then`; and for every shard that only `now` knows, its start and what was lost before it.
 
-    For a table that went back: forgotten, such a shard would begin wherever retention is by then.
+    For a table that went back: without its start, such a shard would begin wherever retention is by then.
     """
     result: dict[str, Ledger] = {}
     for origin in sorted({*then, *now}):

@@ -44,7 +44,7 @@ class Unreadable(LedgerBroken):
     """A file that a snapshot of the table needs is gone or damaged. `what` says which, without the cure;
     `file` is the data file or delete file, or the path of a manifest or manifest list.
 
-    The cure is looked for when somebody asks: that reads manifests, and of many files nobody may ask.
+    The cure is looked for only when somebody asks for it, because the search reads manifests.
     """
 
     def __init__(self, table: Table, file: DataFile | str, what: str, *, first: str = "") -> None:
@@ -248,13 +248,13 @@ def live_rows(table: Table, snapshot_id: int | None = None, *, where: BooleanExp
 
 
 def gone(file: DataFile) -> str:
-    """That a file is not there."""
+    """One phrase that says that the file is not there."""
     return f"file is gone: {_last(file.file_path)}"
 
 
 def cure(table: Table, files: Collection[DataFile | str], *, first: str = "") -> str:
-    """What a person can do about files that are gone or damaged, all of them together; `first` instead of
-    restoring them. What else there is has to be looked at before it is named: `cures.py` does that."""
+    """What a person can do about these gone or damaged files, all together; `first` is named in the place of
+    restoring them. Other cures must be tried before they are named: `cures.py` does that."""
     restore = "restore the file" if len(files) == 1 else "restore the files"
     head = table.current_snapshot()
     listed = listed_files(table, head, {}) if head else frozenset()

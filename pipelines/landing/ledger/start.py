@@ -41,8 +41,8 @@ def find_table(lake: Lake, logstore: Logstore, client: SlsClient) -> Table | Non
     raise LedgerBroken(
         f"there is no table {logstore.table} in the catalog ({lake.place}), but group {logstore.group.name} "
         f"has checkpoints of shards {', '.join(map(str, shards))}: somebody landed with it before. Nothing "
-        "was landed; restore the catalog, let the new table begin where the group stands (`reset: group`), "
-        "name another group if this one is another program's, or give the old table up",
+        "was landed. Restore the catalog; or let the new table begin where the group stands (`reset: group`);"
+        " or name another group if this one is another program's; or give the old table up",
         verb=START_OVER,
     )
 
@@ -78,9 +78,9 @@ def resolve_starts(
 ) -> dict[int, Cursor]:
     """Start cursor of each listed shard; never before the configured `start` hour.
 
-    Everything is asked twice (`checkpoints` were) and the lower answer holds: one wrong answer skips nothing.
-    Where both were wrong, `begins` tells later, but for what a policy chose (`chosen_of`). Raises as
-    `check_reset`.
+    Everything is asked twice (`checkpoints` already were) and the lower answer holds, so one wrong answer
+    skips nothing. Where both were wrong, `begins` finds out later, except for starts that a policy chose
+    (`chosen_of`). Raises as `check_reset`.
     """
     check_reset(logstore)
     found: dict[int, Cursor] = {}
@@ -104,9 +104,11 @@ def check_reset(logstore: Logstore) -> None:
 def chosen_of(
     logstore: Logstore, starts: Mapping[int, Cursor], checkpoints: Sequence[Mapping[int, Cursor | None]]
 ) -> frozenset[int]:
-    """The shards whose start a policy chose by something that passes: the end, an age, a checkpoint.
+    """The shards whose start a policy chose by something that changes with time: the end, an age, a
+    checkpoint.
 
-    The others begin at the oldest log since an hour that the settings name, and that can be asked again.
+    The others begin at the oldest log since an hour that the settings name. The service can be asked for that
+    again.
     """
     if logstore.reset == "group":
         return frozenset(s for s in starts if any(known.get(s) is not None for known in checkpoints))
@@ -116,8 +118,8 @@ def chosen_of(
 def begins(client: SlsClient, logstore: Logstore, state: TableState, origin: str) -> Begins:
     """Where the settings begin the shards of `origin` (the table's id of it), as the service answers now.
 
-    Of a start that a policy chose it is what the first run that looked at the shard would have been told;
-    None of one that a person named, with rows that were adopted or removed beside it.
+    For a start that a policy chose, it is what the first run that looked at the shard would have been told.
+    It is None for a start that a person named, where rows were adopted or removed.
     """
     oldest_s = max(logstore.start_s, state.forgotten.before(origin) * HOUR_S)
     decided = state.adopted.shards_of(origin) | {s for name, s in state.adopted.missing if name == origin}
@@ -187,23 +189,23 @@ def fill_only(
 
 
 def check_ends(surveys: Mapping[int, Survey], ledger: Ledger, table: str) -> None:
-    """Raises LedgerBroken when a shard ends before what the ledger says has landed of it, or before it
-    begins and a live run did not find where it does."""
+    """Raises LedgerBroken when a shard ends before what the ledger says has landed of it; or before its
+    start, and a live run did not find where it really begins."""
     found = fallen_back(surveys, ledger)
     said = ", ".join(f"shard {s} ends at {end}, landed up to {at}" for s, (end, at) in found.items())
     if found and all(at == ledger.shards[s].start for s, (_, at) in found.items()):
         raise LedgerBroken(
-            f"the service has less than where the history in {table} begins: {said}. Nothing has landed of "
-            "what lies there, so nothing is lost: either the end is told wrong now, or the start was told "
-            "wrong; the next live run asks again, and lets a shard whose start was wrong begin anew",
+            f"the service has less than where the history in {table} begins: {said}. Nothing has landed "
+            "there, so nothing is lost: the service tells a wrong end now, or it told a wrong start then. "
+            "The next live run asks again, and gives a shard with a wrong start a new one",
             verb="sls-lake land",
         )
     if found:
         raise LedgerBroken(
-            f"the service has less than {table} says has landed: {said}. Either an answer was wrong, and the "
-            "next run says otherwise, or these are not the same shards any more: the logstore was made again "
-            "within the second of its creation, or put back to an older state. Nothing was landed; give it "
-            "another table and group in its defs.yaml then, the old rows stay where they are",
+            f"the service has less than {table} says has landed: {said}. Nothing was landed. Run again: if "
+            "one answer was wrong, the next run goes on. If this stays, these are other shards: the logstore "
+            "was made again within the second of its creation, or put back to an older state. Then give it "
+            "another table and group in its defs.yaml; the old rows stay where they are",
             verb="sls-lake verify",
         )
 

@@ -36,7 +36,7 @@ from sls_io.errors import Breach, LedgerBroken, TransportError
 
 _CALLS_PARALLEL = 8
 _TRIES_MAX = 5
-"""After so many landings whose files are not all there, no way back is looked for any more."""
+"""The search for a way back ends after so many landings whose files are not all there."""
 _OTHERS_NAMED_MAX = 3
 _DIGITS_MAX = 20
 """Digits of a number in a summary that another engine may have written: a long has fewer."""
@@ -189,8 +189,8 @@ def check_removed(table: Table) -> None:
 
 
 def removal_undone(table: Table) -> int | None:
-    """The snapshot of the newest removal, or the next that metadata still has, when `main` is one from
-    before it; None when there was no removal, or main still contains it, or nobody can say."""
+    """The snapshot of the newest removal, or the first one after it that metadata still has, when `main` is
+    from before the removal. None when there was no removal, or main contains it, or nobody can say."""
     forgotten, removal = newest_forgotten(table)
     if removal is None:
         return None
@@ -200,7 +200,7 @@ def removal_undone(table: Table) -> int | None:
 
 
 def newest_forgotten(table: Table) -> tuple[Forgotten, int | None]:
-    """What was removed for good, and the oldest snapshot that says so: it can be gone back to.
+    """What was removed for good, and the oldest snapshot that says so: a rollback can go to that one.
 
     The list only grows, so the newest one of any snapshot that metadata still has tells all, whether
     main contains that snapshot or not.
@@ -235,14 +235,14 @@ def ways_back(
     table: Table, *, first: int | None = None, holed: bool = False, lost: Collection[str] = ()
 ) -> Iterator[int]:
     """Landings that `table rollback` accepts and that have as many rows as their ledgers say, newest first:
-    gone back to, lost rows are there again and foreign ones are not.
+    going back to one brings lost rows back and takes foreign ones out.
 
     Story: rows are deleted by hand, or only marked as deleted, and landings go on. The newest landing lacks
     these rows as well, so what is looked for is one from before the deletion.
 
-    `first` is looked at before the others; `holed`: also those whose rows are fewer, which a rollback wants
-    to be told (--without-missing); `lost` are paths of files that are known to be gone or damaged: no landing
-    that needs one is a way back. Raises TransportError when the storage does not answer.
+    `first` is looked at before the others; `holed`: also those with fewer rows, which a rollback accepts only
+    with --without-missing; `lost` are paths of files that are known to be gone or damaged: no landing that
+    needs one is a way back. Raises TransportError when the storage does not answer.
     """
     removed, tries, seen = newest_forgotten(table)[0], 0, dict[str, frozenset[str]]()
     gone_by_now, there = set(lost), set[str]()
@@ -274,7 +274,7 @@ def ways_back(
 
 
 def _verb_back(table: Table, wanted: int) -> str:
-    """The rollback to the landing `wanted`, or, where it is refused, to the one that is not."""
+    """The rollback to the landing `wanted`; where that is refused, the rollback to one that is accepted."""
     back = next(ways_back(table, first=wanted), None)
     if back is not None:
         return f"sls-lake table rollback {back}"
@@ -357,7 +357,7 @@ def reconcile(table: Table) -> list[str]:
 
 
 def disagreements(table: Table) -> tuple[list[str], list[Unreadable]]:
-    """What `reconcile` says without what can be done, and the files that are to blame."""
+    """What `reconcile` says, without the cures; and the files that are to blame."""
     tag = table.metadata.refs.get(codec.TAG)
     if tag is None:
         return [], []
@@ -456,8 +456,8 @@ def known_rows(ledgers: Mapping[str, Ledger], adopted: Adopted) -> int:
 def missing_rows(
     table: Table, snapshot: Snapshot, rows: int, ledgers: Mapping[str, Ledger], adopted: Adopted
 ) -> int:
-    """How many rows fewer a snapshot shows, which are `rows`, than its ledgers and adopted rows explain; more
-    are below 0. Raises as `reading.py` does.
+    """How many fewer rows a snapshot shows (`rows`) than its ledgers and adopted rows explain; below 0 when
+    it shows more. Raises as `reading.py` does.
 
     Story: another engine marks rows as deleted, and a person adopts what is left. A snapshot's total counts
     the hidden rows, too, so they were adopted as rows of nobody, and counted as lost they would keep the

@@ -1,9 +1,15 @@
 """Small files of a sealed receive hour written together, once, in a commit that changes no row.
 
-An hour is sealed when every frontier of its logstore has passed it: no live run adds to it any more.
-Its small files become files of the target size in `data/<origin>/compacted/`, and what lies there is
-never taken again, so a row is written anew at most once. It runs in this process, a file at a time,
-without Spark. What was written is read again and compared by rows and identity sum before it counts.
+An hour is sealed when every frontier of its logstore has passed it: no live run adds to it any more. Its
+small files become files of the target size in `data/<origin>/compacted/`. A file there is never compacted
+again, so a row is written anew at most once. Compaction runs in this process, a file at a time, without
+Spark. The new files are read again, and their rows and identity sum compared, before they are committed.
+
+Why it cannot disturb a landing: a landing adds files to hours that are not sealed, or to hours that a person
+named; a compaction replaces files that are there, in one commit that requires the table as it was read.
+Whoever commits second is refused and looks again. Worked example: a compaction writes the files a and b
+together as c; a backfill adds d to the same hour and commits first. The compaction is refused, finds a and b
+unchanged beside d, and commits c in their place: the hour has c and d, and no row twice.
 
 The commit is fenced like a landing (`authored.py`): ledgers and rows stay, the tag moves along, nothing is
 marked as deleted. Files with row-level deletes are left alone.
@@ -113,7 +119,11 @@ def load_with_state(lake: Lake, name: str) -> Looked:
 
 
 def sealed_before(ledger: Ledger) -> int:
-    """The receive hour (since 1970) before which no live run adds rows of this logstore."""
+    """The receive hour (since 1970) before which no live run adds rows of this logstore.
+
+    Worked example: of three shards two are open and have reached 09:20 and 11:05, the closed one ended at
+    07:40. Live runs go on at 09:20 or later, so all hours before 09:00 are sealed.
+    """
     shards = ledger.shards.values()
     still = [entry.reached_s for entry in shards if not entry.closed]
     # All closed: children that no ledger knows yet begin where their parents were last seen.
@@ -135,7 +145,8 @@ def plan_compaction(looked: Looked, *, target_bytes: int = TARGET_BYTES) -> list
 
 
 def left(looked: Looked, *, target_bytes: int = TARGET_BYTES) -> tuple[Left, ...]:
-    """Why the other hours stay as they are: one entry a reason, of unsealed hours one a logstore."""
+    """Why the other hours stay as they are: one entry for each reason; for unsealed hours one for each
+    logstore."""
     chosen = {(hour.origin, hour.hour) for hour in plan_compaction(looked, target_bytes=target_bytes)}
     hours, files = defaultdict[tuple[Why, str], set[tuple[str, int]]](set), Counter[tuple[Why, str]]()
     for why, at, _ in _sorted_out(looked, target_bytes):
@@ -168,8 +179,8 @@ def _why_left(looked: Looked, why: Why, origin: str, hours: Collection[tuple[str
 
 
 def _sorted_out(looked: Looked, target_bytes: int) -> Iterator[tuple[Why, tuple[str, int], FileScanTask]]:
-    """Each file with the logstore and receive hour of its partition, and why it stays: `few` unless there
-    are others to write it together with."""
+    """Each file with the logstore and receive hour of its partition, and why it stays: `few` unless other
+    files of its hour can be written together with it."""
     table, folder = looked.table, f"/{FOLDER}/"
     sealed = {origin: sealed_before(ledger) for origin, ledger in looked.state.ledgers.items()}
     for task in tasks_of(table, table.scan()):
@@ -215,9 +226,9 @@ def execute_compaction(
     Raises LandingConflict when they were changed since they were planned, and LandingUnknown as
     `authored.commit` does. New files that were not committed are the sweep's.
 
-    Story: hours are planned together and written one after the other. Meanwhile another engine deletes
-    rows of a file of the last hour without touching the file: written together with others as it was
-    planned, it would bring them back. So what each commit is made on is looked at, too.
+    Story: hours are planned together and written one after the other. Meanwhile another engine deletes rows
+    of a file of the last hour without touching the file: written together with others as it was planned, it
+    would bring them back. So what each commit is made on is looked at, too.
     """
     fresh, added = Freshness(clock), list[DataFile]()
     name, schema_id = ".".join(looked.table.name()), looked.state.schema_id
@@ -249,8 +260,8 @@ def execute_compaction(
                 hour.origin, hour.hour, hour.rows, hour.files, hour.file_bytes, len(added), snapshot
             )
     raise LandingConflict(
-        f"files of {name} that were being written together were changed meanwhile, or it never held still; "
-        "they stay as they are, the next maintenance takes them"
+        f"files of {name} that were being written together were changed meanwhile, or others committed to "
+        "the table before each try; nothing was changed, the next maintenance takes them"
     )
 
 

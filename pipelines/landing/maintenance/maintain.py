@@ -63,8 +63,8 @@ class Maintenance:
     put_off    what was left for the next time, and why: steps, hours, files
     unsettled  some of that waits for a person: rows are lost, or a file cannot be read
 
-    Of a dry run `swept` are the files that are free already: what compaction, manifests and expiry of the
-    run itself free comes on top.
+    In a dry run `swept` are the files that nothing needs now. A run also sweeps what its own compaction,
+    manifests and expiry free.
     """
 
     table: str
@@ -158,7 +158,7 @@ class Maintainer:
     def execute(self, steps: Collection[str] = STEPS) -> Maintenance:
         """Do it, each step on the table as it is by then.
 
-        Raises what `plan` does; LandingConflict when the table never held still, LandingUnknown when an
+        Raises what `plan` does; LandingConflict when others committed before each try, LandingUnknown when an
         answer was lost. Whatever it raises, asking for the same again is safe.
         """
         steps, self._put_off, self._unsettled = _ordered(steps), [], False
@@ -284,7 +284,9 @@ class Maintainer:
             after = load_with_state(self.lake, self.name)
             if landed_snapshot(after.table, [snapshot]) is not None:
                 return after
-        raise LandingConflict(f"table {self.name} never held still; nothing was deleted, run it again")
+        raise LandingConflict(
+            f"others committed to table {self.name} before each try; nothing was deleted, run it again"
+        )
 
     def _expire(self, snapshots_max: int) -> tuple[int, ...]:
         for _ in range(_TRIES_MAX):
@@ -312,7 +314,9 @@ class Maintainer:
                 return leaving
             if not refusal:
                 raise LandingUnknown(f"snapshots of {self.name} were expired and are there; run it again")
-        raise LandingConflict(f"table {self.name} never held still; no snapshot was expired, run it again")
+        raise LandingConflict(
+            f"others committed to table {self.name} before each try; no snapshot was expired, run it again"
+        )
 
     # --- files -----------------------------------------------------------------------------------
 
@@ -381,8 +385,8 @@ class Maintainer:
 def expired(table: Table, snapshots_max: int, coming: int = 0) -> tuple[int, ...]:
     """Snapshots that leave so that at most `snapshots_max` stay: every ref's, and the newest of main.
 
-    What no ref leads to leaves first: a rollback put it aside. `coming`: so many commits of ours, which
-    take main and the tag along, come before.
+    Snapshots that no ref leads to leave first: a rollback put them aside. `coming`: how many commits of ours
+    come before, each of which moves main and the tag.
     """
     snapshots, along = table.metadata.snapshots, {MAIN_BRANCH, TAG} if coming else set()
     named = {ref.snapshot_id for name, ref in table.metadata.refs.items() if name not in along}

@@ -1,10 +1,10 @@
-"""Give a table a ledger that is true again, where its own cannot be had or does not explain the rows.
+"""Give a table a true ledger again, where its own cannot be read or does not explain the rows.
 
-What is asked is the table itself: the identities of its rows, counted and summed for each logstore and
-shard. A ledger that is still readable somewhere (under the tag, in an older landing of main) is kept
-when the rows prove it: same rows, same identity sums. Where none is proven, a person says where each
-shard starts from now on, and the rows that are there are *adopted*: counted, so that rows which nobody
-brought are still seen, and never called landed.
+The table itself is the evidence: the identities of its rows are counted and summed for each logstore and
+shard. A ledger that is still readable somewhere (under the tag, in an older landing of main) is kept when the
+rows prove it: same rows, same identity sums. Where none is proven, a person says where each shard starts from
+now on, and the rows that are there are *adopted*: counted, so that rows which nobody brought are still seen,
+and never called landed.
 
 Nothing is lost in silence. The newest ledger that can still be read anywhere, also beside main, says how
 many rows each shard had: where fewer are there now, a person has to say so, and the number stays beside
@@ -76,8 +76,8 @@ class Difference:
     snapshot  whose ledger that is
     known     rows that it knew, adopted ones with them
     there     rows there now
-    missing   at least so many that it knew are not there
-    foreign   at least so many are there that it does not explain
+    missing   rows that it knew and that are gone, at least
+    foreign   rows that it does not explain, at least
     """
 
     origin: str
@@ -349,7 +349,8 @@ def _check_not_rolled_back(table: Table) -> None:
 
 
 def _newest(table: Table) -> dict[str, Newest]:
-    """Of each origin, from all snapshots that metadata still has: also of those beside main."""
+    """The newest ledger of each origin, from all snapshots that metadata still has, also from those beside
+    main."""
     found: dict[str, Newest] = {}
     for snapshot in landings(table):
         adopted = adopted_of(snapshot, damaged_too=True)
@@ -370,7 +371,8 @@ def _proven(
 ) -> tuple[dict[str, Ledger], dict[str, int], Adopted]:
     """Per origin the newest ledger that the rows prove, its snapshot, and what it had adopted.
 
-    One from before a removal for good is none: with the rows that it knows, removed ones are back.
+    A ledger from before a removal for good never counts as proven: if its rows are there, removed rows are
+    back.
     """
     ledgers: dict[str, Ledger] = {}
     sources: dict[str, int] = {}
@@ -410,7 +412,7 @@ def _with_rows(
     tallies: Mapping[Key, Tally],
     differs: tuple[Difference, ...],
 ) -> Adopted:
-    """`adopted` with all rows of `origin`, and what is missing of it now and was before."""
+    """`adopted` with all rows of `origin`, and with its rows that are missing now or were missing before."""
     missing = {k: v for k, v in (newest.adopted.missing if newest else {}).items() if k[0] == origin}
     for each in differs:
         if each.origin == origin and each.missing:
@@ -427,8 +429,8 @@ def _differences(
 ) -> Iterator[Difference]:
     """What the ledger and the table say differently of each shard. Pure.
 
-    Rows in what the ledger calls landed are held against its rows, the others against what was adopted.
-    A foreign row in a landed interval may stand for a missing one: so "at least".
+    Rows in what the ledger calls landed are held against its rows, the others against what was adopted. A
+    foreign row in a landed interval may hide a missing one, so the numbers are the least there can be.
     """
     origin, ledger = newest.ledger.origin, newest.ledger
     if proves(ledger, newest.adopted, tallies, lost):
@@ -450,7 +452,7 @@ def _differences(
 def _check_once(
     table: Table, state: TableState, tallies: Mapping[Key, Tally], origins: Collection[str]
 ) -> None:
-    """No identity of these origins is there twice: adopted, it would be for ever."""
+    """No identity of these origins is there twice. An adoption would keep the second row for ever."""
     doubled = sum(t.doubled for (origin, _), t in tallies.items() if origin in origins)
     if not doubled:
         return

@@ -5,9 +5,9 @@
              from then on: those without rows, too, because they were withdrawn or never landed
 
 The ledger's rows and sums are lowered by what leaves, the intervals stay landed: no run and no backfill
-brings the rows back. How many left of which shard and hours is written beside the ledgers, for ever,
-so `verify` says "removed by decision" where it would else say nothing at all. A rollback to an older
-landing, an undo and a replace of those hours are refused from then on.
+brings the rows back. How many rows left, of which shard and hours, stands beside the ledgers for ever, so
+that `verify` says "removed by decision" and not nothing. A rollback to an older landing, an undo and a
+replace of those hours are refused from then on.
 
 The filter itself is written nowhere, since it may name the very thing that is to be forgotten: only
 the columns are, and the reason that the person gives. Older snapshots hold the rows until they are

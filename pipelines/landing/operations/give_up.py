@@ -1,15 +1,14 @@
 """Give up the rows of data files that are gone or damaged, these rows and no others. One commit.
 
-For what nothing brings back: retention has taken the hour, and a rollback would cost more than it brings.
-The files leave, the ledger's rows and sums become those of the rows that are left, and how many were given
-up stands beside the ledgers from then on, as for `adopt.py`: `verify` goes on to name it. The cursors of the
-lost rows count as withdrawn: no live run lands them, a backfill that names the hour does, should the
-service have them after all. All other intervals stay landed, and what was withdrawn, forgotten or adopted
-stays that.
+For rows that nothing brings back: retention has taken the hour, and a rollback would cost more than it
+brings. The files leave. The ledger's rows and sums become those of the rows that are left. The number of rows
+that were given up stands beside the ledgers from then on, as for `adopt.py`, and `verify` names it. The
+cursors of the lost rows count as withdrawn: no live run lands them; a backfill that names the hour does, if
+the service still has them. Nothing else of the ledger changes.
 
-Which rows were in a lost file nobody can read any more. What is known is how many the table says, and
-which are left; so it is refused unless, shard by shard where files are of one, exactly these many are
-missing: no row that was lost in another way is given up in passing.
+Nobody can read any more which rows were in a lost file. Known are how many the table says, and which rows are
+left. So giving up is refused unless exactly that many rows are missing, shard by shard where each file is of
+one shard: a row that was lost in another way is never given up with them.
 """
 
 from collections import defaultdict
@@ -38,7 +37,7 @@ from sls_io.window import IntervalSet
 GIVE_UP = "sls-lake table give-up"
 ADOPT_REST = "sls-lake table adopt --at rows --without-missing"
 _PIECES_MAX = 100
-"""Intervals that a shard's lost rows may lie in; beyond that the ledger would be a list of rows."""
+"""The most intervals that a shard's lost rows may lie in; with more the ledger would be a list of rows."""
 
 
 @dataclass(frozen=True)
@@ -217,7 +216,7 @@ def _cursors(
     found = landed.minus(left)
     if not found or len(found.pairs) > _PIECES_MAX:
         raise LedgerBroken(
-            f"where the lost rows of shard {shard} were in {place.name} nobody can say: rows that are left "
+            f"nobody can say where the lost rows of shard {shard} were in {place.name}: rows that are left "
             "lie among them; nothing was changed",
             verb=ADOPT_REST,
         )

@@ -1,9 +1,9 @@
-"""What of receive hours can never be landed, or not yet, and why: a sentence each.
+"""What of receive hours cannot be landed, ever or yet, and why: a sentence each.
 
 The service answers for an hour that it no longer has, or does not have yet, as for one without logs. So
-"nothing is missing" needs its clock, the oldest log it keeps, and what the ledger calls withdrawn, a gap
-or forgotten. Which hour a cursor belonged to that retention took is known from the windows of landings,
-as far back as snapshots are kept.
+"nothing is missing" needs its clock, the oldest log it keeps, and what the ledger calls withdrawn, a gap or
+forgotten. For a cursor that retention took, the windows of landings tell its hour, as far back as snapshots
+are kept.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,14 +30,14 @@ from sls_io.window import HOUR_S, Cursor, IntervalSet
 
 _HOURS_NAMED_MAX = 5
 NEVER: Final = ("future", "forgotten", "before")
-"""Of hours that lack for one of these, nothing at all can be landed."""
+"""Nothing at all can be landed of an hour with a `Lack` of one of these kinds."""
 
 Kind = Literal["future", "forgotten", "before", "withdrawn", "gap"]
 
 
 @dataclass(frozen=True)
 class Lack:
-    """Something of these receive hours (since 1970) that does not come, whoever asks.
+    """Something of these receive hours (since 1970) that nobody can land.
 
     future     they have not come yet
     forgotten  `table forget --before` said that nothing of them is landed
@@ -53,8 +53,8 @@ class Lack:
 
 @dataclass(frozen=True)
 class Oldest:
-    """The oldest that the service keeps of a shard: its cursor, and its receive time (unix seconds), None
-    for a shard without logs."""
+    """The oldest log that the service keeps of a shard: its cursor, and its receive time (unix seconds; None
+    for a shard without logs)."""
 
     begin: Cursor
     at_s: int | None
@@ -91,8 +91,8 @@ def taken(table: Table, origin: str, client: SlsClient, cursors: Mapping[int, In
 
 @dataclass(frozen=True)
 class Kept:
-    """What the service still has of cursors that would land again: of `rows` rows at most `lost` are not
-    in it any more; they are of `hours` (since 1970), as far as landings tell."""
+    """What the service still has of cursors that would land again: at most `lost` of the `rows` rows are gone
+    from it. The lost rows are of `hours` (since 1970), as far as landings tell."""
 
     rows: int
     lost: int
@@ -110,8 +110,9 @@ class Kept:
 def kept_of(
     client: SlsClient, rows: Mapping[int, int], cursors: Mapping[int, IntervalSet], landed: Iterable[Landed]
 ) -> Kept:
-    """What the service has of these cursors of each shard, in which there were so many `rows`. `landed` are
-    windows with their rows: what lies in none of them counts as lost with the first cursor that is."""
+    """What the service has of these cursors of each shard, which held `rows` rows. `landed` are windows with
+    their rows. As soon as one cursor of a shard is lost, its rows that lie in no window count as lost,
+    too."""
     windows = {x.window: x.rows for x in landed}
     begins = {shard: each.begin for shard, each in oldest(client).items()}
     lost, hours = 0, set[int]()
@@ -127,7 +128,7 @@ def kept_of(
 
 
 def oldest(client: SlsClient) -> dict[int, Oldest]:
-    """The oldest that the service keeps of each shard it lists."""
+    """The oldest log that the service keeps of each shard that it lists."""
     found: dict[int, Oldest] = {}
     for shard in client.shards():
         try:

@@ -3,9 +3,9 @@
     plan_register, register      let the catalog name the newest metadata there is
     plan_start_over, start_over  a new, empty table in a folder of its own; the old files stay as they are
 
-Nothing is deleted by either. Which metadata is the newest says its own content: the one written last, and of
-several with one number (a commit that was refused leaves such a file, too) the one whose ledger has all
-that the group's checkpoints say was landed.
+Neither deletes anything. The newest metadata is the one that was written last, as its own content says.
+Several files may have one number, because a refused commit leaves its file: then the newest is the one whose
+ledger has all that the group's checkpoints say was landed.
 """
 
 import shlex
@@ -192,8 +192,8 @@ def register(lake: Lake, planned: PlannedRegistration) -> Table:
     view, catalog = planned.view, lake.catalog()
     if view.trouble and not planned.chosen:
         raise LedgerBroken(
-            f"{view.metadata} is not registered as it is: {'; '.join(view.trouble)}. It is, all the same, "
-            "when it is named",
+            f"{view.metadata} is not registered: {'; '.join(view.trouble)}. Name it to register it "
+            "all the same",
             verb=command_of(planned),
         )
     if not planned.there:

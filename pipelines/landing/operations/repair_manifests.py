@@ -1,16 +1,17 @@
 """List the data files of lost manifests again. One commit, and no row changes.
 
-A manifest that is gone or damaged takes nothing with it but a list: the files that it named lie where they
-lay, and the newest metadata has the ledgers, which say what rows the table has. So what can be read of main's
-manifests stays, and of the files in the table's folder those are listed again that hold exactly the rows that
-the ledgers know and nothing lists any more (`strays.py`, `choice.py`). With main's manifest list gone all of
-the content is listed anew.
+A lost or damaged manifest is only a lost list. Its data files are still there, and the newest metadata has
+the ledgers, which say what rows the table has. So the readable manifests of main stay. From the table's
+folder, the files are listed again that hold exactly the rows that the ledgers know and that no manifest lists
+any more (`strays.py`, `choice.py`). When main's manifest list is gone, all of the content is listed anew.
 
-It is proven before it is committed: for every logstore of the table each shard's rows and identity sum, read
-through the very entries that would be committed, are those of its ledger. Else nothing is changed. With
-`without_missing` rows may be missing, and none too many: what is there is listed, the ledger stays, and
-`verify` then names what brings the rest back. Files of hours of which rows were removed for good are left out
-then, where their shard does not add up: nobody could say that they hold none of these.
+The repair is proven before it is committed: every shard's rows and identity sum, read through the very
+entries that would be committed, are those of its ledger, for every logstore of the table. Otherwise nothing
+is changed.
+
+With `without_missing` rows may be missing, but there is never a row too many: the files that are there are
+listed, the ledger stays, and `verify` names what brings the rest back. In a shard that does not add up, files
+of hours with rows removed for good are left out: nobody could say that they hold none of the removed rows.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -84,7 +85,7 @@ class PlannedRepair:
 
 @dataclass(frozen=True)
 class _Found:
-    """What manifests that can be read list, held against the ledgers."""
+    """What the readable manifests list, compared with the ledgers."""
 
     manifests: tuple[ManifestFile, ...]
     tasks: tuple[FileScanTask, ...]
@@ -142,8 +143,8 @@ def execute_repair_manifests(lake: Lake, planned: PlannedRepair, *, clock: Clock
 
 
 def named(lake: Lake, logstore: Logstore, client: SlsClient, error: Unreadable) -> LedgerBroken:
-    """The error of a verb that met a manifest which cannot be read, with this verb as the cure where it
-    works; as it is for any other file, and where it does not."""
+    """The error of a verb that met an unreadable manifest, with this verb as the cure where it works. The
+    error stays as it is where it does not, and for any other file."""
     if not isinstance(error.file, str):
         return error
     try:
@@ -225,7 +226,7 @@ def _removed_from(state: TableState, origin: str, hour: int) -> bool:
 def _proven(
     place: LogstoreTable, found: _Found, added: tuple[DataFile, ...], *, without_missing: bool
 ) -> int:
-    """How many rows are missing when main lists these files, too, read as they would be then.
+    """How many rows are missing once main lists these files, too; read as they would be then.
 
     Raises LedgerBroken unless none are, or `without_missing`, and none are there that should not be.
     """
@@ -267,8 +268,8 @@ def _said(there: Tally, rows: int) -> str:
 
 
 def _others(table: Table, state: TableState, tasks: Collection[FileScanTask]) -> int:
-    """Rows that were adopted as a number, since the table has no ledger of their logstore, and that are not
-    listed: nothing would prove a file that holds them."""
+    """How many rows are not listed that were adopted as a number, since the table has no ledger of their
+    logstore. Nothing could prove a file that holds them."""
     if not state.adopted.others:
         return 0
     known = _ledgers(state).keys()

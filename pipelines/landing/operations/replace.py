@@ -6,11 +6,11 @@ budget of bytes and seconds does not apply. Refused where retention has taken a 
 could not come back.
 
 The ledger says afterwards what it said before: the cursors are the same, so the rows must be. It is not
-lowered by what left and raised by what came, because then nothing would prove that both are the same.
-That is also why an hour that lost rows by hand is right again after a replace.
+lowered by the rows that leave and raised by those that come, because then nothing would prove that both are
+the same. That is also why an hour that lost rows by hand is right again after a replace.
 
-Story: it writes for minutes, a landing commits meanwhile. What is to be dropped is looked up again on
-the new head, the same files are added, and when the hours are not what they were it gives up.
+Story: it writes for minutes, a landing commits meanwhile. What is to be dropped is looked up again on the new
+head, the same files are added, and when the hours are not what they were it gives up.
 """
 
 import uuid

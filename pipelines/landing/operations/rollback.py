@@ -1,13 +1,12 @@
 """Roll a table back to an earlier landing, as a new commit that says so.
 
-The rows become those of the landing, the ledger what it was then. So the frontiers move back, and the
-next landings pull again what left; what retention no longer has becomes a named gap. A shard that
-appeared after that landing keeps its start: would it be forgotten, and its first logs expire before
-the next run, nobody would know that they were missing.
+The rows become those of the landing, the ledger what it was then. So the frontiers move back, and the next
+landings pull again what left; what retention no longer has becomes a named gap. A shard that appeared after
+that landing keeps its start. Without it, the shard's first logs could expire before the next run and nobody
+would know that they were missing.
 
-It serves both the person who wants to go back and the one who finds that somebody moved `main` by
-hand, which every landing refuses: there the ledger follows what was done, or, with the snapshot of
-the newest landing, what was done is taken back.
+It also settles a `main` that somebody moved by hand, which every landing refuses. With the landing that main
+was moved to, the ledger follows the move; with the snapshot of the newest landing, the move is taken back.
 """
 
 from collections.abc import Collection, Iterator, Mapping

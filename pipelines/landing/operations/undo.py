@@ -1,12 +1,12 @@
 """Take whole receive hours back: their files leave, their intervals count as withdrawn. One commit.
 
-The frontiers stay where they are, so no live run lands the hours again; a backfill that names them
-does, and so does `replace.py`, in one commit. Only hours that every frontier has passed are taken
-back: of an hour that is still being landed nobody could say what is missing of it.
+The frontiers stay where they are, so no live run lands the hours again; a backfill that names them does, and
+so does `replace.py`, in one commit. Only hours that every frontier has passed are taken back: nobody could
+say what is missing of an hour that is still being landed.
 
-What is withdrawn of a shard is all that has landed of the hours: between the service's own edges as far
-as retention still has them, and in any case from the first cursor of their rows to the last. So also
-rows that should be there and are not: `replace.py` brings them back.
+What is withdrawn of a shard is all that has landed of the hours: between the service's own edges as far as
+retention still has them, and in any case from the first cursor of their rows to the last. That includes rows
+that should be there and are not: `replace.py` brings them back.
 """
 
 from collections.abc import Iterable, Mapping

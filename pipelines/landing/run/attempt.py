@@ -1,8 +1,8 @@
 """One attempt of a run: the table as it was read, and what was written to be published on it.
 
-The step that reads the ledger makes it, the writing step adds rows, a lost race puts the same files on a
-newer table; each gives a new value. So nobody can publish what was written for a table that was never read,
-and what belongs together is replaced together.
+The step that reads the ledger makes an attempt, the writing step adds rows, a lost race puts the same files
+on a newer table. Each step returns a new value. So no step can publish files for a table that was never read,
+and the parts of an attempt change together.
 """
 
 import uuid
@@ -53,8 +53,8 @@ class Attempt:
     def begun(
         cls, table: Table, logstore: Logstore, origin: Origin, contract: Contract, clock: Clock
     ) -> "Attempt":
-        """A new one on `table` as it is. Raises LedgerBroken when its newest landing does not add up, or
-        nothing could be written to it; ConfigError for columns that do not fit it."""
+        """A new attempt on `table` as it is. Raises LedgerBroken when the table's newest landing does not add
+        up, or the table cannot be written to; ConfigError when the declared columns do not fit the table."""
         base = read_state(table)
         check_adds_up(table, "nothing was landed and no checkpoint moved")
         found = cls(
@@ -83,12 +83,12 @@ class Attempt:
         return replace(self, rows=rows, fresh=fresh)
 
     def on(self, table: Table) -> "Attempt":
-        """The same files on what the table is by now; whether they fit is asked apart."""
+        """The same files on the table as it is now; `fits` says whether they can be published there."""
         # Its landing was proven when the run began; what came since is a race, not damage.
         return replace(self, table=table, base=read_state(table, newest=False))
 
     def fits(self, base: TableState, *, fill: bool) -> bool:
-        """Whether files written for `base` can be published on this one."""
+        """Whether files written for `base` can be published on this table."""
         same = (self.base.schema_id, self.base.spec_id) == (base.schema_id, base.spec_id)
         # A fill is on its way while a person forgets its hours: planned again, nothing of them is in it.
         then, now = (b.forgotten.before(self.origin.id) for b in (base, self.base))

@@ -70,7 +70,7 @@ class Bounds:
     """How far a run may go; `_s` by the service's clock unless said otherwise.
 
     origin      the logstore, as the service says
-    offset_s    what our monotonic clock lacks to the service's
+    offset_s    add it to our monotonic clock to get the service's time
     deadline_s  until when pages are pulled
     until_s     what is received from then on is left for the next run
     """
@@ -207,8 +207,8 @@ class Run:
             self._feed(event)
 
     def _look_at_the_clock(self) -> Bounds:
-        """The service's time by two of its answers, the earlier one: what is told too late is caught up
-        with by the next run, while hours said to be reached in the future are never taken back."""
+        """The service's time: the earlier of two answers. With a time that is too early the next run catches
+        up; an hour that was called reached before it was over is never taken back."""
         origin = self._client.origin()
         first_s = self._client.now_s()
         self._client.shards()
@@ -246,7 +246,8 @@ class Run:
         return protocol.LedgerRead(attempt.ledger)
 
     def _check_identity(self, origin: Origin) -> None:
-        """A wrong creation time would be another logstore: a new history, which the next run refuses."""
+        """A wrong creation time names another logstore: a landing would begin a new history, and the next run
+        would refuse the table."""
         with SlsClient(self.logstore.service, clock=self.clock) as client:
             if client.origin() != origin:
                 raise ServiceError(
@@ -298,7 +299,7 @@ class Run:
         )
 
     def _readable(self, shards: Iterable[Shard], effect: protocol.SurveyShards) -> list[Shard]:
-        """The claimed shards, and those that the group is done with while the ledger is not."""
+        """The claimed shards, and the shards that the group has finished and the ledger has not closed."""
         known = effect.ledger.shards
         mine = [s for s in shards if s.id in effect.claim.shards]
         rest = [s for s in shards if s not in mine and not (s.id in known and known[s.id].closed)]
@@ -362,9 +363,9 @@ class Run:
         )
 
     def _back_off(self, tries: int) -> None:
-        """A lost race is tried again at once; who keeps being refused waits, longer each time and not
-        in step with others. Story: a catalog answers 429 within a millisecond, so without the wait all
-        tries of a run are used up before it could recover, and each of them was one more request."""
+        """A lost race is tried again at once; who keeps being refused waits, longer each time and not in step
+        with others. Story: a catalog answers 429 within a millisecond, so without the wait all tries of a run
+        are used up before it could recover, and each of them was one more request."""
         if tries > _TRIES_AT_ONCE:
             longest: float = min(_BACK_OFF_MAX_S, 0.02 * 2.0 ** (tries - _TRIES_AT_ONCE))
             self.clock.sleep(longest * random.uniform(0.5, 1.0))

@@ -31,7 +31,8 @@ class Holding:
         self._renewal: Renewal | None = None
 
     def claim(self) -> Claim:
-        """Shards of the group, renewed until they are let go. What was held before is let go first.
+        """Claim shards of the group; they are renewed until they are let go. Shards held before are let go
+        first.
 
         Raises as `Coordinator.claim` does.
         """
@@ -54,7 +55,7 @@ class Holding:
         return claim
 
     def take(self, shards: Iterable[int]) -> Claim:
-        """These shards, to read only: nobody is asked and nobody hears of it."""
+        """Hold these shards to read only: no group is asked, and no other member is told."""
         self.release()
         self._coordinator = Static(shards)
         return self._coordinator.claim()

@@ -22,9 +22,9 @@ STOPPED = {
 }
 """What it means that a window stopped before its planned end."""
 TROUBLE = frozenset({"failed", "unproved", "short"})
-"""Kinds that are the service's or the connection's failure: what landed stands, the run is not green."""
+"""Kinds that are the service's or the connection's failure: what landed stands, and the run is red."""
 SPENT = frozenset({"time", "quota", "not reached"})
-"""Kinds that are the run's own time: nobody else kept it from landing."""
+"""Kinds where the run's own time ended: nothing else kept it from landing."""
 _NAMED_MAX = 5
 
 
@@ -114,7 +114,7 @@ class LandingReport:
 
     @property
     def trouble(self) -> str:
-        """Which shards were left before their end because the service failed them; "" when none was."""
+        """Which shards stopped before their end because the service failed; "" when none did."""
         return self._named({s: kind for s, kind in self.stopped.items() if kind in TROUBLE})
 
     def _named(self, shards: Mapping[int, str]) -> str:
@@ -197,27 +197,27 @@ def gap_lines(plan: Plan) -> tuple[str, ...]:
 
 
 def suspect_lines(plan: Plan) -> tuple[str, ...]:
-    """What a plan leaves alone since one answer proves nothing, one line a shard."""
+    """The shards that a plan leaves alone because one answer proves nothing, one line each."""
     return tuple(f"shard {shard}: {why}" for shard, why in sorted(plan.suspects.items()))
 
 
 def readable_lines(plan: Plan) -> tuple[str, ...]:
-    """The gaps that can be read after all and what lies before a start that was told, one line each, with
-    the verb that lands them; and the shards that begin anew."""
+    """One line for each gap that can be read after all, and for logs before a start that the service told,
+    with the command that lands them; and one for each shard that begins anew."""
     parts = [(shard, said_readable(part)) for shard, found in plan.readable.items() for part in found]
     parts += [(shard, _said_anew(*starts)) for shard, starts in plan.anew.items()]
     return tuple(f"shard {shard}: {said}" for shard, said in sorted(parts))
 
 
 def said_readable(part: Again) -> str:
-    """A part of a gap that can be read after all, or logs from before a start, and the verb that lands
+    """A part of a gap that can be read after all, or logs from before a start, with the command that lands
     them."""
     first, last = hour_text(part.hours.start), hour_text(part.hours.stop - 1)
     what = "is a gap and the service can read it again"
     if part.early:
         what = (
             "lies before where this shard begins in the table, and the service has logs there that the "
-            "settings want: the begin was told wrong then, or `start` was lowered since"
+            "settings include: the service told a wrong begin then, or `start` was lowered since"
         )
     return (
         f"[{part.begin}, {part.end}) {what}: `sls-lake backfill --local --from {first} --to {last}` lands it"
@@ -226,6 +226,6 @@ def said_readable(part: Again) -> str:
 
 def _said_anew(seen: int, start: int) -> str:
     return (
-        f"begins at {start} and not at {seen}, which was told wrong; nothing had landed from there, so "
-        "nothing is lost or twice, and live runs go on from the right start"
+        f"begins at {start}; the service had told {seen}, which was wrong. Nothing had landed from there, so "
+        "no log is lost or twice, and live runs go on from the right start"
     )

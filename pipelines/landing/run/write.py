@@ -192,7 +192,7 @@ def public_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _own_properties() -> dict[str, str]:
-    """What the configuration of a task's own process says of storage: secrets, that is."""
+    """What the configuration of a task's own process says of storage: the secrets."""
     configured = Config().get_catalog_config(CATALOG) or {}
     return {name: str(value) for name, value in configured.items() if name.startswith(_STORAGE)}
 
@@ -244,9 +244,9 @@ def assemble(windows: Sequence[PlannedWindow], rows: Iterable[FileRow]) -> list[
 
 
 def check_not_all_failed(written: Sequence[WrittenWindow]) -> None:
-    """Raise what the service or the connection said where nothing at all came of the windows.
+    """Raise what the service or the connection said when no window landed.
 
-    With one window landed the others are the next run's, and the run says what kept them.
+    When one window landed, the next run lands the others, and this run says what stopped them.
     """
     failed = [w for w in written if w.stopped in (FAILED, UNPROVED)]
     if failed and not any(w.landed for w in written):
@@ -358,7 +358,7 @@ def write_window(
 
 
 def _read(fetch: Fetch, decoder: Decoder, writer: "Writer") -> str:
-    """Every page to the writer. Why none of it may land, or ""."""
+    """Give every page to the writer; returns why nothing of the window may land, or ""."""
     try:
         _drain(fetch, decoder, writer)
         if fetch.reached == fetch.window.begin and fetch.error is not None:
@@ -372,8 +372,9 @@ def _read(fetch: Fetch, decoder: Decoder, writer: "Writer") -> str:
 
 
 def _drain(fetch: Fetch, decoder: Decoder, writer: "Writer") -> None:
-    """Every page through the decoder. One whose headers contradict it is pulled again, then stops it; one
-    in which something cannot be read is pulled again and lands as it came, when it comes the same."""
+    """Decode every page. A page that its headers contradict is pulled again; when it stays so, the window
+    stops there. A page in which something cannot be read is pulled again; when the same bytes come, it lands
+    as it came."""
     for page in fetch:
         try:
             reading = decoder.open(page)
@@ -430,8 +431,9 @@ class Writer:
             self._flush()
 
     def _for_long_rows(self) -> None:
-        """Rows of megabytes are to come: what is buffered is written apart from them, and their file has no
-        statistics of texts. Where one with those is open, the next begins, if a page ended here."""
+        """Rows of megabytes are to come. The buffered rows are written apart from them, and the file of the
+        long rows has no statistics of texts. So an open file with such statistics is closed, if a page ended
+        here."""
         if self._parquet is not None and not self._long and self._row.rows == self._rows_of_pages:
             self._close_file(stopped="")
             self._open_file()

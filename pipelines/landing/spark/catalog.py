@@ -1,7 +1,7 @@
 """Spark's settings for the catalog that PyIceberg uses: the same names where both have one, else translated.
 
-What is not known here is left out, and Spark then has no such catalog: a landing does not need it, SQL and
-dbt do, and take settings of their own (`conf` of the engine).
+A kind of catalog that is not known here is left out, and Spark then has no such catalog. A landing does not
+need it; SQL and dbt do, and take settings of their own (`conf` of the engine).
 """
 
 import re

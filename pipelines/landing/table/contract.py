@@ -295,8 +295,9 @@ def arrow_schema(schema: Schema) -> pa.Schema:
 def parquet_writer(stream: OutputStream, schema: pa.Schema, *, long: bool = False) -> pq.ParquetWriter:
     """How every data file of a table is written: by a landing, by a compaction, after a removal.
 
-    `long`: texts of megabytes are to come. Of a row group's largest and least the library keeps about five
-    copies, and then leaves both out, since they are over 4 KB; so columns of texts have no statistics.
+    `long`: texts of megabytes are to come. The library keeps about five copies of a row group's largest and
+    smallest text, and then leaves both out, since they are over 4 KB. So columns of texts then have no
+    statistics.
     """
     short = [field.name for field in schema if not _may_be_long(field)]
     return pq.ParquetWriter(

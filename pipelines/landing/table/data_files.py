@@ -1,7 +1,7 @@
 """What the table says of a written data file: its size, counts and bounds.
 
-Statistics never decide whether rows land. A bound that cannot be made is left out, and so is one that
-would not bound: a reader that prunes by it would miss rows. Whoever writes files asks here.
+Statistics never decide whether rows land. A bound that cannot be made is left out; so is a bound that does
+not cover all values, because a reader that prunes by it would miss rows. Every writer of files asks here.
 """
 
 import math
@@ -84,8 +84,8 @@ def _without_statistics(metadata: pq.FileMetaData, ids: Mapping[str, int]) -> se
 
 
 def _unbounded(metadata: pq.FileMetaData, ids: Mapping[str, int]) -> set[int]:
-    """Columns of which a row group has values and no bounds of its own: Parquet leaves those of a long
-    value out. What the other row groups say would bound some of the file's rows and not all."""
+    """Columns with values but no bounds in some row group: Parquet leaves out the bounds of long values. The
+    bounds of the other row groups would cover only some of the file's rows."""
     found = set()
     for r in range(metadata.num_row_groups):
         row_group = metadata.row_group(r)

@@ -78,13 +78,13 @@ class FormerPlace:
 
 
 def look_for(catalog: Catalog, table: str, metadata_location: str = "") -> Former | None:
-    """What the storage says of a table that the catalog has not; None when it says nothing.
+    """What the storage says of a table that is not in the catalog; None when it says nothing.
 
     `metadata_location`: of a file that the catalog names and that cannot be read; the table's own folder,
     wherever that is, is looked at as well.
 
-    A table without a snapshot says nothing: a run that was killed while it made one leaves its first
-    metadata file, and nothing can have been lost with it. None also where nobody can list files.
+    A table without a snapshot counts as nothing: a run that was killed while it created the table leaves a
+    first metadata file, and no row can be lost with it. None also where files cannot be listed.
     """
     place = place_of(catalog, table)
     folders = _folders(place.io, _parent(place.location)) if place else None
@@ -134,7 +134,7 @@ def place_of(catalog: Catalog, table: str) -> FormerPlace | None:
 
 
 def beside(place: FormerPlace, folders: Sequence[str] | None = None) -> list[str]:
-    """The location itself, and those that `new_location` made beside it, as far as they are there."""
+    """The location itself, and the ones that `new_location` made beside it, where they exist."""
     names = folders if folders is not None else _folders(place.io, _parent(place.location)) or ()
     own = _last(place.location)
     later = [n for n in names if n.startswith(own) and _BESIDE.fullmatch(n.removeprefix(own))]
@@ -211,11 +211,11 @@ def newer(io: FileIO, metadata_location: str, table_uuid: str) -> Version | None
 
 
 def strangers(io: FileIO, folder: str, metadata: TableMetadata, pointer: str, before_s: float) -> list[str]:
-    """Metadata files in `folder` of another table, or of nobody knows which, a phrase each.
+    """Metadata files in `folder` of another table, or of an unknown one, a phrase each.
 
-    Whatever such a table refers to looks like a leftover of ours, so nothing here may be deleted.
-    Of those that cannot be read only files that are older than `before_s` count: a younger one is being
-    written. An empty one names nothing and never was a version.
+    Whatever such a table refers to looks like a leftover of ours, so nothing here may be deleted. An
+    unreadable file counts only when it is older than `before_s`: a younger one is being written. An empty
+    file names nothing and never was a version.
     """
     known = {_last(pointer), *(_last(entry.metadata_file) for entry in metadata.metadata_log)}
     mine = str(metadata.table_uuid)
@@ -261,7 +261,7 @@ def _folders(io: FileIO, parent: str) -> list[str] | None:
 
 
 def _told_by(io: FileIO, location: str) -> tuple[str, bool]:
-    """What the files below a location say of a table, "" for nothing; and whether it is metadata."""
+    """What the files below a location say of a table ("" for nothing), and whether metadata says it."""
     silent, torn = set[str](), False
     for version in versions(io, f"{location}/metadata") or ():
         metadata = read(io, version.path)

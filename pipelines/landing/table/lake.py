@@ -64,9 +64,9 @@ _TABLE_PROPERTIES = {
 
 
 class NoMetadata(ConfigError):
-    """The metadata file that the catalog names for a table cannot be read: nothing of it is known.
+    """The metadata file that the catalog names for a table cannot be read: nothing is known of the table.
 
-    `what` says so without what can be done. `whole`: it is there, and only PyIceberg cannot follow it, so
+    `what` says so, without the cure. `whole`: the file is intact and only PyIceberg cannot follow it, so
     nothing is lost.
     """
 
@@ -103,7 +103,7 @@ def made(folder: Path) -> Path:
 
 
 class NoCatalog(ConfigError):
-    """The file where the SQLite catalog should be is something else, or damaged: no table is known by it."""
+    """The file where the SQLite catalog should be is something else, or damaged: it names no table."""
 
     def __init__(self, path: Path, what: str) -> None:
         super().__init__(
@@ -292,7 +292,7 @@ def unreachable(lake: Lake, error: BaseException) -> str:
 
 
 def lost(lake: Lake, table: str, former: Former) -> str:
-    """What is said of a table that the catalog has lost: what was found, and what can be done."""
+    """The error for a table that the catalog has lost: what was found, and what can be done."""
     known = (
         f"table {table} is not in the catalog ({lake.place}), but there was one: {'; '.join(former.found)}"
     )
@@ -314,7 +314,7 @@ def _pointless(lake: Lake, table: str) -> NoMetadata:
 
 
 def _ways(lake: Lake, table: str, location: str = "") -> str:
-    """What is left to do when the metadata that the catalog names cannot be had again."""
+    """What can be done when the metadata that the catalog names cannot be restored."""
     give_up = f"give the table up ({START_OVER})"
     try:
         catalog = lake.catalog()
@@ -345,7 +345,8 @@ def storage_trouble(location: str, error: BaseException) -> str:
 
 
 def _failed(lake: Lake, error: Exception) -> ConfigError:
-    """The catalog answered, or not, and what failed is the files: SQL catalogs leave them to their clients.
+    """The error for a failed call: the catalog did not answer, or the files failed that a SQL catalog leaves
+    to its clients.
 
     The HTTP client's errors are OSErrors, too.
     """
@@ -462,10 +463,10 @@ def _spoilt(path: Path | None, error: BaseException) -> NoCatalog | None:
 def _prepare_sqlite(path: Path) -> None:
     """WAL lets readers pass a writer, and it is a property of the file, so Spark profits too.
 
-    Story: A and B both read the mode of a new file and want it for themselves to change it. SQLite
-    makes neither wait for the other, it tells B at once that the file is locked; once A is done, B
-    finds the mode as it wants it. The last one to close the file locks others out likewise. How often
-    B is told so depends on how long A is kept from the processor, so it is time that bounds the looks.
+    Story: A and B both read the mode of a new file and want it for themselves to change it. SQLite makes
+    neither wait for the other, it tells B at once that the file is locked; once A is done, B finds the mode
+    as it wants it. The last one to close the file locks others out likewise. How often B is told so depends
+    on how long A is kept from the processor, so it is time that bounds the looks.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S)

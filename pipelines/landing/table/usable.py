@@ -1,8 +1,8 @@
 """Whether a table can be landed in at all, asked before any work and by whoever looks at it.
 
-Other engines may change anything of a table: its format, the names of our columns, its properties. What
-PyIceberg would meet as a bare error in the middle of a landing, after the pages were pulled, is said here
-in a sentence, with what takes the change back. What files and ledgers say is asked elsewhere.
+Other engines may change anything of a table: its format, the names of our columns, its properties. PyIceberg
+would fail on such a change in the middle of a landing, after the pages were pulled. The check here comes
+first, and its error says in a sentence what takes the change back. Files and ledgers are checked elsewhere.
 """
 
 from pyiceberg.avro.codecs import CODEC_MAPPING_ICEBERG_TO_AVRO, KNOWN_CODECS
@@ -89,7 +89,7 @@ def _check_columns(table: Table, name: str) -> None:
 
 
 def _check_partitioning(table: Table, name: str) -> None:
-    """Files go on to say of which logstore and receive hour they are; more fields do no harm.
+    """Partitions must say the logstore and the receive hour of a file; more fields do no harm.
 
     Story: somebody drops the hour, landings go on, a compaction by another engine writes files of many hours
     in one. None of these hours can be taken back or landed again any more, since whole files leave.
