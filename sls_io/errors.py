@@ -110,10 +110,11 @@ class LandingUnknown(SlsError):
 
 
 class Breach(StrEnum):
-    """What a LedgerBroken is about, for whoever goes on from there; `adopt` settles the first two."""
+    """What a LedgerBroken is about, for whoever goes on from there; `adopt` settles all but the last."""
 
     DAMAGED = "a text of the ledger cannot be read"
     UNEXPLAINED = "no ledger explains what is there"
+    FOREIGN = "there are more rows than the ledgers know"
     OTHER = "anything else"
 
 

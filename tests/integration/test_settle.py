@@ -23,7 +23,7 @@ from pipelines.landing.operations.adopt import execute_adopt, plan_adopt
 from pipelines.landing.operations.rollback import execute_rollback, plan_rollback
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
-from sls_io.errors import LandingConflict, LedgerBroken
+from sls_io.errors import Breach, LandingConflict, LedgerBroken
 from tests import needs
 from tests.integration.command_line import Command, command
 from tests.integration.test_changed_table import append_by_hand, compact, roll_back
@@ -64,8 +64,11 @@ def refused_for_strangers(world: World) -> list[str]:
     newest = facts(world.table).tagged
     with pytest.raises(LedgerBroken) as raised:
         world.land()
-    said = f"sls-lake table rollback {newest} takes them out, sls-lake table adopt keeps them"
-    assert raised.value.verb == said
+    said = "sls-lake verify names what takes them out, sls-lake table adopt keeps them"
+    assert (raised.value.verb, raised.value.kind) == (said, Breach.FOREIGN)
+    with world.client as client:
+        proof = verify(world.logstore, world.lake, client)
+    assert proof.cures[0].startswith(f"sls-lake table rollback {newest} takes out what nothing explains")
     return ["table", "adopt"]
 
 

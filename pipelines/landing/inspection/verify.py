@@ -29,6 +29,7 @@ from pipelines.landing.ledger.start import begins, check_origin, find_table
 from pipelines.landing.ledger.state import (
     ancestry,
     disagreements,
+    facts,
     others_here,
     others_text,
     read_state,
@@ -42,7 +43,7 @@ from pipelines.landing.table.contract import Contract, check_landable, origin_pl
 from pipelines.landing.table.lake import Lake, NoMetadata
 from sls_io.claim import SUM_MODULUS, Ledger, ShardLedger
 from sls_io.client import SlsClient
-from sls_io.errors import ConfigError, LedgerBroken, ShardGone, SlsError, printable
+from sls_io.errors import Breach, ConfigError, LedgerBroken, ShardGone, SlsError, printable
 from sls_io.planning import CURSOR_UNKNOWN
 from sls_io.shard import Head
 from sls_io.survey import Begins, begins_anew, readable_again
@@ -174,7 +175,11 @@ def _verified(logstore: Logstore, lake: Lake, client: SlsClient, *, pull: bool, 
         state = read_state(table)
         origin = check_origin(state, origin, logstore.table)
     except LedgerBroken as error:
-        return Proof(logstore.table, origin.id, problems=(str(error),))
+        if error.kind is not Breach.FOREIGN:
+            return Proof(logstore.table, origin.id, problems=(str(error),))
+        foreign = cures.Trouble((), missing=False, strange=True)
+        named = cures.of_other_rows(lake, logstore, client, table, facts(table), foreign, pulled=True)
+        return Proof(logstore.table, origin.id, problems=(error.what,), cures=named)
     problems, lost = disagreements(table)
     ledger = state.ledger(origin.id)
     if not ledger.started:

@@ -494,12 +494,12 @@ def _check_origins(table: Table, state: TableState) -> None:
         )
     known = known_rows(state.ledgers, state.adopted)
     if total is not None and total > known:
-        back = next(ways_back(table), None)
-        # A landing from before the newest one is named where rows were missing by then.
-        since = "" if back == state.tagged else " (what landed since is pulled again)"
-        verb = f"sls-lake table rollback {back} takes them out{since}, {codec.ADOPT} keeps them"
+        # Which landing takes them out has to be looked at row by row. Story: a row is deleted by hand, a
+        # foreign one appended: the landing has as many rows as its ledger says. The deleted one is landed
+        # again, and a rollback to that landing, chosen by its number of rows, takes it out and leaves the
+        # foreign one, again and again.
         raise LedgerBroken(
             f"table {name} has {total} rows, its ledger knows {known}: rows of unknown origin were added",
-            verb=codec.ADOPT if back is None else verb,
-            kind=Breach.UNEXPLAINED,
+            verb=f"sls-lake verify names what takes them out, {codec.ADOPT} keeps them",
+            kind=Breach.FOREIGN,
         )
