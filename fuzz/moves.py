@@ -70,6 +70,8 @@ class Moves:
         self.scene, self.model = scene, scene.model
         self.held: Callable[[], None] | None = None
         """What the model becomes when a held request arrives after all."""
+        self.there = frozenset[Path]()
+        """The files that were there when the outermost move began."""
 
     # --- time and the service ----------------------------------------------------------------------
 
@@ -487,9 +489,13 @@ class Moves:
             "nothing is wrong" if trusted else "", "" if trusted else "the ledger cannot be relied on",
         )  # fmt: skip
 
+    def files(self) -> frozenset[Path]:
+        """All files of the lake."""
+        return frozenset(p for p in Path(self.scene.folder / "lake" / "warehouse").rglob("*") if p.is_file())
+
     def age(self) -> None:
-        """Files look three days old."""
-        for path in Path(self.scene.folder / "lake" / "warehouse").rglob("*"):
+        """Files look three days old; those of a move that is on its way were written a moment ago."""
+        for path in self.files() & self.there:
             if path.is_file():
                 then_s = path.stat().st_mtime - 3 * 86_400
                 os.utime(path, (then_s, then_s))

@@ -135,6 +135,8 @@ class Round:
         self.story.append("  " * self._depth + move.what)
         at = len(self.story) - 1
         self.moves.base = self.scene.seen()
+        if not self._depth:
+            self.moves.there = self.moves.files()
         try:
             result = move.act()
         except Killed as killed:
