@@ -47,7 +47,7 @@ def land(output: Output, *, name: str | None) -> None:
         {
             **asdict(report),
             "problems": list(verdict.problems),
-            "notes": notes,
+            "notes": [*notes, *filter(None, [report.came_to_nothing])],
             "checkpoints": [asdict(point) for point in checkpoints],
         }
     )

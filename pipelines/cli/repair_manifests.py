@@ -40,7 +40,10 @@ def repair_manifests(output: Output, *, without_missing: bool, name: str | None,
         [(x.origin, str(x.shard), x.rows_listed, x.rows_again, x.rows_known) for x in view.shards],
     )
     if view.missing:
-        output.say(f"[red]{view.missing:,} rows are missing; sls-lake verify names what brings them back[/]")
+        output.say(
+            f"[red]{view.missing:,} rows are missing; sls-lake verify names what brings them back. Restore "
+            "lost data files first if you can: this command lists them then, and what is left out without them[/]"
+        )
     committed = execute_repair_manifests(lake, planned) if execute else None
     output.say(DRY if committed is None else f"done: snapshot {committed}; sls-lake verify proves it")
     output.result({"executed": execute, "committed": committed, **asdict(view)})

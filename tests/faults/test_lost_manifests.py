@@ -1,10 +1,13 @@
 """Manifests and manifest lists that are gone or damaged: the files that they listed are listed again, these
 and no others, proven by the ledger; where rows are lost with them, what is named gets out of it."""
 
+import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.expressions import EqualTo
@@ -456,3 +459,72 @@ def test_removed_rows_do_not_come_back_while_others_are_missing(world: World, co
 
     assert said["executed"], said
     assert not set(numbers(world)) & set(range(20, 40))
+
+
+# --- files that hold the same rows ------------------------------------------------------------------
+
+
+def altered(file: Path, name: str) -> Path:
+    """A copy beside a data file, with the same rows and other values."""
+    rows = pq.read_table(file)
+    place = rows.schema.get_field_index("n")
+    values = pa.array([n + 1000 for n in rows["n"].to_pylist()], rows.schema.field(place).type)
+    copy = file.with_name(name)
+    pq.write_table(rows.set_column(place, rows.schema.field(place), values), copy)
+    return copy
+
+
+@pytest.mark.parametrize("loss", [all_manifests, all_lists])
+@pytest.mark.parametrize("newer", [True, False])
+def test_of_two_files_with_the_same_rows_and_other_values_none_is_chosen(
+    world: World, command: Command, loss: Callable[[World], None], newer: bool
+) -> None:
+    file = files_of(world, hours(world)[0])[0]
+    copy = altered(file, "brought.parquet")
+    expire_all(world)
+    loss(world)
+    then_s = file.stat().st_mtime + (60 if newer else -60)
+    os.utime(copy, (then_s, then_s))
+    before = head(world).snapshot_id
+
+    for options in ([], ["--without-missing"]):
+        said = command(*REPAIR, *options, "--execute")
+        assert said["code"] == EXIT_FAILED and "nobody can tell which" in said["error"], said
+        assert {copy.name, file.name} <= set(re.findall(r"[\w.-]+\.parquet", said["error"]))
+    assert head(world).snapshot_id == before
+
+    copy.unlink()
+    assert command(*REPAIR, "--execute")["executed"]
+    assert numbers(world) == list(range(60))
+    world.assert_each_log_once()
+
+
+def test_a_copy_with_the_same_values_is_as_good_as_the_file(world: World, command: Command) -> None:
+    file = files_of(world, hours(world)[0])[0]
+    shutil.copy(file, file.with_name("brought.parquet"))
+    all_lists(world)
+
+    repaired(world, command)
+
+    assert numbers(world) == list(range(60))
+    world.assert_each_log_once()
+
+
+def test_a_lost_file_that_is_restored_later_is_listed_with_those_that_were_left_out(
+    world: World, command: Command, tmp_path: Path
+) -> None:
+    """What was left out for its sake is listed with it, although every manifest can be read by then."""
+    file = files_of(world, hours(world)[1])[0]
+    expire_all(world)
+    aside = shutil.move(file, tmp_path / file.name)
+    all_lists_and_manifests(world)
+    assert command(*REPAIR, "--without-missing", "--execute")["executed"]
+    missing = 60 - len(numbers(world))
+    assert missing and command(*REPAIR, "--execute")["code"] != 0
+
+    shutil.move(aside, file)
+
+    said = command(*REPAIR, "--execute")
+    assert said["executed"] and said["missing"] == 0
+    assert numbers(world) == list(range(60))
+    world.assert_each_log_once()

@@ -44,7 +44,7 @@ from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.reading import Unreadable, entries_of, manifests_of
 from pipelines.landing.ledger.state import TableState, landed_snapshot, summary_of
 from pipelines.landing.ledger.values import Adopted, Deed, Forgotten, Landed
-from pipelines.landing.table.lake import Lake
+from pipelines.landing.table.lake import Lake, storage_trouble
 from pipelines.landing.table.usable import check_usable
 from sls_io.claim import Ledger
 from sls_io.errors import ConfigError, InvariantBroken, LandingConflict, LandingUnknown, TransportError
@@ -174,9 +174,7 @@ def commit(
     try:
         request = build(table, state, change, now_ms=now_ms)
     except OSError as error:
-        raise TransportError(
-            f"manifests of {name} cannot be read or written ({type(error).__name__}); nothing was changed"
-        ) from error
+        raise TransportError(f"{storage_trouble(table.location(), error)}; nothing was changed") from error
     except Unreadable as error:
         # Also what was swept between the look and the commit.
         raise TransportError(f"{error.what}, so nothing was changed; {error.verb}") from error

@@ -23,7 +23,7 @@ from pipelines.landing.ledger.reading import batches_of, tasks_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.contract import ROW_GROUP_ROWS, arrow_schema, parquet_writer
 from pipelines.landing.table.data_files import data_file, metrics_of
-from pipelines.landing.table.lake import Lake
+from pipelines.landing.table.lake import Lake, storage_trouble
 from sls_io.client import SlsClient
 from sls_io.clock import Clock
 from sls_io.errors import LandingConflict, TransportError
@@ -63,10 +63,8 @@ def write(
     try:
         return _write(place, task, schema, batches)
     except OSError as error:
-        raise TransportError(
-            f"a file of {place.name} cannot be read or written anew ({type(error).__name__}); "
-            "nothing was changed"
-        ) from error
+        trouble = storage_trouble(place.table.location(), error)
+        raise TransportError(f"{trouble}; nothing was changed") from error
 
 
 def _write(

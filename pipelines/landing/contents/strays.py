@@ -229,6 +229,34 @@ def conflicts(
     return pairs, taken
 
 
+def same_values(table: Table, one: str, other: str) -> bool:
+    """Whether two files have the same values in the rows that both hold; a column that one of them lacks is
+    null there. Raises as `reading.py` does.
+
+    Identities prove which rows a file holds and say nothing of what is in them. Story: rows with errors are
+    written anew, with the bytes of a key withheld by then; the table is rolled back, or the times of its
+    files are those of a copy. Both files hold the same rows, and the newer one is not the table's.
+    """
+    tables = [_whole(table, path) for path in (one, other)]
+    keys = [tuple(t.column(name).to_pylist() for name in IDENTITY[:3]) for t in tables]
+    rows = [{key: row for row, key in enumerate(zip(*each, strict=True))} for each in keys]
+    shared = sorted(rows[0].keys() & rows[1].keys())
+    taken = [t.take(pa.array([at[key] for key in shared])) for t, at in zip(tables, rows, strict=True)]
+    nulls = [None] * len(shared)
+    for name in {*taken[0].column_names, *taken[1].column_names}:
+        values = [t.column(name).to_pylist() if name in t.column_names else nulls for t in taken]
+        # By text, in which also NaN is what it is.
+        if repr(values[0]) != repr(values[1]):
+            return False
+    return True
+
+
+def _whole(table: Table, path: str) -> pa.Table:
+    with reading(table, path), table.io.new_input(path).open() as stream:
+        found: pa.Table = pq.ParquetFile(stream).read()
+    return found
+
+
 def _place(table: Table, file: DataFile) -> Place | None:
     spec, schema = table.specs()[file.spec_id], table.schema()
     origin, hour = origin_place(spec, schema), hour_place(spec, schema)

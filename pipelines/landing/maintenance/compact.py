@@ -44,7 +44,7 @@ from pipelines.landing.table.contract import (
     rows_of,
 )
 from pipelines.landing.table.data_files import data_file, metrics_of
-from pipelines.landing.table.lake import Lake
+from pipelines.landing.table.lake import Lake, storage_trouble
 from sls_io.claim import SUM_MODULUS, Ledger
 from sls_io.clock import Clock
 from sls_io.decoding.decode import identity_sum
@@ -313,9 +313,7 @@ def _rewritten(table: Table, hour: CompactableHour, target_bytes: int) -> list[D
         files = writer.finish()
         written = [_counted(table, file) for file in files]
     except OSError as error:
-        raise TransportError(
-            f"files of {'.'.join(table.name())} cannot be written ({type(error).__name__})"
-        ) from error
+        raise TransportError(storage_trouble(table.location(), error)) from error
     if (rows, total % SUM_MODULUS) != (sum(n for n, _ in written), sum(s for _, s in written) % SUM_MODULUS):
         raise InvariantBroken("files written together do not hold the rows that were read")
     if rows != hour.rows:

@@ -104,15 +104,20 @@ def plan_repair_manifests(
     place = slices.look_at_table(lake, logstore, client, whole=False)
     table, state = place.table, place.state
     manifests, lost = _sorted_out(table, place.head)
-    if not lost:
-        raise ConfigError(f"every manifest of {place.name} can be read: there is nothing to list again")
     found = _found(table, state, manifests)
+    if not lost and not any(rows > 0 for rows, _ in _wanted(state, found).values()):
+        raise ConfigError(f"every manifest of {place.name} can be read: there is nothing to list again")
     known = strays.known(table, [each.path for each in lost])
     leaves = strays.look(table, state, [task.file.file_path for task in found.tasks], known)
     made = {stray.leaf.path: strays.entry_of(table, stray, known) for stray in leaves}
     entries = {path: entry for path, entry in made.items() if entry is not None}
     taken = _taken(place, found, [stray for stray in leaves if stray.leaf.path in entries], without_missing)
     added = tuple(entries[leaf.path] for leaf in taken)
+    if not lost and not added:
+        raise ConfigError(
+            f"every manifest of {place.name} can be read, and no file of its folder holds the rows that are "
+            "missing: there is nothing to list again"
+        )
     missing = _proven(place, found, added, without_missing=without_missing)
     view = Repair(
         table=place.name,
@@ -200,15 +205,12 @@ def _taken(
     """The files that are listed again. Raises as `reading.py` does."""
     state = place.state
     pairs, there = strays.conflicts(place.table, leaves, found.tasks)
-    wanted = dict[Key, Count]()
-    for key in _keys(state) | set(found.tallies):
-        rows, total = _known(state, key)
-        now = found.tallies.get(key, Tally())
-        wanted[key] = rows - now.rows, (total - now.sum) % SUM_MODULUS
+    wanted = _wanted(state, found)
     useful = [stray.leaf for stray in leaves if stray.leaf.path not in there]
     # Of a shard with rows in a file that is listed and gone nobody knows what else is missing.
     free = {key for key in wanted if any(x.origin == key[0] and x.may_hold(key[1]) for x in found.gone)}
     chosen = choice.choose(useful, pairs, wanted, free=free)
+    _check_told_apart(place, useful, pairs, chosen.taken)
     if not chosen.short or not without_missing:
         return chosen.taken
     hours = {stray.leaf.path: stray.place for stray in leaves}
@@ -217,6 +219,39 @@ def _taken(
         for leaf in chosen.taken
         if not (chosen.short & leaf.counts.keys() and _removed_from(state, *hours[leaf.path]))
     )
+
+
+def _wanted(state: TableState, found: _Found) -> dict[Key, Count]:
+    """Rows and identity sum that each shard lacks; fewer than none where there are too many."""
+    wanted = dict[Key, Count]()
+    for key in _keys(state) | set(found.tallies):
+        rows, total = _known(state, key)
+        now = found.tallies.get(key, Tally())
+        wanted[key] = rows - now.rows, (total - now.sum) % SUM_MODULUS
+    return wanted
+
+
+def _check_told_apart(
+    place: LogstoreTable,
+    leaves: Collection[choice.Leaf],
+    pairs: Collection[tuple[str, str]],
+    taken: Collection[choice.Leaf],
+) -> None:
+    """Raises LedgerBroken where a file would be listed and another one that was not seen to leave main holds
+    the same rows with other values: no ledger tells which of them the table had."""
+    ours, left = {leaf.path for leaf in taken}, {leaf.path for leaf in leaves if leaf.left}
+    useful = {leaf.path for leaf in leaves}
+    for one, other in sorted(pairs):
+        if not useful.issuperset((one, other)) or len(ours & {one, other}) != 1 or {one, other} & left - ours:
+            continue
+        if not strays.same_values(place.table, one, other):
+            names = " and ".join(path.rsplit("/", 1)[-1] for path in (one, other))
+            raise LedgerBroken(
+                f"files {names} of {place.name} hold the same rows with other values, and nobody can tell "
+                "which of them the lost manifests listed; nothing was changed",
+                verb="restore the manifests; or move the file that the table did not have out of its folder "
+                "(rows with errors that were read again, a rollback, a copy by hand), and look again",
+            )
 
 
 def _removed_from(state: TableState, origin: str, hour: int) -> bool:
