@@ -42,7 +42,8 @@ def repair_manifests(output: Output, *, without_missing: bool, name: str | None,
     if view.missing:
         output.say(
             f"[red]{view.missing:,} rows are missing; sls-lake verify names what brings them back. Restore "
-            "lost data files first if you can: this command lists them then, and what is left out without them[/]"
+            "lost data files first if you can: this command lists them then, with what is left out for "
+            "their sake[/]"
         )
     committed = execute_repair_manifests(lake, planned) if execute else None
     output.say(DRY if committed is None else f"done: snapshot {committed}; sls-lake verify proves it")
