@@ -112,6 +112,10 @@ def show(
         output.say(f"[red]the service failed before the end[/]: {report.trouble}; what landed stands")
     for problem in verdict.problems:
         output.say(f"[red]not reconciled[/]: {problem}; no checkpoint moved")
+    _show_checkpoints(output, report, checkpoints)
+
+
+def _show_checkpoints(output: Output, report: LandingReport, checkpoints: list[CheckpointReport]) -> None:
     moved = sum(point.outcome == "moved" for point in checkpoints)
     if checkpoints:
         what = "moved" if report.moved else "set to frontiers that this run did not move"
