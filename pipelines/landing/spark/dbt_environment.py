@@ -15,7 +15,7 @@ from pipelines.landing.spark.catalog import is_secret
 from pipelines.landing.spark.session import base_conf, catalog_conf, require_jars
 from pipelines.landing.table.lake import Lake, home, made
 
-PROJECT_DIR = Path(__file__).parents[2] / "dbt"
+PROJECT_DIR = Path(__file__).parents[3] / "dbt"
 """The dbt project: models over the landed table."""
 
 _TARGET_VARIABLE = "SLS_DBT_TARGET"

@@ -142,7 +142,7 @@ def catalog_conf(lake: Lake) -> dict[str, str]:
 def installed_jars() -> list[Path]:
     """The jars set-up fetched: `SLS_LAKE_JARS`, the state folder, or `var/jars` of the project."""
     named = os.environ.get(JARS_VARIABLE)
-    folders = [Path(named)] if named else [home() / "jars", Path(__file__).parents[2] / "var" / "jars"]
+    folders = [Path(named)] if named else [home() / "jars", Path(__file__).parents[3] / "var" / "jars"]
     for folder in folders:
         if folder.is_dir() and (found := sorted(folder.glob("*.jar"))):
             return found
