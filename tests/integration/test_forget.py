@@ -294,7 +294,7 @@ def test_files_that_are_gone_or_cannot_be_written_change_nothing(started: World,
     blocked.write_text("a file where a folder should be")
     full = command("table", "forget", "--where", WHERE, "--execute")
     assert full["code"] == EXIT_FAILED and "nothing was changed" in full["error"]
-    assert full["error"].startswith("sls-lake: a file of")
+    assert full["error"].startswith("sls-lake: files below")
     for path in started.published():
         if f"/{HOUR0}/" in path:
             Path(path).unlink()
