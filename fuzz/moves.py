@@ -496,9 +496,8 @@ class Moves:
     def age(self) -> None:
         """Files look three days old; those of a move that is on its way were written a moment ago."""
         for path in self.files() & self.there:
-            if path.is_file():
-                then_s = path.stat().st_mtime - 3 * 86_400
-                os.utime(path, (then_s, then_s))
+            then_s = path.stat().st_mtime - 3 * 86_400
+            os.utime(path, (then_s, then_s))
 
     def whole(self) -> None:
         """Every snapshot that is kept has its files."""

@@ -44,6 +44,7 @@ from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.reading import Unreadable, entries_of, manifests_of
 from pipelines.landing.ledger.state import TableState, landed_snapshot, summary_of
 from pipelines.landing.ledger.values import Adopted, Deed, Forgotten, Landed
+from pipelines.landing.table.data_files import partition_text
 from pipelines.landing.table.lake import Lake, storage_trouble
 from pipelines.landing.table.usable import check_usable
 from sls_io.claim import Ledger
@@ -247,14 +248,9 @@ def _regrouped(table: Table, change: Change, snapshot_id: int) -> Iterator[Manif
         else:
             specs.setdefault(manifest.partition_spec_id, []).extend(_data_entries(table, manifest))
     for spec_id, entries in sorted(specs.items()):
-        entries.sort(key=_partition_text)
+        entries.sort(key=lambda entry: partition_text(entry.data_file))
         for begin in range(0, len(entries), change.regroup):
             yield _written(table, change, spec_id, entries[begin : begin + change.regroup], snapshot_id)
-
-
-def _partition_text(entry: ManifestEntry) -> list[str]:
-    partition = entry.data_file.partition
-    return [str(partition[i]) for i in range(len(partition))]
 
 
 def _data_entries(table: Table, manifest: ManifestFile) -> list[ManifestEntry]:

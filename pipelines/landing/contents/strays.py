@@ -22,7 +22,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
 
 from pipelines.landing.contents.choice import Count, Key, Leaf
-from pipelines.landing.contents.slices import IDENTITY, receive_hours
+from pipelines.landing.contents.slices import IDENTITY, origin_and_hour, receive_hours
 from pipelines.landing.ledger.reading import (
     Misread,
     Unreadable,
@@ -217,7 +217,7 @@ def conflicts(
     pairs, taken = set[tuple[str, str]](), set[str]()
     shown = defaultdict[Place | None, list[FileScanTask]](list)
     for task in there:
-        shown[_place(table, task.file)].append(task)
+        shown[origin_and_hour(table, task.file)].append(task)
     for place, ours in by_place.items():
         mine = [np.concatenate([keys for _, _, keys in _read(table, s.leaf.path)], axis=1) for s in ours]
         theirs = [keys for task in (*shown[place], *shown[None]) for keys in _shown(table, task, place[0])]
@@ -255,14 +255,6 @@ def _whole(table: Table, path: str) -> pa.Table:
     with reading(table, path), table.io.new_input(path).open() as stream:
         found: pa.Table = pq.ParquetFile(stream).read()
     return found
-
-
-def _place(table: Table, file: DataFile) -> Place | None:
-    spec, schema = table.specs()[file.spec_id], table.schema()
-    origin, hour = origin_place(spec, schema), hour_place(spec, schema)
-    if origin is None or hour is None or file.partition[hour] is None:
-        return None
-    return str(file.partition[origin]), int(file.partition[hour])
 
 
 def _shown(table: Table, task: FileScanTask, origin: str) -> Iterator[_Longs]:

@@ -43,7 +43,7 @@ from pipelines.landing.table.contract import (
     parquet_writer,
     rows_of,
 )
-from pipelines.landing.table.data_files import data_file, metrics_of
+from pipelines.landing.table.data_files import data_file, metrics_of, partition_text
 from pipelines.landing.table.lake import Lake, storage_trouble
 from sls_io.claim import SUM_MODULUS, Ledger
 from sls_io.clock import Clock
@@ -144,10 +144,12 @@ def plan_compaction(looked: Looked, *, target_bytes: int = TARGET_BYTES) -> list
     return hours
 
 
-def left(looked: Looked, *, target_bytes: int = TARGET_BYTES) -> tuple[Left, ...]:
-    """Why the other hours stay as they are: one entry for each reason; for unsealed hours one for each
-    logstore."""
-    chosen = {(hour.origin, hour.hour) for hour in plan_compaction(looked, target_bytes=target_bytes)}
+def left(
+    looked: Looked, planned: Iterable[CompactableHour], *, target_bytes: int = TARGET_BYTES
+) -> tuple[Left, ...]:
+    """Why the hours that are not `planned` stay as they are: one entry for each reason; for unsealed hours
+    one for each logstore."""
+    chosen = {(hour.origin, hour.hour) for hour in planned}
     hours, files = defaultdict[tuple[Why, str], set[tuple[str, int]]](set), Counter[tuple[Why, str]]()
     for why, at, _ in _sorted_out(looked, target_bytes):
         if why in ("few", "done") and at in chosen:
@@ -205,11 +207,6 @@ def _small(looked: Looked, target_bytes: int) -> list[tuple[tuple[Any, ...], lis
             # By the whole partition: somebody may have added the shard to it, and a file is in one.
             found[(*at, task.file.spec_id, partition_text(task.file))].append(task)
     return sorted(found.items(), key=lambda item: (item[0][1], item[0][0]))
-
-
-def partition_text(file: DataFile) -> tuple[str, ...]:
-    """The values of a file's partition, comparable whatever their types."""
-    return tuple(str(file.partition[i]) for i in range(len(file.partition)))
 
 
 def execute_compaction(

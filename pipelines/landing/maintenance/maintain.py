@@ -126,12 +126,7 @@ class Maintainer:
         table, now_s = looked.table, self.clock.now()
         if not self._whole(looked, steps):
             return self._nothing(table, steps, executed=False)
-        hours = (
-            tuple(compact.plan_compaction(looked, target_bytes=self.target_bytes))
-            if "compact" in steps
-            else ()
-        )
-        left = self._left(looked, steps)
+        hours, left = self._compactable(looked, steps)
         count = _manifest_count(table)
         fewer = _fewest(table) if "manifests" in steps and self._many(table) else count
         # Each commit of this very run is a snapshot, too, and among the newest that stay.
@@ -165,8 +160,8 @@ class Maintainer:
         looked = load_with_state(self.lake, self.name)
         if not self._whole(looked, steps):
             return self._nothing(looked.table, steps, executed=True)
-        left = self._left(looked, steps)
-        compacted = self._compact() if "compact" in steps else ()
+        hours, left = self._compactable(looked, steps)
+        compacted = self._compact(hours)
         manifests = self._regroup("manifests" in steps)
         deleting = [step for step in steps if step in _DELETING]
         deletes = bool(deleting)
@@ -228,16 +223,19 @@ class Maintainer:
             unsettled=self._unsettled,
         )
 
-    def _left(self, looked: Looked, steps: Collection[str]) -> tuple[Left, ...]:
-        return compact.left(looked, target_bytes=self.target_bytes) if "compact" in steps else ()
+    def _compactable(
+        self, looked: Looked, steps: Collection[str]
+    ) -> tuple[tuple[CompactableHour, ...], tuple[Left, ...]]:
+        if "compact" not in steps:
+            return (), ()
+        hours = tuple(compact.plan_compaction(looked, target_bytes=self.target_bytes))
+        return hours, compact.left(looked, hours, target_bytes=self.target_bytes)
 
     # --- commits ---------------------------------------------------------------------------------
 
-    def _compact(self) -> tuple[CompactableHour, ...]:
+    def _compact(self, hours: Iterable[CompactableHour]) -> tuple[CompactableHour, ...]:
         done = []
-        for hour in compact.plan_compaction(
-            load_with_state(self.lake, self.name), target_bytes=self.target_bytes
-        ):
+        for hour in hours:
             looked = load_with_state(self.lake, self.name)
             try:
                 done.append(

@@ -65,11 +65,6 @@ class Holding:
         """Whether the work still counts: the claim stands, or nothing had to be claimed."""
         return self._renewal is None or self._renewal.valid
 
-    @property
-    def any(self) -> bool:
-        """Whether something is held."""
-        return self._coordinator is not None
-
     def checkpoints(self) -> Mapping[int, Cursor | None]:
         """The published cursor of every shard. Raises as `Coordinator.checkpoints` does."""
         return self._held.checkpoints()

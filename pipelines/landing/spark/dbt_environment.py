@@ -9,13 +9,13 @@ import json
 import os
 import shlex
 from collections.abc import Mapping
-from pathlib import Path
 
+from pipelines import ROOT
 from pipelines.landing.spark.catalog import is_secret
 from pipelines.landing.spark.session import base_conf, catalog_conf, require_jars
 from pipelines.landing.table.lake import Lake, home, made
 
-PROJECT_DIR = Path(__file__).parents[3] / "dbt"
+PROJECT_DIR = ROOT / "dbt"
 """The dbt project: models over the landed table."""
 
 _TARGET_VARIABLE = "SLS_DBT_TARGET"

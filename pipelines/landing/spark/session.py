@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipelines import ROOT
 from pipelines.landing.spark.catalog import SECRET_NAMES, catalog_settings, is_secret, on_s3
 from pipelines.landing.table.lake import Lake, home
 from sls_io.clock import SYSTEM_CLOCK, Clock
@@ -142,7 +143,7 @@ def catalog_conf(lake: Lake) -> dict[str, str]:
 def installed_jars() -> list[Path]:
     """The jars set-up fetched: `SLS_LAKE_JARS`, the state folder, or `var/jars` of the project."""
     named = os.environ.get(JARS_VARIABLE)
-    folders = [Path(named)] if named else [home() / "jars", Path(__file__).parents[3] / "var" / "jars"]
+    folders = [Path(named)] if named else [home() / "jars", ROOT / "var" / "jars"]
     for folder in folders:
         if folder.is_dir() and (found := sorted(folder.glob("*.jar"))):
             return found

@@ -114,3 +114,8 @@ def _bound(aggregate: StatsAggregator, *, upper: bool) -> bytes | None:
         return aggregate.max_as_bytes() if upper else aggregate.min_as_bytes()
     except (ValueError, ArithmeticError, TypeError):  # includes UnicodeEncodeError
         return None
+
+
+def partition_text(file: DataFile) -> tuple[str, ...]:
+    """The values of a file's partition, comparable whatever their types."""
+    return tuple(str(file.partition[i]) for i in range(len(file.partition)))
