@@ -156,12 +156,12 @@ class PlannedWindow:
 class Plan:
     """Everything one landing needs to know, decided before any log is pulled.
 
-    `starts` are shards first seen now; `marks` per shard as in `Survey`; `lineage` holds the
-    parents that must be closed before a window of the key's shard may land (empty when the group
-    keeps no order); `waits` says for each shard without a window what it waits for. `opened` are
-    closed shards that the service shows again, with the end they were closed at; `suspicions` what the
-    ledger is to remember; `suspects` what is in doubt, a sentence a shard; `readable` as in `Survey`;
-    `anew` the start that the ledger has and the one that is right, of shards that begin elsewhere after all.
+    `starts` are shards first seen now; `marks` per shard as in `Survey`; `lineage` holds the parents that must
+    be closed before a window of the key's shard may land (empty when the group keeps no order); `waits` says
+    for each shard without a window what it waits for. `opened` are closed shards that the service shows again,
+    with the end they were closed at; `suspicions` what the ledger is to remember; `suspects` what is in doubt,
+    a sentence a shard; `readable` as in `Survey`; `anew` the start that the ledger has and the one that is
+    right, of shards that begin elsewhere after all.
     """
 
     origin: str
@@ -358,9 +358,9 @@ def since_start_in(surveys: Mapping[int, Survey], ledger: Ledger, hours: Interva
 def fallen_back(surveys: Mapping[int, Survey], ledger: Ledger) -> Mapping[int, tuple[Cursor, Cursor]]:
     """The shards that end before their frontier, with (end, frontier); without shards that begin anew.
 
-    The ledger is read before the ends are, and an end never moves back, so these are not the cursors that
-    it speaks of. Story: a logstore is deleted and made again within the second of its creation, so it has
-    the same identity; its cursors begin anew below the frontier, and every run would find nothing new.
+    The ledger is read before the ends are, and an end never moves back, so these are not its cursors. Story: a
+    logstore is deleted and made again within the second of its creation, so it has the same identity; its
+    cursors begin anew below the frontier, and every run would find nothing new.
     """
     return {
         shard: (survey.head.end, ledger.shards[shard].frontier)
@@ -434,8 +434,13 @@ def _plan_shard(draft: _Draft, survey: Survey, ledger: Ledger, needed: frozenset
         return
     if unfinished := _unfinished(needed, ledger):
         draft.waits[shard] = unfinished
-        return
-    frontier = entry.frontier
+    else:
+        _plan_open(draft, survey, head, entry)
+
+
+def _plan_open(draft: _Draft, survey: Survey, head: Head, entry: ShardLedger) -> None:
+    """The windows, the gap and the closing of a shard that may be read."""
+    shard, frontier = survey.shard, entry.frontier
     if frontier >= head.begin:
         draft.remember(shard, entry, 0)
     elif not _believed(draft, survey, entry):
@@ -470,9 +475,9 @@ def _unfinished(needed: Iterable[int], ledger: Ledger) -> Wait | None:
 
 
 def _start(draft: _Draft, survey: Survey, begin: Cursor) -> None:
-    """Story: a shard is split, nobody lands for longer than retention, the child's first logs are
-    deleted. When it is seen at last it begins where retention left it, and nothing would tell that it
-    ever began earlier. Its age tells; that it may have been empty then is for the reader to know."""
+    """Story: a shard is split, nobody lands for longer than retention, the child's first logs are deleted. When
+    it is seen at last it begins where retention left it, and nothing would tell that it ever began earlier. Its
+    age tells; that it may have been empty then is for the reader to know."""
     draft.starts[survey.shard] = begin
     if survey.cut and begin > 0:
         draft.gaps[survey.shard] = (Gap(Cursor(0), begin, GAP_EXPIRED),)
@@ -576,13 +581,11 @@ def readers_fed(budget: Budget) -> int:
 def _in_chains(windows: list[Window], budget: Budget) -> tuple[PlannedWindow, ...]:
     """Deal the windows of each shard to chains in turn, and the bytes to chains evenly.
 
-    Story: a shard is 100 hours behind and the budget is worth four of them. Had each window a
-    hundredth of the budget, all would stop early and all but the first be thrown away, run after run.
-    In a chain the first hours are read whole and the others not at all; and because windows are dealt
-    in turn, the chains of one shard advance together, so that at most the last window of each is lost.
-
-    A shard has no more chains than its quota feeds: four readers of 10 MB a second get no more out of
-    it than one, and are refused most of the time.
+    Story: a shard is 100 hours behind and the budget is worth four of them. Had each window a hundredth of
+    the budget, all would stop early and all but the first be thrown away, run after run. In a chain the first
+    hours are read whole and the others not at all; and because windows are dealt in turn, the chains of one
+    shard advance together, so that at most the last window of each is lost. A shard has no more chains than its quota feeds:
+    four readers of 10 MB a second get no more out of it than one, and are refused most of the time.
     """
     shards = {w.shard for w in windows}
     wide = max(1, min(budget.tasks_min // max(1, len(shards)), readers_fed(budget)))

@@ -10,10 +10,12 @@ from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import DRY, Output, verb
 from pipelines.cli.table import execute_option
 from pipelines.landing.maintenance.repair import execute_repair, plan_repair
+from pipelines.landing.run.report import CheckpointOutcome
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 
-_DONE = {"moved", "unchanged", "ahead", "gone"}
+_OPEN = {CheckpointOutcome.NOT_HELD, CheckpointOutcome.PUT_OFF}
+"""Of these a frontier was not published."""
 
 
 @click.group("checkpoints")
@@ -35,14 +37,14 @@ def repair(output: Output, *, name: str | None, execute: bool) -> None:
     output.table(
         ["shard", ">checkpoint", ">frontier", ""],
         [
-            (str(p.shard), "" if p.checkpoint is None else str(p.checkpoint), str(p.frontier), p.outcome)
+            (str(p.shard), "" if p.checkpoint is None else str(p.checkpoint), str(p.frontier), str(p.report))
             for p in points
         ],
     )
-    if any(point.outcome == "ahead" for point in points):
+    if any(point.outcome is CheckpointOutcome.AHEAD for point in points):
         output.say("a checkpoint ahead of the table stays: landings begin at the frontier, and pass it")
     if not execute:
         output.say(DRY)
     output.result({"executed": execute, "shards": [asdict(point) for point in points]})
-    if execute and any(point.outcome not in _DONE for point in points):
+    if execute and any(point.outcome in _OPEN for point in points):
         click.get_current_context().exit(EXIT_FAILED)

@@ -16,7 +16,7 @@ from pipelines.cli.output import Output, megabytes, span, verb
 from pipelines.landing.hours import hour_text
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.driver import Run
-from pipelines.landing.run.report import CheckpointReport, LandingReport, Verdict
+from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport, LandingReport, Verdict
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.lake import home, made
 
@@ -116,11 +116,12 @@ def show(
 
 
 def _show_checkpoints(output: Output, report: LandingReport, checkpoints: list[CheckpointReport]) -> None:
-    moved = sum(point.outcome == "moved" for point in checkpoints)
+    moved = sum(point.outcome is CheckpointOutcome.MOVED for point in checkpoints)
     if checkpoints:
-        what = "moved" if report.moved else "set to frontiers that this run did not move"
-        lag = span(report.lag_s) or "unknown"
-        output.say(f"checkpoints: {moved} of {len(checkpoints)} {what}, lag {lag}")
+        # A run that lands nothing publishes what one before it could not.
+        behind = "" if report.moved or not moved else " to where the table was before"
+        what = f"{moved} of {len(checkpoints)} moved{behind}" if moved else "none had to move"
+        output.say(f"checkpoints: {what}, lag {span(report.lag_s) or 'unknown'}")
     for point in checkpoints:
-        if point.outcome not in ("moved", "unchanged"):
-            output.say(f"checkpoint of shard {point.shard}: {point.outcome}")
+        if point.outcome not in (CheckpointOutcome.MOVED, CheckpointOutcome.UNCHANGED):
+            output.say(f"checkpoint of shard {point.shard}: {escape(str(point))}")

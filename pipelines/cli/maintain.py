@@ -116,12 +116,16 @@ def show(output: Output, done: Maintenance) -> None:
     for left in done.left:
         output.say(f"not compacted: {escape(left_text(left))}")
     before, after = done.manifests
-    output.say(f"manifests: {before:,}" + (f", then {after:,}" if after != before else ""))
-    output.say(f"snapshots: {len(done.expired):,} expire, {done.kept:,} stay")
-    _show_files(output, "files that no snapshot refers to", done.swept)
-    if not done.executed and "sweep" in done.steps and (done.compacted or done.expired or after != before):
-        output.say("  on top come those that this very run's compaction, manifests and expiry free")
-    _show_files(output, "old metadata versions", done.metadata)
+    if "manifests" in done.steps:
+        output.say(f"manifests: {before:,}" + (f", then {after:,}" if after != before else ""))
+    if "expire" in done.steps:
+        output.say(f"snapshots: {len(done.expired):,} expire, {done.kept:,} stay")
+    if "sweep" in done.steps:
+        _show_files(output, "files that no snapshot refers to", done.swept)
+        if not done.executed and (done.compacted or done.expired or after != before):
+            output.say("  on top come those that this very run's compaction, manifests and expiry free")
+    if "metadata" in done.steps:
+        _show_files(output, "old metadata versions", done.metadata)
     for why in done.put_off:
         output.say(f"put off: {why}")
     output.say(("done, apart from what was put off" if done.put_off else "done") if done.executed else DRY)

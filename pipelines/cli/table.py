@@ -358,8 +358,8 @@ def adopt(
 def show_forget(output: Output, view: Forget) -> None:
     """What would be removed, for people."""
     output.say(
-        f"{view.table}: {view.rows:,} rows of {view.origin} leave for good, with {view.files} files, of "
-        f"which {view.rewritten} are written anew without them"
+        f"{view.table}: {view.rows:,} rows of {view.origin} are to leave for good; they stand in "
+        f"{view.files} files, {view.rewritten} of them are written anew with their other rows"
     )
     if view.rows:
         output.table(
@@ -370,7 +370,7 @@ def show_forget(output: Output, view: Forget) -> None:
         output.say(f"{view.adopted:,} of them were adopted: no landing brought them")
     if view.before:
         output.say(f"from then on nothing received before {hour_text(view.before)} is landed, by no backfill")
-    output.say(f"kept in the table as: {escape(view.what)}")
+    output.say(f"the table will say of it: {escape(view.what)}")
 
 
 def show_adoption(output: Output, view: Adoption) -> None:

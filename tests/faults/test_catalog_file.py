@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -9,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
+from pipelines.landing.table.lake import unreachable
 from sls_io.errors import ConfigError
+from tests.faults.forked_run import disk
 from tests.integration.command_line import Command, command
-from tests.integration.world import World
+from tests.integration.world import World, make_lake
 
 __all__ = ["command"]
 
@@ -94,6 +97,29 @@ def test_a_file_that_is_no_catalog_is_named_with_its_cure_by_every_verb_and_left
     assert done["code"] == 0, done
     world.assert_each_log_once()
     assert os.listdir(tmp_path).count("junk.aside") == 1
+
+
+def test_a_catalog_that_may_not_be_written_is_said_to_be_that(tmp_path: Path) -> None:
+    lake = make_lake(tmp_path)
+    lake.catalog()
+    assert lake.sqlite_path is not None
+    closed = sqlite3.connect(f"file:{lake.sqlite_path}?mode=ro", uri=True)
+    with pytest.raises(sqlite3.OperationalError) as refused:
+        closed.execute("CREATE TABLE more (a TEXT)")
+    closed.close()
+    assert re.search(
+        r"cannot be used: .*cannot be written; .*give the right", unreachable(lake, refused.value)
+    )
+
+
+def test_a_catalog_on_a_full_disk_is_said_to_be_that(tmp_path: Path) -> None:
+    lake = make_lake(tmp_path)
+    disk(full=True)
+    try:
+        with pytest.raises(ConfigError, match=r"cannot be used: its disk (is full|failed)"):
+            lake.catalog()
+    finally:
+        disk(full=False)
 
 
 def test_an_empty_file_is_a_catalog_that_lost_the_table(

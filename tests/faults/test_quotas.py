@@ -15,7 +15,7 @@ from chaos.engine import InProcess
 from pipelines.cli.load import put_patiently
 from pipelines.landing.inspection.describe import describe, preview
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.run.report import Backlog
+from pipelines.landing.run.report import Backlog, CheckpointOutcome
 from sls_io.client import SlsClient
 from sls_io.clock import SystemClock
 from sls_io.emulator import Emulator, start
@@ -271,8 +271,9 @@ def test_heartbeats_and_checkpoints_survive_being_throttled(emulator: Emulator, 
     world.logstore = quickly_refused(world)
     with world.run() as run:
         assert run.land().rows == world.counter and run.reconcile().ok
-        put_off = [report.outcome for report in run.checkpoint()]
-    assert all("put off" in outcome and "ShardReadQuotaExceed" in outcome for outcome in put_off)
+        put_off = run.checkpoint()
+    assert {each.outcome for each in put_off} == {CheckpointOutcome.PUT_OFF}
+    assert all("ShardReadQuotaExceed" in each.why for each in put_off)
     emulator.admin.remove(busy)
     world.land()
     assert world.checkpoints()[0] == world.ledger.shards[0].frontier

@@ -6,6 +6,7 @@ It is a catalog of its own as PyIceberg loads one (`py-catalog-impl`), with the 
     refused   nothing is committed, the answer is an error that says nothing about it
     late      the request stays on its way until `deliver`, its answer is an error at once
     silent    the request stays on its way and is not answered at all until `deliver`
+    full      the commit is tried while no file of this process may grow: a full disk
     doubled   the commit is made and answered, and the same request comes again at `deliver`
 """
 
@@ -19,6 +20,7 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from pipelines.landing.table.lake import Lake
+from tests.faults.forked_run import disk
 
 _SILENT_S = 60.0
 
@@ -52,6 +54,12 @@ class LossyCatalog(SqlCatalog):
             raise self.error or ConnectionError("server closed the connection")
         if word == "refused":
             raise self.error or ConnectionError("could not send the request")
+        if word == "full":
+            disk(full=True)
+            try:
+                return commit(table, requirements, updates)
+            finally:
+                disk(full=False)
         if word == "doubled":
             self._held.append(lambda: commit(table, requirements, updates))
         if word in ("late", "silent"):

@@ -422,6 +422,6 @@ def test_people_read_what_leaves_before_they_say_yes(started: World) -> None:
 
     assert NEXT in said and "20 rows in" in said
     assert re.search(r"\[\d+, \d+\)", said), "whole intervals, not taken for markup"
-    assert re.search("4 rows of access_logs-[0-9a-f]{8} leave for good", said)
+    assert re.search("4 rows of access_logs-[0-9a-f]{8} are to leave for good", said)
     assert "forget --where on n: [red] tape" in said
     assert "removed by decision" in said and "verified" in said

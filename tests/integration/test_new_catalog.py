@@ -74,5 +74,5 @@ def test_a_namespace_that_another_run_makes_first_is_taken_as_it_is(tmp_path: Pa
 
 
 def test_a_namespace_that_cannot_be_made_is_a_config_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"the disk is full.*nothing was landed"):
+    with pytest.raises(ConfigError, match=r"the disk is full"):
         behind(make_lake(tmp_path), BrokenCatalog).ensure("bronze.access_logs", CONTRACT)

@@ -71,7 +71,7 @@ def first_start(
     )
 
 
-def send(table: Table, request: publish.Request) -> str:
+def send(table: Table, request: publish.Request) -> publish.Refusal | None:
     """Send it as a landing does."""
     return publish.send(table.catalog, table, request, deadline_s=30.0)
 
@@ -95,7 +95,7 @@ def test_a_first_try_requires_the_table_its_empty_main_its_schema_and_its_spec(l
 
 def test_a_later_try_requires_main_and_the_tag_where_they_were_read(lake: Lake) -> None:
     first = first_start(load(lake))
-    assert send(load(lake), first) == ""
+    assert send(load(lake), first) is None
     table = load(lake)
     with table.transaction() as transaction:
         transaction.append(table.schema().as_arrow().empty_table())
@@ -141,7 +141,7 @@ def test_a_new_schema_is_added_and_made_current_before_the_snapshot(lake: Lake) 
     added: list[type] = [AddSchemaUpdate, SetCurrentSchemaUpdate]
     assert kinds[:2] == added
     assert AssertCurrentSchemaId(current_schema_id=table.metadata.current_schema_id) in request.requirements
-    assert send(table, request) == ""
+    assert send(table, request) is None
     after = load(lake)
     snapshot = after.current_snapshot()
     assert snapshot is not None
@@ -151,7 +151,7 @@ def test_a_new_schema_is_added_and_made_current_before_the_snapshot(lake: Lake) 
 
 @pytest.mark.parametrize("change", ["append", "tag", "schema", "spec", "again"])
 def test_a_try_is_refused_once_what_it_was_checked_against_has_changed(lake: Lake, change: str) -> None:
-    assert send(load(lake), first_start(load(lake))) == ""
+    assert send(load(lake), first_start(load(lake))) is None
     stale = load(lake)
     request = first_start(stale, origin=publish.RegisteredOrigin("other-00000000", "here/demo/other@1"))
     table = load(lake)
@@ -166,10 +166,10 @@ def test_a_try_is_refused_once_what_it_was_checked_against_has_changed(lake: Lak
         with table.update_spec() as spec:
             spec.add_field("__shard__", "identity", "shard")
     else:
-        assert send(stale, request) == ""
+        assert send(stale, request) is None
     head = load(lake).metadata.current_snapshot_id
 
-    assert send(stale, request) == CommitFailedException.__name__
+    assert send(stale, request) == publish.Refusal(CommitFailedException.__name__)
     assert load(lake).metadata.current_snapshot_id == head
 
 
@@ -180,17 +180,17 @@ def test_a_dropped_and_remade_table_refuses_a_try_for_the_old_one(lake: Lake) ->
     stale.catalog.drop_table(NAME)
     lake.create(NAME, Contract.from_columns({"n": "long"}))
 
-    assert send(stale, request) == CommitFailedException.__name__
+    assert send(stale, request) == publish.Refusal(CommitFailedException.__name__)
     assert load(lake).metadata.current_snapshot_id is None
 
 
 @pytest.mark.fault("4a.5a.clock")
 def test_a_clock_that_runs_behind_does_not_make_the_snapshot_log_go_back(lake: Lake) -> None:
     """Spark refuses a table whose snapshots are not in order of time."""
-    assert send(load(lake), first_start(load(lake), now_ms=1_990_000_000_000)) == ""
+    assert send(load(lake), first_start(load(lake), now_ms=1_990_000_000_000)) is None
 
     late = publish.RegisteredOrigin("other-00000000", "here/demo/other@1")
-    assert send(load(lake), first_start(load(lake), now_ms=1_000, origin=late)) == ""
+    assert send(load(lake), first_start(load(lake), now_ms=1_000, origin=late)) is None
 
     metadata = load(lake).metadata
     times = [entry.timestamp_ms for entry in metadata.snapshot_log]
@@ -202,12 +202,12 @@ def test_a_clock_that_runs_behind_does_not_make_the_snapshot_log_go_back(lake: L
 def test_a_snapshot_is_younger_than_the_one_before_even_when_somebodys_clock_was_right_in_between(
     lake: Lake,
 ) -> None:
-    assert send(load(lake), first_start(load(lake), now_ms=2_990_000_000_000)) == ""
+    assert send(load(lake), first_start(load(lake), now_ms=2_990_000_000_000)) is None
     with load(lake).transaction() as transaction:
         transaction.set_properties(somebody="was here")
 
     late = publish.RegisteredOrigin("other-00000000", "here/demo/other@1")
-    assert send(load(lake), first_start(load(lake), now_ms=1_000, origin=late)) == ""
+    assert send(load(lake), first_start(load(lake), now_ms=1_000, origin=late)) is None
 
     metadata = load(lake).metadata
     times = [entry.timestamp_ms for entry in metadata.snapshot_log]

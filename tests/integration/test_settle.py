@@ -350,7 +350,7 @@ def damage(world: World, text: str = "1;9;damaged") -> None:
     added = request.updates[0]
     assert isinstance(added, AddSnapshotUpdate) and added.snapshot.summary is not None
     added.snapshot.summary[LEDGER_PREFIX + origin] = text
-    assert publish.send(table.catalog, table, request, deadline_s=30) == ""
+    assert publish.send(table.catalog, table, request, deadline_s=30) is None
 
 
 def test_rows_by_hand_beside_landed_ones_are_adopted_and_the_ledger_stays(

@@ -61,6 +61,21 @@ def test_a_rollback_that_never_arrived_is_said_to_be_unknown_and_may_be_asked_ag
     world.assert_each_log_once()
 
 
+def test_a_rollback_that_a_full_disk_refuses_says_so_and_blames_nobody(
+    world: World, catalog: LossyCatalog
+) -> None:
+    plan = planned(world)
+    catalog.script.append("full")
+
+    with pytest.raises(LandingUnknown, match=r"file too large.*Make room") as refused:
+        execute_rollback(world.lake, plan)
+
+    assert "another program" not in str(refused.value)
+    execute_rollback(world.lake, planned(world))
+    assert world.land().rows == 40
+    world.assert_each_log_once()
+
+
 def test_a_rollback_that_arrives_after_a_landing_is_refused(world: World, catalog: LossyCatalog) -> None:
     """Story: the answer is late, the person goes away, a landing comes first: what it landed stays."""
     plan = planned(world)

@@ -70,7 +70,8 @@ def _code(slip: Slip) -> Any:
     return cast(FunctionType, edited.fget if isinstance(edited, property) else edited).__code__
 
 
-_fits, _merge, _plan, _reloaded = fence._fits, fence.merge, planning._plan_shard, protocol._reloaded
+_fits, _merge, _reloaded = fence._fits, fence.merge, protocol._reloaded
+_plan, _plan_open = planning._plan_shard, planning._plan_open
 _FRONTIER = cast(property, ShardLedger.frontier).fget or (lambda entry: entry)
 _NO_OVERLAP_CHECK = Slip(
     _fits, "entry.landed.overlaps(window.begin, window.end)", "window.begin > window.end"
@@ -100,9 +101,11 @@ SLIPS = {
     "files are sent again although a sweep may have them": (
         Slip(_reloaded, "not event.files_fresh", "False"),
     ),
-    "what retention took is skipped in silence": (Slip(_plan, "if frontier >= head.begin:", "if True:"),),
+    "what retention took is skipped in silence": (
+        Slip(_plan_open, "if frontier >= head.begin:", "if True:"),
+    ),
     "a gap takes all up to the end of the shard": (
-        Slip(_plan, "Gap(frontier, head.begin, GAP_EXPIRED)", "Gap(frontier, head.end, GAP_EXPIRED)"),
+        Slip(_plan_open, "Gap(frontier, head.begin, GAP_EXPIRED)", "Gap(frontier, head.end, GAP_EXPIRED)"),
     ),
     "gaps are not trimmed": (Slip(_merge, "_trim(gap, entry.accounted)", "(gap,)"),),
     "drained parents are never closed": (Slip(_merge, "entry.frontier >= end", "entry.frontier > end"),),

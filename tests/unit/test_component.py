@@ -47,6 +47,7 @@ from pipelines.landing.run.report import (
     SPENT,
     STOPPED,
     TROUBLE,
+    CheckpointOutcome,
     CheckpointReport,
     HourReport,
     LandingReport,
@@ -365,14 +366,15 @@ def test_a_run_is_out_of_time_only_where_nothing_landed_and_no_shard_waits_for_s
 @pytest.mark.parametrize(
     ("changed", "what"),
     [
-        ({}, "checkpoints: 1 of 1 set to frontiers that this run did not move, lag unknown"),
+        ({}, "checkpoints: 1 of 1 moved to where the table was before, lag unknown"),
         ({"windows": 1, "rows": 5}, "checkpoints: 1 of 1 moved, lag unknown"),
         ({"closed": (0,)}, "checkpoints: 1 of 1 moved, lag unknown"),
     ],
 )
 def test_a_first_checkpoint_is_not_called_a_move_of_the_frontier(changed: dict[str, Any], what: str) -> None:
+    first = CheckpointReport(0, 5, CheckpointOutcome.MOVED)
     shown = io.StringIO()
-    show(Output(file=shown), landing(**changed), Verdict(), [CheckpointReport(0, 5, "moved")])
+    show(Output(file=shown), landing(**changed), Verdict(), [first])
     assert what in shown.getvalue().splitlines()
 
 

@@ -51,7 +51,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance.repair import execute_repair, plan_repair
 from pipelines.landing.operations.reach import lacking
 from pipelines.landing.run.driver import Run
-from pipelines.landing.run.report import CheckpointReport, LandingReport, Verdict
+from pipelines.landing.run.report import LandingReport, Verdict
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 from sls_io.errors import ConfigError, LedgerBroken, ServiceError, SlsError, TransportError
@@ -409,5 +409,5 @@ def _publish(context: dg.AssetExecutionContext, logstore: Logstore) -> dg.Materi
         points = execute_repair(logstore, client, plan_repair(logstore, Lake.default(), client))
     return dg.MaterializeResult(
         asset_key=checkpoint_key(logstore),
-        metadata=metadata.checkpoint([CheckpointReport(p.shard, p.frontier, p.outcome) for p in points]),
+        metadata=metadata.checkpoint([point.report for point in points]),
     )

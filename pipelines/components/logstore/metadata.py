@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import dagster as dg
 
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.run.report import CheckpointReport, HourReport, LandingReport
+from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport, HourReport, LandingReport
 from pipelines.landing.table.contract import Contract
 from sls_io.waits import Wait
 
@@ -86,10 +86,10 @@ def checkpoint(reports: Sequence[CheckpointReport]) -> Metadata:
         columns=[dg.TableColumn("shard", "int"), dg.TableColumn("cursor", "int"), dg.TableColumn("outcome")]
     )
     records = [
-        dg.TableRecord({"shard": r.shard, "cursor": str(r.cursor), "outcome": r.outcome}) for r in reports
+        dg.TableRecord({"shard": r.shard, "cursor": str(r.cursor), "outcome": str(r)}) for r in reports
     ]
     return {
-        "moved": dg.MetadataValue.int(sum(r.outcome == "moved" for r in reports)),
+        "moved": dg.MetadataValue.int(sum(r.outcome is CheckpointOutcome.MOVED for r in reports)),
         "shards": dg.MetadataValue.int(len(reports)),
         "checkpoints": dg.MetadataValue.table(records, schema=columns),
     }

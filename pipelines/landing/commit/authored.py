@@ -180,7 +180,7 @@ def commit(
         # Also what was swept between the look and the commit.
         raise TransportError(f"{error.what}, so nothing was changed; {error.verb}") from error
     refusal = publish.send(table.catalog, table, request, deadline_s=deadline_s)
-    if not refusal:
+    if refusal is None:
         return request.snapshot_id
     try:
         reloaded = lake.load(name)
@@ -195,8 +195,9 @@ def commit(
     if metadata is not None and metadata.current_snapshot_id == state.head:
         raise LandingUnknown(
             f"the commit to {name} was not confirmed by the catalog ({lake.place}: {refusal}) and is not "
-            "there yet; another program may hold it. Run it again: should the first one still arrive, the "
-            "second is refused"
+            f"there{'' if refusal.why else ' yet; another program may hold it'}. "
+            f"{'Make room or give the right, then run' if refusal.why else 'Run'} it again: should the first "
+            "one still arrive, the second is refused"
         )
     raise LandingConflict(
         f"somebody else committed to {name} between the look and the commit, so nothing was changed; "

@@ -40,7 +40,7 @@ from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.reading import manifests_of
 from pipelines.landing.ledger.state import TableState
 from pipelines.landing.ledger.values import Adopted, Delta, Forgotten
-from pipelines.landing.table.lake import storage_trouble
+from pipelines.landing.table.lake import not_taken, storage_trouble
 from pipelines.landing.table.waiting import NoAnswer, answered
 from sls_io.claim import Ledger
 from sls_io.errors import TransportError
@@ -169,8 +169,22 @@ def origin_registered(state: TableState, origin: RegisteredOrigin) -> tuple[Tabl
     return (SetPropertiesUpdate(updates={codec.ORIGIN_PROPERTY_PREFIX + origin.id: origin.text}),)
 
 
-def send(catalog: Catalog, table: Table, request: Request, *, deadline_s: float) -> str:
-    """Send the try, once. "" when it was accepted, else the kind of the error.
+@dataclass(frozen=True)
+class Refusal:
+    """A try that was not accepted: the kind of the error, and why nothing can be written where that is known.
+
+    The try may have landed all the same: only the table tells.
+    """
+
+    kind: str
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.why}" if self.why else self.kind
+
+
+def send(catalog: Catalog, table: Table, request: Request, *, deadline_s: float) -> Refusal | None:
+    """Send the try, once. None when it was accepted.
 
     A call that outlives the deadline is left behind on its thread: it may still land, which is what
     "unknown" means, and the reload will tell.
@@ -180,21 +194,22 @@ def send(catalog: Catalog, table: Table, request: Request, *, deadline_s: float)
     request goes out again with a time that the table itself has proved to have passed.
     """
     answer = _answer(catalog, table, request, deadline_s)
-    if answer == BadRequestError.__name__ and (earlier := _earlier(table, request)) != request:
+    bad_request = answer is not None and answer.kind == BadRequestError.__name__
+    if bad_request and (earlier := _earlier(table, request)) != request:
         return _answer(catalog, table, earlier, deadline_s)
     return answer
 
 
-def _answer(catalog: Catalog, table: Table, request: Request, deadline_s: float) -> str:
+def _answer(catalog: Catalog, table: Table, request: Request, deadline_s: float) -> Refusal | None:
     try:
         answered(
             lambda: catalog.commit_table(table, request.requirements, request.updates), deadline_s=deadline_s
         )
     except NoAnswer:
-        return "deadline"
+        return Refusal("deadline")
     except Exception as error:  # a refusal, a lost answer, a driver's error: all mean "ask the table"
-        return type(error).__name__
-    return ""
+        return Refusal(type(error).__name__, not_taken(error))
+    return None
 
 
 def _earlier(table: Table, request: Request) -> Request:

@@ -5,13 +5,11 @@ many raw bytes of each receive hour landed before, and how far behind in receive
 this is an estimate for people, and nothing decides by it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from pyiceberg.table import Table
 
-from pipelines.landing.ledger.codec import WINDOWS_KEY, decode_windows
-from pipelines.landing.ledger.state import ancestry, summary_of
-from pipelines.landing.ledger.values import Landed
+from pipelines.landing.ledger.state import windows_in
 from pipelines.landing.run.report import Backlog
 from sls_io.claim import Ledger
 from sls_io.pace import MB
@@ -26,7 +24,7 @@ _LANDINGS_MAX = 200
 def rates_of(table: Table, ledger: Ledger) -> Mapping[int, float]:
     """Raw bytes a receive second, shard by shard, of what landed lately; none where too little is known."""
     found: dict[tuple[int, int], int] = {}
-    for landed in _landed(table, ledger.origin):
+    for landed in windows_in(table, ledger.origin, _LANDINGS_MAX):
         place = landed.window.shard, landed.window.hour
         found[place] = found.get(place, 0) + landed.raw_bytes
     rates: dict[int, float] = {}
@@ -57,12 +55,3 @@ def backlog_of(rate: float | None, lag_s: float | None, mb_per_s: float) -> Back
     if rate is None or not lag_s:
         return None
     return Backlog(int(rate * lag_s), rate * HOUR_S, mb_per_s, rate * lag_s / (mb_per_s * MB))
-
-
-def _landed(table: Table, origin: str) -> Iterable[Landed]:
-    for seen, snapshot in enumerate(ancestry(table)):
-        if seen == _LANDINGS_MAX:
-            return
-        of, windows = decode_windows(summary_of(snapshot).get(WINDOWS_KEY, ""))
-        if of == origin:
-            yield from windows

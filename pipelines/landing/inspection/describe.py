@@ -10,7 +10,6 @@ from pyiceberg.table import Table
 
 from pipelines.landing.inspection.backlog import backlog_of, rates_of
 from pipelines.landing.inspection.upcoming import upcoming
-from pipelines.landing.ledger.codec import decode_windows
 from pipelines.landing.ledger.reading import tasks_of
 from pipelines.landing.ledger.start import NO_GROUP_CODE, check_origin, check_reset, fill_only, find_table
 from pipelines.landing.ledger.state import (
@@ -19,6 +18,7 @@ from pipelines.landing.ledger.state import (
     check_adds_up,
     facts,
     read_state,
+    windows_of,
 )
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import Backlog, PlanReport, gap_lines, readable_lines, suspect_lines
@@ -182,8 +182,7 @@ def landings(logstore: Logstore, lake: Lake) -> list[LandingView]:
     table = lake.load(logstore.table)
     found: list[LandingView] = []
     for snapshot in ancestry(table) if table is not None else ():
-        summary = snapshot.summary.additional_properties if snapshot.summary else {}
-        origin, windows = decode_windows(summary.get("sls-lake.windows", ""))
+        origin, windows = windows_of(snapshot)
         if not origin or table is None:
             continue
         found.append(

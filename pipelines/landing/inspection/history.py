@@ -15,7 +15,6 @@ from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing.contents.slices import origin_and_hour
 from pipelines.landing.ledger import codec
-from pipelines.landing.ledger.codec import decode_windows
 from pipelines.landing.ledger.reading import Misread, Unreadable, entries_of, manifests_of
 from pipelines.landing.ledger.state import (
     TableState,
@@ -26,6 +25,7 @@ from pipelines.landing.ledger.state import (
     others_here,
     read_state,
     summary_of,
+    windows_of,
 )
 from pipelines.landing.ledger.values import Deed, Landed, Operation
 from pipelines.landing.logstore import Logstore
@@ -264,7 +264,7 @@ def _entries(
     there = _in_table(table)
     for snapshot in snapshots:
         summary = summary_of(snapshot)
-        origin, windows = decode_windows(summary.get(codec.WINDOWS_KEY, ""))
+        origin, windows = windows_of(snapshot)
         deed = codec.decode_deed(summary.get(codec.VERB_KEY, ""))
         shards = state.ledger(origin).shards
         if is_landing(snapshot) and (origin in mine or deed is not None):

@@ -23,17 +23,15 @@ from pipelines.landing.contents.tally import Count, Tally, tally
 from pipelines.landing.hours import hour_text, hours_text, moment_text
 from pipelines.landing.inspection import cures
 from pipelines.landing.inspection.second_pull import SecondPull, pull_again
-from pipelines.landing.ledger.codec import WINDOWS_KEY, decode_windows
 from pipelines.landing.ledger.reading import Misread, Unreadable, batches_of, tasks_of
 from pipelines.landing.ledger.start import begins, check_origin, find_table
 from pipelines.landing.ledger.state import (
-    ancestry,
     disagreements,
     facts,
     others_here,
     others_text,
     read_state,
-    summary_of,
+    windows_in,
 )
 from pipelines.landing.ledger.values import Gone
 from pipelines.landing.logstore import Logstore
@@ -310,12 +308,10 @@ def _landed_windows(table: Table, ledger: Ledger) -> dict[Window, int]:
     a log never moves to another cursor.
     """
     found: dict[Window, int] = {}
-    for snapshot in ancestry(table):
-        origin, windows = decode_windows(summary_of(snapshot).get(WINDOWS_KEY, ""))
-        for landed in windows if origin == ledger.origin else ():
-            entry, window = ledger.shards.get(landed.window.shard), landed.window
-            if entry and not IntervalSet.of([(window.begin, window.end)]).minus(entry.landed):
-                found.setdefault(window, landed.rows)
+    for landed in windows_in(table, ledger.origin):
+        entry, window = ledger.shards.get(landed.window.shard), landed.window
+        if entry and not IntervalSet.of([(window.begin, window.end)]).minus(entry.landed):
+            found.setdefault(window, landed.rows)
     return found
 
 

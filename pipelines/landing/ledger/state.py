@@ -9,6 +9,7 @@ verb that settles it.
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import islice
 
 from pyiceberg.expressions import In
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus
@@ -26,7 +27,7 @@ from pipelines.landing.ledger.reading import (
     live_rows,
     manifests_of,
 )
-from pipelines.landing.ledger.values import Adopted, Forgotten
+from pipelines.landing.ledger.values import Adopted, Forgotten, Landed
 from pipelines.landing.table.former import REGISTER, newer, number_of, strangers
 from pipelines.landing.table.lake import ANSWER_S, is_storage, storage_trouble
 from pipelines.landing.table.usable import check_usable
@@ -363,7 +364,7 @@ def disagreements(table: Table) -> tuple[list[str], list[Unreadable]]:
         return [], []
     snapshot = table.snapshot_by_id(tag.snapshot_id)
     summary = summary_of(snapshot)
-    _, windows = codec.decode_windows(summary.get(codec.WINDOWS_KEY, ""))
+    _, windows = windows_of(snapshot)
     try:
         added = [entry.data_file for entry in added_entries(table, snapshot)]
     except Unreadable as error:
@@ -394,6 +395,18 @@ def summary_of(snapshot: Snapshot | None) -> Mapping[str, str]:
     if snapshot is None or snapshot.summary is None:
         return {}
     return snapshot.summary.additional_properties
+
+
+def windows_of(snapshot: Snapshot | None) -> tuple[str, tuple[Landed, ...]]:
+    """The windows that a landing brought, and the id of their logstore; "" and none for other snapshots."""
+    return codec.decode_windows(summary_of(snapshot).get(codec.WINDOWS_KEY, ""))
+
+
+def windows_in(table: Table, origin: str, snapshots_max: int | None = None) -> Iterator[Landed]:
+    """The windows of a logstore that the newest snapshots of `main` brought, the newest first."""
+    for snapshot in islice(ancestry(table), snapshots_max):
+        of, windows = windows_of(snapshot)
+        yield from windows if of == origin else ()
 
 
 def is_landing(snapshot: Snapshot) -> bool:

@@ -310,7 +310,7 @@ class Maintainer:
             there = {s.snapshot_id for s in load_with_state(self.lake, self.name).table.metadata.snapshots}
             if not there & set(leaving):
                 return leaving
-            if not refusal:
+            if refusal is None:
                 raise LandingUnknown(f"snapshots of {self.name} were expired and are there; run it again")
         raise LandingConflict(
             f"others committed to table {self.name} before each try; no snapshot was expired, run it again"

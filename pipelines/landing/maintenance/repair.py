@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pipelines.landing.inspection.describe import describe, read_ledger
 from pipelines.landing.ledger.state import check_adds_up
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
@@ -22,16 +23,18 @@ from sls_io.window import Cursor
 
 @dataclass(frozen=True)
 class Point:
-    """One shard's checkpoint beside its frontier.
-
-    outcome   `behind` (would move), `equal`, `ahead`, `gone` before; `moved`, `unchanged`, `ahead`,
-              `not held: ...` or `put off: ...` after
-    """
+    """One shard's checkpoint beside its frontier, what would become of it or has, and why it was put off."""
 
     shard: int
     checkpoint: Cursor | None
     frontier: Cursor
-    outcome: str
+    outcome: CheckpointOutcome
+    why: str = ""
+
+    @property
+    def report(self) -> CheckpointReport:
+        """The same as a run tells it."""
+        return CheckpointReport(self.shard, self.frontier, self.outcome, self.why)
 
 
 def plan_repair(logstore: Logstore, lake: Lake, client: SlsClient) -> list[Point]:
@@ -49,11 +52,12 @@ def plan_repair(logstore: Logstore, lake: Lake, client: SlsClient) -> list[Point
         if entry is None:
             continue
         if view.status == "gone" or entry.end == CURSOR_UNKNOWN:
-            outcome = "gone"
+            outcome = CheckpointOutcome.GONE
         elif view.checkpoint is None or view.checkpoint < entry.frontier:
-            outcome = "behind"
+            outcome = CheckpointOutcome.BEHIND
         else:
-            outcome = "equal" if view.checkpoint == entry.frontier else "ahead"
+            equal = view.checkpoint == entry.frontier
+            outcome = CheckpointOutcome.EQUAL if equal else CheckpointOutcome.AHEAD
         points.append(Point(view.shard, view.checkpoint, entry.frontier, outcome))
     return points
 
@@ -68,25 +72,25 @@ def execute_repair(
     group = ServerGroup(client, logstore.group, clock=clock)
     claim = group.claim()
     try:
-        return [
-            replace(point, outcome=_publish(group, point, held=point.shard in claim.shards))
-            for point in points
-        ]
+        return [_published(group, point, held=point.shard in claim.shards) for point in points]
     finally:
         group.release()
 
 
-def _publish(group: ServerGroup, point: Point, *, held: bool) -> str:
-    if point.outcome in ("gone", "ahead"):
-        return point.outcome
+def _published(group: ServerGroup, point: Point, *, held: bool) -> Point:
+    """What became of it."""
+    if point.outcome in (CheckpointOutcome.GONE, CheckpointOutcome.AHEAD):
+        return point
+    same = point.outcome is CheckpointOutcome.EQUAL
     if not held:
         # Over for good, or somebody else's: it publishes by itself, or has nothing more to publish.
-        return "unchanged" if point.outcome == "equal" else "not held: its holder publishes it"
+        kept_by_others = CheckpointOutcome.UNCHANGED if same else CheckpointOutcome.NOT_HELD
+        return replace(point, outcome=kept_by_others)
     try:
         # An equal one is sent again: only then does the service see that a read-only shard is over.
         published = group.checkpoint(point.shard, point.frontier)
     except SlsError as error:
-        return f"put off: {error}"
+        return replace(point, outcome=CheckpointOutcome.PUT_OFF, why=str(error))
     if published == "ahead":
-        return "ahead"
-    return "unchanged" if point.outcome == "equal" else "moved"
+        return replace(point, outcome=CheckpointOutcome.AHEAD)
+    return replace(point, outcome=CheckpointOutcome.UNCHANGED if same else CheckpointOutcome.MOVED)

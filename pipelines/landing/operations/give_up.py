@@ -23,6 +23,7 @@ from pipelines.landing.contents import slices
 from pipelines.landing.contents.slices import LogstoreTable, Part
 from pipelines.landing.ledger.fence import withdrawn
 from pipelines.landing.ledger.reading import Unreadable, bounds, tasks_of
+from pipelines.landing.ledger.state import windows_in
 from pipelines.landing.ledger.values import Adopted, Deed, Landed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
@@ -94,7 +95,7 @@ def plan_give_up(lake: Lake, logstore: Logstore, client: SlsClient) -> PlannedGi
     slices.check_explained(place, parts.values(), adopted_too=True)
     short = _short(place, parts.values())
     _check_same_rows(place, lost, {shard: a + b for shard, (a, b) in short.items()})
-    windows = reach.landed_windows(place.table, place.origin.id)
+    windows = list(windows_in(place.table, place.origin.id))
     taken = {
         shard: _cursors(place, shard, kept, parts, lost, windows)
         for shard, (rows, _) in short.items()

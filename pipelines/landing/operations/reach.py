@@ -14,10 +14,9 @@ from pyiceberg.expressions import EqualTo
 from pyiceberg.table import Table
 
 from pipelines.landing.hours import hour_text, hours_text, moment_text
-from pipelines.landing.ledger.codec import WINDOWS_KEY, decode_windows
 from pipelines.landing.ledger.reading import tasks_of
 from pipelines.landing.ledger.start import known
-from pipelines.landing.ledger.state import TableState, ancestry, facts, is_landing, ledgers_of, summary_of
+from pipelines.landing.ledger.state import TableState, ancestry, facts, is_landing, ledgers_of, windows_in
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.contract import hour_place
@@ -79,7 +78,7 @@ def taken(table: Table, origin: str, client: SlsClient, cursors: Mapping[int, In
         begin = kept[shard].begin if shard in kept else CURSOR_UNKNOWN
         lost = intervals.within(0, begin)
         if lost:
-            known = [x for x in landed_windows(table, origin) if x.window.shard == shard]
+            known = [x for x in windows_in(table, origin) if x.window.shard == shard]
             hours = sorted({x.window.hour for x in known if lost.overlaps(x.window.begin, x.window.end)})
             where = f" of {', '.join(map(hour_text, hours))}" if hours else ""
             said.append(
@@ -160,7 +159,7 @@ def _lacking(
     if not come:
         return
     kept = oldest(client)
-    known = landed_windows(table, origin) if table is not None else []
+    known = list(windows_in(table, origin)) if table is not None else []
     if table is not None and state is not None:
         for shard, entry in sorted(state.ledger(origin).shards.items()):
             mine = [x for x in known if x.window.shard == shard]
@@ -181,15 +180,6 @@ def _lacking(
             f"{hours_text(never)}: nothing so old has landed, nor can it: the service keeps nothing of it, "
             f"{since}",
         )
-
-
-def landed_windows(table: Table, origin: str) -> list[Landed]:
-    """The windows of the landings that `main` still tells of, the newest first."""
-    found: list[Landed] = []
-    for snapshot in ancestry(table):
-        owner, windows = decode_windows(summary_of(snapshot).get(WINDOWS_KEY, ""))
-        found += windows if owner == origin else ()
-    return found
 
 
 def _withdrawn(

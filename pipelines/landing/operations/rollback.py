@@ -37,6 +37,7 @@ from pipelines.landing.ledger.state import (
     shown_rows,
     summary_of,
     total_records,
+    windows_of,
 )
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.operations import reach
@@ -178,7 +179,7 @@ def kept_by_rollback(planned: PlannedRollback, origin: str, client: SlsClient) -
     """What the service still has of the rows of one logstore that the next runs would pull again."""
     mine = [shard for shard in planned.view.shards if shard.origin == origin]
     since = (planned.table.snapshot_by_id(number) for number in planned.view.landings)
-    told = (codec.decode_windows(summary_of(s).get(codec.WINDOWS_KEY, "")) for s in since)
+    told = (windows_of(snapshot) for snapshot in since)
     return reach.kept_of(
         client,
         {s.shard: max(0, s.rows - s.rows_then) for s in mine},
@@ -311,7 +312,7 @@ def _hours(
     by_shard = {(s.origin, s.shard): s for s in shards}
     hours, out = set[int](), set[int]()
     for snapshot in since:
-        origin, windows = codec.decode_windows(summary_of(snapshot).get(codec.WINDOWS_KEY, ""))
+        origin, windows = windows_of(snapshot)
         for window in (landed.window for landed in windows):
             back = by_shard.get((origin, window.shard))
             if origin in unreadable or (back and _overlaps(back.withdrawn, window)):

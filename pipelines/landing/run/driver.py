@@ -346,7 +346,7 @@ class Run:
         refusal = publish.send(
             attempt.table.catalog, attempt.table, request, deadline_s=self._publish_deadline_s
         )
-        return protocol.Answered(request.snapshot_id, accepted=not refusal)
+        return protocol.Answered(request.snapshot_id, accepted=refusal is None)
 
     def _reload(self, effect: protocol.Reload) -> protocol.Event:
         before = self._attempt.base

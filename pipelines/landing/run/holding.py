@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.renewal import Renewal
-from pipelines.landing.run.report import CheckpointReport
+from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport
 from sls_io.claim import Claim
 from sls_io.client import SlsClient
 from sls_io.clock import Clock
@@ -16,6 +16,8 @@ from sls_io.coordination.server_group import ServerGroup
 from sls_io.coordination.static import Static
 from sls_io.errors import InvariantBroken, SlsError
 from sls_io.window import Cursor
+
+_PUT_OFF = CheckpointOutcome.PUT_OFF
 
 
 class Holding:
@@ -83,27 +85,27 @@ class Holding:
         try:
             known = dict(coordinator.checkpoints())
         except SlsError as error:
-            return tuple(CheckpointReport(s, c, f"put off: {error}") for s, c in frontiers.items())
+            return tuple(CheckpointReport(s, c, _PUT_OFF, str(error)) for s, c in frontiers.items())
         reports = []
         for shard, cursor in sorted(frontiers.items()):
             # A closed shard's checkpoint is sent even when unchanged: only then does the service look
             # whether a read-only shard is over, and lets its children go.
             if known.get(shard) == cursor and shard not in closed:
-                outcome = "unchanged"
+                reports.append(CheckpointReport(shard, cursor, CheckpointOutcome.UNCHANGED))
             else:
-                outcome = self._publish(coordinator, shard, cursor)
-            reports.append(CheckpointReport(shard, cursor, outcome))
+                reports.append(self._publish(coordinator, shard, cursor))
         return tuple(reports)
 
-    def _publish(self, coordinator: Coordinator, shard: int, cursor: Cursor) -> str:
+    def _publish(self, coordinator: Coordinator, shard: int, cursor: Cursor) -> CheckpointReport:
         if not self.valid:
-            return "put off: the claim was lost"
+            return CheckpointReport(shard, cursor, _PUT_OFF, "the claim was lost")
         try:
             published = coordinator.checkpoint(shard, cursor)
         except SlsError as error:
             # The landing stands without it; the next run repairs the checkpoint from the table.
-            return f"put off: {error}"
-        return "moved" if published == "sent" else "ahead of the table: the ledger decides"
+            return CheckpointReport(shard, cursor, _PUT_OFF, str(error))
+        moved = CheckpointOutcome.MOVED if published == "sent" else CheckpointOutcome.AHEAD
+        return CheckpointReport(shard, cursor, moved)
 
     def release(self) -> None:
         """Let go of everything. Never raises for a service out of reach."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from pipelines.landing.hours import hour_text
 from sls_io.planning import Again, Plan
@@ -140,13 +141,36 @@ class Verdict:
         return not self.problems
 
 
+class CheckpointOutcome(StrEnum):
+    """What became of a shard's checkpoint, or would."""
+
+    BEHIND = "behind"
+    """Of the table: it would move."""
+    EQUAL = "equal"
+    """It is the frontier already; nothing was sent."""
+    GONE = "gone"
+    """The service knows the shard no more."""
+    MOVED = "moved"
+    UNCHANGED = "unchanged"
+    AHEAD = "ahead"
+    """Of the table, and it stays: the ledger decides where landings begin."""
+    NOT_HELD = "not held"
+    """Somebody else holds the shard and publishes it."""
+    PUT_OFF = "put off"
+    """It could not be sent; `why` says what kept it. The landing stands, the next run sends it."""
+
+
 @dataclass(frozen=True)
 class CheckpointReport:
-    """One shard's checkpoint after a run: `moved`, `unchanged`, or why it was put off."""
+    """One shard's checkpoint after a run, and what it could not move for."""
 
     shard: int
     cursor: int
-    outcome: str
+    outcome: CheckpointOutcome
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.outcome}: {self.why}" if self.why else self.outcome.value
 
 
 @dataclass(frozen=True)

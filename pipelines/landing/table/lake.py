@@ -6,6 +6,7 @@ PyIceberg's own configuration (`PYICEBERG_CATALOG__LAKE__URI` and the like) wins
 SQLite and a folder under the state folder, `SLS_LAKE_HOME` or `./var`.
 """
 
+import errno
 import os
 import re
 import sqlite3
@@ -49,6 +50,15 @@ _BUSY_TIMEOUT_S = 30
 _LOCKED_PAUSE_S = 0.02
 _LOOKS_MAX = 3
 _PATH_CHARS_MAX = 1000
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG)
+_NOT_TAKEN = {
+    sqlite3.SQLITE_FULL: "its disk is full",
+    sqlite3.SQLITE_READONLY: "it, or its folder, cannot be written",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened, or its folder cannot be written",
+    sqlite3.SQLITE_IOERR: "its disk failed",
+    sqlite3.SQLITE_PERM: "it may not be opened",
+}
+"""Codes of SQLite that say why nothing can be written, whoever else is there."""
 _SPOILT = {
     sqlite3.SQLITE_NOTADB: "is no SQLite database",
     sqlite3.SQLITE_CORRUPT: "is a SQLite database that is damaged",
@@ -284,11 +294,24 @@ class Lake:
 
 def unreachable(lake: Lake, error: BaseException) -> str:
     """One sentence for a catalog that does not answer; never shows credentials in an address."""
+    if why := not_taken(error):
+        cure = "make room or give the right, and run it again"
+        return f"the Iceberg catalog ({lake.place}) cannot be used: {why}; {cure}"
     kind = type(error).__name__
     return (
         f"the Iceberg catalog ({lake.place}) cannot be reached ({kind}: {_masked(error)}); "
-        f"check PYICEBERG_CATALOG__LAKE__* or {HOME_VARIABLE}, nothing was landed"
+        f"check PYICEBERG_CATALOG__LAKE__* or {HOME_VARIABLE}"
     )
+
+
+def not_taken(error: BaseException) -> str:
+    """Why a catalog or a disk can take nothing, by the code that SQLite or the system gave; "" if by none."""
+    cause = getattr(error, "orig", None) or error
+    if isinstance(cause, sqlite3.Error):
+        return _NOT_TAKEN.get(getattr(cause, "sqlite_errorcode", 0) & 0xFF, "")
+    if isinstance(cause, OSError) and cause.errno in _DISK:
+        return os.strerror(cause.errno).lower()
+    return ""
 
 
 def lost(lake: Lake, table: str, former: Former) -> str:
@@ -358,7 +381,7 @@ def _failed(lake: Lake, error: Exception) -> ConfigError:
     if not isinstance(error, OSError) or type(error).__module__.startswith("requests"):
         return ConfigError(unreachable(lake, error))
     warehouse = lake.properties.get("warehouse", "the warehouse")
-    return ConfigError(f"{storage_trouble(warehouse, error)}; nothing was landed")
+    return ConfigError(storage_trouble(warehouse, error))
 
 
 def _no_metadata(lake: Lake, error: UnreadableMetadata) -> NoMetadata:
