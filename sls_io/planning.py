@@ -22,10 +22,10 @@ reach. Rules:
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 
-from sls_io import waits
+from sls_io import doubts, waits
 from sls_io.claim import Gap, Ledger, ShardLedger
+from sls_io.doubts import Second
 from sls_io.settings import SHARD_MB_PER_S, Budget
 from sls_io.shard import Head, Shard, parents
 from sls_io.waits import Wait, Why
@@ -52,15 +52,6 @@ class Span:
     hour: int
     begin: Cursor
     end: Cursor
-
-
-class Second(StrEnum):
-    """What a second kind of answer says of data that the first answer would give up."""
-
-    NONE = "not asked"
-    AGREES = "agrees"
-    DENIES = "denies"
-    SILENT = "did not come"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +147,12 @@ class PlannedWindow:
 class Plan:
     """Everything one landing needs to know, decided before any log is pulled.
 
-    `starts` are shards first seen now; `marks` per shard as in `Survey`; `lineage` holds the parents that must
-    be closed before a window of the key's shard may land (empty when the group keeps no order); `waits` says
-    for each shard without a window what it waits for. `opened` are closed shards that the service shows again,
-    with the end they were closed at; `suspicions` what the ledger is to remember; `suspects` what is in doubt,
-    a sentence a shard; `readable` as in `Survey`; `anew` the start that the ledger has and the one that is
-    right, of shards that begin elsewhere after all.
+    `starts` are shards first seen now; `marks` per shard as in `Survey`; `lineage` holds the
+    parents that must be closed before a window of the key's shard may land (empty when the group
+    keeps no order); `waits` says for each shard without a window what it waits for. `opened` are
+    closed shards that the service shows again, with the end they were closed at; `suspicions` what the
+    ledger is to remember; `suspects` what is in doubt, a sentence a shard; `readable` as in `Survey`;
+    `anew` the start that the ledger has and the one that is right, of shards that begin elsewhere after all.
     """
 
     origin: str
@@ -283,7 +274,7 @@ def plan_fill(
     draft = _Draft(Patience())
     for shard, survey in sorted(surveys.items()):
         if survey.head is None:
-            draft.suspect(shard, _LISTED_AND_GONE)
+            draft.suspect(shard, doubts.LISTED_AND_GONE)
             continue
         entry = ledger.shard(shard, begin=survey.head.begin)
         if shard not in ledger.shards:
@@ -358,9 +349,9 @@ def since_start_in(surveys: Mapping[int, Survey], ledger: Ledger, hours: Interva
 def fallen_back(surveys: Mapping[int, Survey], ledger: Ledger) -> Mapping[int, tuple[Cursor, Cursor]]:
     """The shards that end before their frontier, with (end, frontier); without shards that begin anew.
 
-    The ledger is read before the ends are, and an end never moves back, so these are not its cursors. Story: a
-    logstore is deleted and made again within the second of its creation, so it has the same identity; its
-    cursors begin anew below the frontier, and every run would find nothing new.
+    The ledger is read before the ends are, and an end never moves back, so these are not the cursors that
+    it speaks of. Story: a logstore is deleted and made again within the second of its creation, so it has
+    the same identity; its cursors begin anew below the frontier, and every run would find nothing new.
     """
     return {
         shard: (survey.head.end, ledger.shards[shard].frontier)
@@ -444,7 +435,7 @@ def _plan_open(draft: _Draft, survey: Survey, head: Head, entry: ShardLedger) ->
     if frontier >= head.begin:
         draft.remember(shard, entry, 0)
     elif not _believed(draft, survey, entry):
-        draft.suspect(shard, _EXPIRED[survey.gone].format(begin=head.begin, frontier=frontier))
+        draft.suspect(shard, doubts.EXPIRED[survey.gone].format(begin=head.begin, frontier=frontier))
         return
     else:
         draft.gaps[shard] = (Gap(frontier, head.begin, GAP_EXPIRED),)
@@ -457,7 +448,7 @@ def _plan_open(draft: _Draft, survey: Survey, head: Head, entry: ShardLedger) ->
             # Applied by the ledger only if the frontier really gets there: a window may stop early.
             draft.closings[shard] = head.end
         elif survey.over is not Second.NONE:
-            draft.suspects[shard] = _END[survey.over].format(end=head.end)
+            draft.suspects[shard] = doubts.END[survey.over].format(end=head.end)
     if pieces:
         draft.windows[shard] = pieces
     elif shard in draft.closings:
@@ -475,9 +466,9 @@ def _unfinished(needed: Iterable[int], ledger: Ledger) -> Wait | None:
 
 
 def _start(draft: _Draft, survey: Survey, begin: Cursor) -> None:
-    """Story: a shard is split, nobody lands for longer than retention, the child's first logs are deleted. When
-    it is seen at last it begins where retention left it, and nothing would tell that it ever began earlier. Its
-    age tells; that it may have been empty then is for the reader to know."""
+    """Story: a shard is split, nobody lands for longer than retention, the child's first logs are
+    deleted. When it is seen at last it begins where retention left it, and nothing would tell that it
+    ever began earlier. Its age tells; that it may have been empty then is for the reader to know."""
     draft.starts[survey.shard] = begin
     if survey.cut and begin > 0:
         draft.gaps[survey.shard] = (Gap(Cursor(0), begin, GAP_EXPIRED),)
@@ -515,33 +506,7 @@ def _gone(draft: _Draft, survey: Survey, ledger: Ledger) -> None:
         draft.closings[shard] = CURSOR_UNKNOWN
         draft.waits[shard] = waits.GONE_NOW
     else:
-        draft.suspect(shard, _LISTED_AND_GONE if survey.listed else _UNLISTED[survey.gone])
-
-
-_LATER = "nothing is given up before a later run, a group timeout after this one, is told the same"
-_LISTED_AND_GONE = (
-    "the service lists this shard and says in the same moment that it does not exist; it is left alone until "
-    "the answers agree"
-)
-_LEFT = "it is left alone until the answers agree"
-_UNLISTED = {
-    Second.AGREES: f"the service neither lists this shard nor has cursors of it; {_LATER}",
-    Second.DENIES: f"the service does not list this shard, and its cursors can be read; {_LEFT}",
-    Second.SILENT: f"the service does not list this shard, and did not answer whether it is there; {_LEFT}",
-}
-_UNLISTED[Second.NONE] = _UNLISTED[Second.SILENT]
-_BEGINS = "the service says that it begins at {begin}, beyond the frontier {frontier}"
-_EXPIRED = {
-    Second.AGREES: f"{_BEGINS}, but logs so young are not deleted by age; {_LATER}",
-    Second.DENIES: f"{_BEGINS}, and the frontier can be read; {_LEFT}",
-    Second.SILENT: f"{_BEGINS}, and did not answer whether the frontier can be read; {_LEFT}",
-}
-_EXPIRED[Second.NONE] = _EXPIRED[Second.SILENT]
-_ENDS = "the service says that it is read-only and ends at {end}"
-_END = {
-    Second.DENIES: f"{_ENDS}, and then that it is not, or that more lies behind; it is not closed",
-    Second.SILENT: f"{_ENDS}, and a second answer did not come; it is not closed",
-}
+        draft.suspect(shard, doubts.LISTED_AND_GONE if survey.listed else doubts.UNLISTED[survey.gone])
 
 
 def _windows(shard: int, spans: Iterable[Span], accounted: IntervalSet) -> list[Window]:
@@ -581,11 +546,13 @@ def readers_fed(budget: Budget) -> int:
 def _in_chains(windows: list[Window], budget: Budget) -> tuple[PlannedWindow, ...]:
     """Deal the windows of each shard to chains in turn, and the bytes to chains evenly.
 
-    Story: a shard is 100 hours behind and the budget is worth four of them. Had each window a hundredth of
-    the budget, all would stop early and all but the first be thrown away, run after run. In a chain the first
-    hours are read whole and the others not at all; and because windows are dealt in turn, the chains of one
-    shard advance together, so that at most the last window of each is lost. A shard has no more chains than its quota feeds:
-    four readers of 10 MB a second get no more out of it than one, and are refused most of the time.
+    Story: a shard is 100 hours behind and the budget is worth four of them. Had each window a
+    hundredth of the budget, all would stop early and all but the first be thrown away, run after run.
+    In a chain the first hours are read whole and the others not at all; and because windows are dealt
+    in turn, the chains of one shard advance together, so that at most the last window of each is lost.
+
+    A shard has no more chains than its quota feeds: four readers of 10 MB a second get no more out of
+    it than one, and are refused most of the time.
     """
     shards = {w.shard for w in windows}
     wide = max(1, min(budget.tasks_min // max(1, len(shards)), readers_fed(budget)))

@@ -33,8 +33,9 @@ from functools import cached_property
 
 from sls_io.claim import Gap, Ledger, ShardLedger
 from sls_io.client import SlsClient
+from sls_io.doubts import Second
 from sls_io.errors import CursorExpired, ServiceError, ShardGone, SlsError, TransportError
-from sls_io.planning import CURSOR_UNKNOWN, Again, Edge, Second, Span, Survey, opened
+from sls_io.planning import CURSOR_UNKNOWN, Again, Edge, Span, Survey, opened
 from sls_io.shard import Head, Shard
 from sls_io.window import HOUR_S, Cursor, IntervalSet
 

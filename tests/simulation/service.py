@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from pipelines.landing.run.protocol import Surveyed
 from sls_io.claim import Ledger
-from sls_io.planning import CURSOR_UNKNOWN, Edge, Second, Span, Survey
+from sls_io.doubts import Second
+from sls_io.planning import CURSOR_UNKNOWN, Edge, Span, Survey
 from sls_io.shard import KEY_MAX, KEY_MIN, Head, Shard
 from sls_io.window import HOUR_S, Cursor
 

@@ -12,6 +12,7 @@ from pipelines.landing.ledger.fence import merge
 from pipelines.landing.ledger.values import Delta, Landed
 from sls_io import waits
 from sls_io.claim import Gap, Ledger, ShardLedger
+from sls_io.doubts import Second
 from sls_io.planning import (
     CURSOR_UNKNOWN,
     GAP_EXPIRED,
@@ -20,7 +21,6 @@ from sls_io.planning import (
     Edge,
     Patience,
     Plan,
-    Second,
     Span,
     Survey,
     Suspicion,

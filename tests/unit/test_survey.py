@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import Page, SlsClient
+from sls_io.doubts import Second
 from sls_io.errors import CursorExpired, ServiceError, ShardGone, SlsError, Throttled
-from sls_io.planning import Again, Second, Survey
+from sls_io.planning import Again, Survey
 from sls_io.shard import Head, Shard
 from sls_io.survey import Begins, survey_hours, survey_live
 from sls_io.window import HOUR_S, Cursor, IntervalSet
