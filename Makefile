@@ -73,11 +73,11 @@ clean: ## remove what the other verbs made; landed data in var/lake stays
 
 # The packages are installed again when what they are made from changes. An environment made by
 # hand is taken as it is. PYTHON=... names the interpreter.
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml constraints.txt .ci/install
 	@python=$$(sh .ci/find-python $(PYTHON)); \
 	if [ ! -x $(BIN)/python ]; then echo "making $(VENV) with $$python"; "$$python" -m venv $(VENV); fi
-	@echo "installing the pinned packages into $(VENV) (about a minute the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@echo "installing the pinned packages into $(VENV), 1.5 GB (a minute or two the first time)"
+	@.ci/install $(BIN)
 	@touch $@
 
 $(JARS): pipelines/landing/spark/jars.py | $(INSTALLED)
