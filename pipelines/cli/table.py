@@ -20,6 +20,7 @@ from pipelines.landing.ledger.start import known
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
 from pipelines.landing.operations.adopt import Adoption, execute_adopt, plan_adopt
+from pipelines.landing.operations.columns import execute_columns, plan_columns
 from pipelines.landing.operations.forget import Forget, execute_forget, plan_forget_before, plan_forget_where
 from pipelines.landing.operations.fresh_starts import At
 from pipelines.landing.operations.give_up import execute_give_up, plan_give_up
@@ -128,6 +129,69 @@ def relabel(output: Output, *, name: str | None, execute: bool) -> None:
     output.say(escape(f"{view.origin} in {view.table}: {view.before} becomes {view.after}; no row changes"))
     committed = execute_relabel(lake, planned) if execute else None
     output.say(DRY if committed is None else f"done: snapshot {committed}; land again")
+    output.result({"executed": execute, "committed": committed, **asdict(view)})
+
+
+class Renaming(click.ParamType[tuple[str, str]]):
+    """`OLD=NEW`, two names of columns."""
+
+    name = "old=new"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        """(old, new)."""
+        old, _, new = str(value).partition("=")
+        if not old or not new:
+            self.fail(f"{value!r} is no OLD=NEW; write it like code=status", param, ctx)
+        return old, new
+
+
+@table.command("columns")
+@click.option(
+    "--rename", "renamed", type=Renaming(), multiple=True, metavar="OLD=NEW", help="Rows keep their values."
+)
+@click.option(
+    "--retype",
+    "retyped",
+    multiple=True,
+    metavar="NAME",
+    help="Give this column the type that the logstore declares: in place where Iceberg can (int to long, "
+    "float to double); else the column gets another name, and one of the declared type begins beside it.",
+)
+@logstore_option
+@execute_option
+@verb
+def columns(
+    output: Output,
+    *,
+    renamed: tuple[tuple[str, str], ...],
+    retyped: tuple[str, ...],
+    name: str | None,
+    execute: bool,
+) -> None:
+    """Show the table's columns beside the declared ones; rename some, or give them the declared type.
+
+    No file is written anew: rows that are there keep what they have. sls-lake backfill --mode replace lands
+    hours again with the new type, as far as the service still has them.
+    """
+    logstore, lake = resolve(name), Lake.default()
+    planned = plan_columns(lake, logstore, renamed=dict(renamed), retyped=retyped)
+    view = planned.view
+    output.table(
+        ["column", "type", "declared", ""],
+        [(escape(c.name), c.type, escape(c.declared), escape(c.note)) for c in view.columns],
+    )
+    for change in view.changes:
+        output.say(escape(change))
+    committed = None
+    if execute and planned.schema is not None:
+        committed = execute_columns(lake, planned)
+        output.say(f"done: snapshot {committed}; the next landing follows")
+    elif planned.schema is not None:
+        output.say(DRY)
+    elif execute:
+        output.say("no column changes")
     output.result({"executed": execute, "committed": committed, **asdict(view)})
 
 

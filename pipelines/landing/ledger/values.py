@@ -44,6 +44,7 @@ class Operation(StrEnum):
     """What makes a snapshot with a ledger where no landing does. OTHER: unknown to this release."""
 
     ADOPT = "adopt"
+    COLUMNS = "columns"
     COMPACT = "compact"
     ERRORS = "errors"
     FORGET = "forget"

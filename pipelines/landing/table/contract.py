@@ -168,7 +168,7 @@ class Contract:
         for field in current.fields:
             column = wanted.get(field.name)
             if column is not None and column.type != field.field_type:
-                if (field.field_type, column.type) not in _WIDER:
+                if not widens(field.field_type, column.type):
                     raise ConfigError(_refused(column, field))
                 field = NestedField(
                     field.field_id, field.name, column.type, required=field.required, doc=field.doc
@@ -368,6 +368,11 @@ def _parse(text: str) -> _Parsed:
     raise ConfigError(f"unknown type {printable(text)!r}; use one of {TYPE_NAMES}")
 
 
+def widens(before: IcebergType, after: IcebergType) -> bool:
+    """Whether a column's type changes in place: files of `before` are read as `after` without a loss."""
+    return (before, after) in _WIDER
+
+
 def lacking_column(schema: Schema) -> str | None:
     """The first column that we always fill and that `schema` has not, or with another type; None: none."""
     fields = {f.name: f for f in schema.fields}
@@ -399,6 +404,7 @@ def _check_system_columns(current: Schema) -> None:
 def _refused(column: Column, field: NestedField) -> str:
     return (
         f"column {column.name!r}: the table has {field.field_type}, the contract says {column.text}; "
-        f"only int to long and float to double change in place. Declare the table's type again, or rename "
-        f"the table's column first (ALTER TABLE ... RENAME COLUMN), so that {column.name!r} begins anew"
+        f"only int to long and float to double change in place. Declare the table's type again, or let "
+        f"{column.name!r} begin anew and the old one keep its values under another name "
+        f"(sls-lake table columns --retype {column.name} --execute)"
     )

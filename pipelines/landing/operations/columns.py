@@ -1,0 +1,187 @@
+"""The columns of a table beside those that its logstore declares, and what brings the two together.
+
+A column is an id with a name and a type; files keep ids. So a column can be renamed without touching a file,
+and its type changes in place only where Iceberg can read the old files with the new one (int as long, float
+as double). For every other change the rows that are there keep the old column under another name, and a new
+one begins.
+
+Worked example: `latency_ms` was declared int and has landed; it should be double. The column of the table
+becomes `latency_ms_int`, with all its values; a new `latency_ms` of type double is null in the rows that are
+there. `sls-lake backfill --mode replace` lands hours again that the service still has, with the new type.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import NestedField
+
+from pipelines.landing.commit import authored
+from pipelines.landing.ledger.state import TableState, check_adds_up, read_state
+from pipelines.landing.ledger.values import Deed, Operation
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.names import check_names
+from pipelines.landing.table.contract import SYSTEM_COLUMNS, Contract, widens
+from pipelines.landing.table.lake import Lake
+from pipelines.landing.table.usable import check_usable
+from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.errors import ConfigError, printable
+
+
+@dataclass(frozen=True)
+class ColumnView:
+    """One column: its type in the table and as declared ("" where it is not), and what that means."""
+
+    name: str
+    type: str
+    declared: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table as they are, or as they would be; `changes` say what makes the difference."""
+
+    table: str
+    columns: tuple[ColumnView, ...]
+    changes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PlannedColumns:
+    """What `execute_columns` commits: `schema` on exactly `state`; None: nothing changes."""
+
+    view: Columns
+    table: Table
+    state: TableState
+    schema: Schema | None
+
+
+def plan_columns(
+    lake: Lake, logstore: Logstore, *, renamed: Mapping[str, str], retyped: Collection[str]
+) -> PlannedColumns:
+    """The columns, after some got another name (old name -> new) and some the type that is declared.
+
+    Changes nothing. Raises ConfigError for a column that is not there or may not change, and when nothing has
+    landed; LedgerBroken for a table that cannot be written to.
+    """
+    table = lake.load(logstore.table)
+    if table is None or table.current_snapshot() is None:
+        raise ConfigError(
+            f"nothing has landed in {logstore.table} yet: its columns come with the first landing"
+        )
+    check_usable(table)
+    check_adds_up(table)
+    state, schema = read_state(table), table.schema()
+    contract = Contract.from_columns(logstore.columns)
+    aside = {name: _aside(name, schema, contract) for name in retyped}
+    names = {**renamed, **{name: new for name, new in aside.items() if new}}
+    after = _renamed(schema, names)
+    if retyped:
+        after = _following(after, contract, table) or after
+    view = Columns(logstore.table, tuple(_views(after, contract)), tuple(_changes(schema, after)))
+    if after == schema:
+        return PlannedColumns(view, table, state, None)
+    number = max(known.schema_id for known in table.metadata.schemas) + 1
+    new = Schema(*after.fields, schema_id=number, identifier_field_ids=schema.identifier_field_ids)
+    return PlannedColumns(view, table, state, new)
+
+
+def execute_columns(lake: Lake, planned: PlannedColumns, *, clock: Clock = SYSTEM_CLOCK) -> int:
+    """Commit it, with the same rows and ledger; the new snapshot. Raises what `authored.commit` does."""
+    head = planned.table.current_snapshot()
+    if head is None or planned.schema is None:
+        raise ConfigError(f"no column of {planned.view.table} changes")
+    change = authored.Change(
+        head,
+        planned.state.ledgers,
+        planned.state.adopted,
+        Deed(Operation.COLUMNS, "; ".join(planned.view.changes)),
+        forgotten=planned.state.forgotten,
+        schema=planned.schema,
+        same_rows=True,
+    )
+    return authored.commit(lake, planned.table, planned.state, change, now_ms=int(clock.now() * 1000))
+
+
+def _field(schema: Schema, name: str) -> NestedField:
+    found = next((field for field in schema.fields if field.name == name), None)
+    if found is None:
+        own = ", ".join(field.name for field in schema.fields if field.name not in SYSTEM_COLUMNS)
+        raise ConfigError(f"the table has no column {printable(name)!r}; of its own it has {own or 'none'}")
+    if name in SYSTEM_COLUMNS:
+        raise ConfigError(f"{name!r} is sls-lake's own column, and stays as it is")
+    return found
+
+
+def _aside(name: str, schema: Schema, contract: Contract) -> str:
+    """The name it gets so that one of the declared type can begin; "" where it changes in place."""
+    field = _field(schema, name)
+    column = next((column for column in contract.shown if column.name == name), None)
+    if column is None:
+        raise ConfigError(f"the logstore declares no column {name!r}: write its type under `columns` first")
+    if column.type == field.field_type:
+        raise ConfigError(f"column {name!r} has the declared type already: {field.field_type}")
+    if widens(field.field_type, column.type):
+        return ""
+    kind = "".join(char if char.isalnum() else "_" for char in str(field.field_type)).strip("_")
+    return f"{name}_{kind}"
+
+
+def _renamed(schema: Schema, names: Mapping[str, str]) -> Schema:
+    """`schema` with other names for some columns. Raises ConfigError for one that cannot be, or is there."""
+    changed = {_field(schema, old).field_id: new for old, new in names.items()}
+    check_names(names.values())
+    fields = [
+        NestedField(f.field_id, changed.get(f.field_id, f.name), f.field_type, f.required, f.doc)
+        for f in schema.fields
+    ]
+    seen = set[str]()
+    for name in (field.name for field in fields):
+        if name.lower() in seen:
+            raise ConfigError(
+                f"there would be two columns {name!r}, which SQL does not tell apart; give the one that is "
+                f"there another name, too (--rename {name}=NAME)"
+            )
+        seen.add(name.lower())
+    return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
+
+
+def _following(schema: Schema, contract: Contract, table: Table) -> Schema | None:
+    """`schema` with all that the contract asks for. Raises ConfigError where another column disagrees."""
+    return contract.evolve(schema, last_column_id=table.metadata.last_column_id, schema_id=schema.schema_id)
+
+
+def _views(schema: Schema, contract: Contract) -> Iterator[ColumnView]:
+    declared = {column.name: column for column in contract.shown}
+    for field in schema.fields:
+        kind, column = str(field.field_type), declared.pop(field.name, None)
+        if field.name in SYSTEM_COLUMNS:
+            yield ColumnView(field.name, kind, "", "")
+        elif column is None:
+            yield ColumnView(
+                field.name, kind, "", "not declared: null in new rows, older ones keep their values"
+            )
+        elif column.type == field.field_type:
+            yield ColumnView(field.name, kind, column.text, "")
+        elif widens(field.field_type, column.type):
+            yield ColumnView(field.name, kind, column.text, f"becomes {column.type} with the next landing")
+        else:
+            cure = f"sls-lake table columns --retype {field.name} --execute"
+            yield ColumnView(field.name, kind, column.text, f"disagrees, nothing lands: {cure}")
+    for name, column in declared.items():
+        yield ColumnView(name, "", column.text, "is made by the next landing")
+
+
+def _changes(before: Schema, after: Schema) -> Iterator[str]:
+    """What is different, a few words a column."""
+    known = {field.field_id: field for field in before.fields}
+    for field in after.fields:
+        old = known.get(field.field_id)
+        if old is None:
+            yield f"{field.name} begins as {field.field_type}"
+        elif old.name != field.name:
+            yield f"{old.name} becomes {field.name}, with all its values"
+        elif old.field_type != field.field_type:
+            yield f"{field.name} becomes {field.field_type}, with all its values"
