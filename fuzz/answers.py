@@ -11,7 +11,7 @@ import os
 import random
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +29,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.driver import Run
 from pipelines.landing.run.report import LandingReport
 from pipelines.landing.table.lake import Lake
+from sls_io.claim import ShardLedger
 from sls_io.client import SlsClient
 from sls_io.emulator import Emulator, start
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
@@ -55,6 +56,7 @@ class Scene:
     told: list[str] = field(default_factory=list)
     ever: set[Identity] = field(default_factory=set)
     due: set[Identity] = field(default_factory=set)
+    said: bool = False
 
     @property
     def name(self) -> str:
@@ -123,6 +125,7 @@ class Scene:
             self.counts["runs red"] += 1
             return None
         self.counts["runs suspicious"] += bool(report.suspects)
+        self.said |= bool(report.readable)
         return report
 
     def settle(self) -> None:
@@ -167,12 +170,15 @@ class Scene:
 
     def known(self) -> dict[int, list[tuple[int, int]]]:
         """The named gaps of each shard that the ledger knows."""
+        return {s: [(int(g.begin), int(g.end)) for g in e.gaps] for s, e in self.entries().items()}
+
+    def entries(self) -> Mapping[int, ShardLedger]:
+        """What the ledger says of each shard it knows."""
         table = self.lake.load(self.logstore.table)
         if table is None:
             return {}
         with SlsClient(self.logstore.service) as client:
-            ledger = read_state(table).ledger(client.origin().id)
-        return {s: [(int(g.begin), int(g.end)) for g in e.gaps] for s, e in ledger.shards.items()}
+            return read_state(table).ledger(client.origin().id).shards
 
     def rows(self) -> Counter[Identity]:
         """How often each identity is in the table."""
@@ -193,7 +199,7 @@ class Scene:
         """Every log that was ever stored is in the table once, or retention took it and a gap says so."""
         self.settle()
         self.cure()
-        kept, rows, gaps = self.kept(), self.rows(), self.known()
+        kept, rows, gaps, entries = self.kept(), self.rows(), self.known(), self.entries()
         twice = [identity for identity, times in rows.items() if times > 1]
         if twice:
             raise Broken(f"twice in the table: {twice[:3]}; told: {self.told}")
@@ -206,6 +212,10 @@ class Scene:
                 # A child that was made and removed with all its logs before any landing had it in its
                 # ledger: only the list could have told of it.
                 self.counts["logs of shards never seen"] += 1
+            elif cursor < entries[shard].start and self.said:
+                # Each answer told the first run a begin that is too high. The runs after it said that more
+                # can be read and how it lands; nobody did it before retention took it.
+                self.counts["logs told of until retention took them"] += 1
             elif not any(begin <= cursor < end for begin, end in gaps[shard]):
                 raise Broken(f"log {cursor} of shard {shard} was lost without a gap; told: {self.told}")
         for shard, cursor, _ in kept:

@@ -208,14 +208,18 @@ def mark_cut(
     client: SlsClient, shards: Iterable[Shard], ledger: Ledger, surveys: Mapping[int, Survey]
 ) -> Mapping[int, Survey]:
     """The surveys, with `cut` for shards that a started ledger never saw and that are older than the
-    service keeps logs: retention may have taken their beginning unseen."""
+    service keeps logs: retention may have taken their beginning unseen.
+
+    A creation time, a retention or a date that is told wrong once would name a gap that is none, or hide one
+    for ever: the start is fixed now. So all are asked for twice, and where that differs the third decides.
+    """
     unseen = [s for s in shards if s.id in surveys and s.id not in ledger.shards]
     if not (unseen and ledger.started):
         return surveys
-    old = _older_than_kept(client, unseen)
-    if old:
-        # A wrong creation time, retention or date would name a gap that is none: all of them again.
-        old &= _older_than_kept(client, client.shards())
+    ids = {s.id for s in unseen}
+    first, again = _older_than_kept(client, unseen), _older_than_kept(client, client.shards()) & ids
+    differ = first ^ again
+    old = first & again | (_older_than_kept(client, client.shards()) & differ if differ else set())
     return {shard: replace(survey, cut=shard in old) for shard, survey in surveys.items()}
 
 

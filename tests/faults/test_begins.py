@@ -12,7 +12,7 @@ from pipelines.landing.hours import hour_of, hour_text
 from pipelines.landing.inspection.describe import preview
 from pipelines.landing.operations.adopt import execute_adopt, plan_adopt
 from pipelines.landing.operations.forget import execute_forget, plan_forget_before
-from sls_io.errors import LedgerBroken
+from sls_io.errors import LedgerBroken, SlsError
 from sls_io.window import HOUR_S
 from tests.faults.judge import assert_whole, pass_by
 from tests.faults.test_writeoffs import LOW, all_right, proof, tell
@@ -328,3 +328,33 @@ def test_a_begin_beyond_the_end_names_no_gap_when_retention_took_logs_as_well(qu
     landed = quick.identities()
     assert set(quick.truth()) <= set(landed) and max(landed.values()) == 1
     assert proof(quick).ok
+
+
+@pytest.mark.fault("4b.expired.plan")
+@pytest.mark.parametrize("days", [29, 31])
+@pytest.mark.parametrize("after", range(5))
+@pytest.mark.parametrize("ttl", [-1, 1, 3650])
+def test_a_retention_that_is_told_wrong_once_neither_hides_nor_makes_the_gap_of_a_child(
+    quick: World, ttl: int, after: int, days: int
+) -> None:
+    """Story: a child is first seen after retention took its first logs. That run fixes its start, and one
+    wrong answer about the retention said that nothing can be missing before it."""
+    put(quick, key=LOW)
+    quick.land()
+    all_right(quick)
+    quick.emulator.admin.split(PROJECT, quick.logstore.service.logstore, 0)
+    put(quick, 10, key=LOW)
+    pass_by(quick, days * 86_400)
+    put(quick, 10, key=LOW)
+    child = next(shard for shard, (begin, end) in heads(quick).items() if shard > 1 and begin < end)
+    begin, _ = heads(quick)[child]
+    tell(quick, "answer", call="get_logstore", field="ttl", value=ttl, after=after, times=1)
+
+    with contextlib.suppress(SlsError):
+        quick.land()
+    quick.emulator.admin.remove()
+    quick.land()
+
+    entry = quick.ledger.shards[child]
+    gaps = [(int(gap.begin), int(gap.end)) for gap in entry.gaps]
+    assert (entry.start, gaps[:1]) == (begin, [(0, begin)] if days > 30 else [])
