@@ -323,8 +323,8 @@ class Moves:
 
         words = ["table", "forget", "--where", where, "--reason", "asked for"]
         act = lambda: self.decide(name, words, look, carry_out, trouble, became)  # noqa: E731
-        must = "nothing is wrong" if model.proven(name) and trouble == CALM else ""
-        never = "" if model.proven(name) else "rows are missing or strange"
+        never = self._never_forgets(name)
+        must = "nothing is wrong" if self._well() and trouble == CALM else ""
         return Move(f"forget {where} of {name}{_said(trouble)}", act, lambda _: became(), must, never)
 
     def forget_before(self, name: str, hour: int) -> Move:
@@ -337,8 +337,8 @@ class Moves:
             model.forget(name, gone, before=hour)
 
         act = lambda: self.on_the_command_line(name, words)  # noqa: E731
-        must = self._passed(name, range(hour - 1, hour)) if model.proven(name) else ""
-        never = "" if model.proven(name) else "rows are missing or strange"
+        never = self._never_forgets(name)
+        must = self._passed(name, range(hour - 1, hour)) if self._well() else ""
         if store.before >= hour and not gone:
             must, never = "", "all of them are forgotten already"
         return Move(f"forget --before {hour_text(hour)} of {name}", act, then, must, never)
@@ -514,6 +514,16 @@ class Moves:
         if store.hours & set(hours) or store.before > hours.start:
             return "rows of these hours were removed for good"
         return ""
+
+    def _well(self) -> bool:
+        return all(self.model.proven(each) for each in self.model.told)
+
+    def _never_forgets(self, name: str) -> str:
+        """A rollback brings back rows of every logstore, and none goes back past a removal."""
+        if not self.model.proven(name):
+            return "rows are missing or strange"
+        short = [each for each in sorted(self.model.told) if self.model.short(each)]
+        return f"rows of {short[0]} are missing, too" if short else ""
 
     def _passed(self, name: str, hours: range) -> str:
         """Why it must go, as far as the hours are concerned: they are landed to their end."""
