@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 from fuzz.lane import Broken
@@ -266,7 +267,13 @@ def number_of(token: str, piece: str) -> int | None:
 
 
 def agree(text: str, tokens: Sequence[str], zone: str, moment: int) -> None:
-    """Python's own strptime must read the same moment. Raises Broken: then this oracle is wrong."""
+    """Python's own strptime must read the same moment. Raises Broken: then this oracle is wrong.
+
+    Its %z takes seconds, too, where digits or a colon follow; ours is documented as +HHMM or +HH:MM.
+    """
+    behind = [after[:1] for before, after in pairwise(tokens) if before == "%z"]
+    if any(char in ":%" or char.isdecimal() for char in behind):
+        return
     pattern = "".join(tokens)
     read = datetime.strptime(text, pattern)
     if read.tzinfo is None:

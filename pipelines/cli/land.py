@@ -118,9 +118,9 @@ def show(
 def _show_checkpoints(output: Output, report: LandingReport, checkpoints: list[CheckpointReport]) -> None:
     moved = sum(point.outcome is CheckpointOutcome.MOVED for point in checkpoints)
     if checkpoints:
-        # A run that lands nothing publishes what one before it could not.
-        behind = "" if report.moved or not moved else " to where the table was before"
-        what = f"{moved} of {len(checkpoints)} moved{behind}" if moved else "none had to move"
+        # A run that moves no frontier publishes what one before it could not, or what is the first.
+        done = "moved" if report.moved else "published"
+        what = f"{moved} of {len(checkpoints)} {done}" if moved else "none had to move"
         output.say(f"checkpoints: {what}, lag {span(report.lag_s) or 'unknown'}")
     for point in checkpoints:
         if point.outcome not in (CheckpointOutcome.MOVED, CheckpointOutcome.UNCHANGED):

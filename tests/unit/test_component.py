@@ -366,7 +366,7 @@ def test_a_run_is_out_of_time_only_where_nothing_landed_and_no_shard_waits_for_s
 @pytest.mark.parametrize(
     ("changed", "what"),
     [
-        ({}, "checkpoints: 1 of 1 moved to where the table was before, lag unknown"),
+        ({}, "checkpoints: 1 of 1 published, lag unknown"),
         ({"windows": 1, "rows": 5}, "checkpoints: 1 of 1 moved, lag unknown"),
         ({"closed": (0,)}, "checkpoints: 1 of 1 moved, lag unknown"),
     ],
