@@ -25,8 +25,8 @@ setup: java $(INSTALLED) $(JARS) ## virtual environment, pinned packages and jar
 	@$(if $(S3),$(BIN)/python -m pipelines.landing.spark.jars var/jars s3)
 
 .PHONY: demo
-demo: setup ## logs through the whole path to a printed proof; LOGS=file lands yours, BREAK=1 must end red
-	@$(BIN)/sls-lake demo $(if $(LOGS),--logs '$(LOGS)') $(if $(BREAK),--break-one-file)
+demo: setup ## logs through the whole path to a printed proof; LOGS=file FORMAT= lands yours, BREAK=1 must end red
+	@$(BIN)/sls-lake demo $(if $(LOGS),--logs '$(LOGS)') $(if $(FORMAT),--format '$(FORMAT)') $(if $(BREAK),--break-one-file)
 
 .PHONY: dev
 dev: setup ## emulator, a steady producer and the Dagster page with the schedule on, until Ctrl-C

@@ -22,7 +22,8 @@ import click
 
 from pipelines.cli.demo.accesslog import generated
 from pipelines.cli.emulator_admin import admin_of
-from pipelines.cli.lines import PARSERS, Log
+from pipelines.cli.lines import Log
+from pipelines.cli.log_files import AUTO, FORMATS, LogFile, check_file, parse_file, recognise
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED, facts, kind_of, sentence
 from pipelines.cli.output import Output, megabytes, verb
@@ -31,8 +32,6 @@ from pipelines.cli.packing import (
     GROUP_ROWS_MAX,
     Counts,
     Packer,
-    check_file,
-    parse_file,
     slices,
 )
 from sls_io.client import SlsClient
@@ -138,15 +137,15 @@ def create(client: SlsClient, *, shards: int) -> list[str]:
     "path",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="PATH",
-    help="File of log lines, plain or gzip.",
+    help="File of log lines, plain, gzip or zstd.",
 )
 @click.option(
     "--format",
     "format_name",
-    type=click.Choice(["auto", *PARSERS]),
-    default="auto",
+    type=click.Choice([AUTO, *FORMATS]),
+    default=AUTO,
     show_default=True,
-    help="What the lines of --file are.",
+    help="What the lines of --file are: Apache/nginx combined, JSON, CSV with a header, syslog, or any text.",
 )
 @click.option(
     "--first-line",
@@ -214,8 +213,9 @@ def load(
     if spread_hours and path is not None:
         raise click.UsageError("--spread-hours goes with --rows: lines of a file are received now")
     service = resolve(name).service
-    if path is not None:
-        check_file(path, format_name, first_line=first_line)
+    file = recognised(path, format_name) if path is not None else None
+    if file is not None:
+        check_file(file, first_line=first_line)
     numbers = range(first_row, first_row + (rows or 0))
 
     def make(piece: range, at_s: float) -> Iterable[Log]:
@@ -241,8 +241,8 @@ def load(
 
             started = SYSTEM_CLOCK.monotonic()
             try:
-                if path is not None:
-                    logs = parse_file(path, format_name, packer.counts, first_line=first_line)
+                if file is not None:
+                    logs = parse_file(file, packer.counts, first_line=first_line)
                     put(client, packer, logs, at_s=now_s, on_rows=moved)
                 elif admin is not None:
                     put_over_hours(
@@ -259,7 +259,15 @@ def load(
             packer.counts.seconds = SYSTEM_CLOCK.monotonic() - started
     finally:
         client.close()
-    report(output, service, packer.counts, created)
+    report(output, service, packer.counts, created, file)
+
+
+def recognised(path: Path, format_name: str) -> LogFile:
+    """The file with its format; says it on stderr where nothing but plain text fits."""
+    file = recognise(path, format_name)
+    if file.doubt:
+        print(f"sls-lake: {file.doubt}", file=sys.stderr)
+    return file
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +323,9 @@ def say_ending(output: Output, ending: Ending, error: BaseException) -> None:
     raise LoadEnded(f"{sentence(error)}. {ending.text}") from error
 
 
-def report(output: Output, service: Service, counts: Counts, created: list[str]) -> None:
+def report(
+    output: Output, service: Service, counts: Counts, created: list[str], file: LogFile | None
+) -> None:
     """Say what was loaded, and what was not as usual."""
     for thing in created:
         output.say(f"created {thing}")
@@ -324,6 +334,8 @@ def report(output: Output, service: Service, counts: Counts, created: list[str])
         f"into {service.project}/{service.logstore}: {counts.seconds:.1f} s, "
         f"{counts.megabytes_per_s:.1f} MB/s"
     )
+    if file is not None:
+        output.say(f"read {file.path.name} as {file.format_name}")
     if counts.odd_lines:
         output.say(f"{counts.odd_lines:,} lines did not have the format: kept whole under the key `line`")
     if counts.blank_lines:
@@ -343,6 +355,7 @@ def report(output: Output, service: Service, counts: Counts, created: list[str])
             "project": service.project,
             "logstore": service.logstore,
             "created": created,
+            "format": None if file is None else file.format_name,
             "rows": counts.rows,
             "groups": counts.groups,
             "raw_bytes": counts.bytes,
