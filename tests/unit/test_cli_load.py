@@ -231,7 +231,13 @@ def test_a_wrong_key_is_one_sentence_that_names_the_variables_and_not_the_key(
     assert run(["load", "--rows", "10", "--create"]) == EXIT_FAILED
     said = capsys.readouterr().err
     assert "ALIBABA_CLOUD_ACCESS_KEY_" in said and "canary" not in said
+    assert "the secret is not the one of this access key id" in said and "withheld" not in said
+    assert "emulator-key and emulator-secret" in said
     assert said.count("\n") == 1
+    monkeypatch.setenv("ALIBABA_CLOUD_ACCESS_KEY_ID", "canary-of-an-id")
+    assert run(["load", "--rows", "10", "--create"]) == EXIT_FAILED
+    said = capsys.readouterr().err
+    assert "the access key id is unknown" in said and "canary" not in said
 
 
 def test_the_clock_of_what_is_no_emulator_is_never_set(
