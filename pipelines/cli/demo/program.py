@@ -133,6 +133,20 @@ def demo(
     source: Rows = FileRows(logs, format_name) if logs is not None else GeneratedRows(rows)
     started = SYSTEM_CLOCK.monotonic()
     box = sandbox.Sandbox(home) if home is not None else sandbox.at("demo")
+    with box.owned():
+        audit = _play(output, box, source, break_one_file=break_one_file)
+    opener = box.home / "open-dagster"
+    box.write_opener(opener, UI_PORT)
+    output = Output(as_json=output.as_json)
+    output.say()
+    output.say(f"See the runs in Dagster: {_shown(opener)}, then http://127.0.0.1:{UI_PORT}/assets")
+    output.say(f"All of it took {SYSTEM_CLOCK.monotonic() - started:.0f} s")
+    if not audit.ok:
+        click.get_current_context().exit(EXIT_FAILED)
+
+
+def _play(output: Output, box: sandbox.Sandbox, source: Rows, *, break_one_file: bool) -> Audit:
+    """All acts in a fresh folder of our own."""
     box.prepare(fresh=True)
     box.enter()
     log = box.home / "demo.log"
@@ -142,15 +156,7 @@ def demo(
         box.enter()
         logstore = resolve(LOGSTORE)
         with SlsClient(logstore.service) as client:
-            audit = Demo(output, logstore, client, emulator.admin, source).play(break_one_file=break_one_file)
-    opener = box.home / "open-dagster"
-    box.write_opener(opener, UI_PORT)
-    output = Output(as_json=output.as_json)
-    output.say()
-    output.say(f"See the runs in Dagster: {_shown(opener)}, then http://127.0.0.1:{UI_PORT}/assets")
-    output.say(f"All of it took {SYSTEM_CLOCK.monotonic() - started:.0f} s")
-    if not audit.ok:
-        click.get_current_context().exit(EXIT_FAILED)
+            return Demo(output, logstore, client, emulator.admin, source).play(break_one_file=break_one_file)
 
 
 class Demo:
