@@ -34,6 +34,7 @@ from pipelines.cli.packing import (
     Packer,
     slices,
 )
+from pipelines.cli.progress import Line
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.emulator import Admin
@@ -214,8 +215,11 @@ def load(
         raise click.UsageError("--spread-hours goes with --rows: lines of a file are received now")
     service = resolve(name).service
     file = recognised(path, format_name) if path is not None else None
+    total = rows
     if file is not None:
-        check_file(file, first_line=first_line)
+        with output.progress(f"load {file.path.name}") as progress:
+            progress.phase("reading the file once before anything is sent")
+            total = check_file(file, first_line=first_line)
     numbers = range(first_row, first_row + (rows or 0))
 
     def make(piece: range, at_s: float) -> Iterable[Log]:
@@ -231,15 +235,9 @@ def load(
         created = create(client, shards=shards) if create_first else []
         now_s = now_s or client.now_s()
         packer = Packer(_source(path), group_rows=group_size)
-        with output.progress("rows") as progress:
-            task = progress.add_task(service.logstore, total=rows, rate="")
-
-            def moved(count: int) -> None:
-                elapsed = progress.tasks[task].elapsed or 0.0
-                rate = f"{packer.counts.bytes / 1e6 / elapsed:.1f} MB/s" if elapsed else ""
-                progress.update(task, advance=count, rate=rate)
-
+        with output.progress(f"load {service.logstore}") as progress:
             started = SYSTEM_CLOCK.monotonic()
+            moved = _telling(progress, packer.counts, total)
             try:
                 if file is not None:
                     logs = parse_file(file, packer.counts, first_line=first_line)
@@ -251,6 +249,7 @@ def load(
                 else:
                     put(client, packer, make(numbers, now_s), at_s=now_s, on_rows=moved)
             except (Exception, KeyboardInterrupt) as error:
+                progress.end()
                 ending = ending_of(packer.counts, error, path, first_line, numbers)
                 if not ending.stored and not ending.unknown:
                     raise
@@ -260,6 +259,17 @@ def load(
     finally:
         client.close()
     report(output, service, packer.counts, created, file)
+
+
+def _telling(progress: Line, counts: Counts, total: int | None) -> Callable[[int], None]:
+    """What tells the line how far the load is, of about `total` rows."""
+    started = SYSTEM_CLOCK.monotonic()
+
+    def moved(_: int) -> None:
+        rate = counts.bytes / 1e6 / max(SYSTEM_CLOCK.monotonic() - started, 0.001)
+        progress.counted(counts.stored, total, f"{counts.stored:,} rows, {rate:.1f} MB/s")
+
+    return moved
 
 
 def recognised(path: Path, format_name: str) -> LogFile:

@@ -98,13 +98,16 @@ def count_records(file: LogFile) -> int:
     return sum(1 for _ in _parse(file, Counts(), 1, lambda parser, line: text(line)))
 
 
-def check_file(file: LogFile, *, first_line: int = 1) -> None:
-    """Read a file to its end before anything of it is sent. Raises ConfigError for what would stop the
-    load in its middle. What can be read only once is taken as it comes."""
-    if file.path.is_file():
-        parse_file(file, Counts(), first_line=first_line)
-        for _ in read_lines(file.path, Counts()):
-            pass
+def check_file(file: LogFile, *, first_line: int = 1) -> int | None:
+    """Read a file to its end before anything of it is sent; about how many logs it has from `first_line` on.
+
+    Raises ConfigError for what would stop the load in its middle. None for what can be read only once: that
+    is taken as it comes.
+    """
+    if not file.path.is_file():
+        return None
+    parse_file(file, Counts(), first_line=first_line)
+    return sum(1 for number, _ in read_lines(file.path, Counts()) if number >= first_line)
 
 
 def read_lines(path: Path, counts: Counts) -> Iterator[tuple[int, bytes]]:
