@@ -25,12 +25,12 @@ setup: java $(INSTALLED) $(JARS) ## virtual environment, pinned packages and jar
 	@$(if $(S3),$(BIN)/python -m pipelines.landing.spark.jars var/jars s3)
 
 .PHONY: demo
-demo: setup ## logs through the whole path to a printed proof; LOGS=file lands yours, BREAK=1 must end red
-	@$(BIN)/sls-lake demo $(if $(LOGS),--logs '$(LOGS)') $(if $(BREAK),--break-one-file)
+demo: setup ## logs through the whole path to a printed proof; LOGS=file FORMAT= lands yours, BREAK=1 must end red
+	@$(BIN)/sls-lake demo $(if $(LOGS),--logs '$(LOGS)') $(if $(FORMAT),--format '$(FORMAT)') $(if $(BREAK),--break-one-file)
 
 .PHONY: dev
-dev: setup ## emulator, a steady producer and the Dagster page with the schedule on, until Ctrl-C
-	@$(BIN)/sls-lake dev
+dev: setup ## emulator, steady producers and the Dagster page with the schedules on, until Ctrl-C; LOGSTORE=a,b
+	@$(BIN)/sls-lake dev $(if $(LOGSTORE),--logstore '$(LOGSTORE)')
 
 .PHONY: test
 test: setup check $(BACKENDS) ## what CI runs: check, then every test

@@ -1,6 +1,7 @@
 """What the pages say is tried: examples load, named files and verbs exist, none is forgotten."""
 
 import ast
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -28,9 +29,34 @@ def test_the_example_of_the_readme_is_a_logstore() -> None:
     assert Logstore.model_validate(document["attributes"]).name == "access_logs"
 
 
-def test_the_python_of_the_readme_compiles() -> None:
-    for block in blocks(README, "python"):
-        compile(block, "README.md", "exec")
+def snippet(begin: str) -> str:
+    """The shell or Python snippet of the README that begins with these words, as it stands."""
+    (found,) = (x for x in [*blocks(README, "sh"), *blocks(README, "python")] if x.startswith(begin))
+    return found
+
+
+MAKE, TERMINAL, READ, STORES = "make demo", ". var/dev/env", "from pyiceberg", "# a PostgreSQL"
+
+
+def test_every_snippet_of_the_readme_is_run_by_a_test() -> None:
+    """MAKE and STORES below, TERMINAL beside a running dev (test_dev), READ after a demo (test_demo)."""
+    there = [*blocks(README, "sh"), *blocks(README, "python")]
+    assert there == [snippet(begin) for begin in (MAKE, TERMINAL, STORES, READ)]
+
+
+def test_the_verbs_that_the_readme_begins_with_are_there() -> None:
+    for line in snippet(MAKE).splitlines():
+        done = subprocess.run(
+            ["sh", "-c", f"exec {line.replace('make', 'make -n', 1)}"], cwd=ROOT, check=False
+        )
+        assert done.returncode == 0, line
+
+
+def test_the_settings_of_catalogs_and_storage_are_a_shells() -> None:
+    script = snippet(STORES) + "env"
+    done = subprocess.run(["sh", "-euc", script], env={}, capture_output=True, text=True, check=True)
+    names = {line.partition("=")[0] for line in done.stdout.splitlines()}
+    assert {f"PYICEBERG_CATALOG__LAKE__{x}" for x in ("TYPE", "URI", "WAREHOUSE")} < names
 
 
 def test_the_readme_lists_every_setting_of_a_logstore() -> None:
@@ -72,6 +98,19 @@ def test_the_map_forgets_no_room_and_no_module() -> None:
 def test_every_room_says_what_comes_in_what_goes_out_and_what_it_may_touch(head: Path) -> None:
     said = ast.get_docstring(ast.parse(head.read_text(encoding="utf-8"))) or ""
     assert re.search(r"^In: .+^Out: .+^May touch: ", said, flags=re.DOTALL | re.MULTILINE)
+
+
+def test_a_java_home_that_is_none_is_named_with_its_cure() -> None:
+    found = subprocess.run(
+        ["sh", ".ci/find-java"],
+        cwd=ROOT,
+        env={**os.environ, "JAVA_HOME": "/nonexistent"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 1
+    assert "JAVA_HOME is /nonexistent" in found.stderr and "unset JAVA_HOME" in found.stderr
 
 
 def test_make_alone_lists_the_verbs() -> None:

@@ -21,8 +21,10 @@ from pipelines.cli.land import show as show_landing
 from pipelines.cli.leaving import show_leaving
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
-from pipelines.cli.output import DRY, Output, verb
-from pipelines.landing.hours import HOURS_MAX, hour_text
+from pipelines.cli.output import Output, moment, verb
+from pipelines.cli.progress import tasks_of
+from pipelines.landing.hours import HOURS_MAX, hour_text, hours_text
+from pipelines.landing.inspection.history import hours_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
 from pipelines.landing.operations.mend import execute_mend, plan_mend
@@ -35,6 +37,7 @@ from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import SlsError
 from sls_io.waits import Why
+from sls_io.window import HOUR_S
 
 
 @click.command("backfill")
@@ -93,6 +96,33 @@ def backfill(
         fill_by_dagster(output, logstore, (first, end), dagster_url)
 
 
+def _say_not_over(output: Output, logstore: Logstore, hours: range) -> range:
+    """Say which of the hours are not over, and when to ask again; returns them."""
+    with SlsClient(logstore.service) as client:
+        open_ones = reach.not_over(logstore, client, hours)
+    if open_ones:
+        when = moment(open_ones.stop * HOUR_S + logstore.budget.settle_s)
+        output.say(
+            f"[yellow]{hours_text(open_ones)} is not over[/]: what has come of it lands, and more will come. "
+            f"It is done only when nothing can come any more; ask again after {when} UTC"
+        )
+    return open_ones
+
+
+def _landed_of(output: Output, logstore: Logstore, open_ones: range) -> list[dict[str, object]]:
+    """Say what the table has of hours that are not over; the same as values."""
+    rows = dict.fromkeys(open_ones, 0)
+    if open_ones:
+        for files in hours_of(logstore, Lake.default()):
+            if files.hour in rows:
+                rows[files.hour] += files.rows
+    for hour, count in rows.items():
+        output.say(
+            f"{hour_text(hour)}: {count:,} rows are in the table so far; not done, since it is not over"
+        )
+    return [{"hour": hour_text(hour), "rows": count} for hour, count in rows.items()]
+
+
 def fill_here(output: Output, logstore: Logstore, hours: tuple[int, int]) -> None:
     """Land the hours in this process, and name what of them cannot be landed."""
     asked = range(*hours)
@@ -100,8 +130,14 @@ def fill_here(output: Output, logstore: Logstore, hours: tuple[int, int]) -> Non
     if {hour for lack in before if lack.kind in reach.NEVER for hour in lack.hours}.issuperset(asked):
         output.result({"rows": 0, "problems": [], "cannot_come": _say(output, before)})
         click.get_current_context().exit(EXIT_FAILED)
+    open_ones = _say_not_over(output, logstore, asked)
     engine = Engine()
-    with quiet_spark(engine), Run(logstore, engine, mode="fill", hours=hours) as run:
+    with (
+        output.progress(f"backfill {logstore.name}") as progress,
+        quiet_spark(engine),
+        Run(logstore, engine, mode="fill", hours=hours, on_event=progress.phase) as run,
+        progress.watching(tasks_of(engine), "tasks"),
+    ):
         report = run.land()
         verdict = run.reconcile()
     lacking = _lacking(logstore, asked)
@@ -110,7 +146,10 @@ def fill_here(output: Output, logstore: Logstore, hours: tuple[int, int]) -> Non
         report = replace(report, waits=waits)
     show_landing(output, report, verdict, [])
     lacks = _say(output, lacking)
-    output.result({**asdict(report), "problems": list(verdict.problems), "cannot_come": lacks})
+    so_far = _landed_of(output, logstore, open_ones)
+    output.result(
+        {**asdict(report), "problems": list(verdict.problems), "cannot_come": lacks, "not_over": so_far}
+    )
     if lacks or report.undone or not verdict.ok:
         click.get_current_context().exit(EXIT_FAILED)
 
@@ -136,11 +175,15 @@ def replace_here(output: Output, logstore: Logstore, hours: range, *, execute: b
         show_leaving(output, planned.view, again=True)
         output.say(f"{len(planned.windows)} windows are pulled and landed instead, in the same commit")
         if not execute:
-            output.say(DRY)
+            output.say_dry()
             output.result({"executed": False, **asdict(planned.view)})
             return
-        with quiet_spark(engine):
-            report = execute_replace(lake, logstore, client, engine, planned)
+        with (
+            output.progress(f"replace {logstore.name}") as progress,
+            quiet_spark(engine),
+            progress.watching(tasks_of(engine), "tasks"),
+        ):
+            report = execute_replace(lake, logstore, client, engine, planned, on_event=progress.phase)
     show_landing(output, report, Verdict(), [])
     output.result({"executed": True, **asdict(report), "replaced": asdict(planned.view)})
 
@@ -162,8 +205,10 @@ def mend_here(output: Output, logstore: Logstore, hours: range, *, execute: bool
             committed = execute_mend(lake, logstore, client, planned)
     if committed is not None:
         output.say(f"done: snapshot {committed}")
+    elif view.files:
+        output.say_dry()
     else:
-        output.say(DRY if view.files else "nothing would change")
+        output.say("nothing would change")
     never = () if view.rows else (x for x in _lacking(logstore, hours) if x.kind in reach.NEVER)
     lacks = _say(output, never)
     output.result({"executed": execute, "committed": committed, **asdict(view), "cannot_come": lacks})
@@ -174,16 +219,27 @@ def mend_here(output: Output, logstore: Logstore, hours: range, *, execute: bool
 def fill_by_dagster(output: Output, logstore: Logstore, hours: tuple[int, int], url: str) -> None:
     """Post the backfill to Dagster and follow it to its end."""
     keys = hour_text(hours[0]), hour_text(hours[1] - 1)
+    open_ones = _say_not_over(output, logstore, range(*hours))
     backfill_id = dagster_client.launch(url, ["bronze", logstore.name], *keys)
     output.say(f"backfill {backfill_id} of {hours[1] - hours[0]} hours: {url}/runs/b/{backfill_id}")
-    state = follow(lambda: dagster_client.progress(url, backfill_id), output.say, SYSTEM_CLOCK)
+    with output.progress(f"backfill {logstore.name}") as progress:
+
+        def asked() -> dagster_client.Progress:
+            found = dagster_client.progress(url, backfill_id)
+            progress.counted(found.done, found.total, f"{found.done:,} of {found.total:,} hours")
+            return found
+
+        say: Callable[[str], None] = (lambda text: None) if progress.shown else output.say
+        state = follow(asked, say, SYSTEM_CLOCK)
     output.say(f"{state.status}: {state.done} of {state.total} hours done, {state.failed} failed")
+    so_far: list[dict[str, object]] = []
     try:
+        so_far = _landed_of(output, logstore, open_ones)
         lacks = _say(output, _lacking(logstore, range(*hours)))
     except SlsError as error:
         lacks = [f"could not find out whether all of these hours can be landed: {error}"]
         output.say(escape(lacks[0]))
-    output.result({"backfill": backfill_id, **asdict(state), "cannot_come": lacks})
+    output.result({"backfill": backfill_id, **asdict(state), "cannot_come": lacks, "not_over": so_far})
     if lacks or not state.ok:
         click.get_current_context().exit(EXIT_FAILED)
 

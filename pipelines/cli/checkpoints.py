@@ -7,7 +7,7 @@ import click
 from pipelines.cli.land import own_holder
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
-from pipelines.cli.output import DRY, Output, verb
+from pipelines.cli.output import Output, verb
 from pipelines.cli.table import execute_option
 from pipelines.landing.maintenance.repair import execute_repair, plan_repair
 from pipelines.landing.run.report import CheckpointOutcome
@@ -44,7 +44,7 @@ def repair(output: Output, *, name: str | None, execute: bool) -> None:
     if any(point.outcome is CheckpointOutcome.AHEAD for point in points):
         output.say("a checkpoint ahead of the table stays: landings begin at the frontier, and pass it")
     if not execute:
-        output.say(DRY)
+        output.say_dry()
     output.result({"executed": execute, "shards": [asdict(point) for point in points]})
     if execute and any(point.outcome in _OPEN for point in points):
         click.get_current_context().exit(EXIT_FAILED)

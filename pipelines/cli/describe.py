@@ -85,6 +85,7 @@ def show(output: Output, logstore: Logstore, views: list[ShardView], left: Runwa
             )
             for view in views
         ],
+        less=("frontier", "end", "checkpoint", "holder", "reached (UTC)"),
     )
     for view in views:
         say_backlog(output, view.shard, view.backlog)

@@ -1,4 +1,4 @@
-"""Lines of a file -> logs: Apache/nginx combined, JSON lines, or plain text. Pure.
+"""Lines of a file -> logs: Apache/nginx combined, JSON lines, syslog, or plain text. Pure.
 
 A line is never dropped: one that does not have the shape of its format becomes a log with the
 single key `line`, and says so by `whole=False`. Values stay bytes from the file to the wire,
@@ -6,6 +6,9 @@ because a log line need not be UTF-8 and the log service does not require it of 
 
 Keys of a combined line are the ones nginx and the vendor's own nginx mode use. A field that the
 server wrote as `-` is absent there and absent here.
+
+A syslog line is what RFC 3164 and RFC 5424 say, or what a syslog daemon writes to a file, with and without
+`<priority>`. A time without a zone is taken as UTC, one without a year as the last such time before now.
 """
 
 import json
@@ -15,10 +18,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from functools import lru_cache
 from typing import NamedTuple
 
-from sls_io.errors import ConfigError
-
 LINE_KEY = "line"
-SAMPLE_LINES = 20
 
 _COMBINED = re.compile(
     rb"(?P<remote_addr>\S+) \S+ (?P<remote_user>\S+) \[(?P<time_local>[^\]]+)\] "
@@ -32,6 +32,35 @@ _MONTHS = {
     name: number
     for number, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), start=1)
 }
+_MONTH_TIME = re.compile(r"([A-Z][a-z]{2}) +(\d{1,2}) (\d\d):(\d\d):(\d\d)(\.\d+)?")
+_PRIORITY = rb"(?:<(?P<priority>\d{1,3})>)"
+_ISO = rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)"
+_TAG = rb"(?P<program>[^\s:\[\]]{1,64})(?:\[(?P<pid>[^\]\s]{1,32})\])?: ?"
+_SYSLOG = (
+    re.compile(
+        _PRIORITY + rb"1 (?P<time>-|" + _ISO + rb") (?P<hostname>\S+) (?P<program>\S+) (?P<pid>\S+) "
+        rb"(?P<msgid>\S+) "
+        rb'(?P<structured_data>-|(?:\[(?:[^\]"\\]|"(?:[^"\\]|\\.)*+"|\\.)*+\])++)(?: (?P<message>.*))?',
+        re.DOTALL,
+    ),
+    re.compile(
+        _PRIORITY + rb"?(?P<time>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?) (?P<hostname>\S+) "
+        rb"(?:" + _TAG + rb")?(?P<message>.*)",
+        re.DOTALL,
+    ),
+    # A word in the place of the host that is a level: an application's own lines, no syslog.
+    re.compile(
+        _PRIORITY + rb"?(?P<time>" + _ISO + rb") "
+        rb"(?!(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|FATAL|CRITICAL) )(?P<hostname>\S+) "
+        + _TAG
+        + rb"(?P<message>.*)",
+        re.DOTALL,
+    ),
+)
+_YEARS_BACK = 9
+"""29 February is at most eight years before the next one."""
+_AHEAD_S = 24 * 3600.0
+"""A time without a zone may be that far ahead of UTC, and is not a year old for it."""
 _TIME_KEYS = ("__time__", "time", "timestamp", "@timestamp", "ts")
 _MILLISECONDS_FROM = 1e11
 """Epoch numbers from here on are milliseconds: as seconds they would be after the year 5000."""
@@ -90,21 +119,41 @@ def kept(line: bytes) -> Log:
     return Log(None, ((LINE_KEY, line),), whole=False)
 
 
-PARSERS: Mapping[str, Parser] = {"combined": combined, "json": json_line, "text": text}
+def syslog(now_s: float) -> Parser:
+    """The parser of syslog lines that were written before `now_s` (unix seconds), or within a day of it."""
+
+    def parsed(line: bytes) -> Log:
+        match = next(filter(None, (shape.fullmatch(line) for shape in _SYSLOG)), None)
+        if match is None:
+            return kept(line)
+        contents: list[tuple[str, bytes]] = []
+        for key, value in match.groupdict().items():
+            if key == "priority" and value is not None:
+                facility, severity = divmod(int(value), 8)
+                contents += [("facility", b"%d" % facility), ("severity", b"%d" % severity)]
+            elif value is not None and (value != b"-" or key == "message"):
+                contents.append((key, value))
+        time = match["time"].decode()
+        return Log(epoch_s(time) if time[:1].isdigit() else month_time_s(time, now_s), tuple(contents))
+
+    return parsed
 
 
-def detect(sample: list[bytes]) -> str:
-    """The format most of the sampled lines have. Raises ConfigError when none of them has one."""
-    scores = {
-        name: sum(parser(line).whole for line in sample) for name, parser in PARSERS.items() if name != "text"
-    }
-    best = max(scores, key=lambda name: scores[name])
-    if not scores[best]:
-        raise ConfigError(
-            "the first lines are neither access-log lines nor JSON objects; "
-            "name the format: --format combined, json, or text (each line kept under the key `line`)"
-        )
-    return best
+def month_time_s(value: str, now_s: float) -> float | None:
+    """`Nov 22 10:59:01` as unix seconds, the last one not over a day after `now_s`; None for no such time."""
+    match = _MONTH_TIME.fullmatch(value)
+    if match is None or match[1] not in _MONTHS:
+        return None
+    day, hour, minute, second = (int(match[i]) for i in (2, 3, 4, 5))
+    this_year = datetime.fromtimestamp(now_s + _AHEAD_S, UTC).year
+    for year in range(this_year, this_year - _YEARS_BACK, -1):
+        try:
+            at = datetime(year, _MONTHS[match[1]], day, hour, minute, second, tzinfo=UTC).timestamp()
+        except ValueError:
+            continue
+        if at <= now_s + _AHEAD_S:
+            return at + float(match[6] or 0)
+    return None
 
 
 @lru_cache(maxsize=4096)
@@ -187,4 +236,16 @@ def _json_time_s(value: Mapping[str, object]) -> float | None:
         if key in value:
             found = value[key]
             return epoch_s(float(found) if isinstance(found, _Number) else found)
+    return None
+
+
+def written_time_s(values: Mapping[str, bytes]) -> float | None:
+    """The time of a log whose values are all text: epoch numbers and ISO texts under the usual keys."""
+    for key in _TIME_KEYS:
+        if key in values:
+            found = values[key].decode("utf-8", "replace").strip()
+            try:
+                return epoch_s(float(found))
+            except ValueError:
+                return epoch_s(found)
     return None

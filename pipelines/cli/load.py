@@ -22,7 +22,8 @@ import click
 
 from pipelines.cli.demo.accesslog import generated
 from pipelines.cli.emulator_admin import admin_of
-from pipelines.cli.lines import PARSERS, Log
+from pipelines.cli.lines import Log
+from pipelines.cli.log_files import AUTO, FORMATS, LogFile, check_file, parse_file, recognise
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED, facts, kind_of, sentence
 from pipelines.cli.output import Output, megabytes, verb
@@ -31,10 +32,9 @@ from pipelines.cli.packing import (
     GROUP_ROWS_MAX,
     Counts,
     Packer,
-    check_file,
-    parse_file,
     slices,
 )
+from pipelines.cli.progress import Line
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.emulator import Admin
@@ -138,15 +138,15 @@ def create(client: SlsClient, *, shards: int) -> list[str]:
     "path",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="PATH",
-    help="File of log lines, plain or gzip.",
+    help="File of log lines, plain, gzip or zstd.",
 )
 @click.option(
     "--format",
     "format_name",
-    type=click.Choice(["auto", *PARSERS]),
-    default="auto",
+    type=click.Choice([AUTO, *FORMATS]),
+    default=AUTO,
     show_default=True,
-    help="What the lines of --file are.",
+    help="What the lines of --file are: Apache/nginx combined, JSON, CSV with a header, syslog, or any text.",
 )
 @click.option(
     "--first-line",
@@ -214,8 +214,12 @@ def load(
     if spread_hours and path is not None:
         raise click.UsageError("--spread-hours goes with --rows: lines of a file are received now")
     service = resolve(name).service
-    if path is not None:
-        check_file(path, format_name, first_line=first_line)
+    file = recognised(path, format_name) if path is not None else None
+    total = rows
+    if file is not None:
+        with output.progress(f"load {file.path.name}") as progress:
+            progress.phase("reading the file once before anything is sent")
+            total = check_file(file, first_line=first_line)
     numbers = range(first_row, first_row + (rows or 0))
 
     def make(piece: range, at_s: float) -> Iterable[Log]:
@@ -231,18 +235,12 @@ def load(
         created = create(client, shards=shards) if create_first else []
         now_s = now_s or client.now_s()
         packer = Packer(_source(path), group_rows=group_size)
-        with output.progress("rows") as progress:
-            task = progress.add_task(service.logstore, total=rows, rate="")
-
-            def moved(count: int) -> None:
-                elapsed = progress.tasks[task].elapsed or 0.0
-                rate = f"{packer.counts.bytes / 1e6 / elapsed:.1f} MB/s" if elapsed else ""
-                progress.update(task, advance=count, rate=rate)
-
+        with output.progress(f"load {service.logstore}") as progress:
             started = SYSTEM_CLOCK.monotonic()
+            moved = _telling(progress, packer.counts, total)
             try:
-                if path is not None:
-                    logs = parse_file(path, format_name, packer.counts, first_line=first_line)
+                if file is not None:
+                    logs = parse_file(file, packer.counts, first_line=first_line)
                     put(client, packer, logs, at_s=now_s, on_rows=moved)
                 elif admin is not None:
                     put_over_hours(
@@ -251,6 +249,7 @@ def load(
                 else:
                     put(client, packer, make(numbers, now_s), at_s=now_s, on_rows=moved)
             except (Exception, KeyboardInterrupt) as error:
+                progress.end()
                 ending = ending_of(packer.counts, error, path, first_line, numbers)
                 if not ending.stored and not ending.unknown:
                     raise
@@ -259,7 +258,26 @@ def load(
             packer.counts.seconds = SYSTEM_CLOCK.monotonic() - started
     finally:
         client.close()
-    report(output, service, packer.counts, created)
+    report(output, service, packer.counts, created, file)
+
+
+def _telling(progress: Line, counts: Counts, total: int | None) -> Callable[[int], None]:
+    """What tells the line how far the load is, of about `total` rows."""
+    started = SYSTEM_CLOCK.monotonic()
+
+    def moved(_: int) -> None:
+        rate = counts.bytes / 1e6 / max(SYSTEM_CLOCK.monotonic() - started, 0.001)
+        progress.counted(counts.stored, total, f"{counts.stored:,} rows, {rate:.1f} MB/s")
+
+    return moved
+
+
+def recognised(path: Path, format_name: str) -> LogFile:
+    """The file with its format; says it on stderr where nothing but plain text fits."""
+    file = recognise(path, format_name)
+    if file.doubt:
+        print(f"sls-lake: {file.doubt}", file=sys.stderr)
+    return file
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +333,9 @@ def say_ending(output: Output, ending: Ending, error: BaseException) -> None:
     raise LoadEnded(f"{sentence(error)}. {ending.text}") from error
 
 
-def report(output: Output, service: Service, counts: Counts, created: list[str]) -> None:
+def report(
+    output: Output, service: Service, counts: Counts, created: list[str], file: LogFile | None
+) -> None:
     """Say what was loaded, and what was not as usual."""
     for thing in created:
         output.say(f"created {thing}")
@@ -324,6 +344,8 @@ def report(output: Output, service: Service, counts: Counts, created: list[str])
         f"into {service.project}/{service.logstore}: {counts.seconds:.1f} s, "
         f"{counts.megabytes_per_s:.1f} MB/s"
     )
+    if file is not None:
+        output.say(f"read {file.path.name} as {file.format_name}")
     if counts.odd_lines:
         output.say(f"{counts.odd_lines:,} lines did not have the format: kept whole under the key `line`")
     if counts.blank_lines:
@@ -343,6 +365,7 @@ def report(output: Output, service: Service, counts: Counts, created: list[str])
             "project": service.project,
             "logstore": service.logstore,
             "created": created,
+            "format": None if file is None else file.format_name,
             "rows": counts.rows,
             "groups": counts.groups,
             "raw_bytes": counts.bytes,

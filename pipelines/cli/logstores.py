@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from pipelines.cli.calls import choose
 from pipelines.landing.logstore import Logstore, load_logstore
 from sls_io.errors import ConfigError, printable
 
@@ -73,4 +74,16 @@ def defs_path(name: str | None, root: Path) -> Path:
 
 def resolve(name: str | None) -> Logstore:
     """The logstore that `name` means, read from its defs.yaml."""
-    return load_logstore(defs_path(name, project_root()))
+    root = project_root()
+    path = defs_path(name, root)
+    if name and len(known(root)) != 1:
+        choose(name)
+    return load_logstore(path)
+
+
+def resolve_all(names: str | None) -> list[Logstore]:
+    """The logstores of a list of names with commas; without one all that the project has."""
+    root = project_root()
+    wanted = dict.fromkeys(filter(None, (name.strip() for name in (names or "").split(","))))
+    found: list[str | None] = [*wanted] or [*known(root)] or [None]
+    return [load_logstore(defs_path(name, root)) for name in found]

@@ -15,10 +15,11 @@ import importlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import click
 
+from pipelines.cli import calls
 from pipelines.cli.output import SAID
 from sls_io.errors import (
     ConfigError,
@@ -84,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one verb; its exit code. Errors become one sentence on stderr."""
-    session: dict[str, bool] = {}
+    session: dict[str, Any] = {calls.TYPED: calls.of([x for x in arguments if x != "--json"])}
 
     def told(exit_code: int, kind: str, message: str, more: Mapping[str, str] | None = None) -> int:
         # The flag by its text: wrong usage may end before any verb has seen it.
@@ -116,7 +117,8 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if session.get("debug"):
             raise
-        print(f"sls-lake: {sentence(error)}", file=sys.stderr)
+        said = calls.completed(sentence(error), str(session.get(calls.LOGSTORE, "")))
+        print(f"sls-lake: {said}", file=sys.stderr)
         code = EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED
         return told(code, kind_of(error), sentence(error), facts(error))
     return code if isinstance(code, int) else 0

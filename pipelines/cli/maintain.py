@@ -9,7 +9,7 @@ from rich.markup import escape
 from pipelines.cli.hours import older_than_option
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
-from pipelines.cli.output import DRY, Output, megabytes, moment, verb
+from pipelines.cli.output import Output, megabytes, moment, verb
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.history import Orphan
 from pipelines.landing.maintenance.compact import TARGET_BYTES
@@ -86,15 +86,19 @@ def maintain(
     Safe beside landings: rows, ledger and tag stay what they are. Snapshots that are expired cannot be
     rolled back to; files that a reader of one still has open may be deleted when they are old.
     """
-    maintainer = Maintainer(
-        resolve(name),
-        Lake.default(),
-        target_bytes=target_mb * 1024**2,
-        manifests_max=manifests,
-        snapshots_max=snapshots,
-        floor_s=floor_hours * HOUR_S,
-    )
-    done = maintainer.execute(only or STEPS) if execute else maintainer.plan(only or STEPS)
+    logstore = resolve(name)
+    with output.progress(f"maintain {logstore.table}") as progress:
+        maintainer = Maintainer(
+            logstore,
+            Lake.default(),
+            target_bytes=target_mb * 1024**2,
+            manifests_max=manifests,
+            snapshots_max=snapshots,
+            floor_s=floor_hours * HOUR_S,
+            on_event=lambda name: progress.phase(f"committing {name.partition('.')[0]}"),
+        )
+        progress.phase("looking at files and snapshots")
+        done = maintainer.execute(only or STEPS) if execute else maintainer.plan(only or STEPS)
     show(output, done)
     hours = tuple(replace(hour, tasks=()) for hour in done.compacted)
     output.result(asdict(replace(done, compacted=hours)))
@@ -128,7 +132,10 @@ def show(output: Output, done: Maintenance) -> None:
         _show_files(output, "old metadata versions", done.metadata)
     for why in done.put_off:
         output.say(f"put off: {why}")
-    output.say(("done, apart from what was put off" if done.put_off else "done") if done.executed else DRY)
+    if not done.executed:
+        output.say_dry()
+        return
+    output.say("done, apart from what was put off" if done.put_off else "done")
 
 
 def _show_files(output: Output, what: str, files: Sequence[Orphan]) -> None:

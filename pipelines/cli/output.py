@@ -4,23 +4,31 @@ In the document cursors, snapshot ids and identity sums are strings: they have 6
 reads JSON numbers as doubles (JavaScript, jq before 1.7) silently rounds them.
 
 Text for people goes through rich; with `--json` stdout carries the JSON document and nothing
-else, so that it can be piped. Progress goes to stderr in both cases.
+else, so that it can be piped. Progress goes to stderr, in a terminal and without `--json` only.
+
+A table has as many columns as the terminal is wide; `--wide` shows all, and so does what is no terminal: a
+pipe's reader wants whole lines. A command of ours that a text names is printed as it can be run.
 """
 
 import functools
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import IO, Any
 
 import click
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.markup import escape
+from rich.measure import Measurement
 from rich.table import Table
 
-WIDTH_WITHOUT_TERMINAL = 132
+from pipelines.cli import calls
+from pipelines.cli.progress import Line, line
+
+WIDTH_WITHOUT_TERMINAL = 100_000
 SAID = "said"
 """Set in click's object once a verb has printed its JSON document: an error after it prints no other."""
 NUMBER_MAX = 2**53 - 1
@@ -43,39 +51,79 @@ LONG = frozenset(
     }
 )
 """Names whose integers are cursors, snapshot ids or sums: strings in the document, also small ones."""
-DRY = "dry run: nothing was changed; add --execute to do it"
 
 
 class Output:
     """What a verb prints. `as_json` turns `say` and `table` off and `result` into JSON.
 
-    `file` stands in for stdout.
+    `file` stands in for stdout, `width` for the terminal's columns.
     """
 
-    def __init__(self, *, as_json: bool = False, file: IO[str] | None = None) -> None:
-        self.as_json = as_json
+    def __init__(
+        self,
+        *,
+        as_json: bool = False,
+        wide: bool = False,
+        file: IO[str] | None = None,
+        width: int | None = None,
+    ) -> None:
+        self.as_json, self.wide = as_json, wide
         self._file = file
-        self._console = _console(file or sys.stdout)
+        self._console = _console(file or sys.stdout, width)
 
     def say(self, text: str = "") -> None:
         """One line for people; `[bold]...[/]` is rich's markup."""
         if not self.as_json:
-            self._console.print(text, highlight=False, soft_wrap=True)
+            self._console.print(calls.completed(text), highlight=False, soft_wrap=True)
 
-    def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "") -> None:
-        """Rows under headings; columns named with a leading `>` hold numbers and align right."""
+    def say_dry(self) -> None:
+        """Say that this was a dry run, and the call that does it."""
+        call = calls.typed()
+        again = f"this does it: {escape(call)} --execute" if call else "add --execute to do it"
+        self.say(f"dry run: nothing was changed; {again}")
+
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[object]],
+        *,
+        title: str = "",
+        less: Sequence[str] = (),
+    ) -> None:
+        """Rows under headings; columns named with a leading `>` hold numbers and align right.
+
+        Where all are too wide for the terminal, those of `less` are left out, the first one first.
+        """
         if self.as_json:
             return
+        cells = [[shown(cell) for cell in row] for row in rows]
+        out: list[str] = []
+        whole = self._drawn(columns, cells, title, out)
+        if self.wide:
+            Console(file=self._console.file, width=max(_width(whole), 1)).print(whole, highlight=False)
+            return
+        for name in less:
+            if _width(self._drawn(columns, cells, title, out)) <= self._console.width:
+                break
+            out.append(name)
+        self._console.print(self._drawn(columns, cells, title, out), highlight=False)
+        if out:
+            self.say(f"[dim]without {', '.join(out)}: the terminal is too narrow; --wide shows all[/]")
+
+    def _drawn(
+        self, columns: Sequence[str], rows: Sequence[Sequence[str]], title: str, out: Sequence[str]
+    ) -> Table:
+        shown_ones = [n for n, column in enumerate(columns) if column.removeprefix(">") not in out]
         table = Table(box=SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False)
-        for column in columns:
+        for n in shown_ones:
             table.add_column(
-                column.removeprefix(">"),
-                justify="right" if column.startswith(">") else "left",
+                columns[n].removeprefix(">"),
+                justify="right" if columns[n].startswith(">") else "left",
                 overflow="fold",
             )
         for row in rows:
-            table.add_row(*(shown(cell) for cell in row))
-        self._console.print(table, highlight=False)
+            table.add_row(*(row[n] for n in shown_ones))
+        return table
 
     def result(self, data: object) -> None:
         """The JSON document of the verb; nothing without `--json`."""
@@ -85,33 +133,23 @@ class Output:
             text = json.dumps(exact(data), indent=2, default=_plain, ensure_ascii=False)
             print(text, file=self._file)
 
-    def progress(self, unit: str) -> Progress:
-        """A progress bar on stderr that vanishes when it is done; silent without a terminal."""
-        console = _console(sys.stderr)
-        return Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=32),
-            TaskProgressColumn(),
-            TextColumn(f"{{task.completed:,.0f}} {unit}"),
-            TextColumn("{task.fields[rate]}"),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
+    def progress(self, what: str) -> AbstractContextManager[Line]:
+        """One line on stderr that says what is done now; nothing with `--json` or without a terminal."""
+        return line(what, quiet=self.as_json)
 
 
 def verb(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a click command `--json` and `--debug`; the function gets `output` as first argument."""
+    """Give a click command `--json`, `--wide` and `--debug`; the function gets `output` as first argument."""
 
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+    @click.option("--wide", is_flag=True, help="Show every column, also where the terminal is too narrow.")
     @click.option("--debug", is_flag=True, help="Show the trace of an error.")
     @click.pass_context
     @functools.wraps(function)
-    def run(context: click.Context, /, *, as_json: bool, debug: bool, **arguments: Any) -> None:
+    def run(context: click.Context, /, *, as_json: bool, wide: bool, debug: bool, **arguments: Any) -> None:
         if debug:
             context.ensure_object(dict)["debug"] = True
-        function(Output(as_json=as_json), **arguments)
+        function(Output(as_json=as_json, wide=wide), **arguments)
 
     return run
 
@@ -166,9 +204,15 @@ def megabytes(size: float) -> str:
     return f"{size / 1e6:,.1f} MB"
 
 
-def _console(file: IO[str]) -> Console:
-    console = Console(file=file)
-    return console if console.is_terminal else Console(file=file, width=WIDTH_WITHOUT_TERMINAL)
+def _console(file: IO[str], width: int | None = None) -> Console:
+    console = Console(file=file, width=width)
+    return console if width or console.is_terminal else Console(file=file, width=WIDTH_WITHOUT_TERMINAL)
+
+
+def _width(table: Table) -> int:
+    """Columns of the terminal that the table needs with no line broken."""
+    endless = Console(width=WIDTH_WITHOUT_TERMINAL)
+    return Measurement.get(endless, endless.options, table).maximum
 
 
 def _plain(value: object) -> object:

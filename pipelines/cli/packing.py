@@ -1,32 +1,25 @@
-"""Logs -> serialised LogGroups, and files -> logs. No network here.
+"""Logs -> serialised LogGroups. No network here.
 
 LogGroups are built with the vendor SDK's own protobuf classes, the ones with bytes as values.
 """
 
-import gzip
-import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain, islice, pairwise
-from pathlib import Path
-from typing import IO, Any, cast
+from itertools import pairwise
+from typing import Any
 
 from aliyun.log.log_logs_raw_pb2 import LogGroupRaw, LogRaw
 
-from pipelines.cli.lines import PARSERS, SAMPLE_LINES, Log, Parser, detect
-from sls_io.errors import ConfigError
+from pipelines.cli.lines import Log
 from sls_io.window import HOUR_S
 
 GROUP_ROWS = 1000
 GROUP_ROWS_MAX = 4096
 GROUP_BYTES_MAX = 2_000_000
 """A group is closed at this size: the service refuses a PutLogs body over 3 MB."""
-LINE_BYTES_MAX = 2_500_000
 LOG_AGE_MAX_S = 7 * 24 * HOUR_S
 LOG_AHEAD_MAX_S = 15 * 60
 TOPIC = "access"
-_GZIP_MAGIC = b"\x1f\x8b"
 
 
 @dataclass(slots=True)
@@ -124,77 +117,7 @@ def unpack_log(body: bytes) -> Any:
     return LogRaw.FromString(body)
 
 
-def read_lines(path: Path, counts: Counts, *, first_line: int = 1) -> Iterator[tuple[int, bytes]]:
-    """(number, line without its end) of a plain or gzip file; blank ones are counted, not sent.
-
-    Raises ConfigError that names the line from which on the file cannot be loaded.
-    """
-    with _opened(path) as stream:
-        number = 0
-        try:
-            while line := stream.readline(LINE_BYTES_MAX + 1):
-                number += 1
-                if len(line) > LINE_BYTES_MAX:
-                    raise ConfigError(
-                        f"{path.name}, line {number}: longer than {LINE_BYTES_MAX:,} bytes; "
-                        "the service would refuse it, so split the line or take it out"
-                    )
-                line = line.rstrip(b"\r\n")
-                if number < first_line:
-                    continue
-                if line:
-                    yield number, line
-                else:
-                    counts.blank_lines += 1
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise ConfigError(
-                f"{path.name}: the gzip stream is broken after line {number}; get a whole copy of the file"
-            ) from error
-        except OSError as error:
-            raise ConfigError(
-                f"{path.name} cannot be read after line {number}: {error.strerror}; get a whole copy of it"
-            ) from error
-
-
-def parse_file(path: Path, format_name: str, counts: Counts, *, first_line: int = 1) -> Iterator[Log]:
-    """The logs of a file from its line `first_line` on; with format `auto` the first lines decide."""
-    lines = read_lines(path, counts, first_line=first_line)
-    sample = list(islice(lines, SAMPLE_LINES))
-    if not sample:
-        where = f" from line {first_line} on" if first_line > 1 else ""
-        raise ConfigError(f"{path.name} has no lines{where}: nothing to load")
-    parser: Parser = PARSERS[detect([x for _, x in sample]) if format_name == "auto" else format_name]
-    return (parser(line)._replace(line=number) for number, line in chain(sample, lines))
-
-
-def check_file(path: Path, format_name: str, *, first_line: int = 1) -> None:
-    """Read a file to its end before anything of it is sent. Raises ConfigError for what would stop the
-    load in its middle. What can be read only once, such as a pipe, is taken as it comes."""
-    if path.is_file():
-        parse_file(path, format_name, Counts(), first_line=first_line)
-        for _ in read_lines(path, Counts()):
-            pass
-
-
 def slices(total: int, pieces: int) -> list[range]:
     """Row numbers 0..total in `pieces` runs of nearly equal length, none empty."""
     edges = [total * i // pieces for i in range(pieces + 1)]
     return [range(a, b) for a, b in pairwise(edges) if a < b]
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
-    try:
-        stream = path.open("rb")
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}; check the path") from error
-    with stream:
-        try:
-            zipped = stream.peek(2)[:2] == _GZIP_MAGIC
-        except OSError as error:
-            raise ConfigError(f"cannot read {path}: {error.strerror}; name a file of log lines") from error
-        if not zipped:
-            yield stream
-            return
-        with gzip.GzipFile(fileobj=stream) as unzipped:
-            yield cast(IO[bytes], unzipped)

@@ -6,7 +6,7 @@ import click
 from rich.markup import escape
 
 from pipelines.cli.logstores import logstore_option, resolve
-from pipelines.cli.output import DRY, Output, moment, verb
+from pipelines.cli.output import Output, moment, verb
 from pipelines.landing.operations import register as registering
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
@@ -67,7 +67,7 @@ def start_over(output: Output, *, name: str | None, execute: bool) -> None:
     output.say(f"given up with it: a new table {planned.table} {_where(planned.location)}")
     table = registering.start_over(lake, logstore, planned) if execute else None
     if table is None:
-        output.say(DRY)
+        output.say_dry()
     else:
         output.say(f"done: {planned.table} is new and lies in {escape(table.location())}; land")
     location = table.location() if table else planned.location

@@ -6,7 +6,7 @@ import click
 from rich.markup import escape
 
 from pipelines.cli.logstores import logstore_option, resolve
-from pipelines.cli.output import DRY, Output, verb
+from pipelines.cli.output import Output, verb
 from pipelines.landing.operations.repair_manifests import execute_repair_manifests, plan_repair_manifests
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
@@ -46,5 +46,8 @@ def repair_manifests(output: Output, *, without_missing: bool, name: str | None,
             "their sake[/]"
         )
     committed = execute_repair_manifests(lake, planned) if execute else None
-    output.say(DRY if committed is None else f"done: snapshot {committed}; sls-lake verify proves it")
+    if committed is None:
+        output.say_dry()
+    else:
+        output.say(f"done: snapshot {committed}; sls-lake verify proves it")
     output.result({"executed": execute, "committed": committed, **asdict(view)})

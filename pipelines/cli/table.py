@@ -11,7 +11,7 @@ from pipelines.cli.hours import HourParam, Hours
 from pipelines.cli.leaving import show_leaving
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.maintain import maintain
-from pipelines.cli.output import DRY, Output, moment, verb
+from pipelines.cli.output import Output, moment, verb
 from pipelines.cli.register import register, start_over
 from pipelines.cli.repair_manifests import repair_manifests
 from pipelines.landing.hours import hour_text
@@ -85,7 +85,7 @@ def rollback(
     _show_kept(output, planned.view, kept)
     committed = execute_rollback(lake, planned) if execute else None
     if committed is None:
-        output.say(DRY)
+        output.say_dry()
     else:
         land = "; land again" if planned.view.pulled_again else ""
         output.say(f"done: snapshot {committed} of {logstore.table} is what {snapshot} was{land}")
@@ -128,7 +128,10 @@ def relabel(output: Output, *, name: str | None, execute: bool) -> None:
     view = planned[0]
     output.say(escape(f"{view.origin} in {view.table}: {view.before} becomes {view.after}; no row changes"))
     committed = execute_relabel(lake, planned) if execute else None
-    output.say(DRY if committed is None else f"done: snapshot {committed}; land again")
+    if committed is None:
+        output.say_dry()
+    else:
+        output.say(f"done: snapshot {committed}; land again")
     output.result({"executed": execute, "committed": committed, **asdict(view)})
 
 
@@ -222,7 +225,7 @@ def undo(output: Output, *, hours: range, name: str | None, execute: bool) -> No
         output.say(f"[red]{escape(text)}[/]")
     committed = execute_undo(lake, planned) if execute else None
     if committed is None:
-        output.say(DRY)
+        output.say_dry()
     elif lost:
         output.say(
             f"done: snapshot {committed}; sls-lake backfill lands again what retention still has; the rest "
@@ -264,7 +267,7 @@ def give_up(output: Output, *, name: str | None, execute: bool) -> None:
     output.say(str(view.kept))
     committed = execute_give_up(lake, planned) if execute else None
     if committed is None:
-        output.say(DRY)
+        output.say_dry()
     else:
         again = ""
         if view.kept.lost < view.rows:
@@ -327,7 +330,7 @@ def forget(
         show_forget(output, planned.view)
         committed = execute_forget(lake, logstore, client, planned) if execute else None
     if committed is None:
-        output.say(DRY)
+        output.say_dry()
     else:
         output.say(f"done: snapshot {committed}; older snapshots hold the rows until they are expired")
     output.result({"executed": execute, "committed": committed, **asdict(planned.view)})
@@ -414,7 +417,7 @@ def adopt(
     elif committed is not None:
         output.say(f"done: snapshot {committed} of {logstore.table} has a ledger again; land")
     elif not planned.view.asks:
-        output.say(DRY)
+        output.say_dry()
     kept = {origin: str(snapshot) for origin, snapshot in planned.view.kept.items()}
     output.result({"executed": execute, "committed": committed, **asdict(planned.view), "kept": kept})
 

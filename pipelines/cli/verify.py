@@ -35,7 +35,8 @@ def verify(output: Output, *, name: str | None, pull: bool, hours: range | None)
     if hours is not None and not pull:
         raise click.UsageError("--hour says what to pull again: add --pull")
     logstore = resolve(name)
-    with SlsClient(logstore.service) as client:
+    with SlsClient(logstore.service) as client, output.progress(f"verify {logstore.name}") as progress:
+        progress.phase("pulling again and counting the table" if pull else "counting the table")
         proof = prove(logstore, Lake.default(), client, pull=pull, hours=hours)
     show(output, proof)
     output.result({"ok": proof.ok, **asdict(proof)})
@@ -59,6 +60,7 @@ def show(output: Output, proof: Proof) -> None:
                 )
                 for shard in proof.shards
             ],
+            less=("frontier",),
         )
     for shard in proof.shards:
         for text in (

@@ -59,6 +59,7 @@ def show(output: Output, found: History, entries: tuple[Entry, ...]) -> None:
             )
             for e in entries
         ],
+        less=("windows", "run"),
     )
     output.table(
         ["run", "shard", "receive hour", ">begin", ">end", ">rows", ""],
@@ -75,6 +76,7 @@ def show(output: Output, found: History, entries: tuple[Entry, ...]) -> None:
             for e in entries
             for x in e.windows
         ],
+        less=("run", "end"),
     )
     output.table(
         ["receive hour", ">files", ">rows", ">size"],

@@ -18,6 +18,7 @@ from sls_io.window import HOUR_S
 _TABLE = re.compile(r"[a-z_][a-z0-9_]{0,127}\.[a-z_][a-z0-9_]{0,127}")
 _START_FORMAT = "%Y-%m-%d-%H:%M"
 _START = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9]{2}:[0-9]{2}")
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _FIRST_S, _LAST_S = 0, 7_258_118_400
 _YEARS = "from 1970 to 2199"
 _RESET_DAYS_MAX = 3650
@@ -71,9 +72,12 @@ class Logstore(Settings):
     @classmethod
     def _start_is_an_hour(cls, value: str) -> str:
         try:
-            at = datetime.strptime(value if _START.fullmatch(value) else "", _START_FORMAT)
+            hour = f"{value}-00:00" if _DAY.fullmatch(value) else value
+            at = datetime.strptime(hour if _START.fullmatch(hour) else "", _START_FORMAT)
         except ValueError:
             raise ValueError("start: expected YYYY-MM-DD-HH:MM (UTC), such as 2026-11-20-00:00") from None
+        if hour != value:
+            raise ValueError(f"start: has no hour; write {hour} to begin with that day (UTC)")
         if at.minute:
             raise ValueError("start: must be a whole hour, such as 2026-11-20-00:00")
         if not _FIRST_S <= at.replace(tzinfo=UTC).timestamp() < _LAST_S:
@@ -160,7 +164,10 @@ def load_logstore(path: Path) -> Logstore:
     attributes, unset = filled(document["attributes"], path)
     if unset:
         names = ", ".join(sorted(set(unset.values())))
-        raise ConfigError(f"{path} needs the environment variable {names}, which is not set")
+        raise ConfigError(
+            f"{path} needs the environment variable {names}, which is not set: export it, or, beside a "
+            "running `make dev`, take that one's: `. var/dev/env`"
+        )
     return checked(attributes, path)
 
 
@@ -203,11 +210,18 @@ def _cron_values(field: str, bounds: tuple[str, int, int]) -> set[int]:
 def describe(error: ValidationError) -> str:
     """The problems of a validation, one sentence each, without the values that were given."""
     lines = []
-    for problem in error.errors(include_input=False, include_url=False):
+    problems = error.errors(include_input=False, include_url=False)
+    misspelt = {_closest(p["loc"]) for p in problems if p["type"] == "extra_forbidden"}
+    for problem in problems:
+        if problem["type"] == "missing" and problem["loc"] in misspelt:
+            # It is there under a name that is said anyway.
+            continue
         where = printable(".".join(str(x) for x in problem["loc"]))
         message = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "extra_forbidden":
             message = f"no such setting{_meant(problem['loc'])}"
+        elif problem["type"] == "missing":
+            message = "is missing, and has no default: the README lists the settings"
         elif problem["type"] == "string_type":
             message = "expected a text; put it in quotes"
         lines.append(
@@ -218,10 +232,21 @@ def describe(error: ValidationError) -> str:
 
 def _meant(place: tuple[int | str, ...]) -> str:
     """The setting that was probably meant with the last part of `place`."""
+    if close := _closest(place):
+        return f"; did you mean {close[-1]}?"
+    names = _names_beside(place)
+    return f"; there are {', '.join(names)}" if names else ""
+
+
+def _closest(place: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """The place of the setting that was probably meant by `place`; empty for none."""
+    close = get_close_matches(str(place[-1]), _names_beside(place), 1)
+    return (*place[:-1], close[0]) if close else ()
+
+
+def _names_beside(place: tuple[int | str, ...]) -> list[str]:
     model: Any = Logstore
     for part in place[:-1]:
         field = getattr(model, "model_fields", {}).get(str(part))
         model = field.annotation if field else None
-    names = list(getattr(model, "model_fields", {}))
-    close = get_close_matches(str(place[-1]), names, 1)
-    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(names)}" if names else ""
+    return list(getattr(model, "model_fields", {}))

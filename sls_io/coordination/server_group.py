@@ -14,6 +14,7 @@ the one that counts for our clock.
 """
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 from sls_io.claim import Claim
 from sls_io.client import GroupInfo, SlsClient
@@ -71,7 +72,7 @@ class ServerGroup:
         self._ensure()
         self._stored = None
         self._member = self._member.handed_over() if self._alive() else Membership()
-        patient_until = self._clock.monotonic() + self._group.patience_s
+        began_s, patient_until = self._clock.now(), self._clock.monotonic() + self._group.patience_s
         before: frozenset[int] | None = None
         while True:
             failure: TransportError | None = None
@@ -89,7 +90,7 @@ class ServerGroup:
             if self._clock.monotonic() + self.renew_every_s > patient_until:
                 if held:
                     return self._claim()
-                raise failure or self._nothing_granted()
+                raise failure or self._nothing_granted(began_s)
             self._clock.sleep(self.renew_every_s)
 
     def renew(self) -> Claim:
@@ -196,8 +197,11 @@ class ServerGroup:
             f"{self._timeout_s} s, so its shards count as lost. Claim again"
         )
 
-    def _nothing_granted(self) -> ClaimLost:
-        """Who has the shards, as far as checkpoints tell, and what to do."""
+    def _nothing_granted(self, began_s: float) -> ClaimLost:
+        """Who has the shards, as far as checkpoints tell, until when at most, and what to do.
+
+        Who had died before `began_s` is evicted one timeout after it; that needs nobody's help.
+        """
         group = self._group.name
         try:
             entries = self._client.checkpoints(group).values()
@@ -205,7 +209,13 @@ class ServerGroup:
         except (TransportError, ServiceError):
             others = []
         by = f"by {', '.join(repr(o) for o in others)}" if others else "by other holders"
+        since, until = _time(began_s), _time(began_s + self._timeout_s)
         return ClaimLost(
-            f"group {group!r}: all its shards are held {by}. "
-            f"Stop them and wait {self._timeout_s} s (the group's timeout), or use another group"
+            f"group {group!r}: all its shards are held {by} since {since} UTC or longer. If that run has "
+            f"ended, this ends by itself at {until} UTC at the latest, {self._timeout_s} s after its last "
+            "heartbeat (the group's timeout): ask again then. If it runs, let it end, or use another group"
         )
+
+
+def _time(time_s: float) -> str:
+    return datetime.fromtimestamp(time_s, UTC).strftime("%H:%M:%S")

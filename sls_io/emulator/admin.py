@@ -58,6 +58,11 @@ class _AskShard(_Ask):
     shard: Number
 
 
+class _AskLogstore(_Ask):
+    project: str
+    logstore: str
+
+
 class _AskSplit(_AskShard):
     key: str = ""
     count: int = Field(default=2, ge=2, le=SHARDS_MAX)
@@ -98,6 +103,7 @@ class Admin:
             ("POST", "/faults/{fault}/release", self.release),
             ("GET", "/faults/{fault}/wait", self.wait), ("POST", "/retain", self.retain),
             ("POST", "/split", self.split), ("POST", "/merge", self.merge), ("POST", "/jump", self.jump),
+            ("POST", "/forget_members", self.forget_members),
             ("GET", "/limits", self.limits), ("POST", "/limits", self.change_limits),
             ("POST", "/keys", self.add_key), ("GET", "/state", self.state), ("GET", "/dump", self.dump),
             ("GET", "/", self.page),
@@ -183,6 +189,14 @@ class Admin:
         ask = _AskJump.model_validate_json(await request.body())
         self.service.store.jump(self.service.store.logstore(ask.project, ask.logstore), ask.shard, ask.step)
         return JSONResponse({})
+
+    async def forget_members(self, request: Request) -> Response:
+        """Every member of the logstore's groups counts as silent for longer than the timeout."""
+        ask = _AskLogstore.model_validate_json(await request.body())
+        logstore = self.service.store.logstore(ask.project, ask.logstore)
+        for group in logstore.groups.values():
+            group.forget_members(self.service.now(), logstore.shape())
+        return JSONResponse([_group_doc(group) for group in logstore.groups.values()])
 
     async def limits(self, request: Request) -> Response:
         return JSONResponse(self.service.limits.model_dump())

@@ -84,6 +84,11 @@ class ConsumerGroup:
         if shape.version != self.version:
             self._reshape(shape)
 
+    def forget_members(self, now: float, shape: Shape) -> None:
+        """Take every member for silent, as after a timeout: their shards are free at once."""
+        self.members = dict.fromkeys(self.members, now - self.timeout_s - 1)
+        self.look(now, shape)
+
     def save(self, shard: int, cursor: int, consumer: str, *, forced: bool, now: float, shape: Shape) -> None:
         """Store a checkpoint. Unless `forced`, only from the shard's present holder.
 

@@ -89,6 +89,10 @@ class Admin:
         """Widen the distance to the next cursor, as a change of machine does in the real service."""
         self._ask("POST", "/jump", {"project": project, "logstore": logstore, "shard": shard, "step": step})
 
+    def forget_members(self, project: str, logstore: str) -> None:
+        """Let go every claim on the logstore's shards, in all groups, as their timeouts would."""
+        self._ask("POST", "/forget_members", {"project": project, "logstore": logstore})
+
     def limits(self, **changed: Any) -> dict[str, Any]:
         """Change limits by name (see `Limits`); returns all of them."""
         return cast("dict[str, Any]", self._ask("POST", "/limits", changed))
@@ -144,6 +148,11 @@ class Emulator:
         self.endpoint = f"http://127.0.0.1:{port}"
         self.pid = process.pid
         self.admin = Admin(port)
+
+    @property
+    def exit_status(self) -> int | None:
+        """How the process ended, negative for a signal; None while it runs."""
+        return self._process.poll()
 
     def kill(self) -> None:
         """SIGKILL, and wait until it is gone."""

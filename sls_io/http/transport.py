@@ -26,7 +26,7 @@ from datetime import UTC
 from email.utils import formatdate, parsedate_to_datetime
 from time import gmtime, strftime
 from typing import Any, NoReturn
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 from aliyun.log import LogClient
 from aliyun.log import credentials as vendor_credentials
@@ -48,7 +48,7 @@ from sls_io.errors import (
 )
 from sls_io.http.credentials import ENV_ID, ENV_SECRET, ENV_TOKEN, Keys, resolve
 from sls_io.http.wire import Answer, Lost, Wire
-from sls_io.settings import Service
+from sls_io.settings import Service, is_loopback
 
 _HOST_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _WHOLE = re.compile(r"[0-9]{1,19}")
@@ -94,6 +94,12 @@ _SKEWED = frozenset({"RequestTimeTooSkewed", "RequestTimeExpired"})
 
 _TOKEN_ENDED = frozenset({"SecurityTokenExpired", "SecurityToken.Expired"})
 _AUTH = frozenset({"Unauthorized", *_TOKEN_ENDED})
+_BAD_SIGNATURE = "SignatureNotMatch"
+_REFUSED = {
+    _BAD_SIGNATURE: "the secret is not the one of this access key id",
+    "Unauthorized": "the access key id is unknown or disabled, or may not do this",
+}
+FAKE_PAIR = "emulator-key and emulator-secret"
 _AUTH_FAMILIES = ("InvalidAccessKeyId", "SecurityToken", "InvalidSecurityToken")
 """Codes of keys that are not accepted, alone or before a dot; the vendor's SDK goes by these, too, and by
 no status (its `logclient.py`, 0.9.52)."""
@@ -470,9 +476,10 @@ class Transport(LogClient):
         request_id = printable(answer.headers.get("x-log-requestid", "")[:64])
         if call.private:
             # A service may repeat what it could not read, and what it could not read are logs.
-            text = "text withheld, the call carries logs"
-        elif keys_refused(answer.status, code):
-            text = "text withheld, it may repeat what was signed"
+            text = "the service refuses the call (its own words are left out: they may repeat logs)"
+        elif keys_refused(answer.status, code) or code == _BAD_SIGNATURE:
+            # What the service says here may repeat the key id and what was signed.
+            text = _REFUSED.get(code, "the service does not accept the access key")
         for secret in self._shared.keys[:3]:
             text = text.replace(secret, "***") if secret else text
         if rule is not None and rule.throttled:
@@ -492,9 +499,14 @@ class Transport(LogClient):
                 f"{ENV_TOKEN} of this process has ended, and what stands in an environment stays as long as "
                 "the process lives: for temporary keys let service.credentials name a profile or a function"
             )
-        if keys_refused(status, code) or code == "SignatureNotMatch":
+        if keys_refused(status, code) or code == _BAD_SIGNATURE:
             if service.credentials.provider == "env":
-                return f"Check {ENV_ID}, {ENV_SECRET} and {ENV_TOKEN}, and what the key may read"
+                emulator = (
+                    f"; an emulator takes {FAKE_PAIR}, or what these were when it started"
+                    if is_loopback(urlsplit(service.endpoint).hostname or "")
+                    else ""
+                )
+                return f"Check {ENV_ID}, {ENV_SECRET} and {ENV_TOKEN}, and what the key may read{emulator}"
             return f"Check the key pair of credentials provider {service.credentials.provider!r}"
         if code in ("ProjectNotExist", "ProjectNotExists"):
             return f"Check service.project ({call.project}) and service.endpoint ({service.endpoint})"

@@ -1,8 +1,8 @@
 """The verbs of `sls-lake` in this process, on a world's logstore."""
 
-import json
 import os
 from collections.abc import Callable
+from json import loads
 from pathlib import Path
 from typing import Any
 
@@ -79,19 +79,23 @@ def command(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Command:
     """Runs one verb with --json on the module's own `world`; its document with `code`, `error` and whether
-    there was a `document` at all."""
+    there was a `document` at all. With `json=False` the `text` for people instead."""
     defs = tmp_path / "defs.yaml"
     defs.write_text(settings(world))
     for name, value in world.lake.properties.items():
         monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name.upper()}", value)
 
-    def call(*arguments: str) -> dict[str, Any]:
+    def call(*arguments: str, json: bool = True) -> dict[str, Any]:
         capsys.readouterr()
+        if not json:
+            code = run([*arguments, "--logstore", str(defs)])
+            said = capsys.readouterr()
+            return {"text": said.out, "code": code, "error": said.err}
         code = run([*arguments, "--logstore", str(defs), "--json"])
         said = capsys.readouterr()
         if said.out:
-            assert not (rounded := too_long(json.loads(said.out))), f"{arguments[:2]} prints {rounded}"
-        document: dict[str, Any] = json.loads(said.out, object_hook=numbers) if said.out else {}
+            assert not (rounded := too_long(loads(said.out))), f"{arguments[:2]} prints {rounded}"
+        document: dict[str, Any] = loads(said.out, object_hook=numbers) if said.out else {}
         return {**document, "document": bool(said.out), "code": code, "error": said.err}
 
     return call

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.test_docs import READ, snippet
+
 ROOT = Path(__file__).resolve().parents[2]
 LINE = '10.0.0.{n} - - [17/May/2015:10:05:03 +0000] "GET /{n} HTTP/1.1" {status} {n} "-" "curl/8"\n'
 
@@ -27,7 +29,7 @@ def test_lines_of_a_file_end_in_a_proof_that_each_landed_once(tmp_path: Path) ->
     path = tmp_path / "access.log"
     lines = [LINE.format(n=n % 250, status=200 + n % 3) for n in range(599)]
     path.write_text("".join(lines) + "half a line\n")
-    code, said, errors = demo(tmp_path / "demo", "--logs", str(path))
+    code, said, errors = demo(tmp_path / "var" / "demo", "--logs", str(path))
     assert code == 0, errors + said
     assert "500 + 100 rows in the service, 600 in the table, each once, with the same content" in said
     assert "1 did not have the format: kept whole under `line`" in said
@@ -35,6 +37,11 @@ def test_lines_of_a_file_end_in_a_proof_that_each_landed_once(tmp_path: Path) ->
     assert "0 rows landed, it lacked none" in said
     assert "6 of 6 tests passed" in said
     assert "Traceback" not in errors
+    # The README's way to read the table, in the folder that has var/demo.
+    read = subprocess.run(
+        [sys.executable, "-c", snippet(READ)], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert "__receive_hour__" in read.stdout or "[5 rows" in read.stdout
 
 
 def test_a_landed_file_that_is_gone_ends_red(tmp_path: Path) -> None:

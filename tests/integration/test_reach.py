@@ -5,11 +5,14 @@ import re
 import pytest
 
 from pipelines.cli.main import EXIT_FAILED
+from pipelines.landing.hours import hour_text
+from pipelines.landing.inspection.history import hours_of
 from pipelines.landing.operations import reach
 from sls_io.waits import Why
 from tests.integration.command_line import Command, command
 from tests.integration.test_undo import HOUR, NEXT, hours_in_table, started
 from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World
+from tests.unit.test_cli_dagster_client import answering, data
 
 pytestmark = pytest.mark.spark
 
@@ -54,6 +57,34 @@ def test_hours_that_nobody_has_are_said_to_be_none(started: World, command: Comm
             assert (said["code"], said["cannot_come"]) == (EXIT_FAILED, [f"{hour}: {why}"]), mode
     part = command("backfill", "--from", NEXT, "--to", "2026-09-21-18:00", "--local", "--mode", "errors")
     assert part["code"] == EXIT_FAILED and part["cannot_come"][0].startswith("2026-09-21-17:00..")
+
+
+def test_a_backfill_of_the_running_hour_says_that_it_is_not_over_and_when_to_ask_again(
+    started: World, command: Command
+) -> None:
+    """As Dagster tells it: the run is green, and the hour is not done."""
+    running = "2026-09-21-16:00"
+    counts = {"numPartitionsTargeted": 1, "numPartitionsMaterialized": 0, "numPartitionsFailed": 0}
+    answer = data(
+        launchPartitionBackfill={"__typename": "LaunchBackfillSuccess", "backfillId": "abc"},
+        partitionBackfillOrError={
+            "__typename": "PartitionBackfill",
+            "status": "COMPLETED_FAILED",
+            "numPartitions": 1,
+            "error": None,
+            "assetBackfillData": {"assetBackfillStatuses": [counts]},
+        },
+    )
+    rows = sum(x.rows for x in hours_of(started.logstore, started.lake) if hour_text(x.hour) == running)
+    with answering(answer) as url:
+        said = command("backfill", "--from", NEXT, "--to", running, "--dagster-url", url)
+        text = command("backfill", "--from", running, "--dagster-url", url, json=False)["text"]
+        over = command("backfill", "--from", NEXT, "--dagster-url", url)
+    assert said["code"] == EXIT_FAILED
+    assert said["not_over"] == [{"hour": running, "rows": rows}]
+    assert f"{running} is not over" in text and "ask again after 2026-09-21 17:00:" in text
+    assert f"{rows:,} rows are in the table so far" in text
+    assert over["not_over"] == []
 
 
 def test_before_the_first_landing_only_what_the_service_has_can_come(world: World) -> None:

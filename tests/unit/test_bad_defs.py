@@ -87,6 +87,16 @@ FILES: dict[str, tuple[bytes, str]] = {
         GOOD.replace("2026-11-20-00:00", "10000-01-01-00:00").encode(),
         "start: expected",
     ),
+    "start without an hour": (
+        GOOD.replace("2026-11-20-00:00", "2026-11-20").encode(),
+        "start: has no hour; write 2026-11-20-00:00",
+    ),
+    "start on no day": (GOOD.replace("2026-11-20-00:00", "2026-13-20").encode(), "start: expected"),
+    "a misspelt setting that must be there": (
+        GOOD.replace("start:", "strat:").encode(),
+        "defs.yaml: strat: no such setting; did you mean start?",
+    ),
+    "no start": (GOOD.replace("  start: 2026-11-20-00:00\n", "").encode(), "start: is missing"),
     "start before all": (GOOD.replace("2026-11-20-00:00", "-1").encode(), "start: expected"),
     "start of other digits": (GOOD.replace("2026", "２０２６").encode(), "start: expected"),
     "reset of year 1": ((GOOD + "  reset: 0001-01-01\n").encode(), "reset: a time from 1970 to 2199"),
@@ -130,6 +140,7 @@ def test_a_bad_file_is_refused_by_the_command_line_with_file_and_cure(project: P
     with pytest.raises(ConfigError) as refused:
         load_logstore(project)
     assert said in str(refused.value) and "defs.yaml" in str(refused.value)
+    assert "Field required" not in str(refused.value)
     if b"SlsLogstore" in content or "SlsLogstore".encode("utf-16-be") in content:
         with pytest.raises(ConfigError):
             logstores.resolve(None)

@@ -1,6 +1,9 @@
 """`sls-lake describe`: what people read of the runway and of the files per hour."""
 
 import io
+from typing import Any
+
+import pytest
 
 from pipelines.cli.describe import HOURS_SHOWN, show, show_files
 from pipelines.cli.output import Output
@@ -64,3 +67,36 @@ def test_a_table_without_files_says_nothing_about_them() -> None:
     shown = io.StringIO()
     show_files(Output(as_json=False, file=shown), ())
     assert shown.getvalue() == ""
+
+
+CURSOR = Cursor(1_690_000_000_000_000_123)
+BUSY = ShardView(
+    7, "readwrite", "sls-lake", CURSOR, CURSOR, Cursor(CURSOR + 9), 10**6, 1_790_000_000, 3800.0, False
+)
+
+
+def table_of(**options: Any) -> list[str]:
+    shown = io.StringIO()
+    left = Runway("bronze.x", 30 * DAY, (ShardRunway(7, 1, 20 * DAY),))
+    show(Output(file=shown, **options), LOGSTORE, [BUSY], left)
+    return shown.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_a_narrow_terminal_has_fewer_columns_and_no_broken_cursor(width: int) -> None:
+    lines = table_of(width=width)
+    (row,) = [line for line in lines if line.strip().startswith("7 ")]
+    assert len(row.rstrip()) <= width
+    assert "1,000,000" in row and "20.0 d" in row and "open" in row
+    (told,) = [line for line in lines if "--wide shows all" in line]
+    assert "frontier" in told
+    heads = next(line for line in lines if "runway" in line)
+    assert set(heads.split()) >= {"shard", "state", "rows", "lag"}
+
+
+@pytest.mark.parametrize("options", [{}, {"width": 80, "wide": True}, {"width": 200}])
+def test_what_is_wide_enough_or_no_terminal_has_every_column_in_whole_lines(options: dict[str, Any]) -> None:
+    lines = table_of(**options)
+    (row,) = [line for line in lines if line.strip().startswith("7 ")]
+    assert str(CURSOR) in row and str(CURSOR + 9) in row and "2026-09-21 14:13:20" in row
+    assert not any("--wide" in line for line in lines)

@@ -12,8 +12,9 @@ import pytest
 
 from pipelines.cli.demo.accesslog import content_of, generated, parse_request_id
 from pipelines.cli.emulator_admin import Stored, stored
+from pipelines.cli.log_files import LINE_BYTES_MAX
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, run
-from pipelines.cli.packing import LINE_BYTES_MAX, unpack
+from pipelines.cli.packing import unpack
 from sls_io.emulator import Emulator
 from sls_io.settings import Service
 from sls_io.window import HOUR_S
@@ -230,7 +231,13 @@ def test_a_wrong_key_is_one_sentence_that_names_the_variables_and_not_the_key(
     assert run(["load", "--rows", "10", "--create"]) == EXIT_FAILED
     said = capsys.readouterr().err
     assert "ALIBABA_CLOUD_ACCESS_KEY_" in said and "canary" not in said
+    assert "the secret is not the one of this access key id" in said and "withheld" not in said
+    assert "emulator-key and emulator-secret" in said
     assert said.count("\n") == 1
+    monkeypatch.setenv("ALIBABA_CLOUD_ACCESS_KEY_ID", "canary-of-an-id")
+    assert run(["load", "--rows", "10", "--create"]) == EXIT_FAILED
+    said = capsys.readouterr().err
+    assert "the access key id is unknown" in said and "canary" not in said
 
 
 def test_the_clock_of_what_is_no_emulator_is_never_set(
@@ -276,3 +283,35 @@ def test_a_plan_before_the_first_landing_refuses_what_the_landing_would(
     capsys.readouterr()
     assert run(["plan"]) == EXIT_USAGE
     assert told in capsys.readouterr().err
+
+
+# --- the format ------------------------------------------------------------------------------
+
+
+def test_a_file_of_no_known_format_is_loaded_as_text_with_a_word_on_stderr(
+    project: Path, emulator: Emulator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = project / "app.log"
+    path.write_text("something happened\nand again\n")
+    assert run(["load", "--file", str(path), "--create", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["format"] == "text"
+    assert "app.log" in captured.err and "--format" in captured.err
+    assert run(["load", "--file", str(path), "--format", "text"]) == 0
+    captured = capsys.readouterr()
+    assert "read app.log as text" in captured.out
+    assert captured.err == ""
+
+
+def test_a_pipe_is_recognised_by_its_first_lines_and_loses_none(project: Path, emulator: Emulator) -> None:
+    pipe = project / "pipe"
+    os.mkfifo(pipe)
+    body = "n,name\n" + "".join(f"{n},x\n" for n in range(50))
+    writer = threading.Thread(target=pipe.write_text, args=[body])
+    writer.start()
+    assert run(["load", "--file", str(pipe), "--create"]) == 0
+    writer.join()
+    (group,) = kept(emulator)
+    assert [{c.Key: c.Value for c in log.Contents} for log in unpack(group.body).Logs] == [
+        {"n": b"%d" % n, "name": b"x"} for n in range(50)
+    ]

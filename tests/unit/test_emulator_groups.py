@@ -300,3 +300,10 @@ def test_a_clock_set_back_keeps_members_no_longer_than_their_time_out() -> None:
     walk.now = TIMEOUT_S + 1.0
     walk.look()
     assert not walk.group.members
+
+
+def test_members_that_are_forgotten_let_every_shard_go_at_once() -> None:
+    walk = Walk(plain(2))
+    assert walk.beat("a") == [0, 1]
+    walk.group.forget_members(walk.now, walk.view)
+    assert walk.beat("b") == [0, 1]

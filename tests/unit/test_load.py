@@ -10,17 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pipelines.cli.demo.accesslog import ODD_EVERY, content_of, generated, parse_request_id
-from pipelines.cli.lines import Log, combined, detect, epoch_s, json_line, local_time_s, text
-from pipelines.cli.packing import (
-    GROUP_BYTES_MAX,
-    LINE_BYTES_MAX,
-    LOG_AGE_MAX_S,
-    Counts,
-    Packer,
-    parse_file,
-    read_lines,
-    slices,
-)
+from pipelines.cli.lines import Log, combined, epoch_s, json_line, local_time_s, text
+from pipelines.cli.log_files import LINE_BYTES_MAX, parse_file, read_lines, recognise
+from pipelines.cli.packing import GROUP_BYTES_MAX, LOG_AGE_MAX_S, Counts, Packer, slices
 from sls_io.errors import ConfigError
 
 NOW_S = 1_763_700_000.0
@@ -165,13 +157,6 @@ def test_a_time_that_does_not_exist_is_no_time() -> None:
     assert local_time_s("2025-01-01") is None
 
 
-def test_the_format_is_told_from_the_first_lines_and_asked_for_when_they_say_nothing() -> None:
-    assert detect([b"# header", LINE]) == "combined"
-    assert detect([b'{"a":1}', b"{"]) == "json"
-    with pytest.raises(ConfigError, match="--format"):
-        detect([b"plain words"])
-
-
 def test_a_generated_row_follows_from_seed_and_number_alone() -> None:
     first = [generated(7, n, NOW_S) for n in range(1000)]
     assert first == [generated(7, n, NOW_S) for n in range(1000)]
@@ -226,8 +211,8 @@ def test_plain_and_gzip_files_give_the_same_rows(tmp_path: Path) -> None:
     plain.write_bytes(body)
     zipped.write_bytes(gzip.compress(body))
     counts = Counts()
-    logs = list(parse_file(plain, "auto", counts))
-    assert logs == list(parse_file(zipped, "auto", Counts()))
+    logs = list(parse_file(recognise(plain, "combined"), counts))
+    assert logs == list(parse_file(recognise(zipped, "combined"), Counts()))
     assert [log.whole for log in logs] == [True, False, False]
     assert counts.blank_lines == 1
 
@@ -236,10 +221,10 @@ def test_a_file_we_cannot_load_is_said_in_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(b"")
     with pytest.raises(ConfigError, match="no lines"):
-        list(parse_file(path, "auto", Counts()))
+        list(parse_file(recognise(path), Counts()))
     path.write_bytes(LINE + b"\n\n")
     with pytest.raises(ConfigError, match="no lines from line 2 on"):
-        list(parse_file(path, "auto", Counts(), first_line=2))
+        list(parse_file(recognise(path), Counts(), first_line=2))
     path.write_bytes(b"x" * (LINE_BYTES_MAX + 1))
     with pytest.raises(ConfigError, match="line 1"):
         list(read_lines(path, Counts()))

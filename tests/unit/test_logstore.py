@@ -114,7 +114,7 @@ def test_what_is_unknown_or_out_of_bounds_is_refused(changed: dict[str, object])
         ("", "expected `type:` and `attributes:`"),
         ("- a\n- b", "expected `type:` and `attributes:`"),
         ("type: x", "expected `type:` and `attributes:`"),
-        ("attributes: {}", "service: Field required"),
+        ("attributes: {}", "service: is missing"),
         ("attributes: {group: {name: lake, holder: 'a b'}}", "group and holder names"),
     ],
 )

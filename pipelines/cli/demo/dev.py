@@ -1,15 +1,21 @@
 """`sls-lake dev`: the parts of the demo, kept running until Ctrl-C.
 
-An emulator, a steady producer, and Dagster's page with the schedule on. State lies in var/dev and
-is kept from one time to the next; `--fresh` begins anew.
+An emulator, a steady producer for each logstore, and Dagster's page with their schedules on. State lies in
+var/dev and is kept from one time to the next; `--fresh` begins anew.
 """
 
 import itertools
+import shlex
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from http.client import HTTPException
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import click
 
@@ -18,24 +24,32 @@ from pipelines.cli.demo import sandbox
 from pipelines.cli.demo.accesslog import generated
 from pipelines.cli.emulator import PORT
 from pipelines.cli.load import create, put
-from pipelines.cli.logstores import logstore_option, resolve
+from pipelines.cli.logstores import resolve_all
 from pipelines.cli.output import Output, moment, verb
 from pipelines.cli.packing import Packer
 from pipelines.landing.logstore import Logstore
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import start
-from sls_io.errors import ConfigError, TransportError
+from sls_io.errors import ConfigError, ServiceError, TransportError
 
 UI_PORT = 3000
 PORTS = click.IntRange(1, 65535)
 START_DEADLINE_S = 120.0
 REPORT_EVERY_S = 60
 SHARDS = 4
+DEATHS_MAX = 5
+"""So often the emulator is started again without a row sent in between; then something else is wrong."""
 
 
 @click.command("dev")
-@logstore_option
+@click.option(
+    "--logstore",
+    "-l",
+    "names",
+    metavar="NAME[,NAME...]",
+    help="Folders under pipelines/defs, with commas.  [default: all of them]",
+)
 @click.option(
     "--port", type=click.IntRange(1, 65535), default=PORT, show_default=True, help="Of the emulator."
 )
@@ -45,73 +59,178 @@ SHARDS = 4
     type=click.IntRange(1, 100_000),
     default=200,
     show_default=True,
-    help="Rows a second that the producer sends.",
+    help="Rows a second that each producer sends.",
 )
 @click.option("--fresh", is_flag=True, help="Remove what an earlier time left in var/dev.")
 @verb
-def dev(output: Output, *, name: str | None, port: int, ui_port: int, rate: int, fresh: bool) -> None:
-    """Run emulator, producer and Dagster's page with the schedule on, until Ctrl-C."""
+def dev(output: Output, *, names: str | None, port: int, ui_port: int, rate: int, fresh: bool) -> None:
+    """Run emulator, producers and Dagster's page with the schedules on, until Ctrl-C."""
     # Started in the background of a shell, Ctrl-C's signal is ignored here and in every child:
     # nothing would end. A request to end is taken as Ctrl-C, so that children end with us.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
-    _refuse_taken(ui_port)
     box = sandbox.at("dev", port)
-    box.prepare(fresh=fresh)
-    box.enter()
-    logstore = resolve(name)
-    url = f"http://127.0.0.1:{ui_port}"
-    (box.home / "env").write_text(box.exports())
-    log = box.home / "dagster.log"
-    command = [sys.executable, "-m", "dagster", "dev", "-w", "workspace.yaml", "-h", "127.0.0.1"]
-    with start(box.home / "emulator", port=port), SlsClient(logstore.service) as client:
-        create(client, shards=SHARDS)
-        output.say(f"emulator  {box.endpoint}")
-        with sandbox.started([*command, "-p", str(ui_port)], log) as dagster:
-            _wait_until_loaded(url, dagster, log)
-            dagster_client.start_schedule(url, f"{logstore.name}_schedule")
-            output.say(f"Dagster   {url}/assets, schedule on ({logstore.schedule}), its log in {log}")
-            output.say(f"producer  {rate:,} rows a second")
-            output.say(f"In another terminal: . {box.home / 'env'}; sls-lake describe")
-            output.say("Ctrl-C ends all of it.")
-            output.result(
-                {"endpoint": box.endpoint, "dagster": url, "rate": rate, "env": str(box.home / "env")}
+    with box.owned():
+        _refuse_taken(port, "--port")
+        _refuse_taken(ui_port, "--ui-port")
+        box.prepare(fresh=fresh)
+        box.enter()
+        _run(output, box, _own(resolve_all(names), box), ui_port, rate)
+
+
+def _own(logstores: list[Logstore], box: sandbox.Sandbox) -> list[Logstore]:
+    """The logstores, every one of them in the emulator: a producer must never write into a real one."""
+    for logstore in logstores:
+        if logstore.service.endpoint != box.endpoint:
+            raise ConfigError(
+                f"{logstore.name}: its endpoint is {logstore.service.endpoint}, and not the emulator of "
+                'dev; write endpoint: "{{ env.SLS_ENDPOINT }}", or leave it out with --logstore'
             )
-            sys.stdout.flush()
-            try:
-                produce(output, logstore, client, rate, dagster)
-            except KeyboardInterrupt:
-                output.say("ending")
+    return logstores
+
+
+def _run(output: Output, box: sandbox.Sandbox, logstores: list[Logstore], ui_port: int, rate: int) -> None:
+    """All parts, until Ctrl-C; `box` is ours."""
+    url, env, log = f"http://127.0.0.1:{ui_port}", box.home / "env", box.home / "dagster.log"
+    command = [sys.executable, "-m", "dagster", "dev", "-w", "workspace.yaml", "-h", "127.0.0.1"]
+    with Service(output, box) as service, ExitStack() as clients:
+        producers = [
+            Producer(logstore, clients.enter_context(SlsClient(logstore.service)), rate)
+            for logstore in {(x.service.project, x.service.logstore): x for x in logstores}.values()
+        ]
+        for producer in producers:
+            create(producer.client, shards=SHARDS)
+        service.let_claims_go(logstores)
+        env.write_text(box.exports())
+        output.say(f"emulator  {box.endpoint} (process {service.process_id})")
+        try:
+            with sandbox.started([*command, "-p", str(ui_port)], log) as dagster:
+                _wait_until_loaded(url, dagster, log)
+                for logstore in logstores:
+                    dagster_client.start_schedule(url, f"{logstore.name}_schedule")
+                _say_ready(output, logstores, url, env, log, rate)
+                output.result(
+                    {
+                        "endpoint": box.endpoint,
+                        "dagster": url,
+                        "rate": rate,
+                        "env": str(env),
+                        "logstores": [logstore.name for logstore in logstores],
+                    }
+                )
+                sys.stdout.flush()
+                produce(output, producers, service, dagster)
+        except KeyboardInterrupt:
+            output.say("ending")
+        finally:
+            # Dagster and its runs have ended by now: nobody works on these shards any more.
+            service.let_claims_go(logstores)
+
+
+def _say_ready(
+    output: Output, logstores: Sequence[Logstore], url: str, env: Path, log: Path, rate: int
+) -> None:
+    output.say(f"Dagster   {url}/assets, its log in {log}")
+    for logstore in logstores:
+        output.say(f"logstore  {logstore.name}: schedule on ({logstore.schedule}), {rate:,} rows a second")
+    choose = f" -l {logstores[0].name}" if len(logstores) > 1 else ""
+    output.say(f"In another terminal: . {shlex.quote(str(env))}; sls-lake describe{choose}")
+    output.say("Ctrl-C ends all of it.")
+
+
+class Service:
+    """The emulator as our own child: said and started again when it dies. Stopped with the block."""
+
+    def __init__(self, output: Output, box: sandbox.Sandbox) -> None:
+        self._output, self._box, self._deaths = output, box, 0
+        self._emulator = start(box.home / "emulator", port=box.port)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._emulator.stop()
+
+    @property
+    def process_id(self) -> int:
+        """Of the emulator that runs now."""
+        return self._emulator.pid
+
+    def see_to_it(self, *, sent: bool) -> None:
+        """Start it again if it has ended; `sent`: rows have reached it since the last question.
+
+        Raises ConfigError when it does not stay alive.
+        """
+        self._deaths = 0 if sent else self._deaths
+        status = self._emulator.exit_status
+        if status is None:
+            return
+        self._deaths += 1
+        how = f"the emulator that dev started (process {self._emulator.pid}) has ended, exit status {status}"
+        self._emulator.stop()
+        if self._deaths > DEATHS_MAX:
+            raise ConfigError(f"{how}, {self._deaths} times in a row: its own words are above")
+        self._emulator = start(self._box.home / "emulator", port=self._box.port)
+        again = f"started again (process {self._emulator.pid}), nothing stored is lost"
+        self._output.say(f"{moment(SYSTEM_CLOCK.now())} {how}: {again}")
+
+    def let_claims_go(self, logstores: Sequence[Logstore]) -> None:
+        """Free the shards that runs of dev held: without it they keep their names until the group's timeout,
+        and a landing at the command line finds them taken though nothing runs."""
+        for logstore in logstores:
+            with suppress(OSError, HTTPException, ServiceError):
+                self._emulator.admin.forget_members(logstore.service.project, logstore.service.logstore)
+
+
+class Producer:
+    """Generated rows for one logstore, `rate` a second."""
+
+    def __init__(self, logstore: Logstore, client: SlsClient, rate: int) -> None:
+        self.logstore, self.client, self.rate = logstore, client, rate
+        self.packer = Packer("dev-host", (("env", "dev"),))
+        self._seed = int(SYSTEM_CLOCK.now())
+
+    def send(self, second: int) -> None:
+        """The rows of one second. Raises TransportError when the service does not answer."""
+        at_s = self.client.now_s()
+        numbers = range(second * self.rate, (second + 1) * self.rate)
+        put(self.client, self.packer, (generated(self._seed, n, at_s) for n in numbers), at_s=at_s)
 
 
 def produce(
-    output: Output, logstore: Logstore, client: SlsClient, rate: int, dagster: subprocess.Popen[bytes]
+    output: Output, producers: Sequence[Producer], service: Service, dagster: subprocess.Popen[bytes]
 ) -> None:
-    """Send `rate` rows a second until interrupted, or until Dagster ends by itself."""
-    packer = Packer("dev-host", (("env", "dev"),))
-    seed = int(SYSTEM_CLOCK.now())
+    """Let each producer send its rows every second until interrupted, or until Dagster ends by itself."""
+    sent = True
     for second in itertools.count():
         if dagster.poll() is not None:
             raise ConfigError(f"Dagster ended by itself (exit status {dagster.returncode}); see its log")
+        service.see_to_it(sent=sent)
         due_s = SYSTEM_CLOCK.monotonic() + 1.0
-        at_s = client.now_s()
-        numbers = range(second * rate, (second + 1) * rate)
-        try:
-            put(client, packer, (generated(seed, number, at_s) for number in numbers), at_s=at_s)
-        except TransportError as error:
-            output.say(f"{moment(SYSTEM_CLOCK.now())} not sent: {error}")
+        sent = False
+        for producer in producers:
+            try:
+                producer.send(second)
+                sent = True
+            except TransportError as error:
+                output.say(f"{moment(SYSTEM_CLOCK.now())} {producer.logstore.name}: not sent: {error}")
+                break
         if second and second % REPORT_EVERY_S == 0:
-            output.say(f"{moment(SYSTEM_CLOCK.now())} {packer.counts.rows:,} rows sent")
+            rows = ", ".join(f"{p.logstore.name} {p.packer.counts.rows:,}" for p in producers)
+            output.say(f"{moment(SYSTEM_CLOCK.now())} rows sent: {rows}")
+        sys.stdout.flush()
         SYSTEM_CLOCK.sleep(max(0.0, due_s - SYSTEM_CLOCK.monotonic()))
 
 
-def _refuse_taken(ui_port: int) -> None:
-    """Another Dagster there would answer for ours."""
+def _refuse_taken(port: int, option: str) -> None:
+    """Another program there would answer for ours."""
     with socket.socket() as probe:
         probe.settimeout(1.0)
-        if probe.connect_ex(("127.0.0.1", ui_port)) == 0:
+        if probe.connect_ex(("127.0.0.1", port)) == 0:
             raise ConfigError(
-                f"port {ui_port} is taken: stop what listens there or choose another with --ui-port"
+                f"port {port} is taken: stop what listens there or choose another with {option}"
             )
 
 

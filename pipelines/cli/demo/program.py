@@ -20,11 +20,12 @@ from pipelines.cli.demo.audit import Audit
 from pipelines.cli.demo.dagster_runs import Outcome, Runs
 from pipelines.cli.emulator_admin import stored
 from pipelines.cli.lines import Log
-from pipelines.cli.load import create, put, put_over_hours
+from pipelines.cli.load import create, put, put_over_hours, recognised
+from pipelines.cli.log_files import AUTO, FORMATS, LogFile, count_records, parse_file
 from pipelines.cli.logstores import resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, verb
-from pipelines.cli.packing import Counts, Packer, parse_file, read_lines
+from pipelines.cli.packing import Counts, Packer
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.describe import preview
 from pipelines.landing.logstore import Logstore
@@ -79,14 +80,15 @@ class GeneratedRows:
 class FileRows:
     """The lines of a file, the last sixth after the split."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, format_name: str = AUTO) -> None:
         if not path.is_file():
             raise ConfigError(f"{path} can be read only once: name a file, its lines are counted first")
         self.counts = Counts()
-        lines = sum(1 for _ in read_lines(path, Counts()))
+        self.file: LogFile = recognised(path, format_name)
+        lines = count_records(self.file)
         self.second = lines // 6
         self.first = lines - self.second
-        self._logs = parse_file(path, "auto", self.counts)
+        self._logs = parse_file(self.file, self.counts)
 
     def logs(self, numbers: range, at_s: float) -> Iterable[Log]:
         return itertools.islice(self._logs, len(numbers))
@@ -97,7 +99,15 @@ class FileRows:
     "--logs",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="PATH",
-    help="Land the lines of this file instead of generated rows.",
+    help="Land the lines of this file instead of generated rows; it may be gzip or zstd.",
+)
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice([AUTO, *FORMATS]),
+    default=AUTO,
+    show_default=True,
+    help="What the lines of --logs are: Apache/nginx combined, JSON, CSV with a header, syslog, or any text.",
 )
 @click.option("--rows", type=click.IntRange(min=10), default=ROWS, show_default=True, help="Generated rows.")
 @click.option("--break-one-file", is_flag=True, help="Delete a landed file before the proof: must end red.")
@@ -108,11 +118,35 @@ class FileRows:
     help="Where everything lies.  [default: var/demo]",
 )
 @verb
-def demo(output: Output, *, logs: Path | None, rows: int, break_one_file: bool, home: Path | None) -> None:
+def demo(
+    output: Output,
+    *,
+    logs: Path | None,
+    format_name: str,
+    rows: int,
+    break_one_file: bool,
+    home: Path | None,
+) -> None:
     """Show the whole path, from log lines to a proof that each landed once."""
-    source: Rows = FileRows(logs) if logs is not None else GeneratedRows(rows)
+    if logs is None and format_name != AUTO:
+        raise click.UsageError("--format goes with --logs: generated rows have their own")
+    source: Rows = FileRows(logs, format_name) if logs is not None else GeneratedRows(rows)
     started = SYSTEM_CLOCK.monotonic()
     box = sandbox.Sandbox(home) if home is not None else sandbox.at("demo")
+    with box.owned():
+        audit = _play(output, box, source, break_one_file=break_one_file)
+    opener = box.home / "open-dagster"
+    box.write_opener(opener, UI_PORT)
+    output = Output(as_json=output.as_json)
+    output.say()
+    output.say(f"See the runs in Dagster: {_shown(opener)}, then http://127.0.0.1:{UI_PORT}/assets")
+    output.say(f"All of it took {SYSTEM_CLOCK.monotonic() - started:.0f} s")
+    if not audit.ok:
+        click.get_current_context().exit(EXIT_FAILED)
+
+
+def _play(output: Output, box: sandbox.Sandbox, source: Rows, *, break_one_file: bool) -> Audit:
+    """All acts in a fresh folder of our own."""
     box.prepare(fresh=True)
     box.enter()
     log = box.home / "demo.log"
@@ -122,15 +156,7 @@ def demo(output: Output, *, logs: Path | None, rows: int, break_one_file: bool, 
         box.enter()
         logstore = resolve(LOGSTORE)
         with SlsClient(logstore.service) as client:
-            audit = Demo(output, logstore, client, emulator.admin, source).play(break_one_file=break_one_file)
-    opener = box.home / "open-dagster"
-    box.write_opener(opener, UI_PORT)
-    output = Output(as_json=output.as_json)
-    output.say()
-    output.say(f"See the runs in Dagster: {_shown(opener)}, then http://127.0.0.1:{UI_PORT}/assets")
-    output.say(f"All of it took {SYSTEM_CLOCK.monotonic() - started:.0f} s")
-    if not audit.ok:
-        click.get_current_context().exit(EXIT_FAILED)
+            return Demo(output, logstore, client, emulator.admin, source).play(break_one_file=break_one_file)
 
 
 class Demo:

@@ -4,7 +4,9 @@ The catalog, the state folder, Dagster's home, the key pair and the endpoint are
 whatever the shell has: a demo must never write into a catalog or sign with a key that is meant.
 """
 
+import fcntl
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -66,6 +68,28 @@ class Sandbox:
             del os.environ[name]
         os.environ.update(self.variables())
 
+    @contextmanager
+    def owned(self) -> Iterator[None]:
+        """The folder is this process's for the time of the block; call it before anything is written there.
+
+        Raises ConfigError while another process has it. The lock lies beside the folder, which may be removed
+        as a whole, and the system lets it go with the process, however that ends.
+        """
+        self.home.parent.mkdir(parents=True, exist_ok=True)
+        with (self.home.parent / f".{self.home.name}.lock").open("a+") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                lock.seek(0)
+                owner = lock.read().strip() or "unknown"
+                raise ConfigError(
+                    f"{self.home} is in use by another demo or dev (process {owner}): end that one first"
+                ) from None
+            lock.truncate(0)
+            lock.write(str(os.getpid()))
+            lock.flush()
+            yield
+
     def prepare(self, *, fresh: bool) -> None:
         """Make the folders and Dagster's settings; with `fresh`, remove what an earlier run left.
 
@@ -87,15 +111,18 @@ class Sandbox:
 
     def exports(self) -> str:
         """The environment as lines for a shell."""
-        return "".join(f"export {name}='{value}'\n" for name, value in sorted(self.variables().items()))
+        lines = [f"export {name}={shlex.quote(value)}\n" for name, value in sorted(self.variables().items())]
+        # Where the program lies: `sls-lake` is there for whoever takes these lines.
+        programs = shlex.quote(str(Path(sys.executable).parent))
+        return "".join([*lines, f'export PATH={programs}:"$PATH"\n'])
 
     def write_opener(self, path: Path, port: int) -> None:
         """A script that shows the sandbox's runs in Dagster's page."""
         root, python = project_root(), sys.executable
         path.write_text(
             f"#!/bin/sh\n# Shows this folder in Dagster's page on http://127.0.0.1:{port}; Ctrl-C ends it.\n"
-            f"{self.exports()}cd '{root}' || exit 1\n"
-            f"exec '{python}' -m dagster_webserver -h 127.0.0.1 -p {port} -w workspace.yaml\n"
+            f"{self.exports()}cd {shlex.quote(str(root))} || exit 1\n"
+            f"exec {shlex.quote(python)} -m dagster_webserver -h 127.0.0.1 -p {port} -w workspace.yaml\n"
         )
         path.chmod(0o755)
 

@@ -168,7 +168,9 @@ def of_lost_files(
         words, _ = _adopt(lake, logstore, client)
         found += [f"{words} gives up all rows that nothing brings back, also others"] if words else []
     if len(files) < len(named):
-        found.append("for lost files of the table's other logstores, run sls-lake verify of those logstores")
+        found.append(
+            "for lost files of the table's other logstores, run sls-lake verify --logstore with their names"
+        )
     return tuple(found)
 
 

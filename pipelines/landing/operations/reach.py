@@ -67,6 +67,15 @@ def lacking(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> 
     return tuple(_lacking(table, state, origin.id, client, hours))
 
 
+def not_over(logstore: Logstore, client: SlsClient, hours: range) -> range:
+    """Those of these hours that the service still writes into, or whose newest logs have not settled: what
+    came of them can land, and more will. They end at the service's clock, `settle_s` after their last
+    second."""
+    now_s = client.now_s()
+    first = int(now_s - logstore.budget.settle_s) // HOUR_S
+    return range(max(hours.start, first), min(hours.stop, int(now_s) // HOUR_S + 1))
+
+
 def taken(table: Table, origin: str, client: SlsClient, cursors: Mapping[int, IntervalSet]) -> list[str]:
     """What retention has taken already of these cursors of each shard, a sentence a shard.
 

@@ -1,0 +1,81 @@
+"""Commands of ours that a text names, completed so that they run as they are printed.
+
+The name of the logstore is put in where the project has more than one, and `--execute` where the verb is a
+dry run without it and takes no row away. A verb that gives something up keeps its dry run: what it would cost
+is read first, and its last line is the call that does it.
+"""
+
+import re
+import shlex
+
+import click
+
+LOGSTORE, TYPED = "logstore", "typed"
+"""In click's object: the logstore of this call, where it had to be chosen; the words that were typed."""
+PROGRAM = "sls-lake"
+HARMLESS = frozenset(
+    {"table register", "table relabel", "table maintain", "table repair-manifests", "checkpoints repair"}
+)
+_CALL = re.compile(r"(?<![\w/.-])sls-lake ((?:table|checkpoints) [a-z]+(?:-[a-z]+)*|[a-z]+)(?![\w/-])")
+_WORD = re.compile(r" (?:(--[a-z][a-z-]*|-l)(?:[ =](?!-)([^\s`;,()]*[^\s`;,().:]))?|(\d+)(?=[\s`;,.)]|$))")
+
+
+def completed(text: str, chosen: str | None = None) -> str:
+    """The text with its calls completed for the logstore `chosen`, else the one of the running verb."""
+    if f"{PROGRAM} " not in text:
+        return text
+    name = chosen if chosen is not None else _told(LOGSTORE)
+    return _CALL.sub(lambda match: _full(match, name), text)
+
+
+def typed() -> str:
+    """The running call as it was typed, "" when nobody typed it."""
+    return _told(TYPED)
+
+
+def of(arguments: list[str]) -> str:
+    """The call with these arguments as a shell takes it."""
+    return shlex.join([PROGRAM, *arguments])
+
+
+def choose(name: str) -> None:
+    """Remember that this call had to choose the logstore `name`."""
+    if (context := click.get_current_context(silent=True)) is not None:
+        context.ensure_object(dict)[LOGSTORE] = name
+
+
+def _told(what: str) -> str:
+    context = click.get_current_context(silent=True)
+    return str(context.ensure_object(dict).get(what, "")) if context is not None else ""
+
+
+def _full(match: re.Match[str], name: str) -> str:
+    command = _command(match[1].split())
+    if command is None:
+        return match[0]
+    options = {option for parameter in command.params for option in parameter.opts}
+    said = set()
+    place = match.end()
+    while word := _WORD.match(match.string, place):
+        said.add(word[1] or word[3])
+        place = word.end()
+    more = ""
+    if name and "--logstore" in options and not said & {"-l", "--logstore"}:
+        more = f" -l {shlex.quote(name)}"
+    if match[1] in HARMLESS and "--execute" not in said:
+        more += " --execute"
+    return match[0] + more
+
+
+def _command(words: list[str]) -> click.Command | None:
+    from pipelines.cli.main import cli
+
+    command: click.Command = cli
+    for word in words:
+        found = (
+            command.get_command(click.Context(command), word) if isinstance(command, click.Group) else None
+        )
+        if found is None:
+            return None
+        command = found
+    return None if isinstance(command, click.Group) else command

@@ -1,0 +1,226 @@
+"""Files of log lines -> logs: what the file is, unpacked where it is gzip or zstd, line by line.
+
+The format is recognised from the first lines, or named. A file of no known format is no error: each line
+is kept whole, and `LogFile.recognised` says so.
+"""
+
+import gzip
+import io
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import IO, cast
+
+from pipelines.cli import csv_records
+from pipelines.cli.lines import Log, Parser, combined, json_line, syslog, text
+from pipelines.cli.packing import Counts
+from sls_io.clock import SYSTEM_CLOCK
+from sls_io.errors import ConfigError
+
+FORMATS = ("combined", "json", "csv", "syslog", "text")
+AUTO = "auto"
+SAMPLE_LINES = 20
+LINE_BYTES_MAX = 2_500_000
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_NO_LINES = {
+    b"BZh": "a bzip2 file",
+    b"\xfd7zXZ": "an xz file",
+    b"PK\x03\x04": "a zip file",
+    b"PAR1": "a Parquet file",
+    b"SQLite format 3": "a SQLite database",
+}
+"""What begins like this has no lines; landed, it would be rows of noise."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A file whose format is known. `recognised` is False where nothing fits, and text is what is left."""
+
+    path: Path
+    format_name: str
+    recognised: bool = True
+    once: Iterator[tuple[int, bytes]] | None = None
+    """The lines of what can be read only once, such as a pipe, where its format was looked at."""
+
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """(number, line without its end) from the first line on."""
+        return _numbered(self.path) if self.once is None else self.once
+
+    @property
+    def doubt(self) -> str:
+        """What to tell a person of a file that was not recognised, "" for any other."""
+        if self.recognised:
+            return ""
+        known = ", ".join(name for name in FORMATS if name != "text")
+        return (
+            f"the first lines of {self.path.name} have none of the formats {known}: each line is kept whole "
+            "under the key `line`; --format names one of them"
+        )
+
+
+def recognise(path: Path, format_name: str = AUTO) -> LogFile:
+    """The file with its format: the named one, or what its first lines have. Reads only these lines."""
+    if format_name != AUTO:
+        return LogFile(path, format_name)
+    lines = _numbered(path)
+    sample = list(_sampled(lines))
+    once = None if path.is_file() else chain(sample, lines)
+    found = detect([line for _, line in sample if line])
+    return LogFile(path, found or "text", found is not None or not sample, once)
+
+
+def detect(sample: list[bytes]) -> str | None:
+    """The format that most of these lines have, and at least half of them; None for none."""
+    parsers: dict[str, Parser] = {
+        "combined": combined,
+        "json": json_line,
+        "syslog": syslog(SYSTEM_CLOCK.now()),
+    }
+    scores = {name: sum(parser(line).whole for line in sample) for name, parser in parsers.items()}
+    if not sample:
+        return None
+    best = max(scores, key=lambda name: scores[name])
+    if scores[best] and 2 * scores[best] >= len(sample):
+        return best
+    return "csv" if csv_records.fits(sample) else None
+
+
+def parse_file(file: LogFile, counts: Counts, *, first_line: int = 1) -> Iterator[Log]:
+    """The logs of a file from its line `first_line` on. Raises ConfigError where there are none."""
+    return _parse(file, counts, first_line, lambda parser, line: parser(line))
+
+
+def count_records(file: LogFile) -> int:
+    """How many logs the file has, without reading what they say."""
+    return sum(1 for _ in _parse(file, Counts(), 1, lambda parser, line: text(line)))
+
+
+def check_file(file: LogFile, *, first_line: int = 1) -> int | None:
+    """Read a file to its end before anything of it is sent; about how many logs it has from `first_line` on.
+
+    Raises ConfigError for what would stop the load in its middle. None for what can be read only once: that
+    is taken as it comes.
+    """
+    if not file.path.is_file():
+        return None
+    parse_file(file, Counts(), first_line=first_line)
+    return sum(1 for number, _ in read_lines(file.path, Counts()) if number >= first_line)
+
+
+def read_lines(path: Path, counts: Counts) -> Iterator[tuple[int, bytes]]:
+    """(number, line without its end) of a file; blank ones are counted and left out.
+
+    Raises ConfigError that names the line from which on the file cannot be loaded.
+    """
+    return _without_blank(_numbered(path), counts)
+
+
+def _parse(
+    file: LogFile, counts: Counts, first_line: int, log_of: Callable[[Parser, bytes], Log]
+) -> Iterator[Log]:
+    lines = file.lines()
+    parser, records = _records(file, lines, first_line)
+    records = _without_blank(records, counts)
+    first = next(records, None)
+    if first is None:
+        where = f" from line {first_line} on" if first_line > 1 else ""
+        raise ConfigError(f"{file.path.name} has no lines{where}: nothing to load")
+    return (log_of(parser, line)._replace(line=number) for number, line in chain([first], records))
+
+
+def _records(
+    file: LogFile, lines: Iterator[tuple[int, bytes]], first_line: int
+) -> tuple[Parser, Iterator[tuple[int, bytes]]]:
+    """The parser of the file, and its records that begin at `first_line` or after it."""
+    if file.format_name == "csv":
+        header = next((line for _, line in lines if line), b"")
+        delimiter, parser = csv_records.parser(header)
+        return parser, csv_records.joined(_from(lines, first_line), delimiter)
+    parsers: dict[str, Callable[[], Parser]] = {
+        "combined": lambda: combined,
+        "json": lambda: json_line,
+        "syslog": lambda: syslog(SYSTEM_CLOCK.now()),
+        "text": lambda: text,
+    }
+    return parsers[file.format_name](), _from(lines, first_line)
+
+
+def _from(lines: Iterator[tuple[int, bytes]], first_line: int) -> Iterator[tuple[int, bytes]]:
+    return (entry for entry in lines if entry[0] >= first_line)
+
+
+def _without_blank(records: Iterable[tuple[int, bytes]], counts: Counts) -> Iterator[tuple[int, bytes]]:
+    for number, record in records:
+        if record:
+            yield number, record
+        else:
+            counts.blank_lines += 1
+
+
+def _sampled(lines: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+    """Lines up to the SAMPLE_LINES-th that is not blank; what is broken after the first is not met here."""
+    count = 0
+    for number, line in lines:
+        yield number, line
+        count += bool(line)
+        if count == SAMPLE_LINES:
+            return
+
+
+def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:
+    """(number, line without its end), blank ones, too. Raises ConfigError as `read_lines` does."""
+    with _opened(path) as (stream, packed):
+        number = 0
+        try:
+            while line := stream.readline(LINE_BYTES_MAX + 1):
+                number += 1
+                if len(line) > LINE_BYTES_MAX:
+                    raise ConfigError(
+                        f"{path.name}, line {number}: longer than {LINE_BYTES_MAX:,} bytes; "
+                        "the service would refuse it, so split the line or take it out"
+                    )
+                yield number, line.rstrip(b"\r\n")
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise _broken(path, packed, number) from error
+        except OSError as error:
+            if packed and not error.strerror:
+                raise _broken(path, packed, number) from error
+            raise ConfigError(
+                f"{path.name} cannot be read after line {number}: {error.strerror}; get a whole copy of it"
+            ) from error
+
+
+def _broken(path: Path, packed: str, number: int) -> ConfigError:
+    return ConfigError(
+        f"{path.name}: the {packed} stream is broken after line {number}; get a whole copy of the file"
+    )
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[IO[bytes], str]]:
+    """(the file's lines as bytes, how they are packed)."""
+    try:
+        stream = path.open("rb")
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}; check the path") from error
+    with stream:
+        try:
+            head = stream.peek(16)
+        except OSError as error:
+            raise ConfigError(f"cannot read {path}: {error.strerror}; name a file of log lines") from error
+        for magic, kind in _NO_LINES.items():
+            if head.startswith(magic):
+                raise ConfigError(f"{path.name} is {kind}: make a file of log lines of it first")
+        if head.startswith(_GZIP):
+            with gzip.GzipFile(fileobj=stream) as unzipped:
+                yield cast(IO[bytes], unzipped), "gzip"
+        elif head.startswith(_ZSTD):
+            import pyarrow as pa
+
+            with io.BufferedReader(pa.CompressedInputStream(stream, "zstd")) as unpacked:
+                yield cast(IO[bytes], unpacked), "zstd"
+        else:
+            yield stream, ""

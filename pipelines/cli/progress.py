@@ -1,0 +1,143 @@
+"""What a verb is doing now: one line on stderr that is written anew, in a terminal only, and gone at the end.
+
+Written to a descriptor of its own: while Spark works, everything else of this process goes to a log file.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from threading import Lock
+
+from rich.console import Console, RenderableType
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from pipelines.landing.spark.session import Engine
+
+REFRESH_HZ = 4.0
+PHASES = {
+    "claim": "claiming shards",
+    "read_ledger": "reading the ledger",
+    "resolve_start": "asking where the history begins",
+    "survey": "asking the shards what is new",
+    "write": "reading the shards and writing files",
+    "publish": "committing",
+    "reload": "asking the table what became of the commit",
+    "reconcile": "counting the files again",
+    "checkpoint": "publishing checkpoints",
+    "release": "letting the shards go",
+}
+"""The names of a run's effects, in words."""
+
+Look = Callable[[], tuple[int, int] | None]
+"""(done, of how many) of what is under way; None while nobody knows."""
+
+
+class Line:
+    """The line. `what` is the verb and its logstore; where nothing is shown every method does nothing."""
+
+    def __init__(self, what: str, progress: "_Live | None") -> None:
+        self._what, self._progress, self._asking = what, progress, Lock()
+        self._task = progress.add_task(what, total=None, amount="") if progress is not None else TaskID(0)
+
+    def phase(self, name: str) -> None:
+        """What is done now: a run's effect, or words. The end of an effect says nothing."""
+        if self._progress is not None and not name.endswith(".done"):
+            self._progress.update(self._task, description=f"{self._what}: {PHASES.get(name, name)}")
+
+    def counted(self, done: int, total: int | None, amount: str) -> None:
+        """So much of `total` is done; `amount` says it in words."""
+        if self._progress is not None:
+            self._progress.update(self._task, completed=done, total=total, amount=amount)
+
+    @property
+    def shown(self) -> bool:
+        """Whether anybody sees it."""
+        return self._progress is not None
+
+    @contextmanager
+    def watching(self, look: Look, unit: str) -> Iterator[None]:
+        """Ask `look` each time the line is written, for the time of the block and never after it."""
+        if self._progress is None:
+            yield
+            return
+        self._progress.ask = lambda: self._look(look, unit)
+        try:
+            yield
+        finally:
+            with self._asking:
+                self._progress.ask = None
+
+    def end(self) -> None:
+        """Take the line away, before something else is said."""
+        if self._progress is not None:
+            self._progress.stop()
+
+    def _look(self, look: Look, unit: str) -> None:
+        # From the thread that draws: what it cannot know it leaves out, and the verb goes on.
+        with self._asking, suppress(Exception):
+            if self._progress is None or self._progress.ask is None:
+                return
+            if (found := look()) is not None:
+                self.counted(*found, f"{found[0]:,} of {found[1]:,} {unit}")
+
+
+class _Live(Progress):
+    """rich's, with a question before each drawing."""
+
+    ask: Callable[[], None] | None = None
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        if (ask := self.ask) is not None:
+            ask()
+        yield from super().get_renderables()
+
+
+@contextmanager
+def line(what: str, *, quiet: bool = False) -> Iterator[Line]:
+    """A line for the time of the block; none with `quiet`, and none where stderr is no terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield Line(what, None)
+        return
+    columns: list[ProgressColumn] = [
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=16),
+        TextColumn("{task.fields[amount]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(compact=True),
+    ]
+    with os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8") as own:
+        live = _Live(
+            *columns,
+            console=Console(file=own),
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+            refresh_per_second=REFRESH_HZ,
+        )
+        with live:
+            yield Line(what, live)
+
+
+def tasks_of(engine: Engine) -> Look:
+    """How many of the Spark tasks of the running stages are done, where Spark runs in this process."""
+
+    def look() -> tuple[int, int] | None:
+        if engine.remote or not engine.started:
+            return None
+        tracker = engine.session.sparkContext.statusTracker()
+        stages = filter(None, map(tracker.getStageInfo, tracker.getActiveStageIds()))
+        counts = [(stage.numCompletedTasks, stage.numTasks) for stage in stages]
+        return (sum(done for done, _ in counts), sum(total for _, total in counts)) if counts else None
+
+    return look

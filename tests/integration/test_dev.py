@@ -1,0 +1,189 @@
+"""`sls-lake dev` as somebody runs it: a project with two logstores, a terminal beside, Ctrl-C at the end."""
+
+import os
+import re
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from pipelines.cli.demo.sandbox import Sandbox
+from sls_io.client import SlsClient
+from sls_io.clock import SYSTEM_CLOCK
+from sls_io.emulator import Admin, start
+from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
+from sls_io.errors import ConfigError
+from sls_io.settings import Group, Service
+from tests.test_docs import TERMINAL, snippet
+
+ROOT = Path(__file__).resolve().parents[2]
+DEFS = """type: pipelines.components.SlsLogstore
+requirements:
+  env:
+    - SLS_ENDPOINT
+attributes:
+  service: {endpoint: "{{ env.SLS_ENDPOINT }}", project: demo, logstore: clicks}
+  group: lake
+  table: bronze.clicks
+  start: 2026-01-01-00:00
+"""
+DEV = [sys.executable, "-c", "from pipelines.cli.main import main; main()", "dev"]
+SAID_S = 200.0
+
+
+def project(root: Path) -> Path:
+    """A copy of the project with a second logstore, `clicks`, and no state."""
+    for name in ("pipelines", "sls_io", "dbt"):
+        shutil.copytree(
+            ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "target", "logs")
+        )
+    for name in ("pyproject.toml", "workspace.yaml"):
+        shutil.copyfile(ROOT / name, root / name)
+    (root / "docs" / "deploy").mkdir(parents=True)
+    shutil.copyfile(ROOT / "docs" / "deploy" / "dagster.yaml", root / "docs" / "deploy" / "dagster.yaml")
+    (root / "pipelines" / "defs" / "clicks").mkdir()
+    (root / "pipelines" / "defs" / "clicks" / "defs.yaml").write_text(DEFS)
+    return root
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Dev:
+    """A running `sls-lake dev` of the project `root`."""
+
+    def __init__(self, root: Path, *arguments: str) -> None:
+        self.root, self.port, self.said = root, free_port(), ""
+        command = [*DEV, "--port", str(self.port), "--ui-port", str(free_port()), "--rate", "20", *arguments]
+        self.process = subprocess.Popen(
+            command,
+            cwd=root,
+            env={**os.environ, "PYTHONPATH": str(root), "PYTHONUNBUFFERED": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def until(self, words: str) -> str:
+        """All that was said, once `words` are in it."""
+        stream, deadline_s = self.process.stdout, SYSTEM_CLOCK.monotonic() + SAID_S
+        assert stream is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(stream, selectors.EVENT_READ)
+            while words not in self.said:
+                left_s = deadline_s - SYSTEM_CLOCK.monotonic()
+                heard = os.read(stream.fileno(), 65_536) if selector.select(max(0.0, left_s)) else b""
+                assert heard, f"ended, or silent, before {words!r}: {self.said}"
+                self.said += heard.decode()
+        return self.said
+
+    def end(self) -> None:
+        """Ctrl-C, and wait until all of it has ended."""
+        self.process.send_signal(signal.SIGINT)
+        stream = self.process.stdout
+        assert stream is not None
+        while heard := os.read(stream.fileno(), 65_536):
+            self.said += heard.decode()
+        self.process.wait()
+
+
+@contextmanager
+def running(root: Path, *arguments: str) -> Iterator[Dev]:
+    dev = Dev(root, *arguments)
+    try:
+        yield dev
+    finally:
+        if dev.process.poll() is None:
+            dev.end()
+        if dev.process.stdout is not None:
+            dev.process.stdout.close()
+
+
+def in_the_shell(root: Path, line: str) -> "subprocess.CompletedProcess[str]":
+    """The line in a shell that knows nothing of the project's environment."""
+    bare = {"PATH": "/usr/bin:/bin", "HOME": str(root)}
+    return subprocess.run(["sh", "-c", line], cwd=root, env=bare, capture_output=True, text=True, check=False)
+
+
+def holders(admin: Admin) -> set[str]:
+    """Who has shards of `clicks`, in any group."""
+    (found,) = (x for x in admin.state()["logstores"] if x["logstore"] == "clicks")
+    return {shard["holder"] for group in found["groups"] for shard in group["shards"]} - {""}
+
+
+@pytest.mark.dagster
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_dev_runs_every_logstore_and_lives_through_what_a_newcomer_does_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = project(tmp_path)
+    env = root / "var" / "dev" / "env"
+    with running(root) as dev:
+        said = dev.until("Ctrl-C ends all of it.")
+        assert "access_logs: schedule on" in said and "clicks: schedule on" in said
+        # The printed line, as it stands.
+        (line,) = [x.partition(": ")[2] for x in said.splitlines() if x.startswith("In another terminal")]
+        assert line.endswith("sls-lake describe -l access_logs")
+        shown = in_the_shell(root, line)
+        assert shown.returncode == 0, shown.stderr
+        assert "demo/access_logs, group lake" in shown.stdout
+        # A second one is refused, and changes nothing.
+        before = env.read_bytes()
+        with running(root, "--fresh") as second:
+            second.process.wait()
+            assert second.process.returncode == 2
+            assert f"(process {dev.process.pid})" in second.until("in use by another")
+        assert env.read_bytes() == before
+        # Its emulator dies.
+        admin = Admin(dev.port)
+        assert {x["logstore"] for x in admin.state()["logstores"]} == {"access_logs", "clicks"}
+        (ours,) = re.findall(r"^emulator .*process (\d+)", said, flags=re.MULTILINE)
+        os.kill(int(ours), signal.SIGKILL)
+        assert "exit status -9" in dev.until("started again")
+        assert in_the_shell(root, f". {env}; sls-lake describe -l clicks").returncode == 0
+        # The page's own lines, in the project as it comes: with one logstore.
+        shutil.rmtree(root / "pipelines" / "defs" / "clicks")
+        shown = in_the_shell(root, snippet(TERMINAL))
+        assert shown.returncode == 0, shown.stderr
+        assert "demo/access_logs, group lake" in shown.stdout
+        # A run that has just ended still has its shards in the group's eyes.
+        monkeypatch.setenv("ALIBABA_CLOUD_ACCESS_KEY_ID", FAKE_ID)
+        monkeypatch.setenv("ALIBABA_CLOUD_ACCESS_KEY_SECRET", FAKE_SECRET)
+        service = Service(endpoint=f"http://127.0.0.1:{dev.port}", project="demo", logstore="clicks")
+        with SlsClient(service) as client:
+            client.create_group(Group(name="lake"))
+            assert client.heartbeat("lake", "sls-lake", [])
+        assert holders(admin) == {"sls-lake"}
+        dev.end()
+        assert "Traceback" not in dev.said
+    with start(root / "var" / "dev" / "emulator") as emulator:
+        assert holders(emulator.admin) == set()
+
+
+def test_a_place_has_one_owner_and_a_second_writes_nothing(tmp_path: Path) -> None:
+    box = Sandbox(tmp_path / "dev")
+    with box.owned():
+        (box.home).mkdir()
+        with pytest.raises(ConfigError, match=rf"in use .*process {os.getpid()}"), box.owned():
+            pytest.fail("two owners")
+        assert list(box.home.iterdir()) == []
+    with box.owned():
+        box.prepare(fresh=False)
+
+
+def test_the_environment_has_the_program_also_where_names_need_quotes(tmp_path: Path) -> None:
+    box = Sandbox(tmp_path / "it's here", 18080)
+    (tmp_path / "env").write_text(box.exports())
+    shown = in_the_shell(tmp_path, '. ./env; command -v sls-lake; echo "$SLS_LAKE_HOME"')
+    assert shown.stdout.splitlines() == [str(Path(sys.executable).parent / "sls-lake"), str(box.home)]

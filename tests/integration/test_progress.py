@@ -1,0 +1,64 @@
+"""A verb in a terminal says what it does, on one line of stderr written anew; in a pipe it does not."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import needs
+from tests.integration.command_line import environment, settings
+from tests.integration.world import World
+
+ROOT = Path(__file__).resolve().parents[2]
+MAIN = [sys.executable, "-c", "from pipelines.cli.main import main; main()"]
+
+
+def in_a_terminal(world: World, folder: Path, *arguments: str) -> tuple[str, str]:
+    """(stdout, what a terminal at stderr got) of a verb on the world's logstore."""
+    defs = folder / "defs.yaml"
+    defs.write_text(settings(world))
+    ours, theirs = os.openpty()
+    env = {**environment(world, folder), "TERM": "xterm", "COLUMNS": "120"}
+    process = subprocess.Popen(
+        [*MAIN, *arguments, "--logstore", str(defs)],
+        cwd=ROOT,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    seen = b""
+    try:
+        while part := os.read(ours, 65_536):
+            seen += part
+    except OSError:
+        # Linux says EIO once the last one who had the terminal is gone.
+        pass
+    os.close(ours)
+    said = process.communicate()[0].decode()
+    assert process.returncode == 0, seen.decode()
+    return said, seen.decode()
+
+
+def test_a_load_counts_rows_in_a_terminal_and_never_in_a_document(world: World, tmp_path: Path) -> None:
+    said, seen = in_a_terminal(world, tmp_path, "load", "--rows", "40000")
+    assert "40,000 rows in 40 groups" in said
+    assert "load access_logs" in seen and "40,000 rows, " in seen and "MB/s" in seen
+    assert seen.count("\n") <= 2, "one line, written anew"
+    said, seen = in_a_terminal(world, tmp_path, "load", "--rows", "40000", "--json")
+    assert said.startswith("{") and seen == ""
+
+
+@pytest.mark.spark
+def test_a_landing_says_in_a_terminal_what_it_is_doing(world: World, tmp_path: Path) -> None:
+    needs.java()
+    world.put(200)
+    world.emulator.admin.advance(60)
+    said, seen = in_a_terminal(world, tmp_path, "land")
+    assert "200 rows into" in said
+    assert "reading the shards and writing files" in seen and "tasks" in seen
+    said, seen = in_a_terminal(world, tmp_path, "verify")
+    assert "verified" in said and "counting the table" in seen
