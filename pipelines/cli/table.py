@@ -192,7 +192,7 @@ def columns(
         committed = execute_columns(lake, planned)
         output.say(f"done: snapshot {committed}; the next landing follows")
     elif planned.schema is not None:
-        output.say(DRY)
+        output.say_dry()
     elif execute:
         output.say("no column changes")
     output.result({"executed": execute, "committed": committed, **asdict(view)})

@@ -1,0 +1,72 @@
+"""The tutorial, word by word: its commands run in their order beside an emulator, and say what it says."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pipelines.cli.demo.sandbox import Sandbox
+from pipelines.landing.spark.session import JARS_VARIABLE, installed_jars
+from sls_io.emulator import start
+from tests import needs
+from tests.integration.test_dev import project
+from tests.test_docs import ROOT, blocks
+
+TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+_MARK = "next block"
+SAYS = [
+    (),
+    ("first start", "runway"),
+    (),
+    ("3 rows in", "3 rows into bronze.shop", "1 rows could not be typed exactly"),
+    ("verified: 3 rows",),
+    ("3.5", "amount"),
+    ("disagrees, nothing lands",),
+    ("amount becomes amount_int", "1 rows with an error in these hours; with today's contract 1 of them"),
+    ("leave", "dry run", "3 rows into bronze.shop", "verified: 3 rows"),
+    ("is gone", "the alert would go out now"),
+    ("verified: 3 rows",),
+    ("closed: read-only and drained",),
+    ("undo", "verified: 6 rows"),
+]
+"""What stands in the output of each block, in this order."""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_commands_of_the_tutorial_do_what_it_says(tmp_path: Path) -> None:
+    needs.spark_jars()
+    root = project(tmp_path)
+    (root / "pipelines" / "defs" / "clicks" / "defs.yaml").unlink()
+    home = root / "var" / "dev"
+    home.mkdir(parents=True)
+    with start(home / "emulator") as emulator:
+        box = Sandbox(home, emulator.port)
+        (home / "env").write_text(box.exports())
+        # What `make dev` has made by then.
+        script = [". var/dev/env", "sls-lake load -l access_logs --rows 50 --create >/dev/null"]
+        for block in blocks(TUTORIAL, "sh"):
+            script += [f"echo '{_MARK}'", block]
+        done = subprocess.run(
+            ["bash", "-e", "-c", "\n".join(script)],
+            cwd=root,
+            env={
+                **{name: os.environ[name] for name in ("PATH", "JAVA_HOME") if name in os.environ},
+                "HOME": str(tmp_path),
+                "PYTHONPATH": str(root),
+                JARS_VARIABLE: str(installed_jars()[0].parent),
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+    said = done.stdout.split(f"{_MARK}\n")[1:]
+    assert done.returncode == 0, done.stdout[-6000:]
+    assert len(said) == len(SAYS)
+    for number, (text, wanted) in enumerate(zip(said, SAYS, strict=True)):
+        flat = " ".join(text.split())
+        for words in wanted:
+            assert words in flat, f"block {number} does not say {words!r}: {text}"
