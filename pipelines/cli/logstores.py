@@ -76,7 +76,7 @@ def resolve(name: str | None) -> Logstore:
     """The logstore that `name` means, read from its defs.yaml."""
     root = project_root()
     path = defs_path(name, root)
-    if name and len(known(root)) != 1:
+    if name and known(root) != [name]:
         choose(name)
     return load_logstore(path)
 

@@ -1,6 +1,7 @@
 """The demo itself, at small size, as somebody runs it: a process, its output, its exit code."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -34,7 +35,12 @@ def test_lines_of_a_file_end_in_a_proof_that_each_landed_once(tmp_path: Path) ->
     assert "500 + 100 rows in the service, 600 in the table, each once, with the same content" in said
     assert "1 did not have the format: kept whole under `line`" in said
     assert "verified: 600 rows" in said
-    assert "0 rows landed, it lacked none" in said
+    # Each batch says what it landed itself: together that is the file, each line once.
+    assert (
+        sum(int(n) for n in re.findall(r"^micro-batch +([\d,]+) new rows", said, flags=re.MULTILINE)) == 600
+    )
+    assert re.search(r"were there, none was missing, 0 landed", said)
+    assert "then shards 4 and 5: what a split made is read once" in said, said
     assert "6 of 6 tests passed" in said
     assert "Traceback" not in errors
     # The README's way to read the table, in the folder that has var/demo.

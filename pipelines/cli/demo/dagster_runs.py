@@ -31,19 +31,21 @@ class RunFailed(SlsError):
 class Outcome:
     """One finished run: its id, seconds, and the metadata of what it materialized.
 
-    hours        partition key -> rows of the hour's materialization
+    hours        partition key -> rows of the hour that this run landed
+    in_table     partition key -> rows of the hour that the table has after it, whoever landed them
     checks       check name -> passed
     """
 
     run_id: str
     seconds: float
     hours: Mapping[str, int]
+    in_table: Mapping[str, int]
     checks: Mapping[str, bool]
     materialized: int
 
     @property
     def rows(self) -> int:
-        """Rows over all hours of the run."""
+        """Rows that the run landed, over all hours."""
         return sum(self.hours.values())
 
 
@@ -96,15 +98,18 @@ class Runs:
         if not result.success:
             raise RunFailed(f"run {result.run_id} of {job.name} failed: {_reason(result)}")
         hours: dict[str, int] = {}
+        in_table: dict[str, int] = {}
         materialized = 0
         for event in result.get_asset_materialization_events():
             materialized += 1
             data = event.step_materialization_data.materialization
-            rows = data.metadata.get("dagster/partition_row_count")
-            if data.partition is not None and rows is not None and isinstance(rows.value, int):
-                hours[data.partition] = rows.value
+            for name, found in (("rows", hours), ("dagster/partition_row_count", in_table)):
+                rows = data.metadata.get(name)
+                if data.partition is not None and rows is not None and isinstance(rows.value, int):
+                    found[data.partition] = rows.value
         checks = {e.check_name: e.passed for e in result.get_asset_check_evaluations()}
-        return Outcome(result.run_id, SYSTEM_CLOCK.monotonic() - started, hours, checks, materialized)
+        seconds = SYSTEM_CLOCK.monotonic() - started
+        return Outcome(result.run_id, seconds, hours, in_table, checks, materialized)
 
 
 def _reason(result: dg.ExecuteInProcessResult) -> str:

@@ -49,7 +49,10 @@ def hours(output: Output, table: Table) -> list[dict[str, Any]]:
 def landings(output: Output, logstore: Logstore, lake: Lake) -> list[dict[str, Any]]:
     """The snapshots of the table and the windows each brought."""
     views = describe.landings(logstore, lake)
-    output.say("[bold]Snapshots and their windows[/]")
+    output.say(
+        "[bold]Landings[/]  (each is one snapshot, a version of the table; a window is what it read of one "
+        "shard and hour)"
+    )
     output.table(
         ["snapshot", "committed (UTC)", ">windows", "receive hours", ">files", ">rows"],
         [
@@ -63,6 +66,7 @@ def landings(output: Output, logstore: Logstore, lake: Lake) -> list[dict[str, A
             )
             for view in views
         ],
+        less=("windows", "files"),
     )
     return [asdict(view) for view in views]
 

@@ -25,10 +25,11 @@ from pipelines.cli.log_files import AUTO, FORMATS, LogFile, count_records, parse
 from pipelines.cli.logstores import resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, verb
-from pipelines.cli.packing import Counts, Packer
+from pipelines.cli.packing import GROUP_ROWS, Counts, Packer
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.describe import preview
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.run.report import PlanReport
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK
@@ -46,6 +47,7 @@ SEED = 1
 BEHIND_S = 120
 """The emulator's clock runs this far behind, so that moving it over the settle time stays in the past."""
 BATCHES_MAX = 4
+GROUPS_MIN = 40
 UI_PORT = 3000
 
 
@@ -167,7 +169,10 @@ class Demo:
     ) -> None:
         self.output, self.logstore, self.client, self.rows = output, logstore, client, rows
         self.admin = admin
-        self.packer = Packer("demo-host", (("env", "demo"),))
+        # Groups small enough that each shard gets some of them, also of a short file.
+        group_rows = max(1, min(GROUP_ROWS, rows.second // GROUPS_MIN))
+        self.packer = Packer("demo-host", (("env", "demo"),), group_rows)
+        self.children: frozenset[int] = frozenset()
         self.story: dict[str, Any] = {}
 
     def play(self, *, break_one_file: bool) -> Audit:
@@ -175,10 +180,13 @@ class Demo:
         rows = self.rows
         with self.step("load") as say:
             now_s = self.load_first()
-            say(f"{rows.first:,} rows over {HOURS} receive hours into {SHARDS} shards, {self._raw()}")
+            say(
+                f"{rows.first:,} log lines written into the log service, {self._raw()}: {SHARDS} shards, "
+                f"received over {HOURS} hours"
+            )
         with self.step("Dagster") as say:
             runs = Runs()
-            say("definitions loaded; the runs below are its own")
+            say("loaded the project; each run below is one of its runs")
         try:
             with self.step("micro-batch") as say:
                 say(_landed(runs.microbatch(self.logstore)))
@@ -186,13 +194,13 @@ class Demo:
                 say(self.split())
             with self.step("load") as say:
                 self.load_second()
-                say(f"{rows.second:,} more rows, received by the shards that are open now")
+                say(f"{rows.second:,} more log lines written, into the shards that are open now")
             self.say_oddities()
             self.land_rest(runs)
             with self.step("backfill") as say:
                 hour = hour_text(int(now_s) // HOUR_S - HOURS // 2)
                 filled = runs.backfill(self.logstore, hour, hour)
-                say(f"hour {hour} once more: {filled.rows} rows landed, it lacked none")
+                say(_filled(hour, filled))
             with self.step("dbt build") as say:
                 say(_built(runs.models()))
         finally:
@@ -240,9 +248,22 @@ class Demo:
         for _ in range(BATCHES_MAX):
             with self.step("micro-batch") as say:
                 say(_landed(runs.microbatch(self.logstore)))
-            left = preview(self.logstore, Lake.default(), self.client)
+                left = preview(self.logstore, Lake.default(), self.client)
+                if why := self._why_another(left):
+                    say(f"\n{'':<12} {why}")
             if not left.windows and not left.closings:
                 return
+
+    def _why_another(self, left: PlanReport) -> str:
+        """Why another micro-batch follows, "" where none does."""
+        waiting = sorted({shard for shard, *_ in left.windows})
+        if waiting and self.children.issuperset(waiting):
+            then = f"then shard{'s' * (len(waiting) > 1)} {' and '.join(map(str, waiting))}"
+            return f"{then}: what a split made is read once all of the split shard is in the table"
+        if waiting:
+            return "then what is left: one batch has its limits of size and time"
+        done = " and ".join(map(str, sorted(left.closings)))
+        return f"then shard {done} is closed in the table: it is empty and ended" if done else ""
 
     def split(self) -> str:
         """Split the first open shard in the middle of its keys."""
@@ -251,7 +272,10 @@ class Demo:
         before = {s.id for s in self.client.shards()}
         self.client.transport.split_shard(service.project, service.logstore, shard.id, middle_key(shard))
         new = sorted(s.id for s in self.client.shards() if s.id not in before)
-        return f"shard {shard.id} into {' and '.join(map(str, new))}"
+        self.children = frozenset(new)
+        return (
+            f"shard {shard.id} is closed, {' and '.join(map(str, new))} take its place, as under more traffic"
+        )
 
     def prove(self, *, break_one_file: bool) -> Audit:
         """Show what is there, then compare it with what the service stored."""
@@ -296,10 +320,17 @@ def middle_key(shard: Shard) -> str:
 
 
 def _landed(outcome: Outcome) -> str:
-    checks = "reconciled" if outcome.checks[RECONCILED] else "[red]not reconciled[/]"
+    checks = "counted again" if outcome.checks[RECONCILED] else "[red]the count differs[/]"
     hours = sum(1 for rows in outcome.hours.values() if rows)
-    where = f" in {hours} {'hour' if hours == 1 else 'hours'}" if hours else ""
-    return f"{outcome.rows:,} rows{where} landed and {checks}, run {outcome.run_id[:8]}"
+    where = f" of {hours} {'hour' if hours == 1 else 'hours'}" if hours else ""
+    return f"{outcome.rows:,} new rows{where} landed in the table and {checks}, run {outcome.run_id[:8]}"
+
+
+def _filled(hour: str, outcome: Outcome) -> str:
+    """A backfill of an hour that the table has: what it found and what it added."""
+    there = outcome.in_table.get(hour, 0) - outcome.rows
+    lacked = "none was missing" if not outcome.rows else "the others were missing"
+    return f"hour {hour} asked for again: {there:,} rows were there, {lacked}, {outcome.rows:,} landed"
 
 
 def _built(outcome: Outcome) -> str:

@@ -169,7 +169,7 @@ def of_lost_files(
         found += [f"{words} gives up all rows that nothing brings back, also others"] if words else []
     if len(files) < len(named):
         found.append(
-            "for lost files of the table's other logstores, run sls-lake verify --logstore with their names"
+            "for lost files of the table's other logstores, verify these, too: --logstore with their names"
         )
     return tuple(found)
 
