@@ -47,7 +47,8 @@ class Engine:
     """A lazy Spark. `remote` is `sc://host:port`; else `master` is a local or cluster master.
 
     `local[2,3]` gives each task three attempts; plain `local[2]` would fail the job at the first. `conf`
-    goes to Spark as it is, over what is set here. `archives` is the folder of Java's class archives, if it is
+    goes to Spark as it is, over what is set here. A process has one Spark: one that is there is used as it
+    is. `archives` is the folder of Java's class archives, if it is
     another than `archive.place` says.
     """
 
@@ -67,7 +68,7 @@ class Engine:
         self._conf = dict(conf or {})
         self._lake, self._archives = lake, archives
         self._starting = threading.RLock()
-        self._begun = False
+        self._begun = self._owns_java = False
         self._context: SparkContext | None = None
         self._session: SparkSession | None = None
 
@@ -148,7 +149,7 @@ class Engine:
             self._session.interruptTag(tag)
 
     def stop(self, *, wait: bool = False) -> None:
-        """Stop Spark, if there is one, and end the Java that it ran in; with `wait`, see it end."""
+        """Stop Spark, if there is one, and end its Java if it is ours; with `wait`, see it end."""
         with self._starting:
             self._begun = False
             session, self._session = self._session, None
@@ -158,7 +159,7 @@ class Engine:
                     # A JVM that was killed has nothing left to stop; pyspark's own state is cleared before.
                     with contextlib.suppress(Exception):
                         each.stop()
-            if context is not None:
+            if context is not None and self._owns_java:
                 ending = _end_java()
                 if wait:
                     ending.join()
@@ -188,12 +189,14 @@ class Engine:
                 settings[DAEMON_SETTING] = DAEMON
         conf = SparkConf().setMaster(self.master).setAppName(_APP)
         conf.setAll([(name, value) for name, value in settings.items() if not is_secret(name)])
+        self._owns_java = SparkContext._gateway is None
         context = SparkContext.getOrCreate(conf)
         context.setLogLevel("ERROR")
         return context
 
     def _start_session(self) -> "SparkSession":
         require_java()
+        from pyspark import SparkContext
         from pyspark.sql import SparkSession
 
         if self._context is not None:
@@ -203,6 +206,7 @@ class Engine:
         conf = {**base_conf(), **catalog_conf(self._lake or Lake.default()), **self._conf}
         for name, value in conf.items():
             builder = builder.config(name, _TOLD_LATER if is_secret(name) else value)
+        self._owns_java = SparkContext._gateway is None
         session: SparkSession = builder.getOrCreate()
         self._context = session.sparkContext
         self._context.setLogLevel("ERROR")
@@ -235,8 +239,7 @@ def _over_connect(session: "SparkSession", count: int, task: Task, tag: str) -> 
 def _end_java() -> threading.Thread:
     """Let the Java of this process end, so that what starts next has one of its own kind.
 
-    It ends by itself when the pipe to its input closes; nobody else waits for it. One that others started is
-    theirs.
+    It ends by itself when the pipe to its input closes; nobody else waits for it.
     """
     from pyspark import SparkContext
 
