@@ -23,6 +23,7 @@ help:
 .PHONY: setup
 setup: java $(INSTALLED) $(JARS) ## virtual environment, pinned packages and jars under var/; S3=1 for Spark SQL on S3, too
 	@$(if $(S3),$(BIN)/python -m pipelines.landing.spark.jars var/jars s3)
+	@$(BIN)/python -m pipelines.landing.spark.record
 
 .PHONY: demo
 demo: setup ## logs through the whole path to a printed proof; LOGS=file FORMAT= lands yours, BREAK=1 must end red
@@ -44,8 +45,9 @@ check: $(INSTALLED) ## style, types and import layers; no test is run
 	@$(BIN)/lint-imports --cache-dir var/cache/import-linter
 
 .PHONY: bench
-bench: setup ## raw MB per CPU second of a landing, beside the limit of one core
+bench: setup ## raw MB per CPU second of a landing, beside the limit of one core; then what a cold run costs
 	@$(BIN)/python -m bench
+	@$(BIN)/python -m bench.bench_cold
 
 .PHONY: conformance
 conformance: setup ## the vendor's Python, Go and Java clients against the emulator, as a table; STRICT=1 forbids skips

@@ -127,7 +127,7 @@ def _fill(logstore: Logstore, raw_mb: int) -> None:
             client.transport.create_project(PROJECT, "")
         name = logstore.service.logstore
         client.transport.create_logstore(PROJECT, name, ttl=30, shard_count=SHARDS)
-        groups = [_group(seed) for seed in range(8)]
+        groups = [access_logs(seed) for seed in range(8)]
         stored, number = 0, 0
         while stored < raw_mb * 1_000_000:
             body = groups[number % len(groups)]
@@ -136,7 +136,8 @@ def _fill(logstore: Logstore, raw_mb: int) -> None:
             number += 1
 
 
-def _group(seed: int) -> bytes:
+def access_logs(seed: int) -> bytes:
+    """A serialised LogGroup of `LOGS_A_GROUP` logs, the same ones for the same seed but for their time."""
     message = pb.LogGroup()
     message.Topic, message.Source = "access", f"10.0.{seed}.1"
     now_s = int(SYSTEM_CLOCK.now())

@@ -168,14 +168,14 @@ def armed(task: Task, tell: Callable[[str], None]) -> Lake:
 
 
 def _jvm_lives(engine: Engine) -> bool:
-    gateway = engine.session.sparkContext._gateway
+    gateway = engine.context._gateway
     return gateway is not None and gateway.proc.poll() is None
 
 
 def _with_jvm(task: Task, tell: Callable[[str], None]) -> Engine:
     """A Spark of this worker's own. Its JVM ends when this process does, or is killed apart from it."""
     engine = Engine(lake=task.lake, master="local[1,3]")
-    gateway = engine.session.sparkContext._gateway
+    gateway = engine.context._gateway
     if gateway is not None:
         tell(f"jvm {gateway.proc.pid}")
     return engine

@@ -65,9 +65,10 @@ def look_at(
     pieces: int = 1,
     spare: bool = False,
     begins: Begins | None = None,
+    heard: Callable[[Survey], None] = lambda survey: None,
 ) -> Mapping[int, Survey]:
     """All that a live plan needs: of `mine`, of closed shards of which the service shows more, of those
-    that the ledger has open and the service does not list. `shards` are the listed ones; `spare` and `begins`
+    that the ledger has open and the service does not list. `shards` are the listed ones; the rest is
     as in `survey_live`."""
     listed = list(shards)
     closed = [s for s in listed if s.id in ledger.shards and ledger.shards[s.id].closed]
@@ -84,6 +85,7 @@ def look_at(
         pieces=pieces,
         spare=spare,
         begins=begins,
+        heard=heard,
     )
     surveys = {**shown, **live, **_unlisted(client, listed, ledger)}
     return mark_cut(client, listed, ledger, surveys)
@@ -99,13 +101,14 @@ def survey_live(
     pieces: int = 1,
     spare: bool = False,
     begins: Begins | None = None,
+    heard: Callable[[Survey], None] = lambda survey: None,
 ) -> Mapping[int, Survey]:
     """One `Survey` a shard from its frontier to `until_s`, at most `spans_max` hours in each.
 
     `pieces` cuts each hour further at even times, for parallelism when shards are few. With `spare` a
     shard that could not be asked (throttled, no answer) is a survey that says so (`Survey.trouble`), as
     long as others could: one busy shard must not keep the others waiting. With `begins` it is asked again
-    where histories begin.
+    where histories begin. `heard` gets each survey as it is made, from several threads.
     """
 
     seconds = _Seconds(client)
@@ -142,7 +145,9 @@ def survey_live(
         marks = [Edge((s.hour + 1) * HOUR_S, s.end) for s in spans if (s.hour + 1) * HOUR_S <= until_s]
         marks.append(Edge(until_s, Cursor(until)))
         over = seconds.of_end(head) if ledger.started and head.readonly and at >= head.end else Second.NONE
-        return replace(survey, spans=tuple(spans), marks=_last_of_each_hour(marks), over=over)
+        survey = replace(survey, spans=tuple(spans), marks=_last_of_each_hour(marks), over=over)
+        heard(survey)
+        return survey
 
     return _each(ask, shards, spare=spare)
 

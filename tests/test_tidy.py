@@ -70,8 +70,10 @@ FOREIGN = {
 }
 
 OVERRIDES = {
+    "format_commands",
     "get_command",
     "list_commands",
+    "resolve_command",
     "build_defs",
     "startup",
     "on_message_begin",
@@ -99,9 +101,12 @@ ENTRY_POINTS = {
     "pipelines.cli.main",
     "pipelines.definitions",
     "pipelines.landing.spark.jars",
+    "pipelines.landing.spark.record",
+    "pipelines.landing.run.workers",
     "pipelines.components",
 }
-"""Modules that start by name: console script, what Dagster loads, set-up, what a defs.yaml names."""
+"""Modules that start by name: console script, what Dagster loads, set-up, what Spark forks workers from,
+what a defs.yaml names."""
 
 
 @cache

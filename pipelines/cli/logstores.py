@@ -1,23 +1,28 @@
 """Which logstore a verb means: a name under `pipelines/defs`, or the only one there is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pipelines.cli.calls import choose
-from pipelines.landing.logstore import Logstore, load_logstore
 from sls_io.errors import ConfigError, printable
 
+if TYPE_CHECKING:
+    from pipelines.landing.logstore import Logstore
+
 DEFS = Path("pipelines") / "defs"
+
+
+_OPTIONS = ("--logstore", "-l")
 
 
 def logstore_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """The `--logstore` option that all verbs share."""
     return click.option(
-        "--logstore",
-        "-l",
+        *_OPTIONS,
         "name",
         metavar="NAME",
         help="Folder under pipelines/defs, or a path to a defs.yaml; not needed when there is only one.",
@@ -72,8 +77,31 @@ def defs_path(name: str | None, root: Path) -> Path:
     return root / DEFS / chosen / "defs.yaml"
 
 
-def resolve(name: str | None) -> Logstore:
+def check_named(arguments: Sequence[str], *, needed: bool) -> None:
+    """Raises the ConfigError of `defs_path` for what the arguments of a verb say of its logstore.
+
+    Asked before the verb's module and all that it does is imported, so that this answer comes at once.
+    `needed`: the verb has a logstore although none is named. Who asks for help or a trace gets that.
+    """
+    if {"-h", "--help", "--debug"} & set(arguments):
+        return
+    named = [_named(first, second) for first, second in pairwise([*arguments, ""])]
+    for name in filter(None, named):
+        defs_path(name, project_root())
+    if needed and not any(named):
+        defs_path(None, project_root())
+
+
+def _named(argument: str, following: str) -> str:
+    option, equals, value = argument.partition("=")
+    return (value if equals else following) if option in _OPTIONS else ""
+
+
+def resolve(name: str | None) -> "Logstore":
     """The logstore that `name` means, read from its defs.yaml."""
+    # Settings check their columns, for which Arrow and PyIceberg are loaded: half a second.
+    from pipelines.landing.logstore import load_logstore
+
     root = project_root()
     path = defs_path(name, root)
     if name and known(root) != [name]:
@@ -81,8 +109,10 @@ def resolve(name: str | None) -> Logstore:
     return load_logstore(path)
 
 
-def resolve_all(names: str | None) -> list[Logstore]:
+def resolve_all(names: str | None) -> "list[Logstore]":
     """The logstores of a list of names with commas; without one all that the project has."""
+    from pipelines.landing.logstore import load_logstore
+
     root = project_root()
     wanted = dict.fromkeys(filter(None, (name.strip() for name in (names or "").split(","))))
     found: list[str | None] = [*wanted] or [*known(root)] or [None]

@@ -20,6 +20,7 @@ from typing import Any, Final
 import click
 
 from pipelines.cli import calls
+from pipelines.cli.logstores import check_named
 from pipelines.cli.output import SAID
 from sls_io.errors import (
     ConfigError,
@@ -37,19 +38,24 @@ EXIT_INTERRUPTED: Final = 130
 TYPED_CHARS_MAX: Final = 800
 
 VERBS: Final = {
-    "emulator": "pipelines.cli.emulator",
-    "load": "pipelines.cli.load",
-    "plan": "pipelines.cli.plan",
-    "land": "pipelines.cli.land",
-    "backfill": "pipelines.cli.backfill",
-    "describe": "pipelines.cli.describe",
-    "verify": "pipelines.cli.verify",
-    "windows": "pipelines.cli.windows",
-    "table": "pipelines.cli.table",
-    "checkpoints": "pipelines.cli.checkpoints",
-    "demo": "pipelines.cli.demo.program",
-    "dev": "pipelines.cli.demo.dev",
+    "emulator": ("pipelines.cli.emulator", "Run the log service on loopback until Ctrl-C."),
+    "load": ("pipelines.cli.load", "Put lines of a file, or generated rows, into a logstore."),
+    "plan": ("pipelines.cli.plan", "Show what a run would land now and why the other shards wait."),
+    "land": ("pipelines.cli.land", "Land what is new and publish the checkpoints, without Dagster."),
+    "backfill": ("pipelines.cli.backfill", "Land what hours lack, or replace them; moves no checkpoint."),
+    "describe": ("pipelines.cli.describe", "Show every shard: state, holder, frontier, lag, runway."),
+    "verify": ("pipelines.cli.verify", "Prove gaps, holes, rows and sums, and each row there once."),
+    "windows": ("pipelines.cli.windows", "Show the landings and their windows, files per hour, orphans."),
+    "table": ("pipelines.cli.table", "Settle a table, or maintain it."),
+    "checkpoints": ("pipelines.cli.checkpoints", "Checkpoints of the group: repair."),
+    "demo": ("pipelines.cli.demo.program", "Show the whole path, from log lines to a proof."),
+    "dev": ("pipelines.cli.demo.dev", "Run emulator, producer and Dagster's page until Ctrl-C."),
 }
+"""Each verb's module, and its line in the list of verbs, which imports none of them."""
+_OF_MANY: Final = {"dev"}
+"""They take several names of logstores, with commas."""
+_OF_A_LOGSTORE: Final = {"plan", "land", "describe", "verify", "windows"}
+"""With no option but `--json` these verbs can be wrong about their logstore alone."""
 
 
 class Verbs(click.Group):
@@ -59,13 +65,24 @@ class Verbs(click.Group):
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        module = VERBS.get(cmd_name)
-        if module is None:
+        if cmd_name not in VERBS:
             return None
+        module, _ = VERBS[cmd_name]
         command = getattr(importlib.import_module(module), cmd_name)
         if not isinstance(command, click.Command):
             raise InvariantBroken(f"{module}.{cmd_name} is no command")
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] in VERBS and args[0] not in _OF_MANY and not ctx.params.get("debug"):
+            check_named(args[1:], needed=args[0] in _OF_A_LOGSTORE and set(args[1:]) <= {"--json"})
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(verb, line) for verb, (_, line) in VERBS.items()])
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -30,7 +30,7 @@ def main(arguments: dict[str, Any]) -> int:
     def on_event(name: str) -> None:
         nonlocal left
         if name == arguments.get("jvm_dies_at"):
-            gateway = engine.session.sparkContext._gateway
+            gateway = engine.context._gateway
             assert gateway is not None
             gateway.proc.kill()
             gateway.proc.wait()

@@ -2,6 +2,8 @@
 
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,6 +54,30 @@ def test_help_lists_the_verbs(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == 0
     said = capsys.readouterr().out
     assert all(f"\n  {name} " in said for name in VERBS)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["fly"],
+        ["--help"],
+        ["land"],
+        ["describe", "--json"],
+        ["land", "-l", "nope"],
+        ["table", "undo", "-l", "x"],
+    ],
+)
+def test_help_and_a_wrong_name_are_said_before_anything_heavy_is_imported(
+    arguments: list[str], project: Path
+) -> None:
+    heavy = {"aliyun", "dagster", "numpy", "pandas", "pyarrow", "pyiceberg", "pyspark", "sqlalchemy"}
+    code = "import sys; from pipelines.cli.main import run; code = run(sys.argv[1:]); "
+    code += f"print(code, {heavy!r} & sys.modules.keys())"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True, timeout=60
+    )
+    expected = 0 if arguments == ["--help"] else EXIT_USAGE
+    assert done.stdout.splitlines()[-1] == f"{expected} set()"
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ from sls_io.errors import (
     SlsError,
     TransportError,
 )
-from sls_io.planning import Plan, Survey
+from sls_io.planning import Plan, Survey, plan_live
 from sls_io.shard import Shard
 from sls_io.survey import left_over, look_at, mark_cut, survey_hours
 from sls_io.waits import Wait, Why
@@ -296,7 +296,23 @@ class Run:
             pieces=self.logstore.splits_per_hour,
             spare=True,
             begins=begins(self._client, self.logstore, self._attempt.base, self._attempt.origin.id),
+            heard=lambda survey: self._begin_spark(survey, shards, effect),
         )
+
+    def _begin_spark(self, survey: Survey, shards: tuple[Shard, ...], effect: protocol.SurveyShards) -> None:
+        """Spark starts beside the rest of the survey, as soon as one shard has something to land: never for a
+        run that finds nothing to do, so a shard that will have to wait is no reason."""
+        if survey.spans and not self.engine.begun:
+            plan = plan_live(
+                shards=shards,
+                surveys={survey.shard: survey},
+                ledger=effect.ledger,
+                budget=self.logstore.budget,
+                until_s=self._bounds.until_s,
+                ordered=self.logstore.group.order,
+            )
+            if plan.windows:
+                self.engine.begin()
 
     def _readable(self, shards: Iterable[Shard], effect: protocol.SurveyShards) -> list[Shard]:
         """The claimed shards, and the shards that the group has finished and the ledger has not closed."""

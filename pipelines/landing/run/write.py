@@ -1,10 +1,9 @@
 """Windows -> data files, on Spark executors: one task a chain of windows, nothing published.
 
-`spark.range(0, n, 1, n).mapInArrow(task)`: exactly one chain a task, no shuffle, the same over
-Spark Connect. A task writes its windows one after the other until its bytes or time are used up: it
-pulls pages, decodes them to Arrow, writes Parquet through the table's own FileIO with the Iceberg
-field ids, and yields one JSON row a file. The closure carries a description of where credentials
-come from, never a key; tasks resolve it themselves.
+`Engine.run`: exactly one chain a task, no shuffle. A task writes its windows one after the other until its
+bytes or time are used up: it pulls pages, decodes them to Arrow, writes Parquet through the table's own
+FileIO with the Iceberg field ids, and yields one JSON row a file. The closure carries a description of
+where credentials come from, never a key; tasks resolve it themselves.
 
 Memory of a task is one raw page, some of its rows decoded, and at most `_GROUP_BYTES` of decoded batches,
 whatever the backlog and whatever a page holds; rows of a megabyte each are written apart from others. A
@@ -16,7 +15,7 @@ import json
 import re
 import resource
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -32,7 +31,7 @@ from pyiceberg.utils.config import Config
 from pipelines.landing.commit.publish import pack_bounds, unpack_bounds
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.spark.session import Engine
+from pipelines.landing.spark.session import Engine, Task
 from pipelines.landing.table.contract import ROW_GROUP_ROWS, Contract, parquet_writer
 from pipelines.landing.table.data_files import data_file, metrics_of
 from pipelines.landing.table.lake import CATALOG, storage_trouble
@@ -199,19 +198,12 @@ def _own_properties() -> dict[str, str]:
 
 def write_windows(engine: Engine, job: WriteJob, *, tag: str) -> list[FileRow]:
     """Run the job on Spark and collect its rows. `tag` cancels it (`Engine.cancel`)."""
-    count = len(job.chains)
-    session = engine.session
+    engine.ready()
     try:
-        session.addTag(tag)
-        frame = session.range(0, count, 1, count).mapInArrow(_task(job, engine.task_clock), "row string")
-        collected = frame.collect()
+        lines = engine.run(len(job.chains), _task(job, engine.task_clock), tag=tag)
     except Exception as error:
         raise _task_failure(error) from error
-    finally:
-        # A session whose JVM died has no tags left, and the error above says what happened.
-        with contextlib.suppress(Exception):
-            session.removeTag(tag)
-    return [FileRow(**json.loads(r["row"])) for r in collected]
+    return [FileRow(**json.loads(line)) for line in lines]
 
 
 def _task_failure(error: Exception) -> SlsError:
@@ -287,14 +279,11 @@ def _assemble_one(window: Window, rows: list[FileRow]) -> WrittenWindow:
     return WrittenWindow(landed, tuple(r for r in rows if r.path), stopped, cause)
 
 
-def _task(
-    job: WriteJob, clock: Clock = SYSTEM_CLOCK
-) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for chain in batch.column(0).to_pylist():
-                rows = [json.dumps(asdict(row)) for row in write_chain(job, job.chains[chain], clock=clock)]
-                yield pa.RecordBatch.from_arrays([pa.array(rows, pa.string())], names=["row"])
+def _task(job: WriteJob, clock: Clock = SYSTEM_CLOCK) -> Task:
+    def run(chains: Iterable[int]) -> Iterator[str]:
+        for chain in chains:
+            for row in write_chain(job, job.chains[chain], clock=clock):
+                yield json.dumps(asdict(row))
 
     return run
 

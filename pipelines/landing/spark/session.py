@@ -1,38 +1,55 @@
-"""The Spark session: built when first asked for, local by default, or Spark Connect.
+"""Spark, started when it is first needed: local by default, or Spark Connect.
 
-Landing needs no Iceberg jar (tasks write Parquet themselves, the commit needs no JVM); the jars are
-there for SQL, dbt and compaction, so a session gets them when set-up has fetched them. Nothing here
-is imported or started at load time: code servers and sensors import this module too.
+There are two kinds of a local Spark. A landing needs no SQL and no Iceberg jar: its tasks write Parquet
+themselves and the commit needs no JVM. So it runs as plain Spark jobs on a bare context, which is there in
+a fraction of the time. Who asks for SQL gets a session with jars and catalog; a bare context of the same
+engine ends then, since Java takes its jars only at its start. Over Connect both are the server's session.
+
+Nothing here is imported or started at load time: code servers and sensors import this module too.
 """
 
 import contextlib
 import os
-import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipelines import ROOT
+from pipelines.landing.spark import archive
 from pipelines.landing.spark.catalog import SECRET_NAMES, catalog_settings, is_secret, on_s3
+from pipelines.landing.spark.java import OPTIONS_SETTING, has_own_options, require_java
 from pipelines.landing.table.lake import Lake, home
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ConfigError, printable
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+Task = Callable[[Iterable[int]], Iterator[str]]
+"""Numbers of work in, lines out; Spark's workers run it, so it must be picklable."""
+
 JARS_VARIABLE = "SLS_LAKE_JARS"
-_JAVA_MIN = 17
+DAEMON_SETTING = "spark.python.daemon.module"
+DAEMON = "pipelines.landing.run.workers"
+"""What Spark forks Python workers from on a local master; named, not imported: it stands above."""
+_PYTHON_VARIABLE = "PYSPARK_PYTHON"
+_PYTHON_SETTINGS = ("spark.pyspark.python", "spark.pyspark.driver.python", DAEMON_SETTING)
+_APP = "sls-lake"
+_ENDING_S = 60.0
 _TOLD_LATER = "set when the session has started"
 
 
 class Engine:
-    """A lazy Spark session. `remote` is `sc://host:port`; else `master` is a local or cluster master.
+    """A lazy Spark. `remote` is `sc://host:port`; else `master` is a local or cluster master.
 
-    `local[2,3]` gives each task three attempts; plain `local[2]` would fail the job at the first.
+    `local[2,3]` gives each task three attempts; plain `local[2]` would fail the job at the first. `conf`
+    goes to Spark as it is, over what is set here. A process has one Spark: one that is there is used as it
+    is. `archives` is the folder of Java's class archives, if it is
+    another than `archive.place` says.
     """
 
     task_clock: Clock = SYSTEM_CLOCK
@@ -45,45 +62,107 @@ class Engine:
         master: str = "local[2,3]",
         conf: Mapping[str, str] | None = None,
         lake: Lake | None = None,
+        archives: Path | None = None,
     ) -> None:
         self.remote, self.master = remote, master
         self._conf = dict(conf or {})
-        self._lake = lake
+        self._lake, self._archives = lake, archives
+        self._starting = threading.RLock()
+        self._begun = self._owns_java = False
+        self._context: SparkContext | None = None
         self._session: SparkSession | None = None
 
     @property
     def started(self) -> bool:
-        """Whether a session exists; asking does not build one."""
-        return self._session is not None
+        """Whether there is a Spark; asking does not start one."""
+        return self._context is not None or self._session is not None
+
+    @property
+    def begun(self) -> bool:
+        """Whether Spark is there, or on its way."""
+        return self._begun or self.started
 
     @property
     def session(self) -> "SparkSession":
-        """The session. Raises ConfigError when Java is missing or the server cannot be reached."""
-        if self._session is None:
-            self._session = self._connect() if self.remote else self._start()
-        return self._session
+        """A session for SQL, with the catalog. Raises ConfigError when Java is missing or the server
+        cannot be reached."""
+        with self._starting:
+            if self._session is None:
+                self._session = self._connect() if self.remote else self._start_session()
+            return self._session
+
+    @property
+    def context(self) -> "SparkContext":
+        """What runs the tasks of a landing, locally. Raises ConfigError when Java is missing."""
+        with self._starting:
+            if self._context is None:
+                self._context = self._start_bare()
+            return self._context
+
+    def run(self, count: int, task: Task, *, tag: str) -> list[str]:
+        """Run `task` for each number below `count`, each as a Spark task of its own; its lines, in order.
+
+        `tag` cancels it (`cancel`). Raises as `context` does, and what Spark raises when a task fails.
+        """
+        if self.remote:
+            return _over_connect(self.session, count, task, tag)
+        context = self.context
+        try:
+            context.addJobTag(tag)
+            return context.parallelize(range(count), count).mapPartitions(task).collect()
+        finally:
+            # Where the JVM died there are no tags left, and the error says what happened.
+            with contextlib.suppress(Exception):
+                context.removeJobTag(tag)
+
+    def begin(self) -> None:
+        """Start what `run` needs beside the caller's own work, unless it has started.
+
+        What goes wrong is raised to who needs it: `ready` tries again.
+        """
+        if not self.begun:
+            self._begun = True
+            threading.Thread(target=self._begin, name="sls-lake-spark", daemon=True).start()
+
+    def _begin(self) -> None:
+        with contextlib.suppress(Exception):
+            self.ready()
+
+    def ready(self) -> None:
+        """Wait until there is what `run` needs. Raises as `session` and `context` do."""
+        _ = self.session if self.remote else self.context
 
     def require(self) -> None:
-        """Raises ConfigError when a session certainly cannot be built here; builds none.
+        """Raises ConfigError when Spark certainly cannot be started here; starts none.
 
         A run asks before its first act: without Java it would fix where a history begins, claim
         shards, and only then find out that it can write nothing.
         """
-        if self._session is None and not self.remote:
+        if not self.started and not self.remote:
             require_java()
 
     def cancel(self, tag: str) -> None:
         """Stop the work that was started under `tag`; harmless when there is none."""
-        if self._session is not None:
+        if self._context is not None:
+            self._context.cancelJobsWithTag(tag)
+        elif self._session is not None:
             self._session.interruptTag(tag)
 
-    def stop(self) -> None:
-        """Stop the session, if any."""
-        session, self._session = self._session, None
-        if session is not None:
-            # A JVM that was killed has nothing left to stop, and pyspark's own state is cleared before.
-            with contextlib.suppress(Exception):
-                session.stop()
+    def stop(self, *, wait: bool = False) -> None:
+        """Stop Spark, if there is one, and end its Java if it is ours; with `wait`, see it end."""
+        with self._starting:
+            self._begun = False
+            session, self._session = self._session, None
+            context, self._context = self._context, None
+            for each in (session, context):
+                if each is not None:
+                    # A JVM that was killed has nothing left to stop; pyspark's own state is cleared before.
+                    with contextlib.suppress(Exception):
+                        each.stop()
+            if context is not None and self._owns_java:
+                ending = _end_java()
+                if wait:
+                    ending.join()
 
     def _connect(self) -> "SparkSession":
         from pyspark.sql import SparkSession
@@ -96,22 +175,102 @@ class Engine:
                 f"{printable(str(error))}); start it, or leave `remote` empty for a local session"
             ) from error
 
-    def _start(self) -> "SparkSession":
+    def _start_bare(self) -> "SparkContext":
+        """A context without SQL. It knows no catalog, so no secret of one stands on a command line."""
+        java = require_java()
+        from pyspark import SparkConf, SparkContext
+
+        python = os.environ.setdefault(_PYTHON_VARIABLE, sys.executable)
+        settings = {**base_conf(), **self._conf}
+        if self.master.startswith("local[") or self.master == "local":
+            if not has_own_options(self._conf):
+                settings[OPTIONS_SETTING] = archive.options(java, self._archives or archive.place())
+            if python == sys.executable and not any(name in self._conf for name in _PYTHON_SETTINGS):
+                settings[DAEMON_SETTING] = DAEMON
+        conf = SparkConf().setMaster(self.master).setAppName(_APP)
+        conf.setAll([(name, value) for name, value in settings.items() if not is_secret(name)])
+        self._owns_java = SparkContext._gateway is None
+        context = SparkContext.getOrCreate(conf)
+        context.setLogLevel("ERROR")
+        return context
+
+    def _start_session(self) -> "SparkSession":
         require_java()
+        from pyspark import SparkContext
         from pyspark.sql import SparkSession
 
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        builder = SparkSession.builder.master(self.master).appName("sls-lake")
+        if self._context is not None:
+            self.stop()
+        os.environ.setdefault(_PYTHON_VARIABLE, sys.executable)
+        builder = SparkSession.builder.master(self.master).appName(_APP)
         conf = {**base_conf(), **catalog_conf(self._lake or Lake.default()), **self._conf}
         for name, value in conf.items():
             builder = builder.config(name, _TOLD_LATER if is_secret(name) else value)
+        self._owns_java = SparkContext._gateway is None
         session: SparkSession = builder.getOrCreate()
-        session.sparkContext.setLogLevel("ERROR")
+        self._context = session.sparkContext
+        self._context.setLogLevel("ERROR")
         # What the builder has stands on Java's command line, for every user of the machine to read. Spark's
         # event log hides values of the names that the builder had, and of no others.
         for name in filter(is_secret, conf):
             session.conf.set(name, conf[name])
         return session
+
+
+def _over_connect(session: "SparkSession", count: int, task: Task, tag: str) -> list[str]:
+    """As `Engine.run`: Connect has no jobs, only frames, so the numbers come as a frame of one column."""
+
+    def run(batches: Iterable[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for batch in batches:
+            lines = list(task(batch.column(0).to_pylist()))
+            yield pa.RecordBatch.from_arrays([pa.array(lines, pa.string())], names=["line"])
+
+    try:
+        session.addTag(tag)
+        frame = session.range(0, count, 1, count).mapInArrow(run, "line string")
+        return [row["line"] for row in frame.collect()]
+    finally:
+        with contextlib.suppress(Exception):
+            session.removeTag(tag)
+
+
+def _end_java() -> threading.Thread:
+    """Let the Java of this process end, so that what starts next has one of its own kind.
+
+    It ends by itself when the pipe to its input closes; nobody else waits for it.
+    """
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    java: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if gateway is not None and java is not None:
+        SparkContext._gateway = SparkContext._jvm = None
+        with contextlib.suppress(Exception):
+            gateway.shutdown()
+        if java.stdin is not None:
+            with contextlib.suppress(OSError):
+                java.stdin.close()
+    ending = threading.Thread(target=_ended, args=(java,), name="sls-lake-java", daemon=True)
+    ending.start()
+    return ending
+
+
+def _ended(java: "subprocess.Popen[bytes] | None") -> None:
+    if java is not None:
+        try:
+            java.wait(_ENDING_S)
+        except subprocess.TimeoutExpired:
+            java.kill()
+            java.wait()
+
+
+def serve_workers() -> None:
+    """Fork Python workers for Spark until it goes away; the body of `DAEMON`."""
+    from pyspark import daemon
+
+    daemon.manager()  # type: ignore[no-untyped-call]
 
 
 def base_conf() -> dict[str, str]:
@@ -160,17 +319,3 @@ def require_jars(lake: Lake | None = None) -> list[Path]:
             "Spark's SQL needs Iceberg's jar for S3, which is not among its jars; run `make setup S3=1`"
         )
     return found
-
-
-def require_java() -> None:
-    """Raises ConfigError unless a Java of at least version 17 can be started."""
-    home_variable = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=f"{home_variable}/bin") if home_variable else shutil.which("java")
-    if java is None:
-        raise ConfigError("Java was not found; install Java 17, or set JAVA_HOME to where it is")
-    shown = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    version = re.search(r'version "(\d+)', shown)
-    if version is None or int(version[1]) < _JAVA_MIN:
-        raise ConfigError(
-            f"Java {_JAVA_MIN} or newer is needed, {java} is {version[1] if version else 'unknown'}"
-        )

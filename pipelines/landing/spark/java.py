@@ -1,0 +1,80 @@
+"""Java: whether one can be started here, and the options that a landing's own gets.
+
+A landing's Java moves bytes between processes for a second or two. It is over before the second compiler
+and a collector with threads of its own have paid for themselves, so a landing does without them; what runs
+SQL keeps Java's defaults. Classes come from an archive where there is one (`archive.py`).
+
+Whoever gives options of their own, in Spark's settings or in the environment, has them alone: two choices
+of a collector are an error to Java, and no word of theirs is ever replaced.
+"""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sls_io.errors import ConfigError
+
+OPTIONS_SETTING = "spark.driver.extraJavaOptions"
+OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""What a landing's Java starts with, archive or not."""
+_JAVA_MIN = 17
+_SETTINGS = (OPTIONS_SETTING, "spark.driver.defaultJavaOptions")
+_VARIABLES = (
+    *("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"),
+    *("SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS"),
+)
+_FILES = ("java-opts", "spark-env.sh")
+_DEFAULTS = "spark-defaults.conf"
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java that can be started: its path, and what it says of its version, vendor and build."""
+
+    path: str
+    said: str
+
+
+def require_java() -> Java:
+    """The Java that Spark would start. Raises ConfigError unless there is one of at least version 17."""
+    home_variable = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home_variable}/bin") if home_variable else shutil.which("java")
+    if java is None:
+        raise ConfigError("Java was not found; install Java 17, or set JAVA_HOME to where it is")
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(\d+)', said)
+    if version is None or int(version[1]) < _JAVA_MIN:
+        raise ConfigError(
+            f"Java {_JAVA_MIN} or newer is needed, {java} is {version[1] if version else 'unknown'}"
+        )
+    return Java(os.path.realpath(java), said)
+
+
+def spark_home() -> Path:
+    """The folder of the Spark that starts: `SPARK_HOME`, or the one that pyspark brings."""
+    said = os.environ.get("SPARK_HOME")
+    if said:
+        return Path(said)
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise ConfigError("pyspark is not installed in this environment; run `make setup`")
+    return Path(spec.origin).parent
+
+
+def has_own_options(conf: Mapping[str, str]) -> bool:
+    """Whether somebody gave this Java options: by Spark's settings, a variable, or a file of Spark's."""
+    if any(name in conf for name in _SETTINGS) or any(os.environ.get(name) for name in _VARIABLES):
+        return True
+    folder = Path(os.environ.get("SPARK_CONF_DIR") or spark_home() / "conf")
+    if any((folder / name).exists() for name in _FILES):
+        return True
+    try:
+        defaults = (folder / _DEFAULTS).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return any(name in defaults for name in _SETTINGS)

@@ -1,0 +1,233 @@
+"""A cold start: Java's class archive, whose options Java gets, what workers know, what is not started."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.landing.spark.archive import SUFFIX, found, key_of, place
+from pipelines.landing.spark.java import OPTIONS, OPTIONS_SETTING, require_java
+from pipelines.landing.spark.record import recorded
+from pipelines.landing.spark.session import Engine
+from tests import needs
+from tests.integration.world import HOUR0_S, World
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+
+ROOT = Path(__file__).parents[2]
+_PROGRAM_S = 200.0
+_OF_JAVA = ("-Xshare", "cds", "archive", "warning")
+
+
+@pytest.fixture(scope="module")
+def archives() -> Path:
+    """The folder with the archive of this Java and these jars, as set-up makes it."""
+    needs.java()
+    path, why = recorded(place())
+    assert path is not None, why
+    return path.parent
+
+
+@pytest.mark.slow
+def test_two_that_make_the_archive_at_once_do_not_disturb_one_another(tmp_path: Path) -> None:
+    needs.java()
+    code = "import sys; from pathlib import Path; from pipelines.landing.spark.record import recorded; "
+    code += "print(recorded(Path(sys.argv[1])))"
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(tmp_path)],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        for _ in range(2)
+    ]
+    said = [process.communicate(timeout=_PROGRAM_S)[0].decode() for process in both]
+
+    assert [process.returncode for process in both] == [0, 0], said
+    assert found(require_java(), tmp_path) is not None
+    assert {path.suffix for path in tmp_path.iterdir()} == {SUFFIX}
+    assert cold({"archives": str(tmp_path)}, tmp_path)["mapped"]
+
+
+def cold(arguments: dict[str, Any], home: Path, **variables: str) -> dict[str, Any]:
+    """What `cold_program` tells, and what it and its Java said beside that, as `noise`."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYSPARK_PYTHON", "SPARK_HOME")}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.integration.cold_program", json.dumps(arguments)],
+        cwd=ROOT,
+        env={**environment, "SLS_LAKE_HOME": str(home), **variables},
+        capture_output=True,
+        text=True,
+        timeout=_PROGRAM_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    *before, told = done.stdout.splitlines()
+    found: dict[str, Any] = json.loads(told)
+    noise = [*before, *done.stderr.splitlines()]
+    return {**found, "noise": [line for line in noise if any(word in line for word in _OF_JAVA)]}
+
+
+def rows(told: dict[str, Any]) -> list[int]:
+    """The numbers that the job's tasks had."""
+    return sorted(number for worker in told["workers"] for number in worker["numbers"])
+
+
+def test_the_archive_is_made_once_and_used_and_workers_come_from_one_that_knows_the_task(
+    archives: Path, tmp_path: Path
+) -> None:
+    made = found(require_java(), archives)
+    assert made is not None
+    before = made.stat().st_ino
+
+    assert recorded(archives) == (made, "")
+    told = cold({"archives": str(archives)}, tmp_path)
+
+    assert made.stat().st_ino == before
+    assert told["mapped"]
+    assert told["noise"] == []
+    assert rows(told) == [0, 1]
+    assert not told["jars"], "a landing needs no Iceberg jar"
+    for worker in told["workers"]:
+        assert worker["knew"]
+        # A fork takes one thread along: there must be no other one.
+        assert worker["threads_there"] == 1
+
+
+@pytest.mark.parametrize("damage", ["empty", "short", "head", "middle", "folder"])
+def test_a_damaged_archive_is_harmless_and_nobody_hears_of_it(
+    archives: Path, tmp_path: Path, damage: str
+) -> None:
+    whole = found(require_java(), archives)
+    assert whole is not None
+    folder = tmp_path / "archives"
+    folder.mkdir()
+    path = folder / whole.name
+    if damage == "folder":
+        path.mkdir()
+    else:
+        shutil.copyfile(whole, path)
+        size = path.stat().st_size
+        with path.open("r+b") as file:
+            if damage in ("empty", "short"):
+                file.truncate(0 if damage == "empty" else size // 2)
+            else:
+                file.seek(64 if damage == "head" else size // 2)
+                file.write(b"\xa5" * 4096)
+
+    told = cold({"archives": str(folder)}, tmp_path)
+
+    assert not told["mapped"]
+    assert rows(told) == [0, 1]
+    assert told["noise"] == []
+
+
+def test_without_a_folder_for_it_there_is_no_archive_and_no_harm(tmp_path: Path) -> None:
+    needs.java()
+    taken = tmp_path / "file"
+    taken.write_text("")
+
+    path, why = recorded(taken / "archives")
+    told = cold({"archives": str(taken / "archives")}, tmp_path)
+
+    assert path is None
+    assert "cannot be written" in why
+    assert not told["mapped"]
+    assert set(OPTIONS) <= set(told["command"])
+
+
+@pytest.mark.parametrize(
+    ("conf", "variables"),
+    [
+        ({OPTIONS_SETTING: "-Dmine=1 -XX:+UseG1GC"}, {}),
+        ({}, {"SPARK_SUBMIT_OPTS": "-Dmine=1 -XX:+UseG1GC"}),
+        ({}, {"PYSPARK_SUBMIT_ARGS": "--driver-java-options '-Dmine=1 -XX:+UseG1GC' pyspark-shell"}),
+    ],
+    ids=["conf", "SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS"],
+)
+def test_who_gives_java_options_has_them_alone(
+    archives: Path, tmp_path: Path, conf: dict[str, str], variables: dict[str, str]
+) -> None:
+    told = cold({"archives": str(archives), "conf": conf}, tmp_path, **variables)
+
+    assert {"-Dmine=1", "-XX:+UseG1GC"} <= set(told["command"])
+    assert not set(OPTIONS) & set(told["command"])
+    assert not told["mapped"]
+
+
+def test_ones_own_daemon_of_workers_stays(archives: Path, tmp_path: Path) -> None:
+    mine = {"spark.python.daemon.module": "pyspark.daemon"}
+
+    told = cold({"archives": str(archives), "conf": mine}, tmp_path)
+
+    assert rows(told) == [0, 1]
+    assert not any(worker["knew"] for worker in told["workers"])
+
+
+@pytest.fixture
+def alone(world: World) -> Iterator[World]:
+    """The world with an engine of its own: a process has one Spark, so the shared one ends first."""
+    needs.spark_jars()
+    world.engine.stop(wait=True)
+    mine = Engine(lake=world.lake)
+    yield World(world.emulator, world.lake, world.logstore, mine)
+    mine.stop(wait=True)
+
+
+def test_nothing_is_started_when_nothing_is_new_and_else_beside_the_survey(alone: World) -> None:
+    heard: dict[str, bool] = {}
+
+    def hear(name: str) -> None:
+        heard.setdefault(name, alone.engine.begun)
+
+    alone.land()
+    assert not alone.engine.begun
+
+    alone.put(20)
+    alone.at(HOUR0_S + 120)
+    with alone.run(on_event=hear) as run:
+        assert run.land().rows == 20
+    assert not heard["survey"]
+    assert heard["survey.done"]
+    alone.assert_each_log_once()
+
+
+def test_a_landing_has_no_iceberg_jar_and_sql_after_it_has(alone: World) -> None:
+    alone.put(20)
+    alone.at(HOUR0_S + 120)
+    alone.land()
+    assert not alone.engine.context.getConf().get("spark.jars", "")
+
+    question = f"SELECT count(*) AS n FROM lake.{alone.logstore.table}"
+    assert alone.engine.session.sql(question).collect()[0]["n"] == 20
+    assert "iceberg" in str(alone.engine.context.getConf().get("spark.jars", ""))
+
+    alone.put(10)
+    alone.at(HOUR0_S + 240)
+    assert alone.land().rows == 10
+    assert alone.engine.session.sql(question).collect()[0]["n"] == 30
+
+
+def test_another_set_of_jars_or_another_java_has_another_archive(tmp_path: Path) -> None:
+    needs.java()
+    java = require_java()
+    (tmp_path / "one.jar").write_bytes(b"1")
+    first = key_of(java, tmp_path)
+    assert key_of(java, tmp_path) == first
+
+    (tmp_path / "two.jar").write_bytes(b"2")
+    second = key_of(java, tmp_path)
+    (tmp_path / "two.jar").write_bytes(b"22")
+    third = key_of(java, tmp_path)
+    os.utime(tmp_path / "two.jar", (1, 1))
+    fourth = key_of(java, tmp_path)
+    other = key_of(type(java)(java.path, java.said + "patched"), tmp_path)
+
+    assert len({first, second, third, fourth, other}) == 5
