@@ -156,8 +156,14 @@ class Model:
 
     @property
     def lost(self) -> bool:
-        """Whether the table holds fewer rows than are known: maintenance leaves it alone."""
-        return self.rows.total() < self.known
+        """Whether the table holds fewer rows than are known: maintenance leaves it alone.
+
+        A row that deletes hide when its table is adopted is adopted as one of nobody, since the total counts
+        it: of those nothing is lost.
+        """
+        nobody = sum(times for (owner, _, _), times in self.rows.items() if owner not in self.told)
+        explained = min(self.hidden, max(0, self.others - nobody))
+        return self.rows.total() + explained < self.known
 
     def open(self, name: str) -> set[Place]:
         """Logs that the service has and that nobody has settled."""
