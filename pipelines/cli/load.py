@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -131,6 +132,18 @@ def create(client: SlsClient, *, shards: int) -> list[str]:
     return created
 
 
+def format_option(of: str) -> Callable[[Any], Any]:
+    """The option for the format of the file that the option `of` names."""
+    return click.option(
+        "--format",
+        "format_name",
+        type=click.Choice([AUTO, *FORMATS]),
+        default=AUTO,
+        show_default=True,
+        help=f"What the lines of {of} are: Apache/nginx combined, JSON, CSV with a header, syslog, or any text.",
+    )
+
+
 @click.command("load")
 @logstore_option
 @click.option(
@@ -140,14 +153,7 @@ def create(client: SlsClient, *, shards: int) -> list[str]:
     metavar="PATH",
     help="File of log lines, plain, gzip or zstd.",
 )
-@click.option(
-    "--format",
-    "format_name",
-    type=click.Choice([AUTO, *FORMATS]),
-    default=AUTO,
-    show_default=True,
-    help="What the lines of --file are: Apache/nginx combined, JSON, CSV with a header, syslog, or any text.",
-)
+@format_option("--file")
 @click.option(
     "--first-line",
     type=click.IntRange(min=1),

@@ -20,8 +20,8 @@ from pipelines.cli.demo.audit import Audit
 from pipelines.cli.demo.dagster_runs import Outcome, Runs
 from pipelines.cli.emulator_admin import stored
 from pipelines.cli.lines import Log
-from pipelines.cli.load import create, put, put_over_hours, recognised
-from pipelines.cli.log_files import AUTO, FORMATS, LogFile, count_records, parse_file
+from pipelines.cli.load import create, format_option, put, put_over_hours, recognised
+from pipelines.cli.log_files import AUTO, LogFile, count_records, parse_file
 from pipelines.cli.logstores import resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, verb
@@ -103,14 +103,7 @@ class FileRows:
     metavar="PATH",
     help="Land the lines of this file instead of generated rows; it may be gzip or zstd.",
 )
-@click.option(
-    "--format",
-    "format_name",
-    type=click.Choice([AUTO, *FORMATS]),
-    default=AUTO,
-    show_default=True,
-    help="What the lines of --logs are: Apache/nginx combined, JSON, CSV with a header, syslog, or any text.",
-)
+@format_option("--logs")
 @click.option("--rows", type=click.IntRange(min=10), default=ROWS, show_default=True, help="Generated rows.")
 @click.option("--break-one-file", is_flag=True, help="Delete a landed file before the proof: must end red.")
 @click.option(
