@@ -140,7 +140,7 @@ def format_option(of: str) -> Callable[[Any], Any]:
         type=click.Choice([AUTO, *FORMATS]),
         default=AUTO,
         show_default=True,
-        help=f"What the lines of {of} are: Apache/nginx combined, JSON, CSV with a header, syslog, or any text.",
+        help=f"What the lines of {of} are: Apache/nginx combined, JSON, CSV with a header, syslog, any text.",
     )
 
 
