@@ -46,6 +46,8 @@ VERBS: Final = {
     "windows": "pipelines.cli.windows",
     "table": "pipelines.cli.table",
     "checkpoints": "pipelines.cli.checkpoints",
+    "stage": "pipelines.cli.stage",
+    "dbt": "pipelines.cli.dbt",
     "demo": "pipelines.cli.demo.program",
     "dev": "pipelines.cli.demo.dev",
 }
