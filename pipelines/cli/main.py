@@ -48,12 +48,14 @@ VERBS: Final = {
     "windows": ("pipelines.cli.windows", "Show the landings and their windows, files per hour, orphans."),
     "table": ("pipelines.cli.table", "Settle a table, or maintain it."),
     "checkpoints": ("pipelines.cli.checkpoints", "Checkpoints of the group: repair."),
+    "stage": ("pipelines.cli.stage", "Give a logstore its dbt staging model."),
+    "dbt": ("pipelines.cli.dbt", "Run dbt with the environment that its models need."),
     "demo": ("pipelines.cli.demo.program", "Show the whole path, from log lines to a proof."),
     "dev": ("pipelines.cli.demo.dev", "Run emulator, producer and Dagster's page until Ctrl-C."),
 }
 """Each verb's module, and its line in the list of verbs, which imports none of them."""
-_OF_MANY: Final = {"dev"}
-"""They take several names of logstores, with commas."""
+_OWN_NAMES: Final = {"dev", "dbt"}
+"""What they are given is a list of logstores, or not ours."""
 _OF_A_LOGSTORE: Final = {"plan", "land", "describe", "verify", "windows"}
 """With no option but `--json` these verbs can be wrong about their logstore alone."""
 
@@ -76,7 +78,7 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] in VERBS and args[0] not in _OF_MANY and not ctx.params.get("debug"):
+        if args and args[0] in VERBS and args[0] not in _OWN_NAMES and not ctx.params.get("debug"):
             check_named(args[1:], needed=args[0] in _OF_A_LOGSTORE and set(args[1:]) <= {"--json"})
         return super().resolve_command(ctx, args)
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
 from rich.progress import (
@@ -21,7 +22,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from pipelines.landing.spark.session import Engine
+if TYPE_CHECKING:
+    from pipelines.landing.spark.session import Engine
 
 REFRESH_HZ = 4.0
 PHASES = {
@@ -129,13 +131,14 @@ def line(what: str, *, quiet: bool = False) -> Iterator[Line]:
             yield Line(what, live)
 
 
-def tasks_of(engine: Engine) -> Look:
+def tasks_of(engine: "Engine") -> Look:
     """How many of the Spark tasks of the running stages are done, where Spark runs in this process."""
 
     def look() -> tuple[int, int] | None:
+        # Asking for a context starts one.
         if engine.remote or not engine.started:
             return None
-        tracker = engine.session.sparkContext.statusTracker()
+        tracker = engine.context.statusTracker()
         stages = filter(None, map(tracker.getStageInfo, tracker.getActiveStageIds()))
         counts = [(stage.numCompletedTasks, stage.numTasks) for stage in stages]
         return (sum(done for done, _ in counts), sum(total for _, total in counts)) if counts else None

@@ -31,6 +31,20 @@ _DURATION = re.compile(r"([0-9]{1,12}) *(s|m|h|d)")
 _DURATION_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
+class ErrorShares(Settings):
+    """Parts of the rows of a receive hour that may have an error, 0 to 1: above `warn` the check `clean`
+    warns, above `fail` it is red. 1 is never passed."""
+
+    warn: Annotated[float, Field(ge=0, le=1)] = 0.01
+    fail: Annotated[float, Field(ge=0, le=1)] = 0.5
+
+    @model_validator(mode="after")
+    def _a_warning_comes_first(self) -> "ErrorShares":
+        if self.warn > self.fail:
+            raise ValueError("errors: `warn` must not be above `fail`")
+        return self
+
+
 class Logstore(Settings):
     """One logstore and the table it lands in.
 
@@ -51,6 +65,7 @@ class Logstore(Settings):
     maintenance: str = "40 2 * * *"
     proof: str = "10 4 * * *"
     budget: Budget = Budget()
+    errors: ErrorShares = ErrorShares()
     coordinator: Literal["server_group"] = "server_group"
     splits_per_hour: Annotated[int, Field(ge=1, le=60)] = 1
 

@@ -13,6 +13,7 @@ from dagster_dbt import DbtProject
 from pipelines.components.logstore.assets import bronze_key, landing_assets, origin_spec
 from pipelines.components.logstore.checks import RECONCILED
 from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK
+from pipelines.definitions import defs
 from pipelines.defs.dbt.assets import POOL, PROJECT, models, stale
 from pipelines.landing.logstore import Logstore
 
@@ -76,6 +77,14 @@ def test_the_view_follows_a_landing_although_most_hours_never_come(instance: dg.
 
 def test_the_view_stays_where_it_is_while_the_blocking_check_is_red(instance: dg.DagsterInstance) -> None:
     assert requested_after(instance, passed=False) == 0
+
+
+def test_nobody_has_to_turn_on_what_makes_the_view_follow() -> None:
+    (sensor,) = defs().get_repository_def().sensor_defs
+    assert isinstance(sensor, dg.AutomationConditionSensorDefinition)
+    assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
+    graph = DEFS.resolve_asset_graph()
+    assert sensor.asset_selection.resolve(graph) == {VIEW}
 
 
 def test_a_manifest_is_stale_when_a_model_is_newer_than_it(tmp_path: Path) -> None:

@@ -227,6 +227,81 @@ def test_no_text_of_a_log_is_in_what_a_check_says(page: Page) -> None:
             assert "s3cr3t-payload" not in str(event)
 
 
+def test_a_table_that_nobody_proved_warns_and_no_output_is_missed(page: Page) -> None:
+    page.world.put(5)
+    page.world.emulator.admin.advance(60)
+    landed = page.land()
+    never = check(landed, "proven")
+    assert (never.passed, never.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert "access_logs_proof" in str(never.description)
+    assert check(page.land(), "proven").description == never.description
+    assert page.run("proof").success and check(page.land(), "proven").passed
+    logged = page.instance.all_logs(landed.run_id)
+    assert logged and not [e.user_message for e in logged if "did not yield" in e.user_message]
+
+
+# --- live ----------------------------------------------------------------------------------------------
+
+
+def test_a_run_now_lands_what_is_new_shows_its_hours_and_publishes_without_any_hours_asked(
+    page: Page,
+) -> None:
+    page.world.put(10)
+    page.world.emulator.admin.advance(2 * 3600)
+    now = page.run("now")
+    assert now.success, why(now)
+    shown = {hour: m["rows"].value for hour, m in hours(now).items()}
+    assert shown == {hour_key(HOUR0 + 2): 10, hour_key(HOUR0 + 3): 0}, "passed, and the running hour is not"
+    assert all(check(now, name).passed for name in ("reconciled", "runway", "clean"))
+    assert page.world.checkpoints() == {s: e.frontier for s, e in page.world.ledger.shards.items()}
+    page.world.assert_each_log_once()
+
+
+def test_a_live_run_follows_the_clock_whatever_hours_its_tick_named(page: Page) -> None:
+    page.world.put(10)
+    page.world.emulator.admin.advance(3600)
+    old = page.run("microbatch", tags=live_tags(page.world.logstore, HOUR0, HOUR0))
+    assert old.success, why(old)
+    assert {hour: m["rows"].value for hour, m in hours(old).items()} == {hour_key(HOUR0 + 2): 10}
+    page.world.assert_each_log_once()
+
+
+def test_hours_that_a_gap_went_over_are_not_shown_as_landed(page: Page) -> None:
+    page.world.put(10)
+    page.world.emulator.admin.advance(31 * DAY_S)
+    landed = page.run("now")
+    assert landed.success and check(landed, "runway").severity is dg.AssetCheckSeverity.ERROR
+    assert hours(landed) == {}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "severity"),
+    [(1, None), (20, dg.AssetCheckSeverity.WARN), (99, dg.AssetCheckSeverity.ERROR)],
+)
+def test_rows_with_errors_turn_the_check_yellow_then_red_and_it_says_why_and_what_to_do(
+    page: Page, wrong: int, severity: dg.AssetCheckSeverity | None
+) -> None:
+    page.world.put(100 - wrong)
+    page.world.put(wrong, value="not a number")
+    page.world.emulator.admin.advance(3600)
+    landed = page.run("now")
+    assert landed.success and check(landed, "reconciled").passed
+    hour = hour_key(HOUR0 + 2)
+    shown = hours(landed)[hour]
+    assert (shown["error rows"].value, shown["error %"].value) == (wrong, float(wrong))
+    clean = check(landed, "clean")
+    assert clean.passed is (severity is None) and not clean.blocking
+    assert str(clean.description).startswith(f"{wrong}.0% of 100 rows of {hour} have an error")
+    assert clean.metadata["error rows"].value == wrong
+    assert "WHERE __error__ IS NOT NULL" in str(clean.metadata["see"].value)
+    cure = str(clean.metadata["after `columns` fit"].value)
+    assert cure == f"sls-lake backfill -l access_logs --mode errors --from {hour} --to {hour} --local"
+    if severity is not None:
+        assert clean.severity is severity and "most often: status is not int" in str(clean.description)
+        lenient = page.world.changed(errors={"warn": 1, "fail": 1})
+        assert check(page.run("now", logstore=lenient), "clean").passed
+
+
 # --- runway --------------------------------------------------------------------------------------------
 
 

@@ -1,7 +1,11 @@
 """The dbt test of landed rows against the ledger, run by dbt itself over a real table with real Spark."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
@@ -26,6 +30,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 TEST = "rows_are_as_the_ledger_says"
 TABLE = "bronze.access_logs"
+COLUMNS = {"n": "long", "status": "int", "latency_ms": "double"}
 
 
 @dataclass
@@ -70,7 +75,7 @@ def dbt(shared_lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 @pytest.fixture
 def landed(world: World, shared_lake: Lake) -> Iterator[World]:
     """Three receive hours with rows in both shards, in the table that dbt's source names."""
-    mine = World(world.emulator, shared_lake, world.changed(table=TABLE), world.engine)
+    mine = World(world.emulator, shared_lake, world.changed(table=TABLE, columns=COLUMNS), world.engine)
     for _ in range(3):
         mine.put(20)
         mine.emulator.admin.advance(3600)
@@ -81,6 +86,23 @@ def landed(world: World, shared_lake: Lake) -> Iterator[World]:
 
 def rows_of(world: World, shard: int) -> int:
     return int(pc.sum(pc.equal(world.table.scan().to_arrow()["__shard__"], shard)).as_py())
+
+
+def test_dbt_by_hand_makes_the_view_and_runs_its_tests_with_one_command(
+    landed: World, tmp_path: Path
+) -> None:
+    catalog = {f"PYICEBERG_CATALOG__LAKE__{k.upper()}": v for k, v in landed.lake.properties.items()}
+    program = str(Path(sys.executable).with_name("sls-lake"))
+    done = subprocess.run(
+        [program, "dbt", "build", "--no-use-colors"],
+        cwd=tmp_path,
+        env={**os.environ, **catalog, "SLS_LAKE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "PASS=8 WARN=0 ERROR=0" in done.stdout
 
 
 def test_it_passes_after_landings_and_after_everything_that_a_person_may_decide(

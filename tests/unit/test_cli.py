@@ -74,7 +74,7 @@ def test_help_and_a_wrong_name_are_said_before_anything_heavy_is_imported(
     code = "import sys; from pipelines.cli.main import run; code = run(sys.argv[1:]); "
     code += f"print(code, {heavy!r} & sys.modules.keys())"
     done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-P", "-c", code, *arguments], capture_output=True, text=True, check=True, timeout=60
     )
     expected = 0 if arguments == ["--help"] else EXIT_USAGE
     assert done.stdout.splitlines()[-1] == f"{expected} set()"

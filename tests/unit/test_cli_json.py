@@ -25,8 +25,8 @@ attributes:
   table: bronze.orders
   start: 2026-11-20-00:00
 """
-OWN_WORLD = {("emulator",), ("demo",), ("dev",)}
-"""Verbs that start a world of their own instead of reading a logstore."""
+OWN_WORLD = {("emulator",), ("demo",), ("dev",), ("dbt",), ("stage",)}
+"""Verbs that start a world or a program of their own, or ask no service."""
 READ_ONLY = [("verify",), ("plan",), ("describe",), ("windows",)]
 
 

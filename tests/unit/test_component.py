@@ -14,12 +14,14 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pipelines.cli.land import show
 from pipelines.cli.output import Output
 from pipelines.components import SlsLogstore
+from pipelines.components.logstore import metadata
 from pipelines.components.logstore.assets import (
     Options,
     bronze_key,
     checkpoint_key,
     complete_hours,
     hour_events,
+    landed_hours,
     landing_assets,
     mode_of,
     origin_spec,
@@ -42,6 +44,7 @@ from pipelines.components.logstore.schedule import (
     oldest_reached_s,
 )
 from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK
+from pipelines.landing.inspection.error_rows import HourErrors
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import (
     SPENT,
@@ -55,6 +58,7 @@ from pipelines.landing.run.report import (
     stop_text,
 )
 from sls_io.claim import Ledger, ShardLedger
+from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import ConfigError
 from sls_io.waits import DRAINED, Wait, Why
 from sls_io.window import Cursor
@@ -69,7 +73,8 @@ ATTRIBUTES: dict[str, Any] = {
 }
 
 
-VERBS = ("microbatch", "proof", "runway", "replace", "errors", "maintenance")
+CHECKS = {"reconciled", "runway", "proven", "clean"}
+VERBS = ("microbatch", "now", "proof", "runway", "replace", "errors", "maintenance")
 
 
 def logstore(**changed: Any) -> Logstore:
@@ -99,16 +104,16 @@ def test_a_logstore_becomes_three_assets_with_checks_jobs_and_stopped_schedules(
     graph = defs.resolve_asset_graph()
     bronze = graph.get(dg.AssetKey(["bronze", "access_logs"]))
     checkpoint = graph.get(dg.AssetKey(["sls", "access_logs_checkpoint"]))
-    assert bronze.parent_keys == {dg.AssetKey(["sls", "access_logs"])}
+    assert bronze.parent_keys == {dg.AssetKey(["sls", "access_logs_logstore"])}
     assert checkpoint.parent_keys == {bronze.key}
     assert bronze.partitions_def == dg.HourlyPartitionsDefinition(
         start_date=START, timezone="UTC", end_offset=1
     )
     assert checkpoint.partitions_def is None
     assert bronze.backfill_policy == dg.BackfillPolicy.multi_run(max_partitions_per_run=6)
-    assert not graph.get(dg.AssetKey(["sls", "access_logs"])).is_executable
+    assert not graph.get(dg.AssetKey(["sls", "access_logs_logstore"])).is_executable
     blocking = {key.name: graph.get(key).blocking for key in graph.asset_check_keys}
-    assert blocking == {"reconciled": True, "proven": False, "runway": False}
+    assert blocking == {"reconciled": True, "proven": False, "runway": False, "clean": False}
     assert {key.asset_key for key in graph.asset_check_keys} == {bronze.key}
     repository = defs.get_repository_def()
     jobs = {name for name in repository.job_names if not name.startswith("__")}
@@ -127,9 +132,10 @@ def test_a_logstore_becomes_three_assets_with_checks_jobs_and_stopped_schedules(
 @pytest.mark.parametrize(
     ("verb", "assets", "checked"),
     [
-        ("microbatch", {"bronze", "checkpoint"}, {"reconciled", "runway", "proven"}),
-        ("replace", {"bronze"}, {"reconciled", "runway", "proven"}),
-        ("errors", {"bronze"}, {"reconciled", "runway", "proven"}),
+        ("microbatch", {"bronze", "checkpoint"}, CHECKS),
+        ("now", {"checkpoint"}, CHECKS),
+        ("replace", {"bronze"}, CHECKS),
+        ("errors", {"bronze"}, CHECKS),
         ("proof", set(), {"proven"}),
         ("runway", set(), {"runway"}),
     ],
@@ -146,15 +152,27 @@ def test_each_job_selects_what_it_does_with_the_checks_of_what_it_touches(
 def test_what_takes_something_away_is_a_dry_run_as_it_is_and_maintenance_is_not() -> None:
     defs = definitions(ATTRIBUTES)
     modes = {verb: defs.resolve_job_def(f"access_logs_{verb}").tags.get(MODE_TAG) for verb in VERBS}
-    assert modes == {**dict.fromkeys(VERBS), "replace": "replace", "errors": "errors"}
+    assert modes == {**dict.fromkeys(VERBS), "now": "live", "replace": "replace", "errors": "errors"}
     assert Options().execute is False
     assert Upkeep().execute is True
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_no_job_carries_the_live_tag_so_a_backfill_launched_from_it_cannot_claim(verb: str) -> None:
+def test_no_job_that_can_be_backfilled_carries_the_live_tag_so_no_backfill_can_claim(verb: str) -> None:
     job = definitions(ATTRIBUTES).resolve_job_def(f"access_logs_{verb}")
-    assert job.tags.get(MODE_TAG) != "live" and CLAIMS_TAG not in job.tags
+    live = job.tags.get(MODE_TAG) == "live" or CLAIMS_TAG in job.tags
+    assert live is (verb == "now") and not (live and job.partitions_def)
+
+
+def test_a_run_now_is_what_a_tick_asks_for_but_for_the_hours() -> None:
+    tags = definitions(ATTRIBUTES).resolve_job_def("access_logs_now").tags
+    ticked = live_tags(logstore(), 5, 6)
+    assert {n: v for n, v in ticked.items() if n not in (RANGE_START_TAG, RANGE_END_TAG)} == {**tags}
+
+
+def test_each_node_of_the_lineage_has_a_name_of_its_own() -> None:
+    keys = definitions(ATTRIBUTES).resolve_asset_graph().get_all_asset_keys()
+    assert len({key.path[-1] for key in keys}) == len(keys) == 3
 
 
 def test_two_logstores_can_be_loaded_together() -> None:
@@ -236,7 +254,7 @@ def test_the_schema_knows_the_settings_and_lets_templates_stand_for_numbers(
         ({MODE_TAG: "errors"}, True, True, "errors"),
         ({MODE_TAG: "replace"}, False, True, "publish"),
         ({}, False, True, "publish"),
-        ({MODE_TAG: "live"}, False, True, "publish"),
+        ({MODE_TAG: "live"}, False, True, "live"),
         ({BACKFILL_TAG: "b"}, False, True, "nothing"),
     ],
 )
@@ -281,9 +299,7 @@ def test_a_live_backfill_fails_with_one_sentence_and_is_not_retried(lake_home: P
     assert not any(e.is_step_up_for_retry for e in result.all_events)
 
 
-@pytest.mark.parametrize(
-    "tags", [{}, {MODE_TAG: "live"}, {MODE_TAG: "replace"}, {MODE_TAG: "errors"}], ids=str
-)
+@pytest.mark.parametrize("tags", [{}, {MODE_TAG: "replace"}, {MODE_TAG: "errors"}], ids=str)
 def test_a_run_without_a_partition_fails_with_one_sentence(tags: dict[str, str], lake_home: Path) -> None:
     with instance_for_test() as instance:
         result = (
@@ -401,6 +417,42 @@ def test_an_hour_is_complete_when_the_receive_time_reached_is_at_its_end() -> No
     assert complete_hours(range(10, 13), reached_s=12 * 3600 - 1) == {10}
 
 
+def test_an_hour_is_shown_as_landed_when_it_has_rows_or_every_frontier_passed_it_in_this_run() -> None:
+    before_s, now_s = 10 * 3600 + 60, 13 * 3600 + 60
+    assert landed_hours([], before_s, now_s) == {10, 11, 12}, (
+        "empty hours that were passed, not the running one"
+    )
+    assert landed_hours([13], before_s, now_s) == {10, 11, 12, 13}
+    assert landed_hours([], before_s=13 * 3600, reached_s=13 * 3600 + 60) == set()
+    assert landed_hours([11], before_s=None, reached_s=13 * 3600) == {11, 12}, "nothing before the first row"
+    assert landed_hours([], before_s=None, reached_s=13 * 3600) == set()
+
+
+def test_an_hour_says_each_number_once_and_no_empty_table() -> None:
+    report = landing(hours={9: HourReport(rows=5, raw_bytes=2_000_000, files=1, file_bytes=10)}, rows=5)
+    shown = metadata.hour(report, 9, rows_in_table=8, errors=HourErrors(rows=8, errors=2))
+    assert [name for name, value in shown.items() if value.value == 5] == ["rows"]
+    assert "waits" not in shown and shown["error %"].value == 25.0 and shown["error rows"].value == 2
+
+
+def test_what_markdown_would_eat_is_shown_as_it_is_except_in_backticks() -> None:
+    said = metadata.bullets(["`sls-lake plan -l a_b` and __error__ of *x*", "one ` alone_"]).value
+    assert said == "- `sls-lake plan -l a_b` and \\_\\_error\\_\\_ of \\*x\\*\n- one \\` alone\\_"
+
+
+def test_the_page_shows_no_column_s_description_in_bold() -> None:
+    schema = metadata.table(logstore())["dagster/column_schema"].value
+    assert isinstance(schema, dg.TableSchema)
+    said = {column.name: column.description for column in schema.columns}
+    assert said["__raw__"] == "the log's original bytes, where `__error__` is set"
+
+
+@pytest.mark.parametrize("errors", [{"warn": 0.6}, {"warn": -1}, {"fail": 2}, {"warn": 0.2, "fail": 0.1}])
+def test_shares_of_errors_that_make_no_sense_are_refused(errors: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match="errors"):
+        definitions({**ATTRIBUTES, "errors": errors})
+
+
 def test_hour_keys_go_both_ways() -> None:
     assert hour_key(hour_of_key("2026-11-20-23:00")) == "2026-11-20-23:00"
 
@@ -471,15 +523,26 @@ def test_runs_that_ended_and_runs_of_other_logstores_hold_nobody_up(lake_home: P
         create_run_for_test(instance, status=dg.DagsterRunStatus.STARTED, tags={CLAIMS_TAG: "orders"})
         create_run_for_test(instance, status=dg.DagsterRunStatus.STARTED, tags={BACKFILL_TAG: "b"})
         assert busy_run(instance, "access_logs") is None
-        assert asked(tick(instance))[0] == START
+        assert asked(tick(instance))[0] == EARLY
+
+
+def test_a_tick_of_days_ago_asks_for_the_hours_up_to_now(lake_home: Path) -> None:
+    now_s = SYSTEM_CLOCK.now()
+    with instance_for_test() as instance:
+        first, last = asked(tick(instance))
+    assert first == EARLY and hour_of_key(last) >= int(now_s - logstore().budget.settle_s) // 3600
+
+
+EARLY = "2020-01-01-00:00"
 
 
 def tick(instance: dg.DagsterInstance) -> dg.RunRequest | dg.SkipReason:
+    """The decision of a tick that was due long ago, which is the first one that the page offers."""
     job = dg.define_asset_job("access_logs_microbatch", selection="*")
     context = dg.build_schedule_context(
-        instance, scheduled_execution_time=datetime.fromisoformat("2026-11-21T08:20:00+00:00")
+        instance, scheduled_execution_time=datetime.fromisoformat("2020-01-03T08:20:00+00:00")
     )
-    decision = microbatch_schedule(logstore(), job)(context)
+    decision = microbatch_schedule(logstore(start=EARLY), job)(context)
     assert isinstance(decision, dg.RunRequest | dg.SkipReason)
     return decision
 

@@ -137,3 +137,15 @@ def test_without_secrets_dbt_gets_no_file(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("SLS_LAKE_HOME", str(tmp_path))
     monkeypatch.setenv("SLS_LAKE_JARS", str(tmp_path))
     assert "PYSPARK_SUBMIT_ARGS" not in dbt_environment(Lake({"uri": "sqlite:////lake.sqlite"}))
+
+
+def test_the_short_session_of_dbt_keeps_java_from_compiling_for_a_long_life(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "runtime.jar").touch()
+    monkeypatch.setenv("SLS_LAKE_HOME", str(tmp_path))
+    monkeypatch.setenv("SLS_LAKE_JARS", str(tmp_path))
+    found = dbt_environment(Lake({"uri": "sqlite:////lake.sqlite"}))
+    conf = json.loads(found["SLS_DBT_SPARK_CONF"])
+    assert "-XX:TieredStopAtLevel=1" in conf["spark.driver.extraJavaOptions"]
+    assert "SLS_DBT_SPARK_CONF" not in dbt_environment(remote="sc://127.0.0.1:15002")

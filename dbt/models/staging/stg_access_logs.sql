@@ -1,4 +1,4 @@
--- Landed access logs under names that people type. A view: it is as fresh as the table, and the
+-- Landed access_logs under names that people type. A view: it is as fresh as the table, and the
 -- identity of a row goes through unchanged.
 select
     __origin__,
@@ -10,8 +10,8 @@ select
     __topic__ as topic,
     __source__ as source,
     __tags__ as tags,
-    status,
-    latency_ms,
+    `status`,
+    `latency_ms`,
     __rest__ as rest,
     __error__ as error
 from {{ source('bronze', 'access_logs') }}

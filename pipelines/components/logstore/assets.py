@@ -1,8 +1,8 @@
 """One logstore as three assets: the service's, the landed table, and the published checkpoint.
 
-    sls/<name> (external)  ->  bronze/<name>  ->  sls/<name>_checkpoint
-                               hourly, by         unpartitioned
-                               receive time
+    sls/<name>_logstore (external)  ->  bronze/<name>  ->  sls/<name>_checkpoint
+                                        hourly, by         unpartitioned
+                                        receive time
 
 The table and the checkpoint are outputs of one step, so one run has one claim. The table's output is
 `skippable`: the step logs an `AssetMaterialization` for each hour that was reached, and for no other. So an
@@ -13,13 +13,16 @@ What a run may do follows from its selection and tags:
 
     selected            sls/mode=live   another sls/mode, or none   dagster/backfill
     table (+ checkpt)   live            fill, replace, errors       the same; live is refused
-    checkpoint alone    publish         publish                     nothing moves
+    checkpoint alone    live            publish                     nothing moves; live is refused
     checks alone        looked at       looked at                   -
 
-Live claims shards and moves checkpoints. A run without the tag is a fill: it lands what the ledger lacks of
-the asked hours, with a static holder. Replace and errors do hours again that are there (`rework.py`). A
-checkpoint that is selected beside one of these reports that nothing moved. A run that is both live and a
-backfill is refused: Dagster splits a backfill into runs, and these would claim shards side by side.
+Live claims shards and moves checkpoints. It follows the service's clock, whatever hours its tick named: these
+only show what is in progress. The job `<name>_now` selects the checkpoint alone, since an asset without
+partitions is launched in one click; the hours of the table are logged all the same. A run without the tag is
+a fill: it lands what the ledger lacks of the asked hours, with a static holder. Replace and errors do hours
+again that are there (`rework.py`). A checkpoint that is selected beside one of these reports that nothing
+moved. A run that is both live and a backfill is refused: Dagster splits a backfill into runs, and these would
+claim shards side by side.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -47,6 +50,7 @@ from pipelines.components.logstore.schedule import (
 from pipelines.components.logstore.spark import SparkEngine
 from pipelines.landing.hours import hours_text
 from pipelines.landing.inspection.describe import hour_rows, lacking_hours
+from pipelines.landing.inspection.error_rows import HourErrors, by_hour
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance.repair import execute_repair, plan_repair
 from pipelines.landing.operations.reach import lacking
@@ -86,8 +90,9 @@ class Options(dg.Config):
 
 
 def origin_key(logstore: Logstore) -> dg.AssetKey:
-    """The logstore as the service has it."""
-    return dg.AssetKey(["sls", logstore.name])
+    """The logstore as the service has it. Lineage shows the last part of a key alone, so that is another
+    one than the table's."""
+    return dg.AssetKey(["sls", f"{logstore.name}_logstore"])
 
 
 def bronze_key(logstore: Logstore) -> dg.AssetKey:
@@ -118,7 +123,7 @@ def mode_of(tags: Mapping[str, str], *, bronze: bool, checkpoint: bool) -> Mode:
             f"a backfill cannot claim shards: launch it again without the tag {MODE_TAG}, "
             "it then lands the hours and leaves the checkpoint"
         )
-    if not bronze:
+    if not bronze and asked != LIVE:
         return "nothing" if backfill else "publish"
     if asked == LIVE and not checkpoint:
         raise ConfigError(
@@ -185,7 +190,7 @@ def landing_assets(logstore: Logstore, *, unset: str = "") -> dg.AssetsDefinitio
             mode = mode_of(context.run.tags, bronze=bronze in selected, checkpoint=checkpoint in selected)
             if mode == "publish":
                 yield _publish(context, logstore)
-            elif bronze in selected:
+            elif mode == LIVE or bronze in selected:
                 yield from _table(context, logstore, spark, mode, execute=config.execute)
             if mode not in ("live", "publish") and checkpoint in selected:
                 yield dg.MaterializeResult(asset_key=checkpoint, metadata=metadata.not_moved())
@@ -201,6 +206,8 @@ def _looked_at(context: dg.AssetExecutionContext, logstore: Logstore, *, pull: s
         yield checks.reconciled_result(bronze, checks.reconciled_now(logstore))
     if checks.RUNWAY in asked:
         yield checks.RunwayLook(logstore, bronze).result()
+    if checks.CLEAN in asked:
+        yield checks.clean_result(logstore, bronze)
     if checks.PROVEN in asked:
         yield checks.prove(logstore, bronze, pull=pull)
 
@@ -221,9 +228,10 @@ def _table(
     def also(gaps: tuple[str, ...]) -> Results:
         if checks.RUNWAY in asked:
             yield runway.result(gaps)
-        before = checks.proven_before(context.instance, bronze) if checks.PROVEN in asked else None
-        if before is not None:
-            yield before
+        if checks.PROVEN in asked:
+            yield checks.proven_before(context.instance, bronze)
+        if checks.CLEAN in asked:
+            yield checks.clean_result(logstore, bronze)
 
     try:
         if mode in (LIVE, FILL):
@@ -244,7 +252,7 @@ def _hours_asked(context: dg.AssetExecutionContext, logstore: Logstore) -> range
     if not context.has_partition_key and not context.has_partition_key_range:
         raise ConfigError(
             f"this run names no receive hours, so it can land nothing: give it a partition (--partition "
-            f"{logstore.start}), or for what is new launch a tick of {logstore.name}_schedule"
+            f"{logstore.start}), or for what is new launch the job {logstore.name}_now"
         )
     keys = context.partition_keys
     return range(hour_of_key(keys[0]), hour_of_key(keys[-1]) + 1)
@@ -277,9 +285,14 @@ def _land(
     live: bool,
 ) -> Generator[dg.MaterializeResult[None] | dg.AssetCheckResult, None, Outcome]:
     """Land, then report and publish. Raises what `Run.land` does; what comes after a landing is returned."""
-    bronze, hours = bronze_key(logstore), _hours_asked(context, logstore)
-    asked: dict[str, Any] = {"until_s": hours.stop * HOUR_S} if live else {"hours": (hours.start, hours.stop)}
+    bronze = bronze_key(logstore)
+    hours = range(0) if live else _hours_asked(context, logstore)
+    asked: dict[str, Any] = {} if live else {"hours": (hours.start, hours.stop)}
     mode: Literal["live", "fill"] = "live" if live else "fill"
+    try:
+        before_s = reached_s(logstore) if live else None
+    except LedgerBroken:
+        before_s = None  # the run meets it, too, and says so on the check
     with Run(
         logstore, spark.engine(), mode=mode, on_event=_log(context), warn=context.log.warning, **asked
     ) as run:
@@ -290,7 +303,12 @@ def _land(
             yield from _checked(context, bronze, Verdict(problems=(str(error),)))
             return Outcome()
         try:
-            yield from _landed(context, logstore, run, report, hours, runway)
+            reached = (
+                _live_hours(logstore, report, before_s) if live else _filled_hours(logstore, report, hours)
+            )
+            if not live:
+                _warn_lacking(context, logstore, hours)
+            yield from _landed(context, logstore, run, report, reached, runway)
         except SlsError as error:
             return Outcome(report.gaps, error)
     return Outcome(report.gaps)
@@ -301,22 +319,19 @@ def _landed(
     logstore: Logstore,
     run: Run,
     report: LandingReport,
-    hours: range,
+    reached: set[int],
     runway: checks.RunwayLook,
 ) -> Results:
-    """Report the hours, check; publish last, and only where the check passed. Raises for a run that is red
-    although what it landed stands."""
+    """Report the hours that were reached, check; publish last, and only where the check passed. Raises for a
+    run that is red although what it landed stands."""
     bronze, live = bronze_key(logstore), run.mode == "live"
     if report.came_to_nothing:
         context.log.warning(report.came_to_nothing)
     for line in (*report.suspects, *report.readable):
         context.log.warning(line)
-    if not live:
-        _warn_lacking(context, logstore, hours)
-    reached_of = _live_hours if live else _filled_hours
-    reached = reached_of(logstore, report, hours)
     in_table = hour_rows(logstore, Lake.default(), report.origin, reached)
-    for event in hour_events(logstore, report, reached, in_table, runway.metadata()):
+    errors = _errors_of(logstore, reached)
+    for event in hour_events(logstore, report, reached, in_table, errors, runway.metadata()):
         context.log_event(event)
     verdict = run.reconcile()
     yield from _checked(context, bronze, verdict)
@@ -351,11 +366,23 @@ def _log(context: dg.AssetExecutionContext) -> Callable[[str], None]:
     return lambda event: context.log.info(f"landing: {event}")
 
 
-def _live_hours(logstore: Logstore, report: LandingReport, asked: range) -> set[int]:
-    """Hours with rows and, when the commit moved the ledger, those that are complete by it."""
-    if report.snapshot_id is None:
-        return set()
-    return {*report.hours, *complete_hours(asked, reached_s(logstore) or 0)}
+def _live_hours(logstore: Logstore, report: LandingReport, before_s: int | None) -> set[int]:
+    """Hours with rows and, when the commit moved the ledger, those that every frontier has passed since. With
+    a gap the frontier passes hours that were lost, and nobody knows which: then only those with rows."""
+    if report.snapshot_id is None or report.gaps:
+        return set(report.hours)
+    return landed_hours(report.hours, before_s, reached_s(logstore) or 0)
+
+
+def landed_hours(with_rows: Iterable[int], before_s: int | None, reached_s: int) -> set[int]:
+    """Hours with rows, and those that the oldest receive time reached has passed on its way from `before_s`.
+
+    Before the first landing there is no such time. Hours older than the first row are not shown then: the
+    history of the table may begin after them.
+    """
+    rows = set(with_rows)
+    first = before_s // HOUR_S if before_s else min(rows, default=reached_s // HOUR_S)
+    return rows | complete_hours(range(first, reached_s // HOUR_S + 1), reached_s)
 
 
 def _warn_lacking(context: dg.AssetExecutionContext, logstore: Logstore, hours: range) -> None:
@@ -379,20 +406,30 @@ def complete_hours(asked: Iterable[int], reached_s: int) -> set[int]:
     return {hour for hour in asked if (hour + 1) * HOUR_S <= reached_s}
 
 
+def _errors_of(logstore: Logstore, hours: set[int]) -> dict[int, HourErrors]:
+    """Rows with errors that the table holds of these hours by now."""
+    table = Lake.default().load(logstore.table)
+    return by_hour(table, min(hours), max(hours) + 1) if table is not None and hours else {}
+
+
 def hour_events(
     logstore: Logstore,
     report: LandingReport,
     reached: Iterable[int],
     in_table: Mapping[int, int],
+    errors: Mapping[int, HourErrors] | None = None,
     also: metadata.Metadata | None = None,
 ) -> Iterator[dg.AssetMaterialization]:
     """One event per hour that a landing reached, oldest first, with the hour's own numbers; `also`
     goes to all of them."""
     for hour in sorted(reached):
+        numbers = metadata.hour(
+            report, hour, rows_in_table=in_table.get(hour), errors=(errors or {}).get(hour)
+        )
         yield dg.AssetMaterialization(
             bronze_key(logstore),
             partition=hour_key(hour),
-            metadata={**metadata.hour(report, hour, rows_in_table=in_table.get(hour)), **(also or {})},
+            metadata={**numbers, **(also or {})},
             tags=metadata.version_tags(report),
         )
 

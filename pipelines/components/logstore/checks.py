@@ -10,6 +10,8 @@
                 newest result was older than the newest hour.
     runway      retention against the frontiers. Looked at by every run that lands, also by one
                 that fails: landings that stand still are what makes it short.
+    clean       rows with errors in the newest receive hours, by the manifests. Looked at by every run
+                that lands: what producers changed is seen at once.
 
 Each can be launched alone.
 """
@@ -20,7 +22,9 @@ from functools import cached_property
 import dagster as dg
 
 from pipelines.components.logstore.dagster_private import COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
-from pipelines.landing.hours import hours_of
+from pipelines.components.logstore.metadata import bullets
+from pipelines.landing.hours import hour_text, hours_of
+from pipelines.landing.inspection.error_rows import HOURS, ErrorRows, error_rows
 from pipelines.landing.inspection.runway import CURE, Runway, runway, spoken
 from pipelines.landing.inspection.verify import Proof, ShardProof, verify
 from pipelines.landing.ledger.state import check_newest, reconcile
@@ -32,7 +36,7 @@ from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import LedgerBroken, SlsError
 from sls_io.window import HOUR_S
 
-RECONCILED, PROVEN, RUNWAY = "reconciled", "proven", "runway"
+NAMES = RECONCILED, PROVEN, RUNWAY, CLEAN = "reconciled", "proven", "runway", "clean"
 ALL = "all"
 _LINES_MAX = 50
 """Of a text in metadata: a table with thousands of wrong shards must not fill the run's storage."""
@@ -66,6 +70,15 @@ def specs(bronze: dg.AssetKey) -> list[dg.AssetCheckSpec]:
             description=(
                 "Time until the service's retention deletes the oldest log that has not landed. Warns "
                 "below a quarter of the retention, fails when logs were lost."
+            ),
+        ),
+        dg.AssetCheckSpec(
+            CLEAN,
+            asset=bronze,
+            description=(
+                f"Rows with an error in each of the newest {HOURS} receive hours: values that do not fit "
+                "their columns, bytes that cannot be read. All of them are kept. The worst hour decides, by "
+                "`errors` of the logstore's settings."
             ),
         ),
     ]
@@ -143,14 +156,21 @@ def proven_result(bronze: dg.AssetKey, proof: Proof, *, seconds: float) -> dg.As
     )
 
 
-def proven_before(instance: dg.DagsterInstance, bronze: dg.AssetKey) -> dg.AssetCheckResult | None:
-    """The last proof once more, for a run that takes none; None when there was none."""
+def proven_before(instance: dg.DagsterInstance, bronze: dg.AssetKey) -> dg.AssetCheckResult:
+    """The last proof once more, for a run that takes none; a warning where nobody has taken one."""
     history = instance.event_log_storage.get_asset_check_execution_history(
         dg.AssetCheckKey(bronze, PROVEN), limit=1, status=COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
     )
     last = history[0].evaluation if history else None
-    if last is None:
-        return None
+    if last is None or last.metadata.get(_NEVER):
+        return dg.AssetCheckResult(
+            asset_key=bronze,
+            check_name=PROVEN,
+            passed=False,
+            severity=dg.AssetCheckSeverity.WARN,
+            description=f"Nobody has proven this table: execute this check, or run {bronze.path[-1]}_proof",
+            metadata={_NEVER: dg.MetadataValue.bool(True)},
+        )
     said = (last.description or "").removeprefix(_BEFORE)
     return dg.AssetCheckResult(
         asset_key=bronze,
@@ -162,6 +182,7 @@ def proven_before(instance: dg.DagsterInstance, bronze: dg.AssetKey) -> dg.Asset
     )
 
 
+_NEVER = "never proven"
 _BEFORE = "Not proven by this run; the last proof said: "
 
 
@@ -267,6 +288,71 @@ def runway_result(
     )
 
 
+# --- clean -------------------------------------------------------------------------------------------
+
+
+def clean_result(logstore: Logstore, bronze: dg.AssetKey) -> dg.AssetCheckResult:
+    """Rows with errors as Dagster stores them; a warning also where nobody can know."""
+    try:
+        found = error_rows(logstore, Lake.default())
+    except (SlsError, OSError) as error:
+        return _clean(bronze, False, f"nobody knows how many rows have errors: {error}")
+    worst = found.worst
+    if worst is None:
+        return _clean(bronze, True, f"no rows in the newest {HOURS} receive hours")
+    hour, limits = found.hours[worst], logstore.errors
+    said = f"{hour.share:.1%} of {hour.rows:,} rows of {hour_text(worst)} have an error"
+    metadata = {
+        "error %": dg.MetadataValue.float(round(100 * hour.share, 2)),
+        "error rows": dg.MetadataValue.int(hour.errors),
+        "hour": dg.MetadataValue.text(hour_text(worst)),
+        f"error rows in {HOURS} h": dg.MetadataValue.int(sum(h.errors for h in found.hours.values())),
+        **_causes(logstore, found, worst),
+    }
+    if hour.share <= limits.warn:
+        return _clean(bronze, True, said, metadata)
+    top = ", ".join(found.causes or ())
+    failed = hour.share > limits.fail
+    return _clean(bronze, False, f"{said}, most often: {top}", metadata, failed=failed)
+
+
+def _causes(logstore: Logstore, found: ErrorRows, hour: int) -> dict[str, dg.MetadataValue]:
+    """Why rows have errors, and how to see and mend them. A cause names a key, never a value."""
+    if not found.causes:
+        return {}
+    columns = dg.TableSchema(columns=[dg.TableColumn("rows", "int"), dg.TableColumn("why", "string")])
+    records = [dg.TableRecord({"rows": rows, "why": why}) for why, rows in found.causes.items()]
+    at = hour_text(hour)
+    see = (
+        f"SELECT __error__, count(*) FROM {logstore.table} WHERE __error__ IS NOT NULL AND "
+        f"__receive_hour__ = TIMESTAMP '{at[:10]} {at[11:]}:00+00:00' GROUP BY __error__ ORDER BY 2 DESC"
+    )
+    mend = f"sls-lake backfill -l {logstore.name} --mode errors --from {at} --to {at} --local"
+    return {
+        f"causes of {found.sample:,} rows": dg.MetadataValue.table(records, schema=columns),
+        "see": dg.MetadataValue.text(see),
+        "after `columns` fit": dg.MetadataValue.text(mend),
+    }
+
+
+def _clean(
+    bronze: dg.AssetKey,
+    passed: bool,
+    said: str,
+    metadata: dict[str, dg.MetadataValue] | None = None,
+    *,
+    failed: bool = False,
+) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        asset_key=bronze,
+        check_name=CLEAN,
+        passed=passed,
+        severity=dg.AssetCheckSeverity.ERROR if failed else dg.AssetCheckSeverity.WARN,
+        description=said,
+        metadata=metadata or {},
+    )
+
+
 def _hours(seconds: float) -> dg.MetadataValue:
     return dg.MetadataValue.float(round(seconds / HOUR_S, 1))
 
@@ -274,4 +360,4 @@ def _hours(seconds: float) -> dg.MetadataValue:
 def _bullets(lines: Iterable[str]) -> dg.MetadataValue:
     said = list(lines)
     more = [f"and {len(said) - _LINES_MAX:,} more; `sls-lake verify` lists all"] if said[_LINES_MAX:] else []
-    return dg.MetadataValue.md("\n".join(f"- {line}" for line in [*said[:_LINES_MAX], *more]))
+    return bullets([*said[:_LINES_MAX], *more])

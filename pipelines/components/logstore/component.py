@@ -7,7 +7,7 @@ from pydantic import BaseModel, RootModel
 
 from pipelines.components.logstore import environment
 from pipelines.components.logstore.assets import bronze_key, landing_assets, origin_spec
-from pipelines.components.logstore.jobs import check_jobs, hours_jobs, microbatch_job
+from pipelines.components.logstore.jobs import check_jobs, hours_jobs, microbatch_job, now_job
 from pipelines.components.logstore.maintenance import maintenance_job, maintenance_schedule
 from pipelines.components.logstore.schedule import check_schedules, microbatch_schedule
 from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK
@@ -32,11 +32,12 @@ class LogstoreAttributes(RootModel[dict[str, Any]]):
 class SlsLogstore(dg.Component):
     """A logstore of the log service, landed in an Apache Iceberg table by micro-batches.
 
-    Makes the assets sls/<name> (external), bronze/<name> (hourly by receive time) and
-    sls/<name>_checkpoint, the blocking check `reconciled` and the checks `proven` and `runway`, and
+    Makes the assets sls/<name>_logstore (external), bronze/<name> (hourly by receive time) and
+    sls/<name>_checkpoint, the blocking check `reconciled` and the checks `proven`, `runway` and `clean`, and
     jobs, those with a clock beside a schedule that is off until somebody turns it on:
 
         <name>_microbatch   lands what is new                    <name>_schedule
+        <name>_now          the same, in one click
         <name>_proof        the check `proven`                   <name>_proof_schedule
         <name>_runway       the check `runway`                   <name>_runway_schedule
         <name>_maintenance  compacts, expires, sweeps            <name>_maintenance_schedule
@@ -72,7 +73,7 @@ class SlsLogstore(dg.Component):
         maintenance = maintenance_job(logstore, bronze)
         return dg.Definitions(
             assets=[origin_spec(logstore), landing_assets(logstore, unset=unset)],
-            jobs=[live, *checking, *hours_jobs(logstore), maintenance],
+            jobs=[live, now_job(logstore), *checking, *hours_jobs(logstore), maintenance],
             schedules=[
                 microbatch_schedule(logstore, live, unset=unset),
                 *check_schedules(logstore, *checking, unset=unset),

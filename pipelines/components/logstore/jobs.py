@@ -1,6 +1,7 @@
 """What can be launched by name: parts of the same assets and checks, so that results stand with them.
 
-No job carries the tag that makes a run live. Those that take something away carry their mode as a tag,
+One job carries the tag that makes a run live, `<name>_now`. It has no partitions, so no backfill can be
+launched from it. Those that take something away carry their mode as a tag,
 not as config: the page fills a form with defaults, and a job that replaces must not become one that
 fills by such a form. They are dry runs until their config says `execute: true`.
 
@@ -11,9 +12,9 @@ result is older than the newest hour.
 import dagster as dg
 
 from pipelines.components.logstore.assets import bronze_key, checkpoint_key
-from pipelines.components.logstore.checks import PROVEN, RUNWAY
+from pipelines.components.logstore.checks import NAMES, PROVEN, RUNWAY
 from pipelines.components.logstore.dagster_private import UnresolvedAssetJobDefinition
-from pipelines.components.logstore.schedule import ERRORS, MODE_TAG, REPLACE
+from pipelines.components.logstore.schedule import ERRORS, MODE_TAG, REPLACE, claiming_tags
 from pipelines.landing.logstore import Logstore
 
 _REWORK = {
@@ -34,6 +35,19 @@ def microbatch_job(logstore: Logstore) -> UnresolvedAssetJobDefinition:
         selection=assets,
         executor_def=dg.in_process_executor,
         description="Lands what is new and publishes the checkpoint. Live only when the schedule asks.",
+    )
+
+
+def now_job(logstore: Logstore) -> UnresolvedAssetJobDefinition:
+    """`<name>_now`: what the schedule would ask for, in one click. It selects what has no partitions."""
+    checks = (dg.AssetCheckKey(bronze_key(logstore), name) for name in NAMES)
+    selection = dg.AssetSelection.assets(checkpoint_key(logstore)) | dg.AssetSelection.checks(*checks)
+    return dg.define_asset_job(
+        f"{logstore.name}_now",
+        selection=selection,
+        executor_def=dg.in_process_executor,
+        tags=claiming_tags(logstore),
+        description="Lands what is new now and publishes the checkpoint: one live run, without the schedule.",
     )
 
 

@@ -7,13 +7,13 @@ while one is unfinished is skipped, and a run that finds an older one at work en
 instances without that limit.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import dagster as dg
 
 from pipelines.components.logstore.dagster_private import IN_PROGRESS_RUN_STATUSES, NOT_FINISHED_STATUSES
 from pipelines.components.logstore.failures import plainly
-from pipelines.components.logstore.metadata import MB, Metadata
+from pipelines.components.logstore.metadata import MB, Metadata, bullets
 from pipelines.components.logstore.schedule import hour_key
 from pipelines.landing.inspection.history import Orphan
 from pipelines.landing.logstore import Logstore
@@ -173,10 +173,9 @@ def figures(done: Maintenance) -> Metadata:
         schema = dg.TableSchema(columns=[dg.TableColumn(name) for name in names])
         values["newest hours"] = dg.MetadataValue.table(records, schema=schema)
     if done.left:
-        values["not compacted, why"] = dg.MetadataValue.md("\n".join(f"- {left_text(x)}" for x in done.left))
+        values["not compacted, why"] = bullets(map(left_text, done.left))
     if done.put_off:
-        lines: Sequence[str] = done.put_off[:_SHOWN]
-        values["put off, why"] = dg.MetadataValue.md("\n".join(f"- {line}" for line in lines))
+        values["put off, why"] = bullets(done.put_off[:_SHOWN])
     return values
 
 

@@ -4,16 +4,20 @@ MB is 10**6 bytes of logs as the service counts them, before compression; file M
 table's files take.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 import dagster as dg
 
+from pipelines.landing.inspection.error_rows import HourErrors
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport, HourReport, LandingReport
 from pipelines.landing.table.contract import Contract
 from sls_io.waits import Wait
 
 MB = 1_000_000
+_MARKS = re.compile(r"[\\`*_\[\]<>#|~]")
+_SYSTEM_NAME = re.compile(r"__\w+?__")
 DATA_VERSION_TAG = "dagster/data_version"
 
 Metadata = dict[str, dg.MetadataValue]
@@ -26,7 +30,7 @@ def table(logstore: Logstore) -> Metadata:
         dg.TableColumn(
             name=f.name,
             type=str(f.field_type),
-            description=f.doc,
+            description=_spoken(f.doc),
             constraints=dg.TableColumnConstraints(nullable=not f.required),
         )
         for f in fields
@@ -38,18 +42,26 @@ def table(logstore: Logstore) -> Metadata:
     }
 
 
-def hour(report: LandingReport, at: int, *, rows_in_table: int | None) -> Metadata:
-    """Of one hour in one landing, and of the landing it came with."""
+def hour(
+    report: LandingReport, at: int, *, rows_in_table: int | None, errors: HourErrors | None = None
+) -> Metadata:
+    """Of one hour in one landing; `rows_in_table` and `errors` are what the table holds of it by now.
+    What the landing did in all stands with the checkpoint."""
     mine = report.hours.get(at, HourReport(0, 0, 0, 0))
-    known = {} if rows_in_table is None else {"dagster/partition_row_count": rows_in_table}
-    return {
-        **{name: dg.MetadataValue.int(rows) for name, rows in known.items()},
+    values: Metadata = {
         "rows": dg.MetadataValue.int(mine.rows),
         "MB": _short(mine.raw_bytes / MB),
         "files": dg.MetadataValue.int(mine.files),
         "file MB": _short(mine.file_bytes / MB),
-        **landing(report),
+        "landing MB/s": _short(report.raw_mb_per_s),
+        **_beside(report),
     }
+    if rows_in_table is not None:
+        values["dagster/partition_row_count"] = dg.MetadataValue.int(rows_in_table)
+    if errors is not None:
+        values["error rows"] = dg.MetadataValue.int(errors.errors)
+        values["error %"] = _short(100 * errors.share)
+    return values
 
 
 def landing(report: LandingReport) -> Metadata:
@@ -61,15 +73,23 @@ def landing(report: LandingReport) -> Metadata:
         "landing files": dg.MetadataValue.int(report.files),
         "landing file MB": _short(report.file_bytes / MB),
         "error rows": dg.MetadataValue.int(report.error_rows),
-        "waits": waits(report.waits),
+        **_beside(report),
     }
+    return values
+
+
+def _beside(report: LandingReport) -> Metadata:
+    """Of a landing that has it: what waits, how far behind, which snapshot, what was lost."""
+    values: Metadata = {}
+    if report.waits:
+        values["waits"] = waits(report.waits)
     if report.lag_s is not None:
         values["lag s"] = _short(report.lag_s)
     if report.snapshot_id is not None:
         # As text: the web page rounds integers of this size.
         values["snapshot"] = dg.MetadataValue.text(str(report.snapshot_id))
     if report.gaps:
-        values["gaps"] = dg.MetadataValue.md("\n".join(f"- {gap}" for gap in report.gaps))
+        values["gaps"] = bullets(report.gaps)
     return values
 
 
@@ -93,6 +113,23 @@ def checkpoint(reports: Sequence[CheckpointReport]) -> Metadata:
         "shards": dg.MetadataValue.int(len(reports)),
         "checkpoints": dg.MetadataValue.table(records, schema=columns),
     }
+
+
+def bullets(lines: Iterable[str]) -> dg.MetadataValue:
+    """A list; what the page would take for markdown in a line is shown as it is, except in backticks."""
+    return dg.MetadataValue.md("\n".join(f"- {_as_it_is(line)}" for line in lines))
+
+
+def _as_it_is(line: str) -> str:
+    parts = line.split("`")
+    if len(parts) % 2 == 0:
+        return _MARKS.sub(r"\\\g<0>", line)
+    return "`".join(part if at % 2 else _MARKS.sub(r"\\\g<0>", part) for at, part in enumerate(parts))
+
+
+def _spoken(doc: str | None) -> str | None:
+    """The description of a column: names like __error__ would be bold."""
+    return doc and _SYSTEM_NAME.sub(r"`\g<0>`", doc)
 
 
 def not_moved() -> Metadata:

@@ -1,8 +1,9 @@
 """The tick: asks for one live run, or says why not.
 
-It plans no work. It names the hours that the run may touch, from the hour of the oldest receive
-time reached in the table to the hour of now - settle, so that the partition bar shows what is in
-progress; what to land inside them the run finds out itself.
+It plans no work. It names the hours that the run will probably touch, from the hour of the oldest
+receive time reached in the table to the hour of now - settle, so that the partition bar shows what is in
+progress. What to land the run finds out itself, by the service's clock. Now is when the tick is
+evaluated: the page previews ticks of days ago, and these ask for the same run.
 """
 
 from collections.abc import Iterable
@@ -15,6 +16,7 @@ from pipelines.landing.ledger.state import read_state
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
 from sls_io.claim import Ledger
+from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import LedgerBroken
 from sls_io.window import HOUR_S
 
@@ -51,10 +53,17 @@ def max_runtime_s(logstore: Logstore) -> int:
 
 
 def live_tags(logstore: Logstore, first_hour: int, last_hour: int) -> dict[str, str]:
-    """Run tags of a live micro-batch over the hours first..last, both included."""
+    """Run tags of a live micro-batch that shows the hours first..last, both included, as in progress."""
     return {
         RANGE_START_TAG: hour_key(first_hour),
         RANGE_END_TAG: hour_key(last_hour),
+        **claiming_tags(logstore),
+    }
+
+
+def claiming_tags(logstore: Logstore) -> dict[str, str]:
+    """Run tags of any live run: it claims shards, comes first, and is ended when it hangs."""
+    return {
         MODE_TAG: LIVE,
         CLAIMS_TAG: logstore.name,
         PRIORITY_TAG: LIVE_PRIORITY,
@@ -126,7 +135,7 @@ def microbatch_schedule(
     def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         if unset:
             return dg.SkipReason(f"set the environment variable {unset} to the endpoint of {logstore.name}")
-        now_s = context.scheduled_execution_time.timestamp()
+        now_s = SYSTEM_CLOCK.now()
         busy = busy_run(context.instance, logstore.name)
         try:
             reached = None if busy else reached_s(logstore)

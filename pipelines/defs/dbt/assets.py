@@ -23,6 +23,9 @@ from sls_io.errors import ConfigError
 POOL = "dbt"
 """One dbt run at a time: it starts an engine of its own, and models are replaced as a whole."""
 
+FOLLOWS_EVERY_S = 300
+"""Models are built at most this often: their tests read the whole table."""
+
 # A virtual environment need not be on the PATH for its `dg` to work; dbt lies beside the Python.
 _DBT = str(Path(sys.executable).with_name("dbt"))
 _SOURCES = ("*.yml", "models/**/*", "macros/**/*", "tests/**/*", "seeds/**/*", "snapshots/**/*")
@@ -68,11 +71,12 @@ def prepared(project: DbtProject) -> DbtProject:
 
 def _parse(project: DbtProject) -> None:
     """`dbt parse` as a process of its own; through dagster-dbt it would take three times as long."""
-    folders = {"DBT_TARGET_PATH": str(project.target_path), "DBT_LOG_PATH": str(project.target_path)}
+    needed = {"DBT_TARGET_PATH": str(project.target_path), "DBT_LOG_PATH": str(project.target_path)}
+    needed |= {"SLS_DBT_TARGET": "configured", "SLS_DBT_SPARK_CONF": "{}"}
     done = subprocess.run(
         [_DBT, "parse", "--quiet", "--profiles-dir", str(project.profiles_dir)],
         cwd=project.project_dir,
-        env={**os.environ, **folders},
+        env={**os.environ, **needed},
         capture_output=True,
         text=True,
         check=False,
@@ -101,6 +105,15 @@ def models(context: dg.AssetExecutionContext, spark: SparkEngine) -> Iterator[An
     dbt = DbtCliResource(project_dir=PROJECT, dbt_executable=_DBT)
     with _variables(dbt_environment(remote=spark.address())):
         yield from dbt.cli(["build"], context=context).stream()
+
+
+follow = dg.AutomationConditionSensorDefinition(
+    "dbt_follows_bronze",
+    target=dg.AssetSelection.assets(*models.keys),
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    minimum_interval_seconds=FOLLOWS_EVERY_S,
+    description="Builds the models after a landing. It is on: where nothing lands nothing runs.",
+)
 
 
 @contextmanager
