@@ -294,7 +294,7 @@ def test_rows_with_errors_turn_the_check_yellow_then_red_and_it_says_why_and_wha
     assert str(clean.description).startswith(f"{wrong}.0% of 100 rows of {hour} have an error")
     assert clean.metadata["error rows"].value == wrong
     assert "WHERE __error__ IS NOT NULL" in str(clean.metadata["see"].value)
-    cure = str(clean.metadata["after `columns` fit"].value)
+    cure = str(clean.metadata["mend once columns fit"].value)
     assert cure == f"sls-lake backfill -l access_logs --mode errors --from {hour} --to {hour} --local"
     if severity is not None:
         assert clean.severity is severity and "most often: status is not int" in str(clean.description)

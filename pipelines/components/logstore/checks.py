@@ -331,7 +331,7 @@ def _causes(logstore: Logstore, found: ErrorRows, hour: int) -> dict[str, dg.Met
     return {
         f"causes of {found.sample:,} rows": dg.MetadataValue.table(records, schema=columns),
         "see": dg.MetadataValue.text(see),
-        "after `columns` fit": dg.MetadataValue.text(mend),
+        "mend once columns fit": dg.MetadataValue.text(mend),
     }
 
 
