@@ -14,6 +14,8 @@ from pipelines.landing.logstore import Logstore
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+SNIPPETS = README + REFERENCE
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 
 
@@ -30,8 +32,8 @@ def test_the_example_of_the_readme_is_a_logstore() -> None:
 
 
 def snippet(begin: str) -> str:
-    """The shell or Python snippet of the README that begins with these words, as it stands."""
-    (found,) = (x for x in [*blocks(README, "sh"), *blocks(README, "python")] if x.startswith(begin))
+    """The shell or Python snippet of README or reference that begins with these words, as it stands."""
+    (found,) = (x for x in [*blocks(SNIPPETS, "sh"), *blocks(SNIPPETS, "python")] if x.startswith(begin))
     return found
 
 
@@ -40,7 +42,7 @@ MAKE, TERMINAL, READ, STORES = "make demo", ". var/dev/env", "from pyiceberg", "
 
 def test_every_snippet_of_the_readme_is_run_by_a_test() -> None:
     """MAKE and STORES below, TERMINAL beside a running dev (test_dev), READ after a demo (test_demo)."""
-    there = [*blocks(README, "sh"), *blocks(README, "python")]
+    there = [*blocks(SNIPPETS, "sh"), *blocks(SNIPPETS, "python")]
     assert there == [snippet(begin) for begin in (MAKE, TERMINAL, STORES, READ)]
 
 
@@ -59,14 +61,14 @@ def test_the_settings_of_catalogs_and_storage_are_a_shells() -> None:
     assert {f"PYICEBERG_CATALOG__LAKE__{x}" for x in ("TYPE", "URI", "WAREHOUSE")} < names
 
 
-def test_the_readme_lists_every_setting_of_a_logstore() -> None:
-    listed = re.findall(r"^\| `([a-z]\w*)` \|", README, flags=re.MULTILINE)
+def test_the_reference_lists_every_setting_of_a_logstore() -> None:
+    listed = re.findall(r"^\| `([a-z]\w*)` \|", REFERENCE, flags=re.MULTILINE)
     assert listed == list(Logstore.model_fields)
 
 
 @pytest.mark.parametrize("verb", sorted(set(VERBS) - {"demo", "dev"}))
-def test_the_readme_says_what_each_verb_does(verb: str) -> None:
-    assert f"`sls-lake {verb}" in README
+def test_the_reference_says_what_each_verb_does(verb: str) -> None:
+    assert f"`sls-lake {verb}" in REFERENCE
 
 
 def test_every_file_the_map_names_is_there() -> None:

@@ -45,6 +45,7 @@ def test_a_second_run_without_new_data_commits_nothing(world: World) -> None:
 def test_a_run_whose_time_is_over_before_it_pulls_says_that_logs_are_there(world: World) -> None:
     world.put(10)
     world.at(HOUR0_S + 180)
+    world.engine.ready()  # else heartbeats of the time after it go out while Java starts
     hurried = world.changed(budget={"seconds_max": 1})
 
     def late(event: str) -> None:
