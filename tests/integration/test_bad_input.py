@@ -159,10 +159,23 @@ def test_bad_column_types_are_refused_before_anything_starts(ready: World) -> No
     assert "status" in message and "int" in message
 
 
-def test_java_missing_is_one_sentence_and_nothing_lands(ready: World, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("java_home", "said"),
+    [
+        ("", "no Java was found on the PATH; install Java 17, or set JAVA_HOME to where it is"),
+        (
+            "/nonexistent",
+            "JAVA_HOME is /nonexistent, and there is no program bin/java in it; unset it to take the Java on "
+            "the PATH, or set it to the folder of one",
+        ),
+    ],
+    ids=["none", "another home"],
+)
+def test_java_missing_is_one_sentence_and_nothing_lands(
+    ready: World, tmp_path: Path, java_home: str, said: str
+) -> None:
     """A machine without Java: found out before the first start is landed or a shard is claimed."""
-    environment = {**os.environ, "PATH": str(tmp_path)}
-    environment.pop("JAVA_HOME", None)
+    environment = {**os.environ, "PATH": str(tmp_path), "JAVA_HOME": java_home}
 
     done = subprocess.run(
         [
@@ -180,10 +193,7 @@ def test_java_missing_is_one_sentence_and_nothing_lands(ready: World, tmp_path: 
     )
 
     assert done.returncode == 2, done.stderr[-2000:]
-    assert (
-        done.stderr.strip()
-        == "ConfigError: Java was not found; install Java 17, or set JAVA_HOME to where it is"
-    )
+    assert done.stderr.strip() == f"ConfigError: {said}"
     assert_nothing_landed(ready)
     assert ready.emulator.admin.state()["logstores"][0]["groups"] == []
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sls_io.errors import ConfigError
+from sls_io.errors import ConfigError, printable
 
 OPTIONS_SETTING = "spark.driver.extraJavaOptions"
 OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
@@ -44,8 +44,13 @@ def require_java() -> Java:
     """The Java that Spark would start. Raises ConfigError unless there is one of at least version 17."""
     home_variable = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home_variable}/bin") if home_variable else shutil.which("java")
+    if java is None and home_variable:
+        raise ConfigError(
+            f"JAVA_HOME is {printable(home_variable)}, and there is no program bin/java in it; unset it to "
+            "take the Java on the PATH, or set it to the folder of one"
+        )
     if java is None:
-        raise ConfigError("Java was not found; install Java 17, or set JAVA_HOME to where it is")
+        raise ConfigError("no Java was found on the PATH; install Java 17, or set JAVA_HOME to where it is")
     said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     version = re.search(r'version "(\d+)', said)
     if version is None or int(version[1]) < _JAVA_MIN:
