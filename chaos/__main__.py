@@ -16,7 +16,7 @@ from pathlib import Path
 
 from chaos.account import Account
 from chaos.conductor import SERVICE_FOLDER, Conductor, Wish
-from chaos.reapply import reapplying
+from chaos.troubles.reapply import reapplying
 from pipelines.landing.table.lake import Lake
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import start

@@ -21,8 +21,8 @@ from chaos import evidence, history, house
 from chaos.account import ABSENT, LANDED, LATE, Account
 from chaos.house import Keeping, keep_house
 from chaos.producer import COLUMNS, Producing, produce
-from chaos.retention import Retaining, retain
-from chaos.shaker import LOGSTORE, PROJECT, Shaker
+from chaos.troubles.retention import Retaining, retain
+from chaos.troubles.shaker import LOGSTORE, PROJECT, Shaker
 from chaos.watch import Watching, arrive, audit, waiting, watch
 from chaos.worker import POINTS, Fate, Task, fork, work
 from pipelines.landing.inspection.verify import verify

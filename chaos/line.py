@@ -19,7 +19,7 @@ from typing import Any
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
-from chaos.catalog import ChaosCatalog
+from chaos.troubles.catalog import ChaosCatalog
 
 VARIABLE = "CHAOS_LINE"
 SPOOL, LOSSY = "chaos-spool", "chaos-lossy"

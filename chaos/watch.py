@@ -23,7 +23,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
 from chaos import history
-from chaos.catalog import deliver
+from chaos.troubles.catalog import deliver
 from pipelines.landing.ledger.state import facts, total_records
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake

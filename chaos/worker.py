@@ -24,8 +24,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaos.catalog import ChaosCatalog, chaotic
 from chaos.engine import InProcess
+from chaos.troubles.catalog import ChaosCatalog, chaotic
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.driver import Run
 from pipelines.landing.spark.session import Engine

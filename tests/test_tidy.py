@@ -51,7 +51,7 @@ BANNED_IN_TESTS = {
 }
 
 OWNERS = {
-    "aliyun": {"sls_io/http/transport.py", "pipelines/cli/packing.py"},
+    "aliyun": {"sls_io/http/transport.py", "pipelines/cli/files/packing.py"},
     "ptars": {"sls_io/decoding/nested.py"},
     "lz4": {"sls_io/loggroup.py"},
     "zstandard": {"sls_io/loggroup.py"},

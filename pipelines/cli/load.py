@@ -23,18 +23,18 @@ import click
 
 from pipelines.cli.demo.accesslog import generated
 from pipelines.cli.emulator_admin import admin_of
-from pipelines.cli.lines import Log
-from pipelines.cli.log_files import AUTO, FORMATS, LogFile, check_file, parse_file, recognise
-from pipelines.cli.logstores import logstore_option, resolve
-from pipelines.cli.main import EXIT_FAILED, facts, kind_of, sentence
-from pipelines.cli.output import Output, megabytes, verb
-from pipelines.cli.packing import (
+from pipelines.cli.files.lines import Log
+from pipelines.cli.files.log_files import AUTO, FORMATS, LogFile, check_file, parse_file, recognise
+from pipelines.cli.files.packing import (
     GROUP_ROWS,
     GROUP_ROWS_MAX,
     Counts,
     Packer,
     slices,
 )
+from pipelines.cli.logstores import logstore_option, resolve
+from pipelines.cli.main import EXIT_FAILED, facts, kind_of, sentence
+from pipelines.cli.output import Output, megabytes, verb
 from pipelines.cli.progress import Line
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock

@@ -8,7 +8,7 @@ import pytest
 from pipelines.cli.demo.accesslog import ODD_EVERY, generated
 from pipelines.cli.demo.audit import Audit, compare
 from pipelines.cli.emulator_admin import Stored
-from pipelines.cli.packing import Packer, unpack
+from pipelines.cli.files.packing import Packer, unpack
 from sls_io.window import HOUR_S
 
 NOW_S = 1_763_700_000

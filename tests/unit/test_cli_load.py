@@ -12,9 +12,9 @@ import pytest
 
 from pipelines.cli.demo.accesslog import content_of, generated, parse_request_id
 from pipelines.cli.emulator_admin import Stored, stored
-from pipelines.cli.log_files import LINE_BYTES_MAX
+from pipelines.cli.files.log_files import LINE_BYTES_MAX
+from pipelines.cli.files.packing import unpack
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, run
-from pipelines.cli.packing import unpack
 from sls_io.emulator import Emulator
 from sls_io.settings import Service
 from sls_io.window import HOUR_S

@@ -8,9 +8,9 @@ import pytest
 import zstandard
 
 from pipelines.cli.demo.program import FileRows
-from pipelines.cli.lines import Log, month_time_s, syslog
-from pipelines.cli.log_files import LogFile, count_records, detect, parse_file, recognise
-from pipelines.cli.packing import Counts
+from pipelines.cli.files.lines import Log, month_time_s, syslog
+from pipelines.cli.files.log_files import LogFile, count_records, detect, parse_file, recognise
+from pipelines.cli.files.packing import Counts
 from sls_io.errors import ConfigError
 from tests.unit.test_cli_load import LINE
 

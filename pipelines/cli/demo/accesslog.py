@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from pipelines.cli.lines import Log
+from pipelines.cli.files.lines import Log
 
 ODD_EVERY = 20_000
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
 from pipelines.cli.emulator_admin import Stored
-from pipelines.cli.packing import unpack, unpack_log
+from pipelines.cli.files.packing import unpack, unpack_log
 from sls_io.window import HOUR_S
 
 EXAMPLES_MAX = 5

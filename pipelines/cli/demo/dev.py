@@ -23,10 +23,10 @@ from pipelines.cli import dagster_client
 from pipelines.cli.demo import sandbox
 from pipelines.cli.demo.accesslog import generated
 from pipelines.cli.emulator import PORT
+from pipelines.cli.files.packing import Packer
 from pipelines.cli.load import create, put
 from pipelines.cli.logstores import resolve_all
 from pipelines.cli.output import Output, moment, verb
-from pipelines.cli.packing import Packer
 from pipelines.landing.logstore import Logstore
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK

@@ -19,13 +19,13 @@ from pipelines.cli.demo.accesslog import generated
 from pipelines.cli.demo.audit import Audit
 from pipelines.cli.demo.dagster_runs import Outcome, Runs
 from pipelines.cli.emulator_admin import stored
-from pipelines.cli.lines import Log
+from pipelines.cli.files.lines import Log
+from pipelines.cli.files.log_files import AUTO, LogFile, count_records, parse_file
+from pipelines.cli.files.packing import GROUP_ROWS, Counts, Packer
 from pipelines.cli.load import create, format_option, put, put_over_hours, recognised
-from pipelines.cli.log_files import AUTO, LogFile, count_records, parse_file
 from pipelines.cli.logstores import resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, verb
-from pipelines.cli.packing import GROUP_ROWS, Counts, Packer
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.describe import preview
 from pipelines.landing.logstore import Logstore

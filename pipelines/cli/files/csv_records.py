@@ -10,7 +10,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from pipelines.cli.lines import Log, Parser, kept, written_time_s
+from pipelines.cli.files.lines import Log, Parser, kept, written_time_s
 
 DELIMITERS = b",\t;|"
 RECORD_LINES_MAX = 200

@@ -21,7 +21,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import CommitTableRequest, CommitTableResponse, Table, TableIdentifier
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
-from chaos.reapply import ReapplyingCatalog
+from chaos.troubles.reapply import ReapplyingCatalog
 from pipelines.landing.table.lake import Lake
 
 KINDS = ("lost", "never", "late", "doubled", "hang")

@@ -10,7 +10,7 @@ from typing import Any
 
 from aliyun.log.log_logs_raw_pb2 import LogGroupRaw, LogRaw
 
-from pipelines.cli.lines import Log
+from pipelines.cli.files.lines import Log
 from sls_io.window import HOUR_S
 
 GROUP_ROWS = 1000

@@ -14,9 +14,9 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, cast
 
-from pipelines.cli import csv_records
-from pipelines.cli.lines import Log, Parser, combined, json_line, syslog, text
-from pipelines.cli.packing import Counts
+from pipelines.cli.files import csv_records
+from pipelines.cli.files.lines import Log, Parser, combined, json_line, syslog, text
+from pipelines.cli.files.packing import Counts
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import ConfigError
 

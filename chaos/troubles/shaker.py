@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from chaos import weather
 from chaos.account import Account
+from chaos.troubles import weather
 from sls_io.emulator import Emulator, start
 from sls_io.emulator.handle import Admin
 from sls_io.errors import ServiceError
