@@ -30,8 +30,8 @@ demo: setup ## logs through the whole path to a printed proof; LOGS=file FORMAT=
 	@$(BIN)/sls-lake demo $(if $(LOGS),--logs '$(LOGS)') $(if $(FORMAT),--format '$(FORMAT)') $(if $(BREAK),--break-one-file)
 
 .PHONY: dev
-dev: setup ## emulator, steady producers and the Dagster page with the schedules on, until Ctrl-C; LOGSTORE=a,b
-	@$(BIN)/sls-lake dev $(if $(LOGSTORE),--logstore '$(LOGSTORE)')
+dev: setup ## emulator, steady producers and the Dagster page with the schedules on, until Ctrl-C; LOGSTORE=a,b, SPARK=cold
+	@$(BIN)/sls-lake dev $(if $(LOGSTORE),--logstore '$(LOGSTORE)') $(if $(filter cold,$(SPARK)),--no-spark-server)
 
 .PHONY: test
 test: setup check $(BACKENDS) ## what CI runs: check, then every test

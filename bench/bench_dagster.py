@@ -5,7 +5,7 @@ The moments of a run are those of its own events; between them stands the CPU of
 and its Python workers, and of Dagster's servers beside, sampled from /proc. On a machine that is shared the
 wall time says little, CPU seconds do.
 
-`--remote sc://HOST:PORT` lets the runs use a Spark Connect server. Its CPU is its own and is not counted.
+`--warm` lets the runs use the Spark server of `sls-lake dev`; what that spends counts as the servers'.
 """
 
 import argparse
@@ -14,14 +14,15 @@ import re
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from bench.__main__ import LOGS_A_GROUP, TICKS_PER_S, access_logs
 from pipelines import ROOT
 from pipelines.cli.demo.sandbox import Sandbox
-from pipelines.components.logstore.spark import REMOTE_VARIABLE
+from pipelines.cli.demo.spark_server import SparkServer, free_address
+from pipelines.cli.output import Output
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Emulator, start
@@ -114,7 +115,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.bench_dagster", description=__doc__)
     parser.add_argument("--rows", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--remote", default="")
+    parser.add_argument("--warm", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="sls-lake-bench-") as name:
         folder = Path(name)
@@ -123,10 +124,14 @@ def main() -> None:
         limits = Limits.model_validate(QUOTAS_OFF)
         behind_s = SYSTEM_CLOCK.now() - BEHIND_S
         with start(folder / "emulator", now=behind_s, limits=limits) as emulator:
-            box = Sandbox(folder / "box", emulator.port)
+            box = Sandbox(folder / "box", emulator.port, free_address() if options.warm else "")
             (box.home / "lake").mkdir(parents=True)
-            variables = {**box.variables(), REMOTE_VARIABLE: options.remote}
-            with DagsterServer(box.dagster_home, ROOT / "pipelines" / "definitions.py", variables) as server:
+            box.enter()
+            with ExitStack() as stack:
+                if options.warm:
+                    stack.enter_context(SparkServer(Output(), box)).wait()
+                module = ROOT / "pipelines" / "definitions.py"
+                server = stack.enter_context(DagsterServer(box.dagster_home, module, {}))
                 for _ in range(options.rounds):
                     _fill(emulator, options.rows)
                     _round(server, emulator, options.rows)

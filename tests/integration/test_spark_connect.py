@@ -11,12 +11,13 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from pipelines.landing.spark.remote import require_answer
 from tests.integration.killed_run import arguments_of
 from tests.integration.world import HOUR0_S, World
 
 ROOT = Path(__file__).parents[2]
 _SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
-_PROGRAM_S = 240.0
+_PROGRAM_S, _START_S = 240.0, 120.0
 
 pytestmark = pytest.mark.spark
 
@@ -44,8 +45,9 @@ def server(tmp_path: Path) -> Iterator[str]:
             cwd=tmp_path, env=environment, stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
     try:
-        # The client itself asks again until somebody listens.
-        yield f"sc://127.0.0.1:{port}"
+        address = f"sc://127.0.0.1:{port}"
+        require_answer(address, wait_s=_START_S)
+        yield address
     finally:
         # Not SIGTERM: its own shutdown has taken more than a minute, and nothing of it is needed.
         os.killpg(process.pid, signal.SIGKILL)
