@@ -30,8 +30,8 @@ demo: setup ## logs through the whole path to a printed proof; LOGS=file FORMAT=
 	@$(BIN)/sls-lake demo $(if $(LOGS),--logs '$(LOGS)') $(if $(FORMAT),--format '$(FORMAT)') $(if $(BREAK),--break-one-file)
 
 .PHONY: dev
-dev: setup ## emulator, steady producers and the Dagster page with the schedules on, until Ctrl-C; LOGSTORE=a,b
-	@$(BIN)/sls-lake dev $(if $(LOGSTORE),--logstore '$(LOGSTORE)')
+dev: setup ## emulator, steady producers and the Dagster page with the schedules on, until Ctrl-C; LOGSTORE=a,b, SPARK=cold
+	@$(BIN)/sls-lake dev $(if $(LOGSTORE),--logstore '$(LOGSTORE)') $(if $(filter cold,$(SPARK)),--no-spark-server)
 
 .PHONY: test
 test: setup check $(BACKENDS) ## what CI runs: check, then every test
@@ -45,9 +45,10 @@ check: $(INSTALLED) ## style, types and import layers; no test is run
 	@$(BIN)/lint-imports --cache-dir var/cache/import-linter
 
 .PHONY: bench
-bench: setup ## raw MB per CPU second of a landing, beside the limit of one core; then what a cold run costs
+bench: setup ## raw MB per CPU second of a landing, beside the limit of one core; then what a cold run costs, and where a run in Dagster spends it
 	@$(BIN)/python -m bench
 	@$(BIN)/python -m bench.bench_cold
+	@$(BIN)/python -m bench.bench_dagster
 
 .PHONY: conformance
 conformance: setup ## the vendor's Python, Go and Java clients against the emulator, as a table; STRICT=1 forbids skips

@@ -16,6 +16,7 @@ sequence that still fails is in the text.
 
 import os
 import random
+import re
 import shlex
 import shutil
 import warnings
@@ -525,7 +526,8 @@ def spelled_out(words: list[str]) -> list[list[str]]:
 def commands(text: str) -> list[list[str]]:
     """The commands of sls-lake in a sentence, as a person would copy them."""
     found = []
-    for part in text.split("sls-lake ")[1:]:
+    # Which logstore is known here: a name, or where its file is.
+    for part in re.sub(r" (?:-l|--logstore) [^ `;,]+", "", text).split("sls-lake ")[1:]:
         words: list[str] = []
         for word in shlex.split(part.replace("'", "").replace("`", " `")):
             bare = word.rstrip(".,;:)")

@@ -31,7 +31,7 @@ from pipelines.landing.operations.mend import execute_mend, plan_mend
 from pipelines.landing.operations.replace import execute_replace, plan_replace
 from pipelines.landing.run.driver import Run
 from pipelines.landing.run.report import Verdict
-from pipelines.landing.spark.session import Engine
+from pipelines.landing.spark.session import engine_here
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
@@ -131,7 +131,7 @@ def fill_here(output: Output, logstore: Logstore, hours: tuple[int, int]) -> Non
         output.result({"rows": 0, "problems": [], "cannot_come": _say(output, before)})
         click.get_current_context().exit(EXIT_FAILED)
     open_ones = _say_not_over(output, logstore, asked)
-    engine = Engine()
+    engine = engine_here()
     with (
         output.progress(f"backfill {logstore.name}") as progress,
         quiet_spark(engine),
@@ -169,7 +169,7 @@ def _say(output: Output, lacks: Iterable[reach.Lack]) -> list[str]:
 
 def replace_here(output: Output, logstore: Logstore, hours: range, *, execute: bool) -> None:
     """Drop the hours and land them again, in this process; a dry run without `execute`."""
-    engine, lake = Engine(), Lake.default()
+    engine, lake = engine_here(), Lake.default()
     with SlsClient(logstore.service) as client:
         planned = plan_replace(lake, logstore, client, hours)
         show_leaving(output, planned.view, again=True)

@@ -18,7 +18,7 @@ from pipelines.landing.hours import hour_text
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.driver import Run
 from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport, LandingReport, Verdict
-from pipelines.landing.spark.session import Engine
+from pipelines.landing.spark.session import Engine, engine_here
 from pipelines.landing.table.lake import home, made
 
 
@@ -32,7 +32,7 @@ def land(output: Output, *, name: str | None) -> None:
     time (`budget.seconds_max`) was over before anything landed.
     """
     logstore = own_holder(resolve(name))
-    engine = Engine()
+    engine = engine_here()
     notes: list[str] = []
     try:
         with (

@@ -1,5 +1,6 @@
 """`sls-lake dev` as somebody runs it: a project with two logstores, a terminal beside, Ctrl-C at the end."""
 
+import json
 import os
 import re
 import selectors
@@ -33,6 +34,7 @@ attributes:
   group: lake
   table: bronze.clicks
   start: 2026-01-01-00:00
+  schedule: "0 0 1 1 *"
 """
 DEV = [sys.executable, "-c", "from pipelines.cli.main import main; main()", "dev"]
 SAID_S = 200.0
@@ -152,6 +154,17 @@ def test_dev_runs_every_logstore_and_lives_through_what_a_newcomer_does_to_it(
         os.kill(int(ours), signal.SIGKILL)
         assert "exit status -9" in dev.until("started again")
         assert in_the_shell(root, f". {env}; sls-lake describe -l clicks").returncode == 0
+        # Its Spark dies; who lands meanwhile waits for the next one, and lands over it.
+        (spark,) = re.findall(r"^Spark .*process (\d+)", said, flags=re.MULTILINE)
+        os.kill(int(spark), signal.SIGKILL)
+        landed = in_the_shell(root, f". {env}; sls-lake land --json -l clicks")
+        assert landed.returncode == 0, landed.stderr
+        assert int(json.loads(landed.stdout)["rows"]) > 0
+        again = re.search(
+            r"Spark server .* has ended, exit status -9: started again \(process (\d+)\)",
+            dev.until("what a run could not land"),
+        )
+        assert again is not None
         # The page's own lines, in the project as it comes: with one logstore.
         shutil.rmtree(root / "pipelines" / "defs" / "clicks")
         shown = in_the_shell(root, snippet(TERMINAL))
@@ -162,11 +175,12 @@ def test_dev_runs_every_logstore_and_lives_through_what_a_newcomer_does_to_it(
         monkeypatch.setenv("ALIBABA_CLOUD_ACCESS_KEY_SECRET", FAKE_SECRET)
         service = Service(endpoint=f"http://127.0.0.1:{dev.port}", project="demo", logstore="clicks")
         with SlsClient(service) as client:
-            client.create_group(Group(name="lake"))
-            assert client.heartbeat("lake", "sls-lake", [])
-        assert holders(admin) == {"sls-lake"}
+            client.create_group(Group(name="held"))
+            assert client.heartbeat("held", "sls-lake", [])
+        assert "sls-lake" in holders(admin)
         dev.end()
         assert "Traceback" not in dev.said
+        assert not Path(f"/proc/{again[1]}").exists()
     with start(root / "var" / "dev" / "emulator") as emulator:
         assert holders(emulator.admin) == set()
 

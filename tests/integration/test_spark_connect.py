@@ -11,12 +11,32 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from pipelines.landing.spark.remote import require_answer
 from tests.integration.killed_run import arguments_of
 from tests.integration.world import HOUR0_S, World
 
 ROOT = Path(__file__).parents[2]
 _SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
-_PROGRAM_S = 240.0
+_PROGRAM_S, _START_S = 240.0, 120.0
+
+_DIES = """
+import os, signal, sys
+from pathlib import Path
+from pipelines.landing.spark.session import Engine
+
+def end_the_server(numbers):
+    java = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1]
+    os.kill(int(java), signal.SIGKILL)
+    return iter(())
+
+engine = Engine(remote=sys.argv[1])
+try:
+    engine.run(1, end_the_server, tag="dies")
+except Exception as error:
+    print(type(error).__name__, error)
+engine.stop()
+"""
+"""In a process of its own: Connect's client and a local Spark do not share one."""
 
 pytestmark = pytest.mark.spark
 
@@ -44,8 +64,9 @@ def server(tmp_path: Path) -> Iterator[str]:
             cwd=tmp_path, env=environment, stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
     try:
-        # The client itself asks again until somebody listens.
-        yield f"sc://127.0.0.1:{port}"
+        address = f"sc://127.0.0.1:{port}"
+        require_answer(address, wait_s=_START_S)
+        yield address
     finally:
         # Not SIGTERM: its own shutdown has taken more than a minute, and nothing of it is needed.
         os.killpg(process.pid, signal.SIGKILL)
@@ -75,3 +96,18 @@ def test_a_landing_over_spark_connect(world: World, server: str, tmp_path: Path)
     world.assert_each_log_once()
     world.assert_proved()
     assert world.checkpoints() == {s: e.frontier for s, e in world.ledger.shards.items()}
+
+
+def test_a_server_that_dies_in_the_middle_of_the_work_is_named_with_the_cure(server: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _DIES, server],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=_PROGRAM_S,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr[-2000:]
+    (said,) = done.stdout.splitlines()
+    assert said.startswith(f"ConnectFailed no Spark Connect server answers at {server}: start it")

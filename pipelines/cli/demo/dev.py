@@ -1,7 +1,7 @@
 """`sls-lake dev`: the parts of the demo, kept running until Ctrl-C.
 
-An emulator, a steady producer for each logstore, and Dagster's page with their schedules on. State lies in
-var/dev and is kept from one time to the next; `--fresh` begins anew.
+An emulator, a steady producer for each logstore, a Spark that stays up, and Dagster's page with their
+schedules on. State lies in var/dev and is kept from one time to the next; `--fresh` begins anew.
 """
 
 import itertools
@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from http.client import HTTPException
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +23,7 @@ import click
 from pipelines.cli import dagster_client
 from pipelines.cli.demo import sandbox
 from pipelines.cli.demo.accesslog import generated
+from pipelines.cli.demo.spark_server import SparkServer, free_address
 from pipelines.cli.emulator import PORT
 from pipelines.cli.files.packing import Packer
 from pipelines.cli.load import create, put
@@ -61,15 +63,24 @@ DEATHS_MAX = 5
     show_default=True,
     help="Rows a second that each producer sends.",
 )
+@click.option(
+    "--spark-server/--no-spark-server",
+    "warm",
+    default=True,
+    show_default=True,
+    help="One Spark for all runs and the command line, kept warm; else each starts its own.",
+)
 @click.option("--fresh", is_flag=True, help="Remove what an earlier time left in var/dev.")
 @verb
-def dev(output: Output, *, names: str | None, port: int, ui_port: int, rate: int, fresh: bool) -> None:
-    """Run emulator, producers and Dagster's page with the schedules on, until Ctrl-C."""
+def dev(
+    output: Output, *, names: str | None, port: int, ui_port: int, rate: int, fresh: bool, warm: bool
+) -> None:
+    """Run emulator, producers, Spark and Dagster's page with the schedules on, until Ctrl-C."""
     # Started in the background of a shell, Ctrl-C's signal is ignored here and in every child:
     # nothing would end. A request to end is taken as Ctrl-C, so that children end with us.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
-    box = sandbox.at("dev", port)
+    box = replace(sandbox.at("dev", port), spark_remote=free_address() if warm else "")
     with box.owned():
         _refuse_taken(port, "--port")
         _refuse_taken(ui_port, "--ui-port")
@@ -93,9 +104,10 @@ def _run(output: Output, box: sandbox.Sandbox, logstores: list[Logstore], ui_por
     """All parts, until Ctrl-C; `box` is ours."""
     url, env, log = f"http://127.0.0.1:{ui_port}", box.home / "env", box.home / "dagster.log"
     command = [sys.executable, "-m", "dagster", "dev", "-w", "workspace.yaml", "-h", "127.0.0.1"]
-    with Service(output, box) as service, ExitStack() as clients:
+    with Service(output, box) as service, ExitStack() as stack:
+        spark = stack.enter_context(SparkServer(output, box)) if box.spark_remote else None
         producers = [
-            Producer(logstore, clients.enter_context(SlsClient(logstore.service)), rate)
+            Producer(logstore, stack.enter_context(SlsClient(logstore.service)), rate)
             for logstore in {(x.service.project, x.service.logstore): x for x in logstores}.values()
         ]
         for producer in producers:
@@ -108,6 +120,9 @@ def _run(output: Output, box: sandbox.Sandbox, logstores: list[Logstore], ui_por
                 _wait_until_loaded(url, dagster, log)
                 for logstore in logstores:
                     dagster_client.start_schedule(url, f"{logstore.name}_schedule")
+                if spark is not None:
+                    spark.wait()
+                    output.say(f"Spark     {box.spark_remote} (process {spark.process_id})")
                 _say_ready(output, logstores, url, env, log, rate)
                 output.result(
                     {
@@ -119,7 +134,7 @@ def _run(output: Output, box: sandbox.Sandbox, logstores: list[Logstore], ui_por
                     }
                 )
                 sys.stdout.flush()
-                produce(output, producers, service, dagster)
+                produce(output, producers, service, dagster, spark)
         except KeyboardInterrupt:
             output.say("ending")
         finally:
@@ -200,7 +215,11 @@ class Producer:
 
 
 def produce(
-    output: Output, producers: Sequence[Producer], service: Service, dagster: subprocess.Popen[bytes]
+    output: Output,
+    producers: Sequence[Producer],
+    service: Service,
+    dagster: subprocess.Popen[bytes],
+    spark: SparkServer | None,
 ) -> None:
     """Let each producer send its rows every second until interrupted, or until Dagster ends by itself."""
     sent = True
@@ -208,6 +227,8 @@ def produce(
         if dagster.poll() is not None:
             raise ConfigError(f"Dagster ended by itself (exit status {dagster.returncode}); see its log")
         service.see_to_it(sent=sent)
+        if spark is not None:
+            spark.see_to_it()
         due_s = SYSTEM_CLOCK.monotonic() + 1.0
         sent = False
         for producer in producers:

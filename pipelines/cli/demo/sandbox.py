@@ -11,13 +11,15 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO
 
 from pipelines.cli.logstores import project_root
+from pipelines.landing.spark.remote import REMOTE_VARIABLE
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
 from sls_io.errors import ConfigError
 
@@ -25,15 +27,16 @@ STOP_S = 20.0
 _MARK = ".sls-lake-sandbox"
 _INSTANCE_SETTINGS = Path("docs") / "deploy" / "dagster.yaml"
 _CATALOG_PREFIX = "PYICEBERG_CATALOG__LAKE__"
-_DROPPED = ("ALIBABA_CLOUD_SECURITY_TOKEN", "DAGSTER_RUN_JOB_NAME", "SPARK_REMOTE", "SLS_SPARK_REMOTE")
+_DROPPED = ("ALIBABA_CLOUD_SECURITY_TOKEN", "DAGSTER_RUN_JOB_NAME", "SPARK_REMOTE", REMOTE_VARIABLE)
 
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """`home` is absolute; `port` is the emulator's."""
+    """`home` is absolute; `port` is the emulator's, `spark_remote` the address of a Spark server, if any."""
 
     home: Path
     port: int = 0
+    spark_remote: str = ""
 
     @property
     def endpoint(self) -> str:
@@ -48,7 +51,9 @@ class Sandbox:
     def variables(self) -> dict[str, str]:
         """What the environment must say, for this process and every child."""
         lake = self.home / "lake"
+        spark = {REMOTE_VARIABLE: self.spark_remote} if self.spark_remote else {}
         return {
+            **spark,
             "SLS_LAKE_HOME": str(self.home),
             "SLS_ENDPOINT": self.endpoint,
             "DAGSTER_HOME": str(self.dagster_home),
@@ -133,11 +138,14 @@ def at(name: str, port: int = 0) -> Sandbox:
 
 
 @contextmanager
-def started(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def started(
+    command: Sequence[str], log: Path, added: Mapping[str, str] = MappingProxyType({}), *, gently: bool = True
+) -> Iterator[subprocess.Popen[bytes]]:
     """A child that writes into `log`, ended with the block.
 
     It leads a session of its own: the terminal's Ctrl-C does not reach it, so that children end in
-    our order, and what it started can be ended with it.
+    our order, and what it started can be ended with it. `added` goes to its environment. What is not ended
+    `gently` is killed: it has nothing to put in order.
     """
     with log.open("ab") as output:
         process = subprocess.Popen(
@@ -146,17 +154,18 @@ def started(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[byte
             stdout=output,
             stderr=output,
             cwd=project_root(),
+            env={**os.environ, **added},
             start_new_session=True,
         )
     try:
         yield process
     finally:
-        stop(process)
+        stop(process, gently=gently)
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
+def stop(process: subprocess.Popen[bytes], *, gently: bool = True) -> None:
     """End one of our own children, as Ctrl-C would, then what is left of its session."""
-    if process.poll() is None:
+    if gently and process.poll() is None:
         process.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
             process.wait(STOP_S)

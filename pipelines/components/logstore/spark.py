@@ -9,14 +9,10 @@ import os
 import dagster as dg
 from pydantic import PrivateAttr
 
-from pipelines.landing.spark.session import Engine
+from pipelines.landing.spark.remote import REMOTE_VARIABLE
+from pipelines.landing.spark.session import Engine, engine_here
 
 RESOURCE_KEY = "spark"
-
-REMOTE_VARIABLE = "SLS_SPARK_REMOTE"
-MASTER_VARIABLE = "SLS_SPARK_MASTER"
-DEFAULT_MASTER = "local[2,3]"
-"""Two tasks at a time, three attempts each."""
 
 
 class SparkEngine(dg.ConfigurableResource["SparkEngine"]):
@@ -39,8 +35,7 @@ class SparkEngine(dg.ConfigurableResource["SparkEngine"]):
     def engine(self) -> Engine:
         """The engine of this run; its session is built when first used."""
         if self._engine is None:
-            master = self.master or os.environ.get(MASTER_VARIABLE, "") or DEFAULT_MASTER
-            self._engine = Engine(remote=self.address(), master=master, conf=self.conf)
+            self._engine = engine_here(remote=self.remote, master=self.master, conf=self.conf)
         return self._engine
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:

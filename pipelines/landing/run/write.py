@@ -201,6 +201,8 @@ def write_windows(engine: Engine, job: WriteJob, *, tag: str) -> list[FileRow]:
     engine.ready()
     try:
         lines = engine.run(len(job.chains), _task(job, engine.task_clock), tag=tag)
+    except SlsError:
+        raise
     except Exception as error:
         raise _task_failure(error) from error
     return [FileRow(**json.loads(line)) for line in lines]

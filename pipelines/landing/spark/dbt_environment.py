@@ -9,6 +9,7 @@ import json
 import os
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
 
 from pipelines import ROOT
 from pipelines.landing.spark.catalog import is_secret
@@ -63,13 +64,18 @@ def _kept_from_view(secrets: Mapping[str, str]) -> dict[str, str]:
     if not secrets:
         return {}
     path = made(home() / "dbt") / "secrets.properties"
-    path.unlink(missing_ok=True)
-    lines = [f"{name}={_escaped(value)}\n" for name, value in sorted(secrets.items())]
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
-        file.writelines(lines)
+    write_properties(path, secrets)
     before = os.environ.get(_ARGUMENTS_VARIABLE, _ARGUMENTS)
     ours = f"--properties-file {shlex.quote(str(path))} "
     return {_ARGUMENTS_VARIABLE: ours + before.removeprefix(ours)}
+
+
+def write_properties(path: Path, settings: Mapping[str, str]) -> None:
+    """Spark's settings as a file for `--properties-file` that its owner alone can read."""
+    path.unlink(missing_ok=True)
+    lines = [f"{name}={_escaped(value)}\n" for name, value in sorted(settings.items())]
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+        file.writelines(lines)
 
 
 def _escaped(value: str) -> str:

@@ -21,9 +21,18 @@ from pipelines import ROOT
 from pipelines.landing.spark import archive
 from pipelines.landing.spark.catalog import SECRET_NAMES, catalog_settings, is_secret, on_s3
 from pipelines.landing.spark.java import OPTIONS_SETTING, has_own_options, require_java
+from pipelines.landing.spark.remote import (
+    DEFAULT_MASTER,
+    MASTER_VARIABLE,
+    REMOTE_VARIABLE,
+    WAIT_S,
+    answers,
+    require_answer,
+    unanswered,
+)
 from pipelines.landing.table.lake import Lake, home
 from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.errors import ConfigError, printable
+from sls_io.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -40,6 +49,7 @@ _PYTHON_VARIABLE = "PYSPARK_PYTHON"
 _PYTHON_SETTINGS = ("spark.pyspark.python", "spark.pyspark.driver.python", DAEMON_SETTING)
 _APP = "sls-lake"
 _ENDING_S = 60.0
+_TRIES, _BACK_OFF_MAX_MS = 8, 2000
 _TOLD_LATER = "set when the session has started"
 
 
@@ -49,7 +59,7 @@ class Engine:
     `local[2,3]` gives each task three attempts; plain `local[2]` would fail the job at the first. `conf`
     goes to Spark as it is, over what is set here. A process has one Spark: one that is there is used as it
     is. `archives` is the folder of Java's class archives, if it is
-    another than `archive.place` says.
+    another than `archive.place` says. A server at `remote` has `wait_s` to answer.
     """
 
     task_clock: Clock = SYSTEM_CLOCK
@@ -63,10 +73,11 @@ class Engine:
         conf: Mapping[str, str] | None = None,
         lake: Lake | None = None,
         archives: Path | None = None,
+        wait_s: float = WAIT_S,
     ) -> None:
         self.remote, self.master = remote, master
         self._conf = dict(conf or {})
-        self._lake, self._archives = lake, archives
+        self._lake, self._archives, self._wait_s = lake, archives, wait_s
         self._starting = threading.RLock()
         self._begun = self._owns_java = False
         self._context: SparkContext | None = None
@@ -84,8 +95,8 @@ class Engine:
 
     @property
     def session(self) -> "SparkSession":
-        """A session for SQL, with the catalog. Raises ConfigError when Java is missing or the server
-        cannot be reached."""
+        """A session for SQL, with the catalog. Raises ConfigError when Java is missing, ConnectFailed when
+        the server does not answer."""
         with self._starting:
             if self._session is None:
                 self._session = self._connect() if self.remote else self._start_session()
@@ -105,7 +116,13 @@ class Engine:
         `tag` cancels it (`cancel`). Raises as `context` does, and what Spark raises when a task fails.
         """
         if self.remote:
-            return _over_connect(self.session, count, task, tag)
+            session = self.session
+            try:
+                return _over_connect(session, count, task, tag)
+            except Exception as error:
+                if answers(self.remote):
+                    raise
+                raise unanswered(self.remote) from error
         context = self.context
         try:
             context.addJobTag(tag)
@@ -133,12 +150,15 @@ class Engine:
         _ = self.session if self.remote else self.context
 
     def require(self) -> None:
-        """Raises ConfigError when Spark certainly cannot be started here; starts none.
+        """Raises ConfigError when Spark certainly cannot be started here, and ConnectFailed when no server
+        answers at `remote`; starts none.
 
         A run asks before its first act: without Java it would fix where a history begins, claim
         shards, and only then find out that it can write nothing.
         """
-        if not self.started and not self.remote:
+        if self.remote:
+            require_answer(self.remote, wait_s=self._wait_s)
+        elif not self.started:
             require_java()
 
     def cancel(self, tag: str) -> None:
@@ -165,15 +185,15 @@ class Engine:
                     ending.join()
 
     def _connect(self) -> "SparkSession":
+        require_answer(self.remote, wait_s=self._wait_s)
         from pyspark.sql import SparkSession
+        from pyspark.sql.connect.client.retries import DefaultPolicy
 
-        try:
-            return SparkSession.builder.remote(self.remote).getOrCreate()
-        except Exception as error:  # grpc and pyspark raise many kinds; all mean "no server there"
-            raise ConfigError(
-                f"Spark Connect server {self.remote} cannot be reached ({type(error).__name__}: "
-                f"{printable(str(error))}); start it, or leave `remote` empty for a local session"
-            ) from error
+        session: SparkSession = SparkSession.builder.remote(self.remote).getOrCreate()
+        # Its own policy asks a server that died for ten minutes; the next run is the retry.
+        policy = DefaultPolicy(max_retries=_TRIES, backoff_multiplier=2.0, max_backoff=_BACK_OFF_MAX_MS)
+        session.client.set_retry_policies([policy])  # type: ignore[operator]
+        return session
 
     def _start_bare(self) -> "SparkContext":
         """A context without SQL. It knows no catalog, so no secret of one stands on a command line."""
@@ -215,6 +235,15 @@ class Engine:
         for name in filter(is_secret, conf):
             session.conf.set(name, conf[name])
         return session
+
+
+def engine_here(*, remote: str = "", master: str = "", conf: Mapping[str, str] | None = None) -> Engine:
+    """The engine of this process's environment (`remote.py`), which what is given here goes over."""
+    return Engine(
+        remote=remote or os.environ.get(REMOTE_VARIABLE, ""),
+        master=master or os.environ.get(MASTER_VARIABLE, "") or DEFAULT_MASTER,
+        conf=conf,
+    )
 
 
 def _over_connect(session: "SparkSession", count: int, task: Task, tag: str) -> list[str]:

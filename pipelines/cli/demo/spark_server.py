@@ -1,0 +1,116 @@
+"""The Spark Connect server of `sls-lake dev`, so that runs find a Spark that is warm.
+
+It listens on loopback only, has the lake's catalog and jars where these are installed, so that dbt finds its
+tables there, and forks its Python workers from one that is ready. It keeps nothing that could be lost: a run
+that meets its death says so, and the next one plans again from the table.
+"""
+
+import shutil
+import socket
+import sys
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from pipelines.cli.demo import sandbox
+from pipelines.cli.logstores import project_root
+from pipelines.cli.output import Output, moment
+from pipelines.landing.spark.dbt_environment import write_properties
+from pipelines.landing.spark.java import OPTIONS, OPTIONS_SETTING, require_java, spark_home
+from pipelines.landing.spark.remote import DEFAULT_MASTER, answers
+from pipelines.landing.spark.session import DAEMON, DAEMON_SETTING, base_conf, catalog_conf
+from pipelines.landing.table.lake import Lake
+from sls_io.clock import SYSTEM_CLOCK
+from sls_io.errors import ConfigError
+
+_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
+_START_DEADLINE_S = 120.0
+_DEATHS_MAX = 5
+"""So often it is started again without having answered in between; then something else is wrong."""
+
+
+def free_address() -> str:
+    """An address on loopback where nobody listens now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"sc://127.0.0.1:{probe.getsockname()[1]}"
+
+
+class SparkServer:
+    """The server at `box.spark_remote` as our own child: said and started again when it dies, killed with the
+    block. Raises ConfigError when Java is missing."""
+
+    def __init__(self, output: Output, box: sandbox.Sandbox) -> None:
+        require_java()
+        self._output, self._box, self._deaths = output, box, 0
+        self._scratch, self._log = box.home / "spark-server", box.home / "spark-server.log"
+        self._start()
+
+    def _start(self) -> None:
+        # What a killed one left: blocks and sessions of its own, and nothing else.
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._scratch.mkdir()
+        settings = self._scratch / "settings.properties"
+        write_properties(settings, self._settings())
+        command = [str(spark_home() / "bin" / "spark-submit"), "--properties-file", str(settings)]
+        python = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(project_root())}
+        self._child = ExitStack()
+        self._process = self._child.enter_context(
+            sandbox.started([*command, "--class", _CLASS, "spark-internal"], self._log, python, gently=False)
+        )
+
+    def _settings(self) -> dict[str, str]:
+        port = self._box.spark_remote.rpartition(":")[2]
+        return {
+            **base_conf(),
+            **catalog_conf(Lake.default()),
+            "spark.master": DEFAULT_MASTER,
+            "spark.app.name": "sls-lake-dev",
+            "spark.connect.grpc.binding.address": "127.0.0.1",
+            "spark.connect.grpc.binding.port": port,
+            "spark.driver.memory": "1g",
+            "spark.log.level": "WARN",
+            "spark.local.dir": str(self._scratch),
+            OPTIONS_SETTING: " ".join(OPTIONS),
+            DAEMON_SETTING: DAEMON,
+        }
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._child.close()
+
+    @property
+    def process_id(self) -> int:
+        """Of the server that runs now."""
+        return self._process.pid
+
+    def wait(self) -> None:
+        """Until it answers. Raises ConfigError when it does not come up."""
+        deadline_s = SYSTEM_CLOCK.monotonic() + _START_DEADLINE_S
+        while not answers(self._box.spark_remote):
+            if self._process.poll() is not None or SYSTEM_CLOCK.monotonic() > deadline_s:
+                raise ConfigError(
+                    f"the Spark server of dev did not start; {self._log} says why. Without one: "
+                    "--no-spark-server"
+                )
+            SYSTEM_CLOCK.sleep(0.2)
+
+    def see_to_it(self) -> None:
+        """Start it again if it has ended. Raises ConfigError when it does not stay alive."""
+        status = self._process.poll()
+        if status is None:
+            if self._deaths and answers(self._box.spark_remote):
+                self._deaths = 0
+            return
+        self._deaths += 1
+        how = f"the Spark server that dev started (process {self.process_id}) has ended, exit status {status}"
+        self._child.close()
+        if self._deaths > _DEATHS_MAX:
+            raise ConfigError(f"{how}, {self._deaths} times in a row; see {self._log}, or --no-spark-server")
+        self._start()
+        again = f"started again (process {self.process_id}), what a run could not land the next one lands"
+        self._output.say(f"{moment(SYSTEM_CLOCK.now())} {how}: {again}")

@@ -1,0 +1,62 @@
+"""Which Spark a process uses, and whether a Spark Connect server answers.
+
+    SLS_SPARK_REMOTE   sc://HOST:PORT of a Spark Connect server; unset or empty: a local Spark
+    SLS_SPARK_MASTER   master of the local one; two cores and three attempts a task where unset
+
+Connect's own client says nothing of a server that is not there: it makes a session without asking, and
+then asks for ten minutes. So a run looks at the port before its first act. It waits a little, since a
+server that was started again is there in seconds.
+"""
+
+import socket
+from urllib.parse import urlsplit
+
+from sls_io.clock import SYSTEM_CLOCK
+from sls_io.errors import ConfigError, ConnectFailed
+
+REMOTE_VARIABLE = "SLS_SPARK_REMOTE"
+MASTER_VARIABLE = "SLS_SPARK_MASTER"
+DEFAULT_MASTER = "local[2,3]"
+"""Two tasks at a time, three attempts each."""
+WAIT_S = 15.0
+_PORT = 15002
+_TRY_S, _PAUSE_S = 5.0, 0.2
+
+
+def place_of(remote: str) -> tuple[str, int]:
+    """(host, port) of an address. Raises ConfigError for what is none; what it says holds no token."""
+    try:
+        parts = urlsplit(remote)
+        host, port = parts.hostname or "", parts.port or _PORT
+    except ValueError:
+        parts, host, port = urlsplit(""), "", 0
+    if parts.scheme != "sc" or not host or "@" in parts.netloc:
+        raise ConfigError(f"{REMOTE_VARIABLE} is no address of a Spark Connect server: sc://HOST:PORT")
+    return host, port
+
+
+def answers(remote: str) -> bool:
+    """Whether something listens at the address now. Raises ConfigError for what is no address."""
+    try:
+        socket.create_connection(place_of(remote), _TRY_S).close()
+    except OSError:
+        return False
+    return True
+
+
+def require_answer(remote: str, *, wait_s: float = WAIT_S) -> None:
+    """Wait until something listens there; else ConnectFailed, with the address and the cure."""
+    deadline_s = SYSTEM_CLOCK.monotonic() + wait_s
+    while not answers(remote):
+        if SYSTEM_CLOCK.monotonic() + _PAUSE_S > deadline_s:
+            raise unanswered(remote)
+        SYSTEM_CLOCK.sleep(_PAUSE_S)
+
+
+def unanswered(remote: str) -> ConnectFailed:
+    """What is said of a server that is not there."""
+    host, port = place_of(remote)
+    return ConnectFailed(
+        f"no Spark Connect server answers at sc://{host}:{port}: start it, or unset {REMOTE_VARIABLE} "
+        "for a local Spark; nothing is lost, run again"
+    )

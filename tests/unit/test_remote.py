@@ -1,0 +1,55 @@
+"""A Spark Connect server that is not there is said at once, and by name."""
+
+import socket
+
+import pytest
+
+from pipelines.landing.spark import remote
+from pipelines.landing.spark.session import Engine, engine_here
+from sls_io.errors import ConfigError, ConnectFailed
+
+
+def dead() -> str:
+    """An address where nobody listens any more."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"sc://127.0.0.1:{probe.getsockname()[1]}/;token=SECRET"
+
+
+def test_a_server_that_does_not_answer_is_named_with_the_cure_and_without_its_token() -> None:
+    address = dead()
+    with pytest.raises(ConnectFailed) as said:
+        remote.require_answer(address, wait_s=0.0)
+    place = address.partition("/;")[0]
+    assert place in str(said.value) and "unset SLS_SPARK_REMOTE" in str(said.value)
+    assert "SECRET" not in str(said.value)
+
+
+def test_an_engine_asks_a_dead_server_no_longer_than_that() -> None:
+    engine = Engine(remote=dead(), wait_s=0.1)
+    for ask in (engine.require, engine.ready):
+        with pytest.raises(ConnectFailed, match="no Spark Connect server answers"):
+            ask()
+    assert not engine.started
+
+
+@pytest.mark.parametrize(
+    "wrong", ["localhost:15002", "sc://", "http://host:1", "sc://host:port", "sc://u:p@h:1"]
+)
+def test_what_is_no_address_is_refused_and_not_repeated(wrong: str) -> None:
+    with pytest.raises(ConfigError, match="sc://HOST:PORT") as said:
+        remote.place_of(wrong)
+    assert "u:p" not in str(said.value)
+
+
+def test_the_environment_says_where_spark_runs_and_what_is_given_goes_over_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(remote.REMOTE_VARIABLE, raising=False)
+    monkeypatch.delenv(remote.MASTER_VARIABLE, raising=False)
+    assert (engine_here().remote, engine_here().master) == ("", remote.DEFAULT_MASTER)
+    monkeypatch.setenv(remote.REMOTE_VARIABLE, "sc://there:1")
+    monkeypatch.setenv(remote.MASTER_VARIABLE, "local[7]")
+    assert (engine_here().remote, engine_here().master) == ("sc://there:1", "local[7]")
+    given = engine_here(remote="sc://here:2", master="local[1]")
+    assert (given.remote, given.master) == ("sc://here:2", "local[1]")
