@@ -86,7 +86,10 @@ def test_a_file_that_is_no_catalog_is_named_with_its_cure_by_every_verb_and_left
     said = [command(*verb) for verb in VERBS]
     with pytest.raises(ConfigError) as refused:
         world.land()
-    told = {*(each["error"].removeprefix("sls-lake: ").strip() for each in said), str(refused.value)}
+    words = [each["error"].removeprefix("sls-lake: ").strip() for each in said]
+    # The command line prints the call so that it does it.
+    told = {*(text.replace("table register --execute", "table register") for text in words)}
+    told.add(str(refused.value))
     assert {each["code"] for each in said} == {EXIT_USAGE} and len(told) == 1
     (text,) = told
     assert str(path) in text and "not touched" in text and "sls-lake table register" in text

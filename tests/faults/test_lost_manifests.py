@@ -204,7 +204,7 @@ def test_verbs_that_would_give_rows_up_name_the_one_that_keeps_them(
 ) -> None:
     loss(world)
     said = command(*verb, "--execute")
-    assert said["code"] == EXIT_FAILED and printed(said["error"]) == [REPAIR], said
+    assert said["code"] == EXIT_FAILED and printed(said["error"]) == [[*REPAIR, "--execute"]], said
 
 
 def test_readers_that_follow_what_is_appended_see_no_row_again(world: World, command: Command) -> None:

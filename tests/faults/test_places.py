@@ -135,7 +135,7 @@ def test_a_lost_table_whose_metadata_lies_elsewhere_is_registered_by_its_file(
         path.unlink()
     table.catalog.drop_table(world.logstore.table)
     said = command("plan")
-    assert "sls-lake table register --metadata FILE" in said["error"], said
+    assert "sls-lake table register --execute --metadata FILE" in said["error"], said
 
     named = ("table", "register", "--metadata", table.metadata_location)
     dry = command(*named)
