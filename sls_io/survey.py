@@ -232,8 +232,9 @@ def _older_than_kept(client: SlsClient, shards: Iterable[Shard]) -> set[int]:
     kept_s = client.retention_s()
     if kept_s is None:
         return set()
-    oldest_s = client.now_s() - kept_s
-    return {s.id for s in shards if 0 < s.created_s < oldest_s}
+    # A shard whose creation is not told may be as old as its logstore.
+    oldest_s, made_s = client.now_s() - kept_s, client.origin().created_s
+    return {s.id for s in shards if (s.created_s or made_s) < oldest_s}
 
 
 _CONTRADICTED = (

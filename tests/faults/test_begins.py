@@ -339,15 +339,7 @@ def test_a_retention_that_is_told_wrong_once_neither_hides_nor_makes_the_gap_of_
 ) -> None:
     """Story: a child is first seen after retention took its first logs. That run fixes its start, and one
     wrong answer about the retention said that nothing can be missing before it."""
-    put(quick, key=LOW)
-    quick.land()
-    all_right(quick)
-    quick.emulator.admin.split(PROJECT, quick.logstore.service.logstore, 0)
-    put(quick, 10, key=LOW)
-    pass_by(quick, days * 86_400)
-    put(quick, 10, key=LOW)
-    child = next(shard for shard, (begin, end) in heads(quick).items() if shard > 1 and begin < end)
-    begin, _ = heads(quick)[child]
+    child, begin = seen_late(quick, days)
     tell(quick, "answer", call="get_logstore", field="ttl", value=ttl, after=after, times=1)
 
     with contextlib.suppress(SlsError):
@@ -358,3 +350,27 @@ def test_a_retention_that_is_told_wrong_once_neither_hides_nor_makes_the_gap_of_
     entry = quick.ledger.shards[child]
     gaps = [(int(gap.begin), int(gap.end)) for gap in entry.gaps]
     assert (entry.start, gaps[:1]) == (begin, [(0, begin)] if days > 30 else [])
+
+
+@pytest.mark.fault("4b.expired.plan")
+def test_a_child_whose_creation_is_never_told_may_be_as_old_as_its_logstore(quick: World) -> None:
+    child, begin = seen_late(quick, 31)
+    tell(quick, "answer", call="list_shards", item=child, field="createTime", drop=True)
+
+    quick.land()
+
+    entry = quick.ledger.shards[child]
+    assert [(int(gap.begin), int(gap.end)) for gap in entry.gaps] == [(0, begin)]
+
+
+def seen_late(quick: World, days: int) -> tuple[int, int]:
+    """A child with logs, so many days older than the first run that sees it; with its begin."""
+    put(quick, key=LOW)
+    quick.land()
+    all_right(quick)
+    quick.emulator.admin.split(PROJECT, quick.logstore.service.logstore, 0)
+    put(quick, 10, key=LOW)
+    pass_by(quick, days * 86_400)
+    put(quick, 10, key=LOW)
+    child = next(shard for shard, (begin, end) in heads(quick).items() if shard > 1 and begin < end)
+    return child, heads(quick)[child][0]
