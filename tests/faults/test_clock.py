@@ -9,7 +9,7 @@ import pytest
 from sls_io.clock import SystemClock
 from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
 from tests.faults.test_catalog import lossy_catalog
-from tests.integration.world import HOUR0, World
+from tests.integration.world import World
 
 MINUTES_S = (600.0, -600.0)
 
@@ -108,8 +108,8 @@ def test_a_run_that_wakes_after_half_the_sweeps_floor_publishes_none_of_its_old_
             table = started.table
             table.append(table.schema().as_arrow().empty_table())
 
-    hours = (HOUR0, HOUR0 + 24 * 365)
-    report = started.land(mode="fill", hours=hours, clock=clock, on_event=on_event)
+    hours = started.hours
+    report = started.land(mode="fill", hours=(hours.start, hours.stop), clock=clock, on_event=on_event)
 
     assert (report.rows, report.replans) == (100, 1)
     assert old and not old & set(started.published())

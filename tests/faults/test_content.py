@@ -15,10 +15,9 @@ from sls_io.decoding.causes import Cause
 from sls_io.emulator import Emulator
 from sls_io.loggroup import frame, varint
 from tests.faults.judge import assert_whole
-from tests.integration.world import HOUR0, World, group
+from tests.integration.world import World, group
 
 LOW = "0" * 32
-HOURS = range(HOUR0, HOUR0 + 24 * 365)
 EDGE = "\ud7ff" * 17
 LOG = b"\x08\x05\x12\x06\x0a\x01k\x12\x01v"
 ONE = frame(LOG)
@@ -107,7 +106,7 @@ def test_what_nobody_can_read_is_landed_with_its_bytes_and_counted_by_both_pulls
     assert [r["__raw__"] for r in rows] == [LOG + b"\x7c", ONE + b"\x0e", b"\xff" * 40]
     assert_proved_by_a_second_pull(lenient)
     with lenient.client as client:
-        planned = plan_mend(lenient.lake, lenient.logstore, client, HOURS)
+        planned = plan_mend(lenient.lake, lenient.logstore, client, lenient.hours)
     assert (planned.view.rows, planned.view.changed) == (3, 0)
 
 
@@ -155,10 +154,10 @@ def test_a_key_that_is_declared_personal_later_takes_unreadable_bytes_with_it(le
     assert lenient.land().error_rows == 3
     lenient.logstore = lenient.changed(columns={"n": "long", "status": "int", "secret": "hash"})
     with lenient.client as client:
-        planned = plan_mend(lenient.lake, lenient.logstore, client, HOURS)
+        planned = plan_mend(lenient.lake, lenient.logstore, client, lenient.hours)
         assert planned.view.changed == 2
         execute_mend(lenient.lake, lenient.logstore, client, planned)
-        assert plan_mend(lenient.lake, lenient.logstore, client, HOURS).view.changed == 0
+        assert plan_mend(lenient.lake, lenient.logstore, client, lenient.hours).view.changed == 0
 
     rows = [r for r in by_place(lenient) if r["__error__"]]
     assert [r["__raw__"] is None for r in rows] == [True, True, False]

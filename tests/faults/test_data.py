@@ -13,7 +13,7 @@ from sls_io.errors import LedgerBroken, SlsError
 from sls_io.planning import GAP_EXPIRED
 from tests.faults.judge import assert_next_run_lands, assert_whole, land_a_gap, pass_by
 from tests.integration.test_races import At
-from tests.integration.world import HOUR0, PROJECT, World, group
+from tests.integration.world import PROJECT, World, group
 
 LOW, HIGH = "0" * 32, "f" * 32
 MIB = 1024 * 1024
@@ -372,7 +372,7 @@ def remove_tag(world: World, tag: str) -> None:
 @pytest.mark.parametrize("first", ["live", "fill"])
 def test_a_backfill_and_a_live_run_over_the_same_logs_land_them_once(started: World, first: str) -> None:
     """Both are planned before either publishes; the second one has nothing left."""
-    fill = {"mode": "fill", "hours": (HOUR0, HOUR0 + 24 * 365)}
+    fill = {"mode": "fill", "hours": (started.hours.start, started.hours.stop)}
     inner, outer = (fill, {}) if first == "fill" else ({}, fill)
     won: list[int] = []
 
