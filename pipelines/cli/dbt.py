@@ -10,9 +10,8 @@ import click
 from pipelines.cli.output import Output, verb
 from pipelines.landing.spark.dbt_environment import dbt_environment
 from pipelines.landing.spark.java import require_java
+from pipelines.landing.spark.remote import REMOTE_VARIABLE
 from sls_io.errors import ConfigError
-
-_REMOTE_VARIABLE = "SLS_SPARK_REMOTE"
 
 
 @click.command("dbt", context_settings={"allow_interspersed_args": False})
@@ -27,7 +26,7 @@ def dbt(output: Output, *, arguments: tuple[str, ...]) -> None:
     program = Path(sys.executable).with_name("dbt")
     if not program.is_file():
         raise ConfigError(f"no dbt at {program}: run `make setup`")
-    remote = os.environ.get(_REMOTE_VARIABLE, "")
+    remote = os.environ.get(REMOTE_VARIABLE, "")
     if not remote:
         require_java()
     environment = {**os.environ, **dbt_environment(remote=remote)}

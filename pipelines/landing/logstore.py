@@ -236,7 +236,7 @@ def describe(error: ValidationError) -> str:
         if problem["type"] == "extra_forbidden":
             message = f"no such setting{_meant(problem['loc'])}"
         elif problem["type"] == "missing":
-            message = "is missing, and has no default: the README lists the settings"
+            message = "is missing, and has no default: docs/reference.md lists the settings"
         elif problem["type"] == "string_type":
             message = "expected a text; put it in quotes"
         lines.append(

@@ -1,7 +1,5 @@
 """Whole receive hours are taken back, and landed again by whoever names them."""
 
-import re
-
 import pytest
 from pyiceberg.expressions import EqualTo
 from pyiceberg.table.snapshots import Operation
@@ -198,9 +196,7 @@ def test_an_hour_of_a_table_that_lost_rows_is_not_taken_back(started: World, com
     started.table.delete(EqualTo(term="n", value=0))
     refused = command("table", "undo", "--hour", NEXT, "--execute")
     assert refused["code"] == EXIT_FAILED
-    assert " in shard " in refused["error"] and re.search(
-        r"sls-lake verify (-l \S+ )?--pull", refused["error"]
-    )
+    assert " in shard " in refused["error"] and "sls-lake verify --pull" in refused["error"]
     assert len(started.table_rows()) == 29
 
 

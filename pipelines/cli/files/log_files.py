@@ -74,14 +74,10 @@ def recognise(path: Path, format_name: str = AUTO) -> LogFile:
 
 def detect(sample: list[bytes]) -> str | None:
     """The format that most of these lines have, and at least half of them; None for none."""
-    parsers: dict[str, Parser] = {
-        "combined": combined,
-        "json": json_line,
-        "syslog": syslog(SYSTEM_CLOCK.now()),
-    }
-    scores = {name: sum(parser(line).whole for line in sample) for name, parser in parsers.items()}
     if not sample:
         return None
+    parsers = {name: _parser_of(name) for name in ("combined", "json", "syslog")}
+    scores = {name: sum(parser(line).whole for line in sample) for name, parser in parsers.items()}
     best = max(scores, key=lambda name: scores[name])
     if scores[best] and 2 * scores[best] >= len(sample):
         return best
@@ -139,13 +135,13 @@ def _records(
         header = next((line for _, line in lines if line), b"")
         delimiter, parser = csv_records.parser(header)
         return parser, csv_records.joined(_from(lines, first_line), delimiter)
-    parsers: dict[str, Callable[[], Parser]] = {
-        "combined": lambda: combined,
-        "json": lambda: json_line,
-        "syslog": lambda: syslog(SYSTEM_CLOCK.now()),
-        "text": lambda: text,
-    }
-    return parsers[file.format_name](), _from(lines, first_line)
+    return _parser_of(file.format_name), _from(lines, first_line)
+
+
+def _parser_of(format_name: str) -> Parser:
+    """The parser of a format whose lines need no header."""
+    parsers: dict[str, Parser] = {"combined": combined, "json": json_line, "text": text}
+    return parsers[format_name] if format_name in parsers else syslog(SYSTEM_CLOCK.now())
 
 
 def _from(lines: Iterator[tuple[int, bytes]], first_line: int) -> Iterator[tuple[int, bytes]]:

@@ -7,15 +7,14 @@ Rows and errors of an hour come from the manifests alone, where each file says h
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
-from pyiceberg.expressions import And, BooleanExpression, GreaterThanOrEqual, LessThan, NotNull
+from pyiceberg.expressions import And, NotNull
 from pyiceberg.table import Table
 
 from pipelines.landing.ledger.reading import tasks_of
 from pipelines.landing.ledger.state import read_state
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.table.contract import hour_place
+from pipelines.landing.table.contract import hour_place, received_in
 from pipelines.landing.table.lake import Lake
 from sls_io.decoding.causes import read
 from sls_io.window import HOUR_S
@@ -68,7 +67,7 @@ def error_rows(logstore: Logstore, lake: Lake) -> ErrorRows:
     worst = max(found, key=lambda hour: (found[hour].share, hour), default=None)
     if worst is None or not found[worst].errors:
         return ErrorRows(found, worst)
-    only = And(_received(worst, worst + 1), NotNull(term="__error__"))
+    only = And(received_in(range(worst, worst + 1)), NotNull(term="__error__"))
     sample = table.scan(row_filter=only, selected_fields=("__error__",), limit=SAMPLE_ROWS).to_arrow()
     causes = Counter(
         part for text in sample.column("__error__").drop_null().to_pylist() for part in read(text).all
@@ -81,7 +80,7 @@ def by_hour(table: Table, first: int, stop: int) -> dict[int, HourErrors]:
     field = table.schema().find_field("__error__").field_id
     places = {number: hour_place(spec, table.schema()) for number, spec in table.specs().items()}
     found: dict[int, HourErrors] = {}
-    for task in tasks_of(table, table.scan(row_filter=_received(first, stop))):
+    for task in tasks_of(table, table.scan(row_filter=received_in(range(max(0, first), max(0, stop))))):
         place, nulls = places[task.file.spec_id], (task.file.null_value_counts or {}).get(field)
         if place is None or nulls is None:
             continue
@@ -89,10 +88,3 @@ def by_hour(table: Table, first: int, stop: int) -> dict[int, HourErrors]:
         before = found.get(hour, HourErrors())
         found[hour] = HourErrors(before.rows + rows, before.errors + rows - nulls)
     return found
-
-
-def _received(first: int, stop: int) -> BooleanExpression:
-    begin, end = (datetime.fromtimestamp(max(0, at) * HOUR_S, UTC).isoformat() for at in (first, stop))
-    return And(
-        GreaterThanOrEqual(term="__receive_hour__", value=begin), LessThan(term="__receive_hour__", value=end)
-    )

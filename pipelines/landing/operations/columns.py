@@ -22,7 +22,7 @@ from pipelines.landing.ledger.state import TableState, check_adds_up, read_state
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.names import check_names
-from pipelines.landing.table.contract import SYSTEM_COLUMNS, Contract, widens
+from pipelines.landing.table.contract import SYSTEM_COLUMNS, Contract, next_schema_id, widens
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.table.usable import check_usable
 from sls_io.clock import SYSTEM_CLOCK, Clock
@@ -79,11 +79,12 @@ def plan_columns(
     names = {**renamed, **{name: new for name, new in aside.items() if new}}
     after = _renamed(schema, names)
     if retyped:
-        after = _following(after, contract, table) or after
+        last = table.metadata.last_column_id
+        after = contract.evolve(after, last_column_id=last, schema_id=schema.schema_id) or after
     view = Columns(logstore.table, tuple(_views(after, contract)), tuple(_changes(schema, after)))
     if after == schema:
         return PlannedColumns(view, table, state, None)
-    number = max(known.schema_id for known in table.metadata.schemas) + 1
+    number = next_schema_id(table.metadata)
     new = Schema(*after.fields, schema_id=number, identifier_field_ids=schema.identifier_field_ids)
     return PlannedColumns(view, table, state, new)
 
@@ -146,11 +147,6 @@ def _renamed(schema: Schema, names: Mapping[str, str]) -> Schema:
             )
         seen.add(name.lower())
     return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
-
-
-def _following(schema: Schema, contract: Contract, table: Table) -> Schema | None:
-    """`schema` with all that the contract asks for. Raises ConfigError where another column disagrees."""
-    return contract.evolve(schema, last_column_id=table.metadata.last_column_id, schema_id=schema.schema_id)
 
 
 def _views(schema: Schema, contract: Contract) -> Iterator[ColumnView]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pipelines import ROOT
 from pipelines.landing.spark.catalog import is_secret
+from pipelines.landing.spark.java import OPTIONS, OPTIONS_SETTING
 from pipelines.landing.spark.session import base_conf, catalog_conf, require_jars
 from pipelines.landing.table.lake import Lake, home, made
 
@@ -23,7 +24,7 @@ _TARGET_VARIABLE = "SLS_DBT_TARGET"
 _CONF_VARIABLE = "SLS_DBT_SPARK_CONF"
 _ARGUMENTS_VARIABLE, _ARGUMENTS = "PYSPARK_SUBMIT_ARGS", "pyspark-shell"
 _FOLDERS = ("DBT_TARGET_PATH", "target"), ("DBT_LOG_PATH", "logs")
-_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+_JAVA_OPTIONS = " ".join([*OPTIONS, "-XX:-UsePerfData"])
 """A `dbt build` is short: near half of its CPU time went into Java's second compiler and its collector's
 threads, for code that runs a few times. Without them a view and its tests over 240,000 rows take 23 s of CPU
 time instead of 40. Long queries are slower: a table of that size wants a Spark Connect server."""
@@ -48,7 +49,7 @@ def dbt_environment(
         **catalog_conf(lake),
         "spark.master": master,
         "spark.app.name": "sls-lake-dbt",
-        "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
+        OPTIONS_SETTING: _JAVA_OPTIONS,
     }
     open_conf = {name: value for name, value in conf.items() if not is_secret(name)}
     return {

@@ -58,8 +58,8 @@ class Engine:
 
     `local[2,3]` gives each task three attempts; plain `local[2]` would fail the job at the first. `conf`
     goes to Spark as it is, over what is set here. A process has one Spark: one that is there is used as it
-    is. `archives` is the folder of Java's class archives, if it is
-    another than `archive.place` says. A server at `remote` has `wait_s` to answer.
+    is. `archives` is the folder of Java's class archives, if it is another than `archive.place` says. A
+    server at `remote` has `wait_s` to answer.
     """
 
     task_clock: Clock = SYSTEM_CLOCK
@@ -69,7 +69,7 @@ class Engine:
         self,
         *,
         remote: str = "",
-        master: str = "local[2,3]",
+        master: str = DEFAULT_MASTER,
         conf: Mapping[str, str] | None = None,
         lake: Lake | None = None,
         archives: Path | None = None,

@@ -199,7 +199,7 @@ class Contract:
         return self.evolve(
             metadata.schema(),
             last_column_id=metadata.last_column_id,
-            schema_id=max(s.schema_id for s in metadata.schemas) + 1,
+            schema_id=next_schema_id(metadata),
         )
 
 
@@ -242,11 +242,14 @@ def rows_of(origin: str, hours: range | None = None) -> BooleanExpression:
     owner = EqualTo(term="__origin__", value=origin)
     if hours is None:
         return owner
+    return And(owner, received_in(hours))
+
+
+def received_in(hours: range) -> BooleanExpression:
+    """The rows of these receive hours (since 1970)."""
     begin, end = (datetime.fromtimestamp(at * HOUR_S, UTC).isoformat() for at in (hours.start, hours.stop))
     return And(
-        owner,
-        GreaterThanOrEqual(term="__receive_hour__", value=begin),
-        LessThan(term="__receive_hour__", value=end),
+        GreaterThanOrEqual(term="__receive_hour__", value=begin), LessThan(term="__receive_hour__", value=end)
     )
 
 
@@ -366,6 +369,11 @@ def _parse(text: str) -> _Parsed:
     if text == "timestamp":
         raise ConfigError("a timestamp needs its format, such as timestamp(iso, UTC) or timestamp(epoch_s)")
     raise ConfigError(f"unknown type {printable(text)!r}; use one of {TYPE_NAMES}")
+
+
+def next_schema_id(metadata: TableMetadata) -> int:
+    """An id that no schema of the table has."""
+    return max(schema.schema_id for schema in metadata.schemas) + 1
 
 
 def widens(before: IcebergType, after: IcebergType) -> bool:
