@@ -40,3 +40,6 @@ END = {
     Second.DENIES: f"{_ENDS}, and then that it is not, or that more lies behind; it is not closed",
     Second.SILENT: f"{_ENDS}, and a second answer did not come; it is not closed",
 }
+_STOPS = "by `expired: fail` nothing of it lands; with `expired: gap` the loss is named and it goes on"
+LOST = f"retention took cursors {{frontier}} to {{begin}} before they landed; {_STOPS}"
+LOST_SHARD = f"the service removed the shard before it landed from cursor {{frontier}} on; {_STOPS}"

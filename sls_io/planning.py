@@ -16,6 +16,7 @@ reach. Rules:
   answer (`Second`); where it is not known why the data should be gone, both must say the same again in
   a later run, a group timeout later. Until then the shard is a suspect: said, remembered, left alone;
 - what the service shows again is opened again;
+- a shard that a person paused is left as it is, its children wait, and nothing of it is given up;
 - every shard without a window has a reason in `waits`.
 """
 
@@ -210,13 +211,20 @@ def plan_live(
     until_s: int,
     ordered: bool = True,
     patience: Patience = Patience(),
+    paused: frozenset[int] = frozenset(),
+    name_gaps: bool = True,
 ) -> Plan:
     """Plan the surveyed shards from their frontiers: those that are held, and those that the ledger has open
-    and the service does not list. A listed shard without a survey waits for whoever holds it."""
+    and the service does not list. A listed shard without a survey waits for whoever holds it.
+
+    Of the `paused` shards nothing is planned. Without `name_gaps` a shard that lost logs to retention is a
+    suspect until somebody decides, and nothing of it is planned either.
+    """
     listed = list(shards)
+    surveys = {shard: survey for shard, survey in surveys.items() if shard not in paused}
     shown = {s for s, survey in surveys.items() if survey.opened}
     again = {s: opened(e) for s, e in ledger.shards.items() if s in shown and e.closed}
-    draft = _Draft(patience)
+    draft = _Draft(patience, name_gaps)
     draft.opened = {s: end for s in again if (end := ledger.shards[s].end) is not None}
     # From here on they are open, and their children wait for them again.
     ledger = ledger.with_shards(again)
@@ -234,9 +242,14 @@ def plan_live(
             # A child is granted to nobody before its parents are done: no holder has it.
             unfinished = _unfinished(needed.get(entry.id, frozenset()), ledger)
             closed = known is not None and known.closed
-            draft.waits[entry.id] = waits.CLOSED if closed else unfinished or waits.HELD
+            stopped = waits.paused(entry.id) if entry.id in paused else unfinished or waits.HELD
+            draft.waits[entry.id] = waits.CLOSED if closed else stopped
     for shard, known in ledger.shards.items():
-        if not known.closed and shard not in surveys and shard not in {s.id for s in listed}:
+        if known.closed or shard in surveys or shard in {s.id for s in listed}:
+            continue
+        if shard in paused:
+            draft.waits[shard] = waits.paused(shard)
+        else:
             _gone(draft, Survey(shard, None, listed=False, gone=Second.SILENT), ledger)
     return Plan(
         origin=ledger.origin,
@@ -380,8 +393,8 @@ def zero_row_landing_due(plan: Plan, ledger: Ledger) -> bool:
 
 
 class _Draft:
-    def __init__(self, patience: Patience) -> None:
-        self.patience = patience
+    def __init__(self, patience: Patience, name_gaps: bool = True) -> None:
+        self.patience, self.name_gaps = patience, name_gaps
         self.opened: dict[int, Cursor] = {}
         self.suspicions: dict[int, Suspicion] = {}
         self.suspects: dict[int, str] = {}
@@ -397,6 +410,11 @@ class _Draft:
         """Report the shard as suspect. That closes nothing and names no gap."""
         self.suspects[shard] = why
         self.waits[shard] = Wait(Why.SUSPECT, f"suspect: {why}")
+
+    def stop_at_loss(self, shard: int, why: str) -> None:
+        """Retention took logs, and the settings leave it to a person what becomes of the shard."""
+        self.suspects[shard] = why
+        self.waits[shard] = Wait(Why.LOST, why)
 
     def remember(self, shard: int, entry: ShardLedger, since_s: int) -> None:
         """What the ledger is to suspect of the shard from now on: since when; 0: nothing."""
@@ -436,6 +454,9 @@ def _plan_open(draft: _Draft, survey: Survey, head: Head, entry: ShardLedger) ->
         draft.remember(shard, entry, 0)
     elif not _believed(draft, survey, entry):
         draft.suspect(shard, doubts.EXPIRED[survey.gone].format(begin=head.begin, frontier=frontier))
+        return
+    elif not draft.name_gaps:
+        draft.stop_at_loss(shard, doubts.LOST.format(begin=head.begin, frontier=frontier))
         return
     else:
         draft.gaps[shard] = (Gap(frontier, head.begin, GAP_EXPIRED),)
@@ -487,7 +508,8 @@ def _believed(draft: _Draft, survey: Survey, entry: ShardLedger) -> bool:
         draft.remember(shard, entry, 0 if survey.gone is Second.DENIES else entry.suspect_s)
         return False
     if survey.explained or patience.over(shard, entry.suspect_s):
-        draft.remember(shard, entry, 0)
+        # Where no gap is named, what was suspected is all that the next run has to go by.
+        draft.remember(shard, entry, 0 if draft.name_gaps else entry.suspect_s)
         return True
     # A date in the future came from a wrong clock: it begins anew.
     since_s = entry.suspect_s if 0 < entry.suspect_s <= patience.now_s else patience.now_s
@@ -502,6 +524,9 @@ def _gone(draft: _Draft, survey: Survey, ledger: Ledger) -> None:
     if known is not None and known.closed:
         draft.waits[shard] = waits.GONE
     elif known is not None and _believed(draft, survey, known):
+        if not draft.name_gaps:
+            draft.stop_at_loss(shard, doubts.LOST_SHARD.format(frontier=known.frontier))
+            return
         draft.gaps[shard] = (Gap(known.frontier, CURSOR_UNKNOWN, GAP_SHARD_GONE),)
         draft.closings[shard] = CURSOR_UNKNOWN
         draft.waits[shard] = waits.GONE_NOW

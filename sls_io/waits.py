@@ -20,7 +20,9 @@ class Why(StrEnum):
     PARENTS = "parents"
     WINDOWS = "windows"
     UNASKED = "unasked"
+    PAUSED = "paused"
     SUSPECT = "suspect"
+    LOST = "lost"
     GONE = "gone"
     STOPPED = "stopped"
 
@@ -46,6 +48,11 @@ WINDOWS = Wait(Why.WINDOWS, "the run's window budget is used up")
 GONE = Wait(Why.GONE, "removed by retention")
 GONE_NOW = Wait(Why.GONE, "removed by retention: the rest of it is a named gap")
 """By this very landing; `GONE` is a shard that was closed before."""
+
+
+def paused(shard: int) -> Wait:
+    """A shard that a person paused."""
+    return Wait(Why.PAUSED, f"paused: nothing of it lands before `sls-lake shards resume {shard}`")
 
 
 def for_parents(shards: Iterable[int]) -> Wait:

@@ -14,9 +14,16 @@ LOGSTORE, TYPED = "logstore", "typed"
 """In click's object: the logstore of this call, where it had to be chosen; the words that were typed."""
 PROGRAM = "sls-lake"
 HARMLESS = frozenset(
-    {"table register", "table relabel", "table maintain", "table repair-manifests", "checkpoints repair"}
+    {
+        "table register",
+        "table relabel",
+        "table maintain",
+        "table repair-manifests",
+        "checkpoints repair",
+        "shards resume",
+    }
 )
-_CALL = re.compile(r"(?<![\w/.-])sls-lake ((?:table|checkpoints) [a-z]+(?:-[a-z]+)*|[a-z]+)(?![\w/-])")
+_CALL = re.compile(r"(?<![\w/.-])sls-lake ((?:table|checkpoints|shards) [a-z]+(?:-[a-z]+)*|[a-z]+)(?![\w/-])")
 _WORD = re.compile(r" (?:(--[a-z][a-z-]*|-l)(?:[ =](?!-)([^\s`;,()]*[^\s`;,().:]))?|(\d+)(?=[\s`;,.)]|$))")
 
 

@@ -115,6 +115,8 @@ def show_files(output: Output, files: tuple[HourFiles, ...]) -> None:
 def _state(view: ShardView) -> str:
     if view.closed:
         return "closed" if view.status != "readwrite" else "closed, and open in the service"
+    if view.paused:
+        return "paused"
     return "suspect" if view.suspect_s or view.status == "gone" else _STATES[view.status]
 
 

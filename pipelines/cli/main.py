@@ -48,6 +48,7 @@ VERBS: Final = {
     "windows": ("pipelines.cli.windows", "Show the landings and their windows, files per hour, orphans."),
     "table": ("pipelines.cli.table", "Settle a table, or maintain it."),
     "checkpoints": ("pipelines.cli.checkpoints", "Checkpoints of the group: repair."),
+    "shards": ("pipelines.cli.shards", "Pause and resume shards."),
     "stage": ("pipelines.cli.stage", "Give a logstore its dbt staging model."),
     "dbt": ("pipelines.cli.dbt", "Run dbt with the environment that its models need."),
     "demo": ("pipelines.cli.demo.program", "Show the whole path, from log lines to a proof."),

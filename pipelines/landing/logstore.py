@@ -51,6 +51,8 @@ class Logstore(Settings):
     table      `namespace.name` in the catalog
     start      first receive hour of the history, `YYYY-MM-DD-HH:MM` UTC; nothing before it is landed
     reset      where the very first run begins: earliest, latest, group, none, an ISO time, a duration
+    expired    what becomes of logs that retention took before they landed: `gap` names them in the ledger and
+               goes on; `fail` leaves the shard where it is, with a red run, until somebody decides
     columns    log key -> declared type (see contract.py)
     maintenance, proof  when their schedules tick, as cron, once somebody turns them on
     """
@@ -60,6 +62,7 @@ class Logstore(Settings):
     table: str
     start: str
     reset: str = "earliest"
+    expired: Literal["gap", "fail"] = "gap"
     columns: dict[str, str] = Field(default_factory=dict)
     schedule: str = "*/5 * * * *"
     maintenance: str = "40 2 * * *"

@@ -69,6 +69,8 @@ def live(
     budget: Budget = Budget(),
     ordered: bool = True,
     patience: Patience | None = None,
+    paused: frozenset[int] = frozenset(),
+    name_gaps: bool = True,
 ) -> Plan:
     """A live plan that holds the surveyed shards."""
     by_id = {s.shard: s for s in surveys}
@@ -80,6 +82,8 @@ def live(
         until_s=UNTIL_S,
         ordered=ordered,
         patience=patience or Patience(),
+        paused=paused,
+        name_gaps=name_gaps,
     )
 
 

@@ -169,6 +169,14 @@ def origin_registered(state: TableState, origin: RegisteredOrigin) -> tuple[Tabl
     return (SetPropertiesUpdate(updates={codec.ORIGIN_PROPERTY_PREFIX + origin.id: origin.text}),)
 
 
+def paused(shards: Mapping[str, frozenset[int]]) -> tuple[TableUpdate, ...]:
+    """The paused shards of these origins as table properties."""
+    texts = {
+        codec.PAUSED_PROPERTY_PREFIX + name: codec.encode_paused(found) for name, found in shards.items()
+    }
+    return (SetPropertiesUpdate(updates=texts),) if texts else ()
+
+
 @dataclass(frozen=True)
 class Refusal:
     """A try that was not accepted: the kind of the error, and why nothing can be written where that is known.

@@ -41,7 +41,8 @@ class ShardView:
 
     `reached_s` is the receive time up to which the table has it; `lag_s` counts from there to the
     service's now, 0 for a closed or drained shard. `backlog` is None where nothing waits or is known.
-    `suspect_s`: since when the service says that it is gone, unix seconds; 0: it does not.
+    `suspect_s`: since when the service says that it is gone, unix seconds; 0: it does not. `paused`: somebody
+    paused it.
     """
 
     shard: int
@@ -56,6 +57,7 @@ class ShardView:
     closed: bool
     backlog: Backlog | None = None
     suspect_s: int = 0
+    paused: bool = False
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,13 @@ def describe(logstore: Logstore, lake: Lake, client: SlsClient) -> list[ShardVie
         for s in sorted({*listed, *ledger.shards})
     ]
     quota = logstore.budget.shard_mb_per_s
-    return [replace(v, backlog=backlog_of(rates.get(v.shard), v.lag_s, quota)) for v in views]
+    paused = (
+        facts(table).paused.get(ledger.origin, frozenset[int]()) if table is not None else frozenset[int]()
+    )
+    return [
+        replace(v, backlog=backlog_of(rates.get(v.shard), v.lag_s, quota), paused=v.shard in paused)
+        for v in views
+    ]
 
 
 def landings(logstore: Logstore, lake: Lake) -> list[LandingView]:

@@ -26,7 +26,9 @@ def upcoming(
 ) -> Plan:
     """The plan of a live run that got `mine` of the listed `shards`. Changes nothing. Raises LedgerBroken
     where a shard ends before its frontier, and what the service's calls raise."""
-    listed, asked = list(shards), list(mine)
+    state = facts(table) if table is not None else None
+    paused = state.paused.get(ledger.origin, frozenset[int]()) if state is not None else frozenset[int]()
+    listed, asked = list(shards), [s for s in mine if s.id not in paused]
     surveys = look_at(
         client,
         listed,
@@ -36,7 +38,7 @@ def upcoming(
         windows_max=logstore.budget.windows_max * max(1, len(asked)),
         pieces=logstore.splits_per_hour,
         spare=True,
-        begins=begins(client, logstore, facts(table), ledger.origin) if table is not None else None,
+        begins=begins(client, logstore, state, ledger.origin) if state is not None else None,
     )
     check_ends(surveys, ledger, logstore.table)
     suspected = {s: e.suspect_s for s, e in ledger.shards.items() if e.suspect_s}
@@ -48,4 +50,6 @@ def upcoming(
         until_s=until_s,
         ordered=logstore.group.order,
         patience=Patience(int(client.now_s()), logstore.group.timeout_s, suspected),
+        paused=paused,
+        name_gaps=logstore.expired == "gap",
     )

@@ -41,6 +41,9 @@ FORGOTTEN_KEY = "sls-lake.forgotten"
 VERB_KEY = "sls-lake.verb"
 REWRITTEN_KEY = "sls-lake.rewritten"
 ORIGIN_PROPERTY_PREFIX = "sls-lake.origin."
+PAUSED_PROPERTY_PREFIX = "sls-lake.paused."
+"""Of a table property: the shards of an origin that a person paused, as decimal numbers and blanks. It is no
+part of a ledger: a rollback to a landing from before the pause does not end it."""
 VERSION = "1"
 _SUSPECTS = "2"
 """Version of the text of a ledger in which a shard is suspected to be gone; 1 where none is."""
@@ -68,6 +71,22 @@ def encode(ledger: Ledger) -> str:
         for s, e in sorted(ledger.shards.items())
     ]
     return ";".join([_SUSPECTS if suspects else VERSION, _base36(len(shards)), *shards])
+
+
+def encode_paused(shards: Iterable[int]) -> str:
+    """The text of the property that says which shards are paused."""
+    return " ".join(map(str, sorted(shards)))
+
+
+def decode_paused(origin: str, text: str) -> frozenset[int]:
+    """The paused shards of an origin. Raises LedgerBroken where somebody wrote something else there."""
+    if not all(part.isascii() and part.isdigit() for part in text.split()):
+        raise LedgerBroken(
+            f"the table property {PAUSED_PROPERTY_PREFIX}{origin} is no list of shards, so nobody can say "
+            "which are paused; nothing was landed",
+            verb="write the numbers there, or remove the property, with any Iceberg engine",
+        )
+    return frozenset(map(int, text.split()))
 
 
 def decode(origin: str, text: str) -> Ledger:

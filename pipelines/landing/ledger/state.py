@@ -49,6 +49,7 @@ class TableState:
 
     `head` is the snapshot of `main`, `tagged` the newest landing's; both None before any.
     `last_updated_ms` is the latest time that the table names: a new snapshot must be younger.
+    `paused` are the shards of each origin that a person paused.
     """
 
     uuid: str
@@ -61,6 +62,7 @@ class TableState:
     origins: Mapping[str, str]
     adopted: Adopted = field(default_factory=Adopted)
     forgotten: Forgotten = field(default_factory=Forgotten)
+    paused: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
     def ledger(self, origin: str) -> Ledger:
         """The origin's ledger; empty when the origin never landed here."""
@@ -107,7 +109,14 @@ def facts(table: Table, *, damaged_too: bool = False) -> TableState:
         origins={n.removeprefix(prefix): v for n, v in metadata.properties.items() if n.startswith(prefix)},
         adopted=adopted_of(tagged, damaged_too=damaged_too),
         forgotten=newest_forgotten(table)[0],
+        paused=_paused(metadata.properties),
     )
+
+
+def _paused(properties: Mapping[str, str]) -> Mapping[str, frozenset[int]]:
+    prefix = codec.PAUSED_PROPERTY_PREFIX
+    texts = {name.removeprefix(prefix): text for name, text in properties.items() if name.startswith(prefix)}
+    return {origin: codec.decode_paused(origin, text) for origin, text in texts.items()}
 
 
 def check_newest(table: Table) -> None:

@@ -148,6 +148,7 @@ class Run:
             budget=self.logstore.budget,
             until_s=bounds.until_s,
             outage_s=self.logstore.group.timeout_s,
+            name_gaps=self.logstore.expired == "gap",
         )
         self._state = protocol.State(setting)
         self._feed(protocol.Begin())
@@ -268,7 +269,12 @@ class Run:
         shards = tuple(self._client.shards())
         surveys = (self._survey_hours if self.mode == "fill" else self._survey_live)(shards, effect)
         check_ends(surveys, effect.ledger, self.logstore.table)
-        return protocol.Surveyed(shards, surveys, int(self._now_s()))
+        paused = self._paused if self.mode == "live" else frozenset[int]()
+        return protocol.Surveyed(shards, surveys, int(self._now_s()), paused)
+
+    @property
+    def _paused(self) -> frozenset[int]:
+        return self._attempt.base.paused.get(self._attempt.origin.id, frozenset())
 
     def _survey_hours(self, shards: tuple[Shard, ...], effect: protocol.SurveyShards) -> Mapping[int, Survey]:
         """What the ledger lacks of the hours that were asked for."""
@@ -315,8 +321,10 @@ class Run:
                 self.engine.begin()
 
     def _readable(self, shards: Iterable[Shard], effect: protocol.SurveyShards) -> list[Shard]:
-        """The claimed shards, and the shards that the group has finished and the ledger has not closed."""
+        """The claimed shards, and those that the group has finished and the ledger has not closed; none
+        that is paused."""
         known = effect.ledger.shards
+        shards = [s for s in shards if s.id not in self._paused]
         mine = [s for s in shards if s.id in effect.claim.shards]
         rest = [s for s in shards if s not in mine and not (s.id in known and known[s.id].closed)]
         if any(s.readonly for s in rest):

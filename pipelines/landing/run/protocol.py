@@ -57,13 +57,15 @@ class Phase(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Setting:
     """What does not change during a run. `live` moves frontiers and checkpoints; fill does not. `outage_s`:
-    what is suspected for less than this is not believed."""
+    what is suspected for less than this is not believed. `name_gaps`: what retention took becomes a named
+    gap; else the shard stops there."""
 
     live: bool
     ordered: bool
     budget: Budget
     until_s: int
     outage_s: float = 0.0
+    name_gaps: bool = True
     replans_max: int = 8
     tries_max: int = 50
 
@@ -179,11 +181,13 @@ class StartResolved:
 
 @dataclass(frozen=True, slots=True)
 class Surveyed:
-    """All listed shards, a survey of each that may be read, and the service's time (unix seconds)."""
+    """All listed shards, a survey of each that may be read, the service's time (unix seconds), and the
+    shards that a person paused."""
 
     shards: tuple[Shard, ...]
     surveys: Mapping[int, Survey]
     now_s: int = 0
+    paused: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +335,8 @@ def _surveyed(state: State, event: Surveyed) -> Step:
             until_s=setting.until_s,
             ordered=setting.ordered,
             patience=Patience(event.now_s, setting.outage_s, state.suspected or {}),
+            paused=event.paused,
+            name_gaps=setting.name_gaps,
         )
     else:
         plan = plan_fill(surveys=event.surveys, ledger=ledger, budget=setting.budget, until_s=setting.until_s)
