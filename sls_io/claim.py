@@ -28,7 +28,8 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Gap:
-    """[begin, end) of a shard that the service says it has no more. `cause` is `expired` or `shard_gone`.
+    """[begin, end) of a shard that the service says it has no more, or that a person skipped. `cause` is
+    `expired`, `shard_gone` or `skipped`.
 
     No live run waits for it. Should the service show it again, a fill lands it and the gap shrinks.
     """
@@ -44,7 +45,7 @@ class ShardLedger:
 
     start      cursor at which this shard's history in the table begins
     landed     cursor intervals whose rows are in the table
-    gaps       intervals that the service has no more, with cause
+    gaps       intervals that the service has no more, or that were skipped, with cause
     withdrawn  intervals taken back by undo
     end        end cursor once the shard is closed (read-only and drained), else None
     reached_s  receive time, unix seconds, up to which the shard is known to be drained

@@ -34,6 +34,7 @@ from sls_io.window import HOUR_S, Cursor, IntervalSet, Window
 
 GAP_EXPIRED = "expired"
 GAP_SHARD_GONE = "shard_gone"
+GAP_SKIPPED = "skipped"
 CURSOR_UNKNOWN = Cursor(2**63 - 1)
 """End of a gap in a shard that retention removed: nobody can say where it ended."""
 
@@ -57,13 +58,14 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """A part of a gap that can be read after all, and its receive hours (since 1970); `early`: it lies before
-    a start that was told."""
+    """A part of a gap that can be read, and its receive hours (since 1970); `early`: it lies before a start
+    that was told; `owed`: a person skipped it."""
 
     begin: Cursor
     end: Cursor
     hours: range
     early: bool = False
+    owed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from sls_io.claim import Gap, Ledger, ShardLedger
 from sls_io.client import SlsClient
 from sls_io.doubts import Second
 from sls_io.errors import CursorExpired, ServiceError, ShardGone, SlsError, TransportError
-from sls_io.planning import CURSOR_UNKNOWN, Again, Edge, Span, Survey, opened
+from sls_io.planning import CURSOR_UNKNOWN, GAP_SKIPPED, Again, Edge, Span, Survey, opened
 from sls_io.shard import Head, Shard
 from sls_io.window import HOUR_S, Cursor, IntervalSet
 
@@ -406,7 +406,8 @@ def _read_again(client: SlsClient, shard: int, begin: Cursor, gap: Gap) -> Again
         hours = [client.cursor_time_s(shard, Cursor(at)) // HOUR_S for at in (first, gap.end - 1)]
     except SlsError:
         return None
-    return Again(first, gap.end, range(min(hours), max(hours) + 1))
+    owed = gap.cause == GAP_SKIPPED
+    return Again(first, gap.end, range(min(hours), max(hours) + 1), owed=owed)
 
 
 def _each(

@@ -46,7 +46,7 @@ LONG = frozenset(
             "refreshed",
             "expired",
         ),
-        *("cursor", "checkpoint", "frontier", "frontier_then", "begin", "end", "start", "closings"),
+        *("cursor", "checkpoint", "frontier", "frontier_then", "begin", "end", "start", "closings", "target"),
         *("withdrawn", "regained", "kept_out", "sum"),
     }
 )

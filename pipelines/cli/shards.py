@@ -1,24 +1,29 @@
-"""`sls-lake shards`: which shards live runs leave alone."""
+"""`sls-lake shards`: which shards live runs leave alone, and where they go on."""
 
 from collections.abc import Callable
 from dataclasses import asdict
+from datetime import datetime
 
 import click
 
 from pipelines.cli.logstores import logstore_option, resolve
-from pipelines.cli.output import Output, verb
+from pipelines.cli.output import Output, moment, verb
 from pipelines.cli.table import execute_option
+from pipelines.landing.hours import hour_of, hours_text
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.pause import PlannedPause, execute_pause, plan_pause, plan_resume
+from pipelines.landing.operations.skip import execute_skip, plan_skip
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
+from sls_io.errors import ConfigError
+from sls_io.window import HOUR_S
 
 _SHARDS = click.argument("numbers", metavar="SHARD...", type=click.IntRange(min=0), nargs=-1, required=True)
 
 
 @click.group("shards")
 def shards() -> None:
-    """Pause and resume shards. A dry run until --execute; all take --json, --debug."""
+    """Pause and resume shards, or go on from a later time. A dry run until --execute."""
 
 
 @shards.command("pause")
@@ -46,6 +51,71 @@ def resume(output: Output, *, numbers: tuple[int, ...], name: str | None, execut
     _change(
         output, name, execute, lambda lake, logstore, client: plan_resume(lake, logstore, client, numbers)
     )
+
+
+class Moment(click.ParamType[int | None]):
+    """`latest`, a receive hour, or an ISO time with its zone."""
+
+    name = "time"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
+        """Unix seconds; None for `latest`."""
+        text = str(value)
+        if text == "latest":
+            return None
+        try:
+            return hour_of(text) * HOUR_S
+        except ConfigError:
+            pass
+        try:
+            at = datetime.fromisoformat(text)
+        except ValueError:
+            at = None
+        if at is None or at.tzinfo is None:
+            self.fail(
+                f"{text!r} is neither `latest`, nor a receive hour (UTC) like 2026-11-20-07:00, nor a time "
+                "with its zone like 2026-11-20T07:30:00+00:00",
+                param,
+                ctx,
+            )
+        return int(at.timestamp())
+
+
+@shards.command("skip")
+@click.argument("numbers", metavar="[SHARD]...", type=click.IntRange(min=0), nargs=-1)
+@click.option("--to", "time_s", type=Moment(), required=True, metavar="TIME", help="latest, an hour, a time.")
+@logstore_option
+@execute_option
+@verb
+def skip(
+    output: Output, *, numbers: tuple[int, ...], time_s: int | None, name: str | None, execute: bool
+) -> None:
+    """Let live runs go on from the receive time TIME; what they pass over is owed, not given up.
+
+    Of all open shards, or of those named. Each run and verify go on to name the backfill that lands what is
+    owed, as long as the service has it. To go back, use sls-lake backfill --mode replace.
+    """
+    logstore, lake = resolve(name), Lake.default()
+    with SlsClient(logstore.service) as client:
+        planned = plan_skip(lake, logstore, client, time_s=time_s, only=numbers)
+    view = planned.view
+    output.table(
+        ["shard", ">frontier", ">goes on at", "owed receive hours"],
+        [
+            (str(s.shard), str(s.frontier), str(s.target), hours_text(s.hours) if s.hours else "")
+            for s in view.shards
+        ],
+    )
+    committed = None
+    if not view.shards:
+        output.say(f"no shard is behind {moment(view.time_s)} UTC: nothing to skip")
+    elif execute:
+        committed = execute_skip(lake, planned)
+        output.say(f"done: snapshot {committed}; live runs go on from {moment(view.time_s)} UTC")
+    else:
+        output.say_dry()
+    owed = [{**asdict(s), "hours": hours_text(s.hours) if s.hours else ""} for s in view.shards]
+    output.result({"executed": execute, "committed": committed, **asdict(view), "shards": owed})
 
 
 def _change(

@@ -42,7 +42,7 @@ from pipelines.landing.table.lake import Lake, NoMetadata
 from sls_io.claim import SUM_MODULUS, Ledger, ShardLedger
 from sls_io.client import SlsClient
 from sls_io.errors import Breach, ConfigError, LedgerBroken, ShardGone, SlsError, printable
-from sls_io.planning import CURSOR_UNKNOWN
+from sls_io.planning import CURSOR_UNKNOWN, Again
 from sls_io.shard import Head
 from sls_io.survey import Begins, begins_anew, readable_again
 from sls_io.window import HOUR_S, Cursor, IntervalSet, Window
@@ -188,7 +188,7 @@ def _verified(logstore: Logstore, lake: Lake, client: SlsClient, *, pull: bool, 
     problems += [each.what for each in unread if each.path not in said]
     # Of the newest landing's file another logstore's may be gone, too.
     lost = list({each.path: each for each in (*lost, *unread)}.values())
-    ends, shown = _ends(client, ledger, begins(client, logstore, state, origin.id))
+    ends, shown, owed = _ends(client, ledger, begins(client, logstore, state, origin.id))
     adopted = {s: v for (name, s), v in state.adopted.shards.items() if name == origin.id}
     missing = {s: rows for (name, s), rows in state.adopted.missing.items() if name == origin.id}
     decided = {
@@ -201,7 +201,8 @@ def _verified(logstore: Logstore, lake: Lake, client: SlsClient, *, pull: bool, 
         for shard in {*ledger.shards, *tallies, *adopted, *missing}
     }
     shards = tuple(
-        _prove(s, ledger, tallies.get(s), ends, decided[s], told, shown.get(s, ())) for s in sorted(decided)
+        _prove(s, ledger, tallies.get(s), ends, decided[s], told, shown.get(s, ()), owed.get(s, ()))
+        for s in sorted(decided)
     )
     since_ms = min((s.timestamp_ms for s in table.metadata.snapshots), default=None)
     notes = [*_refused(logstore, table), *_others(table, origin.id), *_beside(table)]
@@ -315,31 +316,41 @@ def _landed_windows(table: Table, ledger: Ledger) -> dict[Window, int]:
     return found
 
 
-def _ends(client: SlsClient, ledger: Ledger, asked: Begins) -> tuple[dict[int, Cursor], dict[int, list[str]]]:
-    """The end of each listed shard; and what the service shows of shards that the ledger gave up."""
+def _ends(
+    client: SlsClient, ledger: Ledger, asked: Begins
+) -> tuple[dict[int, Cursor], dict[int, list[str]], dict[int, list[str]]]:
+    """The end of each listed shard; what the service shows of shards that the ledger gave up; and what of
+    skipped logs can be landed."""
     ends: dict[int, Cursor] = {}
     shown: dict[int, list[str]] = {}
+    owed: dict[int, list[str]] = {}
     for shard in client.shards():
         entry = ledger.shards.get(shard.id)
         try:
             head = client.head(shard)
             if entry is not None:
-                shown[shard.id] = [*_shown_again(entry, head), *_asked_again(client, entry, head, asked)]
+                parts = readable_again(client, head.shard, entry, head, asked)
+                shown[shard.id] = [
+                    *_shown_again(entry, head),
+                    *_asked_again(client, entry, head, asked, parts),
+                ]
+                owed[shard.id] = [said_readable(part) for part in parts if part.owed]
         except ShardGone:
             continue
         ends[shard.id] = head.end
-    return ends, shown
+    return ends, shown, owed
 
 
-def _asked_again(client: SlsClient, entry: ShardLedger, head: Head, asked: Begins) -> Iterator[str]:
-    parts = readable_again(client, head.shard, entry, head, asked)
+def _asked_again(
+    client: SlsClient, entry: ShardLedger, head: Head, asked: Begins, parts: Collection[Again]
+) -> Iterator[str]:
     start = None if entry.closed else begins_anew(client, head, entry, parts, asked)
     if start is not None:
         yield (
             f"the ledger begins this shard at {entry.start}, and the service at {start}; nothing has landed "
             "from there, so nothing is lost: `sls-lake land` lets the shard begin anew"
         )
-    yield from (said_readable(part) for part in parts if start is None or not part.early)
+    yield from (said_readable(part) for part in parts if not part.owed and (start is None or not part.early))
 
 
 def _shown_again(entry: ShardLedger, head: Head) -> list[str]:
@@ -386,6 +397,7 @@ def _prove(
     decided: _Decided,
     told: _Told,
     shown: Collection[str],
+    owed: Collection[str],
 ) -> ShardProof:
     entry = ledger.shards.get(shard)
     rows = tally.rows if tally else 0
@@ -407,7 +419,7 @@ def _prove(
     single = _singly(shard, tally, told, decided.forgotten)
     sums, once = _sums(entry, tally, adopted), _once(tally, before)
     problems = [*sums, *once, *single.problems, *shown]
-    notes += single.notes
+    notes += [*single.notes, *owed]
     if entry.suspect_s:
         notes.append(
             f"suspected since {moment_text(entry.suspect_s)} to be gone from the service: nothing is given "

@@ -15,8 +15,8 @@ One tag, `sls-lake`, sits on the snapshot of the newest landing. That snapshot's
 Text, version 1: version, number of shards, shards, joined by ";", fields by ":", numbers in base 36. A shard
 is `id:start:landed:gaps:withdrawn:end:reached:rows:sum`; intervals are `begin-end` joined by ",", `begin`
 left out where it equals the shard's start. A `+` before the start says that nobody chose it: the service told
-it, and is asked again. A release that does not know the `+` reads the same number. 256 shards take about 13
-KB.
+it, and is asked again. A release that does not know the `+` reads the same number. A gap ends with a letter
+for its cause. 256 shards take about 13 KB.
 
 Version 2 is written only while a shard is suspected to be gone. It has one more field: since when the shard
 is suspected, in unix seconds of the service, or empty. A release that does not know the field refuses the
@@ -29,7 +29,7 @@ from dataclasses import replace
 from pipelines.landing.ledger.values import Adopted, Deed, Forgotten, Gone, Landed, Operation
 from sls_io.claim import Gap, Ledger, ShardLedger
 from sls_io.errors import Breach, LedgerBroken
-from sls_io.planning import GAP_EXPIRED, GAP_SHARD_GONE
+from sls_io.planning import GAP_EXPIRED, GAP_SHARD_GONE, GAP_SKIPPED
 from sls_io.window import Cursor, IntervalSet, Window
 
 TAG = "sls-lake"
@@ -56,7 +56,7 @@ _UPGRADE = "upgrade sls-lake to the release that wrote the table"
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _TOLD = "+"
-_CAUSES = {GAP_EXPIRED: "x", GAP_SHARD_GONE: "g"}
+_CAUSES = {GAP_EXPIRED: "x", GAP_SHARD_GONE: "g", GAP_SKIPPED: "s"}
 _CAUSE_OF = {letter: cause for cause, letter in _CAUSES.items()}
 
 

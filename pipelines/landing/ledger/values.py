@@ -57,6 +57,7 @@ class Operation(StrEnum):
     REPLACE = "replace"
     RESUME = "resume"
     ROLLBACK = "rollback"
+    SKIP = "skip"
     UNDO = "undo"
     OTHER = ""
 

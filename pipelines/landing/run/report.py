@@ -238,6 +238,8 @@ def said_readable(part: Again) -> str:
     them."""
     first, last = hour_text(part.hours.start), hour_text(part.hours.stop - 1)
     what = "is a gap and the service can read it again"
+    if part.owed:
+        what = "was skipped and is owed"
     if part.early:
         what = (
             "lies before where this shard begins in the table, and the service has logs there that the "

@@ -1,0 +1,127 @@
+"""Live runs that go on from a later time, and the logs they owe."""
+
+import pytest
+
+from pipelines.cli.main import EXIT_USAGE
+from pipelines.landing.hours import hour_text
+from pipelines.landing.inspection.verify import verify
+from sls_io.planning import GAP_SKIPPED
+from sls_io.window import HOUR_S
+from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
+from tests.integration.command_line import Command, command
+from tests.integration.world import PROJECT, World
+
+__all__ = ["command"]
+
+
+@pytest.fixture
+def world(started: World) -> World:
+    """Two shards: 20 logs landed, 60 wait."""
+    return started
+
+
+def test_what_was_skipped_is_owed_until_a_backfill_lands_it(world: World, command: Command) -> None:
+    before = world.table.metadata.current_snapshot_id
+    dry = command("shards", "skip", "--to", "latest")
+    assert dry["code"] == 0 and len(dry["shards"]) == 2 and dry["committed"] is None
+    assert world.table.metadata.current_snapshot_id == before
+
+    done = command("shards", "skip", "--to", "latest", "--execute")
+    assert done["committed"] == world.table.metadata.current_snapshot_id
+    world.put(10)
+    world.emulator.admin.advance(60)
+    report = world.land()
+
+    assert report.rows == 10 and len(report.readable) == 2
+    assert all("skipped and is owed" in line for line in report.readable)
+    with world.client as client:
+        proof = verify(world.logstore, world.lake, client)
+    assert proof.ok and all(any("is owed" in note for note in shard.notes) for shard in proof.shards)
+    assert all(GAP_SKIPPED in gap for shard in proof.shards for gap in shard.gaps)
+    assert "owed" in command("plan", json=False)["text"]
+
+    hours = world.hours
+    filled = world.land(mode="fill", hours=(hours.start, hours.stop))
+    assert filled.rows == 60 and world.land().readable == ()
+    assert all(not entry.gaps for entry in world.ledger.shards.values())
+    world.assert_each_log_once()
+    assert_whole(world)
+
+
+def test_one_shard_goes_on_from_a_time_and_the_other_lands_all(world: World, command: Command) -> None:
+    pass_by(world, HOUR_S)
+    world.put(20)
+    pass_by(world, 120)
+    at = int(world.emulator.admin.now()) // HOUR_S
+    done = command("shards", "skip", "--to", hour_text(at), "1", "--execute")
+    assert [shard["shard"] for shard in done["shards"]] == [1]
+    skipped = {i for i in world.truth() if i[0] == 1 and i[1] < int(done["shards"][0]["target"])}
+    owed = skipped - set(world.identities())
+    assert owed
+    world.land()
+    assert set(world.truth()) - set(world.identities()) == owed
+    assert world.ledger.shards[1].reached_s >= at * HOUR_S
+
+
+def test_a_shard_that_is_beyond_the_time_stays(world: World, command: Command) -> None:
+    world.land()
+    said = command("shards", "skip", "--to", "2026-01-01-00:00", "--execute")
+    assert (said["code"], said["committed"], said["shards"]) == (0, None, [])
+    assert_next_run_lands(world, 0)
+
+
+def test_retention_takes_what_is_owed_and_it_stays_a_gap(world: World, command: Command) -> None:
+    command("shards", "skip", "--to", "latest", "--execute")
+    world.emulator.admin.advance(40 * 24 * HOUR_S)
+    world.put(10)
+    world.emulator.admin.advance(120)
+    report = world.land()
+    assert (report.rows, report.readable, report.gaps) == (10, (), ())
+    assert {gap.cause for entry in world.ledger.shards.values() for gap in entry.gaps} == {GAP_SKIPPED}
+    world.assert_proved()
+
+
+def test_a_shard_that_was_skipped_to_its_end_is_closed_and_its_children_land(
+    world: World, command: Command
+) -> None:
+    world.emulator.admin.split(PROJECT, world.logstore.service.logstore, 0)
+    world.put(20)
+    world.emulator.admin.advance(120)
+    command("shards", "skip", "--to", "latest", "0", "--execute")
+    owed = len([i for i in world.truth() if i[0] == 0]) - sum(i[0] == 0 for i in world.identities())
+    for _ in range(3):
+        world.land()
+        pass_by(world)
+    assert world.ledger.shards[0].closed
+    hours = world.hours
+    assert world.land(mode="fill", hours=(hours.start, hours.stop)).rows == owed
+    world.assert_each_log_once()
+
+
+def test_a_run_beside_a_skip_plans_again(world: World, command: Command) -> None:
+    def skip(name: str) -> None:
+        if name == "publish.built" and not world.reports[1:]:
+            command("shards", "skip", "--to", "latest", "--execute")
+
+    report = world.land(on_event=skip)
+    assert report.rows == 0, "what it had written is owed now"
+    hours = world.hours
+    assert world.land(mode="fill", hours=(hours.start, hours.stop)).rows == 60
+    world.assert_each_log_once()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--to", "2099-01-01-00:00"), "that time is to come"),
+        (("--to", "noon"), "neither `latest`"),
+        (("--to", "2026-11-20T07:30:00"), "with its zone"),
+        (("--to", "latest", "9"), "not open in the ledger"),
+        ((), "--to"),
+    ],
+)
+def test_what_cannot_be_skipped_is_said(
+    world: World, command: Command, arguments: tuple[str, ...], says: str
+) -> None:
+    said = command("shards", "skip", *arguments, "--execute")
+    assert said["code"] == EXIT_USAGE and says in said["error"]
