@@ -153,6 +153,41 @@ def test_the_named_hours_are_covered_and_no_others(
             assert {shard.time_of(c) // HOUR_S for c in shard.groups(span.begin, span.end)} <= {span.hour}
 
 
+class Counting(Asked):
+    """Counts the calls for edges; tells times `late_s` too late, or that a cursor it told has expired."""
+
+    def __init__(self, service: Service, *, late_s: int = 0, expired: bool = False) -> None:
+        super().__init__(service)
+        self.edges, self._late_s, self._expired = 0, late_s, expired
+
+    def cursor_at(self, shard: int, at: int | Literal["begin", "end"]) -> Cursor:
+        self.edges += 1
+        return super().cursor_at(shard, at)
+
+    def cursor_time_s(self, shard: int, cursor: Cursor) -> int:
+        if self._expired:
+            raise CursorExpired("InvalidCursor", "expired")
+        return super().cursor_time_s(shard, cursor) + self._late_s
+
+
+@pytest.mark.parametrize(
+    ("late_s", "expired", "edges_max"),
+    [(0, False, 20), (-7 * HOUR_S, False, 40), (7 * HOUR_S, False, 3010), (0, True, 3010)],
+)
+def test_hours_in_which_nothing_came_cost_no_calls_where_the_edges_agree(
+    late_s: int, expired: bool, edges_max: int
+) -> None:
+    service, first = Service(1, EPOCH_S), EPOCH_S // HOUR_S
+    for _ in range(2):
+        service.append(service.shards[0], jump=0)
+        service.now_s += 1000 * HOUR_S
+    asked, listed = Counting(service, late_s=late_s, expired=expired), [s.value for s in service.listed()]
+    hours = range(first - 500, first + 2000)
+    (survey,) = survey_hours(cast(SlsClient, asked), listed, hours=hours, until_s=service.now_s).values()
+    assert [span.hour for span in survey.spans] == [first, first + 1000]
+    assert asked.edges <= edges_max
+
+
 def test_no_more_hours_are_asked_for_than_the_budget_can_use() -> None:
     service = Service(1, EPOCH_S)
     for _ in range(9):
