@@ -54,6 +54,7 @@ class Logstore(Settings):
     expired    what becomes of logs that retention took before they landed: `gap` names them in the ledger and
                goes on; `fail` leaves the shard where it is, with a red run, until somebody decides
     columns    log key -> declared type (see contract.py)
+    hooks      `package.module:name` of functions that a live run calls (see run/hooks.py)
     maintenance, proof  when their schedules tick, as cron, once somebody turns them on
     """
 
@@ -69,6 +70,7 @@ class Logstore(Settings):
     proof: str = "10 4 * * *"
     budget: Budget = Budget()
     errors: ErrorShares = ErrorShares()
+    hooks: str = ""
     coordinator: Literal["server_group"] = "server_group"
     splits_per_hour: Annotated[int, Field(ge=1, le=60)] = 1
 

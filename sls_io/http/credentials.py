@@ -4,7 +4,6 @@ The only place that reads keys. A `Credentials` travels (to Spark executors, int
 leads to does not: whoever signs calls `resolve` where it runs.
 """
 
-import importlib
 import json
 import math
 import os
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sls_io.errors import ConfigError
+from sls_io.named import load
 from sls_io.settings import Credentials
 
 ENV_ID = "ALIBABA_CLOUD_ACCESS_KEY_ID"
@@ -70,17 +70,7 @@ def _from_profile(name: str) -> Keys:
 
 
 def _from_import(path: str) -> Keys:
-    module, _, name = path.partition(":")
-    # Somebody's own code, which may raise anything, also what would end the process (`sys.exit`). Never
-    # chained: the text of a failing provider may hold what it was reading.
-    try:
-        function = getattr(importlib.import_module(module), name)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        raise ConfigError(
-            f"credentials.path {path!r} failed ({type(error).__name__}): name a function as module:function"
-        ) from None
+    function = load("credentials.path", path)
     try:
         found = function()
     except KeyboardInterrupt:

@@ -34,6 +34,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.run import protocol
 from pipelines.landing.run.attempt import Attempt
 from pipelines.landing.run.holding import Holding
+from pipelines.landing.run.hooks import Hooks
 from pipelines.landing.run.report import CheckpointReport, LandingReport, Verdict, stop_text
 from pipelines.landing.run.reporting import report_of
 from pipelines.landing.run.write import WrittenWindow, assemble, check_not_all_failed, job_for, write_windows
@@ -116,6 +117,7 @@ class Run:
         self._client = SlsClient(logstore.service, clock=clock)
         self._tag = f"sls-lake-{uuid.uuid4().hex[:12]}"
         self._holding = Holding(logstore, clock=clock, lost=self._claim_lost, warn=warn)
+        self._hooks = Hooks(logstore.name, logstore.hooks, warn)
         self._effects: list[protocol.Effect] = []
         self._checkpoints: tuple[CheckpointReport, ...] = ()
         self._state: protocol.State | None = None
@@ -130,7 +132,7 @@ class Run:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self._holding.release()
+            self._let_go()
         finally:
             self._client.close()
 
@@ -227,6 +229,7 @@ class Run:
 
     def _claim_lost(self, why: str) -> None:
         self._on_event("claim.lost")
+        self._hooks.lost(why)
         self._warn(f"the claim was lost, what was not published yet is planned again: {why}")
         self.engine.cancel(self._tag)
 
@@ -234,7 +237,9 @@ class Run:
 
     def _claim(self, _: protocol.ClaimShards) -> protocol.Event:
         if self.mode == "live":
-            return protocol.Claimed(self._holding.claim())
+            claim = self._holding.claim()
+            self._hooks.assigned(claim.shards)
+            return protocol.Claimed(claim)
         return protocol.Claimed(self._holding.take(s.id for s in self._client.shards()))
 
     def _read_ledger(self, _: protocol.ReadLedger) -> protocol.Event:
@@ -434,8 +439,12 @@ class Run:
         return protocol.CheckpointsPublished()
 
     def _release(self, _: protocol.Release) -> protocol.Event:
-        self._holding.release()
+        self._let_go()
         return protocol.Released()
+
+    def _let_go(self) -> None:
+        self._hooks.before_release(landed=self._state is not None and bool(self._state.landed))
+        self._holding.release()
 
 
 def _stopped(plan: Plan, written: list[WrittenWindow]) -> dict[int, WrittenWindow]:

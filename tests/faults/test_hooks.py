@@ -1,0 +1,113 @@
+"""Functions of the user's that a live run calls."""
+
+import contextlib
+from types import SimpleNamespace
+
+import pytest
+
+from sls_io.errors import ClaimLost, ConfigError
+from sls_io.named import load
+from tests.integration.world import World
+
+HERE = "tests.faults.test_hooks"
+CALLS: list[tuple[object, ...]] = []
+
+
+def on_assigned(logstore: str, shards: frozenset[int]) -> None:
+    """Called through the module."""
+    CALLS.append(("assigned", logstore, shards))
+
+
+def before_release(logstore: str, shards: frozenset[int], landed: bool) -> None:
+    """Called through the module."""
+    CALLS.append(("release", logstore, shards, landed))
+
+
+def on_lost(logstore: str, shards: frozenset[int], why: str) -> None:
+    """Called through the module."""
+    CALLS.append(("lost", logstore, shards, why))
+
+
+def _fail(*arguments: object) -> None:
+    raise ValueError("canary")
+
+
+REFUSES = SimpleNamespace(on_assigned=_fail)
+STUMBLES = SimpleNamespace(before_release=_fail)
+NOTHING = SimpleNamespace(on_assigned=7)
+
+
+@pytest.fixture
+def hooked(started: World) -> World:
+    """60 logs wait; the hooks are this module's."""
+    CALLS.clear()
+    started.logstore = started.changed(hooks="tests.faults:test_hooks")
+    return started
+
+
+def test_a_live_run_calls_them_once_and_a_fill_never_does(hooked: World) -> None:
+    name, both = hooked.logstore.name, frozenset({0, 1})
+    assert hooked.land().rows == 60
+    assert [("assigned", name, both), ("release", name, both, True)] == CALLS
+    CALLS.clear()
+    assert hooked.land().rows == 0
+    assert [("assigned", name, both), ("release", name, both, False)] == CALLS
+    CALLS.clear()
+    hours = hooked.hours
+    hooked.land(mode="fill", hours=(hours.start, hours.stop))
+    assert CALLS == []
+
+
+def test_a_run_that_fails_lets_its_shards_go_through_the_hook(hooked: World) -> None:
+    def fail(name: str) -> None:
+        if name == "write":
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        hooked.land(on_event=fail)
+    assert [call[0] for call in CALLS] == ["assigned", "release"] and CALLS[-1][-1] is False
+    assert hooked.land().rows == 60
+
+
+def test_a_lost_claim_is_told_and_nothing_is_released_twice(hooked: World) -> None:
+    """The group forgets the holder between plan and publish, and another one has its shards."""
+    taken: list[object] = []
+
+    def steal(name: str) -> None:
+        if name == "publish.built" and not taken:
+            hooked.emulator.admin.advance(hooked.logstore.group.timeout_s + 1)
+            other = hooked.with_holder("thief")
+            with hooked.run(logstore=other) as run:
+                taken.append(run.land().rows)
+
+    with contextlib.suppress(ClaimLost):
+        hooked.land(on_event=steal)
+    kinds = [call[0] for call in CALLS if call[1] == hooked.logstore.name]
+    assert kinds.count("assigned") == kinds.count("release") + kinds.count("lost") and taken
+
+
+def test_a_hook_that_refuses_stops_the_run_before_anything_is_read(started: World) -> None:
+    before = started.landings()
+    with pytest.raises(ConfigError, match=r"on_assigned of .* failed \(ValueError\)") as told:
+        started.land(logstore=started.changed(hooks=f"{HERE}:REFUSES"))
+    assert "canary" not in str(told.value) and started.landings() == before
+    assert started.land().rows == 60
+
+
+def test_a_hook_that_fails_at_release_is_said_and_the_run_is_whole(started: World) -> None:
+    said: list[str] = []
+    report = started.land(logstore=started.changed(hooks=f"{HERE}:STUMBLES"), warn=said.append)
+    assert report.rows == 60
+    (line,) = [text for text in said if "before_release" in text]
+    assert "ValueError" in line and "canary" not in line
+
+
+@pytest.mark.parametrize("path", ["", "nowhere", "tests.nowhere:x", f"{HERE}:nowhere", "sys:exit.x", ":x"])
+def test_a_name_that_leads_nowhere_is_refused_with_the_setting(path: str) -> None:
+    with pytest.raises(ConfigError, match=r"hooks .* failed \(.*\): name an object as module:object"):
+        load("hooks", path, "an object")
+
+
+def test_an_object_without_any_hook_is_refused(started: World) -> None:
+    with pytest.raises(ConfigError, match="has none of on_assigned, before_release, on_lost"):
+        started.run(logstore=started.changed(hooks=f"{HERE}:NOTHING"))
