@@ -16,13 +16,14 @@ reach. Rules:
   answer (`Second`); where it is not known why the data should be gone, both must say the same again in
   a later run, a group timeout later. Until then the shard is a suspect: said, remembered, left alone;
 - what the service shows again is opened again;
-- a shard that a person paused is left as it is, its children wait, and nothing of it is given up;
+- a shard that is left alone (paused, gathering) stays as it is, its children wait, nothing is given up;
 - every shard without a window has a reason in `waits`.
 """
 
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from sls_io import doubts, waits
 from sls_io.claim import Gap, Ledger, ShardLedger
@@ -213,17 +214,18 @@ def plan_live(
     until_s: int,
     ordered: bool = True,
     patience: Patience = Patience(),
-    paused: frozenset[int] = frozenset(),
+    left: Mapping[int, Wait] = MappingProxyType({}),
     name_gaps: bool = True,
 ) -> Plan:
     """Plan the surveyed shards from their frontiers: those that are held, and those that the ledger has open
     and the service does not list. A listed shard without a survey waits for whoever holds it.
 
-    Of the `paused` shards nothing is planned. Without `name_gaps` a shard that lost logs to retention is a
-    suspect until somebody decides, and nothing of it is planned either.
+    Of the shards that are `left` alone, each with its reason, nothing is planned. Without `name_gaps` a
+    shard that lost logs to retention is a suspect until somebody decides, and nothing of it is planned
+    either.
     """
     listed = list(shards)
-    surveys = {shard: survey for shard, survey in surveys.items() if shard not in paused}
+    surveys = {shard: survey for shard, survey in surveys.items() if shard not in left}
     shown = {s for s, survey in surveys.items() if survey.opened}
     again = {s: opened(e) for s, e in ledger.shards.items() if s in shown and e.closed}
     draft = _Draft(patience, name_gaps)
@@ -244,13 +246,13 @@ def plan_live(
             # A child is granted to nobody before its parents are done: no holder has it.
             unfinished = _unfinished(needed.get(entry.id, frozenset()), ledger)
             closed = known is not None and known.closed
-            stopped = waits.paused(entry.id) if entry.id in paused else unfinished or waits.HELD
-            draft.waits[entry.id] = waits.CLOSED if closed else stopped
+            why = left.get(entry.id) or unfinished or waits.HELD
+            draft.waits[entry.id] = waits.CLOSED if closed else why
     for shard, known in ledger.shards.items():
         if known.closed or shard in surveys or shard in {s.id for s in listed}:
             continue
-        if shard in paused:
-            draft.waits[shard] = waits.paused(shard)
+        if shard in left:
+            draft.waits[shard] = left[shard]
         else:
             _gone(draft, Survey(shard, None, listed=False, gone=Second.SILENT), ledger)
     return Plan(

@@ -194,10 +194,11 @@ class Group(Settings):
 class Budget(Settings):
     """The most a run may use. A page is the smallest step, so each task may pass its share by a page.
 
-    `tasks_min` is how many tasks a run makes at least where there are windows for so many: shards
-    that are fewer are read by several tasks each, as far as a shard's quota feeds them.
-    `shard_mb_per_s` is what all tasks together read of one shard: the service's documented quota, or
-    what the vendor raised it to. `settle_s`: younger receive times wait.
+    `tasks_min` is how many tasks a run makes at least where there are windows for so many: shards that are
+    fewer are read by several tasks each, as far as a shard's quota feeds them. `shard_mb_per_s` is what all
+    tasks together read of one shard: the service's documented quota, or what the vendor raised it to.
+    `settle_s`: younger receive times wait. A shard with less than `mb_min` raw MB waiting, about, is left
+    for a later run, until its oldest log has waited `wait_max_s`; 0 leaves none.
     """
 
     bytes_max: Annotated[int, Field(ge=1, le=1024**5)] = 8 * 1024**3
@@ -207,6 +208,8 @@ class Budget(Settings):
     tasks_min: Annotated[int, Field(ge=1, le=1000)] = 4
     shard_mb_per_s: Annotated[float, Field(ge=0.1, le=10_000)] = SHARD_MB_PER_S
     settle_s: Annotated[int, Field(ge=0, le=3600)] = 10
+    mb_min: Annotated[float, Field(ge=0, le=100_000)] = 0.0
+    wait_max_s: Annotated[int, Field(ge=0, le=86_400)] = 900
 
 
 def is_loopback(host: str) -> bool:

@@ -21,6 +21,7 @@ class Why(StrEnum):
     WINDOWS = "windows"
     UNASKED = "unasked"
     PAUSED = "paused"
+    GATHERING = "gathering"
     SUSPECT = "suspect"
     LOST = "lost"
     GONE = "gone"

@@ -6,7 +6,8 @@ import pytest
 
 from pipelines.cli.backlog import say_backlog
 from pipelines.cli.output import Output
-from pipelines.landing.inspection.backlog import HOURS, backlog_of, rate_of
+from pipelines.landing.inspection.backlog import backlog_of
+from pipelines.landing.ledger.left import HOURS, rate_of
 from pipelines.landing.run.report import Backlog
 from sls_io.window import HOUR_S
 

@@ -1,6 +1,6 @@
 """Plans from values: what lands, what closes, and why every other shard waits."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 
@@ -69,7 +69,7 @@ def live(
     budget: Budget = Budget(),
     ordered: bool = True,
     patience: Patience | None = None,
-    paused: frozenset[int] = frozenset(),
+    left: Mapping[int, Wait] | None = None,
     name_gaps: bool = True,
 ) -> Plan:
     """A live plan that holds the surveyed shards."""
@@ -82,7 +82,7 @@ def live(
         until_s=UNTIL_S,
         ordered=ordered,
         patience=patience or Patience(),
-        paused=paused,
+        left=left or {},
         name_gaps=name_gaps,
     )
 

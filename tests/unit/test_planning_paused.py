@@ -22,7 +22,7 @@ def test_of_a_paused_shard_nothing_is_planned_and_the_others_are_planned_as_with
 ) -> None:
     shards, surveys, ledger, _ = situation
     whole = live(shards, surveys, ledger)
-    plan = live(shards, surveys, ledger, paused=frozenset(paused))
+    plan = live(shards, surveys, ledger, left={s: waits.paused(s) for s in paused})
     for found in (plan.closings, plan.gaps, plan.starts, plan.marks, plan.opened, plan.suspicions):
         assert not paused & set(found)
     assert not paused & {p.window.shard for p in plan.windows} and not paused & set(plan.suspects)
@@ -34,7 +34,7 @@ def test_of_a_paused_shard_nothing_is_planned_and_the_others_are_planned_as_with
 
 
 def test_a_paused_shard_that_the_service_does_not_list_is_not_given_up() -> None:
-    plan = live([], [], {0: suspecting()}, paused=frozenset({0}))
+    plan = live([], [], {0: suspecting()}, left={0: waits.paused(0)})
     assert (plan.gaps, plan.suspects, plan.suspicions) == ({}, {}, {})
     assert plan.waits == {0: waits.paused(0)}
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
 
-from pipelines.landing.inspection.backlog import backlog_of, rates_of
+from pipelines.landing.inspection.backlog import backlog_of
 from pipelines.landing.inspection.upcoming import upcoming
+from pipelines.landing.ledger.left import rates_of
 from pipelines.landing.ledger.reading import tasks_of
 from pipelines.landing.ledger.start import NO_GROUP_CODE, check_origin, check_reset, fill_only, find_table
 from pipelines.landing.ledger.state import (
@@ -176,9 +177,7 @@ def describe(logstore: Logstore, lake: Lake, client: SlsClient) -> list[ShardVie
         for s in sorted({*listed, *ledger.shards})
     ]
     quota = logstore.budget.shard_mb_per_s
-    paused = (
-        facts(table).paused.get(ledger.origin, frozenset[int]()) if table is not None else frozenset[int]()
-    )
+    paused = facts(table).paused_of(ledger.origin) if table is not None else frozenset[int]()
     return [
         replace(v, backlog=backlog_of(rates.get(v.shard), v.lag_s, quota), paused=v.shard in paused)
         for v in views

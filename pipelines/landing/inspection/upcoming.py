@@ -1,9 +1,10 @@
 """What the next live run would plan: for those who only look, in the very words of the run."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from pyiceberg.table import Table
 
+from pipelines.landing.ledger.left import left_alone
 from pipelines.landing.ledger.start import begins, check_ends
 from pipelines.landing.ledger.state import facts
 from pipelines.landing.logstore import Logstore
@@ -12,6 +13,7 @@ from sls_io.client import SlsClient
 from sls_io.planning import Patience, Plan, plan_live
 from sls_io.shard import Shard
 from sls_io.survey import look_at
+from sls_io.waits import Wait
 
 
 def upcoming(
@@ -27,7 +29,7 @@ def upcoming(
     """The plan of a live run that got `mine` of the listed `shards`. Changes nothing. Raises LedgerBroken
     where a shard ends before its frontier, and what the service's calls raise."""
     state = facts(table) if table is not None else None
-    paused = state.paused.get(ledger.origin, frozenset[int]()) if state is not None else frozenset[int]()
+    paused = state.paused_of(ledger.origin) if state is not None else frozenset[int]()
     listed, asked = list(shards), [s for s in mine if s.id not in paused]
     surveys = look_at(
         client,
@@ -41,6 +43,9 @@ def upcoming(
         begins=begins(client, logstore, state, ledger.origin) if state is not None else None,
     )
     check_ends(surveys, ledger, logstore.table)
+    left: Mapping[int, Wait] = {}
+    if table is not None and state is not None:
+        left = left_alone(table, state, ledger, surveys, logstore.budget, until_s=until_s)
     suspected = {s: e.suspect_s for s, e in ledger.shards.items() if e.suspect_s}
     return plan_live(
         shards=listed,
@@ -50,6 +55,6 @@ def upcoming(
         until_s=until_s,
         ordered=logstore.group.order,
         patience=Patience(int(client.now_s()), logstore.group.timeout_s, suspected),
-        paused=paused,
+        left=left,
         name_gaps=logstore.expired == "gap",
     )

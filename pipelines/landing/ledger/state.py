@@ -68,6 +68,10 @@ class TableState:
         """The origin's ledger; empty when the origin never landed here."""
         return self.ledgers.get(origin) or Ledger(origin)
 
+    def paused_of(self, origin: str) -> frozenset[int]:
+        """The origin's paused shards."""
+        return self.paused.get(origin, frozenset())
+
 
 def read_state(table: Table, *, newest: bool = True) -> TableState:
     """Read and check `table`. Raises LedgerBroken when its ledger cannot be trusted, or other hands changed

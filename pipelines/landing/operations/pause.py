@@ -91,7 +91,7 @@ def _planned(
     state = read_state(table)
     check_adds_up(table, "nothing was changed")
     origin_id = check_origin(state, origin, logstore.table).id
-    named, before = frozenset(shards), state.paused.get(origin_id, frozenset[int]())
+    named, before = frozenset(shards), state.paused_of(origin_id)
     if operation is Operation.PAUSE:
         ledger = state.ledger(origin_id)
         there = {s.id for s in client.shards()} | ledger.shards.keys()

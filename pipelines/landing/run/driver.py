@@ -21,6 +21,7 @@ from pyiceberg.table import Table
 
 from pipelines.landing.commit import publish
 from pipelines.landing.commit.freshness import Freshness
+from pipelines.landing.ledger.left import left_alone
 from pipelines.landing.ledger.start import (
     begins,
     check_ends,
@@ -274,12 +275,13 @@ class Run:
         shards = tuple(self._client.shards())
         surveys = (self._survey_hours if self.mode == "fill" else self._survey_live)(shards, effect)
         check_ends(surveys, effect.ledger, self.logstore.table)
-        paused = self._paused if self.mode == "live" else frozenset[int]()
-        return protocol.Surveyed(shards, surveys, int(self._now_s()), paused)
+        left = self._left_alone(surveys, effect) if self.mode == "live" else {}
+        return protocol.Surveyed(shards, surveys, int(self._now_s()), left)
 
-    @property
-    def _paused(self) -> frozenset[int]:
-        return self._attempt.base.paused.get(self._attempt.origin.id, frozenset())
+    def _left_alone(self, surveys: Mapping[int, Survey], effect: protocol.SurveyShards) -> Mapping[int, Wait]:
+        attempt, budget = self._attempt, self.logstore.budget
+        until_s = self._bounds.until_s
+        return left_alone(attempt.table, attempt.base, effect.ledger, surveys, budget, until_s=until_s)
 
     def _survey_hours(self, shards: tuple[Shard, ...], effect: protocol.SurveyShards) -> Mapping[int, Survey]:
         """What the ledger lacks of the hours that were asked for."""
@@ -314,13 +316,15 @@ class Run:
         """Spark starts beside the rest of the survey, as soon as one shard has something to land: never for a
         run that finds nothing to do, so a shard that will have to wait is no reason."""
         if survey.spans and not self.engine.begun:
+            surveys = {survey.shard: survey}
             plan = plan_live(
                 shards=shards,
-                surveys={survey.shard: survey},
+                surveys=surveys,
                 ledger=effect.ledger,
                 budget=self.logstore.budget,
                 until_s=self._bounds.until_s,
                 ordered=self.logstore.group.order,
+                left=self._left_alone(surveys, effect),
             )
             if plan.windows:
                 self.engine.begin()
@@ -329,7 +333,8 @@ class Run:
         """The claimed shards, and those that the group has finished and the ledger has not closed; none
         that is paused."""
         known = effect.ledger.shards
-        shards = [s for s in shards if s.id not in self._paused]
+        paused = self._attempt.base.paused_of(self._attempt.origin.id)
+        shards = [s for s in shards if s.id not in paused]
         mine = [s for s in shards if s.id in effect.claim.shards]
         rest = [s for s in shards if s not in mine and not (s.id in known and known[s.id].closed)]
         if any(s.readonly for s in rest):

@@ -14,7 +14,7 @@ driver raises LedgerBroken or LandingUnknown instead of answering.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -182,12 +182,12 @@ class StartResolved:
 @dataclass(frozen=True, slots=True)
 class Surveyed:
     """All listed shards, a survey of each that may be read, the service's time (unix seconds), and the
-    shards that a person paused."""
+    shards that are left alone, with the reason."""
 
     shards: tuple[Shard, ...]
     surveys: Mapping[int, Survey]
     now_s: int = 0
-    paused: frozenset[int] = frozenset()
+    left: Mapping[int, Wait] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +335,7 @@ def _surveyed(state: State, event: Surveyed) -> Step:
             until_s=setting.until_s,
             ordered=setting.ordered,
             patience=Patience(event.now_s, setting.outage_s, state.suspected or {}),
-            paused=event.paused,
+            left=event.left,
             name_gaps=setting.name_gaps,
         )
     else:

@@ -1,0 +1,65 @@
+"""Shards that a live run leaves alone: paused by a person, or with too little waiting; and at which rate logs
+came, as far as the landings tell."""
+
+from collections.abc import Mapping
+
+from pyiceberg.table import Table
+
+from pipelines.landing.ledger.state import TableState, windows_in
+from sls_io import waits
+from sls_io.claim import Ledger
+from sls_io.gathering import gathering
+from sls_io.planning import Survey
+from sls_io.settings import Budget
+from sls_io.waits import Wait
+from sls_io.window import HOUR_S
+
+HOURS = 24
+"""The rate is that of so many receive hours before what was reached last."""
+_LEAST_S = 600
+_LANDINGS_MAX = 200
+
+
+def left_alone(
+    table: Table,
+    state: TableState,
+    ledger: Ledger,
+    surveys: Mapping[int, Survey],
+    budget: Budget,
+    *,
+    until_s: int,
+) -> Mapping[int, Wait]:
+    """The shards that a live run up to `until_s` plans nothing of, with the reason."""
+    paused = {shard: waits.paused(shard) for shard in state.paused_of(ledger.origin)}
+    if not budget.mb_min:
+        return paused
+    return {**gathering(surveys, ledger, budget, rates_of(table, ledger), until_s=until_s), **paused}
+
+
+def rates_of(table: Table, ledger: Ledger) -> Mapping[int, float]:
+    """Raw bytes a receive second, shard by shard, of what landed lately; none where too little is known."""
+    found: dict[tuple[int, int], int] = {}
+    for landed in windows_in(table, ledger.origin, _LANDINGS_MAX):
+        place = landed.window.shard, landed.window.hour
+        found[place] = found.get(place, 0) + landed.raw_bytes
+    rates: dict[int, float] = {}
+    for shard in {shard for shard, _ in found}:
+        hours = {hour: size for (of, hour), size in found.items() if of == shard}
+        entry = ledger.shards.get(shard)
+        rate = rate_of(hours, entry.reached_s if entry else 0)
+        if rate:
+            rates[shard] = rate
+    return rates
+
+
+def rate_of(hours: Mapping[int, int], reached_s: int) -> float | None:
+    """Bytes a second out of bytes by receive hour, up to the receive time reached; None: too little.
+
+    Hours in which nothing came count as hours. `reached_s` 0: up to the end of the newest hour.
+    """
+    end_s = reached_s or (max(hours) + 1) * HOUR_S
+    lately = {h: size for h, size in hours.items() if end_s - HOURS * HOUR_S <= h * HOUR_S < end_s}
+    if not lately:
+        return None
+    covered_s = end_s - min(lately) * HOUR_S
+    return sum(lately.values()) / covered_s if covered_s >= _LEAST_S else None
