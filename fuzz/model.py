@@ -1,8 +1,9 @@
 """What must be in a table after a sequence of verbs: sets in Python, worked out from the documentation alone.
 
-A log is in one of these places, for each logstore (ARCHITECTURE.md, docs/decisions/0013 to 0018):
+A log is in one of these places, for each logstore (ARCHITECTURE.md, docs/decisions/0013 to 0018, 0034, 0035):
 
     landed     a landing brought it, so says the ledger: its row is in the table, unless it was forgotten
+    skipped    live runs were told to go on behind it: a fill that names its hour, or a replace, brings it
     withdrawn  an undo took it back: only a fill that names its hour, or a replace, brings it again
     forgotten  removed for good: no verb ever brings it back
     adopted    a row that was there when a ledger began anew: counted, never called landed
@@ -56,6 +57,11 @@ class Told:
     landed: set[Place] = field(default_factory=set)
     withdrawn: set[Place] = field(default_factory=set)
     adopted: Counter[Place] = field(default_factory=Counter)
+    skipped: set[Place] = field(default_factory=set)
+
+    def again(self) -> "Told":
+        """A copy."""
+        return copy.deepcopy(self)
 
 
 @dataclass
@@ -98,6 +104,7 @@ class Model:
     decided    how many removals for good there were
     contained  how many of them `main` knows of
     hidden     rows that row-level deletes hide: a table's total counts them
+    paused     shards that no live run lands
     lineage    how `main` stands to the newest landing: well, untagged, behind, undecided
     """
 
@@ -110,6 +117,7 @@ class Model:
     hidden: int = 0
     lineage: str = "well"
     contract: int = 0
+    paused: dict[str, set[int]] = field(default_factory=dict)
     saved: dict[int, Saved] = field(default_factory=dict)
 
     # --- what is asked of it -----------------------------------------------------------------------
@@ -168,14 +176,14 @@ class Model:
     def open(self, name: str) -> set[Place]:
         """Logs that the service has and that nobody has settled."""
         store, told = self.stores[name], self.told.get(name) or Told()
-        settled = told.landed | told.withdrawn | set(told.adopted) | store.forgotten
+        settled = told.landed | told.withdrawn | told.skipped | set(told.adopted) | store.forgotten
         return {p for p in store.alive - settled if store.logs[p].hour >= store.before}
 
     def refillable(self, name: str, hours: Iterable[int]) -> set[Place]:
         """Logs that a fill of these hours may bring."""
         store, told = self.stores[name], self.told.get(name) or Told()
         asked = set(hours)
-        again = (told.withdrawn & store.alive) - store.forgotten
+        again = ((told.withdrawn | told.skipped) & store.alive) - store.forgotten
         candidates = self.open(name) | {p for p in again if store.logs[p].hour >= store.before}
         return {p for p in candidates if store.logs[p].hour in asked}
 
@@ -197,6 +205,7 @@ class Model:
         self.told[name] = told
         told.landed |= set(places)
         told.withdrawn -= set(places)
+        told.skipped -= set(places)
         self.rows.update(self.row(name, place) for place in places)
 
     def drop(self, name: str, places: Iterable[Place]) -> None:

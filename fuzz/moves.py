@@ -17,12 +17,13 @@ from typing import Any
 from fuzz import strangers
 from fuzz.lane import Broken
 from fuzz.model import CONTRACTS, Place, Told
-from fuzz.scene import Refused, Scene, difference
+from fuzz.scene import Refused, Scene, difference, where
 from pipelines.landing.hours import hour_text, hours_text
 from pipelines.landing.maintenance.maintain import STEPS
 from pipelines.landing.operations.forget import PlannedForget, execute_forget, plan_forget_where
 from pipelines.landing.operations.replace import execute_replace, plan_replace
 from pipelines.landing.operations.rollback import execute_rollback, plan_rollback
+from pipelines.landing.operations.skip import PlannedSkip, execute_skip, plan_skip
 from pipelines.landing.operations.undo import PlannedUndo, execute_undo, plan_undo
 from pipelines.landing.run.driver import Run
 from pipelines.landing.table.lake import Lake
@@ -199,7 +200,8 @@ class Moves:
             return
         rows = scene.rows(scene.table)
         new = rows - model.rows
-        allowed = model.refillable(name, hours) if hours else model.open(name)
+        open_now = {p for p in model.open(name) if p[0] not in model.paused.get(name, ())}
+        allowed = model.refillable(name, hours) if hours else open_now
         places = {row[1] for row in new}
         if model.rows - rows or not places <= allowed or new != Counter(model.row(name, p) for p in places):
             raise Broken(f"a landing of {name}: {difference('rows', rows, model.rows)}")
@@ -244,6 +246,55 @@ class Moves:
     def on_the_command_line(self, name: str, words: list[str]) -> object:
         """A verb without trouble."""
         return self.decide(name, words, lambda lake: None, lambda *_: None, CALM, lambda: None)
+
+    def skip(self, name: str, trouble: Trouble = CALM) -> Move:
+        """Live runs go on from now; what is open is owed."""
+        model, scene, hour = self.model, self.scene, self.scene.hour
+
+        def look(lake: Lake) -> PlannedSkip:
+            with scene.client(name) as client:
+                return plan_skip(lake, scene.logstore(name), client, time_s=None)
+
+        def carry_out(lake: Lake, planned: PlannedSkip) -> object:
+            return execute_skip(lake, planned) if planned.view.shards else None
+
+        def became() -> None:
+            told = model.told[name]
+            assert told is not None
+            ledger = scene.ledgers(scene.tagged())[name]
+            owed = {p for p in model.stores[name].logs if where(ledger, p) == "skipped"}
+            if settled := owed & (told.landed | told.withdrawn | set(told.adopted)):
+                raise Broken(f"skipped, and settled before: {sorted(settled)}")
+            told.skipped = owed
+            if left := {p for p in model.open(name) if model.stores[name].logs[p].hour < hour}:
+                begun = {p for p in left if p[0] in ledger.shards and p[1] >= ledger.shards[p[0]].start}
+                if begun:
+                    raise Broken(f"not skipped, and older than this hour: {sorted(begun)}")
+
+        words = ["shards", "skip", "--to", "latest"]
+        act = lambda: self.decide(name, words, look, carry_out, trouble, became)  # noqa: E731
+        never = "" if model.trusted else "the ledger cannot be relied on"
+        must = "nothing is wrong" if self._well() and trouble == CALM else ""
+        return Move(f"skip {name} to now{_said(trouble)}", act, lambda _: became(), must, never)
+
+    def pause(self, name: str, dice: random.Random, *, resume: bool = False) -> Move | None:
+        """A shard is left alone, or all are landed again."""
+        model, scene = self.model, self.scene
+        ledger = scene.ledgers(scene.tagged()).get(name)
+        paused = model.paused.get(name, set())
+        there = [s for s, e in sorted(ledger.shards.items()) if not e.closed] if ledger else []
+        if not (paused if resume else there):
+            return None
+        chosen = sorted(paused) if resume else [dice.choice(there)]
+
+        def then(_: object) -> None:
+            model.paused[name] = set() if resume else paused | set(chosen)
+
+        words = ["shards", "resume" if resume else "pause", *map(str, chosen)]
+        act = lambda: self.on_the_command_line(name, words)  # noqa: E731
+        never = "" if model.trusted else "the ledger cannot be relied on"
+        must = "nothing is wrong" if self._well() else ""
+        return Move(f"{' '.join(words[1:])} of {name}", act, then, must, never)
 
     def undo(self, name: str, hours: range, trouble: Trouble = CALM) -> Move:
         """Whole receive hours are taken back."""
@@ -446,7 +497,7 @@ class Moves:
                 told = (scene.at(kept[each]).told or {}).get(each)
                 if told is None:
                     raise Broken(f"adopt kept a ledger of {each} from a snapshot that has none")
-                model.told[each] = Told(set(told.landed), set(told.withdrawn), Counter(told.adopted))
+                model.told[each] = told.again()
                 if model.expected(each) != model.there(each):
                     raise Broken(
                         f"adopt kept a ledger of {each} that its rows do not prove: {scene.why(each)}"

@@ -27,6 +27,7 @@ from sls_io.claim import Ledger
 from sls_io.client import SlsClient
 from sls_io.emulator import Emulator
 from sls_io.errors import InvariantBroken, SlsError
+from sls_io.planning import GAP_SKIPPED
 from sls_io.settings import Service
 from tests.integration.lossy_catalog import LossyCatalog, lossy
 from tests.integration.world import content, group, make_lake
@@ -225,6 +226,7 @@ class Scene:
                 landed,
                 {p for p in store.logs if _within(ledger, p, "withdrawn")},
                 there - Counter(landed - store.forgotten),
+                {p for p in store.logs if where(ledger, p) == "skipped"},
             )
         said = snapshot.summary.additional_properties if snapshot.summary else {}
         others = codec.decode_adopted(said.get(codec.ADOPTED_KEY, "")).others
@@ -269,13 +271,14 @@ class Scene:
                 continue
             ledger, store = ledgers[name], model.stores[name]
             for place in store.logs:
-                where = _where(ledger, place)
+                found = where(ledger, place)
                 wanted = "landed" if place in told.landed else "withdrawn" if place in told.withdrawn else ""
-                if where == "gap" and place in store.alive:
+                wanted = "skipped" if place in told.skipped else wanted
+                if found == "gap" and place in store.alive:
                     raise Broken(f"{name} {place} is called a gap, and the service still has it")
-                if where != wanted and not (where == "gap" and not wanted):
+                if found != wanted and not (found == "gap" and not wanted):
                     raise Broken(
-                        f"{name} {place} is {where or 'open'} in the ledger, must be {wanted or 'open'}"
+                        f"{name} {place} is {found or 'open'} in the ledger, must be {wanted or 'open'}"
                     )
             rows = Counter(place[0] for place in told.landed - store.forgotten)
             said = {shard: entry.rows for shard, entry in ledger.shards.items() if entry.rows}
@@ -337,8 +340,10 @@ def _within(ledger: Ledger, place: Place, kind: str) -> bool:
     return any(begin <= place[1] < end for begin, end in intervals)
 
 
-def _where(ledger: Ledger, place: Place) -> str:
+def where(ledger: Ledger, place: Place) -> str:
+    """What the ledger calls a log: landed, withdrawn, skipped, gap; "" where nobody has settled it."""
     entry = ledger.shards.get(place[0])
-    if entry and any(g.begin <= place[1] < g.end for g in entry.gaps):
-        return "gap"
+    for gap in entry.gaps if entry else ():
+        if gap.begin <= place[1] < gap.end:
+            return "skipped" if gap.cause == GAP_SKIPPED else "gap"
     return next((kind for kind in ("landed", "withdrawn") if _within(ledger, place, kind)), "")

@@ -41,6 +41,7 @@ WEIGHTS = {
     "forget_before": 1, "mend": 4, "rollback": 5, "adopt": 3, "maintain": 6, "contract": 3, "retain": 3,
     "split": 2, "merge": 1, "f_delete": 4, "f_mark": 2, "f_copy": 2, "f_twice": 1, "f_intrude": 2,
     "f_rewrite": 4, "f_rollback": 2, "f_untag": 2, "f_expire": 2, "f_settings": 2, "cure": 5, "deliver": 2,
+    "skip": 3, "pause": 3, "resume": 2,
 }  # fmt: skip
 """How often each operation is drawn."""
 _BETWEEN = ("land", "fill", "undo", "maintain", "f_rewrite", "f_delete", "f_copy", "mend", "forget", "f_mark")
@@ -198,6 +199,9 @@ class Round:
             "forget_before": lambda: self.moves.forget_before(name, hours.start + 1),
             "mend": lambda: self.moves.mend(name, hours),
             "maintain": lambda: self.moves.maintain(dice),
+            "skip": lambda: self.moves.skip(name, self._trouble(dice)),
+            "pause": lambda: self.moves.pause(name, dice),
+            "resume": lambda: self.moves.pause(name, dice, resume=True),
             "adopt": lambda: self._adopt(name, dice),
             "forget": lambda: self._forget(name, dice),
             "rollback": lambda: self._rollback(dice),
@@ -394,6 +398,9 @@ class Round:
 
     def drain(self, name: str) -> None:
         """Land until nothing is open."""
+        resumed = self.moves.pause(name, random.Random(0), resume=True)
+        if resumed is not None and not self.step("resume", resumed):
+            raise Broken("a resume was refused on a table that is well")
         for _ in range(_RUNS_MAX):
             self.scene.advance(60)
             accepted = self.step("land", self.moves.land(name))
@@ -498,9 +505,9 @@ class Round:
         model = self.model
         told = model.told[name]
         assert told is not None
-        for hour in sorted({model.stores[name].logs[p].hour for p in told.withdrawn}):
+        for hour in sorted({model.stores[name].logs[p].hour for p in told.withdrawn | told.skipped}):
             self.step("fill", self.moves.land(name, hours=range(hour, hour + 1)))
-        left = (told.withdrawn & model.stores[name].alive) - self._barred(name)
+        left = ((told.withdrawn | told.skipped) & model.stores[name].alive) - self._barred(name)
         if left or self._open(name):
             raise Broken(f"{name}: {sorted(left | self._open(name))} cannot be brought to the table")
 
@@ -511,8 +518,9 @@ class Round:
         told, ledger = model.told[name], self.scene.ledgers(self.scene.tagged())[name]
         assert told is not None
         adopted = {place[0] for place in told.adopted}
-        old = {p for p in told.withdrawn if p[0] in adopted and p[1] < ledger.shards[p[0]].start}
-        return old | {p for p in told.withdrawn if store.logs[p].hour < store.before}
+        held = told.withdrawn | told.skipped
+        old = {p for p in held if p[0] in adopted and p[1] < ledger.shards[p[0]].start}
+        return old | {p for p in held if store.logs[p].hour < store.before}
 
 
 def spelled_out(words: list[str]) -> list[list[str]]:
