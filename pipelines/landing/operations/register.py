@@ -39,8 +39,8 @@ from pipelines.landing.table.former import (
 )
 from pipelines.landing.table.lake import ANSWER_S, Lake, NoMetadata, storage_trouble, unreachable
 from pipelines.landing.table.sql_catalog import named, repoint
-from pipelines.landing.table.waiting import answered
 from sls_io.client import Origin, SlsClient
+from sls_io.deadline import answered
 from sls_io.errors import ConfigError, LandingConflict, LandingUnknown, LedgerBroken, ServiceError, printable
 from sls_io.window import Cursor
 
