@@ -208,9 +208,9 @@ class SqlLeases:
             into = dialect.insert(table).values(values)
             key = [column.name for column in table.primary_key]
             statement = (
-                into.on_conflict_do_update(key, set_={newer: into.excluded[newer]})
+                into.on_conflict_do_update(index_elements=key, set_={newer: into.excluded[newer]})
                 if newer
-                else into.on_conflict_do_nothing(key)
+                else into.on_conflict_do_nothing(index_elements=key)
             )
         self._do(statement)
 
