@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
@@ -12,7 +12,7 @@ from pipelines.landing.defs_file import filled, read_document
 from pipelines.landing.names import check_names
 from pipelines.landing.table.contract import Contract
 from sls_io.errors import ConfigError, printable
-from sls_io.settings import Budget, Group, Service, Settings
+from sls_io.settings import Budget, Coordination, Group, Service, Settings
 from sls_io.window import HOUR_S
 
 _TABLE = re.compile(r"[a-z_][a-z0-9_]{0,127}\.[a-z_][a-z0-9_]{0,127}")
@@ -52,6 +52,7 @@ class Logstore(Settings):
     start      first receive hour of the history, `YYYY-MM-DD-HH:MM` UTC; nothing before it is landed
     reset      where the very first run begins: earliest, latest, group, none, an ISO time, a duration
     columns    log key -> declared type (see contract.py)
+    coordinator  how shards are held (see coordinators.py); a word stands for its kind
     maintenance, proof  when their schedules tick, as cron, once somebody turns them on
     """
 
@@ -66,14 +67,15 @@ class Logstore(Settings):
     proof: str = "10 4 * * *"
     budget: Budget = Budget()
     errors: ErrorShares = ErrorShares()
-    coordinator: Literal["server_group"] = "server_group"
+    coordinator: Coordination = Coordination()
     splits_per_hour: Annotated[int, Field(ge=1, le=60)] = 1
 
     @model_validator(mode="before")
     @classmethod
-    def _group_may_be_a_name(cls, data: Any) -> Any:
-        if isinstance(data, dict) and isinstance(data.get("group"), str):
-            return {**data, "group": {"name": data["group"]}}
+    def _one_word_will_do(cls, data: Any) -> Any:
+        for name, short in (("group", "name"), ("coordinator", "kind")):
+            if isinstance(data, dict) and isinstance(data.get(name), str):
+                data = {**data, name: {short: data[name]}}
         return data
 
     @field_validator("table")

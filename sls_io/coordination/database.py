@@ -9,6 +9,7 @@ An address may have a password in it; what is said of a database never has.
 
 import contextlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 from sqlalchemy import Connection, create_engine
@@ -56,6 +57,11 @@ class Database:
     def kind(self) -> str:
         """`sqlite`, `postgresql` or `mysql`; MariaDB counts as MySQL."""
         return "mysql" if self._engine.dialect.name == "mariadb" else self._engine.dialect.name
+
+    def there(self) -> bool:
+        """Whether there is something to connect to: SQLite would make a file that is not there."""
+        file = self._engine.url.database or ""
+        return self.kind != "sqlite" or Path(file).exists()
 
     def ask(self, call: Callable[[Connection], Answer], *, deadline_s: float | None = None) -> Answer:
         """What `call` makes of a connection whose statements are carried out one by one.

@@ -13,7 +13,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from sls_io.coordination.database import Database
 from sls_io.coordination.lease import FREE, Lease, Take, View
-from sls_io.coordination.lease_tables import INSTANCES, LEASES, SIGNATURE_CHARS_MAX, ensure
+from sls_io.coordination.lease_tables import INSTANCES, LEASES, SIGNATURE_CHARS_MAX, ensure, made
 from sls_io.errors import ConfigError
 from sls_io.window import Cursor
 
@@ -30,6 +30,10 @@ class LeaseStore(Protocol):
     @property
     def name(self) -> str:
         """How the place is called in messages."""
+        ...
+
+    def there(self) -> bool:
+        """Whether anybody has made it ready for leases."""
         ...
 
     def prepare(self) -> None:
@@ -94,6 +98,9 @@ class SqlLeases:
     @property
     def name(self) -> str:
         return self._database.name
+
+    def there(self) -> bool:
+        return made(self._database)
 
     def prepare(self) -> None:
         ensure(self._database)

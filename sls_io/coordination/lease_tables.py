@@ -59,6 +59,11 @@ LEASES = Table(
 """A row a shard, see `lease.py`. `check_point` is a cursor as a number, `update_time` unix milliseconds."""
 
 
+def made(database: Database) -> bool:
+    """Whether the tables have been made there; a file that is not there is not made for the question."""
+    return database.there() and database.ask(_version) is not None
+
+
 def ensure(database: Database) -> None:
     """Make the tables, or bring them up to date; nothing is done where they are.
 

@@ -110,9 +110,12 @@ class SqlLease:
         return self._held.working(self._clock.monotonic())
 
     def look(self) -> View:
-        """All leases of the group as they are, for people; nothing is taken and nobody joins."""
-        self._prepare()
-        return self._store.read()
+        """All leases of the group as they are, for people; nothing is made or taken, and nobody joins."""
+        return self._store.read() if self._prepared or self._store.there() else View()
+
+    def close(self) -> None:
+        """Let go of connections; the next call makes new ones."""
+        self._store.close()
 
     def claim(self) -> Claim:
         """Join, and take what is ours to take. See the head of this module for when this waits.
@@ -121,12 +124,13 @@ class SqlLease:
         timeout after which that may be begun. Called with no work under way: shards that another has taken
         are let go. Raises ClaimLost, naming who has the shards, when there are none to be had.
         """
-        self._prepare()
-        self._weights = self._shards()
         began_s, joined = self._clock.monotonic(), False
         while True:
             failure: TransportError | None = None
             try:
+                if not joined:
+                    self._prepare()
+                    self._weights = self._shards()
                 view = self._look() if joined else self._joined()
                 joined = True
                 view = self._round(view)
@@ -164,8 +168,7 @@ class SqlLease:
 
     def checkpoints(self) -> Mapping[int, Cursor | None]:
         """The saved cursor of every shard that has a row; raises when they cannot be read."""
-        self._prepare()
-        return {shard: lease.checkpoint for shard, lease in self._store.read().leases.items()}
+        return {shard: lease.checkpoint for shard, lease in self.look().leases.items()}
 
     def checkpoint(self, shard: int, cursor: Cursor) -> Published:
         """Save while `consumer_owner` is us, in the one statement that saves, and never an earlier one."""

@@ -25,6 +25,10 @@ class DictLeases:
     on_their_way: list[Callable[[], object]] = field(default_factory=list)
     name: str = "dict"
 
+    def there(self) -> bool:
+        self._up()
+        return True
+
     def prepare(self) -> None:
         self._up()
 

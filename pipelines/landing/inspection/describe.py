@@ -4,10 +4,11 @@ Nothing here claims a shard, writes a file or commits. `preview` plans as if eve
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.table import Table
 
+from pipelines.landing.coordinators import consumers, published
 from pipelines.landing.inspection.backlog import backlog_of, rates_of
 from pipelines.landing.inspection.upcoming import upcoming
 from pipelines.landing.ledger.reading import tasks_of
@@ -41,7 +42,8 @@ class ShardView:
 
     `reached_s` is the receive time up to which the table has it; `lag_s` counts from there to the
     service's now, 0 for a closed or drained shard. `backlog` is None where nothing waits or is known.
-    `suspect_s`: since when the service says that it is gone, unix seconds; 0: it does not.
+    `suspect_s`: since when the service says that it is gone, unix seconds; 0: it does not. `consumers` says
+    who is how far with it, where leases tell.
     """
 
     shard: int
@@ -56,6 +58,7 @@ class ShardView:
     closed: bool
     backlog: Backlog | None = None
     suspect_s: int = 0
+    consumers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -164,7 +167,7 @@ def hour_rows(logstore: Logstore, lake: Lake, origin: str, hours: Collection[int
 def describe(logstore: Logstore, lake: Lake, client: SlsClient) -> list[ShardView]:
     """Every shard the service lists or the ledger knows, in order of id."""
     ledger = read_ledger(logstore, lake, client)
-    checkpoints = _checkpoints(client, logstore.group.name)
+    checkpoints, far = _checkpoints(client, logstore), consumers(logstore, client)
     listed = {s.id: s for s in client.shards()}
     now_s = client.now_s()
     table = lake.load(logstore.table)
@@ -174,7 +177,12 @@ def describe(logstore: Logstore, lake: Lake, client: SlsClient) -> list[ShardVie
         for s in sorted({*listed, *ledger.shards})
     ]
     quota = logstore.budget.shard_mb_per_s
-    return [replace(v, backlog=backlog_of(rates.get(v.shard), v.lag_s, quota)) for v in views]
+    return [
+        replace(
+            v, backlog=backlog_of(rates.get(v.shard), v.lag_s, quota), consumers=dict(far.get(v.shard, {}))
+        )
+        for v in views
+    ]
 
 
 def landings(logstore: Logstore, lake: Lake) -> list[LandingView]:
@@ -199,9 +207,9 @@ def landings(logstore: Logstore, lake: Lake) -> list[LandingView]:
     return found[::-1]
 
 
-def _checkpoints(client: SlsClient, group: str) -> Mapping[int, GroupCheckpoint]:
+def _checkpoints(client: SlsClient, logstore: Logstore) -> Mapping[int, GroupCheckpoint]:
     try:
-        return client.checkpoints(group)
+        return published(logstore, client)
     except ServiceError as error:
         if error.code == NO_GROUP_CODE:
             return {}
