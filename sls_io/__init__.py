@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from sls_io.client import GroupCheckpoint, GroupInfo, Origin, Page, SlsClient
     from sls_io.coordination.coordinator import Coordinator
     from sls_io.coordination.server_group import ServerGroup
+    from sls_io.coordination.sql_lease import SqlLease
     from sls_io.coordination.static import Static
     from sls_io.http.transport import Transport
 
@@ -74,6 +75,7 @@ __all__ = [
     # holding shards
     "Coordinator",
     "ServerGroup",
+    "SqlLease",
     "Static",
     # time
     "Clock",
@@ -108,6 +110,7 @@ _LATER = {
     "Transport": "sls_io.http.transport",
     "Coordinator": "sls_io.coordination.coordinator",
     "ServerGroup": "sls_io.coordination.server_group",
+    "SqlLease": "sls_io.coordination.sql_lease",
     "Static": "sls_io.coordination.static",
 }
 

@@ -23,6 +23,8 @@ _REGIONAL = re.compile(
 _REGION = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 LOOPBACK_REGION = "loopback"
 """Region of a logstore behind a loopback endpoint, whichever of its names the endpoint uses."""
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_IMPORT = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
 _GROUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 PAGE_GROUPS_MAX = 1000
@@ -188,6 +190,63 @@ class Group(Settings):
                 f"group.heartbeat_deadline_s: {self.heartbeat_deadline_s:g} s (4 unless it is set) is more "
                 f"than group.heartbeat_s, {self.heartbeat_s:g} s; a heartbeat is answered before the next one"
             )
+        return self
+
+
+class Coordination(Settings):
+    """How shards are held: by the service's consumer group, or by leases in a database.
+
+    `database` is the address of the leases (`sqlite:////FILE`, `postgresql://USER@HOST/DATABASE`, `mysql`,
+    `mariadb`), without a password; `database_env` names an environment variable that has an address, which
+    may have one. `assignor` says who gets which shard: `sticky`, `range`, `round_robin`, or
+    `package.module:function`. All workers of a group need the same.
+    """
+
+    kind: Literal["server_group", "sql_lease"] = "server_group"
+    database: str = ""
+    database_env: str = ""
+    assignor: str = "sticky"
+
+    @field_validator("database")
+    @classmethod
+    def _address_has_no_secret(cls, value: str) -> str:
+        text = value.lower()
+        if "@" in text.partition("://")[2] and ":" in text.partition("://")[2].rpartition("@")[0]:
+            raise ValueError(
+                "database: has a password in it; put the address into an environment variable, and name that "
+                "in coordinator.database_env"
+            )
+        if value and "://" not in value:
+            raise ValueError("database: expected KIND://USER@HOST/DATABASE, or sqlite:////FILE")
+        if "?" in value:
+            raise ValueError("database: options may be secrets; use coordinator.database_env")
+        if text.startswith("sqlite:") and not text.startswith("sqlite:////"):
+            raise ValueError("database: name the file from the root on, sqlite:////FILE")
+        return value
+
+    @field_validator("database_env")
+    @classmethod
+    def _variable_is_a_name(cls, value: str) -> str:
+        if value and not _VARIABLE.fullmatch(value):
+            raise ValueError("database_env: the name of an environment variable, not its content")
+        return value
+
+    @field_validator("assignor")
+    @classmethod
+    def _assignor_is_known(cls, value: str) -> str:
+        if value not in ("sticky", "range", "round_robin") and not _IMPORT.fullmatch(value):
+            raise ValueError("assignor: one of sticky, range, round_robin, or package.module:function")
+        return value
+
+    @model_validator(mode="after")
+    def _leases_have_a_place(self) -> Self:
+        if self.kind == "sql_lease" and bool(self.database) == bool(self.database_env):
+            raise ValueError(
+                "coordinator: sql_lease needs `database`, or `database_env` for an address with a password; "
+                "name one of them"
+            )
+        if self.kind == "server_group" and (self.database or self.database_env):
+            raise ValueError("coordinator: a database goes with the kind sql_lease only")
         return self
 
 

@@ -9,6 +9,7 @@ import shutil
 import pytest
 
 from pipelines.landing.spark.session import installed_jars
+from tests.backends.mariadb import server_program
 
 
 def spark_jars() -> None:
@@ -21,6 +22,12 @@ def java() -> None:
     """A Java runtime."""
     if shutil.which("java") is None:
         _missing("no Java on this machine: install 17 or later")
+
+
+def mariadb() -> None:
+    """A MariaDB server's binary. It is no package of Python, so nobody has to have it."""
+    if server_program() is None:
+        pytest.skip("no mariadbd on this machine: install MariaDB's server (Debian: mariadb-server-core)")
 
 
 def _missing(what: str) -> None:

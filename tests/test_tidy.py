@@ -104,9 +104,11 @@ ENTRY_POINTS = {
     "pipelines.landing.spark.record",
     "pipelines.landing.run.workers",
     "pipelines.components",
+    "sls_io.coordination.migrations.env",
+    "sls_io.coordination.migrations.versions.step_0001",
 }
 """Modules that start by name: console script, what Dagster loads, set-up, what Spark forks workers from,
-what a defs.yaml names."""
+what a defs.yaml names, what Alembic runs."""
 
 
 @cache

@@ -74,7 +74,7 @@ def show(output: Output, logstore: Logstore, views: list[ShardView], left: Runwa
             (
                 str(view.shard),
                 _state(view),
-                view.holder,
+                ", ".join(f"{name} {state}" for name, state in view.consumers.items()) or view.holder,
                 "" if view.frontier is None else str(view.frontier),
                 _beside(view.checkpoint, view.frontier),
                 _beside(view.end, view.frontier),

@@ -12,7 +12,7 @@ from pipelines.landing.defs_file import filled, read_document
 from pipelines.landing.names import check_names
 from pipelines.landing.table.contract import Contract
 from sls_io.errors import ConfigError, printable
-from sls_io.settings import Budget, Group, Service, Settings
+from sls_io.settings import Budget, Coordination, Group, Service, Settings
 from sls_io.window import HOUR_S
 
 _TABLE = re.compile(r"[a-z_][a-z0-9_]{0,127}\.[a-z_][a-z0-9_]{0,127}")
@@ -55,6 +55,7 @@ class Logstore(Settings):
                goes on; `fail` leaves the shard where it is, with a red run, until somebody decides
     columns    log key -> declared type (see contract.py)
     hooks      `package.module:name` of functions that a live run calls (see run/hooks.py)
+    coordinator  how shards are held (see coordinators.py); a word stands for its kind
     maintenance, proof  when their schedules tick, as cron, once somebody turns them on
     """
 
@@ -71,14 +72,15 @@ class Logstore(Settings):
     budget: Budget = Budget()
     errors: ErrorShares = ErrorShares()
     hooks: str = ""
-    coordinator: Literal["server_group"] = "server_group"
+    coordinator: Coordination = Coordination()
     splits_per_hour: Annotated[int, Field(ge=1, le=60)] = 1
 
     @model_validator(mode="before")
     @classmethod
-    def _group_may_be_a_name(cls, data: Any) -> Any:
-        if isinstance(data, dict) and isinstance(data.get("group"), str):
-            return {**data, "group": {"name": data["group"]}}
+    def _one_word_will_do(cls, data: Any) -> Any:
+        for name, short in (("group", "name"), ("coordinator", "kind")):
+            if isinstance(data, dict) and isinstance(data.get(name), str):
+                data = {**data, name: {short: data[name]}}
         return data
 
     @field_validator("table")

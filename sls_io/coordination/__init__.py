@@ -1,6 +1,6 @@
-"""Who reads which shard: claims that are kept by heartbeats, and checkpoints.
+"""Who reads which shard: claims that are kept alive, and checkpoints.
 
 In: a group, a holder, shards.
-Out: claims, and what the service answers to a checkpoint.
-May touch: the service, a thread for heartbeats.
+Out: claims, and what became of a checkpoint.
+May touch: the service, or a database for leases.
 """

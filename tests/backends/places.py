@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from pipelines.landing.table.lake import Lake
 from tests.backends.gate import Gate
+from tests.backends.mariadb import MariaDB
 from tests.backends.postgres import Postgres
 from tests.backends.rest import RestCatalogs
 from tests.backends.s3 import S3
@@ -28,6 +29,7 @@ class Servers:
 
     def __init__(self) -> None:
         self._postgres: Postgres | None = None
+        self._mariadb: MariaDB | None = None
         self._s3: S3 | None = None
         self._rest: RestCatalogs | None = None
 
@@ -36,6 +38,12 @@ class Servers:
         """PostgreSQL."""
         self._postgres = self._postgres or Postgres()
         return self._postgres
+
+    @property
+    def mariadb(self) -> MariaDB:
+        """MariaDB."""
+        self._mariadb = self._mariadb or MariaDB()
+        return self._mariadb
 
     @property
     def s3(self) -> S3:
@@ -51,7 +59,7 @@ class Servers:
 
     def end(self) -> None:
         """End all of them."""
-        for server in (self._rest, self._postgres, self._s3):
+        for server in (self._rest, self._postgres, self._mariadb, self._s3):
             if server is not None:
                 server.end()
 

@@ -4,11 +4,13 @@ Time is moved by hand on both sides at once: `Time` is the coordinators' clock, 
 moves the emulator's too.
 """
 
+import contextlib
 import hashlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 
@@ -16,11 +18,13 @@ from sls_io.client import SlsClient
 from sls_io.clock import ManualClock
 from sls_io.coordination.coordinator import Coordinator
 from sls_io.coordination.server_group import ServerGroup
+from sls_io.coordination.sql_lease import SqlLease
 from sls_io.coordination.static import Static
 from sls_io.emulator import Admin, Emulator, start
 from sls_io.errors import ClaimLost, ConfigError, ServiceError, SlsError, TransportError
 from sls_io.settings import Group, Service
 from sls_io.window import Cursor
+from tests.contract.lease_databases import DATABASES, Databases
 
 LOGSTORE, GROUP = "logs", "lake"
 TIMEOUT_S = 30
@@ -45,20 +49,36 @@ class Time(ManualClock):
 
 @dataclass
 class Place:
-    """A logstore of four shards, its client, and the time of both sides."""
+    """A logstore of four shards, its client, the time of both sides, and databases for leases."""
 
     admin: Admin
     client: SlsClient
     time: Time
+    databases: Databases
+    addresses: dict[str, str] = field(default_factory=dict)
 
     def group(self, holder: str = "a", **settings: object) -> ServerGroup:
+        return ServerGroup(self.client, self.settings(holder, **settings), self.time)
+
+    def leases(self, kind: str, holder: str = "a", **settings: object) -> SqlLease:
+        if kind not in self.addresses:
+            self.addresses[kind] = self.databases.new(kind)
+        return SqlLease.at(
+            self.addresses[kind],
+            self.settings(holder, **settings),
+            lambda: {shard.id: 1 for shard in self.client.shards()},
+            signature=f"{self.client.service.project}/{LOGSTORE}",
+            clock=self.time,
+        )
+
+    def settings(self, holder: str, **settings: object) -> Group:
         known: dict[str, object] = {
             "name": GROUP,
             "holder": holder,
             "timeout_s": TIMEOUT_S,
             "patience_s": 12.0,
         }
-        return ServerGroup(self.client, Group.model_validate(known | settings), self.time)
+        return Group.model_validate(known | settings)
 
     def beats(self) -> Callable[[], list[dict[str, object]]]:
         """Watch heartbeats; the answer lists those seen so far."""
@@ -67,13 +87,13 @@ class Place:
 
 
 @contextmanager
-def logstore_of(emulator: Emulator, project: str) -> Iterator[Place]:
+def logstore_of(emulator: Emulator, project: str, databases: Databases) -> Iterator[Place]:
     """A new project on `emulator`, with the logstore in it."""
     service = Service(endpoint=emulator.endpoint, project=project, logstore=LOGSTORE, tries_max=2)
     with SlsClient(service) as client:
         client.transport.create_project(project, "")
         client.transport.create_logstore(project, LOGSTORE, ttl=30, shard_count=4)
-        yield Place(emulator.admin, client, Time(emulator.admin))
+        yield Place(emulator.admin, client, Time(emulator.admin), databases)
         emulator.admin.remove()
 
 
@@ -85,9 +105,9 @@ def shared() -> Iterator[Emulator]:
 
 
 @pytest.fixture
-def place(shared: Emulator, request: pytest.FixtureRequest) -> Iterator[Place]:
+def place(shared: Emulator, databases: Databases, request: pytest.FixtureRequest) -> Iterator[Place]:
     project = f"p-{hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:12]}"
-    with logstore_of(shared, project) as made:
+    with logstore_of(shared, project, databases) as made:
         yield made
 
 
@@ -96,26 +116,67 @@ def place(shared: Emulator, request: pytest.FixtureRequest) -> Iterator[Place]:
 
 @dataclass(frozen=True)
 class Kind:
-    """A coordinator, and what it can do beyond the contract's minimum."""
+    """A coordinator, what it can do beyond the contract's minimum, and how what it asks is made to fail.
+
+    `made(place, holder)` is a coordinator of that name; `unread` lets its checkpoints be unreadable from now
+    on, `unheard` its releases.
+    """
 
     name: str
-    make: Callable[[Place], Coordinator]
+    made: Callable[[Place, str], Coordinator]
     publishes: bool
     expires: bool
     exclusive: bool
+    unread: Callable[[Place], object]
+    unheard: Callable[[Place], object]
+
+    def make(self, place: Place) -> Coordinator:
+        return self.made(place, "a")
 
 
-def _static(place: Place) -> Coordinator:
+def _static(place: Place, holder: str) -> Coordinator:
     return Static(s.id for s in place.client.shards())
 
 
+def _unread(place: Place) -> object:
+    return place.admin.fault("error", call="get_checkpoints", times=None, status=500)
+
+
+def _unheard(place: Place) -> object:
+    return place.admin.fault("drop_request", call="heartbeat", times=None)
+
+
+def _over_leases(database: str) -> Kind:
+    def gone(place: Place) -> None:
+        place.databases.drop_tables(place.addresses[database])
+
+    return Kind(
+        f"sql_lease-{database}",
+        lambda place, holder: place.leases(database, holder),
+        publishes=True,
+        expires=True,
+        exclusive=True,
+        unread=gone,
+        unheard=gone,
+    )
+
+
+_kind = partial(Kind, unread=_unread, unheard=_unheard)
 KINDS = (
-    Kind("server_group", lambda place: place.group(), publishes=True, expires=True, exclusive=True),
-    Kind("static", _static, publishes=False, expires=False, exclusive=False),
+    _kind(
+        "server_group",
+        lambda place, holder: place.group(holder),
+        publishes=True,
+        expires=True,
+        exclusive=True,
+    ),
+    _kind("static", _static, publishes=False, expires=False, exclusive=False),
+    *map(_over_leases, DATABASES),
 )
 every = pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
 publishing = pytest.mark.parametrize("kind", [k for k in KINDS if k.publishes], ids=lambda k: k.name)
 expiring = pytest.mark.parametrize("kind", [k for k in KINDS if k.expires], ids=lambda k: k.name)
+exclusive = pytest.mark.parametrize("kind", [k for k in KINDS if k.exclusive], ids=lambda k: k.name)
 
 
 @every
@@ -221,7 +282,7 @@ def test_a_silent_holder_stops_by_its_own_clock_and_may_claim_again(kind: Kind, 
 def test_checkpoints_that_cannot_be_read_are_an_error_and_not_none(kind: Kind, place: Place) -> None:
     coordinator = kind.make(place)
     coordinator.claim()
-    place.admin.fault("error", call="get_checkpoints", times=None, status=500)
+    kind.unread(place)
     with pytest.raises(SlsError):
         coordinator.checkpoints()
     with pytest.raises(SlsError):
@@ -233,8 +294,45 @@ def test_checkpoints_that_cannot_be_read_are_an_error_and_not_none(kind: Kind, p
 def test_a_release_out_of_reach_says_nothing(kind: Kind, place: Place) -> None:
     coordinator = kind.make(place)
     coordinator.claim()
-    place.admin.fault("drop_request", call="heartbeat", times=None)
+    kind.unheard(place)
     coordinator.release()
+
+
+@exclusive
+def test_two_holders_never_hold_one_shard_and_share_all_of_them(kind: Kind, place: Place) -> None:
+    first, second = kind.made(place, "a"), kind.made(place, "b")
+    assert first.claim().shards == {0, 1, 2, 3}
+    first.renew()
+    first.release()
+    for _ in range(3):
+        place.time.advance(1)
+        try:
+            wanted = second.claim().shards
+            break
+        except ClaimLost:
+            first.claim()
+            first.release()
+    kept = first.claim().shards
+    assert (len(wanted), len(kept)) == (2, 2)
+    assert wanted | kept == {0, 1, 2, 3}
+    assert second.renew().shards == wanted
+    assert first.renew().shards == kept
+
+
+@expiring
+def test_a_holder_that_was_replaced_keeps_its_hands_off(kind: Kind, place: Place) -> None:
+    first, second = kind.made(place, "a"), kind.made(place, "b")
+    first.claim()
+    assert first.checkpoint(1, Cursor(40)) == "sent"
+    place.time.advance(TIMEOUT_S + 1)
+    for _ in range(4):
+        with contextlib.suppress(ClaimLost):
+            if second.claim().shards == {0, 1, 2, 3}:
+                break
+    second.checkpoint(1, Cursor(50))
+    with pytest.raises(ClaimLost):
+        first.checkpoint(1, Cursor(60))
+    assert second.checkpoints()[1] == 50
 
 
 # --- what only the service's group does

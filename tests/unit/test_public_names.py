@@ -10,7 +10,7 @@ CLIENT = {"SlsClient", "Transport", "Page", "Origin", "GroupInfo", "GroupCheckpo
 SETTINGS = {"Service", "Credentials", "Group", "Budget"}
 VALUES = {"Cursor", "cursor_from_wire", "cursor_to_wire", "Window", "IntervalSet", "Shard", "Head"}
 LEDGER = {"Claim", "Ledger", "ShardLedger", "Gap"}
-HOLDING = {"Coordinator", "ServerGroup", "Static"}
+HOLDING = {"Coordinator", "ServerGroup", "SqlLease", "Static"}
 TIME = {"Clock", "SystemClock", "ManualClock", "SYSTEM_CLOCK"}
 ERRORS = {
     *("SlsError", "ConfigError", "TransportError", "TransportTimeout", "ConnectFailed", "Throttled"),

@@ -6,7 +6,7 @@ import re
 import pytest
 from pydantic import ValidationError
 
-from sls_io.settings import Budget, Credentials, Group, Service, is_loopback
+from sls_io.settings import Budget, Coordination, Credentials, Group, Service, is_loopback
 
 HOST = "cn-hangzhou.log.aliyuncs.com"
 
@@ -220,3 +220,46 @@ def test_three_heartbeats_fit_into_the_default_timeout() -> None:
 def test_every_number_of_a_budget_has_a_limit(changed: dict[str, int]) -> None:
     with pytest.raises(ValidationError):
         Budget.model_validate(changed)
+
+
+# --- how shards are held
+
+
+def test_the_services_group_holds_shards_unless_something_else_is_said() -> None:
+    assert Coordination() == Coordination(kind="server_group")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "sqlite:////var/leases.db",
+        "postgresql://me@db.example.com:5432/leases",
+        "mysql+pymysql://db.example.com/leases",
+    ],
+)
+def test_leases_are_in_a_database(address: str) -> None:
+    assert Coordination(kind="sql_lease", database=address).database == address
+    assert Coordination(kind="sql_lease", database_env="LEASES", assignor="my.module:share").assignor
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"kind": "sql_lease"}, "needs `database`, or `database_env`"),
+        ({"kind": "sql_lease", "database": "sqlite:////x", "database_env": "X"}, "name one of them"),
+        ({"database": "sqlite:////x"}, "goes with the kind sql_lease only"),
+        ({"kind": "sql_lease", "database": "mysql://me:secret@host/db"}, "has a password in it"),
+        ({"kind": "sql_lease", "database": "mysql://:secret@host/db"}, "has a password in it"),
+        ({"kind": "sql_lease", "database": "mysql://host/db?password=secret"}, "options may be secrets"),
+        ({"kind": "sql_lease", "database": "sqlite:///leases.db"}, "from the root on"),
+        ({"kind": "sql_lease", "database": "host/secret"}, "expected KIND"),
+        ({"kind": "sql_lease", "database_env": "mysql://me:secret@host/db"}, "not its content"),
+        ({"kind": "sql_lease", "database_env": "X", "assignor": "weighted"}, "one of sticky, range"),
+    ],
+)
+def test_a_place_of_leases_that_cannot_work_is_refused_without_its_secret(
+    given: dict[str, str], said: str
+) -> None:
+    with pytest.raises(ValidationError, match=said) as caught:
+        Coordination.model_validate(given)
+    assert "secret@" not in str(caught.value) and "=secret" not in str(caught.value)

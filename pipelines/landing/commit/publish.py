@@ -41,8 +41,8 @@ from pipelines.landing.ledger.reading import manifests_of
 from pipelines.landing.ledger.state import TableState
 from pipelines.landing.ledger.values import Adopted, Delta, Forgotten
 from pipelines.landing.table.lake import not_taken, storage_trouble
-from pipelines.landing.table.waiting import NoAnswer, answered
 from sls_io.claim import Ledger
+from sls_io.deadline import NoAnswer, answered
 from sls_io.errors import TransportError
 
 REF_AGE_MS_MAX = 2**63 - 1

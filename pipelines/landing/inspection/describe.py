@@ -4,10 +4,11 @@ Nothing here claims a shard, writes a file or commits. `preview` plans as if eve
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.table import Table
 
+from pipelines.landing.coordinators import consumers, published
 from pipelines.landing.inspection.backlog import backlog_of
 from pipelines.landing.inspection.upcoming import upcoming
 from pipelines.landing.ledger.left import rates_of
@@ -43,7 +44,7 @@ class ShardView:
     `reached_s` is the receive time up to which the table has it; `lag_s` counts from there to the
     service's now, 0 for a closed or drained shard. `backlog` is None where nothing waits or is known.
     `suspect_s`: since when the service says that it is gone, unix seconds; 0: it does not. `paused`: somebody
-    paused it.
+    paused it. `consumers` says who is how far with it, where leases tell.
     """
 
     shard: int
@@ -59,6 +60,7 @@ class ShardView:
     backlog: Backlog | None = None
     suspect_s: int = 0
     paused: bool = False
+    consumers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,7 @@ def hour_rows(logstore: Logstore, lake: Lake, origin: str, hours: Collection[int
 def describe(logstore: Logstore, lake: Lake, client: SlsClient) -> list[ShardView]:
     """Every shard the service lists or the ledger knows, in order of id."""
     ledger = read_ledger(logstore, lake, client)
-    checkpoints = _checkpoints(client, logstore.group.name)
+    checkpoints, far = _checkpoints(client, logstore), consumers(logstore, client)
     listed = {s.id: s for s in client.shards()}
     now_s = client.now_s()
     table = lake.load(logstore.table)
@@ -179,7 +181,12 @@ def describe(logstore: Logstore, lake: Lake, client: SlsClient) -> list[ShardVie
     quota = logstore.budget.shard_mb_per_s
     paused = facts(table).paused_of(ledger.origin) if table is not None else frozenset[int]()
     return [
-        replace(v, backlog=backlog_of(rates.get(v.shard), v.lag_s, quota), paused=v.shard in paused)
+        replace(
+            v,
+            backlog=backlog_of(rates.get(v.shard), v.lag_s, quota),
+            paused=v.shard in paused,
+            consumers=dict(far.get(v.shard, {})),
+        )
         for v in views
     ]
 
@@ -206,9 +213,9 @@ def landings(logstore: Logstore, lake: Lake) -> list[LandingView]:
     return found[::-1]
 
 
-def _checkpoints(client: SlsClient, group: str) -> Mapping[int, GroupCheckpoint]:
+def _checkpoints(client: SlsClient, logstore: Logstore) -> Mapping[int, GroupCheckpoint]:
     try:
-        return client.checkpoints(group)
+        return published(logstore, client)
     except ServiceError as error:
         if error.code == NO_GROUP_CODE:
             return {}

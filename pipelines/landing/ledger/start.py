@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from pyiceberg.table import Table
 
+from pipelines.landing.coordinators import published
 from pipelines.landing.ledger.state import TableState, names_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.former import START_OVER
@@ -54,7 +55,7 @@ def moved(client: SlsClient, logstore: Logstore) -> list[int]:
     that found the shard empty publishes that, too, and nothing is lost with it.
     """
     try:
-        stored = client.checkpoints(logstore.group.name)
+        stored = published(logstore, client)
     except ServiceError as error:
         if error.code == NO_GROUP_CODE:
             return []
@@ -133,7 +134,7 @@ def begins(client: SlsClient, logstore: Logstore, state: TableState, origin: str
             return None
         looked_s = entry.reached_s or int(client.now_s())
         at_s = looked_s if logstore.reset == "latest" else logstore.reset_time_s(looked_s)
-        stored = client.checkpoints(logstore.group.name).get(shard.id) if logstore.reset == "group" else None
+        stored = published(logstore, client).get(shard.id) if logstore.reset == "group" else None
         return _start(client, logstore, shard, at_s, stored.cursor if stored else None)
 
     return Begins(at, state.forgotten.hours(origin))

@@ -31,8 +31,8 @@ from pipelines.landing.ledger.values import Adopted, Forgotten, Landed
 from pipelines.landing.table.former import REGISTER, newer, number_of, strangers
 from pipelines.landing.table.lake import ANSWER_S, is_storage, storage_trouble
 from pipelines.landing.table.usable import check_usable
-from pipelines.landing.table.waiting import answered
 from sls_io.claim import Ledger
+from sls_io.deadline import answered
 from sls_io.errors import Breach, LedgerBroken, TransportError
 
 _CALLS_PARALLEL = 8

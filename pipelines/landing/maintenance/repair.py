@@ -8,6 +8,7 @@ runs. It is owner-checked like there: shards are claimed, nothing is forced, not
 
 from dataclasses import dataclass, replace
 
+from pipelines.landing.coordinators import coordinator_of
 from pipelines.landing.inspection.describe import describe, read_ledger
 from pipelines.landing.ledger.state import check_adds_up
 from pipelines.landing.logstore import Logstore
@@ -15,7 +16,7 @@ from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.coordination.server_group import ServerGroup
+from sls_io.coordination.coordinator import Coordinator
 from sls_io.errors import ConfigError, SlsError
 from sls_io.planning import CURSOR_UNKNOWN
 from sls_io.window import Cursor
@@ -69,7 +70,7 @@ def execute_repair(
 
     Raises ClaimLost when others hold all shards: their own landings publish checkpoints.
     """
-    group = ServerGroup(client, logstore.group, clock=clock)
+    group = coordinator_of(logstore, client, clock)
     claim = group.claim()
     try:
         return [_published(group, point, held=point.shard in claim.shards) for point in points]
@@ -77,7 +78,7 @@ def execute_repair(
         group.release()
 
 
-def _published(group: ServerGroup, point: Point, *, held: bool) -> Point:
+def _published(group: Coordinator, point: Point, *, held: bool) -> Point:
     """What became of it."""
     if point.outcome in (CheckpointOutcome.GONE, CheckpointOutcome.AHEAD):
         return point

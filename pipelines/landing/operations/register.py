@@ -20,6 +20,7 @@ from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
+from pipelines.landing.coordinators import published
 from pipelines.landing.ledger.start import NO_GROUP_CODE, check_origin, moved
 from pipelines.landing.ledger.start import known as known_as
 from pipelines.landing.ledger.state import facts, read_state, reconcile, total_records
@@ -39,8 +40,8 @@ from pipelines.landing.table.former import (
 )
 from pipelines.landing.table.lake import ANSWER_S, Lake, NoMetadata, storage_trouble, unreachable
 from pipelines.landing.table.sql_catalog import named, repoint
-from pipelines.landing.table.waiting import answered
 from sls_io.client import Origin, SlsClient
+from sls_io.deadline import answered
 from sls_io.errors import ConfigError, LandingConflict, LandingUnknown, LedgerBroken, ServiceError, printable
 from sls_io.window import Cursor
 
@@ -127,7 +128,7 @@ def plan_register(
         found = found or _elsewhere(lake, known, metadata)
     if not found:
         raise ConfigError(_none(name, known, metadata))
-    points, origin = _checkpoints(client, logstore.group.name), client.origin()
+    points, origin = _checkpoints(client, logstore), client.origin()
     last = max(found, key=lambda c: c.metadata.last_updated_ms)
     same = [c for c in found if c.metadata.table_uuid == last.metadata.table_uuid]
     top = max(c.version.number for c in same)
@@ -404,9 +405,9 @@ def _of_others(found: list[_Candidate], best: _Candidate) -> Iterator[str]:
         yield f"another table was there before, {uuid}: {theirs.version.path}"
 
 
-def _checkpoints(client: SlsClient, group: str) -> Mapping[int, Cursor]:
+def _checkpoints(client: SlsClient, logstore: Logstore) -> Mapping[int, Cursor]:
     try:
-        stored = client.checkpoints(group)
+        stored = published(logstore, client)
     except ServiceError as error:
         if error.code == NO_GROUP_CODE:
             return {}

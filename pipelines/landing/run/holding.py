@@ -1,10 +1,11 @@
 """The shards of a run: claimed, renewed beside the work, their checkpoints published, let go.
 
-A live run holds shards in the consumer group; a fill run reads what it names and holds nothing.
+A live run holds shards as the setting `coordinator` says; a fill run reads what it names and holds nothing.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 
+from pipelines.landing.coordinators import coordinator_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.renewal import Renewal
 from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport
@@ -33,7 +34,7 @@ class Holding:
         self._renewal: Renewal | None = None
 
     def claim(self) -> Claim:
-        """Claim shards of the group; they are renewed until they are let go. Shards held before are let go
+        """Claim shards of the logstore; they are renewed until they are let go. Shards held before are let go
         first.
 
         Raises as `Coordinator.claim` does.
@@ -48,9 +49,9 @@ class Holding:
         self._client = SlsClient(
             service.model_copy(update=update), deadline_s=group.heartbeat_deadline_s, clock=self._clock
         )
-        self._coordinator = members = ServerGroup(self._client, group, clock=self._clock)
+        self._coordinator = members = coordinator_of(self._logstore, self._client, self._clock)
         claim = members.claim()
-        for line in members.drift:
+        for line in members.drift if isinstance(members, ServerGroup) else ():
             self._warn(f"{line}: the group keeps its own, since other members rely on it")
         self._renewal = Renewal(self._coordinator, claim, clock=self._clock, lost=self._lost)
         self._renewal.start()

@@ -35,8 +35,8 @@ from pipelines.landing.table import second_look
 from pipelines.landing.table.contract import Contract, partition_spec
 from pipelines.landing.table.former import REGISTER, START_OVER, Former, gone_with, look_for
 from pipelines.landing.table.sql_catalog import SharingSqlCatalog, UnreadableMetadata, repoint
-from pipelines.landing.table.waiting import NoAnswer, answered
 from sls_io.clock import SYSTEM_CLOCK
+from sls_io.deadline import NoAnswer, answered
 from sls_io.errors import ConfigError, InvariantBroken, LedgerBroken, printable
 
 CATALOG = "lake"

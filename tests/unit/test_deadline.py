@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from pipelines.landing.table.waiting import NoAnswer, answered
+from sls_io.deadline import NoAnswer, answered
 
 
 def test_an_answer_and_an_error_arrive_as_they_are() -> None:

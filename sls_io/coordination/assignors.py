@@ -1,0 +1,191 @@
+"""Who gets which shard: pure functions of members, shards and who has them now.
+
+    assignor(members, weights, owners) -> shards of each member
+
+    members  names, sorted, at least one
+    weights  shard -> what it weighs, in bytes or any other unit; sorted by shard
+    owners   shard -> the member that has it now; a shard that nobody has is not in it
+
+Every shard goes to exactly one member, and the same arguments give the same answer: each worker works
+it out for itself, so two workers that see the same must not want the same shard. A member that gets
+nothing stands by: it takes over when another one goes.
+
+    range        neighbours together: 10 shards for 3 members are 0-3, 4-6, 7-9
+    round_robin  dealt one by one: 0 3 6 9, 1 4 7, 2 5 8
+    sticky       equal numbers, and only what must move moves
+    weighted     equal weight, as near as a shard's weight allows; what is near enough stays
+
+Moving a shard costs its new holder a wait, so `sticky` is what to take without a reason for another.
+Only what moves is handed over, the others are worked on meanwhile: the cooperative way of Kafka's
+consumers is not a kind of its own here. `named` finds one by its name, or a function of yours by
+`package.module:function`; `assigned` calls it and holds it to this contract.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from sls_io.errors import ConfigError, printable
+from sls_io.named import load
+
+Assignment = Mapping[str, tuple[int, ...]]
+"""The shards of each member, sorted; a member that stands by has none."""
+Assignor = Callable[[Sequence[str], Mapping[int, int], Mapping[int, str]], Assignment]
+"""See the head of this module."""
+
+_NEAR_ENOUGH = 10
+"""`weighted` moves nothing while fullest and emptiest differ by less than this part of a fair share."""
+
+
+def range_(members: Sequence[str], weights: Mapping[int, int], owners: Mapping[int, str]) -> Assignment:
+    """Neighbouring shards together; the first members get one more where it does not come out even."""
+    shards, begin = sorted(weights), 0
+    found: dict[str, tuple[int, ...]] = {}
+    least, more = divmod(len(shards), len(members))
+    for place, member in enumerate(members):
+        end = begin + least + (place < more)
+        found[member] = tuple(shards[begin:end])
+        begin = end
+    return found
+
+
+def round_robin(members: Sequence[str], weights: Mapping[int, int], owners: Mapping[int, str]) -> Assignment:
+    """Dealt in order of their numbers, one to each member in turn."""
+    shards = sorted(weights)
+    return {member: tuple(shards[place :: len(members)]) for place, member in enumerate(members)}
+
+
+def sticky(members: Sequence[str], weights: Mapping[int, int], owners: Mapping[int, str]) -> Assignment:
+    """As many shards for each, give or take one, with as few moves as that needs.
+
+    Who has most may keep one more, so that the remainder moves nothing. What is beyond a member's
+    number leaves from the end; it and what nobody has fill up the others in order.
+    """
+    kept = _kept(members, weights, owners)
+    least, more = divmod(len(weights), len(members))
+    fullest_first = sorted(members, key=lambda m: -len(kept[m]))
+    wanted = {member: least + (place < more) for place, member in enumerate(fullest_first)}
+    found = {member: kept[member][: wanted[member]] for member in members}
+    has = {shard for shards in found.values() for shard in shards}
+    # What nobody has comes first: it can be begun at once, a shard of another only after a wait.
+    left = sorted(weights.keys() - has, key=lambda s: (s in owners and owners[s] in found, s))
+    for member in sorted(members, key=lambda m: len(kept[m])):
+        room = wanted[member] - len(found[member])
+        found[member], left = found[member] + left[:room], left[room:]
+    return {member: tuple(sorted(shards)) for member, shards in found.items()}
+
+
+def weighted(members: Sequence[str], weights: Mapping[int, int], owners: Mapping[int, str]) -> Assignment:
+    """As much weight for each: nobody has more than the emptiest by over its own lightest shard, except
+    where all differ by less than a tenth of a fair share, for which nothing is moved.
+
+    What nobody has goes to the emptiest, the heaviest first. Then shards move from the fullest to the
+    emptiest while that brings the two nearer to each other. An empty shard weighs 1, not nothing.
+    """
+    weighs = {shard: max(1, weight) for shard, weight in weights.items()}
+    kept = _kept(members, weights, owners)
+    load = {member: sum(weighs[s] for s in shards) for member, shards in kept.items()}
+    free = weights.keys() - {s for shards in kept.values() for s in shards}
+    for shard in sorted(free, key=lambda s: (-weighs[s], s)):
+        emptiest = min(members, key=lambda m: (load[m], m))
+        kept[emptiest].append(shard)
+        load[emptiest] += weighs[shard]
+    near_enough = sum(weighs.values()) / len(members) / _NEAR_ENOUGH
+    while True:
+        emptiest = min(members, key=lambda m: (load[m], m))
+        if max(load.values()) - load[emptiest] < near_enough:
+            break
+        # Each move makes the sum of the squared loads smaller, so this ends.
+        fullest = next(
+            (
+                member
+                for member in sorted(members, key=lambda m: (-load[m], m))
+                if any(weighs[s] < load[member] - load[emptiest] for s in kept[member])
+            ),
+            None,
+        )
+        if fullest is None:
+            break
+        apart = load[fullest] - load[emptiest]
+        helping = [s for s in kept[fullest] if weighs[s] < apart]
+        moved = min(helping, key=lambda s: (abs(apart - 2 * weighs[s]), s))
+        kept[fullest].remove(moved)
+        kept[emptiest].append(moved)
+        load[fullest] -= weighs[moved]
+        load[emptiest] += weighs[moved]
+    return {member: tuple(sorted(shards)) for member, shards in kept.items()}
+
+
+ASSIGNORS: Mapping[str, Assignor] = {
+    "range": range_,
+    "round_robin": round_robin,
+    "sticky": sticky,
+    "weighted": weighted,
+}
+"""By the names that settings have for them."""
+
+
+def named(name: str) -> Assignor:
+    """The assignor of this name, or the function that `package.module:function` names.
+
+    Raises ConfigError that says what is wrong with the name: not known, not to be imported, no function.
+    """
+    if name in ASSIGNORS:
+        return ASSIGNORS[name]
+    module, colon, function = name.partition(":")
+    shown, known = printable(name), ", ".join(ASSIGNORS)
+    if not (module and colon and function):
+        raise ConfigError(f"assignor {shown!r} is not known: {known}, or package.module:function of your own")
+    found = load("assignor", name)
+    if not callable(found):
+        raise ConfigError(f"assignor {shown!r} is no function: name one that takes members, weights, owners")
+    return found  # type: ignore[no-any-return]
+
+
+def assigned(
+    assignor: Assignor, members: Sequence[str], weights: Mapping[int, int], owners: Mapping[int, str]
+) -> Assignment:
+    """What `assignor` says, with the arguments put in order and the answer held to the contract.
+
+    Raises ConfigError, naming the function and the cure, when a shard is left out, given twice or given to
+    nobody of the members, or when the function fails.
+    """
+    name = getattr(assignor, "__qualname__", type(assignor).__name__)
+    in_order = tuple(sorted(set(members)))
+    if not in_order:
+        raise ConfigError("shards cannot be shared among nobody: name at least one member")
+    known = dict(sorted(weights.items()))
+    try:
+        answer = assignor(in_order, known, {s: owners[s] for s in known if s in owners})
+        found = {str(member): tuple(sorted(int(s) for s in shards)) for member, shards in answer.items()}
+    except Exception as error:
+        raise ConfigError(
+            f"assignor {name} fails with {type(error).__name__}; it takes members, weights and owners, and "
+            "returns the shards of each member"
+        ) from error
+    if strangers := sorted(found.keys() - set(in_order)):
+        raise ConfigError(
+            f"assignor {name}: {printable(strangers[0])!r} is no member; give shards to members"
+        )
+    given = [shard for shards in found.values() for shard in shards]
+    wrong = {*known} ^ {*given} or {s for s in given if given.count(s) > 1}
+    if wrong:
+        raise ConfigError(
+            f"assignor {name}: shard {min(wrong)} is left out, unknown, or given twice; give each shard to "
+            "exactly one member"
+        )
+    return {member: found.get(member, ()) for member in in_order}
+
+
+def standing_by(assignment: Assignment) -> tuple[str, ...]:
+    """The members that have nothing to do: there are more of them than shards."""
+    return tuple(member for member, shards in assignment.items() if not shards)
+
+
+def _kept(
+    members: Sequence[str], weights: Mapping[int, int], owners: Mapping[int, str]
+) -> dict[str, list[int]]:
+    """What each member has now, sorted."""
+    kept: dict[str, list[int]] = {member: [] for member in members}
+    for shard in sorted(weights):
+        if owners.get(shard) in kept:
+            kept[owners[shard]].append(shard)
+    return kept

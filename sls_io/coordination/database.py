@@ -1,0 +1,154 @@
+"""A database through SQLAlchemy, each call with a deadline, each error one of our tree.
+
+SQLite, PostgreSQL, MySQL and MariaDB. Every statement is a transaction of its own. Drivers wait for ever
+for a server that does not answer, so a call that takes too long is left behind, and nobody knows whether it
+is carried out yet: `TransportTimeout`. Whoever sent a change asks the tables then.
+
+An address may have a password in it; what is said of a database never has.
+"""
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from sqlalchemy import Connection, create_engine
+from sqlalchemy.engine import URL, Engine, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, ProgrammingError, SQLAlchemyError
+
+from sls_io.deadline import NoAnswer, answered
+from sls_io.errors import ConfigError, ConnectFailed, SlsError, TransportTimeout, printable
+
+Answer = TypeVar("Answer")
+
+DRIVERS = {
+    "sqlite": "sqlite",
+    "postgresql": "postgresql+psycopg2",
+    "mysql": "mysql+pymysql",
+    "mariadb": "mariadb+pymysql",
+}
+"""Database -> what SQLAlchemy is told when the address names no driver."""
+_CONNECTIONS_MAX = 4
+
+
+class Database:
+    """The database at `address`; `name` is how it is called in messages: kind, host and database.
+
+    A call takes at most `deadline_s`. Nothing is connected before the first one.
+    """
+
+    def __init__(self, address: str, *, deadline_s: float) -> None:
+        url = _url(address)
+        self.name, self._deadline_s = shown(url), deadline_s
+        self._password = str(url.password or "")
+        try:
+            self._engine = _engine(url, deadline_s)
+        except (ImportError, NoSuchModuleError) as error:
+            raise ConfigError(
+                f"database {self.name}: the driver {url.drivername} is not installed here; install it "
+                "(pymysql for MySQL and MariaDB)"
+            ) from error
+        except (ArgumentError, TypeError, ValueError) as error:
+            raise ConfigError(
+                f"database {self.name}: the address has an option that its driver does not know; remove it"
+            ) from error
+
+    @property
+    def kind(self) -> str:
+        """`sqlite`, `postgresql` or `mysql`; MariaDB counts as MySQL."""
+        return "mysql" if self._engine.dialect.name == "mariadb" else self._engine.dialect.name
+
+    def there(self) -> bool:
+        """Whether there is something to connect to: SQLite would make a file that is not there."""
+        file = self._engine.url.database or ""
+        return self.kind != "sqlite" or Path(file).exists()
+
+    def ask(self, call: Callable[[Connection], Answer], *, deadline_s: float | None = None) -> Answer:
+        """What `call` makes of a connection whose statements are carried out one by one.
+
+        Raises ConnectFailed and TransportTimeout, after which a change may have been carried out or not;
+        ConfigError when the database refuses the statement.
+        """
+        limit_s = deadline_s or self._deadline_s
+        try:
+            return answered(lambda: self._asked(call), deadline_s=limit_s)
+        except NoAnswer as error:
+            raise TransportTimeout(
+                f"database {self.name} did not answer within {limit_s:g} s; look whether it is up"
+            ) from error
+        except ProgrammingError as error:
+            raise ConfigError(
+                f"database {self.name} refuses: {self._said(error)}; look whether its tables are there and "
+                "whether the user of the address may read and write them"
+            ) from error
+        except SQLAlchemyError as error:
+            raise ConnectFailed(
+                f"database {self.name} cannot be asked: {self._said(error)}; look at it and at its address"
+            ) from error
+
+    def close(self) -> None:
+        """Let go of its connections; the next call makes new ones."""
+        # A connection that hangs is not worth an error: nothing is asked of it any more.
+        with contextlib.suppress(SQLAlchemyError):
+            self._engine.dispose()
+
+    def _asked(self, call: Callable[[Connection], Answer]) -> Answer:
+        with self._engine.connect() as connection:
+            return call(connection)
+
+    def _said(self, error: SQLAlchemyError) -> str:
+        """What the driver said, on one line: without the statement, its values and the password."""
+        cause = error.orig if isinstance(error, DBAPIError) else None
+        text = str(cause) if cause is not None else type(error).__name__
+        if self._password:
+            text = text.replace(self._password, "***")
+        return printable(text.strip())
+
+
+def check_address(address: str) -> None:
+    """Raises ConfigError when `address` is none of a database that is known."""
+    _url(address)
+
+
+def shown(url: URL) -> str:
+    """Kind, host and database of an address, never who signs in there."""
+    place = f"{url.host}:{url.port}" if url.port else url.host or ""
+    return printable(f"{url.get_backend_name()}://{place}/{url.database or ''}")
+
+
+def _url(address: str) -> URL:
+    try:
+        url = make_url(address)
+        kind = url.get_backend_name()
+    except (ArgumentError, SlsError, ValueError) as error:
+        # The text itself is not shown: who got the address wrong mostly has a password in it.
+        raise ConfigError(
+            "the address of the database is none: write KIND://USER@HOST/DATABASE, or sqlite:///FILE"
+        ) from error
+    if kind not in DRIVERS:
+        known = ", ".join(DRIVERS)
+        raise ConfigError(f"a database of the kind {printable(kind)!r} is not known: {known}")
+    if kind == "sqlite" and not url.database:
+        raise ConfigError("sqlite:// without a file is a database that no other process sees; name a file")
+    return url.set(drivername=DRIVERS[kind]) if url.drivername == kind else url
+
+
+def _engine(url: URL, deadline_s: float) -> Engine:
+    # Whole seconds, since drivers of servers take no others; the deadline of `ask` is the one that counts.
+    whole_s = max(1, round(deadline_s))
+    options: dict[str, dict[str, object]] = {
+        "sqlite": {"timeout": deadline_s},
+        "postgresql": {"connect_timeout": max(2, whole_s), "options": f"-c statement_timeout={whole_s}s"},
+        "mysql": {"connect_timeout": whole_s, "read_timeout": whole_s, "write_timeout": whole_s},
+    }
+    kind = url.get_backend_name()
+    return create_engine(
+        url,
+        isolation_level="AUTOCOMMIT",
+        connect_args=options["mysql" if kind == "mariadb" else kind],
+        pool_size=_CONNECTIONS_MAX,
+        max_overflow=_CONNECTIONS_MAX,
+        pool_timeout=deadline_s,
+        pool_recycle=1800,
+        hide_parameters=True,
+    )

@@ -1,0 +1,229 @@
+"""The leases of one group and one logstore in a database: one statement a verb, guarded in its WHERE.
+
+A change of a lease is a test-and-set: it names the lease id that the row must still have. How many rows a
+statement changed is not asked. Answers get lost, and whether a change was carried out says only the id that
+is there afterwards, so every change is followed by a look.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from sqlalchemy import ColumnElement, Connection, Insert, Table, case, delete, select, tuple_, update
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+
+from sls_io.coordination.database import Database
+from sls_io.coordination.lease import FREE, Lease, Take, View
+from sls_io.coordination.lease_tables import INSTANCES, LEASES, SIGNATURE_CHARS_MAX, ensure, made
+from sls_io.errors import ConfigError
+from sls_io.window import Cursor
+
+_I, _L = INSTANCES.c, LEASES.c
+
+
+class LeaseStore(Protocol):
+    """What a coordinator asks of the place where leases are kept.
+
+    Each change is one statement, carried out whole or not at all. It raises TransportError when no answer
+    came, and then nobody knows which; ConfigError when it can never work. Stamps are unix milliseconds.
+    """
+
+    @property
+    def name(self) -> str:
+        """How the place is called in messages."""
+        ...
+
+    def there(self) -> bool:
+        """Whether anybody has made it ready for leases."""
+        ...
+
+    def prepare(self) -> None:
+        """Make what is needed to keep leases, where it is not there yet."""
+        ...
+
+    def read(self) -> View:
+        """All leases and all instances of the group."""
+        ...
+
+    def join(self, me: str, stamp_ms: int) -> None:
+        """Give a sign of life of the instance `me`."""
+        ...
+
+    def forget(self, name: str, stamp_ms: int) -> None:
+        """Remove an instance whose last sign of life is still this one."""
+        ...
+
+    def add(self, shards: Iterable[int]) -> None:
+        """Free leases without a checkpoint, where there are none of these shards."""
+        ...
+
+    def renew(self, me: str, owned: Mapping[int, int], lease_id: int, stamp_ms: int) -> None:
+        """A new id for those of these leases that still are of `me` and have the id that is named. The stamp
+        of one that is being handed over stays: it says when it was taken."""
+        ...
+
+    def take(self, me: str, wanted: Sequence[Take], lease_id: int, stamp_ms: int) -> None:
+        """Owner and a new id for those of these leases that still have the id that is named; the consumer,
+        too, where they may be begun at once."""
+        ...
+
+    def consume(self, me: str, owned: Mapping[int, int]) -> None:
+        """Let `me` be the consumer of those of these leases that still have the id that is named."""
+        ...
+
+    def hand_over(self, me: str) -> None:
+        """Let go of every shard that `me` consumes and another owns: its owner may begin."""
+        ...
+
+    def free(self, me: str, lease_ids: Iterable[int], stamp_ms: int) -> None:
+        """Let go of what `me` owns and consumes under these ids; its name stays on it."""
+        ...
+
+    def checkpoint(self, me: str, shard: int, cursor: Cursor) -> bool:
+        """Save it while `me` consumes the shard and no later one is there; whether it was."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections; the next verb makes new ones."""
+        ...
+
+
+class SqlLeases:
+    """`LeaseStore` over SQLAlchemy Core. `signature` names the logstore, for ever and for all workers."""
+
+    def __init__(self, database: Database, *, group: str, signature: str) -> None:
+        if not 0 < len(signature) <= SIGNATURE_CHARS_MAX:
+            raise ConfigError(f"a logstore's signature has 1 to {SIGNATURE_CHARS_MAX} characters")
+        self._database, self._group, self._signature = database, group, signature
+
+    @property
+    def name(self) -> str:
+        return self._database.name
+
+    def there(self) -> bool:
+        return made(self._database)
+
+    def prepare(self) -> None:
+        ensure(self._database)
+
+    def read(self) -> View:
+        return self._database.ask(self._read)
+
+    def _read(self, connection: Connection) -> View:
+        leases = connection.execute(select(LEASES).where(*self._here(LEASES)))
+        instances = connection.execute(
+            select(_I.worker_instance, _I.create_time).where(*self._here(INSTANCES))
+        )
+        return View(
+            {
+                row.shard_id: Lease(
+                    shard=row.shard_id,
+                    lease_id=row.lease_id,
+                    owner=row.lease_owner,
+                    consumer=row.consumer_owner,
+                    checkpoint=None if row.check_point is None else Cursor(row.check_point),
+                    stamp_ms=row.update_time,
+                )
+                for row in leases
+            },
+            {row.worker_instance: row.create_time for row in instances},
+        )
+
+    def join(self, me: str, stamp_ms: int) -> None:
+        self._insert(INSTANCES, [{"worker_instance": me, "create_time": stamp_ms}], newer="create_time")
+
+    def forget(self, name: str, stamp_ms: int) -> None:
+        here = self._here(INSTANCES)
+        self._do(delete(INSTANCES).where(*here, _I.worker_instance == name, _I.create_time == stamp_ms))
+
+    def add(self, shards: Iterable[int]) -> None:
+        new = {"lease_id": FREE, "lease_owner": "", "consumer_owner": "", "update_time": 0}
+        rows = [{**new, "shard_id": shard} for shard in shards]
+        if rows:
+            self._insert(LEASES, rows)
+
+    def renew(self, me: str, owned: Mapping[int, int], lease_id: int, stamp_ms: int) -> None:
+        begun = _L.consumer_owner.in_(("", me))
+        if owned:
+            self._do(
+                update(LEASES)
+                .where(*self._here(LEASES), _L.lease_owner == me, _unchanged(owned))
+                .values(lease_id=lease_id, update_time=case((begun, stamp_ms), else_=_L.update_time))
+            )
+
+    def take(self, me: str, wanted: Sequence[Take], lease_id: int, stamp_ms: int) -> None:
+        ids = {take.shard: take.lease_id for take in wanted}
+        at_once = _L.shard_id.in_([take.shard for take in wanted if take.at_once])
+        if ids:
+            self._do(
+                update(LEASES)
+                .where(*self._here(LEASES), _unchanged(ids))
+                .values(
+                    lease_id=lease_id,
+                    lease_owner=me,
+                    consumer_owner=case((at_once, me), else_=_L.consumer_owner),
+                    update_time=stamp_ms,
+                )
+            )
+
+    def consume(self, me: str, owned: Mapping[int, int]) -> None:
+        if owned:
+            mine = (*self._here(LEASES), _L.lease_owner == me, _unchanged(owned))
+            self._do(update(LEASES).where(*mine).values(consumer_owner=me))
+
+    def hand_over(self, me: str) -> None:
+        here = (*self._here(LEASES), _L.consumer_owner == me, _L.lease_owner != me)
+        self._do(update(LEASES).where(*here).values(consumer_owner=""))
+
+    def free(self, me: str, lease_ids: Iterable[int], stamp_ms: int) -> None:
+        held = (_L.lease_owner == me, _L.consumer_owner == me, _L.lease_id.in_(list(lease_ids)))
+        self._do(
+            update(LEASES)
+            .where(*self._here(LEASES), *held)
+            .values(lease_id=FREE, consumer_owner="", update_time=stamp_ms)
+        )
+
+    def checkpoint(self, me: str, shard: int, cursor: Cursor) -> bool:
+        later = _L.check_point.is_(None) | (_L.check_point <= cursor)
+        return self._do(
+            update(LEASES)
+            .where(*self._here(LEASES), _L.shard_id == shard, _L.consumer_owner == me, later)
+            .values(check_point=int(cursor))
+        )
+
+    def close(self) -> None:
+        self._database.close()
+
+    # --- below
+
+    def _here(self, table: Table) -> tuple[ColumnElement[bool], ...]:
+        return table.c.consume_group == self._group, table.c.logstream_sig == self._signature
+
+    def _do(self, statement: Any) -> bool:
+        return self._database.ask(lambda connection: connection.execute(statement).rowcount > 0)
+
+    def _insert(self, table: Table, rows: list[dict[str, object]], newer: str = "") -> None:
+        """Insert these rows; where there are such, leave them, or write the column `newer` only."""
+        here = {"consume_group": self._group, "logstream_sig": self._signature}
+        values = [{**here, **row} for row in rows]
+        statement: Insert
+        if self._database.kind == "mysql":
+            inserted = mysql.insert(table).values(values)
+            kept = newer or "consume_group"
+            statement = inserted.on_duplicate_key_update({kept: inserted.inserted[kept]})
+        else:
+            dialect = postgresql if self._database.kind == "postgresql" else sqlite
+            into = dialect.insert(table).values(values)
+            key = [column.name for column in table.primary_key]
+            statement = (
+                into.on_conflict_do_update(index_elements=key, set_={newer: into.excluded[newer]})
+                if newer
+                else into.on_conflict_do_nothing(index_elements=key)
+            )
+        self._do(statement)
+
+
+def _unchanged(ids: Mapping[int, int]) -> ColumnElement[bool]:
+    """The rows of these shards that still have these lease ids."""
+    if len(set(ids.values())) == 1:
+        return _L.shard_id.in_(list(ids)) & (_L.lease_id == next(iter(ids.values())))
+    return tuple_(_L.shard_id, _L.lease_id).in_(list(ids.items()))

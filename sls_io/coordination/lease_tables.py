@@ -1,0 +1,138 @@
+"""The two tables of leases, and how a database comes to have them.
+
+Alembic's migrations make and change them (`migrations/versions`, one file a step); what stands here is how
+they are now, for the statements. Which step a database is at stands in `loghub_client_version`, a table of
+its own: the same database may hold what others migrate, Dagster's tables for one.
+
+Texts compare byte by byte in every database: MySQL would take `Lake` and `lake` for one group.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, String, Table, inspect, text
+from sqlalchemy.dialects import mysql
+
+from sls_io.coordination.database import Database
+from sls_io.errors import ConfigError, printable
+
+VERSION_TABLE = "loghub_client_version"
+HEAD = "0001"
+"""The newest step of the migrations, which is what the statements need."""
+_FOLDER = Path(__file__).parent / "migrations"
+_LOCK = 5_106_841_523
+"""Any number, the same in every release: who migrates holds it."""
+_MIGRATE_DEADLINE_S = 60.0
+NAME_CHARS_MAX = 128
+SIGNATURE_CHARS_MAX = 255
+
+
+def name_type(chars_max: int) -> String:
+    """A text that compares byte by byte."""
+    exact = mysql.VARCHAR(chars_max, charset="utf8mb4", collation="utf8mb4_bin")
+    return String(chars_max).with_variant(exact, "mysql", "mariadb")
+
+
+METADATA = MetaData()
+INSTANCES = Table(
+    "loghub_client_worker_instance",
+    METADATA,
+    Column("consume_group", name_type(NAME_CHARS_MAX), primary_key=True),
+    Column("logstream_sig", name_type(SIGNATURE_CHARS_MAX), primary_key=True),
+    Column("worker_instance", name_type(NAME_CHARS_MAX), primary_key=True),
+    Column("create_time", BigInteger, nullable=False),
+)
+"""Who is there. `create_time` is its last sign of life in unix milliseconds."""
+LEASES = Table(
+    "loghub_client_shard_lease",
+    METADATA,
+    Column("consume_group", name_type(NAME_CHARS_MAX), primary_key=True),
+    Column("logstream_sig", name_type(SIGNATURE_CHARS_MAX), primary_key=True),
+    Column("shard_id", Integer, primary_key=True, autoincrement=False),
+    Column("lease_id", BigInteger, nullable=False),
+    Column("lease_owner", name_type(NAME_CHARS_MAX), nullable=False),
+    Column("consumer_owner", name_type(NAME_CHARS_MAX), nullable=False),
+    Column("check_point", BigInteger, nullable=True),
+    Column("update_time", BigInteger, nullable=False),
+)
+"""A row a shard, see `lease.py`. `check_point` is a cursor as a number, `update_time` unix milliseconds."""
+
+
+def made(database: Database) -> bool:
+    """Whether the tables have been made there; a file that is not there is not made for the question."""
+    return database.there() and database.ask(_version) is not None
+
+
+def ensure(database: Database) -> None:
+    """Make the tables, or bring them up to date; nothing is done where they are.
+
+    Many workers may start at once: one migrates, the others wait for it. Raises ConfigError when the tables
+    are of a newer release.
+    """
+    if database.ask(_version) == HEAD:
+        return
+    database.ask(_migrate, deadline_s=_MIGRATE_DEADLINE_S)
+    found = database.ask(_version)
+    if found != HEAD:
+        raise ConfigError(
+            f"database {database.name}: the tables of leases are of step {printable(str(found))}, which this "
+            f"release does not know; it needs {HEAD}: run the newest release everywhere"
+        )
+
+
+def _version(connection: Connection) -> str | None:
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
+    return None if found is None else str(found)
+
+
+def _migrate(connection: Connection) -> None:
+    # Takes a fifth of a second to load, and almost every run finds its tables.
+    from alembic import command
+    from alembic.config import Config
+    from alembic.util.exc import CommandError
+
+    with _alone(connection):
+        if _version(connection) == HEAD:
+            return
+        config = Config(attributes={"connection": connection, "version_table": VERSION_TABLE})
+        config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
+        config.set_main_option("path_separator", "os")
+        try:
+            command.upgrade(config, "head")
+        except CommandError:
+            # A step that it does not know: the caller looks at the version and says so.
+            return
+
+
+@contextmanager
+def _alone(connection: Connection) -> Iterator[None]:
+    """Nobody else migrates meanwhile.
+
+    SQLite and PostgreSQL do all of it in one transaction. MySQL commits each change of a table by itself, so
+    a step there must stand being begun a second time.
+    """
+    dialect = connection.dialect.name
+    if dialect in ("mysql", "mariadb"):
+        got = connection.execute(text("SELECT GET_LOCK(:name, 30)"), {"name": f"sls-lake-{_LOCK}"}).scalar()
+        if got != 1:
+            raise ConfigError("another worker has been making the tables of leases for 30 s; ask again")
+        try:
+            yield
+        finally:
+            connection.execute(text("SELECT RELEASE_LOCK(:name)"), {"name": f"sls-lake-{_LOCK}"})
+        return
+    begin, lock = (
+        ("BEGIN IMMEDIATE", "") if dialect == "sqlite" else ("BEGIN", "SELECT pg_advisory_xact_lock")
+    )
+    connection.exec_driver_sql(begin)
+    try:
+        if lock:
+            connection.exec_driver_sql(f"{lock}({_LOCK})")
+        yield
+    except BaseException:
+        connection.exec_driver_sql("ROLLBACK")
+        raise
+    connection.exec_driver_sql("COMMIT")

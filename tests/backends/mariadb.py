@@ -1,0 +1,141 @@
+"""A MariaDB server on loopback with a password: the program, and its face for tests.
+
+The binaries are the machine's own (`tests/needs.py` skips where there are none). Under root the server runs
+as `nobody`.
+"""
+
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+from urllib.parse import quote
+
+from sqlalchemy import NullPool, create_engine, text
+
+from tests.backends.kept import Kept, serve
+
+USER = "lake"
+_READY = "ready for connections"
+_TRIES = 5
+
+
+def server_program() -> str | None:
+    """Where the server's binary is; None for nowhere. Debian puts it where users do not look."""
+    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/libexec"])
+    return shutil.which("mariadbd", path=path)
+
+
+class MariaDB:
+    """A running server; each test has a database of its own."""
+
+    def __init__(self) -> None:
+        self._kept = Kept(__name__)
+        self.port, self.password = int(self._kept.said["port"]), str(self._kept.said["password"])
+        self.pid = int(self._kept.said["pid"])
+        self._databases = 0
+
+    def new_database(self) -> str:
+        """The address of an empty database, as SQLAlchemy takes it."""
+        self._databases += 1
+        name = f"lake_{self._databases}"
+        engine = create_engine(self.address(""), isolation_level="AUTOCOMMIT", poolclass=NullPool)
+        with engine.connect() as connection:
+            connection.execute(text(f"CREATE DATABASE {name}"))
+        return self.address(name)
+
+    def address(self, database: str) -> str:
+        """The address of a database."""
+        return f"mariadb+pymysql://{USER}:{quote(self.password, safe='')}@127.0.0.1:{self.port}/{database}"
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """It answers nobody."""
+        os.kill(self.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
+
+    def end(self) -> None:
+        """End the server."""
+        self._kept.end()
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    with tempfile.TemporaryDirectory(prefix="sls-lake-mariadb-", ignore_cleanup_errors=True) as made:
+        folder = Path(made)
+        user = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
+        password = secrets.token_hex(16) + "/@"
+        data, first = folder / "data", folder / "first.sql"
+        first.write_text(
+            f"CREATE USER '{USER}'@'%' IDENTIFIED BY '{password}';\nGRANT ALL ON *.* TO '{USER}'@'%';\n"
+        )
+        data.mkdir()
+        if user is not None:
+            for path in (folder, data, first):
+                os.chown(path, user.pw_uid, user.pw_gid)
+        server, port = _started(folder, data, first, user)
+        try:
+            serve({"port": port, "password": password, "pid": server.pid})
+        finally:
+            server.send_signal(signal.SIGKILL)
+            server.wait()
+
+
+def _started(
+    folder: Path, data: Path, first: Path, user: pwd.struct_passwd | None
+) -> tuple[subprocess.Popen[str], int]:
+    """The server and its port. It cannot be told to take any free one, so one that was free is tried."""
+    program = server_program()
+    if program is None:
+        raise RuntimeError("no mariadbd on this machine")
+    runs_as = [f"--user={user.pw_name}"] if user is not None else []
+    done = subprocess.run(
+        ["mariadb-install-db", "--no-defaults", f"--datadir={data}", "--skip-test-db", *runs_as],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"mariadb-install-db: {done.stdout}{done.stderr}")
+    said = ""
+    for _ in range(_TRIES):
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = int(probe.getsockname()[1])
+        command = [
+            *(program, "--no-defaults", *runs_as, f"--datadir={data}", f"--port={port}"),
+            *("--bind-address=127.0.0.1", f"--socket={folder}/socket", f"--init-file={first}"),
+            *(f"--pid-file={folder}/pid", "--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0"),
+            "--skip-name-resolve",
+        ]
+        server = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        assert server.stderr is not None
+        said = ""
+        for line in server.stderr:
+            said += line
+            if _READY in line:
+                threading.Thread(target=_drain, args=(server.stderr,), daemon=True).start()
+                return server, port
+        server.wait()
+    raise RuntimeError(f"MariaDB does not start: {said}")
+
+
+def _drain(stream: IO[str]) -> None:
+    for _ in stream:
+        pass
+
+
+if __name__ == "__main__":
+    main()

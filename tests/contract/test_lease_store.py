@@ -1,0 +1,278 @@
+"""Leases in real databases: each does what the dictionary does, keeps its word under load, and says what is
+wrong with it."""
+
+import itertools
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+from sqlalchemy import create_engine, text
+
+from sls_io.clock import ManualClock
+from sls_io.coordination.database import Database
+from sls_io.coordination.lease import Take
+from sls_io.coordination.lease_store import SqlLeases
+from sls_io.coordination.lease_tables import METADATA, VERSION_TABLE, ensure
+from sls_io.coordination.sql_lease import SqlLease
+from sls_io.errors import ClaimLost, ConfigError, ConnectFailed, TransportTimeout
+from sls_io.settings import Group
+from sls_io.window import Cursor
+from tests.contract.lease_databases import DATABASES, Databases
+from tests.unit.dict_leases import DictLeases
+from tests.unit.lease_world import Waits
+
+every = pytest.mark.parametrize("kind", DATABASES)
+servers = pytest.mark.parametrize("kind", [kind for kind in DATABASES if kind != "sqlite"])
+
+# Names that a database may take for one: by case, by accents. None has a blank, which MySQL would overlook.
+NAMES = st.sampled_from(["lake", "Lake", "läke", "lake-2"])
+IDS = st.integers(1, 4) | st.just(2**62)
+SHARDS = st.integers(0, 3)
+STAMPS = st.integers(1, 2**45)
+SOME = st.dictionaries(SHARDS, IDS | st.just(0), max_size=4)
+CURSORS = st.integers(0, 3).map(Cursor) | st.just(Cursor(2**63 - 1))
+
+
+class Leases(RuleBasedStateMachine):
+    """The statements beside the dictionary, in any order, each followed by a look at both."""
+
+    database: Database
+    numbers = itertools.count()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sql = SqlLeases(self.database, group="Group", signature=f"s{next(self.numbers)}")
+        self.other = SqlLeases(self.database, group="group", signature=self.sql._signature)
+        self.plain = DictLeases()
+
+    def both(self, verb: str, *arguments: object) -> None:
+        answers = [getattr(store, verb)(*arguments) for store in (self.sql, self.plain)]
+        assert answers[0] == answers[1]
+        assert self.sql.read() == self.plain.read()
+        nothing = self.other.read()
+        assert not nothing.leases and not nothing.instances, "another group's"
+
+    @rule(me=NAMES, stamp=STAMPS)
+    def join(self, me: str, stamp: int) -> None:
+        self.both("join", me, stamp)
+
+    @precondition(lambda self: self.plain.instances)
+    @rule(data=st.data(), known=st.booleans())
+    def forget(self, data: st.DataObject, known: bool) -> None:
+        name = data.draw(st.sampled_from(sorted(self.plain.instances)))
+        self.both("forget", name, self.plain.instances[name] if known else 0)
+
+    @rule(shards=st.lists(SHARDS, unique=True))
+    def add(self, shards: list[int]) -> None:
+        self.both("add", shards)
+
+    @rule(me=NAMES, known=st.booleans(), owned=SOME, lease_id=IDS, stamp=STAMPS)
+    def renew(self, me: str, known: bool, owned: dict[int, int], lease_id: int, stamp: int) -> None:
+        self.both("renew", me, self._ids() if known else owned, lease_id, stamp)
+
+    @rule(me=NAMES, known=st.booleans(), some=SOME, at_once=st.booleans(), lease_id=IDS, stamp=STAMPS)
+    def take(
+        self, me: str, known: bool, some: dict[int, int], at_once: bool, lease_id: int, stamp: int
+    ) -> None:
+        wanted = [
+            Take(shard, old, at_once or shard == 1) for shard, old in (self._ids() if known else some).items()
+        ]
+        self.both("take", me, wanted, lease_id, stamp)
+
+    @rule(me=NAMES, known=st.booleans(), owned=SOME)
+    def consume(self, me: str, known: bool, owned: dict[int, int]) -> None:
+        self.both("consume", me, self._ids() if known else owned)
+
+    @rule(me=NAMES)
+    def hand_over(self, me: str) -> None:
+        self.both("hand_over", me)
+
+    @rule(me=NAMES, ids=st.lists(IDS, min_size=1, max_size=3), stamp=STAMPS)
+    def free(self, me: str, ids: list[int], stamp: int) -> None:
+        self.both("free", me, ids, stamp)
+
+    @rule(me=NAMES, shard=SHARDS, cursor=CURSORS)
+    def checkpoint(self, me: str, shard: int, cursor: Cursor) -> None:
+        self.both("checkpoint", me, shard, cursor)
+
+    def _ids(self) -> dict[int, int]:
+        return {shard: lease.lease_id for shard, lease in self.plain.leases.items()}
+
+
+@every
+def test_the_statements_do_what_the_dictionary_does(kind: str, databases: Databases) -> None:
+    database = Database(databases.new(kind), deadline_s=30)
+    ensure(database)
+    machine = type("Machine", (Leases,), {"database": database})
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=30 if kind == "sqlite" else 10,
+            stateful_step_count=25,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+    database.close()
+
+
+# --- many at once
+
+
+class Impatient(ManualClock):
+    """Nobody waits: what cannot be begun now is not begun."""
+
+    def sleep(self, duration_s: float) -> None:
+        raise Waits
+
+
+@every
+def test_workers_that_start_in_one_moment_make_the_tables_once_and_share_without_a_double(
+    kind: str, databases: Databases
+) -> None:
+    address, count = databases.new(kind), 6
+    began = threading.Barrier(count)
+
+    def work(place: int) -> tuple[SqlLease, frozenset[int]]:
+        group = Group(name="g", holder=f"w{place}", timeout_s=600, heartbeat_deadline_s=30, heartbeat_s=60)
+        coordinator = SqlLease.at(
+            address, group, lambda: dict.fromkeys(range(32), 1), signature="s", clock=Impatient()
+        )
+        began.wait()
+        try:
+            return coordinator, coordinator.claim().shards
+        except (ClaimLost, Waits):
+            return coordinator, frozenset()
+
+    with ThreadPoolExecutor(count) as pool:
+        found = list(pool.map(work, range(count)))
+    held = [shard for _, shards in found for shard in shards]
+    assert len(held) == len(set(held)), "two hold one shard"
+    view = found[0][0].look()
+    for coordinator, shards in found:
+        assert {s for s, lease in view.leases.items() if lease.consumer == coordinator.holder} >= shards
+    assert set(view.leases) == set(range(32))
+    assert all(lease.owner for lease in view.leases.values())
+    assert set(view.instances) == {f"w{place}" for place in range(count)}
+
+
+@every
+def test_of_two_that_take_one_lease_one_wins(kind: str, databases: Databases) -> None:
+    address = databases.new(kind)
+    stores = [SqlLeases(Database(address, deadline_s=30), group="g", signature="s") for _ in range(2)]
+    stores[0].prepare()
+    stores[0].add(range(20))
+    began = threading.Barrier(2)
+
+    def take(place: int) -> None:
+        for shard in range(20):
+            began.wait()
+            stores[place].take(f"w{place}", [Take(shard, 0, True)], place + 1, 1)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(take, range(2)))
+    for lease in stores[0].read().leases.values():
+        assert (lease.owner, lease.consumer, lease.lease_id) in (("w0", "w0", 1), ("w1", "w1", 2))
+
+
+# --- the tables
+
+
+@every
+def test_the_migrations_make_the_tables_that_the_statements_know(kind: str, databases: Databases) -> None:
+    address = databases.new(kind)
+    database = Database(address, deadline_s=30)
+    ensure(database)
+    ensure(database)
+    engine = create_engine(address)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
+        assert compare_metadata(context, METADATA) == []
+    engine.dispose()
+
+
+@every
+def test_tables_of_a_newer_release_are_refused(kind: str, databases: Databases) -> None:
+    address = databases.new(kind)
+    database = Database(address, deadline_s=30)
+    ensure(database)
+    engine = create_engine(address)
+    with engine.begin() as connection:
+        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '0999'"))
+    engine.dispose()
+    with pytest.raises(ConfigError, match=r"of step 0999.*run the newest release everywhere"):
+        ensure(database)
+
+
+@every
+def test_tables_that_are_gone_are_an_error_that_names_the_database(kind: str, databases: Databases) -> None:
+    address = databases.new(kind)
+    database = Database(address, deadline_s=30)
+    store = SqlLeases(database, group="g", signature="s")
+    store.prepare()
+    databases.drop_tables(address)
+    with pytest.raises((ConfigError, ConnectFailed), match=f"database {database.name}"):
+        store.read()
+
+
+# --- a database that does not work
+
+
+@servers
+def test_a_server_that_hangs_costs_a_deadline(kind: str, databases: Databases) -> None:
+    address = databases.new(kind)
+    server = databases.servers.mariadb if kind == "mariadb" else databases.servers.postgres
+    database = Database(address, deadline_s=1.0)
+    store = SqlLeases(database, group="g", signature="s")
+    store.prepare()
+    with server.paused(), pytest.raises((TransportTimeout, ConnectFailed), match="look"):
+        store.read()
+    assert store.read().leases == {}
+
+
+@servers
+def test_a_wrong_password_is_said_without_it(kind: str, databases: Databases) -> None:
+    right = databases.new(kind)
+    server = databases.servers.mariadb if kind == "mariadb" else databases.servers.postgres
+    secret = "no-such-pass-word"
+    address = right.replace(right.split("//lake:")[1].split("@127")[0], secret)
+    assert secret in address
+    with pytest.raises(ConnectFailed, match=f"127.0.0.1:{server.port}") as caught:
+        SqlLeases(Database(address, deadline_s=10), group="g", signature="s").read()
+    assert secret not in str(caught.value)
+    assert "lake_" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("leases", "is none: write KIND"),
+        ("postgresql://me:secret@host:port/db", "is none: write KIND"),
+        ("oracle://me:secret@host/db", "'oracle' is not known: sqlite, postgresql, mysql, mariadb"),
+        ("sqlite://", "name a file"),
+        ("mysql+nodriver://me:secret@host/db", "mysql.nodriver is not installed here"),
+    ],
+)
+def test_an_address_that_is_none_is_said_without_its_password(address: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as caught:
+        Database(address, deadline_s=1)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_server_that_is_not_there_is_said_with_its_place() -> None:
+    database = Database("postgresql://me:secret@127.0.0.1:1/db", deadline_s=5)
+    with pytest.raises(ConnectFailed, match=r"127\.0\.0\.1:1/db cannot be asked") as caught:
+        SqlLeases(database, group="g", signature="s").read()
+    assert "secret" not in str(caught.value)
+
+
+def test_a_file_that_cannot_be_opened_is_said_with_its_place() -> None:
+    with pytest.raises(ConnectFailed, match=r"/no-such-folder/leases\.db cannot be asked"):
+        SqlLeases(
+            Database("sqlite:////no-such-folder/leases.db", deadline_s=5), group="g", signature="s"
+        ).read()

@@ -1,0 +1,155 @@
+"""Landings whose shards are held by leases in a database: each log once, and checkpoints in the same rows."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from pipelines.landing.coordinators import coordinator_of, published
+from pipelines.landing.inspection.describe import describe
+from pipelines.landing.ledger.start import find_table
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.maintenance.repair import execute_repair, plan_repair
+from pipelines.landing.run.report import CheckpointOutcome, LandingReport
+from sls_io.errors import ClaimLost, ConfigError, LedgerBroken, ServiceError
+from tests.integration.test_races import At
+from tests.integration.world import HOUR0_S, World, make_lake
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def leased(world: World, tmp_path: Path) -> World:
+    """A world of two shards whose leases are in a file; its holder is `one`."""
+    world.logstore = world.changed(
+        coordinator={"kind": "sql_lease", "database": f"sqlite:///{tmp_path}/leases.db"},
+        group={**world.logstore.group.model_dump(), "holder": "one", "patience_s": 1},
+    )
+    return world
+
+
+def settled(world: World) -> list[Logstore]:
+    """Settings of two holders that have a shard each, and 60 logs that nobody has landed."""
+    world.begun(10, 60)
+    both = [world.logstore, world.with_holder("two")]
+    with world.client as client:
+        for logstore in reversed(both):
+            coordinator = coordinator_of(logstore, client)
+            assert len(coordinator.claim().shards) == 1
+            coordinator.release()
+    return both
+
+
+def checkpoints(world: World) -> dict[int, int | None]:
+    with world.client as client:
+        return {shard: point.cursor for shard, point in published(world.logstore, client).items()}
+
+
+def test_two_holders_that_take_turns_land_each_log_once(leased: World) -> None:
+    leased.begun(10, 60)
+    pulls = leased.watch_pulls()
+
+    second = leased.land(logstore=leased.with_holder("two"))
+    first = leased.land()
+
+    assert second.rows > 0 < first.rows and first.rows + second.rows == 60
+    pulls.assert_none_twice()
+    leased.assert_each_log_once()
+    leased.assert_proved()
+    assert checkpoints(leased) == {s: entry.frontier for s, entry in leased.ledger.shards.items()}
+    with pytest.raises(ServiceError, match="ConsumerGroupNotExist"):
+        leased.checkpoints()
+
+
+def test_two_holders_at_once_land_each_log_once_and_pull_no_page_twice(leased: World) -> None:
+    both = settled(leased)
+    pulls = leased.watch_pulls()
+    together = threading.Barrier(2, timeout=60)
+    reports: list[LandingReport] = []
+
+    def land(logstore: Logstore) -> None:
+        reports.append(leased.land(logstore=logstore, on_event=At("publish", together.wait)))
+
+    threads = [threading.Thread(target=land, args=(each,)) for each in both]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+
+    assert sorted(r.rows > 0 for r in reports) == [True, True]
+    assert sum(r.rows for r in reports) == 60
+    pulls.assert_none_twice()
+    leased.assert_each_log_once()
+    assert checkpoints(leased) == {s: entry.frontier for s, entry in leased.ledger.shards.items()}
+
+
+def test_a_run_whose_name_another_process_takes_claims_no_checkpoint_back(leased: World) -> None:
+    """Two processes of one name: the younger has the shards, and each log still lands once."""
+    leased.begun(10, 60)
+    won: list[LandingReport] = []
+    lost = leased.land(on_event=At("publish", lambda: won.append(leased.land())))
+    assert (won[0].rows, lost.rows) == (60, 0)
+    leased.assert_each_log_once()
+    assert checkpoints(leased) == {s: entry.frontier for s, entry in leased.ledger.shards.items()}
+
+
+def test_who_stands_by_lands_nothing_and_says_whose_turn_it_is(leased: World) -> None:
+    settled(leased)
+    with pytest.raises(ClaimLost, match="'three' stands by: 3 workers share 2 shards, and 'one', 'two'"):
+        leased.land(logstore=leased.with_holder("three"))
+
+
+def test_describe_shows_how_far_who_is(leased: World) -> None:
+    one, _ = settled(leased)
+    with leased.client as client:
+        held = coordinator_of(one, client)
+        (mine,) = held.claim().shards
+        views = {view.shard: view for view in describe(one, leased.lake, client)}
+        assert views[mine].consumers == {"one": "PROCESSING"}
+        assert views[1 - mine].consumers == {"two": "STOP_COMPLETED"}
+        assert views[mine].holder == "one"
+        held.release()
+
+
+def test_checkpoints_in_the_rows_are_repaired_from_the_table(leased: World) -> None:
+    leased.begun(10, 60)
+    with leased.run() as run:
+        run.land()
+    with leased.client as client:
+        points = plan_repair(leased.logstore, leased.lake, client)
+        assert {point.outcome for point in points} == {CheckpointOutcome.BEHIND}
+        done = execute_repair(leased.logstore, client, points)
+    assert {point.outcome for point in done} == {CheckpointOutcome.MOVED}
+    assert checkpoints(leased) == {s: entry.frontier for s, entry in leased.ledger.shards.items()}
+
+
+def test_checkpoints_in_the_rows_tell_of_a_table_that_was_there(leased: World, tmp_path: Path) -> None:
+    leased.begun(10, 60)
+    leased.emulator.admin.advance(3600)
+    leased.land()
+    with leased.client as client, pytest.raises(LedgerBroken, match="has checkpoints of shards 0, 1"):
+        find_table(make_lake(tmp_path / "elsewhere"), leased.logstore, client)
+
+
+def test_a_new_table_may_begin_where_the_leases_stand(leased: World, tmp_path: Path) -> None:
+    leased.begun(10, 60)
+    elsewhere = make_lake(tmp_path / "elsewhere")
+    anew = leased.changed(reset="group")
+    report = leased.land(logstore=anew, lake=elsewhere)
+    assert report.rows == 60, "the ten before were landed into the other table"
+
+
+def test_looking_makes_nothing(leased: World, tmp_path: Path) -> None:
+    leased.at(HOUR0_S + 120)
+    with leased.client as client:
+        assert published(leased.logstore, client) == {}
+    assert not (tmp_path / "leases.db").exists()
+
+
+def test_a_variable_that_is_not_set_is_named(leased: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = leased.changed(coordinator={"kind": "sql_lease", "database_env": "NO_SUCH_LEASES"})
+    with pytest.raises(ConfigError, match="NO_SUCH_LEASES is not set; export"):
+        leased.land(logstore=secret)
+    monkeypatch.setenv("NO_SUCH_LEASES", leased.logstore.coordinator.database)
+    leased.begun(10, 5)
+    assert leased.land(logstore=secret).rows == 5
