@@ -2,8 +2,8 @@
 
 import pytest
 
+from pipelines.landing.ledger.left import gathering
 from sls_io.claim import Ledger, ShardLedger
-from sls_io.gathering import gathering
 from sls_io.planning import Span, Survey
 from sls_io.settings import Budget
 from sls_io.waits import Why
