@@ -27,3 +27,8 @@ def _missing(what: str) -> None:
     if os.environ.get("CI", "").lower() not in ("", "0", "false"):
         pytest.fail(f"{what} (CI is set: here it is no reason to skip)", pytrace=False)
     pytest.skip(what)
+
+
+def optional(what: str) -> None:
+    """Skip with a word, everywhere: what no machine of ours has to have."""
+    pytest.skip(what)

@@ -16,7 +16,9 @@ PROGRAM = "sls-lake"
 HARMLESS = frozenset(
     {"table register", "table relabel", "table maintain", "table repair-manifests", "checkpoints repair"}
 )
-_CALL = re.compile(r"(?<![\w/.-])sls-lake ((?:table|checkpoints) [a-z]+(?:-[a-z]+)*|[a-z]+)(?![\w/-])")
+_CALL = re.compile(
+    r"(?<![\w/.-])sls-lake ((?:table|checkpoints|groups|shards|cursor) [a-z]+(?:-[a-z]+)*|[a-z]+)(?![\w/-])"
+)
 _WORD = re.compile(r" (?:(--[a-z][a-z-]*|-l)(?:[ =](?!-)([^\s`;,()]*[^\s`;,().:]))?|(\d+)(?=[\s`;,.)]|$))")
 
 
