@@ -1,8 +1,8 @@
 """A checkpoint store in one table of a database: SQLite, PostgreSQL, MySQL or MariaDB.
 
 One row a reader, logstore and shard. Whether a write may move a row stands in its WHERE, so that of two
-processes the further one wins, whoever comes last. Each shard is a transaction of its own: one that is
-locked by somebody stops no other.
+processes the further one wins, whoever comes last. Shards are written together, in order of shard; where
+that fails each one is a transaction of its own, so that one that is locked by somebody stops no other.
 
 A table that is not there keeps nothing: it is made by the first write. One with other columns is refused.
 """
@@ -24,7 +24,9 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
+    Update,
     and_,
+    bindparam,
     create_engine,
     delete,
     insert,
@@ -87,24 +89,29 @@ class SqlTable:
     def read(self) -> Mapping[int, Kept]:
         """This reader's rows. Raises ConnectFailed for a database that cannot be asked."""
         with self._connection() as connection:
-            if not self._check(connection):
-                return {}
-            columns = _C.shard, _C.kept_cursor, _C.saved_s, _C.frozen
-            rows = connection.execute(select(*columns).where(self._mine)).all()
-            connection.rollback()
-        return {shard: _kept(*row) for shard, *row in rows}
+            return self._rows(connection) if self._check(connection) else {}
 
     def write(self, cursors: Mapping[int, Cursor]) -> tuple[Written, ...]:
-        return self._each(cursors, self._write)
+        return self._each(cursors, self._write, self._write_together)
 
     def place(self, cursors: Mapping[int, Cursor]) -> tuple[Written, ...]:
         return self._each(cursors, self._place)
 
     def freeze(self, shards: Iterable[int]) -> None:
-        for shard in sorted(frozenset(shards)):
-            with self._connection() as connection:
-                self._made(connection)
-                self._freeze(connection, shard)
+        chosen = frozenset(shards)
+        if not chosen:
+            return
+        with self._connection() as connection:
+            self._made(connection)
+            for _ in range(_TRIES):
+                for shard in sorted(chosen - self._rows(connection).keys()):
+                    self._inserted(connection, shard, None, frozen=True)
+                frozen = update(CHECKPOINTS).where(self._mine, _C.shard.in_(sorted(chosen)))
+                rows = connection.execute(frozen.values(frozen=True)).rowcount
+                connection.commit()
+                if rows == len(chosen):
+                    return
+        raise ConnectFailed(f"{self.name}: others dropped rows {_TRIES} times meanwhile: ask again")
 
     def thaw(self, shards: Iterable[int]) -> None:
         chosen = sorted(frozenset(shards))
@@ -131,16 +138,30 @@ class SqlTable:
     def _mine(self) -> ColumnElement[bool]:
         return and_(_C.reader == self._reader, _C.origin == self._of)
 
+    def _rows(self, connection: Connection) -> dict[int, Kept]:
+        columns = _C.shard, _C.kept_cursor, _C.saved_s, _C.frozen
+        rows = connection.execute(select(*columns).where(self._mine)).all()
+        connection.rollback()
+        return {shard: _kept(*row) for shard, *row in rows}
+
     def _each(
-        self, cursors: Mapping[int, Cursor], act: Callable[[Connection, int, Cursor], Written]
+        self,
+        cursors: Mapping[int, Cursor],
+        act: Callable[[Connection, int, Cursor], Written],
+        together: Callable[[Connection, Mapping[int, Cursor]], Mapping[int, Written]] | None = None,
     ) -> tuple[Written, ...]:
-        """Each shard in a transaction of its own; raises only while the database cannot be reached at all."""
+        """What `together` settles; the other shards in a transaction of their own each. Raises only while
+        the database cannot be reached at all."""
         if not cursors:
             return ()
         written, lost = [], ""
         with self._connection() as connection:
             self._made(connection)
+            settled = together(connection, cursors) if together else {}
             for shard, cursor in sorted(cursors.items()):
+                if shard in settled:
+                    written.append(settled[shard])
+                    continue
                 if not possible(cursor):
                     written.append(impossible(shard))
                     continue
@@ -153,6 +174,39 @@ class SqlTable:
                     written.append(Written(shard, "failed", why=self._refusal(error)))
                     lost = _lost(connection)
         return tuple(written)
+
+    def _write_together(self, connection: Connection, cursors: Mapping[int, Cursor]) -> Mapping[int, Written]:
+        """All in one transaction; what became of those of which the table tells it afterwards."""
+        known, now_s = self._rows(connection), self._clock.now()
+        wanted = {shard: cursor for shard, cursor in sorted(cursors.items()) if possible(cursor)}
+        moves = [{"at": s, "to": c, "now": now_s} for s, c in wanted.items() if s in known]
+        new = [self._row(s, c, now_s) for s, c in wanted.items() if s not in known]
+        try:
+            if moves:
+                connection.execute(self._move, moves)
+            if new:
+                connection.execute(insert(CHECKPOINTS), new)
+            connection.commit()
+        except SQLAlchemyError:
+            connection.rollback()
+            return {}
+        found: dict[int, Written] = {}
+        for shard, kept in self._rows(connection).items():
+            if shard not in wanted:
+                continue
+            fate: Fate = fate_of(kept, wanted[shard])
+            if fate != "sent" or kept.cursor == wanted[shard]:
+                found[shard] = Written(shard, fate, kept.cursor)
+        return found
+
+    @functools.cached_property
+    def _move(self) -> Update:
+        movable = and_(_C.frozen.is_(False), or_(_C.kept_cursor.is_(None), _C.kept_cursor <= bindparam("to")))
+        return (
+            update(CHECKPOINTS)
+            .where(self._mine, _C.shard == bindparam("at"), movable)
+            .values(kept_cursor=bindparam("to"), saved_s=bindparam("now"))
+        )
 
     def _write(self, connection: Connection, shard: int, cursor: Cursor) -> Written:
         movable = and_(_C.frozen.is_(False), or_(_C.kept_cursor.is_(None), _C.kept_cursor <= cursor))
@@ -175,15 +229,6 @@ class SqlTable:
         kept = self._one(connection, shard)
         return Written(shard, "thawed", kept.cursor if kept else None)
 
-    def _freeze(self, connection: Connection, shard: int) -> None:
-        for _ in range(_TRIES):
-            frozen = update(CHECKPOINTS).where(self._mine, _C.shard == shard).values(frozen=True)
-            done = connection.execute(frozen).rowcount
-            connection.commit()
-            if done or self._inserted(connection, shard, None, frozen=True):
-                return
-        raise ConnectFailed(f"{self.name}: others changed the row of shard {shard} {_TRIES} times: ask again")
-
     def _moved(self, connection: Connection, shard: int, cursor: Cursor, where: ColumnElement[bool]) -> bool:
         """One statement decides and writes."""
         moved = (
@@ -203,21 +248,24 @@ class SqlTable:
 
     def _inserted(self, connection: Connection, shard: int, cursor: Cursor | None, *, frozen: bool) -> bool:
         """False when another process was first."""
-        row = {
-            "reader": self._reader,
-            "origin": self._of,
-            "shard": shard,
-            "kept_cursor": cursor,
-            "saved_s": 0.0 if cursor is None else self._clock.now(),
-            "frozen": frozen,
-        }
+        row = self._row(shard, cursor, 0.0 if cursor is None else self._clock.now())
         try:
-            connection.execute(insert(CHECKPOINTS).values(row))
+            connection.execute(insert(CHECKPOINTS), [row | {"frozen": frozen}])
             connection.commit()
         except IntegrityError:
             connection.rollback()
             return False
         return True
+
+    def _row(self, shard: int, cursor: Cursor | None, saved_s: float) -> dict[str, Any]:
+        return {
+            "reader": self._reader,
+            "origin": self._of,
+            "shard": shard,
+            "kept_cursor": cursor,
+            "saved_s": saved_s,
+            "frozen": False,
+        }
 
     @contextmanager
     def _connection(self) -> Iterator[Connection]:
