@@ -4,28 +4,11 @@ import click
 
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import Output, moment, verb
-from pipelines.cli.stores import CursorParam, moment_of
+from pipelines.cli.stores import CursorParam, Place
 from sls_io.client import SlsClient
 from sls_io.errors import ConfigError
 from sls_io.shard import Head
 from sls_io.window import Cursor, cursor_to_wire
-
-_EDGES = ("begin", "end")
-
-
-class _At(click.ParamType[int | str]):
-    """A time, or an edge."""
-
-    name = "time"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        """Unix seconds, `begin` or `end`."""
-        if isinstance(value, int) or value in _EDGES:
-            return value  # type: ignore[return-value]
-        try:
-            return moment_of(str(value))
-        except (ValueError, OverflowError):
-            self.fail(f"{value!r}: a time like 2026-11-20T07:30:00, UTC, or begin, or end", param, ctx)
 
 
 @click.group("cursor")
@@ -53,7 +36,7 @@ def time(output: Output, *, shard: int, place: int, name: str | None) -> None:
 
 @cursor.command("at")
 @click.argument("shard", type=click.IntRange(min=0))
-@click.argument("when", type=_At(), metavar="TIME")
+@click.argument("when", type=Place(edges=("begin", "end")), metavar="TIME")
 @logstore_option
 @verb
 def at(output: Output, *, shard: int, when: int | str, name: str | None) -> None:

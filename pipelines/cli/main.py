@@ -44,6 +44,7 @@ VERBS: Final = {
     "land": ("pipelines.cli.land", "Land what is new and publish the checkpoints, without Dagster."),
     "backfill": ("pipelines.cli.backfill", "Land what hours lack, or replace them; moves no checkpoint."),
     "describe": ("pipelines.cli.describe", "Show every shard: state, holder, frontier, lag, runway."),
+    "peek": ("pipelines.cli.peek", "Show some logs of a shard as the table would show them."),
     "verify": ("pipelines.cli.verify", "Prove gaps, holes, rows and sums, and each row there once."),
     "windows": ("pipelines.cli.windows", "Show the landings and their windows, files per hour, orphans."),
     "table": ("pipelines.cli.table", "Settle a table, or maintain it."),

@@ -330,7 +330,7 @@ def imported(path: Path) -> dict[int, Cursor]:
             continue
         try:
             shard, cursor = (cell.strip() for cell in row)
-            if not shard.isdecimal() or int(shard) in found:
+            if not (shard.isascii() and shard.isdecimal() and len(shard) < 10) or int(shard) in found:
                 raise ValueError
             found[int(shard)] = cursor_of(cursor)
         except (ValueError, ConfigError):

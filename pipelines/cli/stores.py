@@ -13,9 +13,9 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from pipelines.landing.logstore import Logstore
+from sls_io.checkpoints import policy
 from sls_io.checkpoints.group import GroupCheckpoints
 from sls_io.checkpoints.local_file import LocalFile
-from sls_io.checkpoints.policy import Place
 from sls_io.checkpoints.sql_table import SqlTable
 from sls_io.checkpoints.store import CheckpointStore, Fate, Written
 from sls_io.client import SlsClient
@@ -37,7 +37,7 @@ FATES: dict[Fate, str] = {
     "held": "stays",
     "failed": "[red]failed[/]",
 }
-PLACES: dict[Place, str] = {
+PLACES: dict[policy.Place, str] = {
     "inside": "",
     "expired": "retention took what was there",
     "beyond": "behind the shard's end",
@@ -138,9 +138,24 @@ class Moment(click.ParamType[int]):
         return at
 
 
+class Place(click.ParamType[int | str]):
+    """A time like `Moment`'s, or one of some words."""
+
+    name = "time"
+
+    def __init__(self, *, edges: tuple[str, ...] = ("begin", "newest")) -> None:
+        self._edges = edges
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """Unix seconds, or the word."""
+        if isinstance(value, str) and value in self._edges:
+            return value
+        return Moment().convert(value, param, ctx)
+
+
 def moment_of(text: str) -> int:
     """Unix seconds. Raises ValueError for what is no time."""
-    if text.isdecimal() and len(text) > 4:
+    if text.isdecimal() and 4 < len(text) < 20:
         return int(text)
     at = datetime.fromisoformat(text)
     return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
@@ -183,7 +198,7 @@ class CursorParam(click.ParamType[int]):
 
 def cursor_of(text: str) -> Cursor:
     """The cursor in digits, or in base64 as on the wire. Raises ConfigError."""
-    if text.isdecimal() and text.isascii() and int(text) < 2**63 - 1:
+    if text.isdecimal() and text.isascii() and len(text) < 20 and int(text) < 2**63 - 1:
         return Cursor(int(text))
     return cursor_from_wire(text)
 

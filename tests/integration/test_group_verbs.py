@@ -4,6 +4,7 @@ from what the emulator has stored."""
 import csv
 import json
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from sls_io.settings import Group
 from sls_io.window import cursor_to_wire
 from tests.integration.command_line import Command, command
 from tests.integration.test_settle import started
-from tests.integration.world import HOUR0_S, PROJECT, World
+from tests.integration.world import HOUR0_S, PROJECT, World, group
 
 __all__ = ["command", "started"]
 
@@ -110,6 +111,25 @@ def test_a_group_that_is_read_is_neither_deleted_nor_reset(filled: World, comman
             refused = command(*words, "--execute")
             assert refused["code"] == EXIT_FAILED and "reader-7" in refused["error"], words
         assert client.heartbeat(OTHER, "reader-7", (0, 1)) == {0, 1}, "it was not disturbed"
+    assert filled.checkpoints(OTHER) == before
+
+
+def test_a_member_without_a_shard_is_found_by_joining(filled: World, command: Command) -> None:
+    force(filled, {0: cursors_of(filled, 0)[3]})
+    before = filled.checkpoints(OTHER)
+    with filled.client as client:
+        for member in ("a", "b", "idle"):
+            client.heartbeat(OTHER, member, ())
+        for member, held in (("a", (0, 1)), ("b", ()), ("a", (0,)), ("b", ()), ("idle", ())):
+            client.heartbeat(OTHER, member, held)
+        filled.emulator.admin.advance(20)
+        assert client.heartbeat(OTHER, "idle", ()) == frozenset()
+        filled.emulator.admin.advance(11)
+        assert {entry.holder for entry in client.checkpoints(OTHER).values()} == {""}
+
+        refused = command("checkpoints", "reset", "--group", OTHER, "--to-latest", "--execute")
+
+    assert refused["code"] == EXIT_FAILED and "'idle' holds" in refused["error"], refused["error"]
     assert filled.checkpoints(OTHER) == before
 
 
@@ -384,3 +404,46 @@ def test_a_way_is_said_once(filled: World, command: Command) -> None:
     assert command(*reset, "--to-latest", "--store", "group")["code"] == EXIT_USAGE
     with SlsClient(filled.logstore.service) as client:
         assert client.groups()[0].name == OTHER
+
+
+# --- logs
+
+
+def test_a_few_logs_are_shown_as_the_table_would_show_them(
+    filled: World, command: Command, tmp_path: Path
+) -> None:
+    stored = cursors_of(filled, 1)
+    truth = {place: pairs for place, pairs in filled.truth().items() if place[0] == 1}
+    first = command("peek", "1", "--at", "begin", "--limit", "7")["logs"]
+    assert [(row["cursor"], row["index"]) for row in first] == sorted(p[1:] for p in truth)[:7]
+    for row in first:
+        pairs = {k: v.decode() for k, v in truth[1, row["cursor"], row["index"]].items()}
+        assert row["columns"] == {"n": int(pairs["n"]), "status": int(pairs["status"])}
+        assert row["rest"] == {"path": pairs["path"]} and row["error"] is None and row["topic"] == "t"
+
+    # The newest ones are eleven minutes old, so the last hour is looked at, and not the last minute.
+    newest = command("peek", "1")["logs"]
+    assert len(newest) == 10 and newest[0]["cursor"] == stored[10]
+    assert command("peek", "1", "--at", str(HOUR0_S + 3600))["logs"][0]["cursor"] == stored[5]
+    assert command("peek", "1", "--cursor", str(stored[14]))["logs"][-1]["cursor"] == stored[14]
+    assert len(command("peek", "1", "--at", "begin", "--limit", "1000")["logs"]) == 75
+    assert command("peek", "1", "--cursor", str(stored[-1] + 1))["logs"] == []
+    assert command("peek", "1", "--cursor", str(stored[-1] + 2))["code"] == EXIT_FAILED
+    assert "no shard 9" in command("peek", "9")["error"]
+    text = command("peek", "1", "--at", "begin", json=False)["text"]
+    assert "status=200" in text and "path=/p/" in text
+
+    defs = tmp_path / "defs.yaml"
+    defs.write_text(defs.read_text().replace("status: int", "status: hash, path: drop"))
+    guarded = command("peek", "1", "--at", "begin")
+    assert "/p/" not in json.dumps(guarded)
+    assert {row["columns"]["status"] for row in guarded["logs"]} == {sha256(b"200").hexdigest()}
+
+
+def test_a_value_cannot_paint_the_terminal(filled: World, command: Command) -> None:
+    hostile = {"n": "1", "x": "[red]\x1b[2J\nfake line[/nope]"}
+    with filled.client as client:
+        client.put_raw(group([hostile]), key="8".ljust(32, "0"))
+    text = command("peek", "1", json=False)["text"]
+    assert "\x1b" not in text and "[red] [2J fake line[/nope]" in text
+    assert command("peek", "1", "--limit", "1")["logs"][0]["rest"] == {"x": hostile["x"]}
