@@ -19,6 +19,7 @@ from sls_io.claim import Claim, Gap, Ledger, ShardLedger
 from sls_io.clock import SYSTEM_CLOCK, Clock, ManualClock, SystemClock
 from sls_io.errors import (
     Breach,
+    CheckpointOutside,
     ClaimLost,
     ConfigError,
     ConnectFailed,
@@ -31,6 +32,8 @@ from sls_io.errors import (
     ServiceError,
     ShardGone,
     SlsError,
+    StoreBroken,
+    StoreError,
     Throttled,
     TransportError,
     TransportTimeout,
@@ -40,6 +43,10 @@ from sls_io.shard import Head, Shard
 from sls_io.window import Cursor, IntervalSet, Window, cursor_from_wire, cursor_to_wire
 
 if TYPE_CHECKING:
+    from sls_io.checkpoints.group import GroupCheckpoints
+    from sls_io.checkpoints.local_file import LocalFile
+    from sls_io.checkpoints.sql_table import SqlTable
+    from sls_io.checkpoints.store import CheckpointStore
     from sls_io.client import GroupCheckpoint, GroupInfo, Origin, Page, SlsClient
     from sls_io.coordination.coordinator import Coordinator
     from sls_io.coordination.server_group import ServerGroup
@@ -77,6 +84,11 @@ __all__ = [
     "ServerGroup",
     "SqlLease",
     "Static",
+    # keeping positions without owners
+    "CheckpointStore",
+    "LocalFile",
+    "SqlTable",
+    "GroupCheckpoints",
     # time
     "Clock",
     "SystemClock",
@@ -98,6 +110,9 @@ __all__ = [
     "LandingConflict",
     "LandingUnknown",
     "LedgerBroken",
+    "StoreError",
+    "StoreBroken",
+    "CheckpointOutside",
     "InvariantBroken",
 ]
 
@@ -112,6 +127,10 @@ _LATER = {
     "ServerGroup": "sls_io.coordination.server_group",
     "SqlLease": "sls_io.coordination.sql_lease",
     "Static": "sls_io.coordination.static",
+    "CheckpointStore": "sls_io.checkpoints.store",
+    "LocalFile": "sls_io.checkpoints.local_file",
+    "SqlTable": "sls_io.checkpoints.sql_table",
+    "GroupCheckpoints": "sls_io.checkpoints.group",
 }
 
 

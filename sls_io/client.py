@@ -287,6 +287,17 @@ class SlsClient:
             return False
         return True
 
+    def update_group(self, name: str, *, timeout_s: int | None = None, order: bool | None = None) -> None:
+        """Change what is given, leave the rest. Other members rely on both settings."""
+        body = {
+            name: value for name, value in (("timeout", timeout_s), ("order", order)) if value is not None
+        }
+        self._json("PUT", self._group(name), {}, json.dumps(body).encode())
+
+    def delete_group(self, name: str) -> None:
+        """Delete the group, its members and its checkpoints; who is in it gets errors from then on."""
+        self._json("DELETE", self._group(name), {})
+
     def heartbeat(self, group: str, holder: str, held: Iterable[int]) -> frozenset[int]:
         """Say that `holder` lives and still works on `held`; the shards that are its own now.
 
@@ -340,6 +351,16 @@ class SlsClient:
                 f"shard {shard} of group {group!r} is not {holder!r}'s any more, its checkpoint stays. "
                 "Claim again"
             ) from error
+
+    def force_checkpoint(self, group: str, shard: int, cursor: Cursor) -> None:
+        """Store `cursor` whoever holds the shard, also a lower one: nothing in the service refuses it.
+
+        A call without a consumer is taken by force only (vendor documentation of UpdateCheckPoint). It opens
+        a shard again that the group had finished. Only for a group that nobody works with: a holder would go
+        on from its own place, and its next checkpoint would undo this one.
+        """
+        body = {"shard": shard, "checkpoint": cursor_to_wire(cursor)}
+        self._post(self._group(group), {"type": "checkpoint", "forceSuccess": "true"}, body)
 
     # --- below
 

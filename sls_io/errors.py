@@ -14,6 +14,9 @@
     + LandingConflict      another landing won; read the ledger, plan again
     + LandingUnknown       answer lost and not decidable in time; nothing may be deleted
     + LedgerBroken         the table contradicts itself; a person decides, the verb is named
+    + StoreError           a checkpoint store cannot be read or written; what it had, it has
+    |  + StoreBroken         what is kept is not what was written; a person decides, it is never "none"
+    + CheckpointOutside    a checkpoint lies outside of its shard; stop unless a policy is named
     + InvariantBroken      a bug; stop, keep the evidence
 
 A message is one or two sentences: what is wrong, with the name of the thing, then the cure.
@@ -125,6 +128,22 @@ class LedgerBroken(SlsError):
     def __init__(self, message: str, *, verb: str, kind: Breach = Breach.OTHER) -> None:
         super().__init__(f"{message}. Cure: {verb}")
         self.what, self.verb, self.kind = message, verb, kind
+
+
+class StoreError(SlsError):
+    """A checkpoint store cannot be read or written. What it had is still there; nothing counts as "none"."""
+
+
+class StoreBroken(StoreError):
+    """What a checkpoint store keeps is not what was written there: torn, edited, or somebody else's."""
+
+
+class CheckpointOutside(SlsError):
+    """A checkpoint is before its shard's begin or behind its end. `shard` names it."""
+
+    def __init__(self, message: str, *, shard: int) -> None:
+        super().__init__(message)
+        self.shard = shard
 
 
 class InvariantBroken(SlsError):

@@ -23,7 +23,9 @@ HARMLESS = frozenset(
         "shards resume",
     }
 )
-_CALL = re.compile(r"(?<![\w/.-])sls-lake ((?:table|checkpoints|shards) [a-z]+(?:-[a-z]+)*|[a-z]+)(?![\w/-])")
+_CALL = re.compile(
+    r"(?<![\w/.-])sls-lake ((?:table|checkpoints|groups|shards|cursor) [a-z]+(?:-[a-z]+)*|[a-z]+)(?![\w/-])"
+)
 _WORD = re.compile(r" (?:(--[a-z][a-z-]*|-l)(?:[ =](?!-)([^\s`;,()]*[^\s`;,().:]))?|(\d+)(?=[\s`;,.)]|$))")
 
 

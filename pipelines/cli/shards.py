@@ -1,8 +1,10 @@
-"""`sls-lake shards`: which shards live runs leave alone, and where they go on."""
+"""`sls-lake shards`: the shards; which ones live runs leave alone; where they go on."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import datetime
+from typing import Any
 
 import click
 
@@ -15,15 +17,62 @@ from pipelines.landing.operations.pause import PlannedPause, execute_pause, plan
 from pipelines.landing.operations.skip import execute_skip, plan_skip
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
-from sls_io.errors import ConfigError
+from sls_io.errors import ConfigError, CursorExpired, ShardGone
+from sls_io.shard import Shard, parents
 from sls_io.window import HOUR_S
 
 _SHARDS = click.argument("numbers", metavar="SHARD...", type=click.IntRange(min=0), nargs=-1, required=True)
+_AT_ONCE = 8
+_KEY_CHARS = 8
+"""Of 32: enough to see which range it is."""
 
 
 @click.group("shards")
 def shards() -> None:
-    """Pause and resume shards, or go on from a later time. A dry run until --execute."""
+    """List shards, pause or resume some, or go on later. Dry runs until --execute; --json, --debug."""
+
+
+@shards.command("list")
+@logstore_option
+@verb
+def listed(output: Output, *, name: str | None) -> None:
+    """Show every listed shard: state, keys, parents and children, and what the service still keeps of it."""
+    logstore = resolve(name)
+    with SlsClient(logstore.service) as client, ThreadPoolExecutor(_AT_ONCE) as pool:
+        found = client.shards()
+        edges = list(pool.map(lambda shard: _edges(client, shard), found))
+    above = parents(found)
+    rows = [
+        {
+            "shard": shard.id,
+            "status": "readonly" if shard.readonly else "readwrite",
+            "keys": f"{shard.begin_key}..{shard.end_key}",
+            "created_s": shard.created_s,
+            "parents": sorted(above[shard.id]),
+            "children": sorted(other for other, its in above.items() if shard.id in its),
+            **edge,
+        }
+        for shard, edge in zip(found, edges, strict=True)
+    ]
+    output.table(
+        ["shard", "state", "keys", "parents", "children", "made (UTC)", "oldest log (UTC)", ">begin", ">end"],
+        [
+            (
+                str(row["shard"]),
+                "read-only" if row["status"] == "readonly" else "open",
+                "..".join(key[:_KEY_CHARS] for key in row["keys"].split("..")),
+                ", ".join(map(str, row["parents"])),
+                ", ".join(map(str, row["children"])),
+                moment(row["created_s"]),
+                moment(row["oldest_s"]),
+                "" if row["begin"] is None else str(row["begin"]),
+                "" if row["end"] is None else str(row["end"]),
+            )
+            for row in rows
+        ],
+        less=("begin", "end", "made (UTC)", "keys"),
+    )
+    output.result({"logstore": logstore.name, "shards": rows})
 
 
 @shards.command("pause")
@@ -142,3 +191,16 @@ def _change(
 
 def _paused(shards: tuple[int, ...]) -> str:
     return f"paused: shard {', '.join(map(str, shards))}" if shards else "no shard is paused"
+
+
+def _edges(client: SlsClient, shard: Shard) -> dict[str, Any]:
+    """Begin and end, and when the oldest log was received; None where there is none."""
+    try:
+        head = client.head(shard)
+        empty = head.begin >= head.end
+        oldest_s = None if empty else client.cursor_time_s(shard.id, head.begin)
+    except ShardGone:
+        return {"begin": None, "end": None, "oldest_s": None}
+    except CursorExpired:
+        oldest_s = None
+    return {"begin": head.begin, "end": head.end, "oldest_s": oldest_s}

@@ -96,7 +96,7 @@ def test_every_command_that_a_message_or_a_page_names_is_there() -> None:
 @pytest.mark.parametrize(
     ("command", "problem"),
     [
-        ("sls-lake checkpoints reset", "has no verb 'reset'"),
+        ("sls-lake checkpoints rewind", "has no verb 'rewind'"),
         ("sls-lake verify --pull --hour A..B", ""),
         ("sls-lake verify --pul", "has no option --pul"),
         ("sls-lake table rollback 17 --execute", ""),

@@ -11,13 +11,15 @@ SETTINGS = {"Service", "Credentials", "Group", "Budget"}
 VALUES = {"Cursor", "cursor_from_wire", "cursor_to_wire", "Window", "IntervalSet", "Shard", "Head"}
 LEDGER = {"Claim", "Ledger", "ShardLedger", "Gap"}
 HOLDING = {"Coordinator", "ServerGroup", "SqlLease", "Static"}
+KEEPING = {"CheckpointStore", "LocalFile", "SqlTable", "GroupCheckpoints"}
 TIME = {"Clock", "SystemClock", "ManualClock", "SYSTEM_CLOCK"}
 ERRORS = {
     *("SlsError", "ConfigError", "TransportError", "TransportTimeout", "ConnectFailed", "Throttled"),
     *("ServiceError", "CursorExpired", "ShardGone", "ClaimLost", "DecodeError", "LandingConflict"),
-    *("LandingUnknown", "LedgerBroken", "Breach", "InvariantBroken"),
+    *("LandingUnknown", "LedgerBroken", "Breach", "InvariantBroken", "StoreError", "StoreBroken"),
+    "CheckpointOutside",
 }
-PUBLIC = CLIENT | SETTINGS | VALUES | LEDGER | HOLDING | TIME | ERRORS
+PUBLIC = CLIENT | SETTINGS | VALUES | LEDGER | HOLDING | KEEPING | TIME | ERRORS
 
 
 def test_the_public_names_are_exactly_these() -> None:

@@ -1,0 +1,99 @@
+"""`sls-lake lag`: how far a reader is behind, in seconds, in LogGroups at most, and in bytes where known."""
+
+from collections.abc import Mapping
+
+import click
+from rich.markup import escape
+
+from pipelines.cli.logstores import logstore_option, resolve
+from pipelines.cli.output import Output, megabytes, span, verb
+from pipelines.cli.stores import PLACES, WHERE, GroupName, reader_option, store_of
+from pipelines.landing.inspection.describe import describe
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.table.lake import Lake
+from sls_io.checkpoints.lag import ShardLag, lags
+from sls_io.client import SlsClient
+from sls_io.window import Cursor
+
+
+@click.command("lag")
+@click.option("--group", type=GroupName(), metavar="NAME", help="A consumer group instead of the table.")
+@click.option("--store", "where", metavar="WHERE", help=f"A checkpoint store instead of the table: {WHERE}.")
+@reader_option
+@logstore_option
+@verb
+def lag(
+    output: Output, *, group: str | None, where: str | None, reader: str | None, name: str | None
+) -> None:
+    """Show how far the table is behind, or a group, or a store; shard by shard, and the slowest.
+
+    LogGroups are the most that can wait: cursors may jump. Bytes are what landed lately would make of it.
+    """
+    if where and group:
+        raise click.UsageError("--store and --group are two places: name one")
+    logstore = resolve(name)
+    with SlsClient(logstore.service) as client:
+        if where or group:
+            store = store_of(where or f"group:{group}", logstore, client, reader=reader)
+            title, waiting = store.name, dict[int, int]()
+            places: Mapping[int, Cursor | None] = {s: k.cursor for s, k in store.read().items()}
+        else:
+            title, (places, waiting) = f"table {logstore.table}", _of_the_table(logstore, client)
+        found = lags(client, places)
+    output.say(escape(title))
+    _show(output, found, waiting)
+    slowest = max(found, key=lambda one: one.lag_s, default=None)
+    output.result(
+        {
+            "of": title,
+            "lag_s": slowest.lag_s if slowest else 0.0,
+            "groups_max": sum(one.groups_max for one in found),
+            "raw_bytes": sum(waiting.values()) if waiting else None,
+            "shards": [
+                {
+                    "shard": one.shard,
+                    "cursor": one.at,
+                    "end": one.end,
+                    "place": one.place,
+                    "lag_s": one.lag_s,
+                    "groups_max": one.groups_max,
+                    "raw_bytes": waiting.get(one.shard),
+                }
+                for one in found
+            ],
+        }
+    )
+
+
+def _of_the_table(logstore: Logstore, client: SlsClient) -> tuple[dict[int, Cursor | None], dict[int, int]]:
+    """The frontiers, and about how many raw bytes wait of each shard, as the ledger's rates tell."""
+    views = describe(logstore, Lake.default(), client)
+    waiting = {v.shard: v.backlog.raw_bytes for v in views if v.backlog is not None}
+    return {v.shard: v.frontier for v in views}, {s: int(size) for s, size in waiting.items()}
+
+
+def _show(output: Output, found: tuple[ShardLag, ...], waiting: Mapping[int, int]) -> None:
+    output.table(
+        ["shard", ">at", ">end", ">lag", ">groups at most", ">about", ""],
+        [
+            (
+                str(one.shard),
+                "" if one.at is None else str(one.at),
+                "=" if one.at == one.end else str(one.end),
+                span(one.lag_s),
+                one.groups_max,
+                megabytes(waiting[one.shard]) if one.shard in waiting else "",
+                "has not begun" if one.at is None else PLACES[one.place],
+            )
+            for one in found
+        ],
+        less=("end", "at"),
+    )
+    slowest = max(found, key=lambda one: one.lag_s, default=None)
+    if slowest is None or not slowest.groups_max:
+        output.say("nothing waits")
+    else:
+        output.say(
+            f"the slowest is shard {slowest.shard}: its oldest log that waits was received "
+            f"{span(slowest.lag_s)} ago"
+        )

@@ -1,0 +1,124 @@
+"""`sls-lake peek`: a few logs of a shard, as the table would show them. Nothing is claimed, nothing moves.
+
+A key that is declared `drop` or `hash` is dropped or hashed here, too. Logs go to the output alone, never
+into an error or a file of ours.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+from rich.markup import escape
+
+from pipelines.cli.logstores import logstore_option, resolve
+from pipelines.cli.output import Output, verb
+from pipelines.cli.stores import CursorParam, Place
+from pipelines.landing.table.contract import Contract
+from sls_io.client import SlsClient
+from sls_io.decoding.decode import Decoder
+from sls_io.errors import CheckpointOutside, ConfigError, printable
+from sls_io.shard import Head
+from sls_io.window import HOUR_S, Cursor
+
+LOGS_MAX = 1000
+CHARS_SHOWN = 400
+"""Of a log, for people; --json has all of it."""
+_PAGES_MAX = 50
+_NEWEST_S = (60, 600, 3600, 86_400)
+
+
+@click.command("peek")
+@click.argument("shard", type=click.IntRange(min=0))
+@click.option(
+    "--at",
+    "when",
+    type=Place(),
+    default="newest",
+    show_default=True,
+    metavar="TIME",
+    help="A receive time, begin, or newest: the last minute, hour or day in which there is a log.",
+)
+@click.option("--cursor", type=CursorParam(), metavar="CURSOR", help="From this cursor, instead of a time.")
+@click.option(
+    "--limit", type=click.IntRange(1, LOGS_MAX), default=10, show_default=True, help="At most so many logs."
+)
+@logstore_option
+@verb
+def peek(
+    output: Output, *, shard: int, when: int | str, cursor: int | None, limit: int, name: str | None
+) -> None:
+    """Show some logs of SHARD as the table would show them. The payload goes to this terminal only."""
+    logstore = resolve(name)
+    with SlsClient(logstore.service) as client:
+        listed = {one.id: one for one in client.shards()}
+        if shard not in listed:
+            raise ConfigError(f"the logstore lists no shard {shard}: there is {', '.join(map(str, listed))}")
+        head = client.head(listed[shard])
+        begin = _begin(client, head, when, cursor)
+        decoder = Decoder(client.origin().id, Contract.from_columns(logstore.columns).declared)
+        rows = _rows(client, decoder, head, begin, limit)
+    for row in rows:
+        output.say(f"[bold]{row['time'] or 'no time'}[/] {_place(row)}  {escape(_text(row))}")
+    if not rows:
+        output.say("no log is there")
+    output.result({"shard": shard, "cursor": begin, "logs": rows})
+
+
+def _begin(client: SlsClient, head: Head, when: int | str, cursor: int | None) -> Cursor:
+    """Where to read from. Raises CheckpointOutside for a cursor that is not in the shard."""
+    shard = head.shard.id
+    if cursor is not None:
+        if not head.begin <= cursor <= head.end:
+            raise CheckpointOutside(
+                f"cursor {cursor} is not in shard {shard}, which has [{head.begin}, {head.end})", shard=shard
+            )
+        return Cursor(cursor)
+    if isinstance(when, int):
+        return client.cursor_at(shard, when)
+    if when == "newest":
+        now_s = int(client.now_s())
+        for span_s in _NEWEST_S:
+            if (found := client.cursor_at(shard, now_s - span_s)) < head.end:
+                return found
+    return head.begin
+
+
+def _rows(client: SlsClient, decoder: Decoder, head: Head, begin: Cursor, limit: int) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    at = begin
+    for _ in range(_PAGES_MAX):
+        if at >= head.end or len(rows) >= limit:
+            break
+        page = client.pull(head.shard.id, at, end=head.end, groups_max=limit)
+        hour = client.cursor_time_s(head.shard.id, at) // HOUR_S
+        for part in decoder.open(page).parts(hour):
+            rows += [_row(entry) for entry in part.batch.slice(0, limit - len(rows)).to_pylist()]
+        at = page.next
+    return rows
+
+
+def _row(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """One log: its place, its time, its columns and what else it holds; of the raw bytes nothing."""
+    columns = {k: v for k, v in entry.items() if not (k.startswith("__") and k.endswith("__"))}
+    moment = entry["__time__"]
+    return {
+        "cursor": entry["__cursor__"],
+        "index": entry["__index__"],
+        "time": None if moment is None else moment.isoformat(),
+        "topic": entry["__topic__"],
+        "source": entry["__source__"],
+        "tags": dict(entry["__tags__"] or ()),
+        "columns": columns,
+        "rest": dict(entry["__rest__"] or ()),
+        "error": entry["__error__"],
+    }
+
+
+def _place(row: Mapping[str, Any]) -> str:
+    return f"[dim]{row['cursor']}.{row['index']}[/]"
+
+
+def _text(row: Mapping[str, Any]) -> str:
+    shown = {k: v for k, v in row["columns"].items() if v is not None} | row["rest"]
+    pairs = " ".join(f"{key}={value}" for key, value in shown.items())
+    return printable(f"{pairs}  ({row['error']})" if row["error"] else pairs, CHARS_SHOWN)

@@ -1,0 +1,213 @@
+"""Checkpoint stores as words of the command line, and times, spans and shards as options."""
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+from pydantic import ValidationError
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from pipelines.landing.logstore import Logstore
+from sls_io.checkpoints import policy
+from sls_io.checkpoints.group import GroupCheckpoints
+from sls_io.checkpoints.local_file import LocalFile
+from sls_io.checkpoints.sql_table import SqlTable
+from sls_io.checkpoints.store import CheckpointStore, Fate, Written
+from sls_io.client import SlsClient
+from sls_io.errors import ConfigError, printable
+from sls_io.settings import Group
+from sls_io.window import Cursor, cursor_from_wire
+
+WHERE = "group[:NAME], file:PATH, sql:ADDRESS or sql:env:VARIABLE"
+_SPAN = re.compile(r"([+-]?)([0-9]{1,9}) *(s|m|h|d)")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_FIRST_S, _LAST_S = 0, 7_258_118_400
+DONE: frozenset[Fate] = frozenset({"sent", "ahead"})
+"""After these the store has what was asked for, or more."""
+FATES: dict[Fate, str] = {
+    "sent": "written",
+    "ahead": "stays: it is further already",
+    "frozen": "stays: frozen until a reader begins from it",
+    "thawed": "stays: only a frozen shard goes back",
+    "held": "stays",
+    "failed": "[red]failed[/]",
+}
+PLACES: dict[policy.Place, str] = {
+    "inside": "",
+    "expired": "retention took what was there",
+    "beyond": "behind the shard's end",
+}
+
+
+def store_of(
+    where: str, logstore: Logstore, client: SlsClient, *, reader: str | None = None, forced: bool = False
+) -> CheckpointStore:
+    """The store that `where` names; see WHERE. `reader` is the group's name unless it is said.
+
+    Raises ConfigError for other words, and for a password on the command line.
+    """
+    kind, _, rest = where.partition(":")
+    name = reader or logstore.group.name
+    if kind == "group":
+        return GroupCheckpoints(client, GroupName().convert(rest or name, None, None), forced=forced)
+    if kind == "file" and rest:
+        return LocalFile(Path(rest).expanduser(), of=client.origin().id, reader=name)
+    if kind == "sql" and rest:
+        return SqlTable(_address(rest), of=client.origin().id, reader=name)
+    raise ConfigError(f"no checkpoint store {printable(kind)!r}: {WHERE}")
+
+
+def _address(text: str) -> str:
+    """An address of a database. A password in it would stand in the list of processes and in histories."""
+    kind, _, name = text.partition(":")
+    if kind == "env":
+        if not os.environ.get(name):
+            raise ConfigError(f"the environment variable {printable(name)} is not set: it names the database")
+        return os.environ[name]
+    try:
+        password = make_url(text).password
+    except ArgumentError:
+        return text
+    if password is not None:
+        raise ConfigError(
+            "a password on a command line is seen by everybody on this machine: put the address into an "
+            "environment variable, and write sql:env:ITS_NAME"
+        )
+    return text
+
+
+def reader_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--reader NAME`, for stores that keep several."""
+    return click.option(
+        "--reader",
+        metavar="NAME",
+        help="Whose positions in a file or database; the group's name unless said.",
+    )(function)
+
+
+class GroupName(click.ParamType[str]):
+    """The name of a consumer group."""
+
+    name = "group"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name as it is."""
+        try:
+            return Group(name=str(value)).name
+        except ValidationError:
+            self.fail("a group's name: letters, digits, '_', '-', '.', at most 128", param, ctx)
+
+
+class Shards(click.ParamType[frozenset[int]]):
+    """`0,3`: shard ids."""
+
+    name = "shards"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> frozenset[int]:
+        """The ids."""
+        if isinstance(value, frozenset):
+            return value
+        parts = [part.strip() for part in str(value).split(",")]
+        if not all(part.isdecimal() and len(part) < 10 for part in parts):
+            self.fail(f"{value!r} is no list of shards; write it like 0,3", param, ctx)
+        return frozenset(map(int, parts))
+
+
+class Moment(click.ParamType[int]):
+    """A time: ISO, UTC where it names no zone, or unix seconds."""
+
+    name = "time"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Unix seconds."""
+        if isinstance(value, int):
+            return value
+        try:
+            at = moment_of(str(value))
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r} is no time; write it like 2026-11-20T07:30:00, UTC", param, ctx)
+        if not _FIRST_S <= at < _LAST_S:
+            self.fail(f"{value!r}: a time from 1970 to 2199", param, ctx)
+        return at
+
+
+class Place(click.ParamType[int | str]):
+    """A time like `Moment`'s, or one of some words."""
+
+    name = "time"
+
+    def __init__(self, *, edges: tuple[str, ...] = ("begin", "newest")) -> None:
+        self._edges = edges
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """Unix seconds, or the word."""
+        if isinstance(value, str) and value in self._edges:
+            return value
+        return Moment().convert(value, param, ctx)
+
+
+def moment_of(text: str) -> int:
+    """Unix seconds. Raises ValueError for what is no time."""
+    if text.isdecimal() and 4 < len(text) < 20:
+        return int(text)
+    at = datetime.fromisoformat(text)
+    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
+
+
+class Span(click.ParamType[int]):
+    """`90s`, `30m`, `6h`, `2d`; with a sign where `signed`."""
+
+    name = "span"
+
+    def __init__(self, *, signed: bool = False) -> None:
+        self._signed = signed
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Seconds."""
+        if isinstance(value, int):
+            return value
+        found = _SPAN.fullmatch(str(value).strip())
+        if found is None or (found[1] and not self._signed):
+            like = "-30m or +2h" if self._signed else "30m or 2h"
+            self.fail(f"{value!r} is no span of time; write it like {like}", param, ctx)
+        seconds = int(found[2]) * _SECONDS[found[3]]
+        return -seconds if found[1] == "-" else seconds
+
+
+class CursorParam(click.ParamType[int]):
+    """A cursor as a number, or as the service prints it."""
+
+    name = "cursor"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number."""
+        if isinstance(value, int):
+            return value
+        try:
+            return cursor_of(str(value))
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)
+
+
+def cursor_of(text: str) -> Cursor:
+    """The cursor in digits, or in base64 as on the wire. Raises ConfigError."""
+    if text.isdecimal() and text.isascii() and len(text) < 20 and int(text) < 2**63 - 1:
+        return Cursor(int(text))
+    return cursor_from_wire(text)
+
+
+def fate_text(written: Written) -> str:
+    """What became of a write, for people."""
+    return f"{FATES[written.fate]}{': ' if written.why else ''}{written.why}"
+
+
+def not_done(written: Iterable[Written]) -> bool:
+    """Whether a shard is not where it was asked to be."""
+    return any(one.fate not in DONE for one in written)

@@ -1,0 +1,102 @@
+"""How far a reader is behind, shard by shard: what the service says of the places it has got to.
+
+Seconds are those since the oldest log that waits was received. LogGroups can only be bounded: cursors rise
+by one with each group and may jump, so their distance is the most that can wait, and never less.
+"""
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from sls_io.checkpoints.policy import Place, place_of
+from sls_io.client import SlsClient
+from sls_io.errors import CursorExpired, ShardGone
+from sls_io.shard import Shard, ShardState, ancestors
+from sls_io.window import Cursor
+
+_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ShardLag:
+    """One listed shard and the place `at` of a reader, None where it has none.
+
+    `received_s`: receive time of the log at `at`, unix seconds; None at the end, and where retention has
+    taken it. `lag_s`, `groups_max`: 0 at the end; counted from the begin where `at` is before it or None.
+    """
+
+    shard: int
+    readonly: bool
+    begin: Cursor
+    end: Cursor
+    at: Cursor | None
+    place: Place
+    received_s: int | None
+    lag_s: float
+    groups_max: int
+
+    @property
+    def drained(self) -> bool:
+        """Read-only, and read to its end."""
+        return self.readonly and self.at is not None and self.at >= self.end
+
+
+def lags(client: SlsClient, places: Mapping[int, Cursor | None]) -> tuple[ShardLag, ...]:
+    """Every listed shard in order; one that retention takes meanwhile is left out."""
+    shards = client.shards()
+    now_s = client.now_s()
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        found = pool.map(lambda shard: _lag(client, shard, places.get(shard.id), now_s), shards)
+        return tuple(one for one in found if one is not None)
+
+
+def states(
+    found: Iterable[ShardLag], shards: Iterable[Shard], holders: Mapping[int, str], *, order: bool
+) -> Mapping[int, ShardState]:
+    """The state of each shard in a group, as far as it shows: the service tells nobody.
+
+    A shard with a holder may also be on its way to another one, which looks the same from outside.
+    """
+    above = ancestors(shards)
+    drained = {one.shard: one.drained for one in found}
+    over = {shard for shard, done in drained.items() if done and not holders.get(shard)}
+    return {
+        shard: ShardState.OVER
+        if shard in over
+        else ShardState.ALREADY_ALLOC
+        if holders.get(shard)
+        else ShardState.WAIT
+        if order and not above.get(shard, frozenset()) <= over
+        else ShardState.NOT_ALLOC
+        for shard in drained
+    }
+
+
+def _lag(client: SlsClient, shard: Shard, at: Cursor | None, now_s: float) -> ShardLag | None:
+    try:
+        head = client.head(shard)
+        counted = head.begin if at is None else max(at, head.begin)
+        oldest_s = None if counted >= head.end else _time_s(client, shard.id, counted)
+    except ShardGone:
+        return None
+    place = "inside" if at is None else place_of(at, head.begin, head.end)
+    return ShardLag(
+        shard=shard.id,
+        readonly=shard.readonly,
+        begin=head.begin,
+        end=head.end,
+        at=at,
+        place=place,
+        received_s=oldest_s if at is not None and place == "inside" else None,
+        lag_s=0.0 if oldest_s is None else max(0.0, now_s - oldest_s),
+        groups_max=max(0, head.end - counted),
+    )
+
+
+def _time_s(client: SlsClient, shard: int, at: Cursor) -> int | None:
+    try:
+        return client.cursor_time_s(shard, at)
+    except CursorExpired:
+        # Retention overtook it since the begin was read; what is oldest now is nearly as old.
+        begin = client.cursor_at(shard, "begin")
+        return client.cursor_time_s(shard, begin) if begin < client.cursor_at(shard, "end") else None

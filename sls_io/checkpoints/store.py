@@ -1,0 +1,127 @@
+"""The contract of everything that keeps positions without owners, and what is the same for all of them.
+
+    read    what is kept, per shard     -> a shard without an entry has none; a failed read raises
+    write   monotone, per shard         -> sent, ahead (kept as it was) or frozen; one failure stops no other
+    freeze  no later write moves it     -> until `thaw`; for a shard that is released or reset
+    place   the only way back           -> for frozen shards, whatever was kept
+    thaw    writes move it again
+    drop    what is not held any more   -> forgets the other shards
+
+A coordinator says who reads which shard, and publishes checkpoints as the holder. A store asks for no
+claim: it serves readers that nobody coordinates, a mirror, a person's tool. What has landed stands in the
+table's ledger, whatever a store keeps. One contract suite runs over all stores.
+
+Why a reset freezes. Story: a reader stands at 100, a person resets its shard to 50. The reader still runs
+and writes 101: without the freeze the reset is gone, and nobody is told. Frozen, that write is refused and
+says so, and the next reader begins at 50: `begin` thaws what it hands out.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from sls_io.coordination.coordinator import Published
+from sls_io.window import Cursor
+
+Fate = Published | Literal["frozen", "thawed", "held", "failed"]
+"""What became of one shard: sent; ahead: what is kept is further, and stays; frozen: no write moves it;
+thawed: `place` asks for a frozen one; held: somebody reads it; failed, with its reason."""
+
+CURSOR_MAX = 2**63 - 2
+"""The largest cursor; the next number stands for an end that nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a store has of one shard. `cursor` is None before the first one; `saved_s` is unix seconds, 0
+    where unknown; `holder` is who the service says reads it."""
+
+    cursor: Cursor | None
+    saved_s: float = 0.0
+    frozen: bool = False
+    holder: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of one shard's write; `kept` is the cursor that the store has now, where that is known."""
+
+    shard: int
+    fate: Fate
+    kept: Cursor | None = None
+    why: str = ""
+
+
+class CheckpointStore(Protocol):
+    """Positions of one reader in one logstore. Two processes may use one store at a time."""
+
+    @property
+    def name(self) -> str:
+        """Where it is, for people; never a password."""
+        ...
+
+    def read(self) -> Mapping[int, Kept]:
+        """All that is kept. Raises StoreError, TransportError or ServiceError; never "none" instead."""
+        ...
+
+    def write(self, cursors: Mapping[int, Cursor]) -> tuple[Written, ...]:
+        """Keep these, by shard, in order of shard. An equal cursor is sent again, a lower one is not.
+
+        Raises as `read` does where the store as a whole cannot be written; then nothing counts as sent.
+        """
+        ...
+
+    def freeze(self, shards: Iterable[int]) -> None:
+        """From now on no `write` moves these, whoever asks; a shard that is not known yet is frozen empty."""
+        ...
+
+    def thaw(self, shards: Iterable[int]) -> None:
+        """Let `write` move these again."""
+        ...
+
+    def place(self, cursors: Mapping[int, Cursor]) -> tuple[Written, ...]:
+        """Keep these, also lower ones; only of frozen shards. They stay frozen."""
+        ...
+
+    def drop(self, keep: Collection[int]) -> frozenset[int]:
+        """Forget all shards but `keep`; those that were forgotten."""
+        ...
+
+
+def fate_of(kept: Kept | None, cursor: Cursor) -> Fate:
+    """What a monotone write of `cursor` comes to, where `kept` is there."""
+    if not possible(cursor):
+        return "failed"
+    if kept is None:
+        return "sent"
+    if kept.frozen:
+        return "frozen"
+    return "ahead" if kept.cursor is not None and kept.cursor > cursor else "sent"
+
+
+def possible(cursor: int) -> bool:
+    """Whether the service can have such a cursor."""
+    return 0 <= cursor <= CURSOR_MAX
+
+
+def impossible(shard: int) -> Written:
+    """The answer to a cursor that is none."""
+    return Written(shard, "failed", why="not a cursor: the service's are whole numbers of 63 bits")
+
+
+def reset(store: CheckpointStore, cursors: Mapping[int, Cursor]) -> tuple[Written, ...]:
+    """Put shards on these cursors, back or forth, and leave them frozen: the next reader thaws them."""
+    store.freeze(cursors)
+    return store.place(cursors)
+
+
+def clone(source: CheckpointStore, target: CheckpointStore) -> tuple[Written, ...]:
+    """Make `target` keep what `source` keeps, lower or not, and nothing else.
+
+    A shard whose copy failed stays frozen: half a clone must not be read on from.
+    """
+    cursors = {shard: kept.cursor for shard, kept in source.read().items() if kept.cursor is not None}
+    written = reset(target, cursors)
+    target.drop(cursors)
+    target.thaw(one.shard for one in written if one.fate == "sent")
+    return written

@@ -1,0 +1,449 @@
+"""Verbs about groups, checkpoints, shards and cursors, on a real service; what they must say is worked out
+from what the emulator has stored."""
+
+import csv
+import json
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
+from sls_io.client import SlsClient
+from sls_io.settings import Group
+from sls_io.window import cursor_to_wire
+from tests.integration.command_line import Command, command
+from tests.integration.test_settle import started
+from tests.integration.world import HOUR0_S, PROJECT, World, group
+
+__all__ = ["command", "started"]
+
+OTHER = "report"
+"""A group that feeds no table."""
+
+
+@pytest.fixture
+def filled(world: World) -> World:
+    """Two shards with five LogGroups of each of three hours, the last one ten minutes old; no table."""
+    for hour in range(3):
+        world.at(HOUR0_S + 3600 * hour + 60)
+        for key in ("0", "8"):
+            world.put(25, key=key.ljust(32, "0"))
+    world.at(HOUR0_S + 3600 * 2 + 660)
+    with world.client as client:
+        client.create_group(Group(name=OTHER, timeout_s=30, heartbeat_s=5))
+    return world
+
+
+def cursors_of(world: World, shard: int) -> list[int]:
+    """Of the LogGroups that are stored, by the emulator's own dump."""
+    stored = world.emulator.admin.dump(PROJECT, world.logstore.service.logstore)
+    return sorted(int(entry["cursor"]) for entry in stored if int(entry["shard"]) == shard)
+
+
+def by_shard(document: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    """The shards of a document."""
+    assert document["code"] == 0, document["error"]
+    return {entry["shard"]: entry for entry in document["shards"]}
+
+
+def force(world: World, cursors: dict[int, int], group: str = OTHER) -> None:
+    """Checkpoints of a group that nobody reads."""
+    with world.client as client:
+        for shard, cursor in cursors.items():
+            path = f"/logstores/{world.logstore.service.logstore}/consumergroups/{group}"
+            body = json.dumps({"shard": shard, "checkpoint": cursor_to_wire(cursor)}).encode()
+            params = {"type": "checkpoint", "forceSuccess": "true"}
+            client.transport.exchange("POST", path, params=params, body=body)
+
+
+# --- groups
+
+
+def test_a_group_is_made_changed_cloned_and_deleted_each_after_its_dry_run(
+    filled: World, command: Command
+) -> None:
+    def names() -> set[str]:
+        return {row["name"] for row in command("groups", "list")["groups"]}
+
+    assert names() == {OTHER}
+    make = ("groups", "create", "audit", "--timeout", "45", "--no-order")
+    assert command(*make)["code"] == 0 and names() == {OTHER}
+    assert command(*make, "--execute")["code"] == 0 and names() == {OTHER, "audit"}
+    assert "already" in command(*make, "--execute")["error"]
+
+    change = ("groups", "update", "audit", "--timeout", "90")
+    assert command(*change)["after"] == {"name": "audit", "timeout_s": 90, "order": False}
+    rows = {row["name"]: row for row in command("groups", "list")["groups"]}
+    assert rows["audit"]["timeout_s"] == 45
+    command(*change, "--execute")
+    rows = {row["name"]: row for row in command("groups", "list")["groups"]}
+    assert (rows["audit"]["timeout_s"], rows["audit"]["order"]) == (90, False)
+
+    cursors = {0: cursors_of(filled, 0)[3], 1: cursors_of(filled, 1)[7]}
+    force(filled, cursors)
+    copy = ("groups", "clone", OTHER, "copy")
+    assert by_shard(command(*copy)).keys() == {0, 1} and "copy" not in names()
+    done = command(*copy, "--execute")
+    assert {e["outcome"] for e in by_shard(done).values()} == {"sent"}
+    assert filled.checkpoints("copy") == cursors
+    # Over a group that is there, also back.
+    force(filled, {0: cursors_of(filled, 0)[9]}, "copy")
+    assert by_shard(command(*copy, "--execute"))[0]["outcome"] == "sent"
+    assert filled.checkpoints("copy") == cursors
+
+    assert command("groups", "delete", "audit")["code"] == 0 and "audit" in names()
+    assert command("groups", "delete", "audit", "--execute")["code"] == 0 and names() == {OTHER, "copy"}
+    assert "has no consumer group 'audit'" in command("groups", "delete", "audit", "--execute")["error"]
+
+
+def test_a_group_that_is_read_is_neither_deleted_nor_reset(filled: World, command: Command) -> None:
+    force(filled, {0: cursors_of(filled, 0)[3]})
+    before = filled.checkpoints(OTHER)
+    with filled.client as client:
+        client.heartbeat(OTHER, "reader-7", ())
+        for words in (
+            ("groups", "delete", OTHER),
+            ("checkpoints", "reset", "--group", OTHER, "--to-earliest"),
+        ):
+            refused = command(*words, "--execute")
+            assert refused["code"] == EXIT_FAILED and "reader-7" in refused["error"], words
+        assert client.heartbeat(OTHER, "reader-7", (0, 1)) == {0, 1}, "it was not disturbed"
+    assert filled.checkpoints(OTHER) == before
+
+
+def test_a_member_without_a_shard_is_found_by_joining(filled: World, command: Command) -> None:
+    force(filled, {0: cursors_of(filled, 0)[3]})
+    before = filled.checkpoints(OTHER)
+    with filled.client as client:
+        for member in ("a", "b", "idle"):
+            client.heartbeat(OTHER, member, ())
+        for member, held in (("a", (0, 1)), ("b", ()), ("a", (0,)), ("b", ()), ("idle", ())):
+            client.heartbeat(OTHER, member, held)
+        filled.emulator.admin.advance(20)
+        assert client.heartbeat(OTHER, "idle", ()) == frozenset()
+        filled.emulator.admin.advance(11)
+        assert {entry.holder for entry in client.checkpoints(OTHER).values()} == {""}
+
+        refused = command("checkpoints", "reset", "--group", OTHER, "--to-latest", "--execute")
+
+    assert refused["code"] == EXIT_FAILED and "'idle' holds" in refused["error"], refused["error"]
+    assert filled.checkpoints(OTHER) == before
+
+
+def test_describe_shows_members_states_and_lag_as_the_service_has_them(
+    filled: World, command: Command
+) -> None:
+    all_of_0 = cursors_of(filled, 0)
+    force(filled, {0: all_of_0[10]})
+    free = command("groups", "describe", OTHER)
+    assert (free["timeout_s"], free["order"], free["members"]) == (30, True, [])
+    shards = {entry["shard"]: entry for entry in free["shards"]}
+    assert {e["state"] for e in shards.values()} == {"not_alloc"}
+    # The eleventh group is the first of the last hour, ten minutes ago.
+    assert (shards[0]["received_s"], shards[0]["groups_max"]) == (HOUR0_S + 7200 + 60, 5)
+    assert 599 <= shards[0]["lag_s"] <= 603
+    assert shards[1]["checkpoint"] is None and shards[1]["groups_max"] == 15
+    assert 7799 <= shards[1]["lag_s"] <= 7803
+
+    with filled.client as client:
+        client.heartbeat(OTHER, "reader-7", ())
+    held = command("groups", "describe", OTHER)
+    assert held["members"] == [{"holder": "reader-7", "shards": [0, 1], "last_s": held["last_s"]}]
+    assert {e["state"] for e in held["shards"]} == {"already_alloc"}
+    text = command("groups", "describe", OTHER, "--members", json=False)["text"]
+    assert "reader-7" in text and "0, 1" in text and "received" not in text
+    text = command("groups", "describe", OTHER, "--state", json=False)["text"]
+    assert "dropped after 30 s" in text and "held, or on its way" in text
+
+
+def test_a_finished_shard_is_over_and_its_children_are_free(filled: World, command: Command) -> None:
+    filled.emulator.admin.split(PROJECT, filled.logstore.service.logstore, 0)
+    shards = {e["shard"]: e for e in command("groups", "describe", OTHER)["shards"]}
+    assert {s: e["state"] for s, e in shards.items()} == {
+        0: "not_alloc",
+        1: "not_alloc",
+        2: "wait",
+        3: "wait",
+    }
+    force(filled, {0: shards[0]["end"]})
+    shards = {e["shard"]: e for e in command("groups", "describe", OTHER)["shards"]}
+    assert {s: e["state"] for s, e in shards.items()} == {
+        0: "over",
+        1: "not_alloc",
+        2: "not_alloc",
+        3: "not_alloc",
+    }
+    said = command("checkpoints", "reset", "--group", OTHER, "--to-earliest", "--shards", "0", "--execute")
+    assert (by_shard(said)[0]["reopens"], by_shard(said)[0]["children"]) == (True, [2, 3])
+    assert filled.checkpoints(OTHER)[0] == shards[0]["begin"]
+
+
+def test_a_group_that_differs_from_the_settings_is_said_and_changed_on_request(
+    filled: World, command: Command
+) -> None:
+    with filled.client as client:
+        client.create_group(Group(name="lake", timeout_s=99, order=False))
+    assert command("groups", "describe")["drift"] == ["timeout_s is 99, not 30", "order is False, not True"]
+    command("groups", "update", "--execute")
+    assert command("groups", "describe")["drift"] == []
+
+
+# --- reset
+
+
+def test_each_way_puts_the_checkpoints_where_the_stored_logs_say(filled: World, command: Command) -> None:
+    stored = {shard: cursors_of(filled, shard) for shard in (0, 1)}
+    ends: dict[int, int | None] = {shard: all_[-1] + 1 for shard, all_ in stored.items()}
+    # Five groups an hour; the first of the second hour, and the one received an hour before shard 0's.
+    ways: dict[tuple[str, ...], dict[int, int | None]] = {
+        ("--to-earliest",): {s: stored[s][0] for s in stored},
+        ("--to-latest",): ends,
+        ("--to-datetime", datetime.fromtimestamp(HOUR0_S + 3600, UTC).isoformat()): {
+            s: stored[s][5] for s in stored
+        },
+        ("--by-duration", "75m"): {s: stored[s][5] for s in stored},
+        ("--to-current",): {0: stored[0][10], 1: None},
+        ("--shift-by", "-1h"): {0: stored[0][5], 1: None},
+        ("--shift-by", "+2h"): {0: ends[0], 1: None},
+    }
+    force(filled, {0: stored[0][10]})
+    for way, expected in ways.items():
+        dry = by_shard(command("checkpoints", "reset", "--group", OTHER, *way))
+        assert {s: e["cursor"] for s, e in dry.items()} == expected, way
+        assert filled.checkpoints(OTHER) == {0: stored[0][10], 1: None}
+
+    for way in (("--to-earliest",), ("--to-latest",), ("--by-duration", "75m")):
+        done = command("checkpoints", "reset", "--group", OTHER, *way, "--execute")
+        assert done["code"] == 0, done["error"]
+        assert filled.checkpoints(OTHER) == ways[way]
+        assert {e["holder"] for e in command("groups", "describe", OTHER)["shards"]} != {""}
+        filled.emulator.admin.advance(31)
+
+    done = command("checkpoints", "reset", "--group", OTHER, "--to-earliest", "--shards", "1", "--execute")
+    assert by_shard(done).keys() == {1}
+    assert filled.checkpoints(OTHER) == {0: stored[0][5], 1: stored[1][0]}
+
+
+def test_an_export_is_a_file_that_brings_them_back(filled: World, command: Command, tmp_path: Path) -> None:
+    stored = {shard: cursors_of(filled, shard) for shard in (0, 1)}
+    force(filled, {0: stored[0][4], 1: stored[1][9]})
+    kept, reset = tmp_path / "kept.csv", ("checkpoints", "reset", "--group", OTHER)
+    assert command(*reset, "--to-current", "--export", str(kept))["code"] == 0
+    with kept.open() as file:
+        assert list(csv.reader(file)) == [
+            ["shard", "cursor"],
+            ["0", str(stored[0][4])],
+            ["1", str(stored[1][9])],
+        ]
+    again = command(*reset, "--to-latest", "--export", str(kept))
+    assert again["code"] == EXIT_USAGE and "is there already" in again["error"]
+
+    command(*reset, "--to-latest", "--execute")
+    filled.emulator.admin.advance(31)
+    done = command(*reset, "--from-file", str(kept), "--execute")
+    assert {e["outcome"] for e in by_shard(done).values()} == {"sent"}
+    assert filled.checkpoints(OTHER) == {0: stored[0][4], 1: stored[1][9]}
+
+    for text, says in (
+        ("0,5\n", "first line shard,cursor"),
+        ("shard,cursor\n0,x\n", "line 2"),
+        ("shard,cursor\n0,5\n0,6\n", "line 3"),
+        ("shard,cursor\n9,5\n", "no shard 9"),
+    ):
+        kept.write_text(text)
+        refused = command(*reset, "--from-file", str(kept), "--execute")
+        assert refused["code"] == EXIT_USAGE and says in refused["error"], text
+
+
+def test_a_cursor_outside_of_its_shard_stops_unless_it_is_said_where(
+    filled: World, command: Command, tmp_path: Path
+) -> None:
+    stored, file = cursors_of(filled, 0), tmp_path / "x.csv"
+    end = stored[-1] + 1
+    reset = ("checkpoints", "reset", "--group", OTHER, "--from-file", str(file))
+    for cursor, place in ((stored[0] - 1, "expired"), (end + 1, "beyond")):
+        file.write_text(f"shard,cursor\n0,{cursor}\n")
+        refused = command(*reset, "--execute")
+        assert refused["code"] == EXIT_USAGE and "--out-of-range" in refused["error"]
+        for policy, to in (("begin", stored[0]), ("end", end)):
+            said = by_shard(command(*reset, "--out-of-range", policy))[0]
+            assert (said["cursor"], said["place"]) == (to, place)
+    assert filled.checkpoints(OTHER) == {0: None, 1: None}
+
+
+@pytest.mark.spark
+def test_a_group_that_feeds_a_table_is_reset_to_the_table_only(started: World, command: Command) -> None:
+    frontiers = {s: e.frontier for s, e in started.ledger.shards.items()}
+    before = started.checkpoints()
+    started.emulator.admin.advance(60)
+    for way in (("--to-earliest",), ("--to-latest",), ("--by-duration", "1h"), ("--shift-by", "-1h")):
+        refused = command("checkpoints", "reset", *way, "--execute")
+        assert refused["code"] == EXIT_USAGE
+        assert "sls-lake backfill" in refused["error"] and "checkpoints repair" in refused["error"]
+    copied = command("groups", "clone", "lake", "lake", "--execute")
+    assert copied["code"] == EXIT_USAGE and "feeds the table" in copied["error"]
+    assert started.checkpoints() == before == frontiers
+
+    force(started, {0: 0}, "lake")
+    done = command("checkpoints", "reset", "--to-ledger", "--execute")
+    assert by_shard(done)[0]["outcome"] == "sent"
+    assert started.checkpoints() == frontiers
+
+    # Another group may begin where the table is; and the table's lag is that of its frontiers.
+    with started.client as client:
+        client.create_group(Group(name=OTHER))
+    assert command("checkpoints", "reset", "--group", OTHER, "--to-ledger", "--execute")["code"] == 0
+    assert started.checkpoints(OTHER) == frontiers
+    lag = command("lag")
+    assert {e["shard"]: e["cursor"] for e in lag["shards"]} == frontiers
+    assert lag["groups_max"] == 12 and lag["of"] == "table bronze.access_logs"
+    started.at(started.emulator.admin.now() + 60)
+    started.land()
+    done_lag = command("lag")
+    assert (done_lag["groups_max"], done_lag["lag_s"]) == (0, 0)
+
+
+# --- stores
+
+
+def test_a_mirror_keeps_a_group_in_a_file_and_a_database_and_a_reset_of_them_freezes(
+    filled: World, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = {shard: cursors_of(filled, shard) for shard in (0, 1)}
+    force(filled, {0: stored[0][4], 1: stored[1][9]})
+    monkeypatch.setenv("POSITIONS", f"sqlite:///{tmp_path}/positions.sqlite")
+    places = (f"file:{tmp_path}/positions.json", "sql:env:POSITIONS", f"sql:sqlite:///{tmp_path}/more.sqlite")
+    for place in places:
+        copy = ("checkpoints", "mirror", "--from", f"group:{OTHER}", "--to", place)
+        assert {e["difference"] for e in by_shard(command(*copy)).values()} == {"behind"}
+        assert command("checkpoints", "show", "--store", place)["shards"][0]["checkpoint"] is None
+        assert {e["outcome"] for e in by_shard(command(*copy, "--execute")).values()} == {"sent"}
+        shown = by_shard(command("checkpoints", "show", "--store", place))
+        assert {s: e["checkpoint"] for s, e in shown.items()} == {0: stored[0][4], 1: stored[1][9]}
+        assert {e["difference"] for e in by_shard(command(*copy, "--execute")).values()} == {"equal"}
+
+        back = command("checkpoints", "reset", "--store", place, "--to-earliest", "--execute")
+        assert {e["outcome"] for e in by_shard(back).values()} == {"sent"}
+        assert {e["difference"] for e in by_shard(command(*copy, "--execute")).values()} == {"frozen"}
+        shown = by_shard(command("checkpoints", "show", "--store", place))
+        assert {s: (e["checkpoint"], e["frozen"]) for s, e in shown.items()} == {
+            s: (stored[s][0], True) for s in stored
+        }
+        assert command("lag", "--store", place)["groups_max"] == 30
+
+    # And a group from a file: forwards, by force, and only what is behind.
+    other = ("--from", f"file:{tmp_path}/other.json", "--reader", "x")
+    command(
+        "checkpoints", "mirror", "--from", f"group:{OTHER}", "--to", other[1], "--reader", "x", "--execute"
+    )
+    force(filled, {0: stored[0][0], 1: stored[1][12]})
+    done = by_shard(command("checkpoints", "mirror", *other, "--to", f"group:{OTHER}", "--execute"))
+    assert (done[0]["outcome"], done[1]["difference"]) == ("sent", "ahead")
+    assert filled.checkpoints(OTHER) == {0: stored[0][4], 1: stored[1][12]}
+
+
+def test_a_broken_file_stops_every_verb_and_a_password_is_not_taken(
+    filled: World, command: Command, tmp_path: Path
+) -> None:
+    file = tmp_path / "p.json"
+    place = ("--store", f"file:{file}")
+    file.write_text("{}")
+    for words in (("show",), ("reset", "--to-latest", "--execute")):
+        refused = command("checkpoints", *words, *place)
+        assert refused["code"] == EXIT_FAILED and "Restore it" in refused["error"]
+    assert command("lag", *place)["code"] == EXIT_FAILED
+    refused = command("checkpoints", "show", "--store", "sql:postgresql://u:geheim@h/d")
+    assert refused["code"] == EXIT_USAGE and "sql:env:" in refused["error"] and "geheim" not in str(refused)
+    refused = command("checkpoints", "show", "--store", "sql:env:NO_SUCH_VARIABLE")
+    assert refused["code"] == EXIT_USAGE and "is not set" in refused["error"]
+    refused = command("checkpoints", "show", "--store", "paper:x")
+    assert refused["code"] == EXIT_USAGE and "file:PATH" in refused["error"]
+
+
+# --- shards and cursors
+
+
+def test_shards_are_listed_with_lineage_and_the_age_of_what_is_kept(filled: World, command: Command) -> None:
+    filled.emulator.admin.split(PROJECT, filled.logstore.service.logstore, 0)
+    rows = by_shard(command("shards", "list"))
+    assert {s: (r["status"], r["parents"], r["children"]) for s, r in rows.items()} == {
+        0: ("readonly", [], [2, 3]),
+        1: ("readwrite", [], []),
+        2: ("readwrite", [0], []),
+        3: ("readwrite", [0], []),
+    }
+    assert {s: rows[s]["oldest_s"] for s in rows} == {0: HOUR0_S + 60, 1: HOUR0_S + 60, 2: None, 3: None}
+    assert (rows[1]["keys"], rows[3]["keys"]) == (f"8{'0' * 31}..{'f' * 32}", f"4{'0' * 31}..8{'0' * 31}")
+    stored = cursors_of(filled, 1)
+    assert (rows[1]["begin"], rows[1]["end"]) == (stored[0], stored[-1] + 1)
+
+
+def test_a_cursor_has_a_time_and_a_time_a_cursor(filled: World, command: Command) -> None:
+    stored = cursors_of(filled, 1)
+    for cursor in (str(stored[7]), cursor_to_wire(stored[7])):
+        said = command("cursor", "time", "1", cursor)
+        assert (said["received_s"], said["cursor"]) == (HOUR0_S + 3660, stored[7])
+    refused = command("cursor", "time", "1", str(stored[-1] + 1))
+    assert refused["code"] == EXIT_USAGE and "is the end" in refused["error"]
+    refused = command("cursor", "time", "1", str(stored[0] - 1))
+    assert refused["code"] == EXIT_USAGE and "is not in the shard" in refused["error"]
+    for when, place in ((str(HOUR0_S + 61), 5), ("begin", 0), (str(HOUR0_S + 7200), 10)):
+        assert command("cursor", "at", "1", when)["cursor"] == stored[place]
+    assert command("cursor", "at", "1", "end")["cursor"] == stored[-1] + 1
+    assert "no shard 9" in command("cursor", "at", "9", "begin")["error"]
+    assert command("cursor", "at", "1", "soon")["code"] == EXIT_USAGE
+
+
+def test_a_way_is_said_once(filled: World, command: Command) -> None:
+    reset = ("checkpoints", "reset", "--group", OTHER)
+    assert command(*reset)["code"] == EXIT_USAGE
+    assert command(*reset, "--to-latest", "--to-earliest")["code"] == EXIT_USAGE
+    assert command(*reset, "--to-latest", "--store", "group")["code"] == EXIT_USAGE
+    with SlsClient(filled.logstore.service) as client:
+        assert client.groups()[0].name == OTHER
+
+
+# --- logs
+
+
+def test_a_few_logs_are_shown_as_the_table_would_show_them(
+    filled: World, command: Command, tmp_path: Path
+) -> None:
+    stored = cursors_of(filled, 1)
+    truth = {place: pairs for place, pairs in filled.truth().items() if place[0] == 1}
+    first = command("peek", "1", "--at", "begin", "--limit", "7")["logs"]
+    assert [(row["cursor"], row["index"]) for row in first] == sorted(p[1:] for p in truth)[:7]
+    for row in first:
+        pairs = {k: v.decode() for k, v in truth[1, row["cursor"], row["index"]].items()}
+        assert row["columns"] == {"n": int(pairs["n"]), "status": int(pairs["status"])}
+        assert row["rest"] == {"path": pairs["path"]} and row["error"] is None and row["topic"] == "t"
+
+    # The newest ones are eleven minutes old, so the last hour is looked at, and not the last minute.
+    newest = command("peek", "1")["logs"]
+    assert len(newest) == 10 and newest[0]["cursor"] == stored[10]
+    assert command("peek", "1", "--at", str(HOUR0_S + 3600))["logs"][0]["cursor"] == stored[5]
+    assert command("peek", "1", "--cursor", str(stored[14]))["logs"][-1]["cursor"] == stored[14]
+    assert len(command("peek", "1", "--at", "begin", "--limit", "1000")["logs"]) == 75
+    assert command("peek", "1", "--cursor", str(stored[-1] + 1))["logs"] == []
+    assert command("peek", "1", "--cursor", str(stored[-1] + 2))["code"] == EXIT_FAILED
+    assert "no shard 9" in command("peek", "9")["error"]
+    text = command("peek", "1", "--at", "begin", json=False)["text"]
+    assert "status=200" in text and "path=/p/" in text
+
+    defs = tmp_path / "defs.yaml"
+    defs.write_text(defs.read_text().replace("status: int", "status: hash, path: drop"))
+    guarded = command("peek", "1", "--at", "begin")
+    assert "/p/" not in json.dumps(guarded)
+    assert {row["columns"]["status"] for row in guarded["logs"]} == {sha256(b"200").hexdigest()}
+
+
+def test_a_value_cannot_paint_the_terminal(filled: World, command: Command) -> None:
+    hostile = {"n": "1", "x": "[red]\x1b[2J\nfake line[/nope]"}
+    with filled.client as client:
+        client.put_raw(group([hostile]), key="8".ljust(32, "0"))
+    text = command("peek", "1", json=False)["text"]
+    assert "\x1b" not in text and "[red] [2J fake line[/nope]" in text
+    assert command("peek", "1", "--limit", "1")["logs"][0]["rest"] == {"x": hostile["x"]}

@@ -1,0 +1,107 @@
+"""What shows of a group from outside, and how two stores differ: values in, values out."""
+
+import pytest
+
+from sls_io.checkpoints.lag import ShardLag, states
+from sls_io.checkpoints.mirror import compared
+from sls_io.checkpoints.moving import Move
+from sls_io.checkpoints.store import CURSOR_MAX, Fate, Kept, fate_of
+from sls_io.shard import Shard, ShardState
+from sls_io.window import Cursor
+
+HALF, FULL = "8" + "0" * 31, "f" * 32
+FAMILY = (
+    Shard(0, readonly=True),
+    Shard(1, readonly=True, end_key=HALF),
+    Shard(2, readonly=False, begin_key=HALF),
+    Shard(3, readonly=False, end_key=HALF),
+)
+"""0 was split into 1 and 2, and 1 became 3."""
+
+
+def lag(shard: int, at: int | None, *, readonly: bool = False) -> ShardLag:
+    """A shard of which the service has [0, 9]."""
+    place = None if at is None else Cursor(at)
+    return ShardLag(shard, readonly, Cursor(0), Cursor(9), place, "inside", None, 0.0, 0)
+
+
+def seen(
+    at: tuple[int | None, int | None], holders: dict[int, str], *, order: bool = True
+) -> dict[int, ShardState]:
+    """States of the family; `at` is where the read-only ones stand."""
+    found = [lag(n, at[n] if n < 2 else None, readonly=n < 2) for n in range(4)]
+    return dict(states(found, FAMILY, holders, order=order))
+
+
+W, N, A, O = ShardState.WAIT, ShardState.NOT_ALLOC, ShardState.ALREADY_ALLOC, ShardState.OVER  # noqa: E741
+
+
+@pytest.mark.parametrize(
+    ("at", "holders", "order", "expected"),
+    [
+        ((None, None), {}, True, (N, W, W, W)),
+        ((8, None), {0: "a"}, True, (A, W, W, W)),
+        ((9, None), {0: "a"}, True, (A, W, W, W)),
+        ((9, None), {}, True, (O, N, N, W)),
+        ((9, 9), {2: "b"}, True, (O, O, A, N)),
+        ((8, 9), {}, True, (N, O, W, W)),
+        ((None, None), {}, False, (N, N, N, N)),
+        ((9, 9), {3: "a"}, False, (O, O, N, A)),
+    ],
+)
+def test_a_shards_state_follows_from_holder_checkpoint_and_ancestors(
+    at: tuple[int | None, int | None],
+    holders: dict[int, str],
+    order: bool,
+    expected: tuple[ShardState, ...],
+) -> None:
+    assert seen(at, holders, order=order) == dict(enumerate(expected))
+
+
+def test_every_difference_of_two_stores_has_its_name() -> None:
+    source = {n: Kept(Cursor(5)) for n in range(5)} | {5: Kept(None)}
+    target = {
+        0: Kept(Cursor(4)),
+        1: Kept(Cursor(5), frozen=True),
+        2: Kept(Cursor(6)),
+        3: Kept(Cursor(4), frozen=True),
+        5: Kept(Cursor(1)),
+        6: Kept(Cursor(1)),
+    }
+    found = [one.difference for one in compared(source, target)]
+    assert found == ["behind", "equal", "ahead", "frozen", "behind", "empty", "extra"]
+    assert compared({}, {}) == ()
+
+
+@pytest.mark.parametrize(
+    ("kept", "cursor", "fate"),
+    [
+        (None, 0, "sent"),
+        (Kept(None), 5, "sent"),
+        (Kept(Cursor(5)), 5, "sent"),
+        (Kept(Cursor(5)), 4, "ahead"),
+        (Kept(Cursor(5), frozen=True), 9, "frozen"),
+        (Kept(None, frozen=True), 9, "frozen"),
+        (None, CURSOR_MAX + 1, "failed"),
+        (Kept(Cursor(5)), -1, "failed"),
+    ],
+)
+def test_a_write_comes_to_one_thing(kept: Kept | None, cursor: int, fate: Fate) -> None:
+    assert fate_of(kept, Cursor(cursor)) == fate
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "moves", "back"),
+    [
+        (5, 4, True, True),
+        (5, 6, True, False),
+        (5, 5, False, False),
+        (None, 5, True, False),
+        (5, None, False, False),
+    ],
+)
+def test_a_move_says_whether_logs_are_read_again(
+    before: int | None, after: int | None, moves: bool, back: bool
+) -> None:
+    move = Move(0, None if before is None else Cursor(before), None if after is None else Cursor(after))
+    assert (move.moves, move.back) == (moves, back)
