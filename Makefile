@@ -45,10 +45,11 @@ check: $(INSTALLED) ## style, types and import layers; no test is run
 	@$(BIN)/lint-imports --cache-dir var/cache/import-linter
 
 .PHONY: bench
-bench: setup ## raw MB per CPU second of a landing, beside the limit of one core; then what a cold run costs, and where a run in Dagster spends it
+bench: setup ## raw MB per CPU second of a landing, beside the limit of one core; then a cold run, where a run in Dagster spends its time, and leases
 	@$(BIN)/python -m bench
 	@$(BIN)/python -m bench.bench_cold
 	@$(BIN)/python -m bench.bench_dagster
+	@$(BIN)/python -m bench.bench_leases
 
 .PHONY: conformance
 conformance: setup ## the vendor's Python, Go and Java clients against the emulator, as a table; STRICT=1 forbids skips

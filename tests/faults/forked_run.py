@@ -2,11 +2,11 @@
 
     python -m tests.faults.forked_run     reads one JSON document a line, answers with lines
 
-A document is {logstore, lake, point, act}: a live run is forked that does `act` to itself the first time
-it comes to `point`: `kill` (SIGKILL), `stop` (SIGSTOP), or `disk` (from there to `POINT.done` no file may
-grow, by RLIMIT_FSIZE, which is how a full disk looks to a process). The points are `Run`'s events, the
-writing tasks (`task`, `task.done`), and `commit` and `committed`: the catalog has the request, and has
-carried it out while nobody has the answer yet. Without `act` the run is told from outside.
+A document is {logstore, lake, point, act, environment}: a live run is forked, with more variables, that does
+`act` to itself the first time it comes to `point`: `kill` (SIGKILL), `stop` (SIGSTOP), or `disk` (from there
+to `POINT.done` no file may grow, by RLIMIT_FSIZE, which is how a full disk looks to a process). The points
+are `Run`'s events, the writing tasks (`task`, `task.done`), and `commit` and `committed`: the catalog has the
+request, and has carried it out while nobody has the answer yet. Without `act` the run is told from outside.
 
 Forking one process that has imported everything costs milliseconds where a new one costs seconds. The
 answers are `pid N`, `stopped` and `ended STATUS` (negative: the signal); the line `continue` wakes a
@@ -83,6 +83,7 @@ def disk(*, full: bool) -> None:
 
 def run(asked: dict[str, Any]) -> int:
     """One live run; its exit status."""
+    os.environ.update(asked.get("environment", {}))
     try:
         _land(asked)
     except SlsError as error:
@@ -166,9 +167,18 @@ class Forge:
         )
         assert self.hear() == "ready"
 
-    def run(self, logstore: Logstore, lake: Lake, *, act: str = "", point: str = "") -> Forked:
-        """Fork a run; returns as soon as it has begun."""
+    def run(
+        self,
+        logstore: Logstore,
+        lake: Lake,
+        *,
+        act: str = "",
+        point: str = "",
+        environment: dict[str, str] | None = None,
+    ) -> Forked:
+        """Fork a run, with these variables set; returns as soon as it has begun."""
         asked = {"logstore": logstore.model_dump(mode="json"), "lake": dict(lake.properties)}
+        asked["environment"] = environment or {}
         self.say(json.dumps({**asked, "act": act, "point": point}))
         return Forked(self, int(self.hear().removeprefix("pid ")))
 

@@ -159,8 +159,8 @@ def test_alone_everything_that_is_free_is_taken_at_once() -> None:
 
 
 def test_what_a_living_one_let_go_stays_with_its_name() -> None:
-    view = view_of(Lease(1, FREE, "a"), Lease(2, FREE, "a"), Lease(3, FREE, "me"), instances="a")
-    assert wanted(view, Watch().after(view, 0.0, T), "me", 0.0) == {3: True}
+    view = view_of(Lease(1, FREE, "me"), Lease(2, FREE, "a"), Lease(3, FREE, "a"), instances="a")
+    assert wanted(view, Watch().after(view, 0.0, T), "me", 0.0) == {1: True}
 
 
 def test_what_is_let_go_and_more_than_its_share_is_begun_at_once() -> None:
