@@ -110,6 +110,8 @@ def test_a_group_that_is_read_is_neither_deleted_nor_reset(filled: World, comman
         ):
             refused = command(*words, "--execute")
             assert refused["code"] == EXIT_FAILED and "reader-7" in refused["error"], words
+        dry = command("checkpoints", "reset", "--group", OTHER, "--to-latest")
+        assert dry["code"] == 0 and dry["readers"] == ["reader-7"]
         assert client.heartbeat(OTHER, "reader-7", (0, 1)) == {0, 1}, "it was not disturbed"
     assert filled.checkpoints(OTHER) == before
 
