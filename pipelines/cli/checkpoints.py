@@ -143,7 +143,7 @@ def mirrored(
     became = {one.shard: one for one in written}
     output.say(escape(f"{had.name} into {gets.name}"))
     output.table(
-        ["shard", ">there", ">here", ""],
+        ["shard", ">from", ">to", ""],
         [
             (
                 str(one.shard),

@@ -25,8 +25,14 @@ def logstore_option(function: Callable[..., Any]) -> Callable[..., Any]:
         *_OPTIONS,
         "name",
         metavar="NAME",
+        shell_complete=_names_like,
         help="Folder under pipelines/defs, or a path to a defs.yaml; not needed when there is only one.",
     )(function)
+
+
+def _names_like(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """What a shell offers after `--logstore`."""
+    return [name for name in known(project_root()) if name[: len(incomplete)] == incomplete]
 
 
 def project_root(start: Path | None = None) -> Path:

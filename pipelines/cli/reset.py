@@ -119,6 +119,7 @@ def reset(
             chosen = (where or "").partition(":")[2] or chosen
             refuse_fed(logstore, chosen, client, way)
         moves = _planned(logstore, client, target, way, ways, shards=shards, policy=policy)
+        readers = _readers(target, logstore) if is_group else []
         if export:
             export_to(export, moves)
         written: tuple[Written, ...] = ()
@@ -126,12 +127,20 @@ def reset(
             written = _executed(logstore, client, target, moves, chosen if is_group else "")
     show(output, target, moves, written)
     if not execute:
+        if readers:
+            names = escape(", ".join(readers))
+            output.say(f"[yellow]it is read by {names}[/]: --execute is refused until that has ended")
         output.say_dry()
     elif written:
         _say_done(output, logstore, is_group=is_group)
-    output.result(document(target, moves, written) | {"executed": execute, "way": way})
+    output.result(document(target, moves, written) | {"executed": execute, "way": way, "readers": readers})
     if not_done(written):
         click.get_current_context().exit(EXIT_FAILED)
+
+
+def _readers(target: CheckpointStore, logstore: Logstore) -> list[str]:
+    """Who else holds shards of the group now."""
+    return sorted({kept.holder for kept in target.read().values()} - {"", logstore.group.holder})
 
 
 def refuse_fed(logstore: Logstore, group: str, client: SlsClient, way: str) -> None:

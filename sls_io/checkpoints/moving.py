@@ -1,10 +1,10 @@
 """Checkpoints of a consumer group moved by a person: where to, what that means, and that nobody is there.
 
 `aimed` asks the service for cursors and changes nothing. `moved` does it: it looks whether somebody is
-listed as a holder, joins the group, and goes on only when every shard that can be had is its own. So a
-member without a shard is seen, too. Then the cursors are placed, by force where no member can have the
-shard: a finished one, or a child that waits. Story: a person resets a group while a consumer holds shard 3.
-Its next checkpoint would undo the reset, so nothing is moved, and the holder is named.
+listed as a holder, joins the group, and looks again: a member without a shard has got one by then. Then
+the cursors are placed, by force where no member can have the shard: a finished one, or a child that waits.
+Story: a person resets a group while a consumer holds shard 3. Its next checkpoint would undo the reset, so
+nothing is moved, and the holder is named.
 
 Distances are times: cursors are compared, never subtracted.
 """

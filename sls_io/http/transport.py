@@ -512,6 +512,8 @@ class Transport(LogClient):
             return f"Check service.project ({call.project}) and service.endpoint ({service.endpoint})"
         if code == "LogStoreNotExist":
             return f"Check service.logstore ({service.logstore}) and service.project ({call.project})"
+        if code == "ConsumerGroupNotExist":
+            return "`sls-lake groups list` shows those there are; a live run makes its logstore's own"
         if code in _SKEWED:
             return "Set this machine's clock"
         if 300 <= status < 400:

@@ -3,6 +3,10 @@ from what the emulator has stored."""
 
 import csv
 import json
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -10,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
+from pipelines.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
 from sls_io.client import SlsClient
 from sls_io.settings import Group
 from sls_io.window import cursor_to_wire
-from tests.integration.command_line import Command, command
+from tests.integration.command_line import Command, command, environment, settings
 from tests.integration.test_settle import started
 from tests.integration.world import HOUR0_S, PROJECT, World, group
 
@@ -49,7 +53,7 @@ def by_shard(document: dict[str, Any]) -> dict[int, dict[str, Any]]:
     return {entry["shard"]: entry for entry in document["shards"]}
 
 
-def force(world: World, cursors: dict[int, int], group: str = OTHER) -> None:
+def force(world: World, cursors: Mapping[int, int], group: str = OTHER) -> None:
     """Checkpoints of a group that nobody reads."""
     with world.client as client:
         for shard, cursor in cursors.items():
@@ -110,6 +114,8 @@ def test_a_group_that_is_read_is_neither_deleted_nor_reset(filled: World, comman
         ):
             refused = command(*words, "--execute")
             assert refused["code"] == EXIT_FAILED and "reader-7" in refused["error"], words
+        dry = command("checkpoints", "reset", "--group", OTHER, "--to-latest")
+        assert dry["code"] == 0 and dry["readers"] == ["reader-7"]
         assert client.heartbeat(OTHER, "reader-7", (0, 1)) == {0, 1}, "it was not disturbed"
     assert filled.checkpoints(OTHER) == before
 
@@ -447,3 +453,38 @@ def test_a_value_cannot_paint_the_terminal(filled: World, command: Command) -> N
     text = command("peek", "1", json=False)["text"]
     assert "\x1b" not in text and "[red] [2J fake line[/nope]" in text
     assert command("peek", "1", "--limit", "1")["logs"][0]["rest"] == {"x": hostile["x"]}
+
+
+def test_a_watch_asks_again_also_after_the_service_was_away(filled: World, tmp_path: Path) -> None:
+    defs = tmp_path / "defs.yaml"
+    defs.write_text(settings(filled).replace("tries_max: 4", "tries_max: 1"))
+    words = ("lag", "--group", OTHER, "--watch", "0.1", "--logstore", str(defs))
+    code = "import sys; from pipelines.cli.main import main; main(sys.argv[1:])"
+    watch = subprocess.Popen(
+        [sys.executable, "-u", "-c", code, *words],
+        env=environment(filled, tmp_path),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert watch.stdout is not None
+
+    def until(words: str) -> None:
+        assert watch.stdout is not None
+        assert any(words in line for line in watch.stdout), f"it ended before it said {words!r}"
+
+    try:
+        until("the slowest is shard 0")
+        fault = filled.emulator.admin.fault("error", call="get_checkpoints", times=None, status=503)
+        until("could not be asked")
+        filled.emulator.admin.remove(fault)
+        with filled.client as client:
+            ends = {s.id: client.cursor_at(s.id, "end") for s in client.shards()}
+        force(filled, ends)
+        until("nothing waits")
+        watch.send_signal(signal.SIGINT)
+        watch.stdout.read()
+        assert watch.wait(30) == EXIT_INTERRUPTED
+    finally:
+        watch.kill()
+        watch.stdout.close()
+        watch.wait()

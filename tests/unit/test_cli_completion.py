@@ -1,0 +1,50 @@
+"""What a shell is offered for a line that is not typed to its end."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.unit.test_cli_load import DEFS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def offered(folder: Path, *words: str) -> list[str]:
+    """The completions of the last word, as the program itself tells bash."""
+    asked = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "_SLS_LAKE_COMPLETE": "bash_complete",
+        "COMP_WORDS": " ".join(("sls-lake", *words)),
+        "COMP_CWORD": str(len(words)),
+    }
+    code = "from pipelines.cli.main import cli; cli(prog_name='sls-lake')"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=asked, cwd=folder, capture_output=True, text=True, check=True
+    )
+    return [line.partition(",")[2] for line in done.stdout.splitlines() if line]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("des",), ["describe"]),
+        (("groups", "cl"), ["clone"]),
+        (("checkpoints", "reset", "--to-e"), ["--to-earliest"]),
+        (("describe", "--logstore", "o"), ["orders", "others"]),
+        (("describe", "-l", "cl"), ["clicks"]),
+        (("describe", "-l", "x"), []),
+    ],
+)
+def test_a_shell_is_offered_verbs_options_and_logstores(
+    words: tuple[str, ...], expected: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "pyproject.toml").write_text("")
+    for name in ("clicks", "orders", "others"):
+        folder = tmp_path / "pipelines" / "defs" / name
+        folder.mkdir(parents=True)
+        (folder / "defs.yaml").write_text(DEFS.replace("clicks", name))
+    assert offered(tmp_path, *words) == expected
