@@ -95,8 +95,11 @@ def main() -> None:
     """Print all tables."""
     argparse.ArgumentParser(prog="python -m bench.history", description=__doc__).parse_args()
     console = Console(width=_WIDTH)
-    for table in tables():
+    shown = tables()
+    for table in shown:
         console.print(table)
+    if not shown:
+        console.print(f"nothing was recorded in {HISTORY.relative_to(ROOT)} yet: make bench RECORD=1")
 
 
 if __name__ == "__main__":
