@@ -45,11 +45,13 @@ check: $(INSTALLED) ## style, types and import layers; no test is run
 	@$(BIN)/lint-imports --cache-dir var/cache/import-linter
 
 .PHONY: bench
-bench: setup ## raw MB per CPU second of a landing, beside the limit of one core; then a cold run, where a run in Dagster spends its time, and leases
-	@$(BIN)/python -m bench
-	@$(BIN)/python -m bench.bench_cold
-	@$(BIN)/python -m bench.bench_dagster
+bench: setup ## raw MB per CPU second of a landing, beside the limit of one core; a cold run, beside the vendor's consumer, too; a run in Dagster; leases; RECORD=1 keeps the figures
+	@$(BIN)/python -m bench $(if $(RECORD),--record)
+	@$(BIN)/python -m bench.bench_cold $(if $(RECORD),--record)
+	@$(BIN)/python -m bench.bench_ratio $(if $(RECORD),--record)
+	@$(BIN)/python -m bench.bench_dagster $(if $(RECORD),--record)
 	@$(BIN)/python -m bench.bench_leases
+	@$(BIN)/python -m bench.history
 
 .PHONY: conformance
 conformance: setup ## the vendor's Python, Go and Java clients against the emulator, as a table; STRICT=1 forbids skips

@@ -5,13 +5,15 @@ the production run with its tasks in this process, no maintenance), and, without
 live run and reading a ledger of 256 shards. Milliseconds, the median of the rounds.
 """
 
-import os
-import tempfile
+import argparse
 from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 
 from aliyun.log import log_logs_pb2 as pb
 
+from bench import history
+from bench.logstores import bench_folder
 from chaos.engine import InProcess
 from pipelines.landing.ledger import codec
 from pipelines.landing.logstore import Logstore
@@ -21,7 +23,6 @@ from sls_io.claim import Gap, Ledger, ShardLedger
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Emulator, start
-from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
 from sls_io.planning import GAP_EXPIRED, Edge, Span, Survey, plan_live
 from sls_io.settings import Budget
 from sls_io.shard import Head, Shard
@@ -35,16 +36,21 @@ NOW_S = 1_790_000_000
 
 def main() -> None:
     """Run the bench and print its figures."""
-    os.environ["ALIBABA_CLOUD_ACCESS_KEY_ID"] = FAKE_ID
-    os.environ["ALIBABA_CLOUD_ACCESS_KEY_SECRET"] = FAKE_SECRET
-    os.environ.pop("ALIBABA_CLOUD_SECURITY_TOKEN", None)
+    parser = argparse.ArgumentParser(prog="python -m bench.bench_landing", description=__doc__)
+    history.add_flag(parser)
+    options = parser.parse_args()
     text = codec.encode(ledger())
     reading_ms = ms(lambda: codec.decode("bench", text))
     print(f"reading a ledger of {SHARDS} shards, {len(text) / 1000:.0f} kB: {reading_ms:.1f} ms")
-    print(f"planning a live run over {SHARDS} shards: {ms(plan):.1f} ms (target: 50 for both)")
-    few, many = publishing()
+    planning_ms = ms(plan)
+    print(f"planning a live run over {SHARDS} shards: {planning_ms:.1f} ms (target: 50 for both)")
+    with bench_folder() as folder:
+        few, many = publishing(folder)
     print(f"publish: {few:.0f} ms at {FEW} snapshots, {many:.0f} ms at {MANY}")
     print(f"ratio: {many / few:.2f} (target 2)")
+    if options.record:
+        figures = {"reading_ms": reading_ms, "planning_ms": planning_ms}
+        history.record("bench_landing", figures | {f"publish_{FEW}_ms": few, f"publish_{MANY}_ms": many})
 
 
 def ms(act: Callable[[], object]) -> float:
@@ -105,24 +111,23 @@ def plan() -> None:
         raise SystemExit(f"{len(found.windows)} windows were planned, not {3 * SHARDS}")
 
 
-def publishing() -> tuple[float, float]:
+def publishing(folder: Path) -> tuple[float, float]:
     """Median milliseconds of a publish near `FEW` and near `MANY` snapshots, taken in turns."""
     took_ms: dict[int, list[float]] = {FEW: [], MANY: []}
-    with tempfile.TemporaryDirectory(prefix="sls-lake-bench-") as folder:
-        catalog = {"uri": f"sqlite:///{folder}/catalog.sqlite", "warehouse": f"file://{folder}/warehouse"}
-        lake = Lake({"type": "sql", **catalog})
-        with start(now=NOW_S // HOUR_S * HOUR_S) as emulator:
-            logstores = {number: _made(emulator, f"logs{number}") for number in took_ms}
-            for number, logstore in logstores.items():
-                for _ in range(number - ROUNDS // 2):
-                    _publish_ms(logstore, lake, emulator)
-            for _ in range(ROUNDS):
-                for number, logstore in logstores.items():
-                    took_ms[number].append(_publish_ms(logstore, lake, emulator))
+    catalog = {"uri": f"sqlite:///{folder}/catalog.sqlite", "warehouse": f"file://{folder}/warehouse"}
+    lake = Lake({"type": "sql", **catalog})
+    with start(now=NOW_S // HOUR_S * HOUR_S) as emulator:
+        logstores = {number: _made(emulator, f"logs{number}") for number in took_ms}
         for number, logstore in logstores.items():
-            table = lake.load(logstore.table)
-            if table is None or len(table.metadata.snapshots) <= number:
-                raise SystemExit("not every landing made a snapshot")
+            for _ in range(number - ROUNDS // 2):
+                _publish_ms(logstore, lake, emulator)
+        for _ in range(ROUNDS):
+            for number, logstore in logstores.items():
+                took_ms[number].append(_publish_ms(logstore, lake, emulator))
+    for number, logstore in logstores.items():
+        table = lake.load(logstore.table)
+        if table is None or len(table.metadata.snapshots) <= number:
+            raise SystemExit("not every landing made a snapshot")
     return median(took_ms[FEW]), median(took_ms[MANY])
 
 

@@ -41,7 +41,7 @@ from sls_io.decoding.causes import Cause, Trouble
 from sls_io.decoding.chunks import Chunk, Chunks, whole_page
 from sls_io.decoding.heads import PART_BYTES, Heads, Wide
 from sls_io.decoding.nested import Ints, Logs, Tree, digest
-from sls_io.decoding.texts import TEXT_MAP, as_text, by_code, earlier_ones, key_codes, maps, replaced
+from sls_io.decoding.texts import TEXT_MAP, as_text, maps, numbered, replaced
 from sls_io.errors import ConfigError, DecodeError
 from sls_io.window import HOUR_S
 
@@ -362,9 +362,10 @@ class _Pairs:
             missing = keys.is_null().to_numpy(zero_copy_only=False)
             trouble.note(np.unique(rows[missing]), Cause.NO_KEY)
             keys = keys.fill_null(b"")
-        names, codes, broken_name = key_codes(keys, replaced)
-        if broken_name is not None:
-            trouble.note(np.unique(rows[broken_name]), Cause.KEY_BYTES)
+        keyed = numbered(keys, rows, logs.logs, replaced)
+        names, codes, order, earlier = keyed.names, keyed.codes, keyed.order, keyed.earlier
+        if keyed.broken is not None:
+            trouble.note(np.unique(rows[keyed.broken]), Cause.KEY_BYTES)
         declared_at = pc.index_in(names, value_set=pa.array([d.name for d in declared], pa.string()))
         declared_at = declared_at.fill_null(-1).to_numpy()
         found = [-1] * len(declared)
@@ -382,8 +383,6 @@ class _Pairs:
             there = values.is_valid().to_numpy(zero_copy_only=False)
             note(np.flatnonzero(~there), Cause.NO_VALUE)
             values = values.fill_null(b"")
-        order, starts = by_code(codes, len(names))
-        earlier = earlier_ones(rows, order, starts)
         shown = None
         if len(earlier):
             shown = np.ones(len(codes), dtype=np.bool_)
@@ -399,7 +398,7 @@ class _Pairs:
         if shown is not None:
             note(earlier, Cause.KEY_REPEATED)
             to_rest &= shown
-        return _Pairs(names, text, rows, codes, order, starts, found, shown, broken, to_rest)
+        return _Pairs(names, text, rows, codes, order, keyed.starts, found, shown, broken, to_rest)
 
     def column(self, place: int, declared: Declared, logs: int, trouble: Trouble) -> pa.Array:
         """One value a log, null where the key is absent or its value does not fit."""

@@ -2,10 +2,13 @@
 
 import base64
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from sls_io.decoding.texts import as_text, escaped, replaced
+from sls_io.decoding.texts import as_text, by_code, earlier_ones, escaped, key_codes, numbered, replaced
 
 
 @pytest.mark.parametrize(
@@ -40,3 +43,39 @@ def test_texts_are_the_same_however_many_are_looked_at_together(size: int) -> No
         None if v is None else (v[1:] if v.startswith(b"\xff") else v).decode() for v in values
     ]
     assert broken is not None and broken.tolist() == [v is not None and v[:1] == b"\xff" for v in values]
+
+
+_KEYS = st.lists(st.sampled_from([b"a", b"bb", b"", b"\xff", b"\xfe", "é".encode()]), max_size=4)
+_LOGS = st.one_of(
+    st.lists(_KEYS, max_size=5), st.builds(lambda keys, times: [keys] * times, _KEYS, st.integers(0, 5))
+)
+
+
+@given(logs=_LOGS, before=st.integers(0, 2))
+@example(logs=[[b"a", b"bb"]] * 3, before=1)
+@example(logs=[[b"a", b"a"]] * 3, before=0)
+@example(logs=[[b"a", b"bb"], [b"bb", b"a"]], before=0)
+@example(logs=[[b"a", b"a"], [], [b"a"]], before=0)
+@example(logs=[[b"\xff", b"\xfe"]] * 2, before=0)
+@example(logs=[[b"a", b"bb", b"a", b"bb"], []], before=0)
+@example(logs=[[b"ab", b"c"], [b"a", b"bc"]], before=0)
+@example(logs=[[b""]] * 2, before=0)
+def test_keys_that_every_log_has_alike_are_numbered_as_any_others(
+    logs: list[list[bytes]], before: int
+) -> None:
+    """`before`: keys of other logs in front, in the same array."""
+    flat = [key for log in logs for key in log]
+    keys = pa.array([b"other"] * before + flat, pa.binary())[before:]
+    rows = np.repeat(np.arange(len(logs), dtype=np.int64), [len(log) for log in logs])
+
+    found = numbered(keys, rows, len(logs), replaced)
+
+    names, codes, broken = key_codes(keys, replaced)
+    order, starts = by_code(codes, len(names))
+    assert found.names.to_pylist() == names.to_pylist()
+    assert found.codes.tolist() == codes.tolist() and found.codes.dtype == codes.dtype
+    assert (found.broken is None) == (broken is None)
+    assert found.broken is None or broken is None or found.broken.tolist() == broken.tolist()
+    assert found.order.tolist() == order.tolist() and found.order.dtype == order.dtype
+    assert found.starts.tolist() == starts.tolist()
+    assert found.earlier.tolist() == earlier_ones(rows, order, starts).tolist()

@@ -10,6 +10,8 @@ start threads when they are imported, Arrow's jemalloc and OpenBLAS, are told be
 for one here: Arrow's memory is mimalloc's, and nothing of a landing is linear algebra.
 """
 
+import contextlib
+import ctypes
 import gc
 import os
 
@@ -20,7 +22,24 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import pipelines.landing.run.write  # noqa: F401
 from pipelines.landing.spark.session import serve_workers
 
+_MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # mallopt(3)
+
+
+def keep_memory(*, block_bytes: int = 32 * 1024 * 1024, spare_bytes: int = 128 * 1024 * 1024) -> bool:
+    """Let the C library keep freed blocks of up to `block_bytes`, about `spare_bytes` together; whether it
+    does.
+
+    Each page needs the same megabytes as the one before. Given back to the system in between they come back
+    zeroed, 4 KB at a time. Only glibc can be told.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        said = ctypes.CDLL(None).mallopt
+        return bool(said(_MMAP_THRESHOLD, block_bytes)) and bool(said(_TRIM_THRESHOLD, spare_bytes))
+    return False
+
+
 if __name__ == "__main__":
+    keep_memory()
     # Workers collect garbage after each task: what is here before the fork need not be looked at again,
     # and stays in memory that all of them share.
     gc.collect()

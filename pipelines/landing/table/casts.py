@@ -466,7 +466,5 @@ def _only(text: pa.Array, allowed: bytes) -> bool:
     offsets, buffer = _offsets_of(text), text.buffers()[2]
     if buffer is None:
         return True
-    data = np.frombuffer(buffer, dtype=np.uint8)[offsets[0] : offsets[-1]]
-    table = np.zeros(256, dtype=np.bool_)
-    table[list(allowed)] = True
-    return bool(table[data].all())
+    data = buffer.slice(int(offsets[0]), int(offsets[-1] - offsets[0])).to_pybytes()
+    return not data.translate(None, allowed)
