@@ -56,7 +56,7 @@ OWNERS = {
     "lz4": {"sls_io/loggroup.py"},
     "zstandard": {"sls_io/loggroup.py"},
     "urllib3": {"sls_io/http/transport.py", "sls_io/http/wire.py"},
-    "pyspark": {"pipelines/landing/spark/session.py"},
+    "pyspark": {"pipelines/landing/spark/session.py", "pipelines/landing/spark/source.py"},
 }
 """A library that could be exchanged is imported by the files named here and by no other."""
 
