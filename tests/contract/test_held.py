@@ -89,8 +89,10 @@ def test_the_claim_is_renewed_beside_the_work_for_longer_than_its_time(emulator:
 
 
 def test_a_claim_that_is_lost_is_told_at_once_and_stops_everything(emulator: Emulator) -> None:
+    emulator.admin.limits(page_bytes_max=1)  # a group a page
     with opened(emulator) as place:
         place.put(1)
+        place.put(2)
         told, lost = list[str](), threading.Event()
 
         def hear(why: str) -> None:
@@ -103,7 +105,6 @@ def test_a_claim_that_is_lost_is_told_at_once_and_stops_everything(emulator: Emu
         ):
             reading = held.rows(0)
             assert numbers(next(reading)) == [1]
-            place.put(2)
             emulator.admin.forget_members(PROJECT, LOGSTORE)
             emulator.admin.advance(60)
             assert lost.wait(WAIT_S)
@@ -111,6 +112,7 @@ def test_a_claim_that_is_lost_is_told_at_once_and_stops_everything(emulator: Emu
             for refused in (
                 held.check,
                 lambda: held.checkpoint(0, Cursor(1)),
+                lambda: next(reading),
                 lambda: next(held.rows(0)),
             ):
                 with pytest.raises(ClaimLost, match="dropped 'worker-1'"):

@@ -140,6 +140,27 @@ def test_rows_name_the_cursor_behind_each_page_and_it_continues_there(emulator: 
             assert rest == list(range(6))[done * 2 :]
 
 
+def test_a_page_of_many_logs_comes_in_parts_and_only_the_last_names_the_cursor_behind_it(
+    emulator: Emulator,
+) -> None:
+    with opened(emulator) as place:
+        place.put(*range(40_000))
+        parts = list(place.logs.rows(0))
+        end = place.logs.client.cursor_at(0, "end")
+        assert len(parts) > 1
+        assert [part.next for part in parts] == [None] * (len(parts) - 1) + [end]
+        assert numbers([part.batch for part in parts]) == list(range(40_000))
+
+
+def test_a_group_without_a_log_moves_the_cursor_and_gives_no_row(emulator: Emulator) -> None:
+    with opened(emulator) as place:
+        place.put()
+        (rows,) = place.logs.rows(0)
+        assert rows.batch.num_rows == 0 and rows.batch.schema == place.logs.schema
+        assert rows.next == place.logs.client.cursor_at(0, "end")
+        assert list(place.logs.batches(0)) == [] and place.logs.peek(0).empty
+
+
 def test_a_page_is_what_the_service_stores_and_its_cursors_follow_one_another(emulator: Emulator) -> None:
     emulator.admin.limits(page_bytes_max=1)
     with opened(emulator) as place:
