@@ -72,7 +72,7 @@ fuzz: setup ## hostile values, LogGroups, answers and sequences of verbs, each a
 .PHONY: clean
 clean: ## remove what the other verbs made; landed data in var/lake stays
 	@rm -rf $(VENV) var/jars var/cache var/demo var/.demo.lock var/dev var/.dev.lock var/bench var/conformance var/chaos/run var/fuzz/run build sls_lake.egg-info
-	@find sls_io pipelines tests bench conformance chaos fuzz -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find sls_io pipelines examples tests bench conformance chaos fuzz -name __pycache__ -type d -prune -exec rm -rf {} +
 	@if [ -e var/lake ]; then echo "kept var/lake: it holds landed data; remove it yourself if you mean it"; fi
 
 # --- behind `setup` ----------------------------------------------------------------------------

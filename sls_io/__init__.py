@@ -1,15 +1,16 @@
 """Reading the log service: shards, cursors, pages, claims. Importable alone.
 
-    from sls_io import Service, SlsClient
+    from sls_io import open_logstore
 
-    with SlsClient(Service(endpoint="https://cn-hangzhou.log.aliyuncs.com", project="demo",
-                           logstore="access_logs")) as client:
-        for shard in client.shards():
-            print(client.head(shard))
+    with open_logstore("https://cn-hangzhou.log.aliyuncs.com", "demo", "access_logs") as logs:
+        for shard in logs.shards():
+            print(shard)
+        print(logs.peek(0))
 
 `__all__` is the whole public surface and a test closes it. What talks to the service is loaded
 when it is first asked for, since the vendor's SDK takes half a second to import and most
-processes that need an error class or a setting need nothing else.
+processes that need an error class or a setting need nothing else. Nothing here needs Dagster, Spark or
+Iceberg, and none of them is ever imported by it.
 """
 
 from importlib import import_module
@@ -52,9 +53,21 @@ if TYPE_CHECKING:
     from sls_io.coordination.server_group import ServerGroup
     from sls_io.coordination.sql_lease import SqlLease
     from sls_io.coordination.static import Static
+    from sls_io.decoding.decode import Declared
     from sls_io.http.transport import Transport
+    from sls_io.reader.held import Held
+    from sls_io.reader.logstore import Reader, ShardStatus, open_logstore
+    from sls_io.reader.rows import Extent, Rows
 
 __all__ = [
+    # a logstore to read
+    "open_logstore",
+    "Reader",
+    "ShardStatus",
+    "Extent",
+    "Rows",
+    "Declared",
+    "Held",
     # the client
     "SlsClient",
     "Transport",
@@ -117,6 +130,13 @@ __all__ = [
 ]
 
 _LATER = {
+    "open_logstore": "sls_io.reader.logstore",
+    "Reader": "sls_io.reader.logstore",
+    "ShardStatus": "sls_io.reader.logstore",
+    "Extent": "sls_io.reader.rows",
+    "Rows": "sls_io.reader.rows",
+    "Declared": "sls_io.decoding.decode",
+    "Held": "sls_io.reader.held",
     "SlsClient": "sls_io.client",
     "Page": "sls_io.client",
     "Origin": "sls_io.client",

@@ -134,14 +134,11 @@ def survey_live(
         at = max(entry.frontier, head.begin)
         spans: list[Span] = []
         while at < until and len(spans) < spans_max:
-            time_s = client.cursor_time_s(shard.id, at)
-            # The service may leave cursors out: then the next group can be younger than what is asked for.
-            hour = min(time_s, until_s) // HOUR_S
-            end = min(client.cursor_at(shard.id, (hour + 1) * HOUR_S), until)
-            if time_s <= 0 or end <= at:
+            span = next_span(client, shard.id, at, until=until, until_s=until_s)
+            if span is None:
                 return replace(survey, doubt=_CONTRADICTED)
-            spans.extend(_cut(client, shard.id, Span(hour, at, end), pieces))
-            at = Cursor(end)
+            spans.extend(_cut(client, shard.id, span, pieces))
+            at = span.end
         marks = [Edge((s.hour + 1) * HOUR_S, s.end) for s in spans if (s.hour + 1) * HOUR_S <= until_s]
         marks.append(Edge(until_s, Cursor(until)))
         over = seconds.of_end(head) if ledger.started and head.readonly and at >= head.end else Second.NONE
@@ -150,6 +147,16 @@ def survey_live(
         return survey
 
     return _each(ask, shards, spare=spare)
+
+
+def next_span(client: SlsClient, shard: int, at: Cursor, *, until: Cursor, until_s: int) -> Span | None:
+    """From `at` to the end of the receive hour of the group there, at most to `until`, the cursor of
+    `until_s`. None where cursors and receive times contradict each other. Raises CursorExpired."""
+    time_s = client.cursor_time_s(shard, at)
+    # The service may leave cursors out: then the next group can be younger than what is asked for.
+    hour = min(time_s, until_s) // HOUR_S
+    end = min(client.cursor_at(shard, (hour + 1) * HOUR_S), until)
+    return None if time_s <= 0 or end <= at else Span(hour, at, end)
 
 
 def left_over(

@@ -71,8 +71,20 @@ def test_the_reference_says_what_each_verb_does(verb: str) -> None:
     assert f"`sls-lake {verb}" in REFERENCE
 
 
+EXAMPLES = sorted(ROOT.glob("examples/[a-z]*.py"))
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_is_short_says_how_to_run_it_and_uses_public_names(example: Path) -> None:
+    text = example.read_text(encoding="utf-8")
+    assert 15 <= len(text.splitlines()) <= 40
+    assert f"    python examples/{example.name} " in (ast.get_docstring(ast.parse(text)) or "")
+    assert f"](../examples/{example.name})" in REFERENCE
+    assert not re.search(r"^\s*(?:from|import) sls_io\.", text, flags=re.MULTILINE)
+
+
 def test_every_file_the_map_names_is_there() -> None:
-    folders = "sls_io|pipelines|docs|dbt|bench|conformance|chaos|tests"
+    folders = "sls_io|pipelines|examples|docs|dbt|bench|conformance|chaos|tests"
     named = re.findall(rf"`((?:{folders})/[\w./]*)`", ARCHITECTURE)
     assert [name for name in named if not (ROOT / name).exists()] == []
 

@@ -22,7 +22,7 @@ from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.coordination.coordinator import Published
 from sls_io.coordination.heartbeat import Membership, renew_every_s
 from sls_io.errors import ClaimLost, ServiceError, SlsError, TransportError
-from sls_io.settings import Group
+from sls_io.settings import Group, Service
 from sls_io.window import Cursor
 
 
@@ -215,6 +215,16 @@ class ServerGroup:
             f"ended, this ends by itself at {until} UTC at the latest, {self._timeout_s} s after its last "
             "heartbeat (the group's timeout): ask again then. If it runs, let it end, or use another group"
         )
+
+
+def heartbeat_client(service: Service, group: Group, *, clock: Clock = SYSTEM_CLOCK) -> SlsClient:
+    """A client of its own for heartbeats, with their short deadlines: one that waits behind a long pull is a
+    lost claim."""
+    update = {
+        "connect_timeout_s": min(service.connect_timeout_s, group.heartbeat_deadline_s),
+        "read_timeout_s": group.heartbeat_deadline_s,
+    }
+    return SlsClient(service.model_copy(update=update), deadline_s=group.heartbeat_deadline_s, clock=clock)
 
 
 def _time(time_s: float) -> str:

@@ -7,6 +7,7 @@ from types import ModuleType
 import sls_io
 
 CLIENT = {"SlsClient", "Transport", "Page", "Origin", "GroupInfo", "GroupCheckpoint"}
+READING = {"open_logstore", "Reader", "ShardStatus", "Extent", "Rows", "Declared", "Held"}
 SETTINGS = {"Service", "Credentials", "Group", "Budget"}
 VALUES = {"Cursor", "cursor_from_wire", "cursor_to_wire", "Window", "IntervalSet", "Shard", "Head"}
 LEDGER = {"Claim", "Ledger", "ShardLedger", "Gap"}
@@ -19,7 +20,7 @@ ERRORS = {
     *("LandingUnknown", "LedgerBroken", "Breach", "InvariantBroken", "StoreError", "StoreBroken"),
     "CheckpointOutside",
 }
-PUBLIC = CLIENT | SETTINGS | VALUES | LEDGER | HOLDING | KEEPING | TIME | ERRORS
+PUBLIC = READING | CLIENT | SETTINGS | VALUES | LEDGER | HOLDING | KEEPING | TIME | ERRORS
 
 
 def test_the_public_names_are_exactly_these() -> None:

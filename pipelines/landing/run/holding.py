@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 
 from pipelines.landing.coordinators import coordinator_of
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.run.renewal import Renewal
 from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport
 from sls_io.claim import Claim
 from sls_io.client import SlsClient
 from sls_io.clock import Clock
 from sls_io.coordination.coordinator import Coordinator
-from sls_io.coordination.server_group import ServerGroup
+from sls_io.coordination.renewal import Renewal
+from sls_io.coordination.server_group import ServerGroup, heartbeat_client
 from sls_io.coordination.static import Static
 from sls_io.errors import InvariantBroken, SlsError
 from sls_io.window import Cursor
@@ -41,14 +41,7 @@ class Holding:
         """
         self.release()
         group, service = self._logstore.group, self._logstore.service
-        # Its own client with short deadlines: a heartbeat behind a long pull is a lost claim.
-        update = {
-            "connect_timeout_s": min(service.connect_timeout_s, group.heartbeat_deadline_s),
-            "read_timeout_s": group.heartbeat_deadline_s,
-        }
-        self._client = SlsClient(
-            service.model_copy(update=update), deadline_s=group.heartbeat_deadline_s, clock=self._clock
-        )
+        self._client = heartbeat_client(service, group, clock=self._clock)
         self._coordinator = members = coordinator_of(self._logstore, self._client, self._clock)
         claim = members.claim()
         for line in members.drift if isinstance(members, ServerGroup) else ():

@@ -42,7 +42,6 @@ from sls_io.decoding.decode import Decoder, Part
 from sls_io.errors import (
     ConfigError,
     CursorExpired,
-    DecodeError,
     InvariantBroken,
     ServiceError,
     ShardGone,
@@ -54,6 +53,7 @@ from sls_io.errors import (
 from sls_io.fetch import FAILED, THROTTLED, Fetch, told
 from sls_io.pace import Pace
 from sls_io.planning import PlannedWindow
+from sls_io.reader.readings import readings
 from sls_io.settings import Service
 from sls_io.window import Cursor, Window
 
@@ -363,18 +363,8 @@ def _read(fetch: Fetch, decoder: Decoder, writer: "Writer") -> str:
 
 
 def _drain(fetch: Fetch, decoder: Decoder, writer: "Writer") -> None:
-    """Decode every page. A page that its headers contradict is pulled again; when it stays so, the window
-    stops there. A page in which something cannot be read is pulled again; when the same bytes come, it lands
-    as it came."""
-    for page in fetch:
-        try:
-            reading = decoder.open(page)
-        except DecodeError as error:
-            fetch.retry(page, error)
-            continue
-        if reading.unreadable and not page.confirmed:
-            fetch.doubt(page)
-            continue
+    """Decode every page, and write its rows."""
+    for page, reading in readings(fetch, decoder):
         for part in reading.parts(fetch.window.hour):
             writer.add(part)
         writer.page(

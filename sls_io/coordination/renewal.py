@@ -1,8 +1,8 @@
 """Renews a claim beside the work, until the last checkpoint is out.
 
 The thread has its own client with short deadlines: a heartbeat that shares a connection with a long
-pull is a lost claim. Losing the claim protects nothing (the fence is in the commit); it only tells
-the run to stop wasting work.
+pull is a lost claim (`server_group.heartbeat_client`). Losing the claim protects nothing, since the
+fence of a landing is in its commit; it only tells who works to stop wasting work.
 """
 
 import threading
@@ -34,6 +34,11 @@ class Renewal:
         """Stop renewing; returns when the last heartbeat is over."""
         self._stop.set()
         self._thread.join()
+
+    @property
+    def claim(self) -> Claim:
+        """The claim as the last answered heartbeat left it."""
+        return self._claim
 
     @property
     def valid(self) -> bool:

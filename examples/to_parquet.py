@@ -1,0 +1,34 @@
+"""All logs that were received in a window of time, of all shards, into one Parquet file.
+
+    python examples/to_parquet.py PROJECT LOGSTORE SINCE UNTIL FILE
+
+Times such as 2026-11-20T08:00 are UTC, the window is half-open. The file has its name only when it is
+whole: what could not be read is an error. SLS_ENDPOINT and the key pair come from the environment.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from sls_io import open_logstore
+
+
+def main(project: str, logstore: str, since: str, until: str, name: str) -> None:
+    """Write next to the place, then move."""
+    rows, unfinished = 0, Path(f"{name}.unfinished")
+    with (
+        open_logstore(os.environ["SLS_ENDPOINT"], project, logstore, columns=["status"]) as logs,
+        pq.ParquetWriter(unfinished, logs.schema, compression="zstd") as file,
+    ):
+        for shard in logs.shards():
+            for batch in logs.batches(shard.id, since=since, until=until):
+                file.write_batch(batch)
+                rows += batch.num_rows
+    unfinished.replace(name)
+    print(f"{rows} logs in {name}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,312 @@
+"""A logstore opened for reading from Python.
+
+    from sls_io import open_logstore
+
+    with open_logstore("https://cn-hangzhou.log.aliyuncs.com", "demo", "access_logs") as logs:
+        print(logs.shards())
+        print(logs.peek(0))
+        for batch in logs.batches(0, since="2026-11-20T08:00", until="2026-11-20T09:00"):
+            ...
+
+Keys come from where `Credentials` says, the environment if nothing is said. A read is a look: it moves no
+checkpoint and counts nothing. Who must have every log once, over restarts, wants a landing.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pydantic import ValidationError
+
+from sls_io.client import GroupCheckpoint, Page, SlsClient
+from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.coordination.coordinator import Coordinator
+from sls_io.coordination.server_group import ServerGroup, heartbeat_client
+from sls_io.decoding.decode import Declared, Decoder
+from sls_io.errors import ConfigError, CursorExpired, ShardGone
+from sls_io.pace import Pace
+from sls_io.reader.held import Held
+from sls_io.reader.moments import Moment, unix_s
+from sls_io.reader.rows import Extent, Rows
+from sls_io.settings import PAGE_GROUPS_MAX, SHARD_MB_PER_S, Group, Service
+from sls_io.shard import Shard
+from sls_io.window import Cursor
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_CALLS_PARALLEL = 8
+_UNSEEN = ("__origin__", "__receive_hour__", "__raw__")
+"""Columns of a batch that say nothing to who looks at a few logs."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardStatus:
+    """One shard as service and group see it. Cursors are None for a shard that is gone while it was asked.
+
+    status      readwrite, readonly, or gone
+    begin, end  cursor of the oldest log kept, and the one behind the newest
+    oldest_s    receive time of the oldest, unix seconds; None where there is none
+    holder, checkpoint  of the group asked for: who wrote it last or has the shard, "" for nobody; its cursor
+    lag_s       age of the oldest log behind the checkpoint (of the oldest at all where there is none), by
+                the service's clock; 0 when nothing waits, None without a group, and where retention took it
+    """
+
+    id: int
+    status: str
+    begin: Cursor | None
+    end: Cursor | None
+    created_s: int
+    oldest_s: int | None
+    holder: str = ""
+    checkpoint: Cursor | None = None
+    lag_s: float | None = None
+
+
+class Reader:
+    """One logstore to read. Its methods may be called from many threads; what they give belongs to one.
+
+    columns         log keys that get a column: a name for text, or a `Declared`; all others are in `__rest__`
+    shard_mb_per_s  what each iteration asks of its shard, raw MB a second; the service's quota of a shard is
+                    shared with its other readers
+
+    A window is named by cursors, `begin` and `end`, or by receive times, `since` and `until`, in whole
+    seconds; both are half-open. Left out: all that the service has now. A time before the oldest log kept
+    is the oldest log, one in the future is the end.
+    """
+
+    def __init__(
+        self,
+        client: SlsClient,
+        *,
+        columns: Iterable[str | Declared] = (),
+        shard_mb_per_s: float = SHARD_MB_PER_S,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.client = client
+        self._columns = [c if isinstance(c, Declared) else Declared(c, pa.string()) for c in columns]
+        self._mb_per_s, self._clock = shard_mb_per_s, clock
+
+    def close(self) -> None:
+        """Close idle connections."""
+        self.client.close()
+
+    def __enter__(self) -> "Reader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns of every batch; asks the service for the logstore's identity, once."""
+        return self._decoder.schema
+
+    def shards(self, group: str = "") -> list[ShardStatus]:
+        """All listed shards by id; with `group`, how far that consumer group is in each."""
+        listed = self.client.shards()
+        places = self.client.checkpoints(group) if group else None
+        now_s = self.client.now_s()
+
+        def ask(shard: Shard) -> ShardStatus:
+            place = None if places is None else places.get(shard.id, GroupCheckpoint(shard.id, None, 0, ""))
+            return _status(self.client, shard, place, now_s)
+
+        with ThreadPoolExecutor(max_workers=_CALLS_PARALLEL) as pool:
+            return list(pool.map(ask, listed))
+
+    def extent(
+        self,
+        shard: int,
+        *,
+        begin: int | None = None,
+        end: int | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
+    ) -> Extent:
+        """The window as cursors, never beyond what the shard has now.
+
+        Raises ConfigError for an edge that is named twice and for a window that ends before it begins,
+        ShardGone when retention took the shard.
+        """
+        for name, cursor, moment in (("begin", begin, since), ("end", end, until)):
+            if cursor is not None and moment is not None:
+                raise ConfigError(
+                    f"the {name} of a window is a cursor or a receive time, not both: leave one out"
+                )
+        since_s, until_s = (None if m is None else unix_s(m) for m in (since, until))
+        first = self._edge(shard, begin, since_s, "begin")
+        last = min(self._edge(shard, end, until_s, "end"), self.client.cursor_at(shard, "end"))
+        backwards = begin is not None and end is not None and end < begin
+        if backwards or (since_s is not None and until_s is not None and until_s < since_s):
+            raise ConfigError(f"shard {shard}: the window ends before it begins; swap its edges")
+        return Extent(shard, first, max(first, last))
+
+    def pages(
+        self,
+        shard: int,
+        *,
+        begin: int | None = None,
+        end: int | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
+    ) -> Iterator[Page]:
+        """The pages of a window: LogGroups as the service stores them, bodies decompressed, sizes and counts
+        checked. Raises as `rows` does."""
+        extent = self.extent(shard, begin=begin, end=end, since=since, until=until)
+        return extent.pages(self.client, pace=self._pace(), clock=self._clock)
+
+    def rows(
+        self,
+        shard: int,
+        *,
+        begin: int | None = None,
+        end: int | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
+    ) -> Iterator[Rows]:
+        """The rows of a window, in order, with the cursor behind each page. What cannot be shown exactly is
+        in the row, with its cause in `__error__`.
+
+        Raises what the service or the connection said last when a page does not come, DecodeError when it
+        comes broken each time, CursorExpired when retention took what was asked for, also while it was
+        read. What was given before stands; the window is whole only when the iteration ends.
+        """
+        return self._read(self.extent(shard, begin=begin, end=end, since=since, until=until))
+
+    def batches(
+        self,
+        shard: int,
+        *,
+        begin: int | None = None,
+        end: int | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """As `rows`, the Arrow batches alone, none of them empty."""
+        found = self._read(self.extent(shard, begin=begin, end=end, since=since, until=until))
+        return (rows.batch for rows in found if rows.batch.num_rows)
+
+    def peek(self, shard: int, n: int = 10, *, since: Moment | None = None) -> "pd.DataFrame":
+        """The first `n` logs of a shard, from the oldest or from a receive time on, for people to look at.
+
+        Columns: where the log stands (`__shard__`, `__cursor__`, `__index__`), its time, topic, source and
+        tags, the asked for columns, then each other key as text, and `__error__`. A key that is called like
+        one of these stays in `__rest__`.
+        """
+        found: list[pa.RecordBatch] = []
+        most = max(1, min(n, PAGE_GROUPS_MAX))
+        for rows in self._read(self.extent(shard, since=since), groups_max=most):
+            left = n - sum(batch.num_rows for batch in found)
+            if left <= 0:
+                break
+            found.append(rows.batch.slice(0, left))
+            if rows.batch.num_rows >= left:
+                break
+        return _shown(pa.Table.from_batches(found, self.schema).drop_columns(list(_UNSEEN)))
+
+    def hold(self, by: Coordinator | Group | str, *, lost: Callable[[str], None] | None = None) -> Held:
+        """Shards held in a `with` block, see `Held`: by a coordinator, or by a consumer group of the service,
+        named or with its settings. The holder's name is in these; two programs with one name fight.
+
+        `lost` is told at once, from another thread, when the claim goes away.
+        """
+        closing: Callable[[], None] | None = None
+        if isinstance(by, str):
+            by = Group(name=by)
+        if isinstance(by, Group):
+            beat = heartbeat_client(self.client.service, by, clock=self._clock)
+            by, closing = ServerGroup(beat, by, clock=self._clock), beat.close
+        return Held(self.client, by, self._read, clock=self._clock, lost=lost, closing=closing)
+
+    # --- below
+
+    @cached_property
+    def _decoder(self) -> Decoder:
+        return Decoder(self.client.origin().id, self._columns)
+
+    def _pace(self) -> Pace:
+        return Pace(self._mb_per_s, clock=self._clock)
+
+    def _read(self, extent: Extent, *, groups_max: int = PAGE_GROUPS_MAX) -> Iterator[Rows]:
+        return extent.rows(
+            self.client, self._decoder, pace=self._pace(), clock=self._clock, groups_max=groups_max
+        )
+
+    def _edge(self, shard: int, cursor: int | None, moment_s: int | None, name: str) -> Cursor:
+        if cursor is not None:
+            return Cursor(cursor)
+        if moment_s is not None:
+            return self.client.cursor_at(shard, moment_s)
+        return self.client.cursor_at(shard, "begin" if name == "begin" else "end")
+
+
+def open_logstore(
+    service: Service | str,
+    project: str = "",
+    logstore: str = "",
+    *,
+    region: str = "",
+    columns: Iterable[str | Declared] = (),
+    shard_mb_per_s: float = SHARD_MB_PER_S,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Reader:
+    """Open a logstore: by endpoint, project and logstore, or by a `Service`, which has all settings.
+
+    Nothing is asked of the service yet. Raises ConfigError for names that cannot be.
+    """
+    if isinstance(service, str):
+        try:
+            service = Service(endpoint=service, project=project, logstore=logstore, region=region)
+        except ValidationError as error:
+            problems = error.errors(include_input=False, include_url=False)
+            raise ConfigError("; ".join(p["msg"].removeprefix("Value error, ") for p in problems)) from None
+    elif project or logstore or region:
+        raise ConfigError("project, logstore and region are part of the Service: name them there")
+    return Reader(
+        SlsClient(service, clock=clock), columns=columns, shard_mb_per_s=shard_mb_per_s, clock=clock
+    )
+
+
+def _status(client: SlsClient, shard: Shard, place: GroupCheckpoint | None, now_s: float) -> ShardStatus:
+    status = "readonly" if shard.readonly else "readwrite"
+    holder, checkpoint = (place.holder, place.cursor) if place else ("", None)
+    try:
+        head = client.head(shard)
+        oldest_s = _received_s(client, shard.id, head.begin) if head.begin < head.end else None
+    except ShardGone:
+        return ShardStatus(shard.id, "gone", None, None, shard.created_s, None, holder, checkpoint)
+    lag_s: float | None = None
+    if place is not None and (checkpoint or head.begin) >= head.end:
+        lag_s = 0.0
+    elif place is not None:
+        waits_s = oldest_s if checkpoint is None else _received_s(client, shard.id, checkpoint)
+        lag_s = None if waits_s is None else max(0.0, now_s - waits_s)
+    return ShardStatus(
+        shard.id, status, head.begin, head.end, shard.created_s, oldest_s, holder, checkpoint, lag_s
+    )
+
+
+def _received_s(client: SlsClient, shard: int, cursor: Cursor) -> int | None:
+    try:
+        return client.cursor_time_s(shard, cursor)
+    except CursorExpired:
+        return None
+
+
+def _shown(table: pa.Table) -> "pd.DataFrame":
+    """For people: each key of `__rest__` a column of text, as far as no column is called so."""
+    import pandas as pd
+
+    rest = [dict(pairs or ()) for pairs in table["__rest__"].to_pylist()]
+    frame: pd.DataFrame = table.drop_columns(["__rest__", "__error__"]).to_pandas(maps_as_pydicts="lossy")
+    taken = {*frame.columns, "__rest__", "__error__"}
+    for name in dict.fromkeys(key for pairs in rest for key in pairs if key not in taken):
+        frame[name] = [pairs.pop(name, None) for pairs in rest]
+    if any(rest):
+        frame["__rest__"] = pd.Series(rest, dtype=object)
+    frame["__error__"] = table["__error__"].to_pylist()
+    return frame

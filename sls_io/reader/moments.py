@@ -1,0 +1,28 @@
+"""Times as people write them -> unix seconds, in which the service keeps receive times."""
+
+from datetime import UTC, datetime
+
+from sls_io.errors import ConfigError, printable
+
+Moment = int | float | str | datetime
+"""Unix seconds, an ISO text, or a datetime; without a zone it is UTC."""
+_TEXT_CHARS_MAX = 40
+
+
+def unix_s(moment: Moment) -> int:
+    """Whole unix seconds; what is finer is cut off. Raises ConfigError for a text that is no time."""
+    if isinstance(moment, str):
+        moment = _time(moment)
+    if isinstance(moment, datetime):
+        moment = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return int(moment)
+
+
+def _time(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(
+            f"{printable(text, _TEXT_CHARS_MAX)!r} is no time: write it as 2026-11-20T08:00:00, which is "
+            "UTC, or with an offset"
+        ) from None
