@@ -215,6 +215,12 @@ def test_any_other_unset_variable_is_an_error_that_names_it(monkeypatch: pytest.
         definitions({**ATTRIBUTES, "group": "{{ env.LAKE_GROUP }}"})
 
 
+def test_the_address_of_leases_is_not_asked_for_before_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LEASES", raising=False)
+    leased = definitions({**ATTRIBUTES, "coordinator": {"kind": "sql_lease", "database_env": "LEASES"}})
+    assert leased.resolve_schedule_def("access_logs_schedule").cron_schedule == "*/5 * * * *"
+
+
 def test_a_setting_that_does_not_exist_is_an_error_that_names_it() -> None:
     with pytest.raises(ConfigError, match="shedule"):
         definitions({**ATTRIBUTES, "shedule": "* * * * *"})
@@ -226,6 +232,9 @@ def test_a_setting_that_does_not_exist_is_an_error_that_names_it() -> None:
         ({}, True),
         ({"group": {"name": "lake", "timeout_s": "{{ env.TIMEOUT }}"}}, True),
         ({"budget": {"bytes_max": "{{ env.BYTES }}"}}, True),
+        ({"coordinator": "server_group"}, True),
+        ({"coordinator": {"kind": "sql_lease", "database_env": "LEASES"}}, True),
+        ({"coordinator": {"kind": "zookeeper"}}, False),
         ({"budget": {"bytes_max": "lots"}}, False),
         ({"shedule": "* * * * *"}, False),
     ],
