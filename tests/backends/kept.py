@@ -6,14 +6,17 @@ input is the end of the program, so nothing stays behind when a test run is kill
 """
 
 import json
+import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 _ROOT = Path(__file__).parents[2]
 _END_TIMEOUT_S = 20
+_TRIES = 5
 
 
 class Kept:
@@ -47,6 +50,39 @@ class Kept:
             raise RuntimeError(f"{self._process.args!r} ended with {self._process.wait(_END_TIMEOUT_S)}")
         answer: dict[str, Any] = json.loads(line)
         return answer
+
+
+def started(
+    name: str, command: Callable[[int], Sequence[str]], *, ready: str, **options: Any
+) -> tuple[subprocess.Popen[str], int]:
+    """A server of the machine's own and its port, once it has said `ready`. It cannot be told to take any
+    free one, so one that was free is tried."""
+    said = ""
+    for _ in range(_TRIES):
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = int(probe.getsockname()[1])
+        server: subprocess.Popen[str] = subprocess.Popen(
+            list(command(port)),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            **options,
+        )
+        assert server.stderr is not None
+        said = ""
+        for line in server.stderr:
+            said += line
+            if ready in line:
+                threading.Thread(target=_drain, args=(server.stderr,), daemon=True).start()
+                return server, port
+        server.wait()
+    raise RuntimeError(f"{name} does not start: {said}")
+
+
+def _drain(stream: IO[str]) -> None:
+    for _ in stream:
+        pass
 
 
 def end(process: subprocess.Popen[Any]) -> None:

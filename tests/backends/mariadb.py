@@ -9,23 +9,19 @@ import pwd
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 from urllib.parse import quote
 
 from sqlalchemy import NullPool, create_engine, text
 
-from tests.backends.kept import Kept, serve
+from tests.backends.kept import Kept, serve, started
 
 USER = "lake"
 _READY = "ready for connections"
-_TRIES = 5
 
 
 def server_program() -> str | None:
@@ -95,7 +91,7 @@ def main() -> None:
 def _started(
     folder: Path, data: Path, first: Path, user: pwd.struct_passwd | None
 ) -> tuple[subprocess.Popen[str], int]:
-    """The server and its port. It cannot be told to take any free one, so one that was free is tried."""
+    """The server and its port."""
     program = server_program()
     if program is None:
         raise RuntimeError("no mariadbd on this machine")
@@ -108,33 +104,16 @@ def _started(
     )
     if done.returncode:
         raise RuntimeError(f"mariadb-install-db: {done.stdout}{done.stderr}")
-    said = ""
-    for _ in range(_TRIES):
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = int(probe.getsockname()[1])
-        command = [
+    return started(
+        "MariaDB",
+        lambda port: [
             *(program, "--no-defaults", *runs_as, f"--datadir={data}", f"--port={port}"),
             *("--bind-address=127.0.0.1", f"--socket={folder}/socket", f"--init-file={first}"),
             *(f"--pid-file={folder}/pid", "--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0"),
             "--skip-name-resolve",
-        ]
-        server = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        )
-        assert server.stderr is not None
-        said = ""
-        for line in server.stderr:
-            said += line
-            if _READY in line:
-                threading.Thread(target=_drain, args=(server.stderr,), daemon=True).start()
-                return server, port
-        server.wait()
-    raise RuntimeError(f"MariaDB does not start: {said}")
-
-
-def _drain(stream: IO[str]) -> None:
-    for _ in stream:
-        pass
+        ],
+        ready=_READY,
+    )
 
 
 if __name__ == "__main__":

@@ -9,25 +9,21 @@ import pwd
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO
 from urllib.parse import quote
 
 from sqlalchemy import NullPool, create_engine, text
 
-from tests.backends.kept import Kept, serve
+from tests.backends.kept import Kept, serve, started
 
 USER = "lake"
 _READY = "database system is ready to accept connections"
 _VERSION = "pginstall18"
-_TRIES = 5
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -141,35 +137,15 @@ def _new_cluster(binaries: Path, folder: Path, password: str, user: pwd.struct_p
 
 
 def _started(binaries: Path, data: Path, user: pwd.struct_passwd | None) -> tuple[subprocess.Popen[str], int]:
-    """The server and its port. It cannot be told to take any free one, so one that was free is tried."""
+    """The server and its port."""
     settings = [word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}")]
-    said = ""
-    for _ in range(_TRIES):
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = int(probe.getsockname()[1])
-        server: subprocess.Popen[str] = subprocess.Popen(
-            [str(binaries / "postgres"), "-D", str(data), "-p", str(port), *settings],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            cwd=data,
-            text=True,
-            **_as(user),  # type: ignore[call-overload]
-        )
-        assert server.stderr is not None
-        said = ""
-        for line in server.stderr:
-            said += line
-            if _READY in line:
-                threading.Thread(target=_drain, args=(server.stderr,), daemon=True).start()
-                return server, port
-        server.wait()
-    raise RuntimeError(f"PostgreSQL does not start: {said}")
-
-
-def _drain(stream: IO[str]) -> None:
-    for _ in stream:
-        pass
+    return started(
+        "PostgreSQL",
+        lambda port: [str(binaries / "postgres"), "-D", str(data), "-p", str(port), *settings],
+        ready=_READY,
+        cwd=data,
+        **_as(user),
+    )
 
 
 if __name__ == "__main__":

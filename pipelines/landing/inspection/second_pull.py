@@ -12,9 +12,10 @@ from sls_io.claim import SUM_MODULUS, Ledger
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.decoding.decode import Decoder
-from sls_io.errors import CursorExpired, DecodeError, ShardGone
+from sls_io.errors import CursorExpired, ShardGone
 from sls_io.fetch import Fetch
 from sls_io.pace import Pace
+from sls_io.reader.readings import readings
 from sls_io.settings import SHARD_MB_PER_S
 from sls_io.survey import survey_hours, survey_live
 from sls_io.window import Cursor, Window
@@ -55,15 +56,7 @@ def pull_again(
         fetch = Fetch(client, window, bytes_max=_BYTES_MAX, deadline_s=endless, pace=pace, clock=clock)
         decoder = Decoder(ledger.origin, ())
         try:
-            for page in fetch:
-                try:
-                    reading = decoder.open(page)
-                except DecodeError as error:
-                    fetch.retry(page, error)
-                    continue
-                if reading.unreadable and not page.confirmed:  # counted by the rule it landed by
-                    fetch.doubt(page)
-                    continue
+            for _, reading in readings(fetch, decoder):  # counted by the rule it landed by
                 for part in reading.parts(window.hour):
                     rows, total = rows + part.rows, (total + part.sum) % SUM_MODULUS
             whole = fetch.proved()
