@@ -12,6 +12,7 @@ import pytest
 
 from chaos.engine import InProcess
 from sls_io.emulator import Emulator, Limits, start
+from sls_io.window import HOUR_S
 from tests.faults.forked_run import Forge
 from tests.integration.lossy_catalog import lossy
 from tests.integration.world import HOUR0_S, PROJECT, World, logstore_settings, make_lake
@@ -27,7 +28,12 @@ def shared_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulat
 
 @pytest.fixture
 def quick(shared_emulator: Emulator, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
-    """A logstore of two shards; calls are given up after 1.5 seconds, claims last thirty."""
+    """A logstore of two shards; calls are given up after 1.5 seconds, claims last thirty.
+
+    The clock stands a minute into an hour: what a test puts must not fall into two hours by chance.
+    """
+    now_s = shared_emulator.admin.now()
+    shared_emulator.admin.set_clock((now_s // HOUR_S + 1) * HOUR_S + 60.0)
     name = f"logs_{hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:12]}"
     logstore = logstore_settings(shared_emulator, name)
     service = logstore.service.model_copy(update={"connect_timeout_s": 0.5, "read_timeout_s": 1.0})
