@@ -104,7 +104,8 @@ def reset(
     """Put the checkpoints of a consumer group, or of a store, elsewhere.
 
     Refused for a group that feeds a table, but for --to-ledger: landings begin where the table has got.
-    `sls-lake backfill` lands hours again, `sls-lake checkpoints repair` publishes the table's frontiers.
+    `sls-lake backfill` lands hours again, `sls-lake shards skip` goes on from a later time, `sls-lake
+    checkpoints repair` publishes the table's frontiers.
     Refused while somebody reads with the group.
     """
     way = _way(ways)
@@ -152,7 +153,8 @@ def refuse_fed(logstore: Logstore, group: str, client: SlsClient, way: str) -> N
             raise ConfigError(
                 f"group {group!r} feeds the table {other.table}, and landings begin where the table has got: "
                 "a checkpoint that is moved would change nothing. To land hours again: `sls-lake backfill`; "
-                "to publish what the table has: `sls-lake checkpoints repair`, or --to-ledger"
+                "to go on from a later time: `sls-lake shards skip`; to publish what the table has: "
+                "`sls-lake checkpoints repair`, or --to-ledger"
             )
 
 
