@@ -1,10 +1,11 @@
 """What the next live run would plan: for those who only look, in the very words of the run."""
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from pyiceberg.table import Table
 
-from pipelines.landing.ledger.left import left_alone
+from pipelines.landing.ledger.left import left_alone, rates_of
 from pipelines.landing.ledger.start import begins, check_ends
 from pipelines.landing.ledger.state import facts
 from pipelines.landing.logstore import Logstore
@@ -45,7 +46,8 @@ def upcoming(
     check_ends(surveys, ledger, logstore.table)
     left: Mapping[int, Wait] = {}
     if table is not None and state is not None:
-        left = left_alone(table, state, ledger, surveys, logstore.budget, until_s=until_s)
+        rates = partial(rates_of, table, ledger)
+        left = left_alone(state, ledger, surveys, logstore.budget, until_s=until_s, rates=rates)
     suspected = {s: e.suspect_s for s, e in ledger.shards.items() if e.suspect_s}
     return plan_live(
         shards=listed,

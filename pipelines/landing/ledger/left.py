@@ -15,7 +15,7 @@ last landing about 20 MB wait: gathering. After 15 minutes it lands, since its o
 MB a minute it would have landed after eight.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from pyiceberg.table import Table
 
@@ -35,19 +35,20 @@ _LANDINGS_MAX = 200
 
 
 def left_alone(
-    table: Table,
     state: TableState,
     ledger: Ledger,
     surveys: Mapping[int, Survey],
     budget: Budget,
     *,
     until_s: int,
+    rates: Callable[[], Mapping[int, float]],
 ) -> Mapping[int, Wait]:
-    """The shards that a live run up to `until_s` plans nothing of, with the reason."""
+    """The shards that a live run up to `until_s` plans nothing of, with the reason. `rates` as `rates_of`,
+    asked for only where shards gather."""
     paused = {shard: waits.paused(shard) for shard in state.paused_of(ledger.origin)}
     if not budget.mb_min:
         return paused
-    return {**gathering(surveys, ledger, budget, rates_of(table, ledger), until_s=until_s), **paused}
+    return {**gathering(surveys, ledger, budget, rates(), until_s=until_s), **paused}
 
 
 def gathering(

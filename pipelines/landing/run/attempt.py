@@ -8,6 +8,7 @@ and the parts of an attempt change together.
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
@@ -17,6 +18,7 @@ from pyiceberg.typedef import Record
 from pipelines.landing.commit import publish
 from pipelines.landing.commit.freshness import Freshness
 from pipelines.landing.contents.slices import LogstoreTable, check_nowhere
+from pipelines.landing.ledger.left import rates_of
 from pipelines.landing.ledger.start import check_origin, origin_text
 from pipelines.landing.ledger.state import TableState, check_adds_up, read_state
 from pipelines.landing.ledger.values import Delta, Landed
@@ -72,6 +74,11 @@ class Attempt:
     def ledger(self) -> Ledger:
         """What the table says of the logstore."""
         return self.base.ledger(self.origin.id)
+
+    @cached_property
+    def rates(self) -> Mapping[int, float]:
+        """Raw bytes a receive second by shard, read once: each shard that is surveyed asks for them."""
+        return rates_of(self.table, self.ledger)
 
     @property
     def schema(self) -> Schema:

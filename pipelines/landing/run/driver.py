@@ -281,7 +281,9 @@ class Run:
     def _left_alone(self, surveys: Mapping[int, Survey], effect: protocol.SurveyShards) -> Mapping[int, Wait]:
         attempt, budget = self._attempt, self.logstore.budget
         until_s = self._bounds.until_s
-        return left_alone(attempt.table, attempt.base, effect.ledger, surveys, budget, until_s=until_s)
+        return left_alone(
+            attempt.base, effect.ledger, surveys, budget, until_s=until_s, rates=lambda: attempt.rates
+        )
 
     def _survey_hours(self, shards: tuple[Shard, ...], effect: protocol.SurveyShards) -> Mapping[int, Survey]:
         """What the ledger lacks of the hours that were asked for."""
