@@ -2,10 +2,12 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import closing
 
 from pipelines.landing.logstore import Logstore
 from sls_io.client import GroupCheckpoint, SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.coordination.lease import Lease
 from sls_io.coordination.server_group import ServerGroup
 from sls_io.coordination.sql_lease import SqlLease
 from sls_io.errors import ConfigError
@@ -33,14 +35,9 @@ def published(logstore: Logstore, client: SlsClient) -> Mapping[int, GroupCheckp
     """
     if logstore.coordinator.kind == "server_group":
         return client.checkpoints(logstore.group.name)
-    leases = _leases(logstore, client, SYSTEM_CLOCK)
-    try:
-        rows = leases.look().leases
-    finally:
-        leases.close()
     return {
         shard: GroupCheckpoint(shard, lease.checkpoint, lease.stamp_ms * 1000, lease.consumer or lease.owner)
-        for shard, lease in rows.items()
+        for shard, lease in _rows(logstore, client).items()
     }
 
 
@@ -48,12 +45,14 @@ def consumers(logstore: Logstore, client: SlsClient) -> Mapping[int, Mapping[str
     """Who is how far with which shard, where leases say so; empty for the service's group, which does not."""
     if logstore.coordinator.kind == "server_group":
         return {}
-    leases = _leases(logstore, client, SYSTEM_CLOCK)
-    try:
-        rows = leases.look().leases
-    finally:
-        leases.close()
+    rows = _rows(logstore, client)
     return {s: {name: str(state) for name, state in lease.states().items()} for s, lease in rows.items()}
+
+
+def _rows(logstore: Logstore, client: SlsClient) -> Mapping[int, Lease]:
+    """The rows of the table of leases, looked at once."""
+    with closing(_leases(logstore, client, SYSTEM_CLOCK)) as leases:
+        return leases.look().leases
 
 
 def _leases(logstore: Logstore, client: SlsClient, clock: Clock) -> SqlLease:
