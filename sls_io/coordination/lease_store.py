@@ -66,8 +66,11 @@ class LeaseStore(Protocol):
         too, where they may be begun at once."""
         ...
 
-    def consume(self, me: str, owned: Mapping[int, int]) -> None:
-        """Let `me` be the consumer of those of these leases that still have the id that is named."""
+    def consume(self, me: str, owned: Mapping[int, int], lease_id: int, stamp_ms: int) -> None:
+        """Let `me` be the consumer of those of these leases that still have the id that is named.
+
+        It is a sign of life of the lease, too: who works on a shard must never look silent to others.
+        """
         ...
 
     def hand_over(self, me: str) -> None:
@@ -165,10 +168,11 @@ class SqlLeases:
                 )
             )
 
-    def consume(self, me: str, owned: Mapping[int, int]) -> None:
+    def consume(self, me: str, owned: Mapping[int, int], lease_id: int, stamp_ms: int) -> None:
         if owned:
             mine = (*self._here(LEASES), _L.lease_owner == me, _unchanged(owned))
-            self._do(update(LEASES).where(*mine).values(consumer_owner=me))
+            begun = {"lease_id": lease_id, "consumer_owner": me, "update_time": stamp_ms}
+            self._do(update(LEASES).where(*mine).values(begun))
 
     def hand_over(self, me: str) -> None:
         here = (*self._here(LEASES), _L.consumer_owner == me, _L.lease_owner != me)

@@ -278,13 +278,20 @@ class SqlLease:
         return self._begun(self._look())
 
     def _begun(self, view: View) -> View:
-        """Become the consumer of what was let go, or taken a timeout ago."""
-        at_s, stamp_ms = self._clock.monotonic(), int(self._clock.now() * 1000)
-        due = self._held.ready(view, stamp_ms=stamp_ms, at_s=at_s, terms=self._terms)
+        """Become the consumer of what was let go, or taken a timeout ago.
+
+        Story: b took a shard, its sign of life was lost on the way, and it began. The row's stamp was still
+        that of the taking, a timeout ago, so for a's next run b was long gone: both worked on the shard.
+        So beginning is a change of the lease as a renewal is, with an id and a stamp of its own.
+        """
+        at_s, now_ms = self._clock.monotonic(), int(self._clock.now() * 1000)
+        due = self._held.ready(view, stamp_ms=now_ms, at_s=at_s, terms=self._terms)
         if not due:
             return view
         owned = {shard: self._held.owned[shard] for shard in due}
-        self._change(lambda: self._store.consume(self.holder, owned))
+        stamp_ms, lease_id = self._stamp_ms(), self._new_id()
+        self._held = self._held.sends(lease_id, at_s)
+        self._change(lambda: self._store.consume(self.holder, owned, lease_id, stamp_ms), lease_id)
         return self._look()
 
     def _change(self, send: Callable[[], None], lease_id: int = leases.FREE) -> None:

@@ -69,11 +69,11 @@ class DictLeases:
         if wanted:
             self._change(do)
 
-    def consume(self, me: str, owned: Mapping[int, int]) -> None:
+    def consume(self, me: str, owned: Mapping[int, int], lease_id: int, stamp_ms: int) -> None:
         def do() -> None:
             for lease in self._unchanged(owned):
                 if lease.owner == me:
-                    self._put(replace(lease, consumer=me))
+                    self._put(replace(lease, consumer=me, lease_id=lease_id, stamp_ms=stamp_ms))
 
         if owned:
             self._change(do)
