@@ -78,12 +78,13 @@ _PRIME = 2**31 - 1
 class Declared:
     """A log key with a column of its own.
 
-    name     the key, and the column
-    type     the column's Arrow type
-    convert  string array -> array of `type`, null where a value does not fit; None keeps the text
-    pii      `drop`: no column, the value is written nowhere; `hash`: the column has the SHA-256 of
-             the value's bytes in hex
-    label    the type as people write it, for `__error__`
+    name      the key, and the column
+    type      the column's Arrow type
+    convert   string array -> array of `type`, null where a value does not fit; None keeps the text
+    pii       `drop`: no column, the value is written nowhere; `hash`: the column has the SHA-256 of
+              the value's bytes in hex
+    label     the type as people write it, for `__error__`
+    of_bytes  `convert` takes a binary array, the values as they were sent: they need not be UTF-8
     """
 
     name: str
@@ -91,6 +92,7 @@ class Declared:
     convert: Callable[[pa.Array], pa.Array] | None = None
     pii: Literal["", "drop", "hash"] = ""
     label: str = ""
+    of_bytes: bool = False
 
 
 @dataclass(frozen=True)
@@ -342,6 +344,8 @@ class _Pairs:
     shown    pairs whose value is shown: all but the earlier ones of a repeated key; None means all
     broken   pairs whose value was not UTF-8, replaced in `text`; None means none
     to_rest  pairs that go to `__rest__`
+    own      place of a declared key that is read from bytes -> its values, in the order of its shown pairs;
+             in `text` only those stand that did not fit
     """
 
     names: pa.Array
@@ -354,6 +358,7 @@ class _Pairs:
     shown: NDArray[np.bool_] | None
     broken: NDArray[np.bool_] | None
     to_rest: NDArray[np.bool_]
+    own: dict[int, pa.Array]
 
     @staticmethod
     def of(logs: Logs, declared: Sequence[Declared], trouble: Trouble) -> _Pairs:
@@ -390,43 +395,64 @@ class _Pairs:
         hashed = [c for c, d in zip(found, declared, strict=True) if c >= 0 and d.pii == "hash"]
         plain = there if shown is None else shown if there is None else shown & there
         values = _hashed(values, codes, hashed, plain)
+        own = {}
+        for place, (code, one) in enumerate(zip(found, declared, strict=True)):
+            if one.of_bytes and code >= 0:
+                pairs = _shown(order[keyed.starts[code] : keyed.starts[code + 1]], shown)
+                own[place], values = _own(values, one, pairs)
         text, broken = as_text(values, replaced)
         if broken is not None:
-            note(np.flatnonzero(broken), Cause.VALUE_BYTES)
+            readers = [found[place] for place in own]
+            note(np.flatnonzero(broken & ~np.isin(codes, readers)), Cause.VALUE_BYTES)
         undeclared = declared_at < 0
         to_rest = undeclared[codes] if undeclared.any() else np.zeros(len(codes), dtype=np.bool_)
         if shown is not None:
             note(earlier, Cause.KEY_REPEATED)
             to_rest &= shown
-        return _Pairs(names, text, rows, codes, order, keyed.starts, found, shown, broken, to_rest)
+        return _Pairs(names, text, rows, codes, order, keyed.starts, found, shown, broken, to_rest, own)
 
     def column(self, place: int, declared: Declared, logs: int, trouble: Trouble) -> pa.Array:
         """One value a log, null where the key is absent or its value does not fit."""
         code = self.found[place]
         if code < 0:
             return pa.nulls(logs, declared.type)
-        pairs = self.order[self.starts[code] : self.starts[code + 1]]
-        if self.shown is not None:
-            pairs = pairs[self.shown[pairs]]
+        pairs = _shown(self.order[self.starts[code] : self.starts[code + 1]], self.shown)
+        if place in self.own:
+            return self._own_column(pairs, declared, self.own[place], logs, trouble)
         if self.broken is not None:
             self.to_rest[pairs[self.broken[pairs]]] = True
             pairs = pairs[~self.broken[pairs]]
-        if len(pairs) == logs:
-            at = pa.array(pairs)
-        else:
-            pair_of_row = np.full(logs, -1, dtype=np.int64)
-            pair_of_row[self.rows[pairs]] = pairs
-            at = pa.array(pair_of_row, mask=pair_of_row < 0)
+        at = self._of_rows(pairs, pairs, logs)
         text = pc.take(self.text, at, boundscheck=False)
         if declared.convert is None:
             return text
         values = _converted(declared, text)
         if values.null_count > text.null_count:
             misfit = pc.and_(values.is_null(), text.is_valid()).to_numpy(zero_copy_only=False)
-            self.to_rest[at.filter(pa.array(misfit)).to_numpy()] = True
-            kind = declared.label or str(declared.type)
-            trouble.note(np.flatnonzero(misfit), Cause.MISFIT, declared.name, kind)
+            self._misfits(at.filter(pa.array(misfit)).to_numpy(), declared, trouble)
         return values
+
+    def _own_column(
+        self, pairs: Ints, declared: Declared, values: pa.Array, logs: int, trouble: Trouble
+    ) -> pa.Array:
+        """As `column`, of values that were read from bytes, one for each of `pairs`."""
+        if values.null_count:
+            self._misfits(pairs[values.is_null().to_numpy(zero_copy_only=False)], declared, trouble)
+        at = self._of_rows(pairs, np.arange(len(pairs)), logs)
+        return pc.take(values, at, boundscheck=False)
+
+    def _of_rows(self, pairs: Ints, chosen: Ints, logs: int) -> pa.Array:
+        """What of `chosen`, one for each of `pairs`, is each log's; null where a log has none."""
+        if len(pairs) == logs:
+            return pa.array(chosen)
+        of_row = np.full(logs, -1, dtype=np.int64)
+        of_row[self.rows[pairs]] = chosen
+        return pa.array(of_row, mask=of_row < 0)
+
+    def _misfits(self, pairs: Ints, declared: Declared, trouble: Trouble) -> None:
+        self.to_rest[pairs] = True
+        kind = declared.label or str(declared.type)
+        trouble.note(self.rows[pairs], Cause.MISFIT, declared.name, kind)
 
     def rest(self, logs: int) -> pa.Array:
         """What no column took, as a map a log; null when nothing is left."""
@@ -439,6 +465,19 @@ class _Pairs:
         return maps(offsets, keys, self.text.take(pa.array(pairs)))
 
 
+def _shown(pairs: Ints, shown: NDArray[np.bool_] | None) -> Ints:
+    return pairs if shown is None else pairs[shown[pairs]]
+
+
+def _own(values: pa.Array, declared: Declared, pairs: Ints) -> tuple[pa.Array, pa.Array]:
+    """(what `declared` makes of the bytes of `pairs`; `values` where of these only misfits are left, so that
+    nobody looks for UTF-8 in the others)."""
+    made = _converted(declared, values.take(pa.array(pairs)))
+    read = np.zeros(len(values), dtype=np.bool_)
+    read[pairs[made.is_valid().to_numpy(zero_copy_only=False)]] = True
+    return made, pc.if_else(pa.array(read), pa.scalar(b"", pa.binary()), values)
+
+
 def _converted(declared: Declared, text: pa.Array) -> pa.Array:
     """`text` in the declared type. A cast must answer null for what does not fit; one that raises
     instead must cost the value that it does not bear, and not the page."""
@@ -446,6 +485,8 @@ def _converted(declared: Declared, text: pa.Array) -> pa.Array:
         return text
     try:
         values = declared.convert(text)
+    except ConfigError:  # the cast itself is wrong: it would be with every value
+        raise
     except Exception:  # a cast is given a stranger's text, and there is no list of what it can raise
         if len(text) == 1:
             return pa.nulls(1, declared.type)

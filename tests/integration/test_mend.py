@@ -100,6 +100,22 @@ def test_what_fits_the_fixed_contract_is_typed_and_the_rest_keeps_its_bytes(star
     assert len(started.table_rows()) == 25
 
 
+def test_bytes_that_no_one_could_read_are_text_once_their_encoding_is_declared(started: World) -> None:
+    text = "登录失败"
+    with started.client as client:
+        client.put_raw(group([{"n": "500", "status": "200", "who": text.encode("gbk")}]), key="0" * 32)
+    started.at(HOUR0_S + 600)
+    assert started.land().error_rows == 1
+    assert by_n(started)[500]["__error__"] == "who is not UTF-8"
+    columns = {"n": "long", "status": "int", "at": "timestamp(iso, UTC)", "who": "string(gbk)"}
+
+    mended(started, planned(started, **columns), **columns)
+
+    row = by_n(started)[500]
+    assert (row["who"], row["__error__"], row["__raw__"], row["__rest__"]) == (text, None, None, None)
+    started.assert_proved()
+
+
 def test_asking_twice_changes_nothing(started: World) -> None:
     mended(started, planned(started))
     head = started.table.metadata.current_snapshot_id

@@ -5,6 +5,7 @@ becomes never depends on its neighbours; the quick way through a whole array is 
 gives the same answers as the slow one. A text fits when it is, from its first character to its last:
 
     string          any text, as it is
+    string(gbk)     bytes that are text in that encoding
     boolean         true, false in any case; 1, 0
     int, long       -?D, in range
     decimal(p,s)    -?(D | D. | .D | D.D), no digit but 0 behind the s-th place, in range: nothing is
@@ -30,6 +31,7 @@ leap seconds, no hour 24, no offset of a day or more. Where the clocks of a zone
 the hour that was skipped does not fit; where they were put back, the earlier moment is meant.
 """
 
+import codecs
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,15 +44,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sls_io.errors import ConfigError
+from sls_io.errors import ConfigError, printable
+from sls_io.named import load as load_named
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 BOOLEAN = pa.bool_()
+STRING = pa.string()
 DATE32 = pa.date32()
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_NO_TEXTS = frozenset(("idna", "punycode", "unicode_escape", "raw_unicode_escape"))
+"""Codecs of Python that are ways to write names and programs, not logs."""
 _DAYS_IN_MONTH = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], dtype=np.int64)
 _EPOCH = datetime(1970, 1, 1)
 _YEAR_1_US = -62_135_596_800_000_000
@@ -222,6 +228,74 @@ class Epoch:
         return _moments(moments, _flags(parts.is_valid()))
 
 
+@dataclass(frozen=True)
+class Encoded:
+    """Bytes that are text in another encoding than UTF-8; `encoding` is a name that Python knows.
+
+    A decoder of Python's, strict: bytes that the encoding does not have are no text. Story: GBK has two
+    bytes for most signs; an ASCII text is the same in both.
+    """
+
+    encoding: str
+    type: pa.DataType = STRING
+
+    @staticmethod
+    def of(encoding: str) -> "Encoded":
+        """Raises ConfigError for what is no encoding of texts (`hex` and `zlib` are codecs, too)."""
+        try:
+            "a".encode(encoding)
+            known = codecs.lookup(encoding).name.replace("-", "_") not in _NO_TEXTS
+        except (LookupError, UnicodeError):
+            known = False
+        if not known:
+            raise ConfigError(
+                f"unknown encoding {printable(encoding)!r}; use a name such as gbk, gb18030, big5, latin-1"
+            )
+        return Encoded(encoding)
+
+    def __call__(self, raw: pa.Array) -> pa.Array:
+        """The texts of `raw`, a binary array; null where the bytes are none."""
+        return _each_once(raw, self._exactly)
+
+    def _exactly(self, raw: pa.Array) -> pa.Array:
+        return pa.array([self._text(value) for value in raw.to_pylist()], STRING)
+
+    def _text(self, value: bytes) -> str | None:
+        try:
+            text = value.decode(self.encoding)
+            text.encode()  # a decoder may answer with half of a pair of surrogates
+        except UnicodeError:
+            return None
+        return text
+
+
+@dataclass(frozen=True)
+class Custom:
+    """A function of somebody's own, `path` as `package.module:name`.
+
+    It is given a binary array of the values as they were sent, each distinct one once and none null, and
+    answers an array of `type` of that length, null where a value does not fit. The same bytes must always
+    give the same answer: rows are read again.
+    """
+
+    path: str
+    type: pa.DataType
+
+    def __call__(self, raw: pa.Array) -> pa.Array:
+        """What the function says of each value; raises ConfigError where it breaks its word."""
+        return _each_once(raw, self._exactly)
+
+    def _exactly(self, raw: pa.Array) -> pa.Array:
+        made = load_named("a column's decoder", self.path)(raw)
+        if not isinstance(made, pa.Array) or len(made) != len(raw) or made.type != self.type:
+            found = f"{len(made)} of {made.type}" if isinstance(made, pa.Array) else type(made).__name__
+            raise ConfigError(
+                f"the decoder {self.path!r} was given {len(raw)} values and answered {found}; let it answer "
+                f"one pyarrow array of {self.type} with a value, or null, for each"
+            )
+        return made
+
+
 INT, LONG = Whole(pa.int32()), Whole(pa.int64())
 FLOAT, DOUBLE = Floating(pa.float32()), Floating(pa.float64())
 DATE = Date()
@@ -301,6 +375,8 @@ class Timestamp:
 
 
 Cast = Whole | Decimal | Floating | Boolean | Date | Epoch | Timestamp
+OfBytes = Encoded | Custom
+"""Casts that take the bytes as they were sent."""
 
 
 def _compiled(format_text: str) -> tuple[str, set[str]]:

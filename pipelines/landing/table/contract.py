@@ -3,6 +3,9 @@
 A column type is written as one of
 
     string boolean int long float double date decimal(p,s)
+    string(ENCODING)            bytes that are not UTF-8, such as string(gbk)
+    custom(MODULE:NAME, TYPE)   a function of somebody's own makes it of the bytes; TYPE is one of the first
+                                line, or timestamp
     timestamp(FORMAT[, ZONE])   FORMAT: iso, epoch_s, epoch_ms, or directives such as
                                 %d/%b/%Y:%H:%M:%S %z; ZONE names where times without an offset
                                 were written
@@ -51,15 +54,19 @@ from pipelines.landing.names import check_names
 from pipelines.landing.table import casts
 from sls_io.decoding.decode import Declared, Decoder
 from sls_io.errors import ConfigError, printable
+from sls_io.named import load as load_named
 from sls_io.window import HOUR_S
 
 TYPE_NAMES = (
-    "string, boolean, int, long, float, double, decimal(p,s), date, timestamp(FORMAT[, ZONE]), drop, hash"
+    "string, boolean, int, long, float, double, decimal(p,s), date, timestamp(FORMAT[, ZONE]), "
+    "string(ENCODING), custom(MODULE:NAME, TYPE), drop, hash"
 )
 _DECIMAL = re.compile(r"decimal\(\s*([0-9]{1,2})\s*,\s*([0-9]{1,2})\s*\)", re.ASCII)
 _TIMESTAMP = re.compile(
     r"timestamp\(\s*(?P<format>.+?)\s*(?:,\s*(?P<zone>[A-Za-z][A-Za-z0-9_+/-]*)\s*)?\)", re.ASCII
 )
+_ENCODED = re.compile(r"string\(\s*([A-Za-z0-9_.-]+)\s*\)", re.ASCII)
+_CUSTOM = re.compile(r"custom\(\s*([\w.]+:[\w.]+)\s*,\s*([a-z]+(?:\([0-9, ]+\))?)\s*\)")
 _PLAIN: Mapping[str, tuple[PrimitiveType, casts.Cast | None]] = {
     "string": (StringType(), None),
     "boolean": (BooleanType(), casts.Boolean()),
@@ -337,12 +344,13 @@ def _column(name: str, text: str) -> Column:
         raise ConfigError(f"columns.{name}: {error}") from None
     label = text.split("(", maxsplit=1)[0] if text.startswith("timestamp") else text
     arrow = cast.type if cast is not None else pa.string()
-    return Column(name, text, kind, Declared(name, arrow, cast, pii, label))
+    of_bytes = isinstance(cast, casts.OfBytes)
+    return Column(name, text, kind, Declared(name, arrow, cast, pii, label, of_bytes))
 
 
 _Parsed = tuple[
     PrimitiveType,
-    casts.Cast | None,
+    casts.Cast | casts.OfBytes | None,
     Literal["", "drop", "hash"],
 ]
 
@@ -359,6 +367,10 @@ def _parse(text: str) -> _Parsed:
         if not 1 <= precision <= 38 or scale > precision:
             raise ConfigError(f"{text}: use a precision of 1 to 38 and a scale of 0 to the precision")
         return DecimalType(precision, scale), casts.Decimal(precision, scale), ""
+    if match := _ENCODED.fullmatch(text):
+        return StringType(), casts.Encoded.of(match[1]), ""
+    if match := _CUSTOM.fullmatch(text):
+        return _custom(match[1], match[2])
     if match := _TIMESTAMP.fullmatch(text):
         form, zone = match["format"], match["zone"] or ""
         if form not in _EPOCHS:
@@ -369,6 +381,15 @@ def _parse(text: str) -> _Parsed:
     if text == "timestamp":
         raise ConfigError("a timestamp needs its format, such as timestamp(iso, UTC) or timestamp(epoch_s)")
     raise ConfigError(f"unknown type {printable(text)!r}; use one of {TYPE_NAMES}")
+
+
+def _custom(path: str, text: str) -> _Parsed:
+    kind, cast, pii = (TimestamptzType(), casts.DATE, "") if text == "timestamp" else _parse(text)
+    if pii or isinstance(cast, casts.OfBytes):
+        raise ConfigError(f"a decoder answers values of a type, not {text!r}; use one such as string or long")
+    load_named("a column's decoder", path)
+    arrow = casts.TIMESTAMP if text == "timestamp" else cast.type if cast is not None else casts.STRING
+    return kind, casts.Custom(path, arrow), ""
 
 
 def next_schema_id(metadata: TableMetadata) -> int:

@@ -1,0 +1,33 @@
+"""Decoders of a column as somebody would write them, named by tests as `tests.unit.custom_decoders:name`."""
+
+import gzip
+import struct
+
+import pyarrow as pa
+
+
+def float_le(raw: pa.Array) -> pa.Array:
+    """Four bytes, a little-endian float."""
+    return pa.array(
+        [struct.unpack("<f", v)[0] if len(v) == 4 else None for v in raw.to_pylist()], pa.float64()
+    )
+
+
+def unzipped(raw: pa.Array) -> pa.Array:
+    """Text that was packed with gzip; raises what `gzip` raises where it was not."""
+    return pa.array([gzip.decompress(v).decode() for v in raw.to_pylist()], pa.string())
+
+
+def of_another_type(raw: pa.Array) -> pa.Array:
+    """Numbers where texts were promised."""
+    return pa.array(range(len(raw)), pa.int64())
+
+
+def too_few(raw: pa.Array) -> pa.Array:
+    """One answer for all."""
+    return pa.array(["x"], pa.string())
+
+
+def no_array(raw: pa.Array) -> list[str]:
+    """A list."""
+    return ["x"] * len(raw)
