@@ -3,6 +3,7 @@
     fill      lands only what the ledger lacks of the hours, withdrawn intervals included
     replace   drops what is there of the hours and lands them whole again, in one commit
     errors    reads the kept bytes of rows with an error again, after a contract fix; pulls nothing
+    rest      fills columns that were declared later from `__rest__` of older rows; pulls nothing
 
 No mode moves a checkpoint. A second fill of the same hours changes nothing. Fill removes nothing and runs at
 once; the other modes run in this process only, and are a dry run until `--execute`.
@@ -27,7 +28,7 @@ from pipelines.landing.hours import HOURS_MAX, hour_text, hours_text
 from pipelines.landing.inspection.history import hours_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
-from pipelines.landing.operations.mend import execute_mend, plan_mend
+from pipelines.landing.operations.mend import Kept, execute_mend, plan_mend
 from pipelines.landing.operations.replace import execute_replace, plan_replace
 from pipelines.landing.run.driver import Run
 from pipelines.landing.run.report import Verdict
@@ -48,13 +49,14 @@ from sls_io.window import HOUR_S
 @click.option("--to", "last", type=HourParam(), help="Last hour, included.  [default: same as --from]")
 @click.option(
     "--mode",
-    type=click.Choice(["fill", "replace", "errors"]),
+    type=click.Choice(["fill", "replace", "errors", "rest"]),
     default="fill",
     show_default=True,
-    help="fill what is missing; replace whole hours in one commit; or read rows with errors again.",
+    help="fill what is missing; replace whole hours in one commit; read rows with errors again; or fill "
+    "columns that were declared later from __rest__.",
 )
 @click.option("--local", is_flag=True, help="Land here, without Dagster.")
-@click.option("--execute", is_flag=True, help="Do it; without this, replace and errors are a dry run.")
+@click.option("--execute", is_flag=True, help="Do it; without this, all modes but fill are a dry run.")
 @click.option(
     "--dagster-url",
     envvar="DAGSTER_WEBSERVER_URL",
@@ -88,8 +90,11 @@ def backfill(
     if mode != "fill":
         if not local:
             raise click.UsageError(f"{mode} runs here only: add --local, or launch it on Dagster's page")
-        verb_of = replace_here if mode == "replace" else mend_here
-        verb_of(output, logstore, range(first, end), execute=execute)
+        hours = range(first, end)
+        if mode == "replace":
+            replace_here(output, logstore, hours, execute=execute)
+        else:
+            mend_here(output, logstore, hours, "rest" if mode == "rest" else "errors", execute=execute)
     elif local:
         fill_here(output, logstore, (first, end))
     else:
@@ -188,15 +193,21 @@ def replace_here(output: Output, logstore: Logstore, hours: range, *, execute: b
     output.result({"executed": True, **asdict(report), "replaced": asdict(planned.view)})
 
 
-def mend_here(output: Output, logstore: Logstore, hours: range, *, execute: bool) -> None:
-    """Read the rows with errors of the hours again, in this process and without Spark."""
+_ABOUT: dict[Kept, tuple[str, str]] = {
+    "errors": ("with an error", "would have none"),
+    "rest": ("with declared keys in __rest__", "would have them in their columns"),
+}
+
+
+def mend_here(output: Output, logstore: Logstore, hours: range, kept: Kept, *, execute: bool) -> None:
+    """Read rows of the hours again from what they keep, in this process and without Spark."""
     lake = Lake.default()
     with SlsClient(logstore.service) as client:
-        planned = plan_mend(lake, logstore, client, hours)
-        view = planned.view
+        planned = plan_mend(lake, logstore, client, hours, kept_in=kept)
+        view, (about, mended) = planned.view, _ABOUT[kept]
         output.say(
-            f"{view.table}: {view.rows:,} rows with an error in these hours; with today's contract "
-            f"{view.mended:,} of them would have none; {view.files} files would be written anew"
+            f"{view.table}: {view.rows:,} rows {about} in these hours; with today's contract "
+            f"{view.mended:,} of them {mended}; {view.files} files would be written anew"
         )
         if view.left:
             output.table([">rows", "still"], [(rows, cause) for cause, rows in sorted(view.left.items())])

@@ -465,6 +465,15 @@ class _Pairs:
         return maps(offsets, keys, self.text.take(pa.array(pairs)))
 
 
+def of_texts(declared: Declared, texts: pa.Array) -> pa.Array:
+    """Values that were read as text before they were declared, in the declared type; null where one does not
+    fit. Not for a key that is declared `drop`."""
+    if declared.pii == "hash":
+        sent = texts.cast(pa.binary()).to_pylist()
+        return pa.array([None if v is None else digest(v).decode() for v in sent], pa.string())
+    return _converted(declared, texts.cast(pa.binary()) if declared.of_bytes else texts)
+
+
 def _shown(pairs: Ints, shown: NDArray[np.bool_] | None) -> Ints:
     return pairs if shown is None else pairs[shown[pairs]]
 

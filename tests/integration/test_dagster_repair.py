@@ -418,6 +418,23 @@ def test_rows_with_errors_are_read_again_and_asking_twice_changes_nothing(page: 
     page.world.assert_proved()
 
 
+def test_a_column_that_was_declared_later_is_filled_from_the_rest(page: Page) -> None:
+    page.world.put(8)
+    page.world.emulator.admin.advance(3600)
+    page.land()
+    rest = {name for row in page.world.table_rows() for name, _ in row["__rest__"] or ()}
+    (name, *_) = sorted(rest)
+    later = page.world.changed(columns={"n": "long", "status": "int", name: "string"})
+    dry = page.run("rest", hour=HOUR0 + 2, logstore=later)
+    (plan,) = plans(dry)
+    rows = numbers(plan.metadata)["rows with declared keys in __rest__"]
+    assert rows > 0 and name not in page.world.table.schema().column_names
+    done = page.run("rest", hour=HOUR0 + 2, logstore=later, config=EXECUTE)
+    assert done.success
+    assert sum(row[name] is not None for row in page.world.table_rows()) == rows
+    page.world.assert_proved()
+
+
 def test_a_fill_warns_of_what_can_never_come(page: Page) -> None:
     lake, logstore = page.world.lake, page.world.logstore
     with page.world.client as client:

@@ -31,3 +31,8 @@ def too_few(raw: pa.Array) -> pa.Array:
 def no_array(raw: pa.Array) -> list[str]:
     """A list."""
     return ["x"] * len(raw)
+
+
+def lengths(raw: pa.Array) -> pa.Array:
+    """How many bytes were sent."""
+    return pa.array([len(value) for value in raw.to_pylist()], pa.int64())

@@ -74,7 +74,7 @@ ATTRIBUTES: dict[str, Any] = {
 
 
 CHECKS = {"reconciled", "runway", "proven", "clean"}
-VERBS = ("microbatch", "now", "proof", "runway", "replace", "errors", "maintenance")
+VERBS = ("microbatch", "now", "proof", "runway", "replace", "errors", "rest", "maintenance")
 
 
 def logstore(**changed: Any) -> Logstore:
@@ -136,6 +136,7 @@ def test_a_logstore_becomes_three_assets_with_checks_jobs_and_stopped_schedules(
         ("now", {"checkpoint"}, CHECKS),
         ("replace", {"bronze"}, CHECKS),
         ("errors", {"bronze"}, CHECKS),
+        ("rest", {"bronze"}, CHECKS),
         ("proof", set(), {"proven"}),
         ("runway", set(), {"runway"}),
     ],
@@ -152,7 +153,13 @@ def test_each_job_selects_what_it_does_with_the_checks_of_what_it_touches(
 def test_what_takes_something_away_is_a_dry_run_as_it_is_and_maintenance_is_not() -> None:
     defs = definitions(ATTRIBUTES)
     modes = {verb: defs.resolve_job_def(f"access_logs_{verb}").tags.get(MODE_TAG) for verb in VERBS}
-    assert modes == {**dict.fromkeys(VERBS), "now": "live", "replace": "replace", "errors": "errors"}
+    assert modes == {
+        **dict.fromkeys(VERBS),
+        "now": "live",
+        "replace": "replace",
+        "errors": "errors",
+        "rest": "rest",
+    }
     assert Options().execute is False
     assert Upkeep().execute is True
 
@@ -261,6 +268,7 @@ def test_the_schema_knows_the_settings_and_lets_templates_stand_for_numbers(
         ({MODE_TAG: "replace"}, True, False, "replace"),
         ({MODE_TAG: "replace", BACKFILL_TAG: "b"}, True, False, "replace"),
         ({MODE_TAG: "errors"}, True, True, "errors"),
+        ({MODE_TAG: "rest"}, True, True, "rest"),
         ({MODE_TAG: "replace"}, False, True, "publish"),
         ({}, False, True, "publish"),
         ({MODE_TAG: "live"}, False, True, "live"),

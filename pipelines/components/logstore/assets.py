@@ -61,7 +61,7 @@ from sls_io.client import SlsClient
 from sls_io.errors import ConfigError, LedgerBroken, ServiceError, SlsError, TransportError
 from sls_io.window import HOUR_S
 
-Mode = Literal["live", "fill", "replace", "errors", "publish", "nothing"]
+Mode = Literal["live", "fill", "replace", "errors", "rest", "publish", "nothing"]
 Results = Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]
 
 _SUSPECTS_MAX = 5
@@ -267,7 +267,7 @@ def _again(
     if mode == REPLACE:
         events = rework.replaced(logstore, bronze, spark, hours, execute=execute)
     else:
-        events = rework.mended(logstore, bronze, hours, execute=execute)
+        events = rework.mended(logstore, bronze, hours, mode, execute=execute)
     for event in events:
         context.log_event(event)
         context.log.info(rework.sentence(event))

@@ -14,12 +14,13 @@ import dagster as dg
 from pipelines.components.logstore.assets import bronze_key, checkpoint_key
 from pipelines.components.logstore.checks import NAMES, PROVEN, RUNWAY
 from pipelines.components.logstore.dagster_private import UnresolvedAssetJobDefinition
-from pipelines.components.logstore.schedule import ERRORS, MODE_TAG, REPLACE, claiming_tags
+from pipelines.components.logstore.schedule import ERRORS, MODE_TAG, REPLACE, REST, claiming_tags
 from pipelines.landing.logstore import Logstore
 
 _REWORK = {
     REPLACE: "Drops the chosen hours and lands them whole again, all of a run in one commit.",
     ERRORS: "Reads rows with an error again after a change of the columns; pulls nothing.",
+    REST: "Fills columns that were declared later from `__rest__` of older rows; pulls nothing.",
 }
 
 
@@ -69,7 +70,7 @@ def check_jobs(logstore: Logstore) -> tuple[UnresolvedAssetJobDefinition, Unreso
 
 
 def hours_jobs(logstore: Logstore) -> list[UnresolvedAssetJobDefinition]:
-    """`<name>_replace` and `<name>_errors`, over the same hours as the table; dry runs as they are."""
+    """`<name>_replace`, `_errors` and `_rest`, over the same hours as the table; dry runs as they are."""
     return [
         dg.define_asset_job(
             f"{logstore.name}_{mode}",

@@ -1,13 +1,14 @@
-"""Hours that are there already, done again: the modes `replace` and `errors` of a run.
+"""Hours that are there already, done again: the modes `replace`, `errors` and `rest` of a run.
 
 The tag `sls/mode` says what becomes of the hours, so the ordinary dialogue of a backfill can say it,
-and so do the jobs <name>_replace and <name>_errors:
+and so do the jobs <name>_replace, <name>_errors and <name>_rest:
 
     fill      what the ledger lacks; always done, and what a run without the tag does (`assets.py`)
     replace   what is there leaves and the hours are pulled again, all of a run in one commit
     errors    rows with an error are read again from their kept bytes; nothing is pulled
+    rest      columns that were declared later are filled from `__rest__`; nothing is pulled
 
-The last two take something away, so they only show what they would do, as an observation of each
+The last three take something away, so they only show what they would do, as an observation of each
 hour, until the step's config says `execute: true`. Then each hour is materialized of which the table has
 rows, or which the table has whole and empty.
 """
@@ -17,12 +18,12 @@ from collections.abc import Iterator, Mapping
 import dagster as dg
 
 from pipelines.components.logstore import metadata
-from pipelines.components.logstore.schedule import ERRORS, REPLACE, hour_key, reached_s
+from pipelines.components.logstore.schedule import ERRORS, REPLACE, REST, hour_key, reached_s
 from pipelines.components.logstore.spark import SparkEngine
 from pipelines.landing.hours import hours_text
 from pipelines.landing.inspection.describe import hour_rows
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.operations.mend import execute_mend, plan_mend
+from pipelines.landing.operations.mend import Kept, execute_mend, plan_mend
 from pipelines.landing.operations.replace import execute_replace, plan_replace
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
@@ -68,21 +69,29 @@ def replaced(
         yield _done(bronze, hour, REPLACE, {**values, **shown[hour]}, metadata.version_tags(report))
 
 
-def mended(logstore: Logstore, bronze: dg.AssetKey, hours: range, *, execute: bool) -> Iterator[Event]:
-    """Read the rows with an error of the hours again; without `execute` say what would become of them."""
-    lake = Lake.default()
+_ABOUT: dict[str, tuple[Kept, str, str]] = {
+    ERRORS: ("errors", "rows with an error", "rows without one after"),
+    REST: ("rest", "rows with declared keys in __rest__", "rows with all of them in columns after"),
+}
+
+
+def mended(
+    logstore: Logstore, bronze: dg.AssetKey, hours: range, mode: str, *, execute: bool
+) -> Iterator[Event]:
+    """Read rows of the hours again from what they keep; without `execute` say what would become of them."""
+    lake, (kept, before, after) = Lake.default(), _ABOUT[mode]
     with SlsClient(logstore.service) as client:
-        planned = plan_mend(lake, logstore, client, hours)
+        planned = plan_mend(lake, logstore, client, hours, kept_in=kept)
         view = planned.view
         shown = {
             "hours in one commit": dg.MetadataValue.text(hours_text(hours)),
-            "rows with an error": dg.MetadataValue.int(view.rows),
-            "rows without one after": dg.MetadataValue.int(view.mended),
+            before: dg.MetadataValue.int(view.rows),
+            after: dg.MetadataValue.int(view.mended),
             "files written anew": dg.MetadataValue.int(view.files),
             "causes that stay": _causes(view.left),
         }
         if not execute:
-            yield from _planned(bronze, dict.fromkeys(hours, shown), ERRORS)
+            yield from _planned(bronze, dict.fromkeys(hours, shown), mode)
             return
         # Asked a second time nothing would change, and that is no failure: the hours are done.
         snapshot = execute_mend(lake, logstore, client, planned) if view.files else None
@@ -94,7 +103,7 @@ def mended(logstore: Logstore, bronze: dg.AssetKey, hours: range, *, execute: bo
     for hour in hours:
         if rows.get(hour) or (hour + 1) * HOUR_S <= whole_s:
             count = {"dagster/partition_row_count": dg.MetadataValue.int(rows.get(hour, 0))}
-            yield _done(bronze, hour, ERRORS, {**shown, **count}, tags)
+            yield _done(bronze, hour, mode, {**shown, **count}, tags)
 
 
 def sentence(event: Event) -> str:

@@ -30,8 +30,8 @@ RANGE_END_TAG = "dagster/asset_partition_range_end"
 PRIORITY_TAG = "dagster/priority"
 MAX_RUNTIME_TAG = "dagster/max_runtime"
 
-LIVE, FILL, REPLACE, ERRORS = "live", "fill", "replace", "errors"
-MODES = (LIVE, FILL, REPLACE, ERRORS)
+LIVE, FILL, REPLACE, ERRORS, REST = "live", "fill", "replace", "errors", "rest"
+MODES = (LIVE, FILL, REPLACE, ERRORS, REST)
 """What the tag `sls/mode` may say; without it a run fills."""
 LIVE_PRIORITY = "10"
 

@@ -55,6 +55,7 @@ class Operation(StrEnum):
     RELABEL = "relabel"
     REPAIR_MANIFESTS = "repair-manifests"
     REPLACE = "replace"
+    REST = "rest"
     RESUME = "resume"
     ROLLBACK = "rollback"
     SKIP = "skip"

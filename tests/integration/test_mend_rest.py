@@ -1,0 +1,151 @@
+"""Columns that were declared later are filled from `__rest__` of older rows; a second pull is the judge."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.cli.main import EXIT_USAGE
+from pipelines.landing.ledger.codec import VERB_KEY
+from pipelines.landing.ledger.state import reconcile, summary_of
+from pipelines.landing.operations.mend import PlannedMend, execute_mend, plan_mend
+from pipelines.landing.operations.replace import execute_replace, plan_replace
+from sls_io.decoding.nested import digest
+from tests.integration.command_line import Command, command
+from tests.integration.world import HOUR0, HOUR0_S, World, group
+
+pytestmark = pytest.mark.spark
+
+__all__ = ["command"]
+
+HOUR = "2026-09-21-14:00"
+ALL = range(HOUR0, HOUR0 + 2)
+BEFORE = {"n": "long"}
+LATER = {
+    "n": "long",
+    "city": "string",
+    "code": "int",
+    "mail": "hash",
+    "secret": "drop",
+    "at": "timestamp(epoch_s)",
+    "size": "custom(tests.unit.custom_decoders:lengths, long)",
+}
+LOGS: list[dict[str, str | bytes]] = [
+    {"n": "1", "city": "Roma", "code": "7", "mail": "a@b", "secret": "s1", "other": "x"},
+    {"n": "2", "city": "", "at": "1760000000.5", "size": "four"},
+    {"n": "3", "secret": "s3"},
+    {"n": "4", "other": "y"},
+    {"n": "5"},
+    {"n": "6", "city": "北京", "size": "北京", "code": "-1", "mail": ""},
+]
+MISFITS: list[dict[str, str | bytes]] = [
+    {"n": "7", "city": "Wien", "code": "seven"},
+    {"n": "8", "code": "9" * 12, "secret": "s8", "at": "yesterday"},
+]
+BROKEN: dict[str, str | bytes] = {"n": "many", "city": "Oslo", "code": "3"}
+
+
+@pytest.fixture
+def started(world: World) -> World:
+    """The logs above in HOUR0, landed when only `n` was declared; the hour is over."""
+    world.logstore = world.changed(columns=BEFORE)
+    put(world, [*LOGS, *MISFITS, BROKEN])
+    world.at(HOUR0_S + 3700)
+    assert world.land().error_rows == 1
+    return world
+
+
+def put(world: World, logs: list[dict[str, str | bytes]]) -> None:
+    with world.client as client:
+        for place, log in enumerate(logs):
+            client.put_raw(group([log]), key=f"{place * 37 % 256:02x}".ljust(32, "0"))
+
+
+def planned(world: World, **columns: str) -> PlannedMend:
+    with world.client as client:
+        return plan_mend(world.lake, world.changed(columns=columns or LATER), client, ALL, kept_in="rest")
+
+
+def filled(world: World, plan: PlannedMend, **columns: str) -> int:
+    with world.client as client:
+        return execute_mend(world.lake, world.changed(columns=columns or LATER), client, plan)
+
+
+def by_n(world: World) -> dict[int | None, dict[str, Any]]:
+    """Rows by their number, `__rest__` as a dictionary."""
+    found = {}
+    for row in world.table_rows():
+        row["__rest__"] = None if row["__rest__"] is None else dict(row["__rest__"])
+        found[row["n"]] = row
+    return found
+
+
+def test_later_columns_are_filled_and_what_does_not_fit_stays_where_it_is(started: World) -> None:
+    before, ledger, broken = started.identities(), started.ledger, by_n(started)[None]
+    pulls = started.watch_pulls()
+    plan = planned(started)
+    assert (plan.view.rows, plan.view.mended) == (6, 4)
+    assert plan.view.left == {"code is not int": 2, "at is not timestamp": 1}
+    assert set(by_n(started)[1]["__rest__"]) == {"city", "code", "mail", "secret", "other"}, "only looked"
+
+    committed = filled(started, plan)
+
+    head = started.table.current_snapshot()
+    assert head is not None and head.snapshot_id == committed
+    assert summary_of(head)[VERB_KEY].startswith(f"rest {HOUR}")
+    assert reconcile(started.table) == [] and pulls.asked == []
+    rows = by_n(started)
+    one = rows[1]
+    assert (one["city"], one["code"], one["mail"]) == ("Roma", 7, digest(b"a@b").decode())
+    assert one["__rest__"] == {"other": "x"}
+    assert (rows[2]["city"], rows[2]["at"].timestamp(), rows[2]["size"]) == ("", 1760000000.5, 4)
+    assert (rows[6]["size"], rows[6]["mail"]) == (len("北京".encode()), digest(b"").decode())
+    assert [rows[n]["__rest__"] for n in (2, 3, 4, 5, 6)] == [None, None, {"other": "y"}, None, None]
+    assert (rows[7]["city"], rows[7]["code"], rows[7]["__rest__"]) == ("Wien", None, {"code": "seven"})
+    assert rows[8]["__rest__"] == {"code": "9" * 12, "at": "yesterday"}
+    assert all(row["__error__"] is None and row["__raw__"] is None for n, row in rows.items() if n)
+    assert {k: v for k, v in rows[None].items() if k in broken} == broken, "its bytes say more"
+    assert (started.identities(), started.ledger) == (before, ledger)
+    started.assert_proved()
+
+
+def test_the_rows_are_those_of_a_second_pull(started: World) -> None:
+    filled(started, planned(started))
+    ours = by_n(started)
+    started.logstore = started.changed(columns=LATER)
+    with started.client as client:
+        plan = plan_replace(started.lake, started.logstore, client, range(HOUR0, HOUR0 + 1))
+        execute_replace(started.lake, started.logstore, client, started.engine, plan)
+    pulled = by_n(started)
+    assert [ours[n] for n in range(1, 7)] == [pulled[n] for n in range(1, 7)]
+    for n in (7, 8):
+        assert pulled[n]["__error__"], "a pull keeps the bytes and says why"
+        unmarked = {**pulled[n], "__error__": None, "__raw__": None}
+        assert ours[n] == unmarked
+
+
+def test_asking_twice_changes_nothing_and_errors_are_another_mode(started: World) -> None:
+    filled(started, planned(started))
+    again = planned(started)
+    assert (again.view.rows, again.view.mended, again.view.files) == (2, 0, 0)
+    started.logstore = started.changed(columns=LATER)
+    with started.client as client:
+        errors = plan_mend(started.lake, started.logstore, client, ALL)
+    assert (errors.view.mode, errors.view.rows) == ("errors", 1)
+
+
+def test_the_command_line_looks_first(started: World, command: Command, tmp_path: Path) -> None:
+    verb = ("backfill", "--mode", "rest", "--from", HOUR)
+    assert command(*verb)["code"] == EXIT_USAGE, "not by Dagster"
+    defs = tmp_path / "defs.yaml"
+    columns = json.dumps(LATER)
+    defs.write_text(defs.read_text().replace("{n: long, status: int}", columns))
+    dry = command(*verb, "--local")
+    assert (dry["code"], dry["executed"], dry["rows"], dry["mode"]) == (0, False, 6, "rest")
+    assert not by_n(started)[1].get("city")
+    done = command(*verb, "--local", "--execute")
+    assert done["code"] == 0 and done["committed"] == started.table.metadata.current_snapshot_id
+    assert by_n(started)[1]["city"] == "Roma"
+    again = command(*verb, "--local", "--execute")
+    assert (again["code"], again["committed"], again["files"]) == (0, None, 0)
