@@ -152,6 +152,17 @@ class SlsClient:
             raise _unexpected("ListShards")
         return sorted(found, key=lambda s: s.id)
 
+    def split(self, shard: int, key: str) -> None:
+        """Split an open shard before `key`, 32 hex digits: it is read-only then, and two new ones take over.
+
+        A lost answer says nothing: list the shards. SplitShard of the service's API reference.
+        """
+        self._json("POST", self._shard(shard), {"action": "split", "key": key})
+
+    def merge(self, shard: int) -> None:
+        """Merge an open shard with its right neighbour into a new one; both are read-only then."""
+        self._json("POST", self._shard(shard), {"action": "merge"})
+
     def head(self, shard: Shard) -> Head:
         """Begin and end cursor of `shard`.
 

@@ -1,5 +1,6 @@
 """`sls-lake shards`: the shards; which ones live runs leave alone; where they go on."""
 
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -17,19 +18,19 @@ from pipelines.landing.operations.pause import PlannedPause, execute_pause, plan
 from pipelines.landing.operations.skip import execute_skip, plan_skip
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
-from sls_io.errors import ConfigError, CursorExpired, ShardGone
+from sls_io.errors import ConfigError, CursorExpired, ShardGone, TransportError, printable
 from sls_io.shard import Shard, parents
 from sls_io.window import HOUR_S
 
 _SHARDS = click.argument("numbers", metavar="SHARD...", type=click.IntRange(min=0), nargs=-1, required=True)
 _AT_ONCE = 8
-_KEY_CHARS = 8
-"""Of 32: enough to see which range it is."""
+_KEY_DIGITS, _KEY_CHARS = 32, 8
+"""Of a key, and how many of them are enough to see which range it is."""
 
 
 @click.group("shards")
 def shards() -> None:
-    """List shards, pause or resume some, or go on later. Dry runs until --execute; --json, --debug."""
+    """List, split, merge, pause, resume shards, or go on later. Dry runs until --execute; --json, --debug."""
 
 
 @shards.command("list")
@@ -73,6 +74,99 @@ def listed(output: Output, *, name: str | None) -> None:
         less=("begin", "end", "made (UTC)", "keys"),
     )
     output.result({"logstore": logstore.name, "shards": rows})
+
+
+@shards.command("split")
+@click.argument("number", metavar="SHARD", type=click.IntRange(min=0))
+@click.option("--at", "key", metavar="KEY", help="First key of the right half, hex.  [default: the middle]")
+@logstore_option
+@execute_option
+@verb
+def split(output: Output, *, number: int, key: str | None, name: str | None, execute: bool) -> None:
+    """Split an open shard in two, so that twice as much can be written and read.
+
+    The shard becomes read-only; landings drain it and go on with the two new ones. Cannot be undone, only
+    merged again.
+    """
+    logstore = resolve(name)
+    with SlsClient(logstore.service) as client:
+        shard = _open_one(client, number)
+        at = _key_within(shard, key)
+        output.say(
+            f"shard {shard.id} ({_range(shard)}) becomes read-only; of two new ones the second begins at "
+            f"{at[:_KEY_CHARS]}"
+        )
+        new = _resharded(output, client, lambda: client.split(shard.id, at), execute)
+    into = [f"{shard.begin_key}..{at}", f"{at}..{shard.end_key}"]
+    output.result({"executed": execute, "shard": shard.id, "into": into, "new": new})
+
+
+@shards.command("merge")
+@click.argument("number", metavar="SHARD", type=click.IntRange(min=0))
+@logstore_option
+@execute_option
+@verb
+def merge(output: Output, *, number: int, name: str | None, execute: bool) -> None:
+    """Merge an open shard with its right neighbour into a new one, which saves the rent of one.
+
+    Both become read-only; landings drain them and go on with the new one.
+    """
+    logstore = resolve(name)
+    with SlsClient(logstore.service) as client:
+        shard = _open_one(client, number)
+        beside = [s for s in client.shards() if not s.readonly and s.begin_key == shard.end_key]
+        if not beside:
+            raise ConfigError(f"shard {shard.id} is the last one by its keys: name its left neighbour")
+        output.say(
+            f"shards {shard.id} ({_range(shard)}) and {beside[0].id} ({_range(beside[0])}) become read-only; "
+            "one new shard takes the keys of both"
+        )
+        new = _resharded(output, client, lambda: client.merge(shard.id), execute)
+    output.result({"executed": execute, "shard": shard.id, "with": beside[0].id, "new": new})
+
+
+def _open_one(client: SlsClient, number: int) -> Shard:
+    there = {shard.id: shard for shard in client.shards() if not shard.readonly}
+    if number not in there:
+        raise ConfigError(f"no open shard {number}; open are {', '.join(map(str, sorted(there)))}")
+    return there[number]
+
+
+def _range(shard: Shard) -> str:
+    return f"{shard.begin_key[:_KEY_CHARS]}..{shard.end_key[:_KEY_CHARS]}"
+
+
+def _key_within(shard: Shard, text: str | None) -> str:
+    """A whole key, 32 hex digits, strictly inside of the shard. Raises ConfigError."""
+    begin, end = int(shard.begin_key, 16), int(shard.end_key, 16)
+    if text is None:
+        at = (begin + end + 1) // 2
+    elif not re.fullmatch(r"[0-9a-fA-F]{1,32}", text):
+        raise ConfigError(f"--at {printable(text)!r}: a key is up to 32 hex digits, zeros are added behind")
+    else:
+        at = int(text.ljust(_KEY_DIGITS, "0"), 16)
+    if not begin < at < end:
+        raise ConfigError(
+            f"shard {shard.id} has the keys {shard.begin_key}..{shard.end_key}: split it inside"
+        )
+    return f"{at:0{_KEY_DIGITS}x}"
+
+
+def _resharded(
+    output: Output, client: SlsClient, change: Callable[[], None], execute: bool
+) -> list[int] | None:
+    """Do it, and say which shards are new; None for a dry run."""
+    if not execute:
+        output.say_dry()
+        return None
+    before = {shard.id for shard in client.shards()}
+    try:
+        change()
+    except TransportError as error:
+        raise TransportError(f"{error}; it may have been done: `sls-lake shards list` says") from error
+    new = sorted({shard.id for shard in client.shards()} - before)
+    output.say(f"done: new {'shard' if len(new) == 1 else 'shards'} {', '.join(map(str, new))}")
+    return new
 
 
 @shards.command("pause")

@@ -488,3 +488,49 @@ def test_a_watch_asks_again_also_after_the_service_was_away(filled: World, tmp_p
         watch.kill()
         watch.stdout.close()
         watch.wait()
+
+
+def test_a_shard_is_split_where_it_is_said_and_merged_again(filled: World, command: Command) -> None:
+    before = by_shard(command("shards", "list"))
+    dry = command("shards", "split", "0", "--at", "2")
+    begin, end = before[0]["keys"].split("..")
+    into = [f"{begin}..2{'0' * 31}", f"2{'0' * 31}..{end}"]
+    assert (dry["executed"], dry["new"], dry["into"]) == (False, None, into)
+    assert by_shard(command("shards", "list")) == before
+    new = command("shards", "split", "0", "--at", "2", "--execute")["new"]
+    rows = by_shard(command("shards", "list"))
+    assert rows[0]["status"] == "readonly" and rows[0]["children"] == new
+    assert [rows[n]["keys"] for n in new] == into
+    middle = command("shards", "split", "1", "--execute")
+    halves = [
+        [int(key, 16) for key in rows_of["keys"].split("..")] for rows_of in _of(command, middle["new"])
+    ]
+    assert abs((halves[0][1] - halves[0][0]) - (halves[1][1] - halves[1][0])) <= 1
+    assert command("shards", "merge", str(new[0]))["with"] == new[1]
+    (merged,) = command("shards", "merge", str(new[0]), "--execute")["new"]
+    (row,) = _of(command, [merged])
+    assert (row["keys"], row["parents"]) == (before[0]["keys"], new)
+
+
+def _of(command: Command, shards: list[int]) -> list[dict[str, Any]]:
+    rows = by_shard(command("shards", "list"))
+    return [rows[shard] for shard in shards]
+
+
+@pytest.mark.parametrize(
+    ("words", "cure"),
+    [
+        (("split", "7"), "no open shard 7; open are 0, 1"),
+        (("split", "0", "--at", "xyz"), "a key is up to 32 hex digits"),
+        (("split", "0", "--at", "f"), "split it inside"),
+        (("split", "0", "--at", "0"), "split it inside"),
+        (("merge", "1"), "the last one by its keys: name its left neighbour"),
+    ],
+)
+def test_a_change_of_shards_that_cannot_be_is_refused_before_it(
+    filled: World, command: Command, words: tuple[str, ...], cure: str
+) -> None:
+    before = command("shards", "list")
+    refused = command("shards", *words, "--execute")
+    assert refused["code"] == EXIT_USAGE and cure in refused["error"]
+    assert command("shards", "list") == before
