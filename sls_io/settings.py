@@ -72,15 +72,17 @@ class Credentials(Settings):
 class Service(Settings):
     """One logstore: endpoint, project, logstore, and how to sign in.
 
-    `endpoint` is https, or http on loopback (the emulator). `region` is needed for v4 signatures
-    and is part of the origin. It may be left out where the endpoint is one of the service's regional
-    ones, `REGION[-intranet|-internal|-share|-vpc].log.aliyuncs.com` (vendor documentation, "Endpoints").
+    `endpoint` is https, or http on loopback (the emulator). `proxy`, `http://HOST:PORT`, makes a tunnel to it
+    (CONNECT): it sees where to, and no key and no log. `region` is needed for v4 signatures and is part of
+    the origin. It may be left out where the endpoint is one of the service's regional ones,
+    `REGION[-intranet|-internal|-share|-vpc].log.aliyuncs.com` (vendor documentation, "Endpoints").
     """
 
     endpoint: str
     project: str
     logstore: str
     region: str = ""
+    proxy: str = ""
     credentials: Credentials = Credentials()
     connect_timeout_s: Annotated[float, Field(gt=0, le=60)] = 5.0
     read_timeout_s: Annotated[float, Field(gt=0, le=300)] = 30.0
@@ -109,6 +111,15 @@ class Service(Settings):
         if parts.scheme == "http" and not is_loopback(host):
             raise ValueError("endpoint: http is for loopback only; use https")
         return f"{parts.scheme}://{parts.netloc}"
+
+    @field_validator("proxy")
+    @classmethod
+    def _proxy_is_a_place(cls, value: str) -> str:
+        parts = urlsplit(value)
+        plain = parts.scheme == "http" and parts.path in ("", "/") and not parts.query and not parts.fragment
+        if value and not (plain and _NETLOC.fullmatch(parts.netloc) and parts.port):
+            raise ValueError("proxy: expected http://HOST:PORT, without user, path or query")
+        return value.rstrip("/")
 
     @field_validator("region")
     @classmethod
@@ -141,6 +152,8 @@ class Service(Settings):
                 f"service.region: the endpoint {urlsplit(self.endpoint).hostname} does not say its region; "
                 "set service.region to the region of the project, such as cn-hangzhou"
             )
+        if self.proxy and not self.endpoint.startswith("https:"):
+            raise ValueError("service.proxy: an http endpoint is this machine's own; leave the proxy out")
         return self
 
     @property

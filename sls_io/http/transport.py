@@ -2,7 +2,7 @@
 
 Only `_send` and what lies below it is replaced: every management call of the SDK works, with
 
-- pooled connections (`wire.py`); no proxies from the environment; TLS always verified;
+- pooled connections (`wire.py`); no proxies but one that the settings name; TLS always verified;
 - one deadline for the whole call, tries and waits included, however slowly an answer trickles;
 - retries by the tables `RULE_BY_CODE` and `RULE_BY_STATUS`, counted in `Transport.retries`;
 - redirects never followed: a signed request goes where it was addressed, or nowhere;
@@ -265,7 +265,9 @@ class Transport(LogClient):
         _shared: _Shared | None = None,
     ) -> None:
         self.service, self._clock, self._deadline_s = service, clock, deadline_s
-        self._shared = _shared or _Shared(Wire(service.endpoint, clock), resolve(service.credentials))
+        self._shared = _shared or _Shared(
+            Wire(service.endpoint, clock, proxy=service.proxy), resolve(service.credentials)
+        )
         # `source` is given so that the SDK does not look up a host name of its own.
         provider: Any = self
         super().__init__(service.endpoint, source="", credentials_provider=provider, region=service.region)

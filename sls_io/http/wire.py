@@ -1,8 +1,8 @@
 """One HTTP request to one answer, under a deadline that counts the sum of all waiting.
 
-Pooled connections, verified TLS, no proxies or netrc from the environment, no redirects, no
-retries: what to do when there is no answer is decided by the caller (`transport.py`), which is
-told whether the request may have reached the service.
+Pooled connections, verified TLS, no proxy but one that the settings name, no netrc from the environment, no
+redirects, no retries: what to do when there is no answer is decided by the caller (`transport.py`), which
+is told whether the request may have reached the service.
 
 Name resolution is the one step that the deadline cannot cut short: the system's resolver takes
 no timeout.
@@ -15,6 +15,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from http.client import HTTPException, HTTPResponse
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,7 +23,7 @@ from urllib.parse import urlsplit
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, SSLError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ProxyError, SSLError
 from urllib3.exceptions import TimeoutError as PoolTimeoutError
 
 from sls_io.clock import Clock
@@ -132,7 +133,7 @@ class Wire:
     `project.127.0.0.1` is no name that anybody resolves.
     """
 
-    def __init__(self, endpoint: str, clock: Clock) -> None:
+    def __init__(self, endpoint: str, clock: Clock, *, proxy: str = "") -> None:
         parts = urlsplit(endpoint)
         self.scheme, self.host = parts.scheme, parts.hostname or ""
         if ":" in self.host:
@@ -141,7 +142,9 @@ class Wire:
         self._port = parts.port or (443 if self.scheme == "https" else 80)
         self._direct = is_loopback(self.host)
         self._clock = clock
-        self._pool = urllib3.PoolManager(num_pools=8, maxsize=_CONNECTIONS_MAX, block=False)
+        self._proxy = urlsplit(proxy).netloc
+        pools = partial(urllib3.ProxyManager, proxy) if proxy else urllib3.PoolManager
+        self._pool = pools(num_pools=8, maxsize=_CONNECTIONS_MAX, block=False)
         self._pool.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
 
     def send(
@@ -185,7 +188,7 @@ class Wire:
                 raise
         except (HTTPError, HTTPException, OSError, ValueError, OverflowError) as error:
             # The last two are the standard library's about lengths that are none: the request was checked.
-            raise _lost(error, self.place) from None
+            raise _lost(error, self.place, self._proxy) from None
         finally:
             _remaining_s.reset(token)
         return Answer(response.status, _headers(response), whole)
@@ -195,8 +198,16 @@ class Wire:
         self._pool.clear()
 
 
-def _lost(error: Exception, place: str) -> Lost:
+def _lost(error: Exception, place: str, proxy: str) -> Lost:
+    if isinstance(error, ProxyError):
+        cause = error.original_error
+        refused = re.fullmatch(r"Tunnel connection failed: ([0-9]{3}) .*", str(cause))
+        why = f"answered {refused[1]}" if refused else f"gave no tunnel ({type(cause).__name__})"
+        return Lost(
+            f"the proxy {proxy} {why}; check service.proxy, and that it lets us to {place}", sent=False
+        )
     name = type(error).__name__
+    place += f" (through the proxy {proxy})" if proxy else ""
     if isinstance(error, SSLError):
         # The text of OpenSSL's verification is fixed but for the name that was asked for.
         reasons = [e.verify_message for e in error.args if isinstance(e, ssl.SSLCertVerificationError)]

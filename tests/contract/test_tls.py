@@ -1,5 +1,7 @@
 """https as it is in production: a certificate that must be trusted, valid and of the right name."""
 
+import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,8 @@ from sls_io.emulator import Emulator
 from sls_io.errors import ConnectFailed
 from sls_io.settings import Service
 from tests.contract.test_client import LOGSTORE, ONE_LOG, PROJECT
-from tests.contract.tls_front import make_papers, tls_front
+from tests.contract.tls_front import carry_both, make_papers, tls_front
+from tests.unit.scripted_service import raw_server
 
 
 def service(endpoint: str, region: str = "") -> Service:
@@ -69,3 +72,81 @@ def test_a_certificate_that_is_not_right_is_refused_at_once_and_nothing_is_sent(
     assert f"({why}); check the endpoint" in str(raised.value)
     assert not client.transport.retries, "the same request would fail the same way"
     assert [f["hits"] for f in emulator.admin.faults() if f["id"] == fault] == [0]
+
+
+def test_a_proxy_of_the_settings_carries_everything_and_sees_nothing(
+    emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    papers, heads, carried = make_papers(tmp_path), [], []
+    monkeypatch.setenv("SSL_CERT_FILE", str(papers.authority))
+
+    def tunnel(connection: socket.socket, over: threading.Event) -> None:
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += connection.recv(65536)
+        heads.append(head)
+        host, _, port = head.split()[1].decode().rpartition(":")
+        with socket.create_connection((host, int(port))) as inner:
+            connection.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            carried.append(host)
+            carry_both(connection, inner)
+
+    with tls_front(emulator.port, papers) as (endpoint, shaken), raw_server(tunnel) as proxy:
+        through = service(endpoint).model_copy(update={"proxy": proxy})
+        with SlsClient(through) as client:
+            client.transport.create_project(PROJECT, "")
+            client.transport.create_logstore(PROJECT, LOGSTORE, ttl=30, shard_count=1)
+            client.put_raw(ONE_LOG)
+            head = client.head(client.shards()[0])
+            page = client.pull(0, head.begin, end=head.end)
+    assert loggroup.decompress(page.body, page.compression, page.raw_bytes) == loggroup.frame(ONE_LOG)
+    assert len(heads) == len(shaken) == len(carried) == 1, "one tunnel for all calls"
+    assert heads[0].startswith(f"CONNECT {endpoint.removeprefix('https://')} HTTP/1.".encode())
+    assert b"Authorization" not in heads[0] and PROJECT.encode() not in heads[0]
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"HTTP/1.1 407 Who are you\r\nContent-Length: 0\r\n\r\n", " answered 407; check service.proxy"),
+        (b"HTTP/1.1 403 No <secret>\r\nContent-Length: 0\r\n\r\n", " answered 403; check service.proxy"),
+        (b"", ") closed the connection, or answered no HTTP"),
+        (b"nonsense\r\n\r\n", ") closed the connection, or answered no HTTP"),
+    ],
+    ids=["407", "403", "nothing", "no http"],
+)
+def test_a_proxy_that_makes_no_tunnel_is_named_with_the_cure(answer: bytes, why: str) -> None:
+    def refuse(connection: socket.socket, over: threading.Event) -> None:
+        connection.recv(65536)
+        connection.sendall(answer)
+
+    at_once = Service(endpoint="https://127.0.0.1:9", project=PROJECT, logstore=LOGSTORE, tries_max=1)
+    with (
+        raw_server(refuse) as proxy,
+        SlsClient(at_once.model_copy(update={"proxy": proxy})) as client,
+        pytest.raises(ConnectFailed) as raised,
+    ):
+        client.shards()
+    said = str(raised.value)
+    assert f"the proxy {proxy.removeprefix('http://')}{why}" in said
+    assert "secret" not in said
+
+
+@pytest.mark.parametrize(
+    ("proxy", "endpoint", "cure"),
+    [
+        (
+            "http://user:secret@127.0.0.1:3128",
+            "https://127.0.0.1:9",
+            "without user",
+        ),
+        ("127.0.0.1:3128", "https://127.0.0.1:9", "expected http://HOST:PORT"),
+        ("https://127.0.0.1:3128", "https://127.0.0.1:9", "expected http://HOST:PORT"),
+        ("http://proxy.example", "https://127.0.0.1:9", "expected http://HOST:PORT"),
+        ("http://127.0.0.1:3128", "http://127.0.0.1:9", "leave the proxy out"),
+    ],
+)
+def test_a_proxy_that_cannot_be_is_refused_with_the_settings(proxy: str, endpoint: str, cure: str) -> None:
+    with pytest.raises(ValueError, match=cure) as raised:
+        Service(endpoint=endpoint, project=PROJECT, logstore=LOGSTORE, proxy=proxy)
+    assert "secret" not in str(raised.value)

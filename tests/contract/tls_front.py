@@ -69,6 +69,22 @@ def make_papers(folder: Path, *, address: str = "127.0.0.1", days: int = 1) -> P
     return papers
 
 
+def carry_both(outer: socket.socket, inner: socket.socket) -> None:
+    """Bytes of each to the other, until both have ended."""
+    back = threading.Thread(target=_carry, args=(inner, outer))
+    back.start()
+    _carry(outer, inner)
+    back.join()
+
+
+def _carry(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while part := source.recv(_BYTES):
+            target.sendall(part)
+    with suppress(OSError):
+        target.shutdown(socket.SHUT_WR)
+
+
 @contextmanager
 def tls_front(port: int, papers: Papers) -> Iterator[tuple[str, list[ssl.SSLSocket]]]:
     """While the block runs: (https address that stands for the server on `port`, connections so far)."""
@@ -96,17 +112,7 @@ def tls_front(port: int, papers: Papers) -> Iterator[tuple[str, list[ssl.SSLSock
                 return
         with outer, socket.create_connection(("127.0.0.1", port)) as inner:
             shaken.append(outer)
-            back = threading.Thread(target=carry, args=(inner, outer))
-            back.start()
-            carry(outer, inner)
-            back.join()
-
-    def carry(source: socket.socket, target: socket.socket) -> None:
-        with suppress(OSError):
-            while part := source.recv(_BYTES):
-                target.sendall(part)
-        with suppress(OSError):
-            target.shutdown(socket.SHUT_WR)
+            carry_both(outer, inner)
 
     acceptor = threading.Thread(target=serve)
     acceptor.start()
