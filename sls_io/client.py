@@ -93,6 +93,9 @@ class GroupCheckpoint:
     holder: str
 
 
+_PAGE_NAMES = 500
+
+
 class SlsClient:
     """One logstore of the service. Safe to use from many threads.
 
@@ -127,6 +130,26 @@ class SlsClient:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    # --- the project
+
+    def logstores(self) -> list[str]:
+        """Names of all logstores of the project, this one's place in it apart. ListLogStore, in pages of 500;
+        raises ServiceError for a list that is not as long as it says."""
+        found: list[str] = []
+        while True:
+            path, page = "/logstores", {"offset": str(len(found)), "size": str(_PAGE_NAMES)}
+            answer = self._object("GET", path, page)
+            try:
+                names, total = [*answer["logstores"]], whole_number(answer["total"])
+            except (KeyError, TypeError, ValueError):
+                raise _unexpected("ListLogStore") from None
+            found += names
+            if len(found) >= total or not names:
+                break
+        if len(found) != total or len({*found}) != total or not all(isinstance(x, str) for x in found):
+            raise _unexpected("ListLogStore")
+        return sorted(found)
 
     # --- shards and cursors
 

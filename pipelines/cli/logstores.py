@@ -1,6 +1,7 @@
 """Which logstore a verb means: a name under `pipelines/defs`, or the only one there is."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,17 +46,56 @@ def project_root(start: Path | None = None) -> Path:
 
 
 def known(root: Path) -> list[str]:
-    """Names of the logstores of the project: folders of pipelines/defs that hold a logstore."""
-    return sorted(path.parent.name for path in (root / DEFS).glob("*/defs.yaml") if _names_one(path))
+    """Names of the logstores of the project: folders of pipelines/defs that hold one, and what the list of a
+    folder that holds many of them names."""
+    return sorted({*_single(root), *_members(root)})
 
 
-def _names_one(path: Path) -> bool:
-    """Whether the file is about a logstore, in whatever encoding: reading it says what is wrong with it."""
+def project_files(root: Path) -> list[Path]:
+    """The files that are about many logstores each."""
+    return [path for path in sorted((root / DEFS).glob("*/defs.yaml")) if _is_about(path, "SlsProject")]
+
+
+def _single(root: Path) -> list[str]:
+    return [path.parent.name for path in (root / DEFS).glob("*/defs.yaml") if _is_about(path, "SlsLogstore")]
+
+
+def _members(root: Path) -> dict[str, Path]:
+    """Name -> the file that it is from. Of a file that cannot be read none: naming one of them says why."""
+    found: dict[str, Path] = {}
+    for path in project_files(root):
+        with suppress(ConfigError):
+            found.update(dict.fromkeys(_members_of(path), path))
+    return found
+
+
+def _members_of(path: Path) -> Iterable[str]:
+    from pipelines.landing.project_file import members, read_project
+
+    return members(read_project(path), path.parent)
+
+
+def _is_about(path: Path, kind: str) -> bool:
+    """Whether the file is of this kind, in whatever encoding: reading it says what is wrong with it."""
     try:
         raw = path.read_bytes()
     except OSError:
         return False
-    return any("SlsLogstore".encode(kind) in raw for kind in ("utf-8", "utf-16-le", "utf-16-be"))
+    return any(kind.encode(encoding) in raw for encoding in ("utf-8", "utf-16-le", "utf-16-be"))
+
+
+def load_named(name: str | None, root: Path) -> "Logstore":
+    """The settings that `name` means. Raises ConfigError."""
+    # Settings check their columns, for which Arrow and PyIceberg are loaded: half a second.
+    from pipelines.landing.logstore import load_logstore, load_member
+
+    path = defs_path(name, root)
+    if not _is_about(path, "SlsProject"):
+        return load_logstore(path)
+    member = name if name and name in known(root) else None
+    if member is None:
+        raise ConfigError(f"{path} is about many logstores: name one, {' or '.join(known(root))}")
+    return load_member(path, member)
 
 
 def defs_path(name: str | None, root: Path) -> Path:
@@ -68,6 +108,9 @@ def defs_path(name: str | None, root: Path) -> Path:
             )
         return path
     names = known(root)
+    if not names or (name or names[0]) not in names:
+        for path in project_files(root):
+            _members_of(path)  # one that cannot be read says so
     if not names:
         raise ConfigError(
             f"no logstore under {root / DEFS}: run this in the project's folder, "
@@ -80,7 +123,7 @@ def defs_path(name: str | None, root: Path) -> Path:
     chosen = name or names[0]
     if chosen not in names:
         raise ConfigError(f"no logstore {printable(chosen)!r}: there is {', '.join(names)}")
-    return root / DEFS / chosen / "defs.yaml"
+    return root / DEFS / chosen / "defs.yaml" if chosen in _single(root) else _members(root)[chosen]
 
 
 def check_named(arguments: Sequence[str], *, needed: bool) -> None:
@@ -105,21 +148,21 @@ def _named(argument: str, following: str) -> str:
 
 def resolve(name: str | None) -> "Logstore":
     """The logstore that `name` means, read from its defs.yaml."""
-    # Settings check their columns, for which Arrow and PyIceberg are loaded: half a second.
-    from pipelines.landing.logstore import load_logstore
-
     root = project_root()
-    path = defs_path(name, root)
+    found = load_named(name or _only(root), root)
     if name and known(root) != [name]:
         choose(name)
-    return load_logstore(path)
+    return found
+
+
+def _only(root: Path) -> str | None:
+    names = known(root)
+    return names[0] if len(names) == 1 else None
 
 
 def resolve_all(names: str | None) -> "list[Logstore]":
     """The logstores of a list of names with commas; without one all that the project has."""
-    from pipelines.landing.logstore import load_logstore
-
     root = project_root()
     wanted = dict.fromkeys(filter(None, (name.strip() for name in (names or "").split(","))))
     found: list[str | None] = [*wanted] or [*known(root)] or [None]
-    return [load_logstore(defs_path(name, root)) for name in found]
+    return [load_named(name, root) for name in found]

@@ -15,7 +15,7 @@ import click
 from rich.markup import escape
 
 from pipelines.cli.land import own_holder
-from pipelines.cli.logstores import known, logstore_option, project_root, resolve
+from pipelines.cli.logstores import known, load_named, logstore_option, project_root, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, verb
 from pipelines.cli.stores import (
@@ -172,10 +172,7 @@ def _of_service(logstore: Logstore) -> list[Logstore]:
 
 def resolve_quietly(name: str) -> Logstore:
     """The settings under that name, without making it the logstore of this call."""
-    from pipelines.cli.logstores import defs_path
-    from pipelines.landing.logstore import load_logstore
-
-    return load_logstore(defs_path(name, project_root()))
+    return load_named(name, project_root())
 
 
 def _place(logstore: Logstore) -> tuple[str, str, str]:

@@ -24,6 +24,8 @@ DEPTH_MAX = 50
 TEMPLATE = r"\{\{ *env\.([A-Za-z_][A-Za-z0-9_]*) *\}\}"
 """The one kind of template: the text of an environment variable."""
 _TEMPLATE, _ANY_TEMPLATE = re.compile(TEMPLATE, re.ASCII), re.compile(r"\{[{%#]")
+KINDS = ("SlsLogstore", "SlsProject")
+"""The types of component that a file of ours is of."""
 FILES = ("defs.yaml", "defs.yml")
 _TEXT, _MERGE, _TIME = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge", "tag:yaml.org,2002:timestamp"
 
@@ -128,7 +130,7 @@ def _nodes(path: Path, loader: _Loader) -> Iterator[yaml.Node]:
 
 def _is_logstore(node: yaml.Node) -> bool:
     return isinstance(node, yaml.MappingNode) and any(
-        key.value == "type" and "SlsLogstore" in str(value.value) for key, value in node.value
+        key.value == "type" and any(kind in str(value.value) for kind in KINDS) for key, value in node.value
     )
 
 

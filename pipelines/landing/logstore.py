@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator, mo
 
 from pipelines.landing.defs_file import filled, read_document
 from pipelines.landing.names import check_names
+from pipelines.landing.project_file import members, read_project
 from pipelines.landing.table.contract import Contract
 from sls_io.errors import ConfigError, printable
 from sls_io.settings import Budget, Coordination, Group, Service, Settings
@@ -183,14 +184,23 @@ def load_logstore(path: Path) -> Logstore:
     document = read_document(path)
     if not isinstance(document, dict) or not isinstance(document.get("attributes"), dict):
         raise ConfigError(f"{path}: expected `type:` and `attributes:`; see the example in the README")
-    attributes, unset = filled(document["attributes"], path)
+    return _settled(document["attributes"], path)
+
+
+def load_member(path: Path, name: str) -> Logstore:
+    """One of the logstores of a project's `defs.yaml`, by the name of its table. Raises ConfigError."""
+    return _settled(members(read_project(path), path.parent)[name], f"{path} ({name})")
+
+
+def _settled(written: dict[str, Any], place: object) -> Logstore:
+    attributes, unset = filled(written, place)
     if unset:
         names = ", ".join(sorted(set(unset.values())))
         raise ConfigError(
-            f"{path} needs the environment variable {names}, which is not set: export it, or, beside a "
+            f"{place} needs the environment variable {names}, which is not set: export it, or, beside a "
             "running `make dev`, take that one's: `. var/dev/env`"
         )
-    return checked(attributes, path)
+    return checked(attributes, place)
 
 
 def checked(attributes: Any, place: object) -> Logstore:

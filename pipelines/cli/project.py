@@ -1,0 +1,116 @@
+"""`sls-lake logstores`: what the project's settings are about, and new logstores of the service."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.markup import escape
+
+from pipelines.cli.logstores import known as known_names
+from pipelines.cli.logstores import load_named, project_files, project_root
+from pipelines.cli.output import Output, verb
+from pipelines.cli.table import execute_option
+from pipelines.landing.defs_file import filled
+from pipelines.landing.project_file import (
+    KEPT,
+    ProjectAttributes,
+    members,
+    read_kept,
+    read_project,
+    start_of,
+    write_kept,
+)
+from sls_io.client import SlsClient
+from sls_io.errors import ConfigError
+from sls_io.settings import Service
+
+
+@click.group("logstores")
+def logstores() -> None:
+    """List the logstores that are set up, or look for new ones. Dry run until --execute; --json, --debug."""
+
+
+@logstores.command("list")
+@verb
+def listed(output: Output) -> None:
+    """Show every logstore that is set up: its name here, in the service, its table, its start."""
+    root = project_root()
+    rows = []
+    for name in known_names(root):
+        found = load_named(name, root)
+        service = found.service
+        rows.append(
+            {
+                "name": name,
+                "project": service.project,
+                "logstore": service.logstore,
+                "table": found.table,
+                "start": found.start,
+            }
+        )
+    output.table(
+        ["name", "project", "logstore", "table", "start (UTC)"],
+        [tuple(escape(row[key]) for key in row) for row in rows],
+        less=("start (UTC)", "project"),
+    )
+    output.result({"logstores": rows})
+
+
+@logstores.command("refresh")
+@execute_option
+@verb
+def refresh(output: Output, *, execute: bool) -> None:
+    """Ask the service for new logstores that the patterns of a project's settings name, and keep them.
+
+    Nothing is taken out of the list: a logstore that the service does not list any more keeps its table, and
+    is named. Reload Dagster's code location afterwards.
+    """
+    root = project_root()
+    paths = project_files(root)
+    if not paths:
+        raise ConfigError(
+            f"no file under {root / 'pipelines' / 'defs'} is of the type pipelines.components.SlsProject: "
+            "each logstore has a file of its own, and `sls-lake logstores list` shows them"
+        )
+    found = [_refreshed(output, path, execute=execute) for path in paths]
+    if execute:
+        output.say("done; reload the code location in Dagster where something is new")
+    elif any(project["new"] for project in found):
+        output.say_dry()
+    output.result({"executed": execute, "projects": found})
+
+
+def _refreshed(output: Output, path: Path, *, execute: bool) -> dict[str, Any]:
+    project, folder = read_project(path), path.parent
+    kept = read_kept(folder)
+    service = _service(project, path)
+    with SlsClient(service) as client:
+        there = client.logstores()
+    new = {}
+    for name in there:
+        if project.wants(name) and name not in kept:
+            with SlsClient(service.model_copy(update={"logstore": name})) as client:
+                new[name] = start_of(client.origin().created_s)
+    gone = sorted(name for name in kept.keys() - {*there} if project.wants(name))
+    after = {**kept, **new}
+    # Asked before it is kept: two names that would be one table stop here, not in every process.
+    members(project, folder, after)
+    if execute and new:
+        write_kept(folder, after)
+    output.say(
+        f"{escape(folder.name)}: {len(kept)} logstores of {escape(service.project)} are kept, {len(new)} new"
+    )
+    output.table(["new", "start (UTC)"], [(escape(name), start) for name, start in new.items()])
+    if gone:
+        output.say(
+            f"[yellow]not listed by the service any more[/]: {escape(', '.join(gone))}; they stay. To let go "
+            f"of one, take it out of {escape(str(folder / KEPT))}: its table stays as it is"
+        )
+    return {"file": str(path), "kept": sorted(kept), "new": new, "not_listed": gone}
+
+
+def _service(project: ProjectAttributes, path: Path) -> Service:
+    values, unset = filled({"service": {**project.service, "logstore": "any"}}, path)
+    if unset:
+        raise ConfigError(f"{path} needs the environment variable {next(iter(unset.values()))}: export it")
+    return Service.model_validate(values["service"])

@@ -1,0 +1,57 @@
+"""`SlsProject`: many logstores of a project as Dagster definitions, from one `defs.yaml`."""
+
+from typing import Any, Self
+
+import dagster as dg
+from pydantic import BaseModel, RootModel
+
+from pipelines.components.logstore import environment
+from pipelines.components.logstore.component import SlsLogstore
+from pipelines.landing.logstore import Logstore, checked
+from pipelines.landing.project_file import ProjectAttributes, attributes_of, members
+
+
+class ProjectSchema(RootModel[dict[str, Any]]):
+    """The attributes as written, for editors."""
+
+    @classmethod
+    def model_json_schema(cls, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """The schema of `ProjectAttributes`; one pattern need not be a list."""
+        schema: dict[str, Any] = ProjectAttributes.model_json_schema(*args, **kwargs)
+        for name in ("logstores", "exclude"):
+            whole = schema["properties"][name]
+            schema["properties"][name] = {"anyOf": [whole, {"type": "string"}]}
+        return schema
+
+
+class SlsProject(dg.Component):
+    """The logstores of a project that a pattern names, each as `SlsLogstore` would make it.
+
+    The list of them is kept beside this file. `sls-lake logstores refresh --execute` asks the service for new
+    ones; reload the code location then. No answer of the service takes one away.
+    """
+
+    def __init__(self, logstores: list[tuple[Logstore, str]]) -> None:
+        self.logstores = logstores
+
+    @classmethod
+    def get_model_cls(cls) -> type[BaseModel]:
+        """The attributes before templates are filled in."""
+        return ProjectSchema
+
+    @classmethod
+    def load(cls, attributes: BaseModel | None, context: dg.ComponentLoadContext) -> Self:
+        """Every logstore that is kept, checked as one of its own. Raises ConfigError with the cure."""
+        written = attributes.root if isinstance(attributes, ProjectSchema) else {}
+        project = attributes_of(written, context.path)
+        found = []
+        for name, its in members(project, context.path).items():
+            place = f"{context.path} ({name})"
+            values, unset = environment.filled(its, place)
+            found.append((checked(values, place), unset))
+        return cls(found)
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """The definitions of all of them; none before the first refresh."""
+        each = (SlsLogstore(logstore, unset=unset).build_defs(context) for logstore, unset in self.logstores)
+        return dg.Definitions.merge(*each)

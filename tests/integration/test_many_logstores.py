@@ -1,0 +1,123 @@
+"""`sls-lake logstores`: new logstores of a project are found, kept, landed; an outage takes none away."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.cli.logstores import load_named
+from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, run
+from pipelines.landing.project_file import KEPT
+from sls_io.client import SlsClient
+from tests.integration.world import PROJECT, World, group
+
+pytestmark = pytest.mark.spark
+
+Ask = Callable[..., dict[str, Any]]
+
+FILE = """type: pipelines.components.SlsProject
+attributes:
+  service: {{endpoint: "{endpoint}", project: {project}, tries_max: 1}}
+  logstores: [shop-*]
+  exclude: shop-debug
+  defaults:
+    group: {{name: lake, timeout_s: 30, heartbeat_s: 1, heartbeat_deadline_s: 1, patience_s: 5}}
+    table: bronze.{{logstore}}
+    columns: {{n: long, status: int}}
+"""
+
+
+@pytest.fixture
+def folder(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a project's file over the world's service, which has three logstores for it."""
+    root = tmp_path / "own"
+    folder = root / "pipelines" / "defs" / "shop"
+    folder.mkdir(parents=True)
+    (root / "pyproject.toml").touch()
+    (folder / "defs.yaml").write_text(FILE.format(endpoint=world.emulator.endpoint, project=PROJECT))
+    make(world, "shop-orders", "shop-users", "shop-debug")
+    for name, value in world.lake.properties.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name.upper()}", value)
+    monkeypatch.setenv("SLS_LAKE_HOME", str(tmp_path))
+    monkeypatch.chdir(root)
+    return folder
+
+
+def make(world: World, *names: str) -> None:
+    with world.client as client:
+        for name in names:
+            client.transport.create_logstore(PROJECT, name, ttl=30, shard_count=1)
+
+
+@pytest.fixture
+def ask(capsys: pytest.CaptureFixture[str]) -> Ask:
+    """A verb with `--json`: its document, with `code` and `error`."""
+
+    def asked(*words: str) -> dict[str, Any]:
+        capsys.readouterr()
+        code = run([*words, "--json"])
+        said = capsys.readouterr()
+        return {**json.loads(said.out or "{}"), "code": code, "said": said.err}
+
+    return asked
+
+
+def test_new_logstores_are_kept_after_a_dry_run_and_land_as_any_other(
+    world: World, folder: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dry = ask("logstores", "refresh")
+    assert set(dry["projects"][0]["new"]) == {"shop-orders", "shop-users"}
+    assert not (folder / KEPT).exists()
+    assert ask("logstores", "refresh", "--execute")["code"] == 0
+    there = {row["name"]: row for row in ask("logstores", "list")["logstores"]}
+    assert {n: r["logstore"] for n, r in there.items()} == {
+        "shop_orders": "shop-orders",
+        "shop_users": "shop-users",
+    }
+    with world.client as client:
+        orders = client.service.model_copy(update={"logstore": "shop-orders"})
+    with SlsClient(orders) as client:
+        client.put_raw(group([{"n": str(n), "status": "200"} for n in range(7)]))
+    world.emulator.admin.advance(3600)
+    member = World(world.emulator, world.lake, load_named("shop_orders", Path.cwd()), world.engine)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.chdir(Path(__file__).parents[2])  # Spark's workers find the code there
+        assert member.land().rows == 7
+    assert ask("describe", "-l", "shop_orders")["code"] == 0
+    make(world, "shop-carts")
+    again = ask("logstores", "refresh", "--execute")
+    assert list(again["projects"][0]["new"]) == ["shop-carts"]
+    assert again["projects"][0]["kept"] == ["shop-orders", "shop-users"]
+
+
+def test_what_the_service_does_not_list_any_more_stays_and_is_named(
+    world: World, folder: Path, ask: Ask
+) -> None:
+    ask("logstores", "refresh", "--execute")
+    before = (folder / KEPT).read_bytes()
+    with world.client as client:
+        client.transport.delete_logstore(PROJECT, "shop-users")
+    again = ask("logstores", "refresh", "--execute")
+    assert again["projects"][0]["not_listed"] == ["shop-users"]
+    assert (folder / KEPT).read_bytes() == before
+
+
+def test_an_outage_takes_no_logstore_away(world: World, folder: Path, ask: Ask) -> None:
+    ask("logstores", "refresh", "--execute")
+    before = (folder / KEPT).read_bytes()
+    fault = world.emulator.admin.fault("error", call="list_logstores", times=None, status=503)
+    refused = ask("logstores", "refresh", "--execute")
+    world.emulator.admin.remove(fault)
+    assert refused["code"] == EXIT_FAILED
+    assert (folder / KEPT).read_bytes() == before
+    assert len(ask("logstores", "list")["logstores"]) == 2, "who reads them asks nobody"
+
+
+def test_without_a_project_file_the_verb_says_what_there_is_instead(
+    world: World, folder: Path, ask: Ask
+) -> None:
+    (folder / "defs.yaml").unlink()
+    refused = ask("logstores", "refresh")
+    assert refused["code"] == EXIT_USAGE and "SlsProject" in refused["said"]

@@ -1,0 +1,158 @@
+"""Many logstores from one file: what the patterns and the kept list mean, and what a bad one says."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from dagster.components.testing import create_defs_folder_sandbox
+
+from pipelines.cli import logstores
+from pipelines.components import SlsProject
+from pipelines.landing.project_file import KEPT, attributes_of, members, read_kept, start_of, write_kept
+from sls_io.errors import ConfigError
+
+WRITTEN: dict[str, Any] = {
+    "service": {"endpoint": "http://127.0.0.1:9", "project": "demo"},
+    "logstores": ["nginx-*", "app_log"],
+    "exclude": "*-debug",
+    "defaults": {"group": "lake", "columns": {"status": "int"}},
+    "overrides": {"nginx-eu": {"table": "eu.nginx", "start": "2026-01-01-00:00"}},
+}
+KEPT_NOW = {
+    "app_log": "2026-11-20-07:00",
+    "nginx-cn": "2026-11-20-08:00",
+    "nginx-debug": "2026-11-20-08:00",
+    "nginx-eu": "2026-11-20-09:00",
+    "other": "2026-11-20-09:00",
+}
+
+
+def of(kept: dict[str, str], **changed: Any) -> dict[str, dict[str, Any]]:
+    return members(attributes_of({**WRITTEN, **changed}, "x"), Path("folder"), kept)
+
+
+def test_each_kept_logstore_that_is_wanted_has_the_defaults_and_its_own() -> None:
+    found = of(KEPT_NOW)
+    assert {name: (a["service"]["logstore"], a["table"], a["start"]) for name, a in found.items()} == {
+        "app_log": ("app_log", "bronze.app_log", "2026-11-20-07:00"),
+        "nginx_cn": ("nginx-cn", "bronze.nginx_cn", "2026-11-20-08:00"),
+        "nginx": ("nginx-eu", "eu.nginx", "2026-01-01-00:00"),
+    }
+    assert all(a["columns"] == {"status": "int"} and a["group"] == "lake" for a in found.values())
+    assert all(a["service"]["project"] == "demo" for a in found.values())
+
+
+def test_a_start_for_all_comes_before_that_of_the_list() -> None:
+    found = of(
+        {"app_log": "2026-11-20-07:00"}, defaults={"group": "g", "start": "2026-02-02-00:00"}, overrides={}
+    )
+    assert found["app_log"]["start"] == "2026-02-02-00:00"
+
+
+def test_two_that_would_land_in_one_table_are_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match=r"'app-log' and 'app_log' would both land in a table 'app_log'"):
+        of({"app-log": "2026-11-20-07:00", "app_log": "2026-11-20-07:00"}, logstores="app*", overrides={})
+
+
+def test_an_override_of_none_is_refused_with_the_verb_that_finds_new_ones() -> None:
+    with pytest.raises(
+        ConfigError, match=r"overrides\.nginx-eu: no such logstore is kept; there are app_log"
+    ):
+        of({"app_log": "2026-11-20-07:00"})
+
+
+@pytest.mark.parametrize(
+    ("changed", "cure"),
+    [
+        ({"logstores": []}, "logstores"),
+        ({"defaults": {"group": "g", "table": "bronze.all"}}, "put {logstore} into `table`"),
+        ({"defaults": {"service": {}}}, "`service` stands beside it"),
+        ({"service": {"logstore": "x"}}, "leave `logstore` out"),
+        ({"defaults": None}, "defaults: "),
+        ({"pattern": "x"}, "pattern: no such setting; there are service, logstores, exclude"),
+    ],
+)
+def test_attributes_that_cannot_be_name_the_setting(changed: dict[str, Any], cure: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        attributes_of({**WRITTEN, **changed}, "the file")
+    assert str(raised.value).startswith("the file: ") and cure in str(raised.value)
+
+
+def test_the_list_is_written_whole_and_read_as_it_was(tmp_path: Path) -> None:
+    assert read_kept(tmp_path) == {}
+    write_kept(tmp_path, KEPT_NOW)
+    assert read_kept(tmp_path) == KEPT_NOW
+    assert [path.name for path in tmp_path.iterdir()] == [KEPT]
+    assert start_of(1_760_003_600 + 59) == "2025-10-09-09:00"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        "null",
+        '{"logstores": []}',
+        '{"logstores": {"a b": {"start": "2026-01-01-00:00"}}}',
+        '{"logstores": {"abc": {"start": "2026-01-01-00:30"}}}',
+        '{"logstores": {"abc": {}}}',
+        '{"logstores": {"abc": {"start": 5}}}',
+        "[" * 100_000,
+    ],
+)
+def test_a_list_that_we_did_not_write_is_never_taken_for_empty(text: str, tmp_path: Path) -> None:
+    (tmp_path / KEPT).write_text(text)
+    with pytest.raises(ConfigError, match="restore it, or delete it and refresh"):
+        read_kept(tmp_path)
+
+
+def test_a_torn_list_is_never_taken_for_a_shorter_one(tmp_path: Path) -> None:
+    write_kept(tmp_path, KEPT_NOW)
+    whole = (tmp_path / KEPT).read_bytes()
+    for size in range(1, len(whole.rstrip())):
+        (tmp_path / KEPT).write_bytes(whole[:size])
+        with pytest.raises(ConfigError):
+            read_kept(tmp_path)
+
+
+# Both are Dagster's own doing while it reads a folder.
+@pytest.mark.filterwarnings("ignore:`parse_obj_as` is deprecated")
+@pytest.mark.filterwarnings("ignore:Class `.*` is currently in beta")
+def test_dagster_and_the_command_line_see_the_same_logstores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with create_defs_folder_sandbox() as sandbox:
+        path = sandbox.scaffold_component(component_cls=SlsProject, defs_path="many", defs_yaml_contents={
+            "type": "pipelines.components.SlsProject", "attributes": WRITTEN,
+        })  # fmt: skip
+        write_kept(path, KEPT_NOW)
+        with sandbox.load_component_and_build_defs(defs_path=path) as (component, defs):
+            assert isinstance(component, SlsProject)
+            there = {logstore.name: logstore for logstore, _ in component.logstores}
+            keys = {key.to_user_string() for key in defs.resolve_all_asset_keys()}
+            schedules = {schedule.name for schedule in defs.schedules or ()}
+    assert {f"bronze/{name}" for name in there} <= keys and len(there) == 3
+    assert {f"{name}_schedule" for name in there} <= schedules
+
+    folder = tmp_path / "pipelines" / "defs" / "many"
+    folder.mkdir(parents=True)
+    (tmp_path / "pyproject.toml").touch()
+    (folder / "defs.yaml").write_text(
+        yaml.safe_dump({"type": "pipelines.components.SlsProject", "attributes": WRITTEN})
+    )
+    assert logstores.known(tmp_path) == []
+    write_kept(folder, KEPT_NOW)
+    monkeypatch.chdir(tmp_path)
+    assert logstores.known(tmp_path) == sorted(there)
+    assert {name: logstores.resolve(name) for name in there} == there
+    assert {one.name for one in logstores.resolve_all(None)} == set(there)
+    with pytest.raises(ConfigError, match="no logstore 'nginx_debug': there is app_log, nginx, nginx_cn"):
+        logstores.resolve("nginx_debug")
+    with pytest.raises(ConfigError, match="there are 3 logstores: choose one"):
+        logstores.resolve(None)
+    (folder / KEPT).write_text(json.dumps({}))
+    with pytest.raises(ConfigError, match="not what `sls-lake logstores refresh` writes"):
+        logstores.resolve("nginx")
