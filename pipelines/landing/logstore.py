@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
+from pipelines.landing.bounds import Sensors
 from pipelines.landing.defs_file import filled, read_document
 from pipelines.landing.names import check_names
 from pipelines.landing.table.contract import Contract
@@ -57,6 +58,7 @@ class Logstore(Settings):
     hooks      `package.module:name` of functions that a live run calls (see run/hooks.py)
     coordinator  how shards are held (see coordinators.py); a word stands for its kind
     maintenance, proof  when their schedules tick, as cron, once somebody turns them on
+    sensors    what they watch for (see bounds.py)
     """
 
     service: Service
@@ -74,6 +76,7 @@ class Logstore(Settings):
     hooks: str = ""
     coordinator: Coordination = Coordination()
     splits_per_hour: Annotated[int, Field(ge=1, le=60)] = 1
+    sensors: Sensors = Sensors()
 
     @model_validator(mode="before")
     @classmethod

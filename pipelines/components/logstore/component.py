@@ -6,10 +6,21 @@ import dagster as dg
 from pydantic import BaseModel, RootModel
 
 from pipelines.components.logstore import environment
-from pipelines.components.logstore.assets import bronze_key, landing_assets, origin_spec
+from pipelines.components.logstore.assets import (
+    bronze_key,
+    hours_of,
+    landing_assets,
+    origin_key,
+    origin_spec,
+)
 from pipelines.components.logstore.jobs import check_jobs, hours_jobs, microbatch_job, now_job
 from pipelines.components.logstore.maintenance import maintenance_job, maintenance_schedule
 from pipelines.components.logstore.schedule import check_schedules, microbatch_schedule
+from pipelines.components.logstore.sensors.backlog import backlog_sensor
+from pipelines.components.logstore.sensors.sealed import sealed_sensor, sealed_spec
+from pipelines.components.logstore.sensors.topology import shards_spec, topology_sensor
+from pipelines.components.logstore.sensors.trouble import trouble_checks, trouble_job, trouble_sensor
+from pipelines.components.logstore.sensors.upkeep import maintenance_sensor
 from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK
 from pipelines.landing.defs_file import FILES, TEMPLATE, read_documents
 from pipelines.landing.logstore import Logstore, checked
@@ -35,7 +46,9 @@ class SlsLogstore(dg.Component):
 
     Makes the assets sls/<name>_logstore (external), bronze/<name> (hourly by receive time) and
     sls/<name>_checkpoint, the blocking check `reconciled` and the checks `proven`, `runway` and `clean`, and
-    jobs, those with a clock beside a schedule that is off until somebody turns it on:
+    jobs, those with a clock beside a schedule that is off until somebody turns it on. Sensors are off, too:
+    <name>_topology_sensor, _backlog_, _sealed_, _trouble_ and _maintenance_sensor (`docs/sensors.md`), with
+    what they tell at sls/<name>_shards, bronze/<name>_sealed and the checks of sls/<name>_logstore.
 
         <name>_microbatch   lands what is new                    <name>_schedule
         <name>_now          the same, in one click
@@ -44,6 +57,7 @@ class SlsLogstore(dg.Component):
         <name>_maintenance  compacts, expires, sweeps            <name>_maintenance_schedule
         <name>_replace      hours pulled again in one commit
         <name>_errors       rows with errors read again
+        <name>_trouble      fails with what is wrong
 
     <name> is the last part of `table`.
     """
@@ -70,15 +84,29 @@ class SlsLogstore(dg.Component):
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The definitions of this logstore. Reads no table and starts no engine."""
         logstore, unset, bronze = self.logstore, self.unset, bronze_key(self.logstore)
+        origin, hours = origin_key(logstore), hours_of(logstore)
         live, checking = microbatch_job(logstore), check_jobs(logstore)
-        maintenance = maintenance_job(logstore, bronze)
+        maintenance, trouble = maintenance_job(logstore, bronze), trouble_job(logstore, origin)
         return dg.Definitions(
-            assets=[origin_spec(logstore), landing_assets(logstore, unset=unset)],
-            jobs=[live, now_job(logstore), *checking, *hours_jobs(logstore), maintenance],
+            assets=[
+                origin_spec(logstore),
+                shards_spec(logstore, origin),
+                landing_assets(logstore, unset=unset),
+                sealed_spec(logstore, bronze, hours),
+            ],
+            asset_checks=[trouble_checks(logstore, origin, unset=unset)],
+            jobs=[live, now_job(logstore), *checking, *hours_jobs(logstore), maintenance, trouble],
             schedules=[
                 microbatch_schedule(logstore, live, unset=unset),
                 *check_schedules(logstore, *checking, unset=unset),
                 maintenance_schedule(logstore, maintenance),
+            ],
+            sensors=[
+                topology_sensor(logstore, live, origin, unset=unset),
+                backlog_sensor(logstore, live, unset=unset),
+                sealed_sensor(logstore, unset=unset),
+                trouble_sensor(logstore, trouble, origin, unset=unset),
+                maintenance_sensor(logstore, maintenance),
             ],
             resources={RESOURCE_KEY: SPARK},
         )
