@@ -19,7 +19,8 @@ from pipelines.components.logstore.schedule import (
     RANGE_START_TAG,
     hour_key,
 )
-from pipelines.landing.bounds import Falling, Rising, Upkeep
+from pipelines.landing.bounds import MANIFESTS_KEPT, SNAPSHOTS_KEPT, Falling, Rising, Upkeep
+from pipelines.landing.maintenance.maintain import MANIFESTS_MAX, SNAPSHOTS_MAX
 from pipelines.landing.watch.troubles import Kind, Level, falling, rising, troubles
 from pipelines.landing.watch.wear import Wear, wear
 from sls_io.clock import SYSTEM_CLOCK, ManualClock
@@ -204,6 +205,7 @@ def test_a_maintenance_is_not_asked_for_while_one_runs(make_site: MakeSite) -> N
 
 
 def test_counts_at_their_bounds_are_not_over_them() -> None:
+    assert (SNAPSHOTS_KEPT, MANIFESTS_KEPT) == (SNAPSHOTS_MAX, MANIFESTS_MAX), "what a maintenance leaves"
     bounds = Upkeep(files=10, snapshots=300, manifests=0)
     assert Wear(10, 300, 10_000).over(bounds) == ()
     assert Wear(11, 301, 10_000).over(bounds) == ("files", "snapshots")

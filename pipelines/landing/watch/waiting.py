@@ -27,7 +27,8 @@ _LANDINGS_MAX = 200
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """`lag_s`: age of the oldest log that waits, of `shard`; 0 and None where none does. `mb`, `rows`: about
-    how much waits in all. `asked`: shards that the service was asked about, the others cannot be late."""
+    how much waits in all. `asked`: shards that the service was asked about. While that is 0 the numbers are
+    the most that can be: what the ledger leaves open."""
 
     lag_s: float = 0.0
     shard: int | None = None
@@ -59,7 +60,7 @@ def waiting(client: SlsClient, look: Look, bounds: Backlog, *, settle_s: int) ->
     size = partial(_sizes, look.table, look) if bounds.mb or bounds.rows else None
     most = _sum(ages, size() if size else {})
     if not most.over(bounds):
-        return most if most.lag_s <= settle_s else Waiting(mb=most.mb, rows=most.rows)
+        return most
     late = [s for s, age in ages.items() if age > settle_s]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         told = dict(zip(late, pool.map(partial(_age_s, client, look), late), strict=True))
