@@ -5,7 +5,6 @@ from typing import Any, Self
 import dagster as dg
 from pydantic import BaseModel, RootModel
 
-from pipelines.components.logstore import environment
 from pipelines.components.logstore.assets import (
     bronze_key,
     hours_of,
@@ -15,6 +14,7 @@ from pipelines.components.logstore.assets import (
 )
 from pipelines.components.logstore.jobs import check_jobs, hours_jobs, microbatch_job, now_job
 from pipelines.components.logstore.maintenance import maintenance_job, maintenance_schedule
+from pipelines.components.logstore.scaffold import LogstoreScaffolder
 from pipelines.components.logstore.schedule import check_schedules, microbatch_schedule
 from pipelines.components.logstore.sensors.backlog import backlog_sensor
 from pipelines.components.logstore.sensors.sealed import sealed_sensor, sealed_spec
@@ -22,6 +22,7 @@ from pipelines.components.logstore.sensors.topology import shards_spec, topology
 from pipelines.components.logstore.sensors.trouble import trouble_checks, trouble_job, trouble_sensor
 from pipelines.components.logstore.sensors.upkeep import maintenance_sensor
 from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK
+from pipelines.landing import environment
 from pipelines.landing.defs_file import FILES, TEMPLATE, read_documents
 from pipelines.landing.logstore import Logstore, checked
 
@@ -41,6 +42,7 @@ class LogstoreAttributes(RootModel[dict[str, Any]]):
         return {name: _or_template(part) for name, part in schema.items()}
 
 
+@dg.scaffold_with(LogstoreScaffolder)
 class SlsLogstore(dg.Component):
     """A logstore of the log service, landed in an Apache Iceberg table by micro-batches.
 
@@ -75,11 +77,12 @@ class SlsLogstore(dg.Component):
     def load(cls, attributes: BaseModel | None, context: dg.ComponentLoadContext) -> Self:
         """Fill in the templates and check every setting. Raises ConfigError with the cure."""
         written = attributes.root if isinstance(attributes, LogstoreAttributes) else {}
-        for path in (context.path / name for name in FILES):
-            if path.is_file():
-                read_documents(path)
-        values, unset = environment.filled(written, context.path)
-        return cls(checked(values, context.path), unset=unset)
+        files = [path for name in FILES if (path := context.path / name).is_file()]
+        for path in files:
+            read_documents(path)
+        place = files[0] if files else context.path
+        values, unset = environment.filled(written, place)
+        return cls(checked(values, place), unset=unset)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The definitions of this logstore. Reads no table and starts no engine."""
