@@ -43,6 +43,7 @@ check: $(INSTALLED) ## style, types and import layers; no test is run
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --cache-dir var/cache/import-linter
+	@$(BIN)/sls-lake check
 
 .PHONY: bench
 bench: setup ## raw MB per CPU second of a landing, beside the limit of one core; a cold run, beside the vendor's consumer, too; a run in Dagster; leases; RECORD=1 keeps the figures

@@ -56,8 +56,13 @@ def project_files(root: Path) -> list[Path]:
     return [path for path in sorted((root / DEFS).glob("*/defs.yaml")) if _is_about(path, "SlsProject")]
 
 
+def single_files(root: Path) -> list[Path]:
+    """The files that are about one logstore each."""
+    return [path for path in sorted((root / DEFS).glob("*/defs.yaml")) if _is_about(path, "SlsLogstore")]
+
+
 def _single(root: Path) -> list[str]:
-    return [path.parent.name for path in (root / DEFS).glob("*/defs.yaml") if _is_about(path, "SlsLogstore")]
+    return [path.parent.name for path in single_files(root)]
 
 
 def _members(root: Path) -> dict[str, Path]:

@@ -40,6 +40,7 @@ TYPED_CHARS_MAX: Final = 800
 VERBS: Final = {
     "emulator": ("pipelines.cli.emulator", "Run the log service on loopback until Ctrl-C."),
     "load": ("pipelines.cli.load", "Put lines of a file, or generated rows, into a logstore."),
+    "check": ("pipelines.cli.check", "Read every logstore's defs.yaml, and say what is wrong with it."),
     "plan": ("pipelines.cli.plan", "Show what a run would land now and why the other shards wait."),
     "land": ("pipelines.cli.land", "Land what is new and publish the checkpoints, without Dagster."),
     "backfill": ("pipelines.cli.backfill", "Land what hours lack, or replace them; moves no checkpoint."),

@@ -5,8 +5,8 @@ from typing import Any, Self
 import dagster as dg
 from pydantic import BaseModel, RootModel
 
-from pipelines.components.logstore import environment
 from pipelines.components.logstore.component import SlsLogstore
+from pipelines.landing import environment
 from pipelines.landing.logstore import Logstore, checked
 from pipelines.landing.project_file import ProjectAttributes, attributes_of, members
 

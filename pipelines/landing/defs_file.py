@@ -10,7 +10,7 @@ number and an unset variable inside a text as `None`: the same file would be two
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +89,20 @@ def filled(attributes: Mapping[str, Any], place: object) -> tuple[dict[str, Any]
         return _TEMPLATE.sub(lambda match: os.environ[match[1]], value)
 
     return of(dict(attributes), ""), unset
+
+
+def line_of(path: Path, setting: Sequence[int | str]) -> int | None:
+    """The line of a setting below `attributes`, or of the nearest one around it; None where there is none."""
+    if not path.is_file():
+        return None
+    node, line = yaml.compose(_text(path), Loader=_Loader), None
+    for name in ("attributes", *setting):
+        pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+        found = next(((key, value) for key, value in pairs if key.value == str(name)), None)
+        if found is None:
+            break
+        line, node = found[0].start_mark.line + 1, found[1]
+    return line
 
 
 def check_folder(folder: Path) -> None:

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from pipelines.landing.defs_file import filled, read_document
+from pipelines.landing.bounds import Sensors
+from pipelines.landing.defs_file import filled, line_of, read_document
 from pipelines.landing.names import check_names
 from pipelines.landing.project_file import members, read_project
 from pipelines.landing.table.contract import Contract
@@ -58,6 +59,7 @@ class Logstore(Settings):
     hooks      `package.module:name` of functions that a live run calls (see run/hooks.py)
     coordinator  how shards are held (see coordinators.py); a word stands for its kind
     maintenance, proof  when their schedules tick, as cron, once somebody turns them on
+    sensors    what they watch for (see bounds.py)
     """
 
     service: Service
@@ -75,6 +77,7 @@ class Logstore(Settings):
     hooks: str = ""
     coordinator: Coordination = Coordination()
     splits_per_hour: Annotated[int, Field(ge=1, le=60)] = 1
+    sensors: Sensors = Sensors()
 
     @model_validator(mode="before")
     @classmethod
@@ -204,16 +207,30 @@ def _settled(written: dict[str, Any], place: object) -> Logstore:
 
 
 def checked(attributes: Any, place: object) -> Logstore:
-    """The logstore that filled attributes mean. Raises ConfigError that names `place` and the settings."""
+    """The logstore that filled attributes mean. Raises ConfigError that names `place`, where that is a file
+    the line of the first wrong setting, and the settings."""
     try:
         logstore = Logstore.model_validate(attributes)
     except ValidationError as error:
-        raise ConfigError(f"{place}: {describe(error)}") from error
+        problems = error.errors(include_input=False, include_url=False)
+        # What is missing has no line; often it is there under another name, and that one has.
+        there = [p for p in problems if p["type"] != "missing"] or problems
+        first = min(_line(place, p["loc"]) for p in there)
+        raise ConfigError(f"{_at(place, first)}: {describe(error)}") from error
     try:
         Contract.from_columns(logstore.columns)
     except ConfigError as error:
-        raise ConfigError(f"{place}: {error}") from error
+        raise ConfigError(f"{_at(place, _line(place, ('columns',)))}: {error}") from error
     return logstore
+
+
+def _line(place: object, setting: tuple[int | str, ...]) -> int:
+    """The line of a setting in the file `place`; 0 where there is no file, or no such line."""
+    return (line_of(place, setting) if isinstance(place, Path) else None) or 0
+
+
+def _at(place: object, line: int) -> str:
+    return f"{place}, line {line}" if line else str(place)
 
 
 def _cron_values(field: str, bounds: tuple[str, int, int]) -> set[int]:

@@ -11,7 +11,10 @@ from pipelines.landing.table.lake import Lake
 from sls_io.emulator import start
 from tests.backends.jars import FOLDER
 from tests.backends.places import Servers
+from tests.integration.sensor_site import make_site, sensor_instance, sensor_place
 from tests.integration.world import HOUR0_S, PROJECT, World, logstore_settings, make_lake
+
+__all__ = ["make_site", "sensor_instance", "sensor_place"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

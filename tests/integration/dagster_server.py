@@ -224,6 +224,19 @@ class DagsterServer:
         )["stopRunningSchedule"]
         assert answer.get("scheduleState", {}).get("status") == "STOPPED", answer
 
+    def turn_on_sensor(self, sensor: str) -> None:
+        """Start the sensor."""
+        answer = self.ask(
+            """mutation($s: SensorSelector!) { startSensor(sensorSelector: $s) { __typename
+               ... on Sensor { sensorState { status } } ... on Error { message } } }""",
+            s={
+                "repositoryName": REPOSITORY,
+                "repositoryLocationName": LOCATION,
+                "sensorName": sensor,
+            },
+        )["startSensor"]
+        assert answer.get("sensorState", {}).get("status") == "RUNNING", answer
+
     @staticmethod
     def _schedule(name: str) -> dict[str, str]:
         return {"repositoryName": REPOSITORY, "repositoryLocationName": LOCATION, "scheduleName": name}

@@ -30,6 +30,7 @@ LOGSTORES = ("ticked_logs", "access_logs", "broken_logs")
 
 BRONZE, VIEW = PurePath("bronze"), PurePath("silver/stg_access_logs")
 COLUMNS = {"n": "long", "status": "int", "latency_ms": "double"}
+SENSORS = {"topology": {"every_s": 10}}
 HOUR0 = int(SYSTEM_CLOCK.now()) // HOUR_S - 12
 """Receive hour the service's clock begins in; ticks take the machine's own time."""
 
@@ -88,7 +89,7 @@ def worlds(emulator: Emulator, lake: Lake) -> dict[str, World]:
     found = {}
     for name in LOGSTORES:
         settings = logstore_settings(
-            emulator, name, columns=COLUMNS, start=hour_key(HOUR0), schedule="* * * * *"
+            emulator, name, columns=COLUMNS, start=hour_key(HOUR0), schedule="* * * * *", sensors=SENSORS
         )
         found[name] = World(emulator, lake, settings, Engine(lake=lake))
     return found
@@ -238,3 +239,23 @@ def test_a_failing_check_moves_the_checkpoint_neither_in_this_run_nor_in_the_nex
         assert site.server.ended(run) == "FAILURE"
         assert site.server.check_passed(BRONZE / "broken_logs", "reconciled") is False
         assert site.checkpoints("broken_logs") == before
+
+
+def test_a_split_is_seen_by_the_sensor_drained_by_its_run_and_told_by_the_daemon(site: Site) -> None:
+    begun = site.live("access_logs")
+    assert site.server.ended(begun) == "SUCCESS", site.server.failures(begun)
+    world = site.worlds["access_logs"]
+    world.put(20)
+    world.emulator.admin.split(PROJECT, "access_logs", 0)
+    world.emulator.admin.advance(120)
+    with world.client as client:
+        end = client.cursor_at(0, "end")
+    site.server.turn_on_sensor("access_logs_topology_sensor")
+    tag = {"sls/drains-0": f"{world.ledger.origin}@{int(end)}"}
+    (drain,) = site.server.wait("the drain", lambda: site.server.runs(tag), timeout_s=150)
+    assert site.server.ended(drain["runId"]) == "SUCCESS", site.server.failures(drain["runId"])
+    assert world.ledger.shards[0].closed
+    shards = PurePath("sls/access_logs_shards")
+    (told,) = site.server.wait("shard 0", lambda: site.server.materializations(shards), timeout_s=60)
+    assert told["partition"] == "0"
+    assert len(site.server.runs(tag)) == 1, "later ticks ask for nothing"

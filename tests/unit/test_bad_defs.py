@@ -15,8 +15,8 @@ from pydantic import ValidationError
 
 from pipelines.cli import logstores
 from pipelines.components import SlsLogstore
-from pipelines.components.logstore.environment import NO_ENDPOINT
 from pipelines.landing.defs_file import check_folder
+from pipelines.landing.environment import NO_ENDPOINT
 from pipelines.landing.logstore import Logstore, load_logstore
 from pipelines.landing.table.lake import HOME_VARIABLE, home, made
 from sls_io.errors import ConfigError
@@ -94,7 +94,7 @@ FILES: dict[str, tuple[bytes, str]] = {
     "start on no day": (GOOD.replace("2026-11-20-00:00", "2026-13-20").encode(), "start: expected"),
     "a misspelt setting that must be there": (
         GOOD.replace("start:", "strat:").encode(),
-        "defs.yaml: strat: no such setting; did you mean start?",
+        "strat: no such setting; did you mean start?",
     ),
     "no start": (GOOD.replace("  start: 2026-11-20-00:00\n", "").encode(), "start: is missing"),
     "start before all": (GOOD.replace("2026-11-20-00:00", "-1").encode(), "start: expected"),

@@ -74,7 +74,8 @@ ATTRIBUTES: dict[str, Any] = {
 
 
 CHECKS = {"reconciled", "runway", "proven", "clean"}
-VERBS = ("microbatch", "now", "proof", "runway", "replace", "errors", "rest", "maintenance")
+VERBS = ("microbatch", "now", "proof", "runway", "replace", "errors", "rest", "maintenance", "trouble")
+TROUBLES = {"lag", "runway", "commit", "errors", "reconciled"}
 
 
 def logstore(**changed: Any) -> Logstore:
@@ -99,7 +100,7 @@ def definitions(attributes: dict[str, Any]) -> dg.Definitions:
     return component.build_defs(dg.ComponentTree.for_test().load_context)
 
 
-def test_a_logstore_becomes_three_assets_with_checks_jobs_and_stopped_schedules() -> None:
+def test_a_logstore_becomes_assets_with_checks_jobs_and_stopped_schedules_and_sensors() -> None:
     defs = definitions(ATTRIBUTES)
     graph = defs.resolve_asset_graph()
     bronze = graph.get(dg.AssetKey(["bronze", "access_logs"]))
@@ -112,9 +113,15 @@ def test_a_logstore_becomes_three_assets_with_checks_jobs_and_stopped_schedules(
     assert checkpoint.partitions_def is None
     assert bronze.backfill_policy == dg.BackfillPolicy.multi_run(max_partitions_per_run=6)
     assert not graph.get(dg.AssetKey(["sls", "access_logs_logstore"])).is_executable
-    blocking = {key.name: graph.get(key).blocking for key in graph.asset_check_keys}
+    of_bronze = [key for key in graph.asset_check_keys if key.asset_key == bronze.key]
+    blocking = {key.name: graph.get(key).blocking for key in of_bronze}
     assert blocking == {"reconciled": True, "proven": False, "runway": False, "clean": False}
-    assert {key.asset_key for key in graph.asset_check_keys} == {bronze.key}
+    others = graph.asset_check_keys - set(of_bronze)
+    assert {(key.asset_key.path[-1], key.name) for key in others} == {
+        ("access_logs_logstore", name) for name in TROUBLES
+    }
+    for told in ("sls/access_logs_shards", "bronze/access_logs_sealed"):
+        assert not graph.get(dg.AssetKey(told.split("/"))).is_executable
     repository = defs.get_repository_def()
     jobs = {name for name in repository.job_names if not name.startswith("__")}
     assert jobs == {f"access_logs_{verb}" for verb in VERBS}
@@ -127,6 +134,10 @@ def test_a_logstore_becomes_three_assets_with_checks_jobs_and_stopped_schedules(
         "access_logs_runway_schedule": ("access_logs_runway", stopped),
         "access_logs_maintenance_schedule": ("access_logs_maintenance", stopped),
     }
+    sensors = {s.name: s.default_status for s in repository.sensor_defs}
+    kinds = ("topology", "backlog", "sealed", "trouble", "maintenance")
+    off = dg.DefaultSensorStatus.STOPPED
+    assert sensors == {f"access_logs_{kind}_sensor": off for kind in kinds}
 
 
 @pytest.mark.parametrize(
@@ -139,6 +150,7 @@ def test_a_logstore_becomes_three_assets_with_checks_jobs_and_stopped_schedules(
         ("rest", {"bronze"}, CHECKS),
         ("proof", set(), {"proven"}),
         ("runway", set(), {"runway"}),
+        ("trouble", set(), TROUBLES),
     ],
 )
 def test_each_job_selects_what_it_does_with_the_checks_of_what_it_touches(
@@ -179,7 +191,7 @@ def test_a_run_now_is_what_a_tick_asks_for_but_for_the_hours() -> None:
 
 def test_each_node_of_the_lineage_has_a_name_of_its_own() -> None:
     keys = definitions(ATTRIBUTES).resolve_asset_graph().get_all_asset_keys()
-    assert len({key.path[-1] for key in keys}) == len(keys) == 3
+    assert len({key.path[-1] for key in keys}) == len(keys) == 5
 
 
 def test_two_logstores_can_be_loaded_together() -> None:

@@ -165,7 +165,7 @@ def test_names_of_metadata_columns_are_refused_at_load_with_the_list(tmp_path: P
         "status: int", f"{name}: int"
     )
     with pytest.raises(
-        ConfigError, match=r"defs.yaml: columns: .*leave it out.*_last_updated_sequence_number"
+        ConfigError, match=r"defs.yaml, line \d+: columns: .*leave it out.*_last_updated_sequence_number"
     ):
         load_logstore(written(tmp_path, text))
 

@@ -5,12 +5,24 @@ from typing import Any, Self
 import dagster as dg
 from pydantic import BaseModel, RootModel
 
-from pipelines.components.logstore import environment
-from pipelines.components.logstore.assets import bronze_key, landing_assets, origin_spec
+from pipelines.components.logstore.assets import (
+    bronze_key,
+    hours_of,
+    landing_assets,
+    origin_key,
+    origin_spec,
+)
 from pipelines.components.logstore.jobs import check_jobs, hours_jobs, microbatch_job, now_job
 from pipelines.components.logstore.maintenance import maintenance_job, maintenance_schedule
+from pipelines.components.logstore.scaffold import LogstoreScaffolder
 from pipelines.components.logstore.schedule import check_schedules, microbatch_schedule
+from pipelines.components.logstore.sensors.backlog import backlog_sensor
+from pipelines.components.logstore.sensors.sealed import sealed_sensor, sealed_spec
+from pipelines.components.logstore.sensors.topology import shards_spec, topology_sensor
+from pipelines.components.logstore.sensors.trouble import trouble_checks, trouble_job, trouble_sensor
+from pipelines.components.logstore.sensors.upkeep import maintenance_sensor
 from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK
+from pipelines.landing import environment
 from pipelines.landing.defs_file import FILES, TEMPLATE, read_documents
 from pipelines.landing.logstore import Logstore, checked
 
@@ -30,12 +42,15 @@ class LogstoreAttributes(RootModel[dict[str, Any]]):
         return {name: _or_template(part) for name, part in schema.items()}
 
 
+@dg.scaffold_with(LogstoreScaffolder)
 class SlsLogstore(dg.Component):
     """A logstore of the log service, landed in an Apache Iceberg table by micro-batches.
 
     Makes the assets sls/<name>_logstore (external), bronze/<name> (hourly by receive time) and
     sls/<name>_checkpoint, the blocking check `reconciled` and the checks `proven`, `runway` and `clean`, and
-    jobs, those with a clock beside a schedule that is off until somebody turns it on:
+    jobs, those with a clock beside a schedule that is off until somebody turns it on. Sensors are off, too:
+    <name>_topology_sensor, _backlog_, _sealed_, _trouble_ and _maintenance_sensor (`docs/sensors.md`), with
+    what they tell at sls/<name>_shards, bronze/<name>_sealed and the checks of sls/<name>_logstore.
 
         <name>_microbatch   lands what is new                    <name>_schedule
         <name>_now          the same, in one click
@@ -44,6 +59,7 @@ class SlsLogstore(dg.Component):
         <name>_maintenance  compacts, expires, sweeps            <name>_maintenance_schedule
         <name>_replace      hours pulled again in one commit
         <name>_errors       rows with errors read again
+        <name>_trouble      fails with what is wrong
 
     <name> is the last part of `table`.
     """
@@ -61,24 +77,39 @@ class SlsLogstore(dg.Component):
     def load(cls, attributes: BaseModel | None, context: dg.ComponentLoadContext) -> Self:
         """Fill in the templates and check every setting. Raises ConfigError with the cure."""
         written = attributes.root if isinstance(attributes, LogstoreAttributes) else {}
-        for path in (context.path / name for name in FILES):
-            if path.is_file():
-                read_documents(path)
-        values, unset = environment.filled(written, context.path)
-        return cls(checked(values, context.path), unset=unset)
+        files = [path for name in FILES if (path := context.path / name).is_file()]
+        for path in files:
+            read_documents(path)
+        place = files[0] if files else context.path
+        values, unset = environment.filled(written, place)
+        return cls(checked(values, place), unset=unset)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The definitions of this logstore. Reads no table and starts no engine."""
         logstore, unset, bronze = self.logstore, self.unset, bronze_key(self.logstore)
+        origin, hours = origin_key(logstore), hours_of(logstore)
         live, checking = microbatch_job(logstore), check_jobs(logstore)
-        maintenance = maintenance_job(logstore, bronze)
+        maintenance, trouble = maintenance_job(logstore, bronze), trouble_job(logstore, origin)
         return dg.Definitions(
-            assets=[origin_spec(logstore), landing_assets(logstore, unset=unset)],
-            jobs=[live, now_job(logstore), *checking, *hours_jobs(logstore), maintenance],
+            assets=[
+                origin_spec(logstore),
+                shards_spec(logstore, origin),
+                landing_assets(logstore, unset=unset),
+                sealed_spec(logstore, bronze, hours),
+            ],
+            asset_checks=[trouble_checks(logstore, origin, unset=unset)],
+            jobs=[live, now_job(logstore), *checking, *hours_jobs(logstore), maintenance, trouble],
             schedules=[
                 microbatch_schedule(logstore, live, unset=unset),
                 *check_schedules(logstore, *checking, unset=unset),
                 maintenance_schedule(logstore, maintenance),
+            ],
+            sensors=[
+                topology_sensor(logstore, live, origin, unset=unset),
+                backlog_sensor(logstore, live, unset=unset),
+                sealed_sensor(logstore, unset=unset),
+                trouble_sensor(logstore, trouble, origin, unset=unset),
+                maintenance_sensor(logstore, maintenance),
             ],
             resources={RESOURCE_KEY: SPARK},
         )

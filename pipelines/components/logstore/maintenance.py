@@ -113,13 +113,18 @@ def maintenance_schedule(logstore: Logstore, job: dg.JobDefinition) -> dg.Schedu
         description="Requests one maintenance when no other one of the table is unfinished.",
     )
     def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        unfinished = dg.RunsFilter(tags={MAINTAINS_TAG: logstore.name}, statuses=list(NOT_FINISHED_STATUSES))
-        busy = next(iter(context.instance.get_runs(filters=unfinished, limit=1)), None)
+        busy = maintaining(context.instance, logstore)
         if busy is not None:
             return dg.SkipReason(f"run {busy.run_id} ({busy.status.value}) maintains {logstore.table}")
         return dg.RunRequest()
 
     return tick
+
+
+def maintaining(instance: dg.DagsterInstance, logstore: Logstore) -> dg.DagsterRun | None:
+    """An unfinished run that maintains the table, queued ones included."""
+    unfinished = dg.RunsFilter(tags={MAINTAINS_TAG: logstore.name}, statuses=list(NOT_FINISHED_STATUSES))
+    return next(iter(instance.get_runs(filters=unfinished, limit=1)), None)
 
 
 def _refuse_second(context: dg.OpExecutionContext, logstore: Logstore) -> None:

@@ -6,7 +6,7 @@ progress. What to land the run finds out itself, by the service's clock. Now is 
 evaluated: the page previews ticks of days ago, and these ask for the same run.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 import dagster as dg
@@ -96,6 +96,35 @@ def decide(
     return dg.RunRequest(tags=live_tags(logstore, first, last))
 
 
+def live_request(
+    instance: dg.DagsterInstance,
+    logstore: Logstore,
+    *,
+    run_key: str | None = None,
+    tags: Mapping[str, str] | None = None,
+) -> dg.RunRequest | dg.SkipReason:
+    """What anybody who wants a live run now asks for: schedule, drain and backlog; or why not.
+
+    `run_key`: asked for once. `tags` come beside those of a live run.
+    """
+    now_s = SYSTEM_CLOCK.now()
+    busy = busy_run(instance, logstore.name)
+    try:
+        reached = None if busy else reached_s(logstore)
+    except LedgerBroken:
+        # The run meets the same and says so on the check, where people look; a tick could not.
+        reached = int(now_s)
+    asked = decide(logstore, now_s=now_s, reached_s=reached, busy=busy)
+    if isinstance(asked, dg.SkipReason):
+        return asked
+    return dg.RunRequest(run_key=run_key, tags={**asked.tags, **(tags or {})})
+
+
+def unset_text(logstore: Logstore, unset: str) -> str:
+    """Why nothing is done while the environment variable of the endpoint is not set."""
+    return f"set the environment variable {unset} to the endpoint of {logstore.name}"
+
+
 def oldest_reached_s(ledgers: Iterable[Ledger]) -> int | None:
     """The oldest receive time reached over all open shards, or over all shards when none is open
     (a split whose children are not in the table yet). None before first start."""
@@ -134,15 +163,8 @@ def microbatch_schedule(
     )
     def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         if unset:
-            return dg.SkipReason(f"set the environment variable {unset} to the endpoint of {logstore.name}")
-        now_s = SYSTEM_CLOCK.now()
-        busy = busy_run(context.instance, logstore.name)
-        try:
-            reached = None if busy else reached_s(logstore)
-        except LedgerBroken:
-            # The run meets the same and says so on the check, where people look; a tick could not.
-            reached = int(now_s)
-        return decide(logstore, now_s=now_s, reached_s=reached, busy=busy)
+            return dg.SkipReason(unset_text(logstore, unset))
+        return live_request(context.instance, logstore)
 
     return tick
 
@@ -171,9 +193,7 @@ def check_schedules(
         )
         def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
             if unset:
-                return dg.SkipReason(
-                    f"set the environment variable {unset} to the endpoint of {logstore.name}"
-                )
+                return dg.SkipReason(unset_text(logstore, unset))
             return dg.RunRequest()
 
         return tick

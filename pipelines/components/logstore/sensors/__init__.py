@@ -1,0 +1,1 @@
+"""The sensors of a logstore: topology, backlog, sealed hours, trouble, maintenance."""

@@ -1,0 +1,124 @@
+"""`<name>_sealed_sensor`: an event for each receive hour that every shard has passed.
+
+`bronze/<name>_sealed` has the hours of the table. An hour is materialized there once, in order, when
+nothing of it can come any more, so an hourly model that depends on it runs on complete hours, with
+`sealed_condition` for declarative automation. `bronze/<name>` itself is materialized by each micro-batch.
+
+Once: events are stored before the sensor's cursor is, and a daemon may die in between. So the storage is
+asked which of the next hours have an event already. That holds for any number of deployments over the same
+storage, too.
+"""
+
+import json
+
+import dagster as dg
+
+from pipelines.components.logstore.schedule import hour_key, hour_of_key
+from pipelines.components.logstore.sensors.ticks import Answer, client_of, sensor_of
+from pipelines.landing.hours import hour_text
+from pipelines.landing.inspection.describe import hour_rows
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.table.lake import Lake
+from pipelines.landing.watch.look import look
+from pipelines.landing.watch.sealed import Sealing, sealing
+
+
+def sealed_key(name: str) -> dg.AssetKey:
+    """The complete hours of the logstore `name`: what an hourly model depends on."""
+    return dg.AssetKey(["bronze", f"{name}_sealed"])
+
+
+def sealed_condition() -> dg.AutomationCondition[dg.AssetKey]:
+    """For an hourly asset that depends on `sealed_key(name)`: each hour once, when it is sealed, also those
+    that are sealed late."""
+    latest = dg.AutomationCondition.in_latest_time_window()
+    missing = ~dg.AutomationCondition.any_deps_missing()
+    return dg.AutomationCondition.eager().without(latest).without(missing)
+
+
+def sealed_spec(
+    logstore: Logstore, bronze: dg.AssetKey, hours: dg.HourlyPartitionsDefinition
+) -> dg.AssetSpec:
+    """The external asset of complete hours."""
+    return dg.AssetSpec(
+        sealed_key(logstore.name),
+        deps=[bronze],
+        partitions_def=hours,
+        description="Receive hours that every shard has passed: complete, told once by the sealed sensor.",
+        group_name=logstore.name,
+        kinds={"iceberg"},
+    )
+
+
+def sealed_sensor(logstore: Logstore, *, unset: str = "") -> dg.SensorDefinition:
+    """The sensor. It launches nothing."""
+    settings, key = logstore.sensors.sealed, sealed_key(logstore.name)
+
+    def evaluate(context: dg.SensorEvaluationContext) -> Answer:
+        lake = Lake.default()
+        with client_of(logstore) as client:
+            seen = look(logstore, lake, client)
+        found = sealing(
+            seen,
+            _next(context.cursor, seen.ledger.origin),
+            hours_max=settings.hours_max,
+            start=logstore.start_hour,
+        )
+        if not found.hours:
+            return dg.SkipReason(_waits(found))
+        told = {hour for hour in found.hours if _told(context.instance, key, hour)}
+        rows = hour_rows(logstore, lake, seen.ledger.origin, found.hours)
+        snapshot = str(seen.table.metadata.current_snapshot_id) if seen.table is not None else ""
+        events = [
+            dg.AssetMaterialization(key, partition=hour_key(hour), metadata=_shown(rows.get(hour), snapshot))
+            for hour in found.hours
+            if hour not in told
+        ]
+        left = f"; {found.more} more at the next ticks" if found.more else ""
+        return dg.SensorResult(
+            skip_reason=f"sealed {hour_text(found.hours[0])}..{hour_text(found.hours[-1])}{left}",
+            asset_events=events,
+            cursor=json.dumps({"origin": seen.ledger.origin, "next": hour_key(found.hours.stop)}),
+        )
+
+    return sensor_of(
+        logstore,
+        "sealed",
+        evaluate,
+        every_s=settings.every_s,
+        running=settings.running,
+        unset=unset,
+        description="Tells once of each receive hour that every shard has passed.",
+    )
+
+
+def _next(cursor: str | None, origin: str) -> int | None:
+    """The first hour that was not told yet; None at the first look at this origin."""
+    try:
+        kept = json.loads(cursor or "{}")
+        return hour_of_key(kept["next"]) if kept.get("origin") == origin else None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _told(instance: dg.DagsterInstance, key: dg.AssetKey, hour: int) -> bool:
+    only = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[hour_key(hour)])
+    return bool(instance.fetch_materializations(only, limit=1).records)
+
+
+def _shown(rows: int | None, snapshot: str) -> dict[str, dg.MetadataValue]:
+    """`rows` is None where the table's partitioning no longer tells hours apart."""
+    if rows is None:
+        return {"snapshot": dg.MetadataValue.text(snapshot)}
+    return {
+        "dagster/partition_row_count": dg.MetadataValue.int(rows),
+        "rows": dg.MetadataValue.int(rows),
+        "snapshot": dg.MetadataValue.text(snapshot),
+    }
+
+
+def _waits(found: Sealing) -> str:
+    if found.shard is None or found.passed_s is None:
+        return "nothing has landed yet"
+    reached = hour_text(found.passed_s // 3600) if found.passed_s else "nothing yet"
+    return f"no further hour is complete: shard {found.shard} is in {reached}"

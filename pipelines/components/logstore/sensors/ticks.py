@@ -1,0 +1,56 @@
+"""What all sensors of a logstore share: how one is made, and what a tick may not do.
+
+A tick claims nothing, starts no engine, and asks the service for at most some seconds a call, since Dagster
+ends a tick after a minute without a word of ours. What goes wrong is raised: the tick is red on the
+sensor's page with the cause, its cursor stays as it was, and the next tick does all of it.
+
+Cursors, tags and events hold ids, cursors and numbers; nothing of a log, and no key.
+"""
+
+from collections.abc import Callable
+
+import dagster as dg
+
+from pipelines.components.logstore.dagster_private import UnresolvedAssetJobDefinition
+from pipelines.components.logstore.schedule import unset_text
+from pipelines.landing.logstore import Logstore
+from sls_io.client import SlsClient
+
+CALL_S = 10.0
+"""Seconds for one call, its retries included."""
+
+Answer = dg.SensorResult | dg.SkipReason
+Job = UnresolvedAssetJobDefinition | dg.JobDefinition
+
+
+def sensor_of(
+    logstore: Logstore,
+    what: str,
+    evaluate: Callable[[dg.SensorEvaluationContext], Answer],
+    *,
+    every_s: int,
+    running: bool,
+    description: str,
+    job: Job | None = None,
+    unset: str = "",
+) -> dg.SensorDefinition:
+    """`<logstore>_<what>_sensor`. `unset` names the environment variable of the endpoint when it is not set:
+    every tick is skipped then."""
+
+    def tick(context: dg.SensorEvaluationContext) -> Answer:
+        return dg.SkipReason(unset_text(logstore, unset)) if unset else evaluate(context)
+
+    status = dg.DefaultSensorStatus.RUNNING if running else dg.DefaultSensorStatus.STOPPED
+    return dg.SensorDefinition(
+        name=f"{logstore.name}_{what}_sensor",
+        evaluation_fn=tick,
+        job=job,
+        minimum_interval_seconds=every_s,
+        default_status=status,
+        description=description,
+    )
+
+
+def client_of(logstore: Logstore) -> SlsClient:
+    """A client whose every call ends in time."""
+    return SlsClient(logstore.service, deadline_s=CALL_S)

@@ -1,0 +1,193 @@
+"""`<name>_topology_sensor`: splits, merges, read-only and deleted shards.
+
+A change is an observation of `sls/<name>_logstore` with the table of shards. Each shard is a partition of
+`sls/<name>_shards`, added when it is first listed and removed when retention took it; the partition is
+materialized once all of the shard has landed, so the bar shows which shards are drained.
+
+A shard that became read-only and still holds something wants one live run, which reads it to its end and
+closes it; its children can land after that. It is asked for once: by the run key of origin, shard and end
+cursor, by the sensor's own cursor, and by a tag on the run, which is looked up first, so that another
+deployment over the same run storage does not ask again. Deployments with storages of their own may both
+ask: the second run finds the shard closed, and lands nothing twice.
+"""
+
+from collections.abc import Mapping
+from hashlib import sha256
+
+import dagster as dg
+
+from pipelines.components.logstore.metadata import Metadata, bullets
+from pipelines.components.logstore.schedule import live_request
+from pipelines.components.logstore.sensors.ticks import Answer, Job, client_of, sensor_of
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.table.lake import Lake
+from pipelines.landing.watch.look import look
+from pipelines.landing.watch.topology import Event, Seen, Topology, due, events, remembered, topology
+from sls_io.window import Cursor
+
+DRAINS_TAG = "sls/drains-"
+"""With the shard's number behind it; its value is origin@end cursor."""
+_LINES_MAX = 50
+_KEY_CHARS_MAX = 100
+
+
+def shards_key(logstore: Logstore) -> dg.AssetKey:
+    """The shards, each a partition."""
+    return dg.AssetKey(["sls", f"{logstore.name}_shards"])
+
+
+def shards_partitions(logstore: Logstore) -> dg.DynamicPartitionsDefinition:
+    """The shards that the service lists, by number."""
+    return dg.DynamicPartitionsDefinition(name=f"{logstore.name}_shards")
+
+
+def shards_spec(logstore: Logstore, origin: dg.AssetKey) -> dg.AssetSpec:
+    """The external asset of the shards."""
+    return dg.AssetSpec(
+        shards_key(logstore),
+        deps=[origin],
+        partitions_def=shards_partitions(logstore),
+        description=(
+            "A partition for each shard, kept by the topology sensor: materialized when the shard is "
+            "read-only and all of it has landed."
+        ),
+        group_name=logstore.name,
+        kinds={"source"},
+    )
+
+
+def topology_sensor(
+    logstore: Logstore, job: Job, origin: dg.AssetKey, *, unset: str = ""
+) -> dg.SensorDefinition:
+    """The sensor; `job` is the micro-batch, `origin` the asset that is observed."""
+    settings, partitions = logstore.sensors.topology, shards_partitions(logstore)
+
+    def evaluate(context: dg.SensorEvaluationContext) -> Answer:
+        before, instance = Seen.of(context.cursor), context.instance
+        there = set(instance.get_dynamic_partitions(str(partitions.name)))
+        known = {*(before.shards if before else ()), *map(int, there)}
+        with client_of(logstore) as client:
+            now = topology(client, look(logstore, Lake.default(), client), known)
+        found, origin_id = events(before, now), now.look.ledger.origin
+        requests, why, asked = _drains(instance, logstore, origin_id, due(before, now))
+        observed = [_observed(origin, now, found)] if before is None or found else []
+        return dg.SensorResult(
+            run_requests=requests,
+            skip_reason=None if requests else why or _quiet(now, found),
+            asset_events=[*observed, *_drained(instance, logstore, now)],
+            dynamic_partitions_requests=_partitions(partitions, there, now),
+            cursor=remembered(before, now, asked).text(),
+        )
+
+    return sensor_of(
+        logstore,
+        "topology",
+        evaluate,
+        job=job,
+        every_s=settings.every_s,
+        running=settings.running,
+        unset=unset,
+        description="Sees shards split, merge, close and go; asks for one run when one closes.",
+    )
+
+
+def _drains(
+    instance: dg.DagsterInstance, logstore: Logstore, origin: str, wanted: Mapping[int, Cursor]
+) -> tuple[list[dg.RunRequest], str, list[int]]:
+    """(requests, why none, shards whose drain is asked for): one run drains all shards that close."""
+    tags = {shard: {f"{DRAINS_TAG}{shard}": f"{origin}@{int(end)}"} for shard, end in wanted.items()}
+    done = [shard for shard in wanted if instance.get_runs_count(dg.RunsFilter(tags=tags[shard]))]
+    left = {shard: end for shard, end in wanted.items() if shard not in done}
+    if not left:
+        return [], "", done
+    merged = {tag: value for shard in left for tag, value in tags[shard].items()}
+    asked = live_request(instance, logstore, run_key=run_key(origin, left), tags=merged)
+    if isinstance(asked, dg.SkipReason):
+        names = ", ".join(map(str, sorted(left)))
+        return [], f"the drain of shard {names} is asked for later: {asked.skip_message}", done
+    return [asked], "", [*done, *left]
+
+
+def run_key(origin: str, closing: Mapping[int, Cursor]) -> str:
+    """The same for the same shards with the same ends."""
+    text = ",".join(f"{shard}@{int(end)}" for shard, end in sorted(closing.items()))
+    return f"drain-{origin}-{text if len(text) <= _KEY_CHARS_MAX else sha256(text.encode()).hexdigest()[:16]}"
+
+
+def _partitions(
+    partitions: dg.DynamicPartitionsDefinition, there: set[str], now: Topology
+) -> list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest]:
+    """Shards that are listed and no partitions yet, and partitions whose shard is gone."""
+    new = sorted(s for s in now.seen if str(s) not in there)
+    gone = sorted(s for s in now.deleted if str(s) in there)
+    added = [partitions.build_add_request([str(s) for s in new])] if new else []
+    return [*added, *([partitions.build_delete_request([str(s) for s in gone])] if gone else [])]
+
+
+def _drained(
+    instance: dg.DagsterInstance, logstore: Logstore, now: Topology
+) -> list[dg.AssetMaterialization]:
+    """The listed shards that are closed by now and were not when somebody looked before."""
+    key, entries = shards_key(logstore), now.look.ledger.shards
+    closed = [s for s in sorted(now.seen) if s in entries and entries[s].closed]
+    told = instance.get_materialized_partitions(key) if closed else set()
+    return [
+        dg.AssetMaterialization(
+            key,
+            partition=str(shard),
+            description=f"Shard {shard} is read-only, and all of it has landed.",
+            metadata={
+                "rows": dg.MetadataValue.int(entries[shard].rows),
+                "end": dg.MetadataValue.text(str(entries[shard].end)),
+                "origin": dg.MetadataValue.text(now.look.ledger.origin),
+            },
+        )
+        for shard in closed
+        if str(shard) not in told
+    ]
+
+
+def _observed(origin: dg.AssetKey, now: Topology, found: tuple[Event, ...]) -> dg.AssetObservation:
+    """What changed, and every shard with its lineage."""
+    said = [str(event) for event in found]
+    return dg.AssetObservation(
+        origin,
+        description="; ".join(said[:_LINES_MAX]) or "first look at the shards",
+        metadata=_shown(now, said),
+    )
+
+
+def _shown(now: Topology, said: list[str]) -> Metadata:
+    shards = now.look.shards
+    names = ("shard", "status", "parents", "first key", "table")
+    columns = dg.TableSchema(columns=[dg.TableColumn(name) for name in names])
+    rows = (
+        (
+            s.id,
+            "readonly" if s.readonly else "readwrite",
+            ", ".join(map(str, sorted(now.parents[s.id]))),
+            s.begin_key,
+            now.standing(s),
+        )
+        for s in shards
+    )
+    records = [dg.TableRecord(dict(zip(names, row, strict=True))) for row in rows]
+    values: Metadata = {
+        "shards": dg.MetadataValue.int(len(shards)),
+        "readwrite": dg.MetadataValue.int(sum(not s.readonly for s in shards)),
+        "readonly": dg.MetadataValue.int(sum(s.readonly for s in shards)),
+        "closing": dg.MetadataValue.int(len(now.ends)),
+        "by shard": dg.MetadataValue.table(records, schema=columns),
+    }
+    if said:
+        values["changed"] = bullets(said[:_LINES_MAX])
+    if now.hidden:
+        values["not listed, and there"] = dg.MetadataValue.text(", ".join(map(str, sorted(now.hidden))))
+    return values
+
+
+def _quiet(now: Topology, found: tuple[Event, ...]) -> str:
+    """Why no run is asked for."""
+    if found:
+        return f"{'; '.join(map(str, found[:_LINES_MAX]))}: no run is needed for it"
+    return f"{len(now.look.shards)} shards, as before"

@@ -1,0 +1,145 @@
+"""`<name>_trouble_sensor`: what somebody should hear of, as checks, and as a run that fails.
+
+Five checks stand with `sls/<name>_logstore`: `lag`, `runway`, `commit`, `errors`, `reconciled`. Each passes,
+warns, or fails with severity ERROR. That asset has no hours, so a verdict stays what it is until it
+changes; the checks of `bronze/<name>` are those of its runs. The sensor tells a check's verdict when its
+level changes, so the event log stays small.
+
+Where a check begins to fail, the sensor asks for the job `<name>_trouble` as well. It looks again and fails
+with the sentences of what is wrong: whatever sends failures of runs, sends these. At most once an hour for
+the same kinds. `docs/alerts.md` has both ways.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+
+import dagster as dg
+
+from pipelines.components.logstore.dagster_private import UnresolvedAssetJobDefinition
+from pipelines.components.logstore.failures import plainly, require_endpoint
+from pipelines.components.logstore.sensors.ticks import Answer, Job, client_of, sensor_of
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.table.lake import Lake
+from pipelines.landing.watch.troubles import Finding, Kind, Level, troubles
+from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.window import HOUR_S
+
+_WHAT = {
+    Kind.LAG: "Age of the oldest log that has not landed.",
+    Kind.RUNWAY: "Time until retention deletes the oldest log that has not landed.",
+    Kind.COMMIT: "Age of the newest commit: a schedule that runs commits once an hour at least.",
+    Kind.ERRORS: "Rows with an error in the worst of the newest hours.",
+    Kind.RECONCILED: "The newest landing is there, file by file, and the ledger can be trusted.",
+}
+
+
+def trouble_checks(
+    logstore: Logstore, origin: dg.AssetKey, *, unset: str = "", clock: Clock = SYSTEM_CLOCK
+) -> dg.AssetChecksDefinition:
+    """The five checks; a run of them fails where one of them does."""
+    specs = [dg.AssetCheckSpec(kind.value, asset=origin, description=_WHAT[kind]) for kind in Kind]
+
+    @dg.multi_asset_check(specs=specs, can_subset=True, name=f"trouble__{logstore.name}")
+    def look(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        asked = {key.name for key in context.selected_asset_check_keys}
+        with plainly():
+            require_endpoint(logstore, unset)
+            found = [each for each in _looked(logstore, clock) if each.kind.value in asked]
+        for each in found:
+            yield dg.AssetCheckResult(
+                asset_key=origin,
+                check_name=each.kind.value,
+                passed=each.level is Level.OK,
+                severity=_severity(each),
+                description=each.text,
+                metadata=_numbers(each),
+            )
+        red = [f"{each.kind.value}: {each.text}" for each in found if each.level is Level.FAIL]
+        if red:
+            raise dg.Failure(description="; ".join(red), allow_retries=False)
+
+    return look
+
+
+def trouble_job(logstore: Logstore, origin: dg.AssetKey) -> UnresolvedAssetJobDefinition:
+    """`<name>_trouble`: the five checks in one run."""
+    keys = (dg.AssetCheckKey(origin, kind.value) for kind in Kind)
+    return dg.define_asset_job(
+        f"{logstore.name}_trouble",
+        selection=dg.AssetSelection.checks(*keys),
+        executor_def=dg.in_process_executor,
+        description="Looks for trouble, and fails with what is wrong: what an alert on failed runs sends.",
+    )
+
+
+def trouble_sensor(
+    logstore: Logstore,
+    job: Job,
+    origin: dg.AssetKey,
+    *,
+    unset: str = "",
+    clock: Clock = SYSTEM_CLOCK,
+) -> dg.SensorDefinition:
+    """The sensor; `job` fails where a check does."""
+    settings = logstore.sensors.trouble
+
+    def evaluate(context: dg.SensorEvaluationContext) -> Answer:
+        before, found = _levels(context.cursor), _looked(logstore, clock)
+        changed = [each for each in found if before.get(each.kind.value) != each.level.value]
+        red = [each.kind.value for each in changed if each.level is Level.FAIL]
+        hour = int(clock.now()) // HOUR_S
+        requests = [dg.RunRequest(run_key=f"trouble-{'-'.join(red)}-{hour}")] if red else []
+        return dg.SensorResult(
+            run_requests=requests,
+            skip_reason=None if red else _said(found),
+            asset_events=[_evaluation(origin, each) for each in changed],
+            cursor=json.dumps({each.kind.value: each.level.value for each in found}),
+        )
+
+    return sensor_of(
+        logstore,
+        "trouble",
+        evaluate,
+        job=job,
+        every_s=settings.every_s,
+        running=settings.running,
+        unset=unset,
+        description="Tells the checks of the logstore, and runs the trouble job where one begins to fail.",
+    )
+
+
+def _looked(logstore: Logstore, clock: Clock) -> tuple[Finding, ...]:
+    with client_of(logstore) as client:
+        return troubles(logstore, Lake.default(), client, clock=clock)
+
+
+def _evaluation(origin: dg.AssetKey, found: Finding) -> dg.AssetCheckEvaluation:
+    return dg.AssetCheckEvaluation(
+        asset_key=origin,
+        check_name=found.kind.value,
+        passed=found.level is Level.OK,
+        severity=_severity(found),
+        description=found.text,
+        metadata=_numbers(found),
+    )
+
+
+def _severity(found: Finding) -> dg.AssetCheckSeverity:
+    return dg.AssetCheckSeverity.ERROR if found.level is Level.FAIL else dg.AssetCheckSeverity.WARN
+
+
+def _numbers(found: Finding) -> dict[str, dg.MetadataValue]:
+    return {name: dg.MetadataValue.float(round(value, 2)) for name, value in found.numbers.items()}
+
+
+def _levels(cursor: str | None) -> dict[str, str]:
+    """The level of each kind that was told last."""
+    try:
+        return {str(kind): str(level) for kind, level in json.loads(cursor or "{}").items()}
+    except (ValueError, AttributeError):
+        return {}
+
+
+def _said(found: Iterable[Finding]) -> str:
+    wrong = [f"{each.kind.value}: {each.text}" for each in found if each.level is not Level.OK]
+    return "; ".join(wrong) or "nothing is wrong"

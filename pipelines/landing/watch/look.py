@@ -1,0 +1,58 @@
+"""One look at a logstore: its table, its ledger, its listed shards; and what follows without another call.
+
+`passed_s` is why most looks are cheap. All that was received before it has landed, so nothing older waits:
+lag is at most its age, and the runway at least what is left of the retention then. Only where that is not
+enough are shards asked one by one.
+"""
+
+from dataclasses import dataclass
+
+from pyiceberg.table import Table
+
+from pipelines.landing.ledger.start import check_origin, find_table
+from pipelines.landing.ledger.state import read_state
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.table.lake import Lake
+from sls_io.claim import Ledger
+from sls_io.client import SlsClient
+from sls_io.shard import Shard
+
+
+@dataclass(frozen=True)
+class Look:
+    """What table and service say now. `now_s` is the service's time, unix seconds; `table` is None before
+    the first landing; `paused` are shards that a person paused."""
+
+    table: Table | None
+    ledger: Ledger
+    shards: tuple[Shard, ...]
+    now_s: float
+    paused: frozenset[int] = frozenset()
+
+    @property
+    def passed_s(self) -> int | None:
+        """Receive time, unix seconds, up to which every shard is landed; None before the first landing.
+
+        A listed shard that the table does not know holds nothing from before it was made.
+        """
+        return min(self.passed_by.values(), default=None) if self.ledger.started else None
+
+    @property
+    def passed_by(self) -> dict[int, int]:
+        """The same shard by shard, of those that may still bring something; of all where none may, as
+        between a split and the first look at its children."""
+        new = {s.id: s.created_s for s in self.shards if s.id not in self.ledger.shards}
+        still = {s: e.reached_s for s, e in self.ledger.shards.items() if not e.closed}
+        return {**still, **new} or {s: e.reached_s for s, e in self.ledger.shards.items()}
+
+
+def look(logstore: Logstore, lake: Lake, client: SlsClient) -> Look:
+    """Two calls and the table's newest snapshot. Raises LedgerBroken when the table cannot be trusted, and
+    what the service's calls raise."""
+    origin, shards = client.origin(), tuple(client.shards())
+    now_s, table = client.now_s(), find_table(lake, logstore, client)
+    if table is None:
+        return Look(None, Ledger(origin.id), shards, now_s)
+    state = read_state(table)
+    known = check_origin(state, origin, logstore.table).id
+    return Look(table, state.ledger(known), shards, now_s, state.paused_of(known))

@@ -1,0 +1,54 @@
+"""Which receive hours are complete: every shard has passed their end, so nothing can come any more.
+
+An hour that nobody wrote into is complete as well. A shard that was listed first a moment ago counts from
+the time it was made: until it has landed, no hour in which it was there is complete.
+"""
+
+from dataclasses import dataclass
+
+from pyiceberg.expressions import EqualTo
+from pyiceberg.table import Table
+
+from pipelines.landing.ledger.reading import tasks_of
+from pipelines.landing.table.contract import hour_place
+from pipelines.landing.watch.look import Look
+from sls_io.window import HOUR_S
+
+
+@dataclass(frozen=True, slots=True)
+class Sealing:
+    """`hours`: the next ones that are complete, in order (since 1970). `more`: complete as well, and left for
+    the next time. `shard` has passed least, up to `passed_s`; None where no shard is known."""
+
+    hours: range
+    more: int = 0
+    shard: int | None = None
+    passed_s: int | None = None
+
+
+def sealing(look: Look, first: int | None, *, hours_max: int, start: int) -> Sealing:
+    """The complete hours from `first` on, at most `hours_max`. Without `first`, from the oldest hour that
+    has rows, and not before `start`; from the running hour where there are no rows."""
+    passed_s = look.passed_s
+    if passed_s is None or look.table is None:
+        return Sealing(range(0))
+    stop = passed_s // HOUR_S
+    if first is None:
+        oldest = oldest_hour(look.table, look.ledger.origin)
+        first = max(start, stop if oldest is None else oldest)
+    hours = range(first, max(first, min(stop, first + hours_max)))
+    shard = min(look.passed_by, key=lambda s: look.passed_by[s])
+    return Sealing(hours, max(0, stop - hours.stop), shard, passed_s)
+
+
+def oldest_hour(table: Table, origin: str) -> int | None:
+    """The oldest receive hour (since 1970) with rows of the origin, from the manifests alone; None where
+    there is none, or the table's partitioning does not tell hours apart."""
+    places = {number: hour_place(spec, table.schema()) for number, spec in table.specs().items()}
+    hours = []
+    for task in tasks_of(table, table.scan(row_filter=EqualTo(term="__origin__", value=origin))):
+        place = places[task.file.spec_id]
+        if place is None:
+            return None
+        hours.append(int(task.file.partition[place]))
+    return min(hours, default=None)

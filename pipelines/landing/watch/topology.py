@@ -1,0 +1,211 @@
+"""What became of a logstore's shards since the last look: split, merged, read-only, deleted.
+
+The service says none of it: a look lists the shards, lineage is inferred from ids and key ranges, and
+what changed is the difference from what was seen before. `Seen` is that memory, small enough to be kept
+between two looks.
+
+A shard that is not listed any more is deleted only when it says so itself, too: a list that is cut short
+must not look like retention.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from pipelines.landing.watch.look import Look
+from sls_io.client import SlsClient
+from sls_io.errors import ShardGone
+from sls_io.shard import Shard, parents
+from sls_io.window import Cursor
+
+_AT_ONCE = 8
+
+
+class Change(StrEnum):
+    """What happened to shards."""
+
+    APPEARED = "appeared"
+    SPLIT = "split"
+    MERGED = "merged"
+    READONLY = "readonly"
+    DELETED = "deleted"
+    MADE_ANEW = "made anew"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One change: the shards it happened to, and those that came of it."""
+
+    change: Change
+    shards: tuple[int, ...] = ()
+    children: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        one, many = _named(self.shards), _named(self.children)
+        return {
+            Change.APPEARED: f"{one} appeared",
+            Change.SPLIT: f"{one} was split into {many}",
+            Change.MERGED: f"{one} were merged into {many}",
+            Change.READONLY: f"{one} is read-only",
+            Change.DELETED: f"{one} is gone: retention took it",
+            Change.MADE_ANEW: "the logstore was made anew: these are other shards",
+        }[self.change]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a look leaves for the next one: shards by id, whether read-only; and the end cursor of each
+    shard whose drain was asked for."""
+
+    origin: str
+    shards: Mapping[int, bool] = field(default_factory=dict)
+    asked: Mapping[int, int] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """As it is kept. Holds ids and cursors, nothing of a log."""
+        return json.dumps(
+            {
+                "origin": self.origin,
+                "readwrite": [s for s, readonly in sorted(self.shards.items()) if not readonly],
+                "readonly": [s for s, readonly in sorted(self.shards.items()) if readonly],
+                "asked": {str(shard): str(end) for shard, end in sorted(self.asked.items())},
+            }
+        )
+
+    @staticmethod
+    def of(text: str | None) -> "Seen | None":
+        """What was kept; None for nothing, or for what another release kept: all is seen anew then."""
+        try:
+            kept = json.loads(text or "")
+            readwrite, readonly = kept["readwrite"], kept["readonly"]
+            shards = {**{int(s): False for s in readwrite}, **{int(s): True for s in readonly}}
+            return Seen(str(kept["origin"]), shards, {int(s): int(end) for s, end in kept["asked"].items()})
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+
+@dataclass(frozen=True)
+class Topology:
+    """The shards now.
+
+    parents  of each listed shard, nearest ancestors
+    ends     end cursor of the shards that are read-only and not closed in the table: they want a drain
+    deleted  known shards that the service has no more, by two kinds of answers
+    hidden   known shards that are not listed, and answer all the same
+    """
+
+    look: Look
+    parents: Mapping[int, frozenset[int]]
+    ends: Mapping[int, Cursor] = field(default_factory=dict)
+    deleted: frozenset[int] = frozenset()
+    hidden: frozenset[int] = frozenset()
+
+    @property
+    def seen(self) -> dict[int, bool]:
+        """The shards that are there, whether read-only."""
+        hidden = dict.fromkeys(self.hidden, True)
+        return {**hidden, **{s.id: s.readonly for s in self.look.shards}}
+
+    def standing(self, shard: Shard) -> str:
+        """How far the table is with a listed shard, for people."""
+        entry = self.look.ledger.shards.get(shard.id)
+        if entry is not None and entry.closed:
+            return "closed: all of it has landed"
+        waits = [p for p in sorted(self.parents[shard.id]) if not self.look.ledger.closed([p])]
+        if shard.id in self.look.paused:
+            return "paused"
+        if waits and entry is None:
+            return f"waits for {_named(waits)}"
+        if shard.id in self.ends:
+            return "read-only, not yet read to its end"
+        return "open" if entry is not None else "not landed yet"
+
+
+def topology(client: SlsClient, look: Look, known: Iterable[int]) -> Topology:
+    """The shards now; one call more for each that closes, and for each of the `known` that is not listed."""
+    missing = sorted({*known} - {s.id for s in look.shards})
+    closing = [s.id for s in look.shards if s.readonly and _open(look, s.id)]
+
+    def gone(shard: int) -> bool:
+        try:
+            client.cursor_at(shard, "end")
+        except ShardGone:
+            return True
+        return False
+
+    def end(shard: int) -> Cursor | None:
+        try:
+            return client.cursor_at(shard, "end")
+        except ShardGone:
+            return None
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        left = {shard for shard, lost in zip(missing, pool.map(gone, missing), strict=True) if lost}
+        ends = dict(zip(closing, pool.map(end, closing), strict=True))
+    return Topology(
+        look,
+        parents(look.shards),
+        {shard: at for shard, at in ends.items() if at is not None},
+        frozenset(left),
+        frozenset(missing) - left,
+    )
+
+
+def events(before: Seen | None, now: Topology) -> tuple[Event, ...]:
+    """What changed since `before`, oldest shards first; nothing at the first look."""
+    if before is None:
+        return ()
+    if before.origin != now.look.ledger.origin:
+        return (Event(Change.MADE_ANEW),)
+    found: list[Event] = []
+    new = [s.id for s in now.look.shards if s.id not in before.shards]
+    explained: set[int] = set()
+    for above, children in _families(new, now.parents).items():
+        explained.update(above)
+        if not above:
+            found.extend(Event(Change.APPEARED, (child,)) for child in children)
+        else:
+            found.append(Event(Change.SPLIT if len(above) == 1 else Change.MERGED, above, children))
+    turned = (s for s, readonly in now.seen.items() if readonly and before.shards.get(s) is False)
+    found.extend(Event(Change.READONLY, (shard,)) for shard in sorted(turned) if shard not in explained)
+    found.extend(Event(Change.DELETED, (shard,)) for shard in sorted(now.deleted & before.shards.keys()))
+    return tuple(found)
+
+
+def due(before: Seen | None, now: Topology) -> dict[int, Cursor]:
+    """The closing shards whose drain nobody asked for yet, with their end. A paused shard is not drained."""
+    asked = before.asked if before is not None and before.origin == now.look.ledger.origin else {}
+    return {s: end for s, end in now.ends.items() if asked.get(s) != end and s not in now.look.paused}
+
+
+def remembered(before: Seen | None, now: Topology, asked: Iterable[int]) -> Seen:
+    """What the next look has to know, after the drain of the shards `asked` was asked for."""
+    same = before is not None and before.origin == now.look.ledger.origin
+    old = {s: end for s, end in before.asked.items() if s in now.ends} if same and before else {}
+    return replace(
+        Seen(now.look.ledger.origin, now.seen),
+        asked={**old, **{shard: int(now.ends[shard]) for shard in asked}},
+    )
+
+
+def _open(look: Look, shard: int) -> bool:
+    entry = look.ledger.shards.get(shard)
+    return entry is not None and not entry.closed
+
+
+def _families(
+    new: Iterable[int], above: Mapping[int, frozenset[int]]
+) -> Mapping[tuple[int, ...], tuple[int, ...]]:
+    """New shards by their parents."""
+    found: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for child in new:
+        key = tuple(sorted(above[child]))
+        found[key] = (*found.get(key, ()), child)
+    return found
+
+
+def _named(shards: Iterable[int]) -> str:
+    names = [str(shard) for shard in shards]
+    return f"shard{'s' * (len(names) > 1)} {', '.join(names)}"

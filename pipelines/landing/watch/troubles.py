@@ -1,0 +1,202 @@
+"""What somebody should hear of: lag, runway, a stale commit, rows with errors, files that are gone.
+
+Each kind has a level. What cannot be looked at is a warning that says why: an alert for every answer that
+is lost would be switched off, and landings that stand still show as lag and as a stale commit.
+
+Shards are asked only where the ledger leaves open whether a bound is passed: see `look.py`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from pipelines.landing.bounds import Falling, Rising, Trouble
+from pipelines.landing.hours import hour_text
+from pipelines.landing.inspection.error_rows import error_rows
+from pipelines.landing.inspection.runway import CURE, Runway, days, runway, spoken
+from pipelines.landing.ledger.state import reconcile
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.table.lake import Lake, NoMetadata
+from pipelines.landing.watch.look import Look, look
+from sls_io.client import SlsClient
+from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.errors import LedgerBroken, SlsError
+
+_LINES_MAX = 3
+
+
+class Kind(StrEnum):
+    """What may be wrong."""
+
+    LAG = "lag"
+    RUNWAY = "runway"
+    COMMIT = "commit"
+    ERRORS = "errors"
+    RECONCILED = "reconciled"
+
+
+class Level(StrEnum):
+    """How wrong: `fail` wants a person now, `warn` in working hours."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One kind: its level, a sentence with the cure, and numbers by name, units last."""
+
+    kind: Kind
+    level: Level
+    text: str
+    numbers: dict[str, float] = field(default_factory=dict)
+
+
+def troubles(
+    logstore: Logstore, lake: Lake, client: SlsClient, *, clock: Clock = SYSTEM_CLOCK
+) -> tuple[Finding, ...]:
+    """One finding for each kind, in their order. Changes nothing; raises nothing of `SlsError`."""
+    bounds = logstore.sensors.trouble
+    try:
+        seen: Look | SlsError = look(logstore, lake, client)
+    except LedgerBroken as error:
+        return _broken(logstore, lake, error)
+    except SlsError as error:
+        seen = error
+    return (
+        *_by_the_service(logstore, lake, client, seen, bounds),
+        _commit(logstore, lake, bounds.commit_s, clock),
+        _errors(logstore, lake),
+        _reconciled(logstore, lake),
+    )
+
+
+def _broken(logstore: Logstore, lake: Lake, error: LedgerBroken) -> tuple[Finding, ...]:
+    """A ledger that contradicts itself: nothing else can be known, and one alert is enough."""
+    unknown = f"nobody knows: {error}"
+    others = (Finding(kind, Level.WARN, unknown) for kind in Kind if kind is not Kind.RECONCILED)
+    return (*others, Finding(Kind.RECONCILED, Level.FAIL, str(error)))
+
+
+def _by_the_service(
+    logstore: Logstore, lake: Lake, client: SlsClient, seen: Look | SlsError, bounds: Trouble
+) -> tuple[Finding, Finding]:
+    """Lag and runway."""
+    try:
+        if isinstance(seen, SlsError):
+            raise seen
+        passed_s, retention_s = seen.passed_s, client.retention_s()
+        age_s = 0.0 if passed_s is None else max(0.0, seen.now_s - passed_s)
+        left_s = None if retention_s is None else retention_s - age_s
+        limits = _runway_limits(bounds.runway_s, retention_s)
+        if age_s <= bounds.lag_s.warn and (left_s is None or left_s >= limits.warn):
+            return _lag(age_s, bounds.lag_s, at_most=True), _runway(left_s, limits, None)
+        found = runway(logstore, lake, client)
+    except SlsError as error:
+        why = f"nobody knows, the service was not asked to the end: {error}"
+        return Finding(Kind.LAG, Level.WARN, why), Finding(Kind.RUNWAY, Level.WARN, why)
+    since = [s.waiting_since_s for s in found.shards if s.waiting_since_s is not None]
+    lag_s = max(0.0, seen.now_s - min(since)) if since else 0.0
+    return _lag(lag_s, bounds.lag_s), _runway(found.shortest_s, limits, found)
+
+
+def _lag(lag_s: float, limits: Rising, *, at_most: bool = False) -> Finding:
+    said = f"the oldest log that waits was received {days(lag_s)} ago"
+    if at_most:
+        return Finding(Kind.LAG, Level.OK, f"no log waits for longer than {days(lag_s)}", {"lag s": lag_s})
+    level = rising(lag_s, limits)
+    cure = "look at the newest run of the micro-batch; `sls-lake plan` says why a shard waits"
+    text = said if level is Level.OK else f"{said}: {cure}"
+    return Finding(Kind.LAG, level, text if lag_s else "nothing waits", {"lag s": lag_s})
+
+
+def _runway_limits(limits: Falling, retention_s: float | None) -> Falling:
+    """A logstore that keeps three days must not be in trouble all the time."""
+    if retention_s is None:
+        return limits
+    return Falling(warn=min(limits.warn, retention_s / 4), fail=min(limits.fail, retention_s / 8))
+
+
+def _runway(left_s: float | None, limits: Falling, found: Runway | None) -> Finding:
+    numbers = {} if left_s is None else {"runway s": max(0.0, left_s)}
+    if found is not None and found.level == "lost":
+        return Finding(Kind.RUNWAY, Level.FAIL, "; ".join([*spoken(found)][:_LINES_MAX]), numbers)
+    if found is not None and found.level == "suspect":
+        return Finding(Kind.RUNWAY, Level.WARN, "; ".join([*spoken(found)][:_LINES_MAX]), numbers)
+    said = f"retention deletes the oldest log that waits in {days(left_s)} at the earliest"
+    if left_s is None:
+        return Finding(Kind.RUNWAY, Level.OK, "the logstore deletes nothing")
+    level = falling(left_s, limits)
+    return Finding(Kind.RUNWAY, level, said if level is Level.OK else f"{said}: {CURE}", numbers)
+
+
+def _commit(logstore: Logstore, lake: Lake, limits: Rising, clock: Clock) -> Finding:
+    """How old the newest commit is. A schedule that runs commits once an hour, also where nothing comes."""
+
+    def of() -> Finding:
+        table = lake.load(logstore.table)
+        head = table.current_snapshot() if table is not None else None
+        if head is None:
+            return Finding(Kind.COMMIT, Level.OK, "nothing has landed yet")
+        age_s = max(0.0, clock.now() - head.timestamp_ms / 1000)
+        level, said = rising(age_s, limits), f"the newest commit is {days(age_s)} old"
+        cure = f": turn on {logstore.name}_schedule, and look at its newest run"
+        return Finding(
+            Kind.COMMIT, level, said if level is Level.OK else said + cure, {"commit age s": age_s}
+        )
+
+    return _asked(Kind.COMMIT, of)
+
+
+def _errors(logstore: Logstore, lake: Lake) -> Finding:
+    def of() -> Finding:
+        found = error_rows(logstore, lake)
+        if found.worst is None:
+            return Finding(Kind.ERRORS, Level.OK, "no rows in the newest hours")
+        hour, limits = found.hours[found.worst], logstore.errors
+        level = (
+            Level.FAIL if hour.share > limits.fail else Level.WARN if hour.share > limits.warn else Level.OK
+        )
+        said = f"{hour.share:.1%} of {hour.rows:,} rows of {hour_text(found.worst)} have an error"
+        cure = "; the check `clean` says which, and how to see them"
+        numbers = {"error %": 100 * hour.share, "error rows": float(hour.errors)}
+        return Finding(Kind.ERRORS, level, said if level is Level.OK else said + cure, numbers)
+
+    return _asked(Kind.ERRORS, of)
+
+
+def _reconciled(logstore: Logstore, lake: Lake) -> Finding:
+    def of() -> Finding:
+        table = lake.load(logstore.table)
+        problems = reconcile(table) if table is not None else []
+        if problems:
+            return Finding(Kind.RECONCILED, Level.FAIL, "; ".join(problems[:_LINES_MAX]))
+        return Finding(Kind.RECONCILED, Level.OK, "the newest landing is there, file by file")
+
+    return _asked(Kind.RECONCILED, of)
+
+
+def _asked(kind: Kind, of: Callable[[], Finding]) -> Finding:
+    """What can be known of the table; a ledger that cannot be trusted is red, whoever meets it."""
+    try:
+        return of()
+    except (LedgerBroken, NoMetadata) as error:
+        level = Level.FAIL if kind is Kind.RECONCILED else Level.WARN
+        return Finding(kind, level, str(error))
+    except (SlsError, OSError) as error:
+        return Finding(kind, Level.WARN, f"nobody knows: {error}")
+
+
+def rising(value: float, limits: Rising) -> Level:
+    """The level of a number that should be low; a limit of 0 is never passed."""
+    if 0 < limits.fail < value:
+        return Level.FAIL
+    return Level.WARN if 0 < limits.warn < value else Level.OK
+
+
+def falling(value: float, limits: Falling) -> Level:
+    """The level of a number that should be high."""
+    if value < limits.fail:
+        return Level.FAIL
+    return Level.WARN if value < limits.warn else Level.OK

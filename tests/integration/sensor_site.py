@@ -1,0 +1,170 @@
+"""Sensors as a daemon evaluates them, over a real emulator and a real lake, without a JVM.
+
+`Site.tick` does what the daemon does with an answer: it stores the events, keeps the partitions, and keeps
+the cursor only when the tick did not fail.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from dagster._core.test_utils import instance_for_test
+
+from chaos.engine import InProcess
+from pipelines.components import SlsLogstore
+from pipelines.components.logstore.schedule import hour_key
+from pipelines.components.logstore.spark import RESOURCE_KEY, SparkEngine
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.spark.session import Engine
+from pipelines.landing.table.lake import Lake
+from sls_io.client import SlsClient
+from sls_io.emulator import Emulator, start
+from tests.integration.world import HOUR0_S, PROJECT, World, logstore_settings, make_lake
+
+__all__ = ["MakeSite", "Site", "landed", "make_site", "sensor_instance", "sensor_place"]
+
+
+class Here(SparkEngine):
+    """Writing tasks run in this process."""
+
+    def engine(self) -> Engine:
+        return InProcess()
+
+
+@dataclass
+class Site:
+    """One logstore's world and the Dagster instance that its sensors see. `settings`: the sensors'."""
+
+    world: World
+    instance: dg.DagsterInstance
+    settings: dict[str, Any] = field(default_factory=dict)
+    cursors: dict[str, str | None] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.world.logstore.name
+
+    @property
+    def logstore(self) -> Logstore:
+        return self.world.changed(sensors=self.settings)
+
+    @property
+    def definitions(self) -> dg.Definitions:
+        component = SlsLogstore.from_attributes_dict(attributes=self.logstore.model_dump(mode="json"))
+        defs = component.build_defs(dg.ComponentTree.for_test().load_context)
+        return dg.Definitions(
+            assets=defs.assets,
+            asset_checks=defs.asset_checks,
+            jobs=defs.jobs,
+            sensors=defs.sensors,
+            resources={RESOURCE_KEY: Here()},
+        )
+
+    def tick(self, what: str, *, stored: bool = True, kept: bool = True) -> Any:
+        """One tick of `<name>_<what>_sensor`. `stored=False`: nothing of its answer is stored or kept;
+        `kept=False`: the daemon dies between storing the events and keeping the cursor."""
+        defs = self.definitions
+        sensor = defs.resolve_sensor_def(f"{self.name}_{what}_sensor")
+        assert isinstance(sensor, dg.SensorDefinition)
+        with (
+            dg.partition_loading_context(dynamic_partitions_store=self.instance),
+            dg.build_sensor_context(
+                instance=self.instance, cursor=self.cursors.get(what), definitions=defs
+            ) as context,
+        ):
+            answer = sensor.evaluate_tick(context)
+        if stored:
+            for event in answer.asset_events:
+                self.instance.report_runless_asset_event(event)
+            for request in answer.dynamic_partitions_requests or []:
+                if isinstance(request, dg.AddDynamicPartitionsRequest):
+                    self.instance.add_dynamic_partitions(
+                        request.partitions_def_name, list(request.partition_keys)
+                    )
+                else:
+                    for key in request.partition_keys:
+                        self.instance.delete_dynamic_partition(request.partitions_def_name, key)
+            if kept:
+                self.cursors[what] = answer.cursor
+        return answer
+
+    def launch(self, request: dg.RunRequest, job: str, **asked: Any) -> dg.ExecuteInProcessResult:
+        """What the daemon launches for a request, carried out here."""
+        return (
+            self.definitions.resolve_job_def(f"{self.name}_{job}")
+            .get_subset(asset_selection=set(request.asset_selection) if request.asset_selection else None)
+            .execute_in_process(instance=self.instance, tags=request.tags, raise_on_error=False, **asked)
+        )
+
+    def materialized(self, key: dg.AssetKey) -> list[tuple[str | None, Any]]:
+        """(partition, metadata) of each materialization, oldest first."""
+        found = self.instance.fetch_materializations(dg.AssetRecordsFilter(asset_key=key), limit=500).records
+        events = [record.asset_materialization for record in found[::-1]]
+        return [(event.partition, event.metadata) for event in events if event is not None]
+
+
+def landed(site: Site, rows: int = 20) -> Site:
+    """`rows` logs, landed a minute later."""
+    site.world.put(rows)
+    site.world.emulator.admin.advance(60)
+    site.world.land()
+    return site
+
+
+@dataclass
+class MakeSite:
+    """Makes a logstore, and the site of its sensors: `make_site(name, backlog={"lag_s": 600})`."""
+
+    emulator: Emulator
+    lake: Lake
+    instance: dg.DagsterInstance
+
+    def __call__(self, name: str, *, shards: int = 2, **settings: Any) -> Site:
+        # The clock of a shared emulator only goes on, to the first minute of an hour.
+        self.emulator.admin.set_clock((int(self.emulator.admin.now()) // 3600 + 1) * 3600 + 60.0)
+        begin = hour_key(int(self.emulator.admin.now()) // 3600 - 2)
+        world = World(
+            self.emulator, self.lake, logstore_settings(self.emulator, name, start=begin), InProcess()
+        )
+        with world.client as client:
+            client.transport.create_logstore(PROJECT, name, ttl=30, shard_count=shards)
+        return Site(world, self.instance, settings)
+
+    def changed(self, settings: Mapping[str, Any]) -> Logstore:
+        """Settings of a logstore with these sensors; raises what checking them does."""
+        return logstore_settings(self.emulator, "unmade", sensors=dict(settings))
+
+
+@pytest.fixture(scope="module")
+def sensor_instance() -> Iterator[dg.DagsterInstance]:
+    """One Dagster for a module: runs, events and partitions are told apart by the logstore's name."""
+    with instance_for_test() as instance:
+        yield instance
+
+
+@pytest.fixture(scope="module")
+def sensor_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Emulator, Lake, Path]]:
+    """One emulator and one lake for a module; each test has a logstore of its own."""
+    folder = tmp_path_factory.mktemp("sensors")
+    with start(folder / "emulator", now=HOUR0_S + 60.0) as emulator:
+        with SlsClient(logstore_settings(emulator, "none").service) as client:
+            client.transport.create_project(PROJECT, "")
+        yield emulator, make_lake(folder / "lake"), folder
+
+
+@pytest.fixture
+def make_site(
+    sensor_place: tuple[Emulator, Lake, Path],
+    sensor_instance: dg.DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[MakeSite]:
+    """Makes logstores in the module's emulator; what runs in this process finds the module's lake."""
+    emulator, lake, folder = sensor_place
+    monkeypatch.setenv("SLS_LAKE_HOME", str(folder))
+    for name, value in lake.properties.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name.upper()}", value)
+    yield MakeSite(emulator, lake, sensor_instance)
+    emulator.admin.remove()

@@ -1,0 +1,147 @@
+"""A logstore written by `dg scaffold`, and all of a project read by `sls-lake check`."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from pipelines.cli.main import EXIT_FAILED, run
+from pipelines.components import SlsLogstore
+from pipelines.components.logstore.scaffold import LogstoreFlags, LogstoreScaffolder
+from pipelines.landing.logstore import load_logstore
+from sls_io.client import SlsClient
+from sls_io.emulator import Emulator
+from sls_io.errors import ConfigError
+from sls_io.settings import Service
+
+TYPE = "pipelines.components.SlsLogstore"
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a project; its defs folder is what is returned."""
+    (tmp_path / "pyproject.toml").write_text("")
+    folder = tmp_path / "pipelines" / "defs"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SLS_LAKE_HOME", str(tmp_path / "var"))
+    return folder
+
+
+def scaffold(folder: Path, **flags: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    request = dg.ScaffoldRequest(
+        type_name=TYPE,
+        target_path=folder,
+        scaffold_format="yaml",
+        project_root=None,
+        params=LogstoreFlags(**flags),
+    )
+    LogstoreScaffolder().scaffold(request)
+    return folder / "defs.yaml"
+
+
+def test_a_scaffolded_file_loads_as_it_stands(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLS_ENDPOINT", raising=False)
+    path = scaffold(project / "orders")
+    assert run(["check"]) == 0
+    monkeypatch.setenv("SLS_ENDPOINT", "http://127.0.0.1:9")
+    logstore = load_logstore(path)
+    assert (logstore.name, logstore.service.logstore, logstore.table) == ("orders", "orders", "bronze.orders")
+    assert "SLS_ENDPOINT is not set" in path.read_text()
+    assert SlsLogstore.get_model_cls() is not None and "# First receive hour" in path.read_text()
+
+
+def test_the_history_begins_with_the_hour_of_the_oldest_log(
+    project: Path, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLS_ENDPOINT", emulator.endpoint)
+    emulator.admin.set_clock(1_790_000_000 // 3600 * 3600 + 60.0)
+    service = Service(endpoint=emulator.endpoint, project="demo", logstore="orders")
+    with SlsClient(service) as client:
+        client.transport.create_project("demo", "")
+        client.transport.create_logstore("demo", "orders", ttl=30, shard_count=2)
+        client.put_raw(b"\n\x10\x08\x80\xa0\xc5\xd5\x06\x12\x08\n\x01n\x12\x03100")
+    emulator.admin.advance(5 * 3600)
+    path = scaffold(project / "orders")
+    assert load_logstore(path).start_s == 1_790_000_000 // 3600 * 3600
+    assert load_logstore(scaffold(project / "later", start="2026-11-20-00:00")).start == "2026-11-20-00:00"
+
+
+def test_a_service_that_does_not_answer_is_said_in_the_file(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLS_ENDPOINT", "http://127.0.0.1:9")
+    assert "could not be asked" in scaffold(project / "orders").read_text()
+
+
+@pytest.mark.parametrize("flags", [{"table": "orders"}, {"start": "yesterday"}, {"project": "A B"}], ids=str)
+def test_what_would_not_load_is_refused_and_nothing_is_written(project: Path, flags: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match=r"defs\.yaml: (table|start|project)"):
+        scaffold(project / "orders", **{"start": "2026-11-20-00:00", **flags})
+    assert not (project / "orders" / "defs.yaml").exists()
+
+
+def test_every_file_is_checked_and_what_is_wrong_is_said_with_its_line(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a_first", "orders", "z_last"):
+        scaffold(project / name, start="2026-11-20-00:00", endpoint="http://127.0.0.1:9")
+    for name in ("a_first", "orders"):
+        path = project / name / "defs.yaml"
+        path.write_text(path.read_text().replace("columns: {}", "colums: {}"))
+    capsys.readouterr()
+    assert run(["check", "--json"]) == EXIT_FAILED
+    found = json.loads(capsys.readouterr().out)["logstores"]
+    wrong = [each["wrong"] for each in found]
+    line = (project / "orders" / "defs.yaml").read_text().splitlines().index("  colums: {}") + 1
+    assert f"orders/defs.yaml, line {line}: colums: no such setting; did you mean columns?" in wrong[1]
+    assert "a_first/defs.yaml, line" in wrong[0] and wrong[2] == ""
+
+
+def test_two_logstores_of_one_name_are_found_before_dagster_meets_them(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, table in (("one", "bronze.shop"), ("two", "silver.shop")):
+        scaffold(project / name, start="2026-11-20-00:00", endpoint="http://127.0.0.1:9", table=table)
+    assert run(["check"]) == EXIT_FAILED
+    assert "rename one" in "".join(capsys.readouterr())
+
+
+def test_another_variable_that_is_not_set_is_an_error_and_named(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("LAKE_GROUP", raising=False)
+    path = scaffold(project / "orders", start="2026-11-20-00:00", endpoint="http://127.0.0.1:9")
+    path.write_text(path.read_text().replace("group: lake", 'group: "{{ env.LAKE_GROUP }}"'))
+    assert run(["check"]) == EXIT_FAILED
+    assert "LAKE_GROUP" in "".join(capsys.readouterr())
+
+
+def test_dagsters_own_command_takes_the_flags(tmp_path: Path) -> None:
+    """In a copy of the project: the command writes below it."""
+    (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
+    (tmp_path / "pipelines" / "defs").mkdir(parents=True)
+    for name in ("pipelines/__init__.py", "pipelines/defs/__init__.py"):
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    for name in ("components", "landing", "definitions.py"):
+        (tmp_path / "pipelines" / name).symlink_to(ROOT / "pipelines" / name)
+    (tmp_path / "sls_io").symlink_to(ROOT / "sls_io")
+    dg_command = str(Path(sys.executable).with_name("dg"))
+    flags = ["--project", "shopping", "--start", "2026-11-20-00:00"]
+    done = subprocess.run(
+        [dg_command, "scaffold", "defs", TYPE, "orders", *flags],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "DAGSTER_HOME": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    written = (tmp_path / "pipelines" / "defs" / "orders" / "defs.yaml").read_text()
+    assert "project: shopping" in written and "start: 2026-11-20-00:00" in written
