@@ -15,6 +15,8 @@ BACKENDS := var/jars/backends/.fetched
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CURDIR)/var/cache/hypothesis
 export DAGSTER_DISABLE_TELEMETRY := yes
 export DO_NOT_TRACK := 1
+# Who starts hundreds of processes, as the tests do, would have each of them compile the project anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help:
@@ -35,7 +37,7 @@ dev: setup ## emulator, steady producers and the Dagster page with the schedules
 
 .PHONY: test
 test: setup check $(BACKENDS) ## what CI runs: check, then every test
-	@$(BIN)/python -m pytest -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: check
 check: $(INSTALLED) ## style, types and import layers; no test is run

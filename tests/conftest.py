@@ -8,12 +8,15 @@ from hypothesis import HealthCheck, settings
 from sls_io.emulator import Emulator
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
 from tests.backends import s3
+from tests.order import longest_first
 
 pytest_plugins = ["sls_io.emulator.pytest_plugin"]
 
-# How long one example takes says how busy the machine is, and nothing of the code.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("untimed")
+# How long one example takes says how busy the machine is, and nothing of the code. In the suite one commit
+# has one answer, so each test draws the same examples again; `search` draws others each time.
+settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("suite", settings.get_profile("search"), derandomize=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or "suite")
 
 # Before any client is built, in this process and in the ones it starts: the pair of the emulator,
 # never the developer's own, and no proxy in between.
@@ -27,6 +30,11 @@ for _name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL"):
     os.environ.pop(_name, None)
 for _name in ("ALIBABA_CLOUD_SECURITY_TOKEN", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
     os.environ.pop(_name, None)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first: two workers share files, and none waits for the other at the end."""
+    items[:] = longest_first(items, lambda item: item.path)
 
 
 @pytest.fixture

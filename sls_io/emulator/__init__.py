@@ -5,7 +5,7 @@ Out: the answers of the service.
 May touch: a socket on loopback, its data folder. The client side never imports it.
 """
 
-from sls_io.emulator.handle import Admin, Emulator, start
+from sls_io.emulator.handle import Admin, Emulator, prepared, start
 from sls_io.emulator.limits import Limits
 
-__all__ = ["Admin", "Emulator", "Limits", "start"]
+__all__ = ["Admin", "Emulator", "Limits", "prepared", "start"]

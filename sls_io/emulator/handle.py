@@ -5,9 +5,12 @@ import json
 import os
 import selectors
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
@@ -142,7 +145,7 @@ class Admin:
 class Emulator:
     """A running emulator. As a context manager it is stopped at the end."""
 
-    def __init__(self, process: subprocess.Popen[str], port: int) -> None:
+    def __init__(self, process: "subprocess.Popen[str] | Forked", port: int) -> None:
         self._process = process
         self.port = port
         self.endpoint = f"http://127.0.0.1:{port}"
@@ -170,9 +173,7 @@ class Emulator:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                stream.close()
+        _close(self._process)
 
     def __enter__(self) -> Self:
         return self
@@ -192,7 +193,7 @@ def start(
     `key_pair` (id, secret) replaces the one of the environment. It ends with this process.
     Raises ConfigError with the emulator's own sentence when it does not come up.
     """
-    command = [sys.executable, "-m", "sls_io.emulator", "--port", str(port), "--with-stdin"]
+    command = ["--port", str(port), "--with-stdin"]
     command += ["--data", str(data)] if data is not None else []
     command += ["--now", repr(now)] if now is not None else []
     command += ["--limits", limits.model_dump_json(exclude_defaults=True)] if limits is not None else []
@@ -200,25 +201,147 @@ def start(
     if key_pair is not None:
         environment["ALIBABA_CLOUD_ACCESS_KEY_ID"], environment["ALIBABA_CLOUD_ACCESS_KEY_SECRET"] = key_pair
         environment.pop("ALIBABA_CLOUD_SECURITY_TOKEN", None)
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=environment,
-        text=True,
-        start_new_session=True,
-    )
+    process = _prepared[0].fork(command, environment) if _prepared else _spawned(command, environment)
     line = _ready_line(process)
     if not line.startswith(_READY):
         process.kill()
         process.wait()
+        _close(process)
         raise ConfigError(
             f"the emulator did not start (exit status {process.returncode}); its own words are on stderr"
         )
     return Emulator(process, int(line.rstrip().rpartition(":")[2]))
 
 
-def _ready_line(process: subprocess.Popen[str]) -> str:
+def _close(process: "subprocess.Popen[str] | Forked") -> None:
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            stream.close()
+
+
+def _spawned(arguments: list[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "sls_io.emulator", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
+        text=True,
+        start_new_session=True,
+    )
+
+
+@contextmanager
+def prepared() -> Iterator[None]:
+    """Inside, `start` forks a process that has loaded the emulator: milliseconds, not half a second."""
+    template = Template()
+    _prepared.append(template)
+    try:
+        yield
+    finally:
+        _prepared.remove(template)
+        template.end()
+
+
+class Template:
+    """A process that forks emulators (`program.fork_for`); it begins with the first one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def fork(self, arguments: list[str], environment: Mapping[str, str]) -> "Forked":
+        """An emulator with these arguments and variables, in this process's working directory."""
+        asked = {"arguments": arguments, "environment": dict(environment), "folder": os.getcwd()}
+        stdin, stdout, told = os.pipe(), os.pipe(), os.pipe()
+        theirs = (stdin[0], stdout[1], 2, told[1])
+        try:
+            with self._lock:
+                asking = self._begun()
+                socket.send_fds(asking, [b"+"], theirs)
+                asking.sendall(json.dumps(asked).encode() + b"\n")
+                pid = int(_line(asking))
+        except OSError as error:
+            raise ConfigError("the process that forks emulators has ended") from error
+        finally:
+            for file in (stdin[0], stdout[1], told[1]):
+                os.close(file)
+        return Forked(pid, stdin[1], stdout[0], told[0])
+
+    def end(self) -> None:
+        """End the process; emulators that still run go on until their handle is closed."""
+        if self._socket is not None and self._process is not None:
+            self._socket.close()
+            self._process.wait()
+
+    def _begun(self) -> socket.socket:
+        if self._socket is None:
+            self._socket, theirs = socket.socketpair()
+            with theirs:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "sls_io.emulator", "--fork-for", str(theirs.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,
+                )
+        return self._socket
+
+
+class Forked:
+    """What `Popen` is for a process of our own: one that the template has forked and waits for."""
+
+    def __init__(self, pid: int, stdin: int, stdout: int, told: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self.stdin, self.stdout, self._told = os.fdopen(stdin, "w"), os.fdopen(stdout), os.fdopen(told)
+
+    def poll(self) -> int | None:
+        """The exit status, negative for a signal; None while it runs."""
+        return self._asked(0.0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit status, as soon as there is one. TimeoutExpired when that takes longer."""
+        status = self._asked(timeout)
+        if status is None:
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
+        return status
+
+    def send_signal(self, number: int) -> None:
+        """Nothing is sent to one that has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+    def _asked(self, timeout_s: float | None) -> int | None:
+        if self.returncode is None:
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._told, selectors.EVENT_READ)
+                if not selector.select(timeout_s):
+                    return None
+            # Nothing is told by a template that was killed itself.
+            self.returncode = int(self._told.readline() or -signal.SIGKILL)
+            self._told.close()
+        return self.returncode
+
+
+def _line(asking: socket.socket) -> bytes:
+    found = b""
+    while not found.endswith(b"\n"):
+        heard = asking.recv(64)
+        if not heard:
+            raise BrokenPipeError("no answer")
+        found += heard
+    return found
+
+
+_prepared: list[Template] = []
+
+
+def _ready_line(process: "subprocess.Popen[str] | Forked") -> str:
     output = process.stdout
     if output is None:
         return ""

@@ -2,16 +2,20 @@
 
 import argparse
 import errno
+import json
 import logging
 import os
 import resource
+import selectors
 import signal
 import socket
 import sys
 import threading
+import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import uvicorn
 from pydantic import ValidationError
@@ -102,6 +106,81 @@ def serve(
         ReadyServer(config, on_ready).run(sockets=[listener])
     finally:
         service.close()
+
+
+def fork_for(number: int) -> None:
+    """Fork an emulator for each request on the socket with this number, until it is closed.
+
+    A request is a byte with four files (stdin, stdout, stderr, and where the exit status is told), then a
+    line of JSON: arguments, environment, folder. The answer is the process's id.
+    """
+    asking = socket.socket(fileno=number)
+    woken, wakes = socket.socketpair()
+    wakes.setblocking(False)
+    signal.set_wakeup_fd(wakes.fileno())
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    running: dict[int, int] = {}
+    with selectors.DefaultSelector() as selector:
+        selector.register(asking, selectors.EVENT_READ)
+        selector.register(woken, selectors.EVENT_READ)
+        while True:
+            ready = {key.fileobj for key, _ in selector.select()}
+            if woken in ready:
+                woken.recv(4096)
+                _tell_ends(running)
+            if asking in ready:
+                byte, files, _, _ = socket.recv_fds(asking, 1, 4)
+                if not byte:
+                    return
+                with asking.makefile("rb") as line:
+                    asked = json.loads(line.readline())
+                pid = os.fork()
+                if pid == 0:
+                    signal.set_wakeup_fd(-1)
+                    for one in (asking, woken, wakes, selector):
+                        one.close()
+                    _be(asked, files, running)
+                for file in files[:3]:
+                    os.close(file)
+                running[pid] = files[3]
+                asking.sendall(b"%d\n" % pid)
+
+
+def _tell_ends(running: dict[int, int]) -> None:
+    """Write down how those ended that have."""
+    while running:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if not pid:
+            return
+        told = running.pop(pid)
+        with suppress(BrokenPipeError):
+            os.write(told, b"%d\n" % os.waitstatus_to_exitcode(status))
+        os.close(told)
+
+
+def _be(asked: dict[str, Any], files: list[int], others: dict[int, int]) -> NoReturn:
+    """Become an emulator of its own: session, files, variables, folder; and end as one."""
+    status = 1
+    try:
+        os.setsid()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for place, file in enumerate(files[:3]):
+            os.dup2(file, place)
+        for file in (*files, *others.values()):
+            os.close(file)
+        os.environ.clear()
+        os.environ.update(asked["environment"])
+        os.chdir(asked["folder"])
+        status = run(asked["arguments"])
+    except SystemExit as ended:
+        status = ended.code if isinstance(ended.code, int) else 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
 
 
 def dispatch(service: LogService) -> Any:

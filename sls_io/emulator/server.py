@@ -15,6 +15,7 @@ from collections.abc import Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from email.utils import formatdate
+from types import FrameType
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -291,6 +292,8 @@ class ReadyServer(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, on_ready: Callable[[str], None]) -> None:
         super().__init__(config)
         self._on_ready = on_ready
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ending = asyncio.Event()
 
     async def startup(self, sockets: list[Any] | None = None) -> None:
         await super().startup(sockets)
@@ -299,3 +302,32 @@ class ReadyServer(uvicorn.Server):
             sys.stdout.write(f"sls-lake emulator ready on {endpoint}\n")
             sys.stdout.flush()
             self._on_ready(endpoint)
+
+    # uvicorn looks ten times a second whether it shall end, and then waits a tenth of a second for
+    # connections, open or not. A test that has an emulator of its own would wait for both at its end.
+
+    async def main_loop(self) -> None:
+        """Serve until a signal."""
+        await self.on_tick(0)
+        self._loop = asyncio.get_running_loop()
+        if not self.should_exit:
+            await self._ending.wait()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal: end once the loop runs on, also where it stands in a wait."""
+        super().handle_exit(sig, frame)
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._ending.set)
+
+    async def shutdown(self, sockets: list[Any] | None = None) -> None:
+        """Close what is idle; only for requests that are being answered is waited."""
+        for server in self.servers:
+            server.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        # What is idle closes in the loop's next turn.
+        turn = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(turn.set_result, None)
+        await turn
+        if self.server_state.connections or self.server_state.tasks:
+            await super().shutdown(sockets)

@@ -59,10 +59,10 @@ def empty(path: Path) -> None:
 
 
 @pytest.fixture
-def world(quick: World) -> World:
+def world(calm: World) -> World:
     """A table with rows, of which the catalog's file is to know nothing."""
-    quick.land_hours(1)
-    return quick
+    calm.land_hours(1)
+    return calm
 
 
 def put_in_place(world: World, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

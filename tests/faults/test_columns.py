@@ -41,17 +41,17 @@ VALUES: dict[str, tuple[str, str]] = {
 
 
 @pytest.fixture
-def world(quick: World) -> World:
+def world(calm: World) -> World:
     """An hour with a log of its own for each column, and thirty others."""
-    quick.logstore = quick.changed(columns=COLUMNS)
+    calm.logstore = calm.changed(columns=COLUMNS)
     logs = [{"n": str(i), column: text} for i, (column, (text, _)) in enumerate(VALUES.items())]
     others = [{"n": str(100 + i), "a.b": "y", "a": "b", "d": str(i), "day": "2026-01-01"} for i in range(30)]
-    with quick.client as client:
+    with calm.client as client:
         client.put_raw(group(logs))
         client.put_raw(group(others))
-    quick.emulator.admin.advance(HOUR_S)
-    quick.land()
-    return quick
+    calm.emulator.admin.advance(HOUR_S)
+    calm.land()
+    return calm
 
 
 def remove(world: World, where: str) -> int:

@@ -40,10 +40,10 @@ _NAMED = re.compile(
 
 
 @pytest.fixture
-def world(quick: World) -> World:
+def world(calm: World) -> World:
     """Three receive hours of 20 rows, a landing each, all of them passed by every shard."""
-    quick.land_hours(3)
-    return quick
+    calm.land_hours(3)
+    return calm
 
 
 def printed(text: str) -> list[list[str]]:
@@ -91,14 +91,14 @@ def settle(world: World, command: Command) -> list[list[str]]:
 
 
 def test_a_way_back_to_a_landing_without_rows_is_said_to_leave_the_table_empty(
-    quick: World, command: Command
+    calm: World, command: Command
 ) -> None:
     """What fixes where the shards begin is a landing, too, and the only one from before the loss."""
-    quick.land()
-    quick.land_hours(1)
-    (first, *_) = sorted(s.sequence_number or 0 for s in quick.table.metadata.snapshots)
-    back = next(s.snapshot_id for s in quick.table.metadata.snapshots if s.sequence_number == first)
-    for path in quick.published():
+    calm.land()
+    calm.land_hours(1)
+    (first, *_) = sorted(s.sequence_number or 0 for s in calm.table.metadata.snapshots)
+    back = next(s.snapshot_id for s in calm.table.metadata.snapshots if s.sequence_number == first)
+    for path in calm.published():
         Path(path).unlink()
 
     named = [cure for cure in command("verify")["cures"] if "table rollback" in cure]
@@ -106,8 +106,8 @@ def test_a_way_back_to_a_landing_without_rows_is_said_to_leave_the_table_empty(
     assert "what landed since is pulled again" in named[0] and "brings back" not in named[0]
     shown = command("table", "rollback", str(back), "--execute")
     assert (shown["code"], shown["rows_then"]) == (0, 0)
-    quick.land()
-    quick.assert_each_log_once()
+    calm.land()
+    calm.assert_each_log_once()
 
 
 # --- ways to break a table -----------------------------------------------------------------------

@@ -52,10 +52,10 @@ DAMAGES = [remove, cut, overwrite, scratch]
 
 
 @pytest.fixture
-def world(quick: World) -> World:
+def world(calm: World) -> World:
     """Three receive hours of 20 rows, a landing each, all of them sealed."""
-    quick.land_hours(3)
-    return quick
+    calm.land_hours(3)
+    return calm
 
 
 def local(path: str) -> Path:
@@ -302,10 +302,10 @@ def test_hours_beyond_the_calendar_are_refused_with_a_sentence(
     assert "did not foresee" not in last["error"]
 
 
-def test_windows_of_a_table_that_is_not_ours_says_so(quick: World, command: Command) -> None:
-    catalog = quick.lake.catalog()
-    catalog.drop_table(quick.logstore.table)
-    catalog.create_table(quick.logstore.table, pa.schema([("n", pa.int64())])).append(pa.table({"n": [1]}))
+def test_windows_of_a_table_that_is_not_ours_says_so(calm: World, command: Command) -> None:
+    catalog = calm.lake.catalog()
+    catalog.drop_table(calm.logstore.table)
+    catalog.create_table(calm.logstore.table, pa.schema([("n", pa.int64())])).append(pa.table({"n": [1]}))
 
     said = command("windows")
 

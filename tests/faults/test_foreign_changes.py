@@ -37,12 +37,12 @@ Change = Callable[[World], None]
 
 
 @pytest.fixture
-def world(quick: World) -> World:
+def world(calm: World) -> World:
     """Two receive hours of 20 rows, and 20 logs to come."""
-    quick.land_hours(2)
-    quick.put(20)
-    quick.emulator.admin.advance(HOUR_S)
-    return quick
+    calm.land_hours(2)
+    calm.put(20)
+    calm.emulator.admin.advance(HOUR_S)
+    return calm
 
 
 def schema(change: Callable[[Any], object]) -> Change:
@@ -438,27 +438,27 @@ def test_what_the_contract_cannot_follow_is_said_by_plan_and_verify_too(
     assert proof["ok"] and any("landings are refused" in n and says in n for n in proof["notes"])
 
 
-def test_rows_whose_partition_says_a_value_of_them_are_not_read_again(quick: World) -> None:
+def test_rows_whose_partition_says_a_value_of_them_are_not_read_again(calm: World) -> None:
     """Read again the value is another one, and the file would stand in the partition of the old one."""
-    quick.logstore = quick.changed(columns={"n": "long", "at": "timestamp(%d/%m/%Y, UTC)"})
-    with quick.client as client:
+    calm.logstore = calm.changed(columns={"n": "long", "at": "timestamp(%d/%m/%Y, UTC)"})
+    with calm.client as client:
         client.put_raw(group([{"n": "1", "at": "2026-02-03T04:05:06Z"}]))
-    quick.emulator.admin.advance(HOUR_S)
-    quick.land()
-    spec(lambda u: u.add_field("at", DayTransform(), "day"))(quick)
-    quick.table.overwrite(quick.table.scan().to_arrow())
-    fixed = quick.changed(columns={"n": "long", "at": "timestamp(iso, UTC)"})
-    hours = {w.window.hour for _, windows in quick.landings() for w in windows if w.rows}
+    calm.emulator.admin.advance(HOUR_S)
+    calm.land()
+    spec(lambda u: u.add_field("at", DayTransform(), "day"))(calm)
+    calm.table.overwrite(calm.table.scan().to_arrow())
+    fixed = calm.changed(columns={"n": "long", "at": "timestamp(iso, UTC)"})
+    hours = {w.window.hour for _, windows in calm.landings() for w in windows if w.rows}
     span = range(min(hours), max(hours) + 1)
-    with quick.client as client, pytest.raises(ConfigError, match=r"partitioned by 'at'.*rewrite_data_files"):
-        plan_mend(quick.lake, fixed, client, span)
+    with calm.client as client, pytest.raises(ConfigError, match=r"partitioned by 'at'.*rewrite_data_files"):
+        plan_mend(calm.lake, fixed, client, span)
 
-    spec(lambda u: u.remove_field("day"))(quick)
-    quick.table.overwrite(quick.table.scan().to_arrow())
-    with quick.client as client:
-        execute_mend(quick.lake, fixed, client, plan_mend(quick.lake, fixed, client, span))
-    assert [row["at"].isoformat() for row in quick.table_rows()] == ["2026-02-03T04:05:06+00:00"]
-    quick.assert_proved()
+    spec(lambda u: u.remove_field("day"))(calm)
+    calm.table.overwrite(calm.table.scan().to_arrow())
+    with calm.client as client:
+        execute_mend(calm.lake, fixed, client, plan_mend(calm.lake, fixed, client, span))
+    assert [row["at"].isoformat() for row in calm.table_rows()] == ["2026-02-03T04:05:06+00:00"]
+    calm.assert_proved()
 
 
 def test_a_column_of_another_type_is_not_a_damaged_file(world: World, command: Command) -> None:

@@ -12,44 +12,44 @@ def with_budget(world: World, **changes: Any) -> None:
     world.logstore = world.changed(budget={**world.logstore.budget.model_dump(), **changes})
 
 
-def test_a_shard_gathers_until_its_oldest_log_is_too_old_and_every_log_lands_once(quick: World) -> None:
-    quick.put(40)
-    pass_by(quick, 700)
-    assert quick.land().rows == 40
-    quick.put(40)
-    pass_by(quick, 700)
-    assert quick.land().rows == 40, "a rate is known from here on"
-    with_budget(quick, mb_min=100, wait_max_s=600)
-    quick.put(20)
-    pass_by(quick, 120)
+def test_a_shard_gathers_until_its_oldest_log_is_too_old_and_every_log_lands_once(calm: World) -> None:
+    calm.put(40)
+    pass_by(calm, 700)
+    assert calm.land().rows == 40
+    calm.put(40)
+    pass_by(calm, 700)
+    assert calm.land().rows == 40, "a rate is known from here on"
+    with_budget(calm, mb_min=100, wait_max_s=600)
+    calm.put(20)
+    pass_by(calm, 120)
 
-    early = quick.land()
-    pass_by(quick, 600)
-    late = quick.land()
+    early = calm.land()
+    pass_by(calm, 600)
+    late = calm.land()
 
     assert early.rows == 0 and {wait.kind for wait in early.waits.values()} == {Why.GATHERING}
     assert late.rows == 20
-    quick.assert_each_log_once()
+    calm.assert_each_log_once()
 
 
-def test_with_enough_waiting_a_shard_lands_at_once(quick: World) -> None:
+def test_with_enough_waiting_a_shard_lands_at_once(calm: World) -> None:
     for _ in range(2):
-        quick.put(40)
-        pass_by(quick, 700)
-        quick.land()
-    with_budget(quick, mb_min=0.000001, wait_max_s=86_400)
-    quick.put(20)
-    pass_by(quick, 120)
-    assert quick.land().rows == 20
+        calm.put(40)
+        pass_by(calm, 700)
+        calm.land()
+    with_budget(calm, mb_min=0.000001, wait_max_s=86_400)
+    calm.put(20)
+    pass_by(calm, 120)
+    assert calm.land().rows == 20
 
 
-def test_a_drained_shard_does_not_gather(quick: World) -> None:
-    quick.put(40)
-    pass_by(quick, 700)
-    quick.land()
-    with_budget(quick, mb_min=100)
-    reached_s = quick.ledger.shards[0].reached_s
-    pass_by(quick, 7200)
-    report = quick.land()
+def test_a_drained_shard_does_not_gather(calm: World) -> None:
+    calm.put(40)
+    pass_by(calm, 700)
+    calm.land()
+    with_budget(calm, mb_min=100)
+    reached_s = calm.ledger.shards[0].reached_s
+    pass_by(calm, 7200)
+    report = calm.land()
     assert {wait.kind for wait in report.waits.values()} == {Why.DRAINED}
-    assert quick.ledger.shards[0].reached_s >= reached_s + 7200
+    assert calm.ledger.shards[0].reached_s >= reached_s + 7200

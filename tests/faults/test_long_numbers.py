@@ -13,26 +13,26 @@ from tests.integration.world import HOUR0, World
 
 @pytest.mark.parametrize("execute", [False, True], ids=["dry", "executed"])
 def test_no_verb_prints_a_number_that_a_double_cannot_hold(
-    quick: World,
+    calm: World,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     execute: bool,
 ) -> None:
-    for name, value in quick.lake.properties.items():
+    for name, value in calm.lake.properties.items():
         monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name.upper()}", value)
-    quick.land_hours(3)
-    first = min(landed.window.hour for _, windows in quick.landings() for landed in windows)
-    back = quick.table.metadata.snapshots[0].snapshot_id
-    quick.put(20)
-    quick.emulator.admin.advance(60)
-    (tmp_path / "defs.yaml").write_text(settings(quick))
+    calm.land_hours(3)
+    first = min(landed.window.hour for _, windows in calm.landings() for landed in windows)
+    back = calm.table.metadata.snapshots[0].snapshot_id
+    calm.put(20)
+    calm.emulator.admin.advance(60)
+    (tmp_path / "defs.yaml").write_text(settings(calm))
     looks = [["plan"], ["describe"], ["verify"], ["verify", "--pull"], ["windows"]]
     changes = [
         ["table", "undo", "--hour", hour_text(first)],
         ["table", "forget", "--where", "n = 25"],
         ["table", "maintain"],
-        ["table", "rollback", str(quick.table.metadata.snapshots[-1].snapshot_id if execute else back)],
+        ["table", "rollback", str(calm.table.metadata.snapshots[-1].snapshot_id if execute else back)],
         ["checkpoints", "repair"],
     ]
     for words in [

@@ -35,10 +35,10 @@ __all__ = ["command"]
 
 
 @pytest.fixture
-def world(quick: World) -> World:
+def world(calm: World) -> World:
     """Three receive hours of 20 rows, a landing each, all of them passed by every shard."""
-    quick.land_hours(3)
-    return quick
+    calm.land_hours(3)
+    return calm
 
 
 def hours(world: World) -> list[int]:

@@ -37,10 +37,10 @@ REPAIR = ["table", "repair-manifests"]
 
 
 @pytest.fixture
-def world(quick: World) -> World:
+def world(calm: World) -> World:
     """Three receive hours of 20 rows, a landing each, all of them passed by every shard."""
-    quick.land_hours(3)
-    return quick
+    calm.land_hours(3)
+    return calm
 
 
 def local(path: str) -> Path:

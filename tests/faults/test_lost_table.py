@@ -40,17 +40,17 @@ RETENTION_DAYS = 30
 
 
 @pytest.fixture
-def world(quick: World) -> World:
+def world(calm: World) -> World:
     """What the verbs are run on."""
-    return quick
+    return calm
 
 
 @pytest.fixture
-def landed(quick: World) -> World:
+def landed(calm: World) -> World:
     """Fifty logs in the table, in two landings."""
-    land(quick, 30)
-    land(quick, 20)
-    return quick
+    land(calm, 30)
+    land(calm, 20)
+    return calm
 
 
 def land(world: World, rows: int) -> None:
@@ -404,29 +404,29 @@ def test_a_second_loss_finds_the_newer_of_two_folders(landed: World, command: Co
 
 @pytest.mark.parametrize("empty", [True, False], ids=["empty shards", "with logs"])
 def test_checkpoints_of_the_group_say_that_there_was_a_table(
-    quick: World, command: Command, empty: bool
+    calm: World, command: Command, empty: bool
 ) -> None:
     """The warehouse went with the catalog; only the service remembers."""
     if not empty:
-        quick.put(20)
-    quick.emulator.admin.advance(60)
-    quick.land()
-    folder = folder_of(quick)
-    delete_row(quick)
+        calm.put(20)
+    calm.emulator.admin.advance(60)
+    calm.land()
+    folder = folder_of(calm)
+    delete_row(calm)
     shutil.rmtree(folder)
 
     if empty:
-        land(quick, 5)  # nothing was read by anybody, so nothing can be lost
-        quick.assert_each_log_once()
+        land(calm, 5)  # nothing was read by anybody, so nothing can be lost
+        calm.assert_each_log_once()
         return
     with pytest.raises(LedgerBroken, match="group lake has checkpoints of shards 0, 1") as refused:
-        quick.run().land()
+        calm.run().land()
     assert refused.value.verb == "sls-lake table start-over"
     for asked in ("plan", "describe"):
         assert verb_of(command(asked)) == ["table", "start-over"]
     assert "checkpoints" in str(command("verify")["problems"])
-    quick.land(logstore=quick.changed(reset="group"))
-    assert quick.table_rows() == []
+    calm.land(logstore=calm.changed(reset="group"))
+    assert calm.table_rows() == []
 
 
 def test_every_verb_that_asks_the_service_sees_the_table_that_only_checkpoints_remember(
@@ -447,29 +447,29 @@ def test_every_verb_that_asks_the_service_sees_the_table_that_only_checkpoints_r
         assert verb_of(command(*asked)) == ["table", "start-over"], asked
 
 
-def test_a_group_that_another_program_used_needs_the_word(quick: World, command: Command) -> None:
-    quick.put(20)
-    quick.emulator.admin.advance(60)
-    quick.land()
-    folder = folder_of(quick)
-    delete_row(quick)
+def test_a_group_that_another_program_used_needs_the_word(calm: World, command: Command) -> None:
+    calm.put(20)
+    calm.emulator.admin.advance(60)
+    calm.land()
+    folder = folder_of(calm)
+    delete_row(calm)
     shutil.rmtree(folder)
 
     assert command(*verb_of(command("plan")), "--execute")["code"] == 0
-    quick.land()
-    quick.assert_each_log_once()
+    calm.land()
+    calm.assert_each_log_once()
 
 
-def test_what_a_run_left_that_was_killed_while_it_made_the_table_is_no_table(quick: World) -> None:
-    quick.lake.ensure(quick.logstore.table, Contract.from_columns(quick.logstore.columns))
-    metadata = Path(quick.table.metadata_location.removeprefix("file://"))
-    delete_row(quick)
+def test_what_a_run_left_that_was_killed_while_it_made_the_table_is_no_table(calm: World) -> None:
+    calm.lake.ensure(calm.logstore.table, Contract.from_columns(calm.logstore.columns))
+    metadata = Path(calm.table.metadata_location.removeprefix("file://"))
+    delete_row(calm)
     torn = metadata.with_name("00000-00000000-0000-0000-0000-000000000000.metadata.json")
     torn.write_bytes(metadata.read_bytes()[:100])
 
-    land(quick, 20)
-    quick.assert_each_log_once()
-    quick.assert_proved()
+    land(calm, 20)
+    calm.assert_each_log_once()
+    calm.assert_proved()
 
 
 def test_data_without_metadata_says_that_there_was_a_table(landed: World, command: Command) -> None:

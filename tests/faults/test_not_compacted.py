@@ -19,9 +19,9 @@ ONLY = ("table", "maintain", "--only", "compact")
 
 
 @pytest.fixture
-def world(quick: World) -> World:
+def world(calm: World) -> World:
     """What the verbs are run on."""
-    return quick
+    return calm
 
 
 def land(world: World, after_s: float, key: str | None = None) -> None:
@@ -30,11 +30,11 @@ def land(world: World, after_s: float, key: str | None = None) -> None:
     world.land()
 
 
-def test_each_reason_is_a_line_with_its_hours_and_files(quick: World, command: Command) -> None:
-    land(quick, 3600)
-    land(quick, 3600, LOW)
-    land(quick, 60)
-    newest = max(h for _, windows in quick.landings() for h in (w.window.hour for w in windows))
+def test_each_reason_is_a_line_with_its_hours_and_files(calm: World, command: Command) -> None:
+    land(calm, 3600)
+    land(calm, 3600, LOW)
+    land(calm, 60)
+    newest = max(h for _, windows in calm.landings() for h in (w.window.hour for w in windows))
 
     dry = command(*ONLY)
     assert (dry["code"], len(dry["compacted"])) == (0, 1)
@@ -50,17 +50,17 @@ def test_each_reason_is_a_line_with_its_hours_and_files(quick: World, command: C
     assert {x["why"]: x["hours"] for x in after["left"]} == {"done": 1, "few": 1, "unsealed": 1}
 
     shown = io.StringIO()
-    show(Output(file=shown), Maintainer(quick.logstore, quick.lake).plan(["compact"]))
+    show(Output(file=shown), Maintainer(calm.logstore, calm.lake).plan(["compact"]))
     assert shown.getvalue().count("not compacted: 1 hours, ") == 3
     assert command("table", "maintain", "--only", "expire")["left"] == []
 
 
-def test_rows_that_another_engine_marked_are_a_reason(quick: World, command: Command) -> None:
-    land(quick, 3600)
-    land(quick, 3600)
-    mark_deleted(quick, lambda n: n == 25)
+def test_rows_that_another_engine_marked_are_a_reason(calm: World, command: Command) -> None:
+    land(calm, 3600)
+    land(calm, 3600)
+    mark_deleted(calm, lambda n: n == 25)
     command("table", "adopt", "--at", "rows", "--without-missing", "--execute")
-    quick.emulator.admin.advance(3600)
-    quick.land()
+    calm.emulator.admin.advance(3600)
+    calm.land()
     found = {x["why"]: x["hours"] for x in command(*ONLY)["left"]}
     assert found["marked"] == 1

@@ -14,10 +14,10 @@ __all__ = ["command"]
 
 
 @pytest.fixture
-def world(quick: World) -> World:
+def world(calm: World) -> World:
     """Two receive hours of 20 rows, both passed by every shard."""
-    quick.land_hours(2)
-    return quick
+    calm.land_hours(2)
+    return calm
 
 
 def an_hour_later(rows: pa.Table) -> pa.Table:

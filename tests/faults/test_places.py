@@ -24,12 +24,12 @@ METADATA, DATA, HASHED = "write.metadata.path", "write.data.path", "write.object
 
 
 @pytest.fixture
-def world(quick: World) -> World:
+def world(calm: World) -> World:
     """Two receive hours of 20 rows, and 20 logs to come."""
-    quick.land_hours(2)
-    quick.put(20)
-    quick.emulator.admin.advance(HOUR_S)
-    return quick
+    calm.land_hours(2)
+    calm.put(20)
+    calm.emulator.admin.advance(HOUR_S)
+    return calm
 
 
 def set_property(world: World, name: str, value: str) -> None:

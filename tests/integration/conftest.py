@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.landing.spark.java import OPTIONS, OPTIONS_SETTING
 from pipelines.landing.spark.session import Engine, installed_jars
 from pipelines.landing.table.lake import Lake
 from sls_io.emulator import start
@@ -53,6 +54,8 @@ def engine(home: Path, shared_lake: Lake) -> Iterator[Engine]:
         "spark.eventLog.dir": events.as_uri(),
         "spark.eventLog.compress": "false",
         "spark.jars": ",".join(map(str, jars)),
+        # The queries of tests are small: the second compiler costs more than all of them together.
+        OPTIONS_SETTING: " ".join(OPTIONS),
     }
     engine = Engine(lake=shared_lake, conf=conf)
     yield engine

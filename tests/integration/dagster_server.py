@@ -57,7 +57,7 @@ class DagsterServer:
         )
         self._read, self._write = os.pipe()
         self._start("dagster_webserver", "-h", "127.0.0.1", "-p", str(self.port), "-w", str(self._workspace))
-        self._start("dagster._daemon", "run", "-w", str(self._workspace))
+        self._start("tests.integration.quick_daemon", "run", "-w", str(self._workspace))
         try:
             self.wait("the code location to load", self._loaded, timeout_s=120)
         except BaseException:

@@ -7,6 +7,7 @@ After a change, `python -m tests.simulation.test_protocol_docs` draws the page a
 import inspect
 import re
 import textwrap
+from functools import cache
 from pathlib import Path
 from typing import get_args
 
@@ -30,7 +31,8 @@ def picture() -> str:
     return "\n".join(["```mermaid", "stateDiagram-v2", *lines, "```"])
 
 
-def edges() -> set[tuple[str, str, str, str]]:
+@cache
+def edges() -> frozenset[tuple[str, str, str, str]]:
     """(phase, event, next phase, effect) of the steps taken in the small models."""
     found: set[tuple[str, str, str, str]] = set()
     for model in HUNTING:
@@ -44,7 +46,7 @@ def edges() -> set[tuple[str, str, str, str]]:
             else:
                 asks = ", ".join(type(e).__name__ for e in effects)
                 found.add((state.phase, type(event).__name__, after.phase, asks))
-    return found
+    return frozenset(found)
 
 
 def effects() -> str:

@@ -1,0 +1,43 @@
+"""In which order the files of a run are begun.
+
+Story: two workers share the files. The last one takes minutes and is begun last, so one worker runs it and
+the other has nothing to do. So the files that take longest come first, and small ones fill up the end.
+"""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+ROOT = Path(__file__).resolve().parents[1]
+LONGEST = (
+    "tests/integration/test_dagster_live.py",
+    "tests/integration/test_cold_start.py",
+    "tests/integration/test_demo.py",
+    "tests/integration/test_examples.py",
+    "tests/integration/test_tutorial.py",
+    "tests/integration/test_chaos.py",
+    "tests/integration/test_dev.py",
+    "tests/integration/test_backends.py",
+    "tests/faults/test_lost_manifests.py",
+    "tests/faults/test_wrong_answers.py",
+    "tests/integration/test_backends_spark.py",
+    "tests/integration/test_settle.py",
+    "tests/integration/test_spark_connect.py",
+    "tests/contract/test_emulator_python_sdk.py",
+    "tests/integration/test_spark_source.py",
+    "tests/integration/test_maintain.py",
+    "tests/integration/test_dbt_rows.py",
+    "tests/integration/test_kills.py",
+    "tests/integration/test_dagster_repair.py",
+    "tests/faults/test_cures.py",
+    "tests/faults/test_calls.py",
+    "tests/simulation/test_exhaustive.py",
+)
+"""The files that take more than half a minute of a worker, the longest first."""
+T = TypeVar("T")
+
+
+def longest_first(items: Iterable[T], path_of: Callable[[T], Path]) -> list[T]:
+    """The items of the files in LONGEST first, in that order; all others as they came."""
+    places = {ROOT / name: place for place, name in enumerate(LONGEST)}
+    return sorted(items, key=lambda item: places.get(path_of(item), len(places)))
