@@ -53,7 +53,7 @@ VERBS: Final = {
     "shards": ("pipelines.cli.shards", "Shards: list with lineage, pause, resume, skip."),
     "lag": ("pipelines.cli.lag", "Show how far the table, a group or a store is behind."),
     "cursor": ("pipelines.cli.cursor", "Tell the time of a cursor, or the cursor of a time."),
-    "stage": ("pipelines.cli.stage", "Give a logstore its dbt staging model."),
+    "stage": ("pipelines.cli.stage", "Give a logstore its dbt models."),
     "dbt": ("pipelines.cli.dbt", "Run dbt with the environment that its models need."),
     "demo": ("pipelines.cli.demo.program", "Show the whole path, from log lines to a proof."),
     "dev": ("pipelines.cli.demo.dev", "Run emulator, producer and Dagster's page until Ctrl-C."),
