@@ -18,9 +18,11 @@
   1. It reads the landed table at one snapshot, and its own commit says at which: rows and position are
      one commit, so a run that dies leaves both or neither.
   2. The next run takes the data files of the landed table then and now. Those that came and those that
-     left are what changed, whoever did it: a landing, a backfill, an undo, a replace, a rollback. Their
-     receive hours, from the files' own statistics, say which partitions are read.
-  3. The minutes of the rows in these files are touched, and these minutes are counted whole.
+     left are what changed, whoever did it: a landing, a backfill, an undo, a replace, a rollback. The
+     receive hours of those that came say which partitions are read. A file that left is never read: it
+     may be lost.
+  3. The minutes of the rows in files that came, and those from the first to the last row of a file that
+     left, are touched, and these minutes are counted whole.
   4. The result is merged: a minute is updated, added, or deleted where no row of it is left.
 
   Where the snapshot of the last run is gone (expired: the newest 200 are kept) or a file has no
@@ -73,9 +75,9 @@ select * from counted
 {% endmacro %}
 
 
-{# Minutes since 1970 of a row of the landed table, in no time zone. #}
-{% macro minute_of() -%}
-unix_micros(coalesce(__time__, __receive_hour__)) div 60000000
+{# Minutes since 1970 of a moment, in no time zone; as it stands, that of a row of the landed table. #}
+{% macro minute_of(moment="coalesce(__time__, __receive_hour__)") -%}
+unix_micros({{ moment }}) div 60000000
 {%- endmacro %}
 
 

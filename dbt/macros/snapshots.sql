@@ -52,54 +52,61 @@ where h.is_current_ancestor and s.summary['sls-lake.read'] is not null
     ranges  [(first, last)] minutes since 1970, both included; over 200 ranges neighbours are joined
     gone    whether files left: then minutes may have lost their last row
 
-  A file's rows are of the receive hours between its smallest and largest, by the file's statistics.
+  The rows of files that came are read; their receive hours, by the files' statistics, say in which
+  partitions they are. Files that left may be lost, so of them only the statistics are asked: all minutes
+  from the first to the last of a file.
 #}
 {% macro touched_minutes(table, before, head) %}
 {%- if before == head -%}{{ return({"ranges": [], "gone": false}) }}{%- endif -%}
 {%- if not is_kept(table, before) -%}{{ return(none) }}{%- endif -%}
-{%- set changed -%}
-with old as (select * from {{ table }}.files version as of {{ before }}),
-     new as (select * from {{ table }}.files version as of {{ head }}),
-     changed as (
-         select 'came' as how, file_path, readable_metrics.__receive_hour__ as hours
-         from new left anti join old using (file_path)
-         union all
-         select 'left', file_path, readable_metrics.__receive_hour__
-         from old left anti join new using (file_path)
-     )
+{%- set came -%}
+select file_path, readable_metrics.__receive_hour__ as hours
+from {{ table }}.files version as of {{ head }}
+left anti join (select file_path from {{ table }}.files version as of {{ before }}) using (file_path)
 {%- endset -%}
-{%- set sides = {"came": [], "left": []} -%}
-{%- set hours -%}
-{{ changed }}
-select distinct how, unix_seconds(hours.lower_bound) div 60, unix_seconds(hours.upper_bound) div 60
-from changed
+{%- set left -%}
+select readable_metrics.__receive_hour__ as hours, readable_metrics.__time__ as times
+from {{ table }}.files version as of {{ before }}
+left anti join (select file_path from {{ table }}.files version as of {{ head }}) using (file_path)
 {%- endset -%}
-{%- for how, first, last in run_query(hours).rows -%}
-{%- if first is none or last is none -%}{{ return(none) }}{%- endif -%}
-{%- do sides[how].append((first | int, last | int)) -%}
+{%- set bounds = [] -%}
+{%- for name in ("hours", "times") -%}
+{%- do bounds.extend([minute_of(name ~ ".lower_bound"), minute_of(name ~ ".upper_bound")]) -%}
 {%- endfor -%}
-{%- if not sides.came and not sides.left -%}{{ return({"ranges": [], "gone": false}) }}{%- endif -%}
+{%- set new_hours, ranges, gone = [], [], [] -%}
+{%- set asked = "select distinct " ~ bounds[:2] | join(", ") ~ " from (" ~ came ~ ")" -%}
+{%- for first, last in run_query(asked).rows -%}
+{%- if first is none or last is none -%}{{ return(none) }}{%- endif -%}
+{%- do new_hours.append((first | int, last | int)) -%}
+{%- endfor -%}
+{%- do bounds.append("times.null_value_count > 0") -%}
+{%- set asked = "select distinct " ~ bounds | join(", ") ~ " from (" ~ left ~ ")" -%}
+{%- for first_hour, last_hour, first, last, timeless in run_query(asked).rows -%}
+{%- if first_hour is none or last_hour is none or timeless is none -%}{{ return(none) }}{%- endif -%}
+{%- if not timeless and first is none -%}{{ return(none) }}{%- endif -%}
+{%- do gone.append(true) -%}
+{%- if first is not none -%}{%- do ranges.append((first | int, last | int)) -%}{%- endif -%}
+{%- if timeless -%}{%- do ranges.append((first_hour | int, last_hour | int)) -%}{%- endif -%}
+{%- endfor -%}
+{%- if new_hours -%}
 {%- set minutes -%}
-{{ changed }},
-touched as (
-{%- for how, snapshot in (("came", head), ("left", before)) if sides[how] %}
-{{ "union" if loop.index > 1 }}
-select distinct {{ minute_of() }} as minute
-from {{ table }} version as of {{ snapshot }}
-where ({{ within("__receive_hour__", few(sides[how])) }})
-  and _file in (select file_path from changed where how = '{{ how }}')
-{%- endfor %}
-)
 select min(minute), max(minute)
-from (select minute, minute - row_number() over (order by minute) as run from touched)
+from (
+    select minute, minute - row_number() over (order by minute) as run
+    from (
+        select distinct {{ minute_of() }} as minute
+        from {{ table }} version as of {{ head }}
+        where ({{ within("__receive_hour__", few(new_hours)) }})
+          and _file in (select file_path from ({{ came }}))
+    )
+)
 group by run
-order by 1
 {%- endset -%}
-{%- set ranges = [] -%}
 {%- for first, last in run_query(minutes).rows -%}
 {%- do ranges.append((first | int, last | int)) -%}
 {%- endfor -%}
-{{ return({"ranges": few(ranges), "gone": sides.left | length > 0}) }}
+{%- endif -%}
+{{ return({"ranges": few(ranges), "gone": gone | length > 0}) }}
 {% endmacro %}
 
 
