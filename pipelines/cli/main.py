@@ -55,7 +55,7 @@ VERBS: Final = {
     "logstores": ("pipelines.cli.project", "Logstores that are set up: list; refresh finds new ones."),
     "lag": ("pipelines.cli.lag", "Show how far the table, a group or a store is behind."),
     "cursor": ("pipelines.cli.cursor", "Tell the time of a cursor, or the cursor of a time."),
-    "stage": ("pipelines.cli.stage", "Give a logstore its dbt staging model."),
+    "stage": ("pipelines.cli.stage", "Give a logstore its dbt models."),
     "dbt": ("pipelines.cli.dbt", "Run dbt with the environment that its models need."),
     "demo": ("pipelines.cli.demo.program", "Show the whole path, from log lines to a proof."),
     "dev": ("pipelines.cli.demo.dev", "Run emulator, producer and Dagster's page until Ctrl-C."),

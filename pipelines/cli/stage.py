@@ -1,9 +1,11 @@
-"""`sls-lake stage`: the dbt staging model of a logstore, written once; from then on it is yours.
+"""`sls-lake stage`: the dbt models of a logstore, written once; from then on they are yours.
 
-dbt/models/staging/stg_<name>.sql    a view with names that people type
-dbt/models/staging/stg_<name>.yml    its source, its lineage in Dagster, its tests
+dbt/models/staging/stg_<name>.sql         a view with names that people type
+dbt/models/staging/stg_<name>.yml         its source, its lineage in Dagster, its tests
+dbt/models/silver/<name>_by_minute.sql    with --by-minute: a table by minute, and the same beside it
 """
 
+import json
 from pathlib import Path
 
 import click
@@ -14,7 +16,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.contract import SYSTEM_COLUMNS, Contract
 from sls_io.errors import ConfigError
 
-FOLDER = Path("dbt") / "models" / "staging"
+MODELS = Path("dbt") / "models"
 
 _IDENTITY = ("__origin__", "__shard__", "__cursor__", "__index__")
 _SAID = {
@@ -50,6 +52,7 @@ models:
       dagster:
         asset_key: [silver, stg_{name}]
         group: {name}
+        columns_of: [bronze, {name}]
     data_tests:
       - unique_together:
           name: identity_is_unique
@@ -61,52 +64,121 @@ models:
             table: source('{namespace}', '{name}')
     columns:
 {tested}"""
-_TESTED = """      - name: {column}
-        data_tests:
+_COLUMN = """      - name: {column}
+        meta: {{from: [{origin}]}}
+"""
+_TESTED = """        data_tests:
           - not_null:
               name: {short}_is_set
+"""
+_MINUTES_SQL = """\
+-- Landed {name} by minute of the logs' own time; `macros/by_minute.sql` says how late rows find theirs.
+-- Figures of your own: a second argument, such as {{'slowest_ms': 'max(latency_ms)'}}, then once
+-- `sls-lake dbt build --full-refresh --select {name}_by_minute`. It waits for {{{{ ref('stg_{name}') }}}}
+{{{{ by_minute(source('{namespace}', '{name}')) }}}}
+"""
+_MINUTES_YML = """version: 2
+
+models:
+  - name: {name}_by_minute
+    description: Landed {name} by minute of the logs' own time; late rows change their minute.
+    meta:
+      dagster:
+        asset_key: [silver, {name}_by_minute]
+        group: {name}
+        columns_of: [bronze, {name}]
+    data_tests:
+      - counts_every_row:
+          name: every_row_is_in_a_minute
+          arguments:
+            table: source('{namespace}', '{name}')
+    columns:
+      - name: minute
+        meta: {{from: [__time__, __receive_hour__]}}
+        data_tests:
+          - not_null:
+              name: minute_is_set
+          - unique:
+              name: minute_is_there_once
 """
 
 
 @click.command("stage")
 @logstore_option
+@click.option("--by-minute", is_flag=True, help="A table by minute, too.")
 @verb
-def stage(output: Output, *, name: str | None) -> None:
+def stage(output: Output, *, name: str | None, by_minute: bool) -> None:
     """Write the dbt staging model of a logstore, where there is none yet."""
     logstore = resolve(name)
-    texts = {f"stg_{logstore.name}.sql": model(logstore), f"stg_{logstore.name}.yml": properties(logstore)}
-    folder = project_root() / FOLDER
+    staging, minutes = f"staging/stg_{logstore.name}", f"silver/{logstore.name}_by_minute"
+    texts = {f"{staging}.sql": model(logstore), f"{staging}.yml": properties(logstore)}
+    folder = project_root() / MODELS
+    if by_minute:
+        if all((folder / file).exists() for file in texts):
+            texts = {}
+        texts |= {f"{minutes}.sql": minutes_model(logstore), f"{minutes}.yml": minutes_properties(logstore)}
     there = [folder / file for file in texts if (folder / file).exists()]
     if there:
         raise ConfigError(f"{there[0]} is there already: change it by hand, or remove it and stage again")
-    folder.mkdir(parents=True, exist_ok=True)
     for file, text in texts.items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_text(text, encoding="utf-8")
         output.say(f"wrote {folder / file}")
     output.say(
-        "Once the table is there `sls-lake dbt build` makes the view; Dagster, when reloaded, keeps it"
+        "Once the table is there `sls-lake dbt build` makes what is new; Dagster, when reloaded, keeps it"
     )
     output.result({"model": f"stg_{logstore.name}", "files": [str(folder / file) for file in texts]})
 
 
 def model(logstore: Logstore) -> str:
-    """The SQL. A declared key may hold dots or be a word of SQL, so it is quoted; a short name that one has
-    already stays with it."""
-    declared = [column.name for column in Contract.from_columns(logstore.columns).shown]
-    taken = {name.lower() for name in declared}
-    system = [_aliased(name, taken) for name in SYSTEM_COLUMNS if name in _SAID or name in _IDENTITY]
-    at = next(n for n, text in enumerate(system) if text.startswith("__rest__"))
-    columns = [*system[:at], *(f"`{key}`" for key in declared), *system[at:]]
-    namespace = logstore.table.split(".")[0]
-    return _SQL.format(name=logstore.name, namespace=namespace, columns=",\n    ".join(columns))
+    """The SQL of the view. A declared key may hold dots or be a word of SQL, so it is quoted."""
+    columns = [
+        f"`{name}`" if name not in SYSTEM_COLUMNS else name if name == shown else f"{name} as {shown}"
+        for name, shown in _columns(logstore).items()
+    ]
+    return _SQL.format(name=logstore.name, namespace=_namespace(logstore), columns=",\n    ".join(columns))
 
 
 def properties(logstore: Logstore) -> str:
     """The YAML beside it: source, lineage, tests."""
-    tested = "".join(_TESTED.format(column=name, short=name.strip("_")) for name in _IDENTITY)
-    return _YML.format(name=logstore.name, namespace=logstore.table.split(".")[0], tested=tested)
+    tested = "".join(
+        _COLUMN.format(column=_quoted(shown), origin=_quoted(name))
+        + (_TESTED.format(short=name.strip("_")) if name in _IDENTITY else "")
+        for name, shown in _columns(logstore).items()
+    )
+    return _YML.format(name=logstore.name, namespace=_namespace(logstore), tested=tested)
 
 
-def _aliased(name: str, taken: set[str]) -> str:
+def minutes_model(logstore: Logstore) -> str:
+    """The SQL of the table by minute."""
+    return _MINUTES_SQL.format(name=logstore.name, namespace=_namespace(logstore))
+
+
+def minutes_properties(logstore: Logstore) -> str:
+    """The YAML beside it: lineage, tests."""
+    return _MINUTES_YML.format(name=logstore.name, namespace=_namespace(logstore))
+
+
+def _namespace(logstore: Logstore) -> str:
+    return logstore.table.split(".")[0]
+
+
+def _columns(logstore: Logstore) -> dict[str, str]:
+    """Column of the table -> its name in the view, in their order. A short name that a declared key has
+    already stays with it."""
+    declared = [column.name for column in Contract.from_columns(logstore.columns).shown]
+    taken = {name.lower() for name in declared}
+    system = [name for name in SYSTEM_COLUMNS if name in _SAID or name in _IDENTITY]
+    at = system.index("__rest__")
+    names = [*system[:at], *declared, *system[at:]]
+    return {name: _alias(name, taken) if name in SYSTEM_COLUMNS else name for name in names}
+
+
+def _alias(name: str, taken: set[str]) -> str:
     short = _SAID.get(name)
-    return name if short is None or short in taken else f"{name} as {short}"
+    return name if short is None or short in taken else short
+
+
+def _quoted(name: str) -> str:
+    """As YAML wants it: a declared key may be `on` or `null`."""
+    return name if name in SYSTEM_COLUMNS or name in _SAID.values() else json.dumps(name)

@@ -16,6 +16,7 @@ from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK
 from pipelines.definitions import defs
 from pipelines.defs.dbt.assets import POOL, PROJECT, models, stale
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table.contract import SYSTEM_COLUMNS
 
 LOGSTORE = Logstore.model_validate(
     {
@@ -27,6 +28,10 @@ LOGSTORE = Logstore.model_validate(
 )
 BRONZE = bronze_key(LOGSTORE)
 VIEW = dg.AssetKey(["silver", "stg_access_logs"])
+MINUTES = dg.AssetKey(["silver", "access_logs_by_minute"])
+DAYS = dg.AssetKey(["gold", "access_logs_by_day"])
+ROWS = dg.AssetKey(["silver", "access_logs_error_rows"])
+CAUSES = dg.AssetKey(["silver", "access_logs_error_causes"])
 DEFS = dg.Definitions(
     assets=[origin_spec(LOGSTORE), landing_assets(LOGSTORE), models], resources={RESOURCE_KEY: SPARK}
 )
@@ -58,7 +63,7 @@ def land(instance: dg.DagsterInstance, *, passed: bool) -> None:
 def test_the_view_comes_after_the_landed_table_and_its_tests_are_blocking_checks() -> None:
     spec = models.get_asset_spec(VIEW)
     assert [dep.asset_key for dep in spec.deps] == [BRONZE]
-    checks = {check.name: check for check in models.check_specs}
+    checks = {check.name: check for check in models.check_specs if check.asset_key == VIEW}
     assert set(checks) == {
         "identity_is_unique",
         "rows_are_as_the_ledger_says",
@@ -69,6 +74,41 @@ def test_the_view_comes_after_the_landed_table_and_its_tests_are_blocking_checks
     }
     assert all(check.blocking for check in checks.values())
     assert models.op.pool == POOL
+
+
+def test_minutes_come_after_table_and_view_days_after_minutes_and_each_has_its_checks() -> None:
+    def upstream(key: dg.AssetKey) -> set[dg.AssetKey]:
+        return {dep.asset_key for dep in models.get_asset_spec(key).deps}
+
+    assert upstream(MINUTES) == {BRONZE, VIEW}
+    assert (upstream(DAYS), upstream(ROWS), upstream(CAUSES)) == ({MINUTES}, {VIEW}, {ROWS})
+    assert {spec.group_name for spec in models.specs} == {"access_logs"}
+    checks = {(check.asset_key, check.name) for check in models.check_specs if check.blocking}
+    assert {(MINUTES, "every_row_is_in_a_minute"), (MINUTES, "minute_is_there_once")} <= checks
+    assert {(DAYS, "days_sum_like_minutes"), (CAUSES, "cause_is_there_once")} <= checks
+
+
+def test_each_column_says_of_which_columns_it_is_made_and_these_are_there() -> None:
+    found = {}
+    for spec in models.specs:
+        lineage = spec.metadata["dagster/column_lineage"]
+        assert isinstance(lineage, dg.TableColumnLineage)
+        found[spec.key] = lineage.deps_by_column
+    there = {key: set(columns) for key, columns in found.items()}
+    there[BRONZE] = {*SYSTEM_COLUMNS, "status", "latency_ms"}
+    for columns in found.values():
+        for dep in (dep for deps in columns.values() for dep in deps):
+            assert dep.column_name in there[dep.asset_key], dep
+    assert found[VIEW]["logged_at"] == [dg.TableColumnDep(BRONZE, "__time__")]
+    assert found[MINUTES]["latency_ms_p95"] == [dg.TableColumnDep(BRONZE, "latency_ms")]
+    assert found[DAYS]["day"] == [dg.TableColumnDep(MINUTES, "minute")]
+
+
+def test_the_hourly_job_builds_all_but_the_views_that_follow_each_landing() -> None:
+    schedule = defs().resolve_schedule_def("dbt_models_schedule")
+    assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED
+    job = defs().resolve_job_def(schedule.job_name)
+    assert job.asset_layer.selected_asset_keys == {MINUTES, DAYS, ROWS, CAUSES}
 
 
 def test_the_view_follows_a_landing_although_most_hours_never_come(instance: dg.DagsterInstance) -> None:

@@ -46,7 +46,7 @@ def test_the_model_that_is_there_is_the_one_that_is_written(monkeypatch: pytest.
 def test_dbt_reads_the_model_of_a_new_logstore_with_its_source_its_tests_and_its_place_in_dagster(
     project: Path,
 ) -> None:
-    assert run(["stage"]) == 0
+    assert run(["stage", "--by-minute"]) == 0
     environment = {**os.environ, "SLS_DBT_SPARK_CONF": "{}", "DBT_TARGET_PATH": str(project / "target")}
     program = str(Path(sys.executable).with_name("dbt"))
     subprocess.run(
@@ -59,7 +59,14 @@ def test_dbt_reads_the_model_of_a_new_logstore_with_its_source_its_tests_and_its
     manifest = json.loads((project / "target" / "manifest.json").read_text())
     node = manifest["nodes"]["model.sls_lake.stg_orders"]
     assert node["depends_on"]["nodes"] == ["source.sls_lake.raw.orders"]
-    assert node["meta"]["dagster"] == {"asset_key": ["silver", "stg_orders"], "group": "orders"}
+    assert node["meta"]["dagster"] == {
+        "asset_key": ["silver", "stg_orders"],
+        "group": "orders",
+        "columns_of": ["bronze", "orders"],
+    }
+    made_of = {name: column["meta"]["from"] for name, column in node["columns"].items()}
+    assert made_of["receive_hour"] == ["__receive_hour__"] and made_of["user.name"] == ["user.name"]
+    assert made_of["source"] == ["source"] and made_of["__source__"] == ["__source__"]
     source = manifest["sources"]["source.sls_lake.raw.orders"]
     assert source["meta"]["dagster"]["asset_key"] == ["bronze", "orders"]
     tests = {
@@ -69,6 +76,10 @@ def test_dbt_reads_the_model_of_a_new_logstore_with_its_source_its_tests_and_its
     }
     assert len(tests) == 6 and "rows_are_as_the_ledger_says" in tests.values()
     assert "model.sls_lake.stg_access_logs" in manifest["nodes"]
+    minutes = manifest["nodes"]["model.sls_lake.orders_by_minute"]
+    assert set(minutes["depends_on"]["nodes"]) == {"source.sls_lake.raw.orders", "model.sls_lake.stg_orders"}
+    assert (minutes["config"]["incremental_strategy"], minutes["config"]["unique_key"]) == ("merge", "minute")
+    assert minutes["meta"]["dagster"]["asset_key"] == ["silver", "orders_by_minute"]
 
 
 def test_a_declared_key_keeps_its_name_is_quoted_and_a_dropped_one_has_no_column(project: Path) -> None:
@@ -86,4 +97,6 @@ def test_a_model_that_is_there_is_never_written_over(
     mine.write_text("select 1")
     assert run(["stage"]) == EXIT_USAGE
     assert "is there already" in capsys.readouterr().err
+    assert run(["stage", "--by-minute"]) == 0, "only the model that is missing is written"
     assert mine.read_text() == "select 1"
+    assert run(["stage", "--by-minute"]) == EXIT_USAGE

@@ -83,10 +83,10 @@ class Runs:
         return self._execute(job, dict(zip(_RANGE, (first, last), strict=True)))
 
     def models(self) -> Outcome:
-        """`dbt build`, as the assets and checks it is in Dagster."""
-        repository = self._definitions.get_repository_def()
-        graph = repository.asset_graph
-        keys = {key for key in graph.materializable_asset_keys if "dbt" in graph.get(key).kinds}
+        """`dbt build` of the views that follow each landing, as the assets and checks they are in Dagster."""
+        graph = self._definitions.get_repository_def().asset_graph
+        models = [key for key in graph.materializable_asset_keys if "dbt" in graph.get(key).kinds]
+        keys = {key for key in models if graph.get(key).automation_condition is not None}
         job = self._definitions.resolve_implicit_global_asset_job_def().get_subset(asset_selection=keys)
         return self._execute(job, {})
 

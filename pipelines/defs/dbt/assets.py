@@ -2,6 +2,17 @@
 
 The manifest is written by `dbt parse`, which needs neither Spark nor Java, whenever a file of the
 project is newer than it; a machine that has it already loads it in milliseconds.
+
+Views of staging follow each landing. All other models are the job `dbt_models`, hourly by its schedule
+once somebody turns that on: what is counted by minute takes care of late rows, whenever it runs.
+
+Why not `dagster_dbt.DbtProjectComponent`: it prepares its project without a lock, and only under
+`dagster dev`, so processes that load at the same moment take the folder from each other, and elsewhere a
+manifest is never renewed; and it makes its resource before code of ours is asked, with the `dbt` of the
+PATH, which an environment that is not activated lacks.
+
+Columns' lineage is said by the models' YAML (`from` in a column's meta). dagster-dbt would ask the
+database, with an adapter in the run's own process: over a local Spark that starts a second one.
 """
 
 import fcntl
@@ -24,7 +35,13 @@ POOL = "dbt"
 """One dbt run at a time: it starts an engine of its own, and models are replaced as a whole."""
 
 FOLLOWS_EVERY_S = 300
-"""Models are built at most this often: their tests read the whole table."""
+"""Views are built at most this often: their tests read the whole table."""
+
+CRON = "10 * * * *"
+"""Some minutes after the hour, when most of its rows have landed; later ones change their minute later."""
+
+STAGING = "staging"
+"""The folder of models whose views follow each landing."""
 
 # A virtual environment need not be on the PATH for its `dg` to work; dbt lies beside the Python.
 _DBT = str(Path(sys.executable).with_name("dbt"))
@@ -32,16 +49,41 @@ _SOURCES = ("*.yml", "models/**/*", "macros/**/*", "tests/**/*", "seeds/**/*", "
 
 
 class _Translator(DagsterDbtTranslator):
-    """Models follow bronze, at most one run behind, and stay where they are while a check is red."""
+    """Views follow bronze, at most one run behind, and stay where they are while a check is red."""
 
     def get_asset_spec(
         self, manifest: Mapping[str, Any], unique_id: str, project: DbtProject | None
     ) -> dg.AssetSpec:
         spec = super().get_asset_spec(manifest, unique_id, project)
+        node = manifest["nodes"].get(unique_id) or manifest["sources"][unique_id]
+        lineage = column_lineage(node)
+        if lineage is not None:
+            spec = spec.merge_attributes(metadata={"dagster/column_lineage": lineage})
+        spec = spec.replace_attributes(kinds={"dbt", "iceberg"})
+        if STAGING not in node["fqn"]:
+            return spec
         # Hours before the first log never come, so "no upstream partition is missing" never holds.
         condition = dg.AutomationCondition.eager().without(~dg.AutomationCondition.any_deps_missing())
         ready = dg.AutomationCondition.all_deps_blocking_checks_passed()
-        return spec.replace_attributes(automation_condition=condition & ready, kinds={"dbt", "iceberg"})
+        return spec.replace_attributes(automation_condition=condition & ready)
+
+
+def column_lineage(node: Mapping[str, Any]) -> dg.TableColumnLineage | None:
+    """Which columns a model's columns are made of, as its YAML says; None where it says nothing.
+
+    A model names the asset it reads (`columns_of` beside its asset key), a column the columns there (`from`).
+    """
+    upstream = node["meta"].get("dagster", {}).get("columns_of")
+    if upstream is None:
+        return None
+    key = dg.AssetKey(upstream)
+    return dg.TableColumnLineage(
+        {
+            name: [dg.TableColumnDep(key, origin) for origin in column["meta"]["from"]]
+            for name, column in node["columns"].items()
+            if "from" in column["meta"]
+        }
+    )
 
 
 def stale(project: DbtProject) -> bool:
@@ -107,12 +149,30 @@ def models(context: dg.AssetExecutionContext, spark: SparkEngine) -> Iterator[An
         yield from dbt.cli(["build"], context=context).stream()
 
 
+FOLLOWERS = [spec.key for spec in models.specs if spec.automation_condition is not None]
+"""The views that follow each landing."""
+
 follow = dg.AutomationConditionSensorDefinition(
     "dbt_follows_bronze",
-    target=dg.AssetSelection.assets(*models.keys),
+    target=dg.AssetSelection.assets(*FOLLOWERS),
     default_status=dg.DefaultSensorStatus.RUNNING,
     minimum_interval_seconds=FOLLOWS_EVERY_S,
-    description="Builds the models after a landing. It is on: where nothing lands nothing runs.",
+    description="Builds the views after a landing. It is on: where nothing lands nothing runs.",
+)
+
+build = dg.define_asset_job(
+    "dbt_models",
+    selection=dg.AssetSelection.assets(*models.keys) - dg.AssetSelection.assets(*FOLLOWERS),
+    description="Counts what landed since its last run: by minute, then by day; and the rows with errors.",
+)
+
+hourly = dg.ScheduleDefinition(
+    name="dbt_models_schedule",
+    job=build,
+    cron_schedule=CRON,
+    execution_timezone="UTC",
+    default_status=dg.DefaultScheduleStatus.STOPPED,
+    description="Each hour, once somebody turns it on. Later rows change their minute in a later run.",
 )
 
 
