@@ -120,8 +120,8 @@ def test_the_view_stays_where_it_is_while_the_blocking_check_is_red(instance: dg
 
 
 def test_nobody_has_to_turn_on_what_makes_the_view_follow() -> None:
-    (sensor,) = defs().get_repository_def().sensor_defs
-    assert isinstance(sensor, dg.AutomationConditionSensorDefinition)
+    found = defs().get_repository_def().sensor_defs
+    (sensor,) = (each for each in found if isinstance(each, dg.AutomationConditionSensorDefinition))
     assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
     graph = DEFS.resolve_asset_graph()
     assert sensor.asset_selection.resolve(graph) == {VIEW}
