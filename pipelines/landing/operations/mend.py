@@ -30,6 +30,7 @@ from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.contract import Contract, arrow_schema, partition_of
 from pipelines.landing.table.lake import Lake
+from pipelines.landing.transform import Transform
 from sls_io import loggroup
 from sls_io.client import Page, SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
@@ -95,7 +96,7 @@ def plan_mend(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -
     contract = Contract.from_columns(logstore.columns)
     evolved = contract.evolved(place.table.metadata)
     schema = evolved or place.table.schema()
-    reader = _Reader(contract, place.origin.id, schema)
+    reader = _Reader(contract, place.origin.id, schema, Transform(logstore.transform))
     tasks: list[FileScanTask] = []
     rows = mended = changed = 0
     left: dict[str, int] = {}
@@ -124,7 +125,8 @@ def execute_mend(
     if not planned.tasks:
         raise ConfigError(f"no row with an error in these hours of {planned.view.table} would change")
     place, schema = planned.place, planned.schema
-    reader = _Reader(Contract.from_columns(logstore.columns), place.origin.id, schema)
+    contract, transform = Contract.from_columns(logstore.columns), Transform(logstore.transform)
+    reader = _Reader(contract, place.origin.id, schema, transform)
     files: list[DataFile] = []
     fresh = Freshness(clock)
     for task in planned.tasks:
@@ -163,9 +165,10 @@ def _check_accounted(place: LogstoreTable, task: FileScanTask) -> None:
 
 
 class _Reader:
-    """Kept bytes -> rows, with one contract and one schema."""
+    """Kept bytes -> rows, with one contract, one schema and one transform."""
 
-    def __init__(self, contract: Contract, origin: str, schema: Schema) -> None:
+    def __init__(self, contract: Contract, origin: str, schema: Schema, transform: Transform) -> None:
+        self._transform = transform
         declared = contract.declared
         self._pii = {d.name.encode(): d.pii for d in declared if d.pii}
         self._hashed = frozenset(d.name.encode() for d in declared if d.pii == "hash")
@@ -207,10 +210,11 @@ class _Reader:
         columns["__raw__"] = pa.array(
             [None if e is None else new or log for e, new, log in kept], pa.binary()
         )
-        return pa.RecordBatch.from_arrays(
+        read = pa.RecordBatch.from_arrays(
             [columns[f.name] if f.name in columns else decoded.column(f.name) for f in batch.schema],
             schema=batch.schema,
         )
+        return self._transform.of(read, batch.column("__shard__")[0].as_py())
 
     def _guarded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """One row whose bytes are no log; they go when personal data may be in them."""

@@ -44,6 +44,7 @@ from pipelines.landing.run.write import WrittenWindow, assemble, check_not_all_f
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
+from pipelines.landing.transform import Transform
 from sls_io.client import Origin, SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import (
@@ -125,6 +126,7 @@ class Run:
         self._fencing = Fencing(logstore.group, run, live=mode == "live")
         self._holding = Holding(logstore, clock=clock, lost=self._claim_lost, warn=warn)
         self._hooks = Hooks(logstore.name, logstore.hooks, warn)
+        Transform(logstore.transform)  # one that cannot be loaded ends the run before it began
         self._effects: list[protocol.Effect] = []
         self._checkpoints: tuple[CheckpointReport, ...] = ()
         self._state: protocol.State | None = None
