@@ -41,6 +41,7 @@ def land(path: Path, count: int) -> dict[str, float]:
             attempt="0" * 32,
             windows=(window,),
             columns=COLUMNS,
+            transform="",
             schema=schema,
             location=f"file://{folder}",
             io_properties={},

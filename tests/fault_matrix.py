@@ -61,7 +61,7 @@ _PROCESSES: Mapping[str, str] = {
     "4": "R F B B N B B R N",
     "5a": "R F Q Q F Q N R Q",
     "5b": "C C Q Q F Q N N Q",
-    "6": "C F B C C B N N N",
+    "6": "C F B C C B N N C",
     "7": "W F N N N N N N N",
     "8": "W F B B N B N N N",
     "9": "R F B B F B N B R",

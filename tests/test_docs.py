@@ -38,12 +38,14 @@ def snippet(begin: str) -> str:
 
 
 MAKE, TERMINAL, READ, STORES = "make demo", ". var/dev/env", "from pyiceberg", "# a PostgreSQL"
+TRANSFORM = "import pyarrow as pa"
 
 
 def test_every_snippet_of_the_readme_is_run_by_a_test() -> None:
-    """MAKE and STORES below, TERMINAL beside a running dev (test_dev), READ after a demo (test_demo)."""
+    """MAKE and STORES below, TERMINAL beside a running dev (test_dev), READ after a demo (test_demo),
+    TRANSFORM in a landing (faults/test_transform)."""
     there = [*blocks(SNIPPETS, "sh"), *blocks(SNIPPETS, "python")]
-    assert there == [snippet(begin) for begin in (MAKE, TERMINAL, STORES, READ)]
+    assert there == [snippet(begin) for begin in (MAKE, TERMINAL, STORES, READ, TRANSFORM)]
 
 
 def test_the_verbs_that_the_readme_begins_with_are_there() -> None:

@@ -40,9 +40,12 @@ def describe(output: Output, *, name: str | None) -> None:
     files = hours_of(logstore, lake)
     show(output, logstore, views, left)
     show_files(output, files)
+    if logstore.transform:
+        output.say(f"rows are transformed by {escape(logstore.transform)}")
     output.result(
         {
             "logstore": logstore.name,
+            "transform": logstore.transform,
             "shards": [asdict(view) for view in views],
             "runway": asdict(left) | {"shortest_s": left.shortest_s, "level": left.level},
             "files": [asdict(hour) for hour in files],

@@ -47,7 +47,7 @@ LONG = frozenset(
             "expired",
         ),
         *("cursor", "checkpoint", "frontier", "frontier_then", "begin", "end", "start", "closings", "target"),
-        *("withdrawn", "regained", "kept_out", "sum"),
+        *("first_cursor", "last_cursor", "withdrawn", "regained", "kept_out", "sum"),
     }
 )
 """Names whose integers are cursors, snapshot ids or sums: strings in the document, also small ones."""

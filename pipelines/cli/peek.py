@@ -14,6 +14,7 @@ from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import Output, verb
 from pipelines.cli.stores import CursorParam, Place
 from pipelines.landing.table.contract import Contract
+from pipelines.landing.transform import Transform
 from sls_io.client import SlsClient
 from sls_io.decoding.decode import Decoder
 from sls_io.errors import CheckpointOutside, ConfigError, printable
@@ -56,7 +57,7 @@ def peek(
         head = client.head(listed[shard])
         begin = _begin(client, head, when, cursor)
         decoder = Decoder(client.origin().id, Contract.from_columns(logstore.columns).declared)
-        rows = _rows(client, decoder, head, begin, limit)
+        rows = _rows(client, decoder, Transform(logstore.transform), head, begin, limit)
     for row in rows:
         output.say(f"[bold]{row['time'] or 'no time'}[/] {_place(row)}  {escape(_text(row))}")
     if not rows:
@@ -83,7 +84,9 @@ def _begin(client: SlsClient, head: Head, when: int | str, cursor: int | None) -
     return head.begin
 
 
-def _rows(client: SlsClient, decoder: Decoder, head: Head, begin: Cursor, limit: int) -> list[dict[str, Any]]:
+def _rows(
+    client: SlsClient, decoder: Decoder, transform: Transform, head: Head, begin: Cursor, limit: int
+) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     at = begin
     for _ in range(_PAGES_MAX):
@@ -92,7 +95,8 @@ def _rows(client: SlsClient, decoder: Decoder, head: Head, begin: Cursor, limit:
         page = client.pull(head.shard.id, at, end=head.end, groups_max=limit)
         hour = client.cursor_time_s(head.shard.id, at) // HOUR_S
         for part in decoder.open(page).parts(hour):
-            rows += [_row(entry) for entry in part.batch.slice(0, limit - len(rows)).to_pylist()]
+            batch = transform.of(part.batch, head.shard.id)
+            rows += [_row(entry) for entry in batch.slice(0, limit - len(rows)).to_pylist()]
         at = page.next
     return rows
 

@@ -26,7 +26,9 @@ def plan(output: Output, *, name: str | None) -> None:
     show(output, report)
     # A window has no names for its cursors, so they are written here as they are everywhere.
     windows = [(shard, hour, str(begin), str(end)) for shard, hour, begin, end in report.windows]
-    output.result({**asdict(report), "windows": windows})
+    if logstore.transform:
+        output.say(f"each task calls {escape(logstore.transform)}")
+    output.result({**asdict(report), "windows": windows, "transform": logstore.transform})
 
 
 def show(output: Output, report: PlanReport) -> None:

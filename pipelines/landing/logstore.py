@@ -57,6 +57,7 @@ class Logstore(Settings):
                goes on; `fail` leaves the shard where it is, with a red run, until somebody decides
     columns    log key -> declared type (see contract.py)
     hooks      `package.module:name` of functions that a live run calls (see run/hooks.py)
+    transform  `package.module:function` on the rows of a landing (see transform.py)
     coordinator  how shards are held (see coordinators.py); a word stands for its kind
     maintenance, proof  when their schedules tick, as cron, once somebody turns them on
     sensors    what they watch for (see bounds.py)
@@ -75,6 +76,7 @@ class Logstore(Settings):
     budget: Budget = Budget()
     errors: ErrorShares = ErrorShares()
     hooks: str = ""
+    transform: str = ""
     coordinator: Coordination = Coordination()
     splits_per_hour: Annotated[int, Field(ge=1, le=60)] = 1
     sensors: Sensors = Sensors()

@@ -142,7 +142,7 @@ def test_a_plan_from_answers_that_came_late_is_refused_at_the_commit(started: Wo
     threads[0].join(60)
 
     assert won == [60]
-    assert (late.rows, late.replans, late.snapshot_id) == (0, 1, None)
+    assert (late.rows, late.replans, late.snapshot_id) == (0, 0, None), "it lets go"
     assert_next_run_lands(started, 0)
 
 

@@ -156,7 +156,7 @@ def test_of_two_runs_with_the_same_windows_the_loser_is_refused(world: World, se
     lost = world.land(on_event=At("publish", lambda: won.append(world.land())))
 
     assert won[0].rows == 40
-    assert (lost.rows, lost.replans, lost.snapshot_id) == (0, 1, None)
+    assert (lost.rows, lost.replans, lost.snapshot_id) == (0, 0, None), "it lets go"
     assert len(world.data_files()) > len(world.published()), "the loser's files stay, unlisted"
     proved(world, servers)
 

@@ -122,6 +122,7 @@ def test_the_closure_that_travels_to_executors_holds_no_key(guarded: World) -> N
         attempt="a" * 32,
         windows=(),
         columns=guarded.logstore.columns,
+        transform="",
         schema=table.schema(),
         location=table.location(),
         io_properties=public_properties(secret_properties),

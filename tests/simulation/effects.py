@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from pipelines.landing.ledger.epochs import Fenced
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.run import protocol
 from sls_io.claim import Claim
@@ -22,6 +23,7 @@ from tests.simulation.lookups import Lookups
 from tests.simulation.model import (
     ANSWER_LOST,
     CRASH,
+    FENCED,
     FIRST_HOUR,
     IDLE,
     LATE,
@@ -118,7 +120,10 @@ class Effects:
             return
         early = self.lookups.source(parts) if self.habits.end_before_status else None
         local = local._replace(fresh=True, schema=lake.schema, early=early)
-        yield self.steps.feed(local, protocol.LedgerRead(self.lookups.ledger(lake)), "read the ledger")
+        ledger = self.lookups.ledger(lake)
+        yield self.steps.feed(local, protocol.LedgerRead(ledger), "read the ledger")
+        for why in Fenced if FENCED in self.lookups.kinds(parts) else ():
+            yield self.steps.feed(local, protocol.LedgerRead(ledger, why), f"read: {FENCED}", FENCED)
 
     def _starts(self, local: Local, _: Any, parts: Parts) -> Iterator[Move]:
         starts = {s.id: Cursor(s.begin) for s in self.lookups.service(parts).listed()}
@@ -262,6 +267,11 @@ class Effects:
                 claim_valid=valid,
             )
             yield self.steps.feed(local._replace(fresh=True, swept=deleted), event, "reload" + _known(valid))
+        for why in Fenced if FENCED in self.lookups.kinds(parts) and not local.landed else ():
+            event = protocol.Reloaded(None, self.lookups.ledger(lake), fits, not local.swept, fenced=why)
+            yield self.steps.feed(
+                local._replace(fresh=True, swept=deleted), event, f"reload: {FENCED}", FENCED
+            )
 
     def _reconcile(self, local: Local, _: Any, parts: Parts) -> Iterator[Move]:
         problems = ("rolled back",) if self.lookups.lake(parts).rolled_back else ()

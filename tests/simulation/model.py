@@ -37,6 +37,7 @@ ANSWER_LOST = "answer lost"
 LATE = "late request"
 CLAIM_LOST = "claim lost"
 UNREADABLE = "table cannot be read"
+FENCED = "fenced: a newer run, or aborted"
 PAGE = "window stopped"
 PUT_OFF = "checkpoint put off"
 COMMIT = "commit by another"
@@ -51,7 +52,7 @@ NETWORK = frozenset({CRASH, REQUEST_LOST, ANSWER_LOST, LATE, CLAIM_LOST})
 """A request that arrives twice is one of these: its second copy is refused by its snapshot id, or the
 first was lost and it is a late one."""
 DRIVER = frozenset({UNREADABLE, PAGE, PUT_OFF})
-TABLE = frozenset({COMMIT, SCHEMA, SWEEP, ROLLBACK})
+TABLE = frozenset({COMMIT, SCHEMA, SWEEP, ROLLBACK, FENCED})
 EVERY = NETWORK | DRIVER | TABLE | {RETENTION}
 
 

@@ -1,6 +1,6 @@
 """The models that are explored to their end, and what each is for."""
 
-from tests.simulation.model import CLAIM_LOST, LIE, LIES, NETWORK, RETENTION, Model
+from tests.simulation.model import CLAIM_LOST, FENCED, LIE, LIES, NETWORK, RETENTION, Model
 
 HEADLINE = Model("all faults")
 
@@ -19,7 +19,12 @@ QUICK = (
     Model("one worker, two faults", workers=1),
     Model("backfill meets live", shards=1, split=False, fills=True, kinds=NETWORK | {RETENTION}),
     Model("three workers", workers=3, shards=1, split=False, faults=1, kinds=NETWORK),
-    Model("eviction and retention", shards=1, split=False, kinds=frozenset({CLAIM_LOST, RETENTION})),
+    Model(
+        "eviction, retention and a fence",
+        shards=1,
+        split=False,
+        kinds=frozenset({CLAIM_LOST, RETENTION, FENCED}),
+    ),
     Model("wrong answers of one kind", shards=1, kinds=frozenset({LIE, RETENTION})),
     Model("wrong answers of two kinds", shards=1, split=False, faults=4, kinds=frozenset({LIES, CLAIM_LOST})),
 )

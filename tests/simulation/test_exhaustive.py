@@ -26,6 +26,7 @@ from tests.simulation.model import (
     ANSWER_LOST,
     CLAIM_LOST,
     CRASH,
+    FENCED,
     IDLE,
     LATE,
     LIE,
@@ -80,6 +81,7 @@ STRIKES = {
     LATE: {"Publish"},
     SWEEP: {"Publish", "Reload"},
     UNREADABLE: {"Reload"},
+    FENCED: {"ReadLedger", "Reload"},
     PUT_OFF: {"PublishCheckpoints"},
     LIE: {"SurveyShards"},
     LIES: {"SurveyShards"},
@@ -127,7 +129,7 @@ def test_three_faults_at_places_drawn_by_chance_break_nothing_either() -> None:
     search = Exhaustive(Model("sampled triples", faults=3, fills=True))
     struck = search.sample(range(TRIPLES), steps=90)
     assert struck.total() > 2 * TRIPLES
-    assert len(struck) >= 13  # all kinds
+    assert len(struck) >= 14  # all kinds
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)
@@ -156,7 +158,7 @@ def test_the_way_to_a_bug_is_told_move_by_move() -> None:
 
 def test_a_model_says_what_it_is() -> None:
     assert str(FULL[0]) == (
-        "all faults: 2 workers, live runs, 2 shards and a split, 2 windows in the first, 2 faults of 13 kinds"
+        "all faults: 2 workers, live runs, 2 shards and a split, 2 windows in the first, 2 faults of 14 kinds"
     )
 
 

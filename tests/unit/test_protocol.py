@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.landing.ledger.epochs import Fenced
 from pipelines.landing.ledger.fence import merge
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.run import protocol
@@ -196,7 +197,7 @@ def test_the_protocol_imports_nothing_that_reads_time_chance_or_the_world() -> N
         for alias in node.names
     }
     pure = {"collections.abc", "dataclasses", "enum", "typing"} | {
-        f"pipelines.landing.ledger.{name}" for name in ("fence", "values")
+        f"pipelines.landing.ledger.{name}" for name in ("epochs", "fence", "values")
     }
     pure |= {
         f"sls_io.{name}" for name in ("claim", "errors", "planning", "settings", "shard", "waits", "window")
@@ -271,6 +272,45 @@ def test_a_claim_lost_while_writing_publishes_nothing(claim_valid: bool) -> None
     written = Written((landed(0, 2, 5),), {}, claim_valid=claim_valid)
     _, effects = follow(SETTING, *WRITTEN[:-1], written)
     assert isinstance(effects[0], Publish if claim_valid else ClaimShards)
+
+
+FENCED = reloaded(ledger(2, 0))
+
+
+@pytest.mark.parametrize("again", [True, False], ids=["when it reads again", "when it was refused"])
+def test_an_older_run_lets_go_without_a_commit_or_a_checkpoint(again: bool) -> None:
+    """The same windows would fit; whoever came after goes on."""
+    lost = Written((), {}, claim_valid=False)
+    fenced = (
+        (lost, Claimed(CLAIM), LedgerRead(ledger(2, 0), Fenced.NEWER))
+        if again
+        else (WRITTEN[-1], Answered(77, accepted=False), replace(FENCED, fenced=Fenced.NEWER))
+    )
+    state, effects = follow(SETTING, *WRITTEN[:-1], *fenced)
+    assert effects == (Release(),) and state.fenced is Fenced.NEWER and not state.landed
+    assert step(state, Released())[0].phase is Phase.DONE
+
+
+@pytest.mark.parametrize("again", [True, False], ids=["when it reads again", "when it was refused"])
+def test_an_aborted_landing_ends_its_run(again: bool) -> None:
+    lost = Written((), {}, claim_valid=False)
+    fenced = (
+        (lost, Claimed(CLAIM), LedgerRead(ledger(2, 0), Fenced.ABORTED))
+        if again
+        else (
+            WRITTEN[-1],
+            Answered(77, accepted=False),
+            replace(FENCED, fenced=Fenced.ABORTED),
+        )
+    )
+    with pytest.raises(LandingConflict, match="a person aborted this landing"):
+        follow(SETTING, *WRITTEN[:-1], *fenced)
+
+
+def test_a_try_that_landed_counts_whatever_came_after_it() -> None:
+    answer = replace(reloaded(ledger(5, 4), found=77), fenced=Fenced.NEWER)
+    _, effects = follow(SETTING, *WRITTEN, Answered(77, accepted=False), answer)
+    assert effects == (Reconcile(),)
 
 
 def test_nothing_written_lands_nothing() -> None:

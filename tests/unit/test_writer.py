@@ -43,6 +43,7 @@ def written(folder: Path, *pages: tuple[int, int]) -> list[FileRow]:
         attempt="0" * 32,
         windows=(PlannedWindow(Window(0, Cursor(0), Cursor(len(pages)), HOUR), bytes_max=2**40),),
         columns=COLUMNS,
+        transform="",
         schema=schema,
         location=f"file://{folder}",
         io_properties={},

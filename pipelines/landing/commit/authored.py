@@ -81,6 +81,7 @@ class Change:
     same_rows the rows stay what they are, only their files or manifests change: readers that follow
               what is appended pass over it
     paused    the shards of each origin that are paused from now on, where that changes
+    properties  of the table, set in the same commit
     regroup   write all data manifests anew, with at most so many files in each; 0: leave them
     manifests those of `content` that stay, where not all of them can be read; None: all
     """
@@ -98,6 +99,7 @@ class Change:
     schema: Schema | None = None
     same_rows: bool = False
     paused: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
     regroup: int = 0
     manifests: tuple[ManifestFile, ...] | None = None
 
@@ -152,6 +154,7 @@ def build(table: Table, state: TableState, change: Change, *, now_ms: int) -> pu
             publish.tag_moved(snapshot_id),
             *registered,
             *publish.paused(change.paused),
+            *publish.properties_set(change.properties),
         ),
         requirements=publish.fence(
             table, state, (AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=state.head),)

@@ -8,16 +8,26 @@ nothing had happened.
 from pipelines.landing.table.lake import SWEEP_FLOOR_S
 from sls_io.clock import Clock
 
+TIMEOUT_S = 3600.0
+"""How long a landing has from its first file to its commit, at least."""
+
+
+def landing_timeout_s(seconds_max: float) -> float:
+    """The time-out of a landing whose run pulls for at most so long: what a sound run never needs, so one
+    that is older hangs."""
+    return max(TIMEOUT_S, 1.5 * seconds_max)
+
 
 class Freshness:
-    """The age of files, from before the first of them was begun.
+    """The age of files, from before the first of them was begun; after `timeout_s` nobody publishes them.
 
     By the clock that says more: the monotonic one stands still while a machine is suspended, and the
     wall clock may be put back.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, timeout_s: float = SWEEP_FLOOR_S / 2) -> None:
         self._clock, self._begun_s, self._begun_at = clock, clock.monotonic(), clock.now()
+        self._timeout_s = timeout_s
 
     @property
     def age_s(self) -> float:
@@ -26,5 +36,11 @@ class Freshness:
 
     @property
     def publishable(self) -> bool:
-        """Whether no sweep can have taken the files, nor will before they are published."""
-        return self.age_s < SWEEP_FLOOR_S / 2
+        """Whether no sweep can have taken the files, nor will before they are published; and the time-out is
+        not over."""
+        return self.age_s < min(self._timeout_s, SWEEP_FLOOR_S / 2)
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the time-out is over."""
+        return self.age_s >= self._timeout_s

@@ -89,8 +89,10 @@ def build(
     origin: RegisteredOrigin,
     now_ms: int,
     schema: Schema | None = None,
+    properties: Mapping[str, str] | None = None,
 ) -> Request:
-    """A try on exactly `state`. `schema` is the evolved schema the files were written with, if any.
+    """A try on exactly `state`. `schema` is the evolved schema the files were written with, if any;
+    `properties` of the table are set in the same commit.
 
     Raises TransportError when its manifests cannot be written, and as `reading.py` does.
     """
@@ -124,6 +126,7 @@ def build(
             *_clamped(updates, state, now_ms),
             tag_moved(producer.snapshot_id),
             *origin_registered(state, origin),
+            *properties_set(properties or {}),
         ),
         requirements=fence(table, state, requirements),
     )
@@ -174,7 +177,12 @@ def paused(shards: Mapping[str, frozenset[int]]) -> tuple[TableUpdate, ...]:
     texts = {
         codec.PAUSED_PROPERTY_PREFIX + name: codec.encode_paused(found) for name, found in shards.items()
     }
-    return (SetPropertiesUpdate(updates=texts),) if texts else ()
+    return properties_set(texts)
+
+
+def properties_set(texts: Mapping[str, str]) -> tuple[TableUpdate, ...]:
+    """These table properties; nothing for none."""
+    return (SetPropertiesUpdate(updates=dict(texts)),) if texts else ()
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from pyiceberg.expressions import BooleanExpression, IsNull, NotNull
 from pyiceberg.schema import Schema
 
 from pipelines.landing.table.contract import Contract, arrow_schema
+from pipelines.landing.transform import Transform
 from sls_io import loggroup
 from sls_io.client import Page
 from sls_io.decoding import causes
@@ -150,11 +151,12 @@ class FromRest:
 
 
 class FromBytes:
-    """`__raw__` -> rows, with one contract and one schema."""
+    """`__raw__` -> rows, with one contract, one schema and one transform."""
 
     about: BooleanExpression = NotNull(term="__error__")
 
-    def __init__(self, contract: Contract, origin: str, schema: Schema) -> None:
+    def __init__(self, contract: Contract, origin: str, schema: Schema, transform: Transform) -> None:
+        self._transform = transform
         declared = contract.declared
         self._pii = {d.name.encode(): d.pii for d in declared if d.pii}
         self._hashed = frozenset(d.name.encode() for d in declared if d.pii == "hash")
@@ -195,10 +197,11 @@ class FromBytes:
         columns["__raw__"] = pa.array(
             [None if e is None else new or log for e, new, log in kept], pa.binary()
         )
-        return pa.RecordBatch.from_arrays(
+        read = pa.RecordBatch.from_arrays(
             [columns[f.name] if f.name in columns else decoded.column(f.name) for f in batch.schema],
             schema=batch.schema,
         )
+        return self._transform.of(read, batch.column("__shard__")[0].as_py())
 
     def _guarded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """One row whose bytes are no log; they go when personal data may be in them."""

@@ -146,7 +146,7 @@ def history(
             "in it; check `table` of the logstore"
         )
     state = facts(table, damaged_too=True)
-    mine = _origins(logstore, state)
+    mine = origins_of(logstore, state)
     snapshots = sorted(table.metadata.snapshots, key=lambda s: s.sequence_number or 0)
     files, beside, unreadable = tuple[HourFiles, ...](), None, ""
     others = tuple[str, ...]()
@@ -177,11 +177,11 @@ def hours_of(logstore: Logstore, lake: Lake) -> tuple[HourFiles, ...]:
     table = lake.load(logstore.table)
     if table is None:
         return ()
-    mine = _origins(logstore, facts(table, damaged_too=True))
+    mine = origins_of(logstore, facts(table, damaged_too=True))
     return tuple(f for f in files_per_hour(table) if f.origin in mine)
 
 
-def _origins(logstore: Logstore, state: TableState) -> tuple[str, ...]:
+def origins_of(logstore: Logstore, state: TableState) -> tuple[str, ...]:
     """The origins of the table that are this logstore, by its names: a logstore made again is two."""
     names = f"{logstore.service.project}/{logstore.service.logstore}"
     return tuple(sorted(o for o, text in state.origins.items() if names_of(text).rpartition("@")[0] == names))

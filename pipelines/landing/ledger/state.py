@@ -16,7 +16,8 @@ from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from pipelines.landing.ledger import codec
+from pipelines.landing.ledger import codec, epochs
+from pipelines.landing.ledger.epochs import Epoch
 from pipelines.landing.ledger.reading import (
     Misread,
     Unreadable,
@@ -49,7 +50,8 @@ class TableState:
 
     `head` is the snapshot of `main`, `tagged` the newest landing's; both None before any.
     `last_updated_ms` is the latest time that the table names: a new snapshot must be younger.
-    `paused` are the shards of each origin that a person paused.
+    `paused` are the shards of each origin that a person paused, `epochs` the newest run of each deployment
+    by origin, `aborted` the landings that may not be committed, with the time that was said.
     """
 
     uuid: str
@@ -63,6 +65,8 @@ class TableState:
     adopted: Adopted = field(default_factory=Adopted)
     forgotten: Forgotten = field(default_factory=Forgotten)
     paused: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    epochs: Mapping[str, Mapping[str, Epoch]] = field(default_factory=dict)
+    aborted: Mapping[str, int] = field(default_factory=dict)
 
     def ledger(self, origin: str) -> Ledger:
         """The origin's ledger; empty when the origin never landed here."""
@@ -114,6 +118,8 @@ def facts(table: Table, *, damaged_too: bool = False) -> TableState:
         adopted=adopted_of(tagged, damaged_too=damaged_too),
         forgotten=newest_forgotten(table)[0],
         paused=_paused(metadata.properties),
+        epochs=_epochs(metadata.properties),
+        aborted=epochs.decode_aborted(metadata.properties.get(epochs.ABORTED_PROPERTY, "")),
     )
 
 
@@ -121,6 +127,12 @@ def _paused(properties: Mapping[str, str]) -> Mapping[str, frozenset[int]]:
     prefix = codec.PAUSED_PROPERTY_PREFIX
     texts = {name.removeprefix(prefix): text for name, text in properties.items() if name.startswith(prefix)}
     return {origin: codec.decode_paused(origin, text) for origin, text in texts.items()}
+
+
+def _epochs(properties: Mapping[str, str]) -> Mapping[str, Mapping[str, Epoch]]:
+    prefix = epochs.PROPERTY_PREFIX
+    texts = {name.removeprefix(prefix): text for name, text in properties.items() if name.startswith(prefix)}
+    return {origin: epochs.decode(origin, text) for origin, text in texts.items()}
 
 
 def check_newest(table: Table) -> None:

@@ -43,6 +43,7 @@ class Delta:
 class Operation(StrEnum):
     """What makes a snapshot with a ledger where no landing does. OTHER: unknown to this release."""
 
+    ABORT = "abort"
     ADOPT = "adopt"
     COLUMNS = "columns"
     COMPACT = "compact"

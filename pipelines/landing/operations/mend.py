@@ -27,6 +27,7 @@ from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.contract import Contract, partition_of
 from pipelines.landing.table.lake import Lake
+from pipelines.landing.transform import Transform
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ConfigError, InvariantBroken
@@ -80,7 +81,7 @@ def plan_mend(
     contract = Contract.from_columns(logstore.columns)
     evolved = contract.evolved(place.table.metadata)
     schema = evolved or place.table.schema()
-    reader = _reader(kept_in, contract, place, schema)
+    reader = _reader(kept_in, logstore, place, schema)
     tasks: list[FileScanTask] = []
     rows = mended = changed = 0
     left: Counter[str] = Counter()
@@ -104,10 +105,16 @@ def plan_mend(
     return PlannedMend(view, place, hours, schema, evolved is not None, tuple(tasks))
 
 
-def _reader(kept_in: Kept, contract: Contract, place: LogstoreTable, schema: Schema) -> kept.Reader:
-    if kept_in == "rest":
-        return kept.FromRest(contract)
-    return kept.FromBytes(contract, place.origin.id, schema)
+def _reader(kept_in: Kept, logstore: Logstore, place: LogstoreTable, schema: Schema) -> kept.Reader:
+    contract, transform = Contract.from_columns(logstore.columns), Transform(logstore.transform)
+    if kept_in == "errors":
+        return kept.FromBytes(contract, place.origin.id, schema, transform)
+    if logstore.transform:
+        raise ConfigError(
+            f"the settings of {logstore.name} have a transform, and it has made these rows what they are: it "
+            "cannot be called on them twice. Land the hours again: `sls-lake backfill --mode replace`"
+        )
+    return kept.FromRest(contract)
 
 
 def execute_mend(
@@ -118,7 +125,7 @@ def execute_mend(
     view, place, schema = planned.view, planned.place, planned.schema
     if not planned.tasks:
         raise ConfigError(f"no row of these hours of {view.table} would change")
-    reader = _reader(view.mode, Contract.from_columns(logstore.columns), place, schema)
+    reader = _reader(view.mode, logstore, place, schema)
     files: list[DataFile] = []
     fresh = Freshness(clock)
     for task in planned.tasks:

@@ -25,6 +25,7 @@ from pipelines.landing.commit import authored
 from pipelines.landing.commit.freshness import Freshness
 from pipelines.landing.contents import slices
 from pipelines.landing.contents.slices import LogstoreTable, RowsElsewhere
+from pipelines.landing.ledger.epochs import RUN_CHARS, Fenced
 from pipelines.landing.ledger.fence import merge
 from pipelines.landing.ledger.reading import spans
 from pipelines.landing.ledger.values import Delta, Landed, Operation
@@ -168,11 +169,12 @@ def execute_replace(
     """Pull and write the hours, then commit; `on_event` hears `write`, `publish` before each.
 
     Raises TransportError when a window ended early, LandingConflict when the hours changed
-    meanwhile, LandingUnknown when the answer was lost; the first two changed nothing.
+    meanwhile or a person aborted it, LandingUnknown when the answer was lost; the first two changed nothing.
     """
     begun_s, fresh = clock.monotonic(), Freshness(clock)
     on_event("write")
-    written = _write(logstore, engine, planned, client.now_s() + SWEEP_FLOOR_S / 2)
+    attempt = uuid.uuid4().hex
+    written = _write(logstore, engine, planned, attempt, client.now_s() + SWEEP_FLOOR_S / 2)
     landed = tuple(w.landed for w in written if w.landed is not None)
     files = _files(planned, written)
     snapshot_id, conflicts = None, 0
@@ -193,6 +195,8 @@ def execute_replace(
             # After the look: paused in between, a sweep could take the files and the look not know it.
             if conflicts >= _TRIES_MAX or not fresh.publishable:
                 raise
+            if attempt[:RUN_CHARS] in current.place.state.aborted:
+                raise LandingConflict(f"{Fenced.ABORTED}: nothing was replaced") from None
             _check_unchanged(planned.undone, current)
     return _report(planned, written, snapshot_id, clock.monotonic() - begun_s, conflicts)
 
@@ -236,11 +240,11 @@ def _hour_of(client: SlsClient, shard: int, left: IntervalSet) -> int | None:
 
 
 def _write(
-    logstore: Logstore, engine: Engine, planned: PlannedReplace, deadline_s: float
+    logstore: Logstore, engine: Engine, planned: PlannedReplace, attempt: str, deadline_s: float
 ) -> list[WrittenWindow]:
     """Every planned window, whole. Raises TransportError when one ended early."""
     engine.require()
-    place, attempt = planned.undone.place, uuid.uuid4().hex
+    place = planned.undone.place
     job = job_for(
         logstore,
         place.table,

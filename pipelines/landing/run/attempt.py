@@ -27,7 +27,6 @@ from pipelines.landing.run.write import FileRow, WrittenWindow, to_data_file
 from pipelines.landing.table.contract import Contract, partition_of
 from sls_io.claim import Ledger
 from sls_io.client import Origin
-from sls_io.clock import Clock
 from sls_io.planning import Plan
 from sls_io.window import IntervalSet, Window
 
@@ -53,7 +52,7 @@ class Attempt:
 
     @classmethod
     def begun(
-        cls, table: Table, logstore: Logstore, origin: Origin, contract: Contract, clock: Clock
+        cls, table: Table, logstore: Logstore, origin: Origin, contract: Contract, fresh: Freshness
     ) -> "Attempt":
         """A new attempt on `table` as it is. Raises LedgerBroken when the table's newest landing does not add
         up, or the table cannot be written to; ConfigError when the declared columns do not fit the table."""
@@ -65,7 +64,7 @@ class Attempt:
             table=table,
             base=base,
             evolved=contract.evolved(table.metadata),
-            fresh=Freshness(clock),
+            fresh=fresh,
         )
         found.partition(0, 0)  # a partitioning that we cannot write is refused before any work
         return found
@@ -123,8 +122,11 @@ class Attempt:
         written = self.rows.get(landed.window)
         return written.files if written else ()
 
-    def request(self, delta: Delta, ledger: Ledger, *, now_ms: int) -> publish.Request:
-        """One try to publish `delta`, on exactly the table that was read. Writes manifests."""
+    def request(
+        self, delta: Delta, ledger: Ledger, *, now_ms: int, properties: Mapping[str, str]
+    ) -> publish.Request:
+        """One try to publish `delta`, on exactly the table that was read, and to set these properties of it.
+        Writes manifests."""
         return publish.build(
             self.table,
             self.base,
@@ -135,6 +137,7 @@ class Attempt:
             origin=publish.RegisteredOrigin(self.origin.id, origin_text(self.origin)),
             now_ms=now_ms,
             schema=self.evolved,
+            properties=properties,
         )
 
     def _files(self, landed: Landed) -> list[DataFile]:

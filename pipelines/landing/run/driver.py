@@ -20,7 +20,8 @@ from typing import Any, Literal, Self
 from pyiceberg.table import Table
 
 from pipelines.landing.commit import publish
-from pipelines.landing.commit.freshness import Freshness
+from pipelines.landing.commit.freshness import Freshness, landing_timeout_s
+from pipelines.landing.ledger.epochs import Fenced
 from pipelines.landing.ledger.left import left_alone
 from pipelines.landing.ledger.start import (
     begins,
@@ -30,11 +31,12 @@ from pipelines.landing.ledger.start import (
     find_table,
     resolve_starts,
 )
-from pipelines.landing.ledger.state import check_ancestry, landed_snapshot, reconcile
+from pipelines.landing.ledger.state import check_ancestry, landed_snapshot, read_state, reconcile
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run import protocol
 from pipelines.landing.run.attempt import Attempt
-from pipelines.landing.run.holding import Holding
+from pipelines.landing.run.fencing import Fencing
+from pipelines.landing.run.holding import Holding, Now
 from pipelines.landing.run.hooks import Hooks
 from pipelines.landing.run.report import CheckpointReport, LandingReport, Verdict, stop_text
 from pipelines.landing.run.reporting import report_of
@@ -42,6 +44,7 @@ from pipelines.landing.run.write import WrittenWindow, assemble, check_not_all_f
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
+from pipelines.landing.transform import Transform
 from sls_io.client import Origin, SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import (
@@ -72,12 +75,14 @@ class Bounds:
     """How far a run may go; `_s` by the service's clock unless said otherwise.
 
     origin      the logstore, as the service says
+    begun_s     when the run began
     offset_s    add it to our monotonic clock to get the service's time
     deadline_s  until when pages are pulled
     until_s     what is received from then on is left for the next run
     """
 
     origin: Origin
+    begun_s: int
     offset_s: float
     deadline_s: float
     until_s: int
@@ -116,9 +121,12 @@ class Run:
         self._asked_until_s, self._on_event, self._warn = until_s, on_event, warn
         self._publish_deadline_s, self._reload_deadline_s = publish_deadline_s, reload_deadline_s
         self._client = SlsClient(logstore.service, clock=clock)
-        self._tag = f"sls-lake-{uuid.uuid4().hex[:12]}"
+        run = uuid.uuid4().hex
+        self._tag = f"sls-lake-{run[:12]}"
+        self._fencing = Fencing(logstore.group, run, live=mode == "live")
         self._holding = Holding(logstore, clock=clock, lost=self._claim_lost, warn=warn)
         self._hooks = Hooks(logstore.name, logstore.hooks, warn)
+        Transform(logstore.transform)  # one that cannot be loaded ends the run before it began
         self._effects: list[protocol.Effect] = []
         self._checkpoints: tuple[CheckpointReport, ...] = ()
         self._state: protocol.State | None = None
@@ -220,6 +228,7 @@ class Run:
         until_s = int(now_s) - self.logstore.budget.settle_s
         return Bounds(
             origin=origin,
+            begun_s=int(now_s),
             offset_s=now_s - monotonic_s,
             deadline_s=now_s + self.logstore.budget.seconds_max,
             until_s=min(until_s, self._asked_until_s or until_s),
@@ -246,11 +255,24 @@ class Run:
     def _read_ledger(self, _: protocol.ReadLedger) -> protocol.Event:
         contract, name = Contract.from_columns(self.logstore.columns), self.logstore.table
         table = find_table(self.lake, self.logstore, self._client) or self.lake.ensure(name, contract)
-        attempt = Attempt.begun(table, self.logstore, self._bounds.origin, contract, self.clock)
+        attempt = Attempt.begun(table, self.logstore, self._bounds.origin, contract, self._freshness())
         if attempt.origin.id not in attempt.base.origins:
             self._check_identity(attempt.origin)
         self._attempt_begun = attempt
-        return protocol.LedgerRead(attempt.ledger)
+        fenced = self._fencing.read(attempt.base, attempt.origin.id, attempt.id, begun_s=self._bounds.begun_s)
+        return protocol.LedgerRead(attempt.ledger, fenced=self._told(fenced))
+
+    def _freshness(self) -> Freshness:
+        return Freshness(self.clock, landing_timeout_s(self.logstore.budget.seconds_max))
+
+    def _told(self, fenced: Fenced | None) -> Fenced | None:
+        """The same, with a word for the operator."""
+        if fenced is Fenced.NEWER:
+            self._warn(
+                f"{fenced}, so this one published nothing more: if two are meant to run at once, give each "
+                f"a `group.holder` of its own (both are {self._fencing.deployment!r})"
+            )
+        return fenced
 
     def _check_identity(self, origin: Origin) -> None:
         """A wrong creation time names another logstore: a landing would begin a new history, and the next run
@@ -358,7 +380,7 @@ class Run:
             schema=attempt.schema,
             deadline_s=self._bounds.deadline_s,
         )
-        fresh = Freshness(self.clock)
+        fresh = self._freshness()
         try:
             rows = write_windows(self.engine, job, tag=self._tag)
         except Exception:
@@ -377,8 +399,16 @@ class Run:
 
     def _publish(self, effect: protocol.Publish) -> protocol.Event:
         attempt = self._attempt
-        request = attempt.request(effect.delta, effect.ledger, now_ms=int(self.clock.now() * 1000))
+        request = attempt.request(
+            effect.delta,
+            effect.ledger,
+            now_ms=int(self.clock.now() * 1000),
+            properties=self._fencing.properties(attempt.base, attempt.origin.id),
+        )
         self._on_event("publish.built")
+        if attempt.fresh.timed_out:
+            # Never sent: the table says the same as before, and that the files are too old.
+            return protocol.Answered(request.snapshot_id, accepted=False)
         refusal = publish.send(
             attempt.table.catalog, attempt.table, request, deadline_s=self._publish_deadline_s
         )
@@ -390,12 +420,14 @@ class Run:
         table = self._load_again(before.uuid)
         landed = landed_snapshot(table, effect.tries)
         attempt = self._attempt_begun = self._attempt.on(table)
+        fenced = self._fencing.look(attempt.base, attempt.origin.id) if landed is None else None
         return protocol.Reloaded(
             landed=landed,
             ledger=attempt.ledger,
             files_fit=attempt.fits(before, fill=self.mode == "fill"),
             files_fresh=attempt.fresh.publishable,
             claim_valid=self._holding.valid,
+            fenced=self._told(fenced),
         )
 
     def _back_off(self, tries: int) -> None:
@@ -442,8 +474,17 @@ class Run:
         return protocol.Reconciled(tuple(reconcile(table)))
 
     def _send_checkpoints(self, effect: protocol.PublishCheckpoints) -> protocol.Event:
-        self._checkpoints = self._holding.publish(effect.frontiers, effect.closed)
+        self._checkpoints = self._holding.publish(effect, self._frontiers_now)
         return protocol.CheckpointsPublished()
+
+    def _frontiers_now(self) -> Now:
+        """What the table says now: others may have landed since this run looked. Raises SlsError."""
+        table = self.lake.load(self.logstore.table, deadline_s=self._reload_deadline_s)
+        if table is None:
+            raise LedgerBroken(f"table {self.logstore.table} is gone", verb="sls-lake verify")
+        base, claim, origin = read_state(table, newest=False), self._protocol.claim, self._attempt.origin.id
+        held = claim.shards if claim is not None else frozenset()
+        return Now(protocol.checkpoints_of(base.ledger(origin), held), self._fencing.look(base, origin))
 
     def _release(self, _: protocol.Release) -> protocol.Event:
         self._let_go()

@@ -4,9 +4,12 @@ A live run holds shards as the setting `coordinator` says; a fill run reads what
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from pipelines.landing.coordinators import coordinator_of
+from pipelines.landing.ledger.epochs import Fenced
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.run.protocol import PublishCheckpoints
 from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport
 from sls_io.claim import Claim
 from sls_io.client import SlsClient
@@ -19,6 +22,15 @@ from sls_io.errors import InvariantBroken, SlsError
 from sls_io.window import Cursor
 
 _PUT_OFF = CheckpointOutcome.PUT_OFF
+_ROUNDS_MAX = 3
+
+
+@dataclass(frozen=True)
+class Now:
+    """What the table says at this moment: the held shards' frontiers, and why this run may publish none."""
+
+    wanted: PublishCheckpoints
+    fenced: Fenced | None = None
 
 
 class Holding:
@@ -71,24 +83,40 @@ class Holding:
             raise InvariantBroken("checkpoints without a claim")
         return self._coordinator
 
-    def publish(
-        self, frontiers: Mapping[int, Cursor], closed: frozenset[int]
-    ) -> tuple[CheckpointReport, ...]:
-        """Publish a frontier for each shard; what became of each. One shard's failure stops no other."""
+    def publish(self, wanted: PublishCheckpoints, now: Callable[[], Now]) -> tuple[CheckpointReport, ...]:
+        """Publish a frontier for each shard; what became of each. One shard's failure stops no other.
+
+        `now` says what the table says, before the first is sent and after the last; a run that has nothing to
+        send does not ask. Story: A has landed up to 50 and is paused; B, with the same holder's name, lands
+        and publishes 100. A wakes, and the service would take 50, because the name is right. What is on its
+        way at that moment nobody calls back, so A looks again afterwards, and sends 100 itself.
+        """
         coordinator = self._held
         try:
             known = dict(coordinator.checkpoints())
+            if not _to_send(wanted, known):
+                return tuple(_unchanged(s, c) for s, c in sorted(wanted.frontiers.items()))
+            table = now()
         except SlsError as error:
-            return tuple(CheckpointReport(s, c, _PUT_OFF, str(error)) for s, c in frontiers.items())
-        reports = []
-        for shard, cursor in sorted(frontiers.items()):
-            # A closed shard's checkpoint is sent even when unchanged: only then does the service look
-            # whether a read-only shard is over, and lets its children go.
-            if known.get(shard) == cursor and shard not in closed:
-                reports.append(CheckpointReport(shard, cursor, CheckpointOutcome.UNCHANGED))
-            else:
-                reports.append(self._publish(coordinator, shard, cursor))
-        return tuple(reports)
+            return _put_off(wanted, str(error))
+        if table.fenced is not None:
+            return _put_off(wanted, table.fenced)
+        reports: dict[int, CheckpointReport] = {}
+        sending = table.wanted
+        for _ in range(_ROUNDS_MAX):
+            shards = _to_send(sending, known)
+            for shard, cursor in sorted(sending.frontiers.items()):
+                if shard in shards:
+                    reports[shard] = self._publish(coordinator, shard, cursor)
+                    known[shard] = cursor
+                else:
+                    reports.setdefault(shard, _unchanged(shard, cursor))
+            sent = {s for s in shards if reports[s].outcome is CheckpointOutcome.MOVED}
+            newer = _moved_on(sending, sent, now) if sent else {}
+            if not newer:
+                break
+            sending = PublishCheckpoints(newer, frozenset())
+        return tuple(reports[shard] for shard in sorted(reports))
 
     def _publish(self, coordinator: Coordinator, shard: int, cursor: Cursor) -> CheckpointReport:
         if not self.valid:
@@ -112,3 +140,28 @@ class Holding:
         if self._client is not None:
             self._client.close()
             self._client = None
+
+
+def _to_send(wanted: PublishCheckpoints, known: Mapping[int, Cursor | None]) -> frozenset[int]:
+    """A closed shard's checkpoint is sent even when unchanged: only then does the service look whether a
+    read-only shard is over, and lets its children go."""
+    return frozenset(s for s, c in wanted.frontiers.items() if known.get(s) != c or s in wanted.closed)
+
+
+def _moved_on(
+    sent: PublishCheckpoints, shards: Iterable[int], now: Callable[[], Now]
+) -> Mapping[int, Cursor]:
+    """The frontiers of these shards that are not what was sent any more; none where nobody can say."""
+    try:
+        frontiers = now().wanted.frontiers
+    except SlsError:
+        return {}
+    return {s: frontiers[s] for s in shards if s in frontiers and frontiers[s] > sent.frontiers[s]}
+
+
+def _unchanged(shard: int, cursor: Cursor) -> CheckpointReport:
+    return CheckpointReport(shard, cursor, CheckpointOutcome.UNCHANGED)
+
+
+def _put_off(wanted: PublishCheckpoints, why: str) -> tuple[CheckpointReport, ...]:
+    return tuple(CheckpointReport(s, c, _PUT_OFF, why) for s, c in sorted(wanted.frontiers.items()))

@@ -7,7 +7,8 @@ production run, a simulator, an exhaustive checker) answers each effect with its
 a table without a ledger publishes a first start (zero rows) and reads the ledger again.
 
 After any answer to a publish but "accepted" the table is reloaded and facts decide, in this order:
-one of our tries is in `main`: landed; schema or spec moved: plan again; our files may be swept:
+one of our tries is in `main`: landed; a person aborted the landing: give up; a newer run of the same
+deployment has committed: let go; schema or spec moved: plan again; our files may be swept:
 plan again; the windows still fit: append the same files again; some lost: go on with the others;
 all lost: plan again. A table rolled back by hand, or one that cannot be read, never gets here: the
 driver raises LedgerBroken or LandingUnknown instead of answering.
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from pipelines.landing.ledger.epochs import Fenced
 from pipelines.landing.ledger.fence import merge
 from pipelines.landing.ledger.values import Delta, Landed
 from sls_io.claim import Claim, Ledger
@@ -166,9 +168,10 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class LedgerRead:
-    """The proven ledger of the origin."""
+    """The proven ledger of the origin; `fenced`: why this run may commit no more, if so."""
 
     ledger: Ledger
+    fenced: Fenced | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,13 +215,15 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Reloaded:
-    """Facts of the reloaded table; `landed` is the try found in main, if any."""
+    """Facts of the reloaded table; `landed` is the try found in main, if any. `fenced`: why this run may
+    commit no more, if so."""
 
     landed: int | None
     ledger: Ledger
     files_fit: bool
     files_fresh: bool
     claim_valid: bool = True
+    fenced: Fenced | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +264,7 @@ class State:
 
     `ledger` is the newest proven one; after a publish was accepted it is the one we published.
     `tries` are the snapshot ids of this attempt's requests; `landed` sums what was accepted; `suspected`
-    is what the ledger suspected when this run first read it.
+    is what the ledger suspected when this run first read it. `fenced`: why it let go before its end.
     """
 
     setting: Setting
@@ -276,6 +281,7 @@ class State:
     replans: int = 0
     conflicts: int = 0
     suspected: Mapping[int, int] | None = None
+    fenced: Fenced | None = None
 
 
 Step = tuple[State, tuple[Effect, ...]]
@@ -284,7 +290,8 @@ Step = tuple[State, tuple[Effect, ...]]
 def step(state: State, event: Event) -> Step:
     """The next state and what to do. Raises InvariantBroken for an event that cannot come now.
 
-    Raises LandingConflict when planning again did not help `replans_max` times.
+    Raises LandingConflict when planning again did not help `replans_max` times, or a person aborted the
+    landing.
     """
     handler = _HANDLERS.get((state.phase, type(event)))
     if handler is None:
@@ -301,6 +308,8 @@ def _claimed(state: State, event: Claimed) -> Step:
 
 
 def _read(state: State, event: LedgerRead) -> Step:
+    if event.fenced is not None:
+        return _fenced(state, event.fenced)
     state = replace(state, ledger=event.ledger, delta=None, tries=())
     if state.suspected is None:
         known = {s: e.suspect_s for s, e in event.ledger.shards.items() if e.suspect_s}
@@ -371,13 +380,15 @@ def _answered(state: State, event: Answered) -> Step:
 def _reloaded(state: State, event: Reloaded) -> Step:
     if event.landed is not None:
         return _published(state, event.ledger, event.landed)
+    if event.fenced is not None:
+        return _fenced(state, event.fenced)
     state = replace(state, ledger=event.ledger, conflicts=state.conflicts + 1)
     if not event.claim_valid:
         return _again(state, Phase.CLAIMING, "the claim was lost before the windows were published")
     if not event.files_fit:
         return _again(state, Phase.READING, "the table's schema or partitioning changed")
     if not event.files_fresh:
-        return _again(state, Phase.READING, "the written files are so old that a sweep may take them")
+        return _again(state, Phase.READING, "the landing took longer than its time-out")
     if len(state.tries) >= state.setting.tries_max:
         return _again(state, Phase.READING, f"{len(state.tries)} tries were refused")
     delta = _delta_of(state)
@@ -410,13 +421,17 @@ def _reconciled(state: State, event: Reconciled) -> Step:
     state = replace(state, problems=event.problems)
     if event.problems or not state.setting.live:
         return replace(state, phase=Phase.RELEASING), (Release(),)
-    held = _claim(state).shards
+    effect = checkpoints_of(_ledger(state), _claim(state).shards)
+    return replace(state, phase=Phase.CHECKPOINTING), (effect,)
+
+
+def checkpoints_of(ledger: Ledger, held: frozenset[int]) -> PublishCheckpoints:
+    """The frontiers of the held shards."""
     # Nobody knows where a shard that retention removed ended, and nobody asks for its checkpoint.
-    shards = {s: e for s, e in _ledger(state).shards.items() if s in held and e.end != CURSOR_UNKNOWN}
-    effect = PublishCheckpoints(
+    shards = {s: e for s, e in ledger.shards.items() if s in held and e.end != CURSOR_UNKNOWN}
+    return PublishCheckpoints(
         {s: e.frontier for s, e in shards.items()}, frozenset(s for s, e in shards.items() if e.closed)
     )
-    return replace(state, phase=Phase.CHECKPOINTING), (effect,)
 
 
 def _checkpointed(state: State, _: CheckpointsPublished) -> Step:
@@ -425,6 +440,21 @@ def _checkpointed(state: State, _: CheckpointsPublished) -> Step:
 
 def _released(state: State, _: Released) -> Step:
     return replace(state, phase=Phase.DONE), ()
+
+
+def _fenced(state: State, why: Fenced) -> Step:
+    """Nothing more is committed and no checkpoint moves: whoever came after goes on, from the ledger.
+
+    Story: A writes its windows and is paused. B, of the same deployment, begins, lands and publishes 100. A
+    wakes with a ledger from before, and would publish 50 under the very name of B.
+    """
+    if why is Fenced.ABORTED:
+        raise LandingConflict(
+            f"{why}: nothing of it was published, its files are left to the sweep; the next run lands what "
+            "it had pulled"
+        )
+    state = replace(state, phase=Phase.RELEASING, delta=None, tries=(), fenced=why)
+    return state, (Release(),)
 
 
 def _publish(state: State, delta: Delta) -> Step:

@@ -19,11 +19,13 @@ STOPPED = {
     "no content of a log. Nothing is skipped, the next run asks again; if it stays, use another endpoint "
     "of the region, and give the service's support the shard and its frontier (sls-lake describe)",
     "not reached": "more is left for the next run: the bytes or the time of this one are used up",
+    "transform": "not landed: the transform of the settings refused its rows, or failed",
     "overtaken": "retention removed data of the window while it was read",
 }
 """What it means that a window stopped before its planned end."""
-TROUBLE = frozenset({"failed", "unproved", "short"})
-"""Kinds that are the service's or the connection's failure: what landed stands, and the run is red."""
+TROUBLE = frozenset({"failed", "unproved", "short", "transform"})
+"""Kinds that are a failure of the service, the connection or the transform: what landed stands, and the run
+is red."""
 SPENT = frozenset({"time", "quota", "not reached"})
 """Kinds where the run's own time ended: nothing else kept it from landing."""
 _NAMED_MAX = 5

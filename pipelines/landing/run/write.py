@@ -35,6 +35,7 @@ from pipelines.landing.spark.session import Engine, Task
 from pipelines.landing.table.contract import ROW_GROUP_ROWS, Contract, parquet_writer
 from pipelines.landing.table.data_files import data_file, metrics_of
 from pipelines.landing.table.lake import CATALOG, storage_trouble
+from pipelines.landing.transform import Transform, TransformFailed
 from sls_io.claim import SUM_MODULUS
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
@@ -81,6 +82,7 @@ _STORAGE = ("s3.", "client.", "gcs.", "adls.", "hdfs.", "hf.")
 OVERTAKEN = "overtaken"
 NOT_REACHED = "not reached"
 UNPROVED = "unproved"
+TRANSFORM = "transform"
 _MESSAGE_CHARS_MAX = 600
 _RAISED = re.compile(r"^(?:sls_io\.errors\.)(\w+): (.*)$", re.MULTILINE)
 
@@ -97,6 +99,7 @@ class WriteJob:
     attempt: str
     windows: tuple[PlannedWindow, ...]
     columns: Mapping[str, str]
+    transform: str
     schema: Schema
     location: str
     io_properties: Mapping[str, str]
@@ -175,6 +178,7 @@ def job_for(
         attempt=attempt,
         windows=windows,
         columns=logstore.columns,
+        transform=logstore.transform,
         schema=schema,
         location=table.location(),
         io_properties=public_properties(table.io.properties),
@@ -238,13 +242,17 @@ def assemble(windows: Sequence[PlannedWindow], rows: Iterable[FileRow]) -> list[
 
 
 def check_not_all_failed(written: Sequence[WrittenWindow]) -> None:
-    """Raise what the service or the connection said when no window landed.
+    """Raise what the service, the connection or the transform said when no window landed.
 
     When one window landed, the next run lands the others, and this run says what stopped them.
     """
     failed = [w for w in written if w.stopped in (FAILED, UNPROVED)]
-    if failed and not any(w.landed for w in written):
+    if any(w.landed for w in written):
+        return
+    if failed:
         raise TransportError(failed[0].cause)
+    if refused := [w.cause for w in written if w.stopped == TRANSFORM]:
+        raise ConfigError(refused[0])
 
 
 def to_data_file(row: FileRow, *, partition: Record, spec_id: int) -> DataFile:
@@ -262,7 +270,7 @@ def _assemble_one(window: Window, rows: list[FileRow]) -> WrittenWindow:
         return WrittenWindow(None, (), NOT_REACHED)
     rows.sort(key=lambda r: r.first)
     stopped, cause = next(((r.stopped, r.cause) for r in rows if r.stopped), ("", ""))
-    if stopped in (OVERTAKEN, UNPROVED):
+    if stopped in (OVERTAKEN, UNPROVED, TRANSFORM):
         return WrittenWindow(None, (), stopped, cause)
     at = int(window.begin)
     for row in rows:
@@ -332,10 +340,15 @@ def write_window(
             clock=clock,
         )
         decoder = Contract.from_columns(job.columns).decoder(job.origin, job.schema)
+        transform = Transform(job.transform)
         writer = Writer(job, index)
         try:
-            lost = _read(fetch, decoder, writer)
+            lost = _read(fetch, decoder, transform, writer)
             rows = writer.finish(stopped=fetch.stopped, cause=fetch.cause)
+        except TransformFailed as error:
+            writer.abandon()
+            at = int(window.begin)
+            return [FileRow(ROW_VERSION, index, at, at, stopped=TRANSFORM, cause=str(error))]
         except OSError as error:
             writer.abandon()
             trouble = storage_trouble(job.location, error)
@@ -348,10 +361,10 @@ def write_window(
         client.close()
 
 
-def _read(fetch: Fetch, decoder: Decoder, writer: "Writer") -> str:
+def _read(fetch: Fetch, decoder: Decoder, transform: Transform, writer: "Writer") -> str:
     """Give every page to the writer; returns why nothing of the window may land, or ""."""
     try:
-        _drain(fetch, decoder, writer)
+        _drain(fetch, decoder, transform, writer)
         if fetch.reached == fetch.window.begin and fetch.error is not None:
             return ""
         return "" if fetch.proved() else OVERTAKEN
@@ -362,11 +375,11 @@ def _read(fetch: Fetch, decoder: Decoder, writer: "Writer") -> str:
         return UNPROVED
 
 
-def _drain(fetch: Fetch, decoder: Decoder, writer: "Writer") -> None:
-    """Decode every page, and write its rows."""
+def _drain(fetch: Fetch, decoder: Decoder, transform: Transform, writer: "Writer") -> None:
+    """Decode every page, and write what the transform makes of its rows."""
     for page, reading in readings(fetch, decoder):
         for part in reading.parts(fetch.window.hour):
-            writer.add(part)
+            writer.add(replace(part, batch=transform.of(part.batch, fetch.window.shard)))
         writer.page(
             next_cursor=page.next, raw_bytes=page.raw_bytes, groups=page.count, forward=reading.forward
         )

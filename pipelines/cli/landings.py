@@ -1,0 +1,200 @@
+"""`sls-lake landings`: what is on its way to the table, what hangs, and a landing aborted."""
+
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from pipelines.cli.logstores import logstore_option, resolve
+from pipelines.cli.output import Output, megabytes, moment, span, verb
+from pipelines.cli.table import execute_option
+from pipelines.landing.hours import hour_text
+from pipelines.landing.inspection.landings import (
+    Landings,
+    OneLanding,
+    Stage,
+    described,
+    landings_of,
+)
+from pipelines.landing.maintenance.abort import execute_abort, plan_abort
+from pipelines.landing.table.lake import Lake
+from sls_io.clock import SYSTEM_CLOCK
+
+_RUN = click.argument("run", metavar="RUN")
+_SHOWN = 10
+
+
+@click.group("landings")
+def landings() -> None:
+    """What is on its way: list, describe, abort, hanging. A dry run until --execute; --json, --debug."""
+
+
+@landings.command("list")
+@click.option(
+    "--state",
+    "only",
+    type=click.Choice([str(s) for s in Stage]),
+    multiple=True,
+    help="Only landings in this state; may be given again.",
+)
+@click.option(
+    "--last", type=click.IntRange(min=1), default=_SHOWN, show_default=True, help="How many to show."
+)
+@logstore_option
+@verb
+def listed(output: Output, *, only: tuple[str, ...], last: int, name: str | None) -> None:
+    """Show the landings: committed, open (a run may be at work), hanging, aborted.
+
+    A landing is known by the first digits of its id, which the names of its files have and sls-lake windows
+    prints. Nothing that is not committed is seen by any reader.
+    """
+    found = landings_of(resolve(name), Lake.default())
+    chosen = [x for x in found.found if not only or x.state in only][-last:]
+    _show(output, found, chosen)
+
+
+@landings.command("hanging")
+@logstore_option
+@verb
+def hanging(output: Output, *, name: str | None) -> None:
+    """Show the landings of which nothing was written for longer than the time-out."""
+    found = landings_of(resolve(name), Lake.default())
+    _show(output, found, [x for x in found.found if x.state is Stage.HANGING])
+
+
+@landings.command("describe")
+@_RUN
+@logstore_option
+@verb
+def describe(output: Output, *, run: str, name: str | None) -> None:
+    """Show one landing: state, age, its files, and what each whole file holds."""
+    logstore, lake = resolve(name), Lake.default()
+    found = landings_of(logstore, lake)
+    table = lake.load(logstore.table)
+    one = found.one(run)
+    one = described(one, table) if table is not None else one
+    output.say(f"{found.table}: landing {one.run} is {one.state}{f' ({one.why})' if one.why else ''}")
+    if one.snapshot_id is not None:
+        output.say(
+            f"snapshot {one.snapshot_id}, {moment(one.at_s)} UTC: {one.windows} windows, {one.rows:,} rows"
+        )
+    _show_files(output, one)
+    output.result({"table": found.table, "timeout_s": found.timeout_s, **_document(one)})
+
+
+@landings.command("abort")
+@_RUN
+@logstore_option
+@execute_option
+@verb
+def abort(output: Output, *, run: str, name: str | None, execute: bool) -> None:
+    """Make sure that the landing RUN is never committed; its files are left to the sweep.
+
+    Whatever its run has sent or will send is refused, also when the run was paused and wakes later. It ends
+    with an error, and the next one lands what it had pulled.
+    """
+    logstore, lake = resolve(name), Lake.default()
+    planned = plan_abort(lake, logstore, run)
+    one = planned.landing
+    output.say(f"{logstore.table}: landing {one.run} is {one.state}{f' ({one.why})' if one.why else ''}")
+    _show_files(output, one)
+    committed = None
+    if not planned.needed:
+        output.say("nothing to change")
+    elif execute:
+        committed = execute_abort(lake, logstore, planned)
+        output.say(f"done: snapshot {committed}; a sweep takes the files from {moment(one.swept_s)} UTC on")
+    else:
+        output.say_dry()
+    output.result({"executed": execute, "committed": committed, "table": logstore.table, **_document(one)})
+
+
+def _show(output: Output, found: Landings, chosen: list[OneLanding]) -> None:
+    now_s = SYSTEM_CLOCK.now()
+    output.table(
+        [
+            "run",
+            "state",
+            "landed (UTC)",
+            ">windows",
+            ">rows",
+            ">files",
+            ">size",
+            ">age",
+            ">silent for",
+            "receive hours",
+            "",
+        ],
+        [
+            (
+                x.run,
+                str(x.state),
+                moment(x.at_s),
+                x.windows or None,
+                x.rows if x.snapshot_id is not None else None,
+                len(x.files) or None,
+                megabytes(x.size) if x.files else "",
+                span(_since(now_s, x.first_s)),
+                span(_since(now_s, x.last_s)),
+                _hours(x),
+                x.why,
+            )
+            for x in chosen
+        ],
+        less=("size", "windows", "receive hours"),
+    )
+    output.say(f"{len(chosen)} of {len(found.found)} landings; the time-out is {span(found.timeout_s)}")
+    if found.others:
+        output.say(f"{found.others} other files that no snapshot has: sls-lake windows lists them")
+    for x in chosen:
+        if x.state is Stage.HANGING:
+            output.say(f"sls-lake landings abort {x.run} makes sure that it is never committed")
+    documents = [_document(x) for x in chosen]
+    output.result(
+        {"table": found.table, "timeout_s": found.timeout_s, "others": found.others, "landings": documents}
+    )
+
+
+def _show_files(output: Output, one: OneLanding) -> None:
+    output.table(
+        [
+            "file that no snapshot has",
+            "receive hour",
+            ">size",
+            "written (UTC)",
+            "shard",
+            ">first",
+            ">last",
+            ">rows",
+        ],
+        [
+            (
+                f.path,
+                hour_text(f.hour),
+                megabytes(f.size),
+                moment(f.modified_s),
+                "" if f.part is None else str(f.part.shard),
+                "" if f.part is None else str(f.part.first_cursor),
+                "" if f.part is None else str(f.part.last_cursor),
+                None if f.part is None else f.part.rows,
+            )
+            for f in one.files
+        ],
+        less=("receive hour", "size", "last"),
+    )
+
+
+def _document(one: OneLanding) -> dict[str, Any]:
+    more = {"first_s": one.first_s, "last_s": one.last_s, "size": one.size, "swept_s": one.swept_s}
+    return {**asdict(one), **more}
+
+
+def _since(now_s: float, then_s: float | None) -> float | None:
+    return None if then_s is None else max(0.0, now_s - then_s)
+
+
+def _hours(one: OneLanding) -> str:
+    """The first receive hour of its files, and how many more."""
+    hours = sorted({f.hour for f in one.files})
+    more = f" +{len(hours) - 1}" if len(hours) > 1 else ""
+    return f"{hour_text(hours[0])}{more}" if hours else ""

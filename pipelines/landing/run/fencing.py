@@ -1,0 +1,47 @@
+"""What fences a run beside its windows: its epoch among the runs of its deployment, and what was aborted.
+
+A fill has no deployment: backfills run side by side, and only an abort ends one.
+"""
+
+from collections.abc import Mapping
+
+from pipelines.landing.ledger import epochs
+from pipelines.landing.ledger.epochs import RUN_CHARS, Epoch, Fenced
+from pipelines.landing.ledger.state import TableState
+from sls_io.settings import Group
+
+
+class Fencing:
+    """The fence of one run, `run` its id; `deployment` is "" for a fill."""
+
+    def __init__(self, group: Group, run: str, *, live: bool) -> None:
+        self.deployment = f"{group.name}/{group.holder}" if live else ""
+        self._run = run
+        self._epoch: Epoch | None = None
+        self._attempts: list[str] = []
+
+    def read(self, state: TableState, origin: str, attempt: str, *, begun_s: int) -> Fenced | None:
+        """The run has read the table, for its next attempt. The first time it takes its epoch, from the
+        service's time when it began; why it may not go on."""
+        if self._epoch is None:
+            self._epoch = epochs.taken(self._run, begun_s, self._newest(state, origin))
+        fenced = self.look(state, origin)
+        self._attempts.append(attempt[:RUN_CHARS])
+        return fenced
+
+    def look(self, state: TableState, origin: str) -> Fenced | None:
+        """Why the run may commit no more, as the table is now."""
+        if not state.aborted.keys().isdisjoint(self._attempts):
+            return Fenced.ABORTED
+        newer = self._epoch is not None and self._epoch.fenced_by(self._newest(state, origin))
+        return Fenced.NEWER if newer else None
+
+    def properties(self, state: TableState, origin: str) -> Mapping[str, str]:
+        """What a landing of this run makes the table say; nothing where it says so already."""
+        if not self.deployment or self._epoch is None or self._newest(state, origin) == self._epoch:
+            return {}
+        known = {**state.epochs.get(origin, {}), self.deployment: self._epoch}
+        return {epochs.PROPERTY_PREFIX + origin: epochs.encode(known)}
+
+    def _newest(self, state: TableState, origin: str) -> Epoch | None:
+        return state.epochs.get(origin, {}).get(self.deployment)

@@ -1,0 +1,102 @@
+"""Somebody's own function on the rows of a landing, between decoding and writing.
+
+`transform: package.module:function` in a logstore's settings names a function that gets an Arrow RecordBatch
+with the columns of the table and returns one: consume, transform, produce, in the one commit of the landing.
+It may change values of declared columns, or leave a declared column out, which makes it null. Refused, since
+`verify` would prove nothing any more, or rows would be lost in silence:
+
+- other rows: more, fewer, or in another order; what is not wanted is left out by a view over the table
+- a column that begins with `__` changed or left out: identity, times, tags, `__rest__`, `__error__` ...
+- a column that is not declared, or of another type than its declared one
+
+A second table is no part of the commit, so no rows can be sent there: two tables cannot be atomic. A dbt
+model after the landing makes one from this.
+
+The function is called in the tasks, once for some thousand rows, and again whenever logs are landed again:
+live runs, backfills, replaces, rows with errors read again. So it must give the same for the same rows. Where
+it fails, nothing of the window lands and its shard stays where it is.
+"""
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+
+from sls_io.errors import ConfigError, printable
+from sls_io.named import load
+
+_NAMES_SHOWN = 5
+
+
+class TransformFailed(ConfigError):
+    """The function raised, or gave what cannot be landed. The text holds no value of a log."""
+
+
+class Transform:
+    """The function that `path` names; every batch is as it was where there is none.
+
+    Raises ConfigError when it cannot be loaded.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._function: Callable[[pa.RecordBatch], object] | None = load("transform", path) if path else None
+        if path and not callable(self._function):
+            raise ConfigError(f"transform {printable(path)!r} cannot be called: name a function")
+
+    def of(self, batch: pa.RecordBatch, shard: int) -> pa.RecordBatch:
+        """What the function makes of `batch`, rows of `shard`, with the columns of `batch`. Raises
+        TransformFailed."""
+        if self._function is None or not batch.num_rows:
+            return batch
+        try:
+            given = self._function(batch)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # what would end the process, too
+            # Its text and its trace may hold what it was reading.
+            raise self._failed(shard, f"raised {type(error).__name__}") from None
+        if not isinstance(given, pa.RecordBatch):
+            raise self._failed(shard, f"gave a {type(given).__name__}, not a RecordBatch")
+        if given.num_rows != batch.num_rows:
+            raise self._failed(shard, f"gave {given.num_rows} rows for {batch.num_rows}")
+        if wrong := _wrong(batch, given):
+            raise self._failed(shard, wrong)
+        missing = set(batch.schema.names).difference(given.schema.names)
+        columns = [
+            pa.nulls(batch.num_rows, field.type) if field.name in missing else given.column(field.name)
+            for field in batch.schema
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+    def _failed(self, shard: int, what: str) -> TransformFailed:
+        return TransformFailed(
+            f"transform {printable(self._path)} {what}, of rows of shard {shard}: nothing of the window was "
+            "landed, and nothing is skipped. Mend the function, or take it out of the settings"
+        )
+
+
+def _wrong(batch: pa.RecordBatch, given: pa.RecordBatch) -> str:
+    """What the columns that were given cannot be landed for; "" for nothing."""
+    names = given.schema.names
+    if len(set(names)) != len(names):
+        return "gave a column twice"
+    if strange := [name for name in names if name not in batch.schema.names]:
+        return f"gave {_listed(strange)}, which the settings do not declare"
+    ours = [name for name in batch.schema.names if name.startswith("__")]
+    changed = [n for n in ours if n not in names or not _same(given.column(n), batch.column(n))]
+    if changed:
+        return f"changed or left out {_listed(changed)}, which must come back as given, in the same order"
+    types = {field.name: field.type for field in batch.schema}
+    for name in names:
+        if given.schema.field(name).type != types[name]:
+            return f"gave {name} as {given.schema.field(name).type}, declared is {types[name]}"
+    return ""
+
+
+def _same(one: pa.Array, other: pa.Array) -> bool:
+    return bool(one.type == other.type and one.equals(other))
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(printable(name) for name in names[:_NAMES_SHOWN])
+    return f"{shown} and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else shown
