@@ -37,9 +37,14 @@ def completed(text: str, chosen: str | None = None) -> str:
     return _CALL.sub(lambda match: _full(match, name), text)
 
 
-def typed() -> str:
-    """The running call as it was typed, "" when nobody typed it."""
-    return _told(TYPED)
+def typed(without: str = "") -> str:
+    """The running call as it was typed, "" when nobody typed it; `without` an option and its value."""
+    words = shlex.split(_told(TYPED))
+    if without:
+        kept = [word for word in words if not word.startswith(f"{without}=")]
+        at = kept.index(without) if without in kept else len(kept)
+        words = kept[:at] + kept[at + 2 :]
+    return shlex.join(words)
 
 
 def of(arguments: list[str]) -> str:

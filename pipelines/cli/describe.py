@@ -40,6 +40,11 @@ def describe(output: Output, *, name: str | None) -> None:
     files = hours_of(logstore, lake)
     show(output, logstore, views, left)
     show_files(output, files)
+    if logstore.coordinator.kind == "sql_lease" and not any(view.consumers for view in views):
+        output.say(
+            "[yellow]the database of leases has none of this logstore[/]: its first live run makes them; "
+            "where one has run, look at the database's address"
+        )
     if logstore.transform:
         output.say(f"rows are transformed by {escape(logstore.transform)}")
     output.result(

@@ -75,7 +75,9 @@ def listed(output: Output, *, name: str | None) -> None:
         ],
     )
     if not rows:
-        output.say("the logstore has no consumer group; the first live run makes its own")
+        leases = logstore.coordinator.kind == "sql_lease"
+        own = "its runs hold shards by leases" if leases else "the first live run makes its own"
+        output.say(f"the logstore has no consumer group; {own}")
     output.result({"groups": rows})
 
 
@@ -346,7 +348,8 @@ def delete(output: Output, *, group: str, name: str | None, execute: bool) -> No
     if group == logstore.group.name:
         output.say(f"it is the group of {logstore.table}, whose next live run makes it again")
     output.say(
-        "what its checkpoints are can be kept: `sls-lake checkpoints reset --to-current --export FILE`"
+        "what its checkpoints are can be kept: `sls-lake checkpoints reset --group "
+        f"{group} --to-current --export FILE`"
     )
     _say_end(output, execute, "deleted")
     output.result({"executed": execute, **summary})
@@ -369,6 +372,8 @@ def clone(output: Output, *, source: str, target: str, name: str | None, execute
         there = target in {other.name for other in client.groups()}
         if there:
             refuse_fed(logstore, target, client, "clone")
+        if source == target:
+            raise click.UsageError(f"{source} is both: name another group for the copy")
         cursors = {s: e.cursor for s, e in client.checkpoints(source).items() if e.cursor is not None}
         had = GroupCheckpoints(client, target, forced=True).read() if there else {}
         moves = moving.aimed(client, had, Aim("cursors", cursors=cursors), policy="begin")

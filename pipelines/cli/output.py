@@ -76,11 +76,16 @@ class Output:
         if not self.as_json:
             self._console.print(calls.completed(text), highlight=False, soft_wrap=True)
 
-    def say_dry(self) -> None:
-        """Say that this was a dry run, and the call that does it."""
-        call = calls.typed()
-        again = f"this does it: {escape(call)} --execute" if call else "add --execute to do it"
-        self.say(f"dry run: nothing was changed; {again}")
+    def say_dry(self, *, without: str = "") -> None:
+        """Say that this was a dry run, and the call that does it: as it was typed, `without` an option with a
+        value that was for the dry run."""
+        call = calls.typed(without)
+        again = f"this does it: {call} --execute" if call else "add --execute to do it"
+        if not self.as_json:
+            # Not completed: what was typed ran as it stands.
+            self._console.print(
+                f"dry run: nothing was changed; {escape(again)}", highlight=False, soft_wrap=True
+            )
 
     def table(
         self,

@@ -131,8 +131,8 @@ def reset(
         if readers:
             names = escape(", ".join(readers))
             output.say(f"[yellow]it is read by {names}[/]: --execute is refused until that has ended")
-        output.say_dry()
-    elif written:
+        output.say_dry(without="--export")
+    elif any(one.fate == "sent" for one in written):
         _say_done(output, logstore, is_group=is_group)
     output.result(document(target, moves, written) | {"executed": execute, "way": way, "readers": readers})
     if not_done(written):
@@ -325,7 +325,7 @@ def export_to(path: Path, moves: tuple[Move, ...]) -> None:
 def imported(path: Path) -> dict[int, Cursor]:
     """The cursors of a file that `export_to` wrote, or a person. Raises ConfigError with the line."""
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8-sig") as file:  # spreadsheet programs write a mark first
             rows = list(csv.reader(io.StringIO(file.read(_FILE_BYTES_MAX))))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no CSV in UTF-8"

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -251,7 +251,8 @@ def skip(
     )
     committed = None
     if not view.shards:
-        output.say(f"no shard is behind {moment(view.time_s)} UTC: nothing to skip")
+        at = datetime.fromtimestamp(view.time_s, UTC).isoformat(" ", "seconds").removesuffix("+00:00")
+        output.say(f"no shard is behind {at} UTC: nothing to skip")
     elif execute:
         committed = execute_skip(lake, planned)
         output.say(f"done: snapshot {committed}; live runs go on from {moment(view.time_s)} UTC")

@@ -9,8 +9,6 @@ from typing import Any
 
 import click
 from pydantic import ValidationError
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
 
 from pipelines.landing.logstore import Logstore
 from sls_io.checkpoints import policy
@@ -19,6 +17,7 @@ from sls_io.checkpoints.local_file import LocalFile
 from sls_io.checkpoints.sql_table import SqlTable
 from sls_io.checkpoints.store import CheckpointStore, Fate, Written
 from sls_io.client import SlsClient
+from sls_io.coordination.database import parsed, secrets_of
 from sls_io.errors import ConfigError, printable
 from sls_io.settings import Group
 from sls_io.window import Cursor, cursor_from_wire
@@ -54,6 +53,12 @@ def store_of(
     kind, _, rest = where.partition(":")
     name = reader or logstore.group.name
     if kind == "group":
+        if logstore.coordinator.kind == "sql_lease" and (rest or name) == logstore.group.name:
+            raise ConfigError(
+                f"runs of {logstore.name} keep their checkpoints beside leases, not in a consumer group: "
+                "`sls-lake describe` shows them, `sls-lake checkpoints repair` publishes them. Or name "
+                "another --group or --store"
+            )
         return GroupCheckpoints(client, GroupName().convert(rest or name, None, None), forced=forced)
     if kind == "file" and rest:
         return LocalFile(Path(rest).expanduser(), of=client.origin().id, reader=name)
@@ -69,11 +74,7 @@ def _address(text: str) -> str:
         if not os.environ.get(name):
             raise ConfigError(f"the environment variable {printable(name)} is not set: it names the database")
         return os.environ[name]
-    try:
-        password = make_url(text).password
-    except ArgumentError:
-        return text
-    if password is not None:
+    if secrets_of(parsed(text)):
         raise ConfigError(
             "a password on a command line is seen by everybody on this machine: put the address into an "
             "environment variable, and write sql:env:ITS_NAME"
@@ -198,7 +199,9 @@ class CursorParam(click.ParamType[int]):
 
 def cursor_of(text: str) -> Cursor:
     """The cursor in digits, or in base64 as on the wire. Raises ConfigError."""
-    if text.isdecimal() and text.isascii() and len(text) < 20 and int(text) < 2**63 - 1:
+    if text.isdecimal() and text.isascii():
+        if len(text) > 19 or int(text) >= 2**63 - 1:
+            raise ConfigError("a cursor is a number below 9223372036854775807")
         return Cursor(int(text))
     return cursor_from_wire(text)
 

@@ -47,6 +47,8 @@ class LocalFile:
     """
 
     def __init__(self, path: Path, *, of: str, reader: str, clock: Clock = SYSTEM_CLOCK) -> None:
+        # A rename would put a file in the place of a link, and readers on both ways would part.
+        path = path.resolve()
         self._path, self._of, self._reader, self._clock = path, of, reader, clock
         self._new = path.with_name(f"{path.name}.new")
         self._lock = path.with_name(f"{path.name}.lock")
@@ -161,6 +163,8 @@ class LocalFile:
 
     def _read(self) -> _Shards:
         try:
+            if self._path.exists() and not self._path.is_file():
+                raise self._broken("is no file")
             with open(os.open(self._path, os.O_RDONLY | os.O_CLOEXEC), "rb") as file:
                 text = file.read(BYTES_MAX + 1)
         except FileNotFoundError:

@@ -10,6 +10,7 @@ A table that is not there keeps nothing: it is made by the first write. One with
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
@@ -36,12 +37,13 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects.mysql import DOUBLE, VARCHAR
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from sls_io.checkpoints.store import Fate, Kept, Written, fate_of, impossible, possible
 from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.coordination.database import parsed, shown
 from sls_io.errors import ConfigError, ConnectFailed, StoreBroken
 from sls_io.window import Cursor
 
@@ -84,10 +86,13 @@ class SqlTable:
     @property
     def name(self) -> str:
         """The database, without its password."""
-        return f"database {self._engine.url.render_as_string(hide_password=True)}"
+        return f"database {shown(self._engine.url)}"
 
     def read(self) -> Mapping[int, Kept]:
         """This reader's rows. Raises ConnectFailed for a database that cannot be asked."""
+        file = self._engine.url.database or ""
+        if self._engine.dialect.name == "sqlite" and not Path(file).exists():
+            return {}  # looking at it would make it
         with self._connection() as connection:
             return self._rows(connection) if self._check(connection) else {}
 
@@ -330,17 +335,16 @@ def _kept(cursor: int | None, saved_s: float, frozen: bool) -> Kept:
 
 
 def _engine(address: str) -> Engine:
+    url = parsed(address)
     try:
-        url = make_url(address)
         return create_engine(url, poolclass=NullPool, connect_args=_deadlines(url), hide_parameters=True)
-    except ArgumentError:
-        raise ConfigError(
-            "not the address of a database: write it like sqlite:///checkpoints.sqlite or "
-            "postgresql+psycopg2://USER:PASSWORD@HOST/DATABASE"
-        ) from None
     except (NoSuchModuleError, ModuleNotFoundError) as error:
         name = error.name if isinstance(error, ModuleNotFoundError) else "that dialect"
         raise ConfigError(f"no driver for this database is installed here: {name} is missing") from None
+    except (ArgumentError, TypeError, ValueError):
+        raise ConfigError(
+            f"database {shown(url)}: the address has an option that its driver does not know; remove it"
+        ) from None
 
 
 def _deadlines(url: URL) -> dict[str, Any]:

@@ -38,9 +38,9 @@ class Database:
     """
 
     def __init__(self, address: str, *, deadline_s: float) -> None:
-        url = _url(address)
+        url = parsed(address)
         self.name, self._deadline_s = shown(url), deadline_s
-        self._password = str(url.password or "")
+        self._secrets = secrets_of(url)
         try:
             self._engine = _engine(url, deadline_s)
         except (ImportError, NoSuchModuleError) as error:
@@ -100,14 +100,24 @@ class Database:
         """What the driver said, on one line: without the statement, its values and the password."""
         cause = error.orig if isinstance(error, DBAPIError) else None
         text = str(cause) if cause is not None else type(error).__name__
-        if self._password:
-            text = text.replace(self._password, "***")
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
         return printable(text.strip())
 
 
 def check_address(address: str) -> None:
     """Raises ConfigError when `address` is none of a database that is known."""
-    _url(address)
+    parsed(address)
+
+
+def secrets_of(url: URL) -> tuple[str, ...]:
+    """What an address holds that nobody must see: the password, also where it stands behind the question
+    mark (`?password=`, `?sslpassword=`)."""
+    values = [str(url.password or "")]
+    for name, value in url.query.items():
+        if "pass" in name.lower():
+            values += [value] if isinstance(value, str) else value
+    return tuple(value for value in values if value)
 
 
 def shown(url: URL) -> str:
@@ -116,7 +126,8 @@ def shown(url: URL) -> str:
     return printable(f"{url.get_backend_name()}://{place}/{url.database or ''}")
 
 
-def _url(address: str) -> URL:
+def parsed(address: str) -> URL:
+    """The address as SQLAlchemy takes it, with our driver where it names none. Raises ConfigError."""
     try:
         url = make_url(address)
         kind = url.get_backend_name()
@@ -128,6 +139,8 @@ def _url(address: str) -> URL:
     if kind not in DRIVERS:
         known = ", ".join(DRIVERS)
         raise ConfigError(f"a database of the kind {printable(kind)!r} is not known: {known}")
+    if "@" in (url.host or ""):
+        raise ConfigError("the address of the database has more than one @: write the password's own as %40")
     if kind == "sqlite" and not url.database:
         raise ConfigError("sqlite:// without a file is a database that no other process sees; name a file")
     return url.set(drivername=DRIVERS[kind]) if url.drivername == kind else url

@@ -74,6 +74,7 @@ class SqlLease:
         self._view = View()
         self._prepared = self._carried = False
         self._took_s = float("-inf")
+        self._refused: TransportError | None = None
 
     @classmethod
     def at(
@@ -147,7 +148,7 @@ class SqlLease:
             if now_s + pause_s > began_s + patience_s:
                 if held and joined:
                     return self._claim()
-                raise failure or self._nothing_to_be_had(self._view)
+                raise failure or self._refused or self._nothing_to_be_had(self._view)
             self._clock.sleep(pause_s)
 
     def renew(self) -> Claim:
@@ -298,7 +299,10 @@ class SqlLease:
         """Send a change. A lost answer is no failure: the look that follows says what became of it."""
         try:
             send()
-        except TransportError:
+            self._refused = None
+        except TransportError as error:
+            # A database that can be read and not written would look like one that others have all shards of.
+            self._refused = error
             if lease_id:
                 self._lost[lease_id] = self._clock.monotonic()
 

@@ -216,7 +216,11 @@ class Reader:
         """
         closing: Callable[[], None] | None = None
         if isinstance(by, str):
-            by = Group(name=by)
+            try:
+                by = Group(name=by)
+            except ValidationError as error:
+                problem = error.errors(include_input=False, include_url=False)[0]
+                raise ConfigError(f"hold: {problem['msg'].removeprefix('Value error, ')}") from None
         if isinstance(by, Group):
             beat = heartbeat_client(self.client.service, by, clock=self._clock)
             by, closing = ServerGroup(beat, by, clock=self._clock), beat.close

@@ -392,10 +392,13 @@ def test_the_password_of_a_database_is_in_no_name_and_no_error() -> None:
 @pytest.mark.parametrize(
     ("address", "says"),
     [
-        ("nonsense", "not the address"),
-        ("oracle://u:geheim@h/d", "missing|no checkpoint table"),
-        ("mssql://u:geheim@h/d", "missing|no checkpoint table"),
-        ("nodialect://u:geheim@h/d", "no checkpoint table in nodialect"),
+        ("nonsense", "is none: write KIND"),
+        ("postgresql://u:geheim@127.0.0.1:xx/db", "is none: write KIND"),
+        ("postgresql://u:ge@geheim@127.0.0.1/db", "more than one @"),
+        ("oracle://u:geheim@h/d", "'oracle' is not known"),
+        ("nodialect://u:geheim@h/d", "'nodialect' is not known"),
+        ("mysql+nodriver://u:geheim@h/d", "is missing"),
+        ("sqlite://", "name a file"),
     ],
 )
 def test_an_address_that_cannot_be_used_is_told(address: str, says: str) -> None:
@@ -403,7 +406,26 @@ def test_an_address_that_cannot_be_used_is_told(address: str, says: str) -> None
         SqlTable(address, of=OF, reader="dev")
     assert "geheim" not in str(caught.value)
     with pytest.raises(ConfigError, match="1 to 128 characters"):
-        SqlTable("sqlite://", of=OF, reader="d" * 129)
+        SqlTable("sqlite:///x", of=OF, reader="d" * 129)
+
+
+@pytest.mark.parametrize("query", ["password=geheim", "user=u&sslpassword=geheim", "passfile=/geheim"])
+def test_a_password_behind_the_question_mark_is_in_no_name_and_no_error(query: str) -> None:
+    store = SqlTable(f"postgresql://lake@127.0.0.1:9/none?{query}", of=OF, reader="dev")
+    with pytest.raises(TransportError) as caught:
+        store.read()
+    assert "geheim" not in store.name + str(caught.value) and "127.0.0.1:9" in store.name
+
+
+def test_the_kinds_of_addresses_are_those_of_the_leases() -> None:
+    store = SqlTable("mysql://lake@127.0.0.1:9/none", of=OF, reader="dev")
+    with pytest.raises(TransportError, match="database mysql://127"):
+        store.read()
+
+
+def test_looking_into_a_file_that_is_not_there_makes_none(tmp_path: Path) -> None:
+    assert SqlTable(f"sqlite:///{tmp_path}/none.db", of=OF, reader="dev").read() == {}
+    assert list(tmp_path.iterdir()) == []
 
 
 # --- the service's group

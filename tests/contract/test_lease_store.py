@@ -259,6 +259,7 @@ def test_a_wrong_password_is_said_without_it(kind: str, databases: Databases) ->
     [
         ("leases", "is none: write KIND"),
         ("postgresql://me:secret@host:port/db", "is none: write KIND"),
+        ("postgresql://me:a@secret@host/db", "more than one @"),
         ("oracle://me:secret@host/db", "'oracle' is not known: sqlite, postgresql, mysql, mariadb"),
         ("sqlite://", "name a file"),
         ("mysql+nodriver://me:secret@host/db", "mysql.nodriver is not installed here"),

@@ -32,6 +32,11 @@ def _fail(*arguments: object) -> None:
     raise ValueError("canary")
 
 
+def _leave(*arguments: object) -> None:
+    raise SystemExit(0)
+
+
+LEAVES = SimpleNamespace(on_assigned=_leave)
 REFUSES = SimpleNamespace(on_assigned=_fail)
 STUMBLES = SimpleNamespace(before_release=_fail)
 NOTHING = SimpleNamespace(on_assigned=7)
@@ -91,6 +96,8 @@ def test_a_hook_that_refuses_stops_the_run_before_anything_is_read(started: Worl
     with pytest.raises(ConfigError, match=r"on_assigned of .* failed \(ValueError\)") as told:
         started.land(logstore=started.changed(hooks=f"{HERE}:REFUSES"))
     assert "canary" not in str(told.value) and started.landings() == before
+    with pytest.raises(ConfigError, match=r"on_assigned of .* failed \(SystemExit\)"):
+        started.land(logstore=started.changed(hooks=f"{HERE}:LEAVES"))
     assert started.land().rows == 60
 
 

@@ -534,3 +534,22 @@ def test_a_change_of_shards_that_cannot_be_is_refused_before_it(
     refused = command("shards", *words, "--execute")
     assert refused["code"] == EXIT_USAGE and cure in refused["error"]
     assert command("shards", "list") == before
+
+
+def test_the_call_that_a_dry_run_prints_runs_as_it_stands(
+    filled: World, command: Command, tmp_path: Path
+) -> None:
+    out = tmp_path / "marked.csv"
+    words = ("checkpoints", "reset", "--group", OTHER, "--to-earliest", "--export", str(out))
+    command("groups", "create", OTHER, "--execute")
+    said = command(*words, json=False)["text"]
+    (call,) = (line.split("this does it: ")[1] for line in said.splitlines() if "this does it" in line)
+    assert "--export" not in call and call.count("--logstore") == 1
+    assert command(*words[:-2], "--execute")["code"] == 0
+    out.write_bytes(b"\xef\xbb\xbf" + out.read_bytes())
+    again = command("checkpoints", "reset", "--group", OTHER, "--from-file", str(out))
+    assert again["code"] == 0, "a spreadsheet program's mark"
+    refused = command("groups", "clone", OTHER, OTHER)
+    assert refused["code"] == EXIT_USAGE and "name another group" in refused["error"]
+    refused = command("cursor", "time", "0", str(2**63))
+    assert refused["code"] == EXIT_USAGE and "a number below" in refused["error"]

@@ -1,21 +1,26 @@
 """Landings whose shards are held by leases in a database: each log once, and checkpoints in the same rows."""
 
+import sqlite3
 import threading
 from pathlib import Path
 
 import pytest
 
+from pipelines.cli.main import EXIT_USAGE
 from pipelines.landing.coordinators import coordinator_of, published
 from pipelines.landing.inspection.describe import describe
 from pipelines.landing.ledger.start import find_table
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance.repair import execute_repair, plan_repair
 from pipelines.landing.run.report import CheckpointOutcome, LandingReport
-from sls_io.errors import ClaimLost, ConfigError, LedgerBroken, ServiceError
+from sls_io.errors import ClaimLost, ConfigError, LedgerBroken, ServiceError, TransportError
+from tests.integration.command_line import Command, command
 from tests.integration.test_races import At
 from tests.integration.world import HOUR0_S, World, make_lake
 
 pytestmark = pytest.mark.spark
+
+__all__ = ["command"]
 
 
 @pytest.fixture
@@ -153,3 +158,35 @@ def test_a_variable_that_is_not_set_is_named(leased: World, monkeypatch: pytest.
     monkeypatch.setenv("NO_SUCH_LEASES", leased.logstore.coordinator.database)
     leased.begun(10, 5)
     assert leased.land(logstore=secret).rows == 5
+
+
+def test_a_database_that_takes_no_change_is_said_and_nobody_is_blamed(leased: World, tmp_path: Path) -> None:
+    settled(leased)
+    with sqlite3.connect(tmp_path / "leases.db") as database:
+        database.execute(
+            "CREATE TRIGGER shut BEFORE UPDATE ON loghub_client_shard_lease "
+            "BEGIN SELECT RAISE(ABORT, 'it is shut'); END"
+        )
+    with pytest.raises(TransportError, match=r"leases\.db cannot be asked: it is shut"):
+        leased.land()
+    with sqlite3.connect(tmp_path / "leases.db") as database:
+        database.execute("DROP TRIGGER shut")
+    assert leased.land().rows > 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("checkpoints", "show"), ("lag", "--group", "lake"), ("checkpoints", "reset", "--to-ledger")],
+    ids=" ".join,
+)
+def test_verbs_about_a_group_say_that_checkpoints_are_beside_the_leases(
+    leased: World, command: Command, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    settled(leased)
+    defs = tmp_path / "defs.yaml"
+    kind = f'{{kind: sql_lease, database: "sqlite:///{tmp_path}/leases.db"}}'
+    defs.write_text(f"{defs.read_text()}  coordinator: {kind}\n")
+    refused = command(*words)
+    assert refused["code"] == EXIT_USAGE and "sls-lake describe` shows them" in refused["error"]
+    assert command("describe")["code"] == 0
+    assert "by leases" in command("groups", "list", json=False)["text"]

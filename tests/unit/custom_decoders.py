@@ -36,3 +36,8 @@ def no_array(raw: pa.Array) -> list[str]:
 def lengths(raw: pa.Array) -> pa.Array:
     """How many bytes were sent."""
     return pa.array([len(value) for value in raw.to_pylist()], pa.int64())
+
+
+def leaves(raw: pa.Array) -> pa.Array:
+    """Ends the process, as a library that is a program may do."""
+    raise SystemExit(0)

@@ -122,7 +122,7 @@ def test_a_folder_that_is_a_file_is_said(tmp_path: Path) -> None:
         opened(tmp_path / "file" / "p.json").write({0: Cursor(1)})
     with pytest.raises(StoreError, match="cannot be read"):
         opened(tmp_path / "file" / "p.json").read()
-    with pytest.raises(StoreError, match="Is a directory"):
+    with pytest.raises(StoreError, match="is no file"):
         opened(tmp_path).read()
 
 
@@ -221,6 +221,20 @@ def test_a_link_where_the_new_document_goes_is_not_followed(tmp_path: Path) -> N
     with pytest.raises(StoreError):
         opened(path).write({0: Cursor(99)})
     assert (tmp_path / "other").read_text() == "theirs" and cursors(path) == OLD
+
+
+def test_a_link_to_the_document_is_followed_and_stays_a_link(tmp_path: Path) -> None:
+    real = written(tmp_path / "real.json")
+    link = tmp_path / "link.json"
+    link.symlink_to(real)
+    opened(link).write({0: Cursor(99)})
+    assert link.is_symlink() and cursors(link) == cursors(real) != OLD
+
+
+def test_a_pipe_in_the_place_of_the_document_stops_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "p.json")
+    with pytest.raises(StoreBroken, match="is no file"):
+        opened(tmp_path / "p.json").read()
 
 
 def test_a_lock_that_nobody_gives_back_ends_the_wait_with_its_name(tmp_path: Path) -> None:

@@ -119,6 +119,11 @@ def test_a_decoder_that_raises_costs_the_value_that_it_does_not_bear_and_no_othe
     assert [row["__error__"] is not None for row in found] == [False, True, False, False, False]
 
 
+def test_a_decoder_that_would_end_the_process_costs_its_values_only() -> None:
+    found = decode(declared(f"custom({MODULE}leaves, string)"), [("s", b"a")], [("t", b"b")])
+    assert [row["__error__"] is not None for row in found] == [True, False]
+
+
 @pytest.mark.parametrize(
     ("name", "found"), [("of_another_type", "2 of int64"), ("too_few", "1 of string"), ("no_array", "list")]
 )

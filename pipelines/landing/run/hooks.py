@@ -62,6 +62,8 @@ class Hooks:
             return None
         try:
             hook(self._logstore, *arguments)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # what would end the process, too: a green run that landed nothing
             return f"the hook {name} of {self._path} failed ({type(error).__name__})"
         return None

@@ -286,7 +286,10 @@ class Custom:
         return _each_once(raw, self._exactly)
 
     def _exactly(self, raw: pa.Array) -> pa.Array:
-        made = load_named("a column's decoder", self.path)(raw)
+        try:
+            made = load_named("a column's decoder", self.path)(raw)
+        except SystemExit as error:
+            raise ValueError("ended the process") from error
         if not isinstance(made, pa.Array) or len(made) != len(raw) or made.type != self.type:
             found = f"{len(made)} of {made.type}" if isinstance(made, pa.Array) else type(made).__name__
             raise ConfigError(
