@@ -56,6 +56,8 @@ def wrong(command: str) -> str:
             options |= {
                 name for parameter in here.params for name in (*parameter.opts, *parameter.secondary_opts)
             }
+        if here.context_settings.get("allow_interspersed_args") is False:
+            break  # what follows is another program's, as with `sls-lake dbt`
         for option in OPTION.findall(word):
             if option not in options:
                 return f"{' '.join(said)} has no option {option}"
