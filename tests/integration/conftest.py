@@ -58,6 +58,8 @@ def engine(home: Path, shared_lake: Lake) -> Iterator[Engine]:
         OPTIONS_SETTING: " ".join(OPTIONS),
     }
     engine = Engine(lake=shared_lake, conf=conf)
+    # Now: a test that takes the keys out of the environment may be the first to land something.
+    assert engine.context
     yield engine
     engine.stop()
     if before is None:
