@@ -27,7 +27,7 @@ def check(output: Output) -> None:
     from sls_io.errors import ConfigError
 
     root = project_root()
-    found, names = [], dict[str, str]()
+    found, names = [], dict[str, Path | str]()
     for place, attributes in _written(root):
         wrong, unset, name = "", "", ""
         try:
@@ -45,8 +45,8 @@ def check(output: Output) -> None:
         if wrong:
             output.say(f"[red]wrong[/]: {_escaped(wrong)}")
         elif unset:
-            output.say(f"[yellow]not set[/]: {_escaped(place)} takes its endpoint from {unset}")
-        found.append({"path": place, "logstore": name, "wrong": wrong, "unset": unset})
+            output.say(f"[yellow]not set[/]: {_escaped(str(place))} takes its endpoint from {unset}")
+        found.append({"path": str(place), "logstore": name, "wrong": wrong, "unset": unset})
     bad = sum(bool(each["wrong"]) for each in found)
     output.say(f"{len(found)} logstores read, {bad} wrong")
     output.result({"logstores": found, "ok": not bad})
@@ -54,7 +54,7 @@ def check(output: Output) -> None:
         click.get_current_context().exit(EXIT_FAILED)
 
 
-def _written(root: Path) -> "Iterator[tuple[str, Mapping[str, Any] | ConfigError]]":
+def _written(root: Path) -> "Iterator[tuple[Path | str, Mapping[str, Any] | ConfigError]]":
     """(file, and which one of many it is about; the attributes as written, or what is wrong with them)."""
     from pipelines.landing.defs_file import read_document
     from pipelines.landing.project_file import members, read_project
@@ -66,14 +66,14 @@ def _written(root: Path) -> "Iterator[tuple[str, Mapping[str, Any] | ConfigError
             attributes = document.get("attributes") if isinstance(document, dict) else None
             if not isinstance(attributes, dict):
                 raise ConfigError(f"{path}: expected `type:` and `attributes:`; see the README")
-            yield str(path), attributes
+            yield path, attributes
         except ConfigError as error:
-            yield str(path), error
+            yield path, error
     for path in project_files(root):
         try:
             its = members(read_project(path), path.parent)
         except ConfigError as error:
-            yield str(path), error
+            yield path, error
             continue
         for name, attributes in its.items():
             yield f"{path} ({name})", attributes

@@ -120,7 +120,7 @@ def test_a_torn_list_is_never_taken_for_a_shorter_one(tmp_path: Path) -> None:
 
 # Both are Dagster's own doing while it reads a folder.
 @pytest.mark.filterwarnings("ignore:`parse_obj_as` is deprecated")
-@pytest.mark.filterwarnings("ignore:Class `.*` is currently in beta")
+@pytest.mark.filterwarnings("ignore:.* is currently in beta")
 def test_dagster_and_the_command_line_see_the_same_logstores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
