@@ -106,7 +106,7 @@ def main() -> int:
     parser.add_argument("--here", type=Path, help="the page in this file, in this process, as JSON")
     parser.add_argument("--groups", type=int, default=1, help="how many groups it has")
     parser.add_argument("--shape", action="append", choices=SHAPES, help="may be said again; default: all")
-    parser.add_argument("--limit-mb", type=float, default=400.0)
+    parser.add_argument("--limit-mb", type=float, default=420.0)
     asked = parser.parse_args()
     if asked.here:
         print(json.dumps(land(asked.here, asked.groups)))

