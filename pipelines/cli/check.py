@@ -56,17 +56,13 @@ def check(output: Output) -> None:
 
 def _written(root: Path) -> "Iterator[tuple[Path | str, Mapping[str, Any] | ConfigError]]":
     """(file, and which one of many it is about; the attributes as written, or what is wrong with them)."""
-    from pipelines.landing.defs_file import read_document
+    from pipelines.landing.defs_file import read_attributes
     from pipelines.landing.project_file import members, read_project
     from sls_io.errors import ConfigError
 
     for path in single_files(root):
         try:
-            document = read_document(path)
-            attributes = document.get("attributes") if isinstance(document, dict) else None
-            if not isinstance(attributes, dict):
-                raise ConfigError(f"{path}: expected `type:` and `attributes:`; see the README")
-            yield path, attributes
+            yield path, read_attributes(path)
         except ConfigError as error:
             yield path, error
     for path in project_files(root):

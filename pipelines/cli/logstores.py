@@ -48,7 +48,7 @@ def project_root(start: Path | None = None) -> Path:
 def known(root: Path) -> list[str]:
     """Names of the logstores of the project: folders of pipelines/defs that hold one, and what the list of a
     folder that holds many of them names."""
-    return sorted({*_single(root), *_members(root)})
+    return sorted(_files(root))
 
 
 def project_files(root: Path) -> list[Path]:
@@ -61,17 +61,14 @@ def single_files(root: Path) -> list[Path]:
     return [path for path in sorted((root / DEFS).glob("*/defs.yaml")) if _is_about(path, "SlsLogstore")]
 
 
-def _single(root: Path) -> list[str]:
-    return [path.parent.name for path in single_files(root)]
-
-
-def _members(root: Path) -> dict[str, Path]:
-    """Name -> the file that it is from. Of a file that cannot be read none: naming one of them says why."""
+def _files(root: Path) -> dict[str, Path]:
+    """Name -> the file that it is from. Of a project's file that cannot be read none: naming one of them says
+    why. A folder of its own comes before a project's."""
     found: dict[str, Path] = {}
     for path in project_files(root):
         with suppress(ConfigError):
             found.update(dict.fromkeys(_members_of(path), path))
-    return found
+    return found | {path.parent.name: path for path in single_files(root)}
 
 
 def _members_of(path: Path) -> Iterable[str]:
@@ -112,8 +109,8 @@ def defs_path(name: str | None, root: Path) -> Path:
                 f"no file {printable(name)}: give a name under pipelines/defs or a path to a defs.yaml"
             )
         return path
-    names = known(root)
-    if not names or (name or names[0]) not in names:
+    names = dict(sorted(_files(root).items()))
+    if not names or (name is not None and name not in names):
         for path in project_files(root):
             _members_of(path)  # one that cannot be read says so
     if not names:
@@ -125,10 +122,10 @@ def defs_path(name: str | None, root: Path) -> Path:
         raise ConfigError(
             f"there are {len(names)} logstores: choose one with --logstore {' or '.join(names)}"
         )
-    chosen = name or names[0]
+    chosen = name or next(iter(names))
     if chosen not in names:
         raise ConfigError(f"no logstore {printable(chosen)!r}: there is {', '.join(names)}")
-    return root / DEFS / chosen / "defs.yaml" if chosen in _single(root) else _members(root)[chosen]
+    return names[chosen]
 
 
 def check_named(arguments: Sequence[str], *, needed: bool) -> None:
@@ -154,15 +151,12 @@ def _named(argument: str, following: str) -> str:
 def resolve(name: str | None) -> "Logstore":
     """The logstore that `name` means, read from its defs.yaml."""
     root = project_root()
-    found = load_named(name or _only(root), root)
-    if name and known(root) != [name]:
-        choose(name)
-    return found
-
-
-def _only(root: Path) -> str | None:
     names = known(root)
-    return names[0] if len(names) == 1 else None
+    chosen = name or (names[0] if len(names) == 1 else None)
+    defs_path(chosen, root)
+    if name and names != [name]:
+        choose(name)  # before it is read: what is said of a bad file names it
+    return load_named(chosen, root)
 
 
 def resolve_all(names: str | None) -> "list[Logstore]":

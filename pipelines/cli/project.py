@@ -11,18 +11,19 @@ from pipelines.cli.logstores import load_named, project_files, project_root
 from pipelines.cli.output import Output, verb
 from pipelines.cli.table import execute_option
 from pipelines.landing.defs_file import filled
+from pipelines.landing.hours import hour_text
 from pipelines.landing.project_file import (
     KEPT,
     ProjectAttributes,
     members,
     read_kept,
     read_project,
-    start_of,
     write_kept,
 )
 from sls_io.client import SlsClient
 from sls_io.errors import ConfigError
 from sls_io.settings import Service
+from sls_io.window import HOUR_S
 
 
 @click.group("logstores")
@@ -90,7 +91,7 @@ def _refreshed(output: Output, path: Path, *, execute: bool) -> dict[str, Any]:
     for name in there:
         if project.wants(name) and name not in kept:
             with SlsClient(service.model_copy(update={"logstore": name})) as client:
-                new[name] = start_of(client.origin().created_s)
+                new[name] = hour_text(client.origin().created_s // HOUR_S)
     gone = sorted(name for name in kept.keys() - {*there} if project.wants(name))
     after = {**kept, **new}
     # Asked before it is kept: two names that would be one table stop here, not in every process.

@@ -61,6 +61,15 @@ def read_document(path: Path) -> Any:
     return documents[0]
 
 
+def read_attributes(path: Path) -> dict[str, Any]:
+    """The `attributes:` of the one document of the file, as written. Raises ConfigError."""
+    document = read_document(path)
+    if not isinstance(document, dict) or not isinstance(document.get("attributes"), dict):
+        raise ConfigError(f"{path}: expected `type:` and `attributes:`; see the example in the README")
+    attributes: dict[str, Any] = document["attributes"]
+    return attributes
+
+
 def filled(attributes: Mapping[str, Any], place: object) -> tuple[dict[str, Any], dict[str, str]]:
     """(values, unset): `attributes` with the templates in their texts replaced, always by text.
 

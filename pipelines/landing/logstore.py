@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from pipelines.landing.bounds import Sensors
-from pipelines.landing.defs_file import filled, line_of, read_document
+from pipelines.landing.defs_file import filled, line_of, read_attributes
 from pipelines.landing.names import check_names
 from pipelines.landing.project_file import members, read_project
 from pipelines.landing.table.contract import Contract
@@ -186,10 +186,7 @@ class Logstore(Settings):
 
 def load_logstore(path: Path) -> Logstore:
     """Read a `defs.yaml`. Raises ConfigError that names the file, the setting and the cure."""
-    document = read_document(path)
-    if not isinstance(document, dict) or not isinstance(document.get("attributes"), dict):
-        raise ConfigError(f"{path}: expected `type:` and `attributes:`; see the example in the README")
-    return _settled(document["attributes"], path)
+    return _settled(read_attributes(path), path)
 
 
 def load_member(path: Path, name: str) -> Logstore:

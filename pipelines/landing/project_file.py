@@ -20,14 +20,13 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, ValidationError, field_validator
 
-from pipelines.landing.defs_file import read_document
+from pipelines.landing.defs_file import read_attributes
 from sls_io.errors import ConfigError, printable
 from sls_io.settings import Settings
 
@@ -92,10 +91,7 @@ def attributes_of(written: Any, place: object) -> ProjectAttributes:
 
 def read_project(path: Path) -> ProjectAttributes:
     """From a `defs.yaml`. Raises ConfigError."""
-    document = read_document(path)
-    if not isinstance(document, dict):
-        raise ConfigError(f"{path}: expected `type:` and `attributes:`; see docs/reference.md")
-    return attributes_of(document.get("attributes"), path)
+    return attributes_of(read_attributes(path), path)
 
 
 def members(
@@ -166,11 +162,6 @@ def write_kept(folder: Path, kept: Mapping[str, str]) -> None:
         raise ConfigError(f"cannot write {path}: {error.strerror}; nothing was changed") from error
     finally:
         beside.unlink(missing_ok=True)
-
-
-def start_of(created_s: int) -> str:
-    """The hour in which a logstore was made, as a `start`."""
-    return datetime.fromtimestamp(created_s, UTC).strftime("%Y-%m-%d-%H:00")
 
 
 def _any(patterns: Iterable[str], name: str) -> bool:

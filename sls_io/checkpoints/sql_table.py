@@ -10,7 +10,6 @@ A table that is not there keeps nothing: it is made by the first write. One with
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
@@ -43,7 +42,7 @@ from sqlalchemy.pool import NullPool
 
 from sls_io.checkpoints.store import Fate, Kept, Written, fate_of, impossible, possible
 from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.coordination.database import parsed, shown
+from sls_io.coordination.database import parsed, shown, there
 from sls_io.errors import ConfigError, ConnectFailed, StoreBroken
 from sls_io.window import Cursor
 
@@ -90,9 +89,8 @@ class SqlTable:
 
     def read(self) -> Mapping[int, Kept]:
         """This reader's rows. Raises ConnectFailed for a database that cannot be asked."""
-        file = self._engine.url.database or ""
-        if self._engine.dialect.name == "sqlite" and not Path(file).exists():
-            return {}  # looking at it would make it
+        if not there(self._engine.url):
+            return {}
         with self._connection() as connection:
             return self._rows(connection) if self._check(connection) else {}
 

@@ -60,8 +60,7 @@ class Database:
 
     def there(self) -> bool:
         """Whether there is something to connect to: SQLite would make a file that is not there."""
-        file = self._engine.url.database or ""
-        return self.kind != "sqlite" or Path(file).exists()
+        return there(self._engine.url)
 
     def ask(self, call: Callable[[Connection], Answer], *, deadline_s: float | None = None) -> Answer:
         """What `call` makes of a connection whose statements are carried out one by one.
@@ -105,9 +104,9 @@ class Database:
         return printable(text.strip())
 
 
-def check_address(address: str) -> None:
-    """Raises ConfigError when `address` is none of a database that is known."""
-    parsed(address)
+def there(url: URL) -> bool:
+    """Whether connecting makes nothing: SQLite would make a file that is not there."""
+    return url.get_backend_name() != "sqlite" or Path(url.database or "").exists()
 
 
 def secrets_of(url: URL) -> tuple[str, ...]:

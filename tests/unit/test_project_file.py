@@ -10,8 +10,10 @@ from dagster.components.testing import create_defs_folder_sandbox
 
 from pipelines.cli import logstores
 from pipelines.components import SlsProject
-from pipelines.landing.project_file import KEPT, attributes_of, members, read_kept, start_of, write_kept
+from pipelines.landing.hours import hour_text
+from pipelines.landing.project_file import KEPT, attributes_of, members, read_kept, write_kept
 from sls_io.errors import ConfigError
+from sls_io.window import HOUR_S
 
 WRITTEN: dict[str, Any] = {
     "service": {"endpoint": "http://127.0.0.1:9", "project": "demo"},
@@ -85,7 +87,7 @@ def test_the_list_is_written_whole_and_read_as_it_was(tmp_path: Path) -> None:
     write_kept(tmp_path, KEPT_NOW)
     assert read_kept(tmp_path) == KEPT_NOW
     assert [path.name for path in tmp_path.iterdir()] == [KEPT]
-    assert start_of(1_760_003_600 + 59) == "2025-10-09-09:00"
+    assert hour_text((1_760_003_600 + 59) // HOUR_S) == "2025-10-09-09:00"
 
 
 @pytest.mark.parametrize(

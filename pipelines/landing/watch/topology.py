@@ -128,13 +128,6 @@ def topology(client: SlsClient, look: Look, known: Iterable[int]) -> Topology:
     missing = sorted({*known} - {s.id for s in look.shards})
     closing = [s.id for s in look.shards if s.readonly and _open(look, s.id)]
 
-    def gone(shard: int) -> bool:
-        try:
-            client.cursor_at(shard, "end")
-        except ShardGone:
-            return True
-        return False
-
     def end(shard: int) -> Cursor | None:
         try:
             return client.cursor_at(shard, "end")
@@ -142,8 +135,9 @@ def topology(client: SlsClient, look: Look, known: Iterable[int]) -> Topology:
             return None
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        left = {shard for shard, lost in zip(missing, pool.map(gone, missing), strict=True) if lost}
+        lost = dict(zip(missing, pool.map(end, missing), strict=True))
         ends = dict(zip(closing, pool.map(end, closing), strict=True))
+    left = {shard for shard, at in lost.items() if at is None}
     return Topology(
         look,
         parents(look.shards),
