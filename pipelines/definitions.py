@@ -1,5 +1,6 @@
 """What Dagster loads: every folder of `pipelines/defs`, run in one process."""
 
+import warnings
 from pathlib import Path
 
 import dagster as dg
@@ -13,5 +14,12 @@ def defs() -> dg.Definitions:
     steps of one run share its engine, and a terminated run leaves no child behind."""
     # Dagster's reader takes a key twice, and one of an alias bomb never comes back.
     check_folder(Path(__file__).parent / "defs")
-    loaded = dg.load_from_defs_folder(path_within_project=Path(__file__).parent)
-    return dg.Definitions.merge(loaded, dg.Definitions(executor=dg.in_process_executor))
+    # Not `load_from_defs_folder`: that imports every package here that has component types, dbt's too, to
+    # list them on a page of their own, and each run of a landing would wait for it.
+    tree = dg.ComponentTree.for_project(Path(__file__).parent)
+    own = dg.Definitions(executor=dg.in_process_executor, component_tree=tree)
+    with warnings.catch_warnings():
+        # Of Dagster about itself, in the log of each run.
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        warnings.simplefilter("ignore", dg.PreviewWarning)
+        return dg.Definitions.merge(tree.build_defs(Path()), own)

@@ -2,21 +2,25 @@
 
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
 import pytest
+import yaml
 from dagster._core.test_utils import instance_for_test
 from dagster_dbt import DbtProject
 
+from pipelines import ROOT
+from pipelines.cli.demo.dagster_runs import DEFINITIONS, MODELS
 from pipelines.components.logstore.assets import bronze_key, landing_assets, origin_spec
 from pipelines.components.logstore.checks import RECONCILED
 from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK
-from pipelines.definitions import defs
-from pipelines.defs.dbt.assets import POOL, PROJECT, models, stale
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.contract import SYSTEM_COLUMNS
+from pipelines.models import POOL, PROJECT, defs, models, stale
 
 LOGSTORE = Logstore.model_validate(
     {
@@ -105,9 +109,9 @@ def test_each_column_says_of_which_columns_it_is_made_and_these_are_there() -> N
 
 
 def test_the_hourly_job_builds_all_but_the_views_that_follow_each_landing() -> None:
-    schedule = defs().resolve_schedule_def("dbt_models_schedule")
+    schedule = defs.resolve_schedule_def("dbt_models_schedule")
     assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED
-    job = defs().resolve_job_def(schedule.job_name)
+    job = defs.resolve_job_def(schedule.job_name)
     assert job.asset_layer.selected_asset_keys == {MINUTES, DAYS, ROWS, CAUSES}
 
 
@@ -120,7 +124,7 @@ def test_the_view_stays_where_it_is_while_the_blocking_check_is_red(instance: dg
 
 
 def test_nobody_has_to_turn_on_what_makes_the_view_follow() -> None:
-    found = defs().get_repository_def().sensor_defs
+    found = defs.get_repository_def().sensor_defs
     (sensor,) = (each for each in found if isinstance(each, dg.AutomationConditionSensorDefinition))
     assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
     graph = DEFS.resolve_asset_graph()
@@ -141,3 +145,20 @@ def test_a_manifest_is_stale_when_a_model_is_newer_than_it(tmp_path: Path) -> No
     assert not stale(project)
     os.utime(next(copy.glob("models/**/*.sql")), (written_s, written_s + 60))
     assert stale(project)
+
+
+def test_a_landing_does_not_import_dbt() -> None:
+    """Each run imports its whole code location: what costs two CPU seconds there, each run pays."""
+    program = (
+        "import sys, pipelines.definitions as d; d.defs(); "
+        "print([name for name in sys.modules if name.partition('.')[0] in ('dbt', 'dagster_dbt')])"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_workspace_has_the_models_beside_the_landings() -> None:
+    listed = yaml.safe_load((ROOT / "workspace.yaml").read_text())["load_from"]
+    modules = {entry["python_module"]["module_name"] for entry in listed}
+    assert modules == {DEFINITIONS, MODELS}

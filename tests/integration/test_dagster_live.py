@@ -38,7 +38,7 @@ _MODULE = """
 import json
 import dagster as dg
 from pipelines.components import SlsLogstore
-from pipelines.defs.dbt.assets import models
+from pipelines.models import models
 
 LOGSTORES = json.loads({attributes!r})
 CONTEXT = dg.ComponentTree.for_test().load_context

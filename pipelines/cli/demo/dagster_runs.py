@@ -18,7 +18,8 @@ from pipelines.landing.logstore import Logstore
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import ConfigError, SlsError
 
-DEFINITIONS = "pipelines.definitions"
+DEFINITIONS, MODELS = "pipelines.definitions", "pipelines.models"
+"""The two code locations of the workspace."""
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 _RANGE = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
 
@@ -84,10 +85,11 @@ class Runs:
 
     def models(self) -> Outcome:
         """`dbt build` of the views that follow each landing, as the assets and checks they are in Dagster."""
-        graph = self._definitions.get_repository_def().asset_graph
+        definitions: dg.Definitions = importlib.import_module(MODELS).defs
+        graph = definitions.get_repository_def().asset_graph
         models = [key for key in graph.materializable_asset_keys if "dbt" in graph.get(key).kinds]
         keys = {key for key in models if graph.get(key).automation_condition is not None}
-        job = self._definitions.resolve_implicit_global_asset_job_def().get_subset(asset_selection=keys)
+        job = definitions.resolve_implicit_global_asset_job_def().get_subset(asset_selection=keys)
         return self._execute(job, {})
 
     def _execute(self, job: dg.JobDefinition, tags: dict[str, str]) -> Outcome:
