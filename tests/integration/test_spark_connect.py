@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pyspark
 import pytest
@@ -38,12 +39,33 @@ engine.stop()
 """
 """In a process of its own: Connect's client and a local Spark do not share one."""
 
+_SHARES = """
+import os, sys
+from pyspark.sql import SparkSession
+from pipelines.landing.spark.session import Engine
+
+def forked_by(numbers):
+    return iter([str(os.getppid())])
+
+def engine_once():
+    engine = Engine(remote=sys.argv[1])
+    (parent,) = engine.run(1, forked_by, tag="shares")
+    engine.stop()
+    return parent
+
+print(engine_once(), engine_once())
+SparkSession.builder.remote(sys.argv[1]).getOrCreate().stop()
+print(engine_once())
+"""
+"""Which process forked a run's worker: of two runs in one session, and of a third after it was closed."""
+
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a Connect server, which knows this project's packages and the key pair."""
+    folder = tmp_path_factory.mktemp("server")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -53,15 +75,15 @@ def server(tmp_path: Path) -> Iterator[str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
-        "spark.local.dir": str(tmp_path / "scratch"),
+        "spark.local.dir": str(folder / "scratch"),
     }
     command = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", "local[2,3]"]
     command += [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
-    with (tmp_path / "server.log").open("w") as log:
+    with (folder / "server.log").open("w") as log:
         process = subprocess.Popen(
             [*command, "--class", _SERVER, "spark-internal"],
-            cwd=tmp_path, env=environment, stdout=log, stderr=log, start_new_session=True,
+            cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
     try:
         address = f"sc://127.0.0.1:{port}"
@@ -96,6 +118,23 @@ def test_a_landing_over_spark_connect(world: World, server: str, tmp_path: Path)
     world.assert_each_log_once()
     world.assert_proved()
     assert world.checkpoints() == {s: e.frontier for s, e in world.ledger.shards.items()}
+
+
+def test_runs_that_share_a_session_find_their_workers_ready_and_one_that_was_closed_hurts_nobody(
+    server: str,
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _SHARES, f"{server}/;session_id={uuid4()}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=_PROGRAM_S,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr[-2000:]
+    first, second, after = done.stdout.split()
+    assert first == second != after
 
 
 def test_a_server_that_dies_in_the_middle_of_the_work_is_named_with_the_cure(server: str) -> None:

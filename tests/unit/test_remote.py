@@ -53,3 +53,17 @@ def test_the_environment_says_where_spark_runs_and_what_is_given_goes_over_it(
     assert (engine_here().remote, engine_here().master) == ("sc://there:1", "local[7]")
     given = engine_here(remote="sc://here:2", master="local[1]")
     assert (given.remote, given.master) == ("sc://here:2", "local[1]")
+
+
+@pytest.mark.parametrize(
+    ("address", "without"),
+    [
+        ("sc://there:1/;session_id=7a", "sc://there:1"),
+        ("sc://there:1/;token=t;session_id=7a", "sc://there:1/;token=t"),
+        ("sc://there:1/;session_id=7a;use_ssl=true", "sc://there:1/;use_ssl=true"),
+    ],
+)
+def test_who_wants_a_session_of_its_own_gets_the_rest_of_the_address(address: str, without: str) -> None:
+    assert remote.names_session(address) and not remote.names_session(without)
+    assert remote.without_session(address) == without == remote.without_session(without)
+    assert remote.place_of(address) == remote.place_of(without) == ("there", 1)

@@ -30,6 +30,7 @@ from pipelines.cli.load import create, put
 from pipelines.cli.logstores import resolve_all
 from pipelines.cli.output import Output, moment, verb
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.spark.remote import without_session
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import start
@@ -122,7 +123,7 @@ def _run(output: Output, box: sandbox.Sandbox, logstores: list[Logstore], ui_por
                     dagster_client.start_schedule(url, f"{logstore.name}_schedule")
                 if spark is not None:
                     spark.wait()
-                    output.say(f"Spark     {box.spark_remote} (process {spark.process_id})")
+                    output.say(f"Spark     {without_session(box.spark_remote)} (process {spark.process_id})")
                 _say_ready(output, logstores, url, env, log, rate)
                 output.result(
                     {

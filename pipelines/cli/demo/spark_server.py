@@ -11,13 +11,14 @@ import sys
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
+from uuid import uuid4
 
 from pipelines.cli.demo import sandbox
 from pipelines.cli.logstores import project_root
 from pipelines.cli.output import Output, moment
 from pipelines.landing.spark.dbt_environment import write_properties
 from pipelines.landing.spark.java import OPTIONS, OPTIONS_SETTING, require_java, spark_home
-from pipelines.landing.spark.remote import DEFAULT_MASTER, answers
+from pipelines.landing.spark.remote import DEFAULT_MASTER, answers, place_of
 from pipelines.landing.spark.session import DAEMON, DAEMON_SETTING, base_conf, catalog_conf
 from pipelines.landing.table.lake import Lake
 from sls_io.clock import SYSTEM_CLOCK
@@ -30,10 +31,10 @@ _DEATHS_MAX = 5
 
 
 def free_address() -> str:
-    """An address on loopback where nobody listens now."""
+    """An address on loopback where nobody listens now, with a session that all runs share."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        return f"sc://127.0.0.1:{probe.getsockname()[1]}"
+        return f"sc://127.0.0.1:{probe.getsockname()[1]}/;session_id={uuid4()}"
 
 
 class SparkServer:
@@ -60,14 +61,16 @@ class SparkServer:
         )
 
     def _settings(self) -> dict[str, str]:
-        port = self._box.spark_remote.rpartition(":")[2]
+        _, port = place_of(self._box.spark_remote)
         return {
             **base_conf(),
             **catalog_conf(Lake.default()),
             "spark.master": DEFAULT_MASTER,
             "spark.app.name": "sls-lake-dev",
             "spark.connect.grpc.binding.address": "127.0.0.1",
-            "spark.connect.grpc.binding.port": port,
+            "spark.connect.grpc.binding.port": str(port),
+            # The session that runs share ends with the server, and not after an hour without a run.
+            "spark.connect.session.manager.defaultSessionTimeout": "-1",
             "spark.driver.memory": "1g",
             "spark.log.level": "WARN",
             "spark.local.dir": str(self._scratch),

@@ -14,6 +14,7 @@ from pathlib import Path
 from pipelines import ROOT
 from pipelines.landing.spark.catalog import is_secret
 from pipelines.landing.spark.java import OPTIONS, OPTIONS_SETTING
+from pipelines.landing.spark.remote import without_session
 from pipelines.landing.spark.session import base_conf, catalog_conf, require_jars
 from pipelines.landing.table.lake import Lake, home, made
 
@@ -35,13 +36,14 @@ def dbt_environment(
 ) -> dict[str, str]:
     """Variables to add for `dbt build`; project and profile are among them.
 
-    `remote` is the address of a Spark Connect server, "sc://HOST:PORT"; without one dbt starts a
-    session on `master`. Raises ConfigError when the session's jars are not installed.
+    `remote` is the address of a Spark Connect server, "sc://HOST:PORT"; dbt sets what its profile says, so
+    it gets a session of its own there. Without one dbt starts a session on `master`. Raises ConfigError when
+    the session's jars are not installed.
     """
     places = {name: str(home() / "dbt" / folder) for name, folder in _FOLDERS}
     places |= {"DBT_PROJECT_DIR": str(PROJECT_DIR), "DBT_PROFILES_DIR": str(PROJECT_DIR)}
     if remote:
-        return {**places, _TARGET_VARIABLE: "connect", "SPARK_REMOTE": remote}
+        return {**places, _TARGET_VARIABLE: "connect", "SPARK_REMOTE": without_session(remote)}
     lake = lake or Lake.default()
     require_jars(lake)
     conf = {

@@ -1,11 +1,16 @@
 """Which Spark a process uses, and whether a Spark Connect server answers.
 
     SLS_SPARK_REMOTE   sc://HOST:PORT of a Spark Connect server; unset or empty: a local Spark
+                       with /;session_id=UUID behind it, all runs work in that one session
     SLS_SPARK_MASTER   master of the local one; two cores and three attempts a task where unset
 
 Connect's own client says nothing of a server that is not there: it makes a session without asking, and
 then asks for ten minutes. So a run looks at the port before its first act. It waits a little, since a
 server that was started again is there in seconds.
+Why one session for all runs: Spark forks the Python workers of a session from a process of that session's
+own, and that one begins by importing our packages. It costs two CPU seconds, and a micro-batch on a warm
+server costs three more, all told. Runs that share the session find it ready. Tasks of theirs are told apart
+by their tags, and no run sets anything in the session.
 """
 
 import socket
@@ -20,6 +25,7 @@ DEFAULT_MASTER = "local[2,3]"
 """Two tasks at a time, three attempts each."""
 WAIT_S = 15.0
 _PORT = 15002
+_SESSION = "session_id="
 _TRY_S, _PAUSE_S = 5.0, 0.2
 
 
@@ -33,6 +39,18 @@ def place_of(remote: str) -> tuple[str, int]:
     if parts.scheme != "sc" or not host or "@" in parts.netloc:
         raise ConfigError(f"{REMOTE_VARIABLE} is no address of a Spark Connect server: sc://HOST:PORT")
     return host, port
+
+
+def names_session(remote: str) -> bool:
+    """Whether the address says which session to work in."""
+    return any(part.startswith(_SESSION) for part in remote.split(";")[1:])
+
+
+def without_session(remote: str) -> str:
+    """The same address for whoever wants a session of its own; its other parameters stay."""
+    place, *parameters = remote.split(";")
+    kept = [part for part in parameters if not part.startswith(_SESSION)]
+    return ";".join([place, *kept]) if kept else place.removesuffix("/")
 
 
 def answers(remote: str) -> bool:

@@ -27,8 +27,10 @@ from pipelines.landing.spark.remote import (
     REMOTE_VARIABLE,
     WAIT_S,
     answers,
+    names_session,
     require_answer,
     unanswered,
+    without_session,
 )
 from pipelines.landing.table.lake import Lake, home
 from sls_io.clock import SYSTEM_CLOCK, Clock
@@ -190,6 +192,12 @@ class Engine:
         from pyspark.sql.connect.client.retries import DefaultPolicy
 
         session: SparkSession = SparkSession.builder.remote(self.remote).getOrCreate()
+        if names_session(self.remote):
+            # Others work in it, and an id that was let go is refused for good.
+            session.release_session_on_close = False  # type: ignore[attr-defined]
+            if not _is_open(session):
+                session.stop()
+                session = SparkSession.builder.remote(without_session(self.remote)).getOrCreate()
         # Its own policy asks a server that died for ten minutes; the next run is the retry.
         policy = DefaultPolicy(max_retries=_TRIES, backoff_multiplier=2.0, max_backoff=_BACK_OFF_MAX_MS)
         session.client.set_retry_policies([policy])  # type: ignore[operator]
@@ -244,6 +252,17 @@ def engine_here(*, remote: str = "", master: str = "", conf: Mapping[str, str] |
         master=master or os.environ.get(MASTER_VARIABLE, "") or DEFAULT_MASTER,
         conf=conf,
     )
+
+
+def _is_open(session: "SparkSession") -> bool:
+    """Whether the server still has the session that the address names. Idle for an hour, it closes one, and
+    refuses its id from then on; a run then works in a session of its own, as without the id."""
+    from pyspark.errors.exceptions.connect import SparkConnectGrpcException
+
+    try:
+        return bool(session.version)
+    except SparkConnectGrpcException:
+        return False
 
 
 def _over_connect(session: "SparkSession", count: int, task: Task, tag: str) -> list[str]:
