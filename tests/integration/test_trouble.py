@@ -19,6 +19,7 @@ from pipelines.components.logstore.schedule import (
     RANGE_START_TAG,
     hour_key,
 )
+from pipelines.components.logstore.sensors.trouble import trouble_job, trouble_sensor
 from pipelines.landing.bounds import MANIFESTS_KEPT, SNAPSHOTS_KEPT, Falling, Rising, Upkeep
 from pipelines.landing.maintenance.maintain import MANIFESTS_MAX, SNAPSHOTS_MAX
 from pipelines.landing.watch.troubles import Kind, Level, falling, rising, troubles
@@ -80,6 +81,44 @@ def test_lag_warns_then_fails_with_one_run_that_says_why_and_passes_again(make_s
     site.world.land()
     assert told(site.tick("trouble")) == {"lag": (True, "WARN")}
     assert site.launch(asked, "trouble").success
+
+
+def test_what_fails_again_within_the_hour_is_asked_for_when_the_hour_is_over(make_site: MakeSite) -> None:
+    site = landed(make_site("fails_again", trouble={"lag_s": {"warn": 600, "fail": 1200}}))
+
+    origin, clock, cursor = origin_key(site.logstore), ManualClock(SYSTEM_CLOCK.now()), ""
+    sensor = trouble_sensor(site.logstore, trouble_job(site.logstore, origin), origin, clock=clock)
+
+    def asked(after_s: float = 0.0) -> list[str | None]:
+        nonlocal cursor
+        clock.advance(after_s)
+        with dg.build_sensor_context(instance=site.instance, cursor=cursor) as context:
+            answer = sensor.evaluate_tick(context)
+        cursor = answer.cursor or ""
+        return [request.run_key for request in answer.run_requests or ()]
+
+    def wait_too_long() -> None:
+        site.world.put(5)
+        site.world.emulator.admin.advance(1300)
+
+    wait_too_long()
+    (first,) = asked()
+    site.world.land()
+    assert not asked(60)
+    wait_too_long()
+    assert not asked(60) and not asked(3000)
+    (second,) = asked(600)
+    assert second != first, "Dagster drops a key that it has seen"
+    assert not asked(4000), "it is told once"
+    site.world.land()
+    assert not asked(60)
+
+
+def test_a_cursor_of_somebody_else_is_no_memory(make_site: MakeSite) -> None:
+    site = landed(make_site("foreign_cursor"))
+    for cursor in ("junk", "[1]", '{"lag": "ok"}', '{"levels": 3}'):
+        site.cursors["trouble"] = cursor
+        assert len(told(site.tick("trouble"))) == len(Kind)
 
 
 def test_a_quiet_logstore_does_not_lag(make_site: MakeSite) -> None:

@@ -22,7 +22,7 @@ from pipelines.landing.inspection import describe
 from pipelines.landing.inspection.runway import runway
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.spark.session import Engine
+from pipelines.landing.spark.session import engine_here
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 
@@ -79,9 +79,9 @@ def shards(output: Output, logstore: Logstore, lake: Lake, client: SlsClient) ->
     return [asdict(view) for view in views]
 
 
-def query(output: Output, logstore: Logstore, lake: Lake, table: Table) -> dict[str, Any]:
+def query(output: Output, logstore: Logstore, table: Table) -> dict[str, Any]:
     """One question asked of Spark and of pandas; both answers side by side."""
-    engine = Engine(lake=lake)
+    engine = engine_here()
     try:
         sql = QUERY.format(table=logstore.table)
         answers = engine.session.sql(sql).collect()

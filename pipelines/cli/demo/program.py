@@ -18,6 +18,7 @@ from pipelines.cli.demo import ending, sandbox
 from pipelines.cli.demo.accesslog import generated
 from pipelines.cli.demo.audit import Audit
 from pipelines.cli.demo.dagster_runs import Outcome, Runs
+from pipelines.cli.demo.spark_server import SparkServer, free_address
 from pipelines.cli.emulator_admin import stored
 from pipelines.cli.files.lines import Log
 from pipelines.cli.files.log_files import AUTO, LogFile, count_records, parse_file
@@ -147,21 +148,29 @@ def _play(output: Output, box: sandbox.Sandbox, source: Rows, *, break_one_file:
     log = box.home / "demo.log"
     with sandbox.noise_into(log) as shown, start(box.home / "emulator") as emulator:
         output = Output(as_json=output.as_json, file=shown)
-        box = replace(box, port=emulator.port)
+        # One Spark for all acts: each of them would else wait for a start of its own.
+        box = replace(box, port=emulator.port, spark_remote=free_address())
         box.enter()
         logstore = resolve(LOGSTORE)
-        with SlsClient(logstore.service) as client:
-            return Demo(output, logstore, client, emulator.admin, source).play(break_one_file=break_one_file)
+        with SparkServer(output, box) as spark, SlsClient(logstore.service) as client:
+            play = Demo(output, logstore, client, emulator.admin, source, spark)
+            return play.play(break_one_file=break_one_file)
 
 
 class Demo:
     """The acts of the demo, in order."""
 
     def __init__(
-        self, output: Output, logstore: Logstore, client: SlsClient, admin: Admin, rows: Rows
+        self,
+        output: Output,
+        logstore: Logstore,
+        client: SlsClient,
+        admin: Admin,
+        rows: Rows,
+        spark: SparkServer,
     ) -> None:
         self.output, self.logstore, self.client, self.rows = output, logstore, client, rows
-        self.admin = admin
+        self.admin, self.spark = admin, spark
         # Groups small enough that each shard gets some of them, also of a short file.
         group_rows = max(1, min(GROUP_ROWS, rows.second // GROUPS_MIN))
         self.packer = Packer("demo-host", (("env", "demo"),), group_rows)
@@ -179,7 +188,8 @@ class Demo:
             )
         with self.step("Dagster") as say:
             runs = Runs()
-            say("loaded the project; each run below is one of its runs")
+            self.spark.wait()
+            say("loaded the project, and Spark has started; each run below is one of Dagster's")
         try:
             with self.step("micro-batch") as say:
                 say(_landed(runs.microbatch(self.logstore)))
@@ -279,7 +289,7 @@ class Demo:
         self.story["hours"] = ending.hours(output, table)
         self.story["landings"] = ending.landings(output, self.logstore, lake)
         self.story["shards"] = ending.shards(output, self.logstore, lake, self.client)
-        self.story["query"] = ending.query(output, self.logstore, lake, table)
+        self.story["query"] = ending.query(output, self.logstore, table)
         if break_one_file:
             name = ending.delete_one_file(table)
             output.say(f"[yellow]deleted on purpose[/]: {name}")

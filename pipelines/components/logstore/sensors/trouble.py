@@ -7,13 +7,16 @@ level changes, so the event log stays small.
 
 Where a check begins to fail, the sensor asks for the job `<name>_trouble` as well. It looks again and fails
 with the sentences of what is wrong: whatever sends failures of runs, sends these. At most once an hour for
-the same kinds. `docs/alerts.md` has both ways.
+a kind: one that fails again sooner is owed, and asked for when the hour is over, if it still fails.
+`docs/alerts.md` has both ways.
 """
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
 
 import dagster as dg
+from pydantic import TypeAdapter, ValidationError
 
 from pipelines.components.logstore.dagster_private import UnresolvedAssetJobDefinition
 from pipelines.components.logstore.failures import plainly, require_endpoint
@@ -84,16 +87,20 @@ def trouble_sensor(
     settings = logstore.sensors.trouble
 
     def evaluate(context: dg.SensorEvaluationContext) -> Answer:
-        before, found = _levels(context.cursor), _looked(logstore, clock)
-        changed = [each for each in found if before.get(each.kind.value) != each.level.value]
-        red = [each.kind.value for each in changed if each.level is Level.FAIL]
-        hour = int(clock.now()) // HOUR_S
-        requests = [dg.RunRequest(run_key=f"trouble-{'-'.join(red)}-{hour}")] if red else []
+        memory, found, now_s = _memory(context.cursor), _looked(logstore, clock), clock.now()
+        changed = [each for each in found if memory.levels.get(each.kind.value) != each.level.value]
+        levels = {each.kind.value: each.level.value for each in found}
+        failing = {each.kind.value for each in found if each.level is Level.FAIL}
+        begun = failing & {each.kind.value for each in changed}
+        owed = begun | (failing & {*memory.owed})
+        red = sorted(kind for kind in owed if now_s - memory.asked_s.get(kind, 0.0) >= HOUR_S)
+        requests = [dg.RunRequest(run_key=f"trouble-{'-'.join(red)}-{int(now_s)}")] if red else []
+        asked_s = memory.asked_s | dict.fromkeys(red, now_s)
         return dg.SensorResult(
             run_requests=requests,
             skip_reason=None if red else _said(found),
             asset_events=[_evaluation(origin, each) for each in changed],
-            cursor=json.dumps({each.kind.value: each.level.value for each in found}),
+            cursor=json.dumps(asdict(_Memory(levels, asked_s, sorted(owed.difference(red))))),
         )
 
     return sensor_of(
@@ -132,12 +139,22 @@ def _numbers(found: Finding) -> dict[str, dg.MetadataValue]:
     return {name: dg.MetadataValue.float(round(value, 2)) for name, value in found.numbers.items()}
 
 
-def _levels(cursor: str | None) -> dict[str, str]:
-    """The level of each kind that was told last."""
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """What a tick leaves to the next, by kind: the level that was told, when a run was asked for, unix
+    seconds, and for which kinds one is still owed."""
+
+    levels: dict[str, str] = field(default_factory=dict)
+    asked_s: dict[str, float] = field(default_factory=dict)
+    owed: list[str] = field(default_factory=list)
+
+
+def _memory(cursor: str | None) -> _Memory:
+    """The cursor's; none where it is another's or an earlier release's: then all is told again."""
     try:
-        return {str(kind): str(level) for kind, level in json.loads(cursor or "{}").items()}
-    except (ValueError, AttributeError):
-        return {}
+        return TypeAdapter(_Memory).validate_json(cursor or "{}")
+    except ValidationError:
+        return _Memory()
 
 
 def _said(found: Iterable[Finding]) -> str:
