@@ -1,17 +1,20 @@
 """`sls-lake check`: every logstore's defs.yaml read as Dagster will read it. Asks no service."""
 
-from collections.abc import Iterator, Mapping
+import importlib
+from collections.abc import Iterator
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from pipelines.cli.logstores import project_files, project_root, single_files
+from pipelines.cli.logstores import DEFS, project_files, project_root, single_files, written
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, verb
+from sls_io.errors import ConfigError, printable
 
 if TYPE_CHECKING:
-    from sls_io.errors import ConfigError
+    from pipelines.landing.logstore import Logstore
 
 
 @click.command("check")
@@ -24,22 +27,28 @@ def check(output: Output) -> None:
     """
     from pipelines.landing.environment import filled
     from pipelines.landing.logstore import checked
-    from sls_io.errors import ConfigError
 
     root = project_root()
+    if not (root / DEFS).is_dir():
+        raise ConfigError(f"there is no {DEFS} in {root} or above it: run this in the project's folder")
     found, names = [], dict[str, Path | str]()
-    for place, attributes in _written(root):
+    for _, place, attributes in written(root):
         wrong, unset, name = "", "", ""
         try:
             if isinstance(attributes, ConfigError):
                 raise attributes
             values, unset = filled(attributes, place)
-            name = checked(values, place).name
+            logstore = checked(values, place)
+            name = logstore.name
             if (other := names.setdefault(name, place)) != place:
                 raise ConfigError(
                     f"{place}: its table makes it the logstore {name}, and so does {other}: Dagster tells "
                     "logstores apart by the last part of `table`; rename one"
                 )
+            try:
+                _require_functions(logstore)
+            except ConfigError as error:
+                raise ConfigError(f"{place}: {error}") from None
         except ConfigError as error:
             wrong = str(error)
         if wrong:
@@ -47,32 +56,61 @@ def check(output: Output) -> None:
         elif unset:
             output.say(f"[yellow]not set[/]: {_escaped(str(place))} takes its endpoint from {unset}")
         found.append({"path": str(place), "logstore": name, "wrong": wrong, "unset": unset})
-    bad = sum(bool(each["wrong"]) for each in found)
+    strange = [wrong for _, wrong in _strangers(root) if wrong]
+    for wrong in strange:
+        output.say(f"[red]wrong[/]: {_escaped(wrong)}")
+    bad = sum(bool(each["wrong"]) for each in found) + len(strange)
     output.say(f"{len(found)} logstores read, {bad} wrong")
-    output.result({"logstores": found, "ok": not bad})
+    output.result({"logstores": found, "others_wrong": strange, "ok": not bad})
     if bad:
         click.get_current_context().exit(EXIT_FAILED)
 
 
-def _written(root: Path) -> "Iterator[tuple[Path | str, Mapping[str, Any] | ConfigError]]":
-    """(file, and which one of many it is about; the attributes as written, or what is wrong with them)."""
-    from pipelines.landing.defs_file import read_attributes
-    from pipelines.landing.project_file import members, read_project
-    from sls_io.errors import ConfigError
+def _require_functions(logstore: "Logstore") -> None:
+    """Whether what the settings name of other people's code is there. Raises ConfigError."""
+    from pipelines.landing.run.hooks import Hooks
+    from pipelines.landing.transform import Transform
+    from sls_io.coordination.assignors import named
 
-    for path in single_files(root):
-        try:
-            yield path, read_attributes(path)
-        except ConfigError as error:
-            yield path, error
-    for path in project_files(root):
-        try:
-            its = members(read_project(path), path.parent)
-        except ConfigError as error:
-            yield path, error
+    Transform(logstore.transform)
+    Hooks(logstore.name, logstore.hooks, lambda _: None)
+    named(logstore.coordinator.assignor)
+
+
+def _strangers(root: Path) -> Iterator[tuple[Path, str]]:
+    """Files that are about no logstore: (file, what is wrong with it, or ""). A type that nobody can load is
+    most often ours with a slip of the pen; Dagster would load none of the definitions."""
+    from pipelines.landing.defs_file import FILES, read_document
+
+    ours = {*single_files(root), *project_files(root)}
+    for path in sorted(path for name in FILES for path in (root / DEFS).rglob(name)):
+        if path in ours:
             continue
-        for name, attributes in its.items():
-            yield f"{path} ({name})", attributes
+        try:
+            document = read_document(path)
+            yield path, _unknown_type(path, document.get("type") if isinstance(document, dict) else None)
+        except ConfigError as error:
+            yield path, str(error)
+
+
+def _unknown_type(path: Path, kind: object) -> str:
+    from pipelines.landing.defs_file import KINDS
+
+    known = [f"pipelines.components.{name}" for name in KINDS]
+    if not isinstance(kind, str):
+        return f"{path}: it has no `type:`; a logstore's is {known[0]}"
+    if path.parent.parent.name == DEFS.name and kind in known:
+        return ""
+    module, _, name = kind.rpartition(".")
+    try:
+        getattr(importlib.import_module(module), name)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # a module of somebody else may raise anything
+        meant = get_close_matches(kind, known, 1, 0.8)
+        hint = f"did you mean {meant[0]}?" if meant else f"a logstore's is {known[0]}"
+        return f"{path}: there is no type {printable(kind)!r}: {hint}"
+    return ""
 
 
 def _escaped(text: str) -> str:

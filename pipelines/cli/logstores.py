@@ -1,6 +1,6 @@
 """Which logstore a verb means: a name under `pipelines/defs`, or the only one there is."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -59,6 +59,27 @@ def project_files(root: Path) -> list[Path]:
 def single_files(root: Path) -> list[Path]:
     """The files that are about one logstore each."""
     return [path for path in sorted((root / DEFS).glob("*/defs.yaml")) if _is_about(path, "SlsLogstore")]
+
+
+def written(root: Path) -> "Iterator[tuple[str, Path | str, Mapping[str, Any] | ConfigError]]":
+    """Each logstore that is set up: its name here; the file, and which one of many in it; its attributes as
+    written, or what is wrong with the file. Each file is read once."""
+    from pipelines.landing.defs_file import read_attributes
+    from pipelines.landing.project_file import members, read_project
+
+    for path in single_files(root):
+        try:
+            yield path.parent.name, path, read_attributes(path)
+        except ConfigError as error:
+            yield path.parent.name, path, error
+    for path in project_files(root):
+        try:
+            its = members(read_project(path), path.parent)
+        except ConfigError as error:
+            yield path.parent.name, path, error
+            continue
+        for name, attributes in its.items():
+            yield name, f"{path} ({name})", attributes
 
 
 def _files(root: Path) -> dict[str, Path]:

@@ -6,12 +6,12 @@ from typing import Any
 import click
 from rich.markup import escape
 
-from pipelines.cli.logstores import known as known_names
-from pipelines.cli.logstores import load_named, project_files, project_root
+from pipelines.cli.logstores import project_files, project_root, written
 from pipelines.cli.output import Output, verb
 from pipelines.cli.table import execute_option
 from pipelines.landing.defs_file import filled
 from pipelines.landing.hours import hour_text
+from pipelines.landing.logstore import settled
 from pipelines.landing.project_file import (
     KEPT,
     ProjectAttributes,
@@ -35,10 +35,11 @@ def logstores() -> None:
 @verb
 def listed(output: Output) -> None:
     """Show every logstore that is set up: its name here, in the service, its table, its start."""
-    root = project_root()
     rows = []
-    for name in known_names(root):
-        found = load_named(name, root)
+    for name, place, attributes in sorted(written(project_root()), key=lambda each: each[0]):
+        if isinstance(attributes, ConfigError):
+            raise attributes
+        found = settled(attributes, place)
         service = found.service
         rows.append(
             {

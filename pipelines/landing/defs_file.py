@@ -199,8 +199,12 @@ class _Walk:
 
 
 def _line(error: Exception) -> str:
-    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    return f"line {mark.line + 1}" if mark else "somewhere"
+    """Where the reader stopped; and where what it was reading began, which is where the slip often is."""
+    marks = [getattr(error, name, None) for name in ("context_mark", "problem_mark")]
+    first, *more = sorted({mark.line + 1 for mark in marks if mark}) or [0]
+    if not first:
+        return "somewhere"
+    return f"lines {first} to {more[-1]}" if more else f"line {first}"
 
 
 def _hint(text: str, error: Exception) -> str:

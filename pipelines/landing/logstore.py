@@ -1,6 +1,7 @@
 """What one logstore's `defs.yaml` says: a frozen model shared by Dagster and the command line."""
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
@@ -186,15 +187,17 @@ class Logstore(Settings):
 
 def load_logstore(path: Path) -> Logstore:
     """Read a `defs.yaml`. Raises ConfigError that names the file, the setting and the cure."""
-    return _settled(read_attributes(path), path)
+    return settled(read_attributes(path), path)
 
 
 def load_member(path: Path, name: str) -> Logstore:
     """One of the logstores of a project's `defs.yaml`, by the name of its table. Raises ConfigError."""
-    return _settled(members(read_project(path), path.parent)[name], f"{path} ({name})")
+    return settled(members(read_project(path), path.parent)[name], f"{path} ({name})")
 
 
-def _settled(written: dict[str, Any], place: object) -> Logstore:
+def settled(written: Mapping[str, Any], place: object) -> Logstore:
+    """The logstore that attributes mean, as they are written in `place`. Raises ConfigError, also for a
+    variable that is not set."""
     attributes, unset = filled(written, place)
     if unset:
         names = ", ".join(sorted(set(unset.values())))

@@ -12,7 +12,7 @@ Keys come from where `Credentials` says, the environment if nothing is said. A r
 checkpoint and counts nothing. Who must have every log once, over restarts, wants a landing.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -87,6 +87,11 @@ class Reader:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.client = client
+        if isinstance(columns, Mapping):
+            raise ConfigError(
+                "columns: a list of names, which are read as text, or of Declared(name, type); a mapping's "
+                "types would be left out in silence"
+            )
         self._columns = [c if isinstance(c, Declared) else Declared(c, pa.string()) for c in columns]
         self._mb_per_s, self._clock = shard_mb_per_s, clock
 

@@ -104,6 +104,48 @@ def test_every_file_is_checked_and_what_is_wrong_is_said_with_its_line(
     assert "a_first/defs.yaml, line" in wrong[0] and wrong[2] == ""
 
 
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ('transform: "nowhere:f"', "transform 'nowhere:f' failed"),
+        ('transform: "json"', "transform 'json' failed"),
+        ('hooks: "nowhere:f"', "hooks 'nowhere:f' failed"),
+        ('hooks: "json:loads"', "has none of on_assigned"),
+    ],
+)
+def test_what_is_named_of_other_peoples_code_is_looked_for(
+    project: Path, capsys: pytest.CaptureFixture[str], setting: str, said: str
+) -> None:
+    path = scaffold(project / "orders", start="2026-11-20-00:00", endpoint="http://127.0.0.1:9")
+    path.write_text(path.read_text().replace("columns: {}", f"columns: {{}}\n  {setting}"))
+    capsys.readouterr()
+    assert run(["check", "--json"]) == EXIT_FAILED
+    (found,) = json.loads(capsys.readouterr().out)["logstores"]
+    assert f"{path}: " in found["wrong"] and said in found["wrong"]
+
+
+def test_a_type_with_a_slip_is_no_file_less(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = scaffold(project / "orders", start="2026-11-20-00:00", endpoint="http://127.0.0.1:9")
+    whole = path.read_text()
+    path.write_text(whole.replace("components.SlsLogstore", "components.SlsLogstor"))
+    (project / "theirs").mkdir()
+    (project / "theirs" / "defs.yaml").write_text("type: dagster.DefinitionsComponent\nattributes: {}\n")
+    capsys.readouterr()
+    assert run(["check", "--json"]) == EXIT_FAILED
+    (strange,) = json.loads(capsys.readouterr().out)["others_wrong"]
+    assert "orders/defs.yaml" in strange and "did you mean pipelines.components.SlsLogstore?" in strange
+    path.write_text(whole)
+    assert run(["check"]) == 0
+
+
+def test_a_folder_that_is_no_project_is_not_found_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["check"]) != 0
+    assert "run this in the project's folder" in "".join(capsys.readouterr())
+
+
 def test_two_logstores_of_one_name_are_found_before_dagster_meets_them(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
