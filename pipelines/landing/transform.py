@@ -8,6 +8,7 @@ It may change values of declared columns, or leave a declared column out, which 
 - other rows: more, fewer, or in another order; what is not wanted is left out by a view over the table
 - a column that begins with `__` changed or left out: identity, times, tags, `__rest__`, `__error__` ...
 - a column that is not declared, or of another type than its declared one
+- values that are none of their type: text that is no UTF-8, a number with too many digits, the year 12000
 
 A second table is no part of the commit, so no rows can be sent there: two tables cannot be atomic. A dbt
 model after the landing makes one from this.
@@ -21,6 +22,7 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
+from pipelines.landing.table.casts import unsound
 from sls_io.errors import ConfigError, printable
 from sls_io.named import load
 
@@ -90,6 +92,8 @@ def _wrong(batch: pa.RecordBatch, given: pa.RecordBatch) -> str:
     for name in names:
         if given.schema.field(name).type != types[name]:
             return f"gave {name} as {given.schema.field(name).type}, declared is {types[name]}"
+        if found := unsound(given.column(name)):
+            return f"gave {name} {found}"
     return ""
 
 

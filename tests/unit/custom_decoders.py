@@ -41,3 +41,13 @@ def lengths(raw: pa.Array) -> pa.Array:
 def leaves(raw: pa.Array) -> pa.Array:
     """Ends the process, as a library that is a program may do."""
     raise SystemExit(0)
+
+
+def moments(raw: pa.Array) -> pa.Array:
+    """Microseconds since 1970, of any year."""
+    return pa.array([int(value) for value in raw.to_pylist()], pa.int64()).cast(pa.timestamp("us", "UTC"))
+
+
+def as_it_is(raw: pa.Array) -> pa.Array:
+    """The bytes as a text, whether they are one or not."""
+    return raw.view(pa.string())

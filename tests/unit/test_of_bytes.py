@@ -133,6 +133,16 @@ def test_a_decoder_that_breaks_its_word_is_named_and_nothing_is_made_up(name: st
         decode(one, [("s", b"a")], [("s", b"b")])
 
 
+@pytest.mark.parametrize(
+    ("decoder", "good", "bad"),
+    [("moments, timestamp", b"5", b"4611686018427387904"), ("as_it_is, string", b"a", b"\xff")],
+)
+def test_an_answer_that_no_reader_could_read_does_not_fit(decoder: str, good: bytes, bad: bytes) -> None:
+    found = decode(declared(f"custom({MODULE}{decoder})"), [("s", good)], [("s", bad)], [("s", good)])
+    assert [row["s"] is None for row in found] == [False, True, False]
+    assert [row["__error__"] is not None for row in found] == [False, True, False]
+
+
 def test_types_that_a_decoder_may_have() -> None:
     wanted = {"string": pa.string(), "long": pa.int64(), "decimal(9,2)": pa.decimal128(9, 2)}
     wanted |= {"timestamp": pa.timestamp("us", tz="UTC"), "date": pa.date32(), "boolean": pa.bool_()}

@@ -2,10 +2,12 @@
 
 import traceback
 from collections.abc import Callable
+from datetime import date
 
 import pyarrow as pa
 import pytest
 
+from pipelines.landing.table.casts import unsound
 from pipelines.landing.transform import Transform, TransformFailed
 from sls_io.errors import ConfigError
 
@@ -62,6 +64,7 @@ other_type = put("n", pa.array(["1", "2"]))
 other_rest = put("__rest__", BATCH["__rest__"].take(pa.array([1, 0])))
 no_shard = _named(lambda batch: batch.drop_columns(["__shard__"]))
 undeclared = _named(lambda batch: batch.append_column("new", batch["n"]))
+no_text = put("text", pa.array([b"\xff\xfe", None], pa.binary()).view(pa.string()))
 twice = _named(lambda batch: batch.append_column("n", batch["n"]))
 
 
@@ -92,6 +95,7 @@ def test_without_one_and_without_rows_nothing_is_called() -> None:
         ("other_type", "gave n as string, declared is int64"),
         ("undeclared", "gave new, which the settings do not declare"),
         ("twice", "gave a column twice"),
+        ("no_text", "gave text values that are no string"),
     ],
 )
 def test_what_is_refused_names_function_shard_and_cause_and_no_value(name: str, told: str) -> None:
@@ -100,6 +104,38 @@ def test_what_is_refused_names_function_shard_and_cause_and_no_value(name: str, 
     text = str(raised.value)
     assert told in text and f"{HERE}:{name}" in text and "shard 3" in text
     assert "canary" not in "".join(traceback.format_exception(raised.value))
+
+
+def of_buffer(kind: pa.DataType, *values: int) -> pa.Array:
+    """An array of `kind` over these integers, as wrong arithmetic makes one."""
+    size = 16 if pa.types.is_decimal(kind) else kind.bit_width // 8
+    raw = b"".join(value.to_bytes(size, "little", signed=True) for value in values)
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(raw)])
+
+
+DAYS, US = pa.date32(), pa.timestamp("us", tz="UTC")
+DAY_FIRST, DAY_LAST = (date(1, 1, 1) - date(1970, 1, 1)).days, (date(9999, 12, 31) - date(1970, 1, 1)).days
+US_A_DAY = 86_400_000_000
+
+
+@pytest.mark.parametrize(
+    ("values", "sound"),
+    [
+        (of_buffer(pa.decimal128(5, 2), 99_999, -99_999), True),
+        (of_buffer(pa.decimal128(5, 2), 100_000), False),
+        (of_buffer(DAYS, DAY_FIRST, DAY_LAST), True),
+        (of_buffer(DAYS, DAY_FIRST - 1), False),
+        (of_buffer(DAYS, DAY_LAST + 1), False),
+        (of_buffer(US, DAY_FIRST * US_A_DAY, (DAY_LAST + 1) * US_A_DAY - 1), True),
+        (of_buffer(US, DAY_FIRST * US_A_DAY - 1), False),
+        (of_buffer(US, 0, (DAY_LAST + 1) * US_A_DAY), False),
+        (pa.nulls(2, US), True),
+        (pa.nulls(0, DAYS), True),
+    ],
+    ids=str,
+)
+def test_what_no_reader_could_read_is_told_from_the_last_that_one_can(values: pa.Array, sound: bool) -> None:
+    assert (unsound(values) == "") is sound
 
 
 @pytest.mark.parametrize("path", [f"{HERE}:nowhere", "no.such.module:f", HERE, f"{HERE}:NO_FUNCTION"])

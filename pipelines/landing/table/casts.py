@@ -35,7 +35,7 @@ import codecs
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -296,8 +296,35 @@ class Custom:
                 f"the decoder {self.path!r} was given {len(raw)} values and answered {found}; let it answer "
                 f"one pyarrow array of {self.type} with a value, or null, for each"
             )
+        if found := unsound(made):
+            raise ValueError(found)  # as where it raises: the values asked one by one tell which it is
         return made
 
+
+def unsound(values: pa.Array) -> str:
+    """What of an array that somebody else made is no value of its type, "" for nothing: Arrow takes a
+    buffer's word for it, would write it, and no reader could read the file again. Holds none of the values.
+    """
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid:
+        return f"values that are no {values.type}"
+    bounds = _BOUNDS.get(values.type)
+    if bounds is None or values.null_count == len(values):
+        return ""
+    of = pc.min_max(values.cast(pa.int64() if values.type == TIMESTAMP else pa.int32()))
+    if bounds[0] <= of["min"].as_py() and of["max"].as_py() <= bounds[1]:
+        return ""
+    return f"a {values.type} outside of the years 0001 to 9999"
+
+
+_BOUNDS = {
+    TIMESTAMP: tuple(
+        pa.scalar(moment, TIMESTAMP).cast(pa.int64()).as_py()
+        for moment in (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
+    ),
+    DATE32: tuple(pa.scalar(day, DATE32).cast(pa.int32()).as_py() for day in (date.min, date.max)),
+}
 
 INT, LONG = Whole(pa.int32()), Whole(pa.int64())
 FLOAT, DOUBLE = Floating(pa.float32()), Floating(pa.float64())
