@@ -13,6 +13,7 @@ from pipelines.components.logstore.assets import hours_of
 from pipelines.components.logstore.schedule import CLAIMS_TAG, MODE_TAG, hour_key
 from pipelines.components.logstore.sensors.sealed import sealed_condition, sealed_key
 from pipelines.components.logstore.sensors.topology import shards_key
+from pipelines.landing.operations.adopt import execute_adopt, plan_adopt
 from pipelines.landing.operations.pause import execute_pause, plan_pause
 from sls_io.errors import SlsError
 from tests.integration.sensor_site import MakeSite, Site, landed
@@ -120,6 +121,24 @@ def test_a_drain_waits_for_a_run_that_holds_the_claim_and_is_not_forgotten(make_
     site.instance.report_run_failed(run)
     (drain,) = site.tick("topology").run_requests
     assert "-1@" in drain.run_key
+
+
+def test_shards_of_a_logstore_made_anew_do_not_stand_as_landed_by_their_numbers(make_site: MakeSite) -> None:
+    site = landed(make_site("made_anew"))
+    site.tick("topology")
+    split(site)
+    site.world.land()
+    site.tick("topology")
+    assert [p for p, _ in site.materialized(shards_key(site.logstore))] == ["0"]
+    with site.world.client as client:
+        client.transport.delete_logstore(PROJECT, site.name)
+        site.world.emulator.admin.advance(10)
+        client.transport.create_logstore(PROJECT, site.name, ttl=30, shard_count=2)
+        plan = plan_adopt(site.world.lake, site.logstore, client, at="begin")
+        execute_adopt(site.world.lake, plan)
+    answer = site.tick("topology")
+    assert "made anew" in str(observed(answer)[0].description)
+    assert not site.instance.get_materialized_partitions(shards_key(site.logstore))
 
 
 def test_two_merged_shards_are_drained_by_one_run(make_site: MakeSite) -> None:
