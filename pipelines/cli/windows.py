@@ -1,6 +1,7 @@
 """`sls-lake windows`: what landed when, by which run, what is missing, and files nobody refers to."""
 
 from dataclasses import asdict
+from typing import Any
 
 import click
 
@@ -34,9 +35,17 @@ def windows(output: Output, *, name: str | None, last: int, orphans: bool, floor
     found = history(resolve(name), Lake.default(), orphans=orphans, floor_s=floor_hours * HOUR_S)
     shown = found.entries[-last:]
     show(output, found, shown)
-    output.result({**asdict(found), "entries": [asdict(e) | {"rows": e.rows} for e in shown]})
+    output.result({**asdict(found), "entries": [_plain(e) for e in shown]})
     if found.unreadable:
         click.get_current_context().exit(EXIT_FAILED)
+
+
+def _plain(entry: Entry) -> dict[str, Any]:
+    """The landing for a program. A snapshot keeps no sum of a window: the ledger's is one of the shard."""
+    plain = asdict(entry) | {"rows": entry.rows}
+    for window in plain["windows"]:
+        del window["sum"]
+    return plain
 
 
 def show(output: Output, found: History, entries: tuple[Entry, ...]) -> None:

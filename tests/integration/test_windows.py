@@ -32,6 +32,7 @@ def test_each_landing_says_when_by_which_run_and_which_windows(started: World, c
     assert [e["rows"] for e in said["entries"]] == [0, 10, 10]
     assert all(e["in_table"] and e["run"] for e in said["entries"])
     windows = [w for e in said["entries"] for w in e["windows"]]
+    assert all("sum" not in w for w in windows), "none is kept, and 0 would be a claim"
     assert {w["window"]["hour"] for w in windows} == {HOUR0, HOUR0 + 1}
     assert {w["window"]["shard"] for w in windows} == {0, 1}
     assert [e["rows"] for e in command("windows", "--last", "1")["entries"]] == [10]

@@ -47,7 +47,15 @@ def upcoming(
     left: Mapping[int, Wait] = {}
     if table is not None and state is not None:
         rates = partial(rates_of, table, ledger)
-        left = left_alone(state, ledger, surveys, logstore.budget, until_s=until_s, rates=rates)
+        left = left_alone(
+            state,
+            ledger,
+            surveys,
+            logstore.budget,
+            until_s=until_s,
+            rates=rates,
+            received_s=client.cursor_time_s,
+        )
     suspected = {s: e.suspect_s for s, e in ledger.shards.items() if e.suspect_s}
     return plan_live(
         shards=listed,

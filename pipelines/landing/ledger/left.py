@@ -22,11 +22,12 @@ from pyiceberg.table import Table
 from pipelines.landing.ledger.state import TableState, windows_in
 from sls_io import waits
 from sls_io.claim import Ledger
+from sls_io.errors import SlsError
 from sls_io.pace import MB
 from sls_io.planning import Survey
 from sls_io.settings import Budget
 from sls_io.waits import Wait, Why
-from sls_io.window import HOUR_S
+from sls_io.window import HOUR_S, Cursor
 
 HOURS = 24
 """The rate is that of so many receive hours before what was reached last."""
@@ -42,13 +43,14 @@ def left_alone(
     *,
     until_s: int,
     rates: Callable[[], Mapping[int, float]],
+    received_s: Callable[[int, Cursor], int],
 ) -> Mapping[int, Wait]:
     """The shards that a live run up to `until_s` plans nothing of, with the reason. `rates` as `rates_of`,
-    asked for only where shards gather."""
+    asked for only where shards gather; `received_s` as `gathering` wants it."""
     paused = {shard: waits.paused(shard) for shard in state.paused_of(ledger.origin)}
     if not budget.mb_min:
         return paused
-    return {**gathering(surveys, ledger, budget, rates(), until_s=until_s), **paused}
+    return {**gathering(surveys, ledger, budget, rates(), received_s, until_s=until_s), **paused}
 
 
 def gathering(
@@ -56,17 +58,28 @@ def gathering(
     ledger: Ledger,
     budget: Budget,
     rates: Mapping[int, float],
+    received_s: Callable[[int, Cursor], int],
     *,
     until_s: int,
 ) -> Mapping[int, Wait]:
     """The surveyed shards of which too little waits for too short a time; `rates` as raw bytes a receive
-    second. A shard of which nothing is known, or nothing waits, is not among them."""
+    second. A shard of which nothing is known, or nothing waits, is not among them.
+
+    How long the oldest log waits is at most the time since the shard was last reached. Only where that would
+    let it land, `received_s(shard, cursor)` is asked when its first log came: a shard that was quiet for an
+    hour gathers like any other. What cannot be told lands.
+    """
     found: dict[int, Wait] = {}
     for shard, survey in surveys.items():
         entry = ledger.shards.get(shard)
         if not survey.spans or entry is None or shard not in rates:
             continue
         age_s = until_s - max(entry.reached_s, survey.spans[0].hour * HOUR_S)
+        if age_s >= budget.wait_max_s or rates[shard] * age_s / MB >= budget.mb_min:
+            try:
+                age_s = min(age_s, max(0, until_s - received_s(shard, survey.spans[0].begin)))
+            except SlsError:
+                continue
         waiting = rates[shard] * age_s / MB
         if waiting < budget.mb_min and age_s < budget.wait_max_s:
             found[shard] = Wait(

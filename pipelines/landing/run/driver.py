@@ -304,7 +304,13 @@ class Run:
         attempt, budget = self._attempt, self.logstore.budget
         until_s = self._bounds.until_s
         return left_alone(
-            attempt.base, effect.ledger, surveys, budget, until_s=until_s, rates=lambda: attempt.rates
+            attempt.base,
+            effect.ledger,
+            surveys,
+            budget,
+            until_s=until_s,
+            rates=lambda: attempt.rates,
+            received_s=self._client.cursor_time_s,
         )
 
     def _survey_hours(self, shards: tuple[Shard, ...], effect: protocol.SurveyShards) -> Mapping[int, Survey]:
