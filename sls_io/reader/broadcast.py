@@ -90,7 +90,7 @@ class Broadcast:
         Raises as `Edges.check` for a wrong cursor, StoreError when it cannot be kept, or the shard was put
         elsewhere by a reset meanwhile: the next block goes on from there.
         """
-        self._edges.check(shard, cursor, self._position(shard))
+        cursor = self._edges.check(shard, cursor, self._position(shard))
         (written,) = self._store.write({shard: cursor})
         if written.fate == "frozen":
             raise StoreError(

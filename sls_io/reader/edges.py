@@ -5,6 +5,9 @@ or what was skipped. So a wrong one is refused before it is sent. The service is
 does not lie in what is known already: what was just read does.
 """
 
+from operator import index
+from typing import SupportsIndex
+
 from sls_io.client import SlsClient
 from sls_io.errors import CheckpointOutside, ConfigError
 from sls_io.window import Cursor
@@ -21,19 +24,21 @@ class Edges:
         """The service has [begin, end) of `shard`."""
         self._seen[shard] = begin, end
 
-    def check(self, shard: int, cursor: object, kept: Cursor | None) -> None:
-        """Refuse a checkpoint that cannot be meant; `kept` is the one that there is, and may be said again.
+    def check(self, shard: int, given: object, kept: Cursor | None) -> Cursor:
+        """The checkpoint as a cursor, unless it cannot be meant; `kept` is the one that there is, and may be
+        said again. Numbers of other libraries are numbers, too.
 
         Raises ConfigError for what is no cursor, or lies behind `kept`; CheckpointOutside for one outside of
         its shard.
         """
-        if not isinstance(cursor, int) or isinstance(cursor, bool):
+        if not isinstance(given, SupportsIndex) or isinstance(given, bool):
             raise ConfigError(
-                f"shard {shard}: a checkpoint is a cursor, like `Rows.next`, not a {type(cursor).__name__}; "
+                f"shard {shard}: a checkpoint is a cursor, like `Rows.next`, not a {type(given).__name__}; "
                 "while that is None, more rows of the page follow"
             )
+        cursor = Cursor(index(given))
         if cursor == kept:
-            return
+            return cursor
         if kept is not None and cursor < kept:
             raise ConfigError(
                 f"shard {shard}: the checkpoint {cursor} lies before {kept}, which is kept already: a reader "
@@ -49,3 +54,4 @@ class Edges:
                 f"{end}. Nothing was written; `Rows.next` is a cursor that can be said",
                 shard=shard,
             )
+        return cursor

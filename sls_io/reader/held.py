@@ -134,7 +134,7 @@ class Held:
         checkpoint was. Raises as `Edges.check` for a wrong cursor, and sends nothing then.
         """
         self._check(shard)
-        self._edges.check(shard, cursor, self.checkpoints().get(shard))
+        cursor = self._edges.check(shard, cursor, self.checkpoints().get(shard))
         published = self._coordinator.checkpoint(shard, cursor)
         if self._published is not None and published == "sent":
             self._published[shard] = cursor

@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from operator import index
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, SupportsIndex
 
 import pyarrow as pa
 from pydantic import ValidationError
@@ -311,7 +312,7 @@ def open_logstore(
 
 
 def _check_number(given: object, what: str, *, least: int) -> None:
-    if not isinstance(given, int) or isinstance(given, bool) or given < least:
+    if not isinstance(given, SupportsIndex) or isinstance(given, bool) or index(given) < least:
         raise ConfigError(
             f"{what}, a whole number from {least} on, not {printable(repr(given), _SHOWN_CHARS)}"
         )

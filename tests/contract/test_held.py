@@ -2,7 +2,9 @@
 
 import threading
 from collections.abc import Mapping
+from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from sls_io import CheckpointOutside, Claim, ClaimLost, ConfigError, Cursor, Group, Static
@@ -184,7 +186,9 @@ def test_a_checkpoint_that_cannot_be_meant_is_refused_and_nothing_is_sent(emulat
             with pytest.raises(ConfigError, match="while that is None, more rows of the page follow"):
                 held.checkpoint(0, None)  # type: ignore[arg-type]
             assert client.checkpoints("readers")[0].cursor is None
-            assert held.checkpoint(0, end) == held.checkpoint(0, end) == "sent"
+            of_a_frame: Any = np.int64(end)
+            assert held.checkpoint(0, of_a_frame) == held.checkpoint(0, end) == "sent"
+            assert len(place.logs.peek(cast(Any, np.int64(0)))) == 2
             with pytest.raises(ConfigError, match="only goes forward"):
                 held.checkpoint(0, begin)
             place.put(3)

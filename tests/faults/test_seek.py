@@ -65,6 +65,9 @@ def test_back_lands_whole_hours_again_in_one_commit_and_the_rows_are_the_same(
     assert dry["code"] == 0 and {s["way"] for s in dry["shards"]} == {"again"}, dry
     assert dry["again"]["hours"] == f"{hour_text(hour - 2)}..{hour_text(hour - 1)}"
     assert (dry["again"]["rows"], dry["not_yet"]) == (40, hour_text(hour))
+    said = command(*back, json=False)["text"]
+    assert "would be landed again, with all shards" in said and "this does it: sls-lake checkpoints" in said
+    assert f"{hour_text(hour)}: not every shard has passed it" in said
     assert world.table.metadata.current_snapshot_id == head and world.ledger == before
 
     assert sought(world, aims(dry)) == world.table.metadata.current_snapshot_id
@@ -81,6 +84,7 @@ def test_forward_is_owed_and_the_checkpoints_follow(world: World, command: Comma
     dry = command(*RESET, "--to-latest", "--export", str(file))
     assert {s["way"] for s in dry["shards"]} == {"skip"} and dry["again"] is None and dry["committed"] is None
     assert file.read_text().splitlines()[1:] == [f"{s['shard']},{s['cursor']}" for s in dry["shards"]]
+    assert f"{hour_text(now_hour(world))} is owed then" in command(*RESET, "--to-latest", json=False)["text"]
     done = command(*RESET, "--from-file", str(file), "--execute")
     assert done["code"] == 0, done["error"]
     assert {s["outcome"] for s in done["shards"]} == {"moved"}
