@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from sls_io.coordination.static import Static
     from sls_io.decoding.decode import Declared
     from sls_io.http.transport import Transport
+    from sls_io.reader.broadcast import Broadcast
     from sls_io.reader.held import Held
     from sls_io.reader.logstore import Reader, ShardStatus, open_logstore
     from sls_io.reader.rows import Extent, Rows
@@ -68,6 +69,7 @@ __all__ = [
     "Rows",
     "Declared",
     "Held",
+    "Broadcast",
     # the client
     "SlsClient",
     "Transport",
@@ -137,6 +139,7 @@ _LATER = {
     "Rows": "sls_io.reader.rows",
     "Declared": "sls_io.decoding.decode",
     "Held": "sls_io.reader.held",
+    "Broadcast": "sls_io.reader.broadcast",
     "SlsClient": "sls_io.client",
     "Page": "sls_io.client",
     "Origin": "sls_io.client",

@@ -13,15 +13,17 @@ the service named one. `kind` is a class of `sls_io.errors`, or `usage`, `stoppe
 
 import importlib
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import click
 
 from pipelines.cli import calls
 from pipelines.cli.logstores import check_named
-from pipelines.cli.output import SAID
+from pipelines.cli.output import SAID, UNWRITTEN
 from sls_io.errors import (
     ConfigError,
     InvariantBroken,
@@ -142,6 +144,10 @@ def run(arguments: Sequence[str]) -> int:
         sys.stderr.close()
         return EXIT_FAILED
     except Exception as error:
+        if isinstance(error, OSError) and session.get(UNWRITTEN):
+            _let_go_of_stdout()
+            print(f"sls-lake: {unwritten(error)}", file=sys.stderr)
+            return EXIT_FAILED
         if session.get("debug"):
             raise
         said = calls.completed(sentence(error), str(session.get(calls.LOGSTORE, "")))
@@ -149,6 +155,20 @@ def run(arguments: Sequence[str]) -> int:
         code = EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED
         return told(code, kind_of(error), sentence(error), facts(error))
     return code if isinstance(code, int) else 0
+
+
+def unwritten(error: OSError) -> str:
+    """What stderr says when standard output takes no more."""
+    return (
+        f"standard output cannot be written: {error.strerror or type(error).__name__}. Make room where it "
+        "goes, or send it elsewhere. The verb ended there: ask again what it did before you repeat it"
+    )
+
+
+def _let_go_of_stdout() -> None:
+    """What is left in its buffer goes nowhere: Python would try it again at the end, and say so once more."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def kind_of(error: Exception) -> str:

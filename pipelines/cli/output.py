@@ -13,8 +13,8 @@ pipe's reader wants whole lines. A command of ours that a text names is printed 
 import functools
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from typing import IO, Any
 
@@ -29,7 +29,7 @@ from pipelines.cli import calls
 from pipelines.cli.progress import Line, line
 
 WIDTH_WITHOUT_TERMINAL = 100_000
-SAID = "said"
+SAID, UNWRITTEN = "said", "unwritten"
 """Set in click's object once a verb has printed its JSON document: an error after it prints no other."""
 NUMBER_MAX = 2**53 - 1
 """The largest integer that every reader of JSON has exactly."""
@@ -74,7 +74,8 @@ class Output:
     def say(self, text: str = "") -> None:
         """One line for people; `[bold]...[/]` is rich's markup."""
         if not self.as_json:
-            self._console.print(calls.completed(text), highlight=False, soft_wrap=True)
+            with written():
+                self._console.print(calls.completed(text), highlight=False, soft_wrap=True)
 
     def say_dry(self, *, without: str = "") -> None:
         """Say that this was a dry run, and the call that does it: as it was typed, `without` an option with a
@@ -83,9 +84,9 @@ class Output:
         again = f"this does it: {call} --execute" if call else "add --execute to do it"
         if not self.as_json:
             # Not completed: what was typed ran as it stands.
-            self._console.print(
-                f"dry run: nothing was changed; {escape(again)}", highlight=False, soft_wrap=True
-            )
+            text = f"dry run: nothing was changed; {escape(again)}"
+            with written():
+                self._console.print(text, highlight=False, soft_wrap=True)
 
     def table(
         self,
@@ -105,13 +106,15 @@ class Output:
         out: list[str] = []
         whole = self._drawn(columns, cells, title, out)
         if self.wide:
-            Console(file=self._console.file, width=max(_width(whole), 1)).print(whole, highlight=False)
+            with written():
+                Console(file=self._console.file, width=max(_width(whole), 1)).print(whole, highlight=False)
             return
         for name in less:
             if _width(self._drawn(columns, cells, title, out)) <= self._console.width:
                 break
             out.append(name)
-        self._console.print(self._drawn(columns, cells, title, out), highlight=False)
+        with written():
+            self._console.print(self._drawn(columns, cells, title, out), highlight=False)
         if out:
             self.say(f"[dim]without {', '.join(out)}: the terminal is too narrow; --wide shows all[/]")
 
@@ -136,11 +139,24 @@ class Output:
             if (context := click.get_current_context(silent=True)) is not None:
                 context.ensure_object(dict)[SAID] = True
             text = json.dumps(exact(data), indent=2, default=_plain, ensure_ascii=False)
-            print(text, file=self._file)
+            with written():
+                print(text, file=self._file, flush=True)
 
     def progress(self, what: str) -> AbstractContextManager[Line]:
         """One line on stderr that says what is done now; nothing with `--json` or without a terminal."""
         return line(what, quiet=self.as_json)
+
+
+@contextmanager
+def written() -> Iterator[None]:
+    """Around what writes to standard output: where that fails, whoever ends the verb can tell it from a file
+    of the verb's own."""
+    try:
+        yield
+    except OSError:
+        if (context := click.get_current_context(silent=True)) is not None:
+            context.ensure_object(dict)[UNWRITTEN] = True
+        raise
 
 
 def verb(function: Callable[..., None]) -> Callable[..., None]:

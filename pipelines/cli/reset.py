@@ -1,23 +1,25 @@
 """`sls-lake checkpoints reset`: a reader's positions put elsewhere, where that has a meaning.
 
 The table decides where landings begin. So the checkpoints of a group that feeds one are never moved away
-from it: that would change nothing and show people a lie.
+from it: that would change nothing and show people a lie. Of such a group the table is moved (`seek.py`), and
+its checkpoints follow.
 """
 
-import csv
-import io
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.markup import escape
 
+from pipelines.cli.cursor_file import export_to, imported
 from pipelines.cli.land import own_holder
 from pipelines.cli.logstores import known, load_named, logstore_option, project_root, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, verb
+from pipelines.cli.seek import seek
 from pipelines.cli.stores import (
     PLACES,
     WHERE,
@@ -25,7 +27,6 @@ from pipelines.cli.stores import (
     Moment,
     Shards,
     Span,
-    cursor_of,
     fate_text,
     not_done,
     reader_option,
@@ -40,11 +41,8 @@ from sls_io.checkpoints.moving import Aim, Move
 from sls_io.checkpoints.policy import OUTSIDE_POLICIES, OutsidePolicy
 from sls_io.checkpoints.store import CheckpointStore, Written
 from sls_io.client import SlsClient
-from sls_io.errors import CheckpointOutside, ConfigError, printable
+from sls_io.errors import CheckpointOutside, ConfigError
 from sls_io.window import Cursor
-
-_COLUMNS = ["shard", "cursor"]
-_FILE_BYTES_MAX = 16 * 1024**2
 
 
 @click.command("reset")
@@ -103,9 +101,9 @@ def reset(
 ) -> None:
     """Put the checkpoints of a consumer group, or of a store, elsewhere.
 
-    Refused for a group that feeds a table, but for --to-ledger: landings begin where the table has got.
-    `sls-lake backfill` lands hours again, `sls-lake shards skip` goes on from a later time, `sls-lake
-    checkpoints repair` publishes the table's frontiers.
+    Of the group that feeds the table, the table is moved, and the checkpoints follow it: back lands whole
+    receive hours again in one commit, with all shards and --execute in this process; forward leaves what
+    lies between to a backfill that runs and verify go on to name. --to-ledger publishes the frontiers only.
     Refused while somebody reads with the group.
     """
     way = _way(ways)
@@ -114,6 +112,20 @@ def reset(
     logstore = own_holder(resolve(name))
     with SlsClient(logstore.service) as client:
         chosen = group or logstore.group.name
+        if _means_the_table(logstore, where, chosen, client, way):
+            aim = partial(_aim, logstore, client, way, ways)
+            seek(
+                output,
+                logstore,
+                client,
+                aim,
+                way,
+                shards=shards,
+                policy=policy,
+                export=export,
+                execute=execute,
+            )
+            return
         target = store_of(where or f"group:{chosen}", logstore, client, reader=reader)
         is_group = where is None or where.partition(":")[0] == "group"
         if is_group:
@@ -122,7 +134,7 @@ def reset(
         moves = _planned(logstore, client, target, way, ways, shards=shards, policy=policy)
         readers = _readers(target, logstore) if is_group else []
         if export:
-            export_to(export, moves)
+            export_to(export, {m.shard: m.after for m in moves})
         written: tuple[Written, ...] = ()
         if execute and any(move.moves for move in moves):
             written = _executed(logstore, client, target, moves, chosen if is_group else "")
@@ -144,18 +156,29 @@ def _readers(target: CheckpointStore, logstore: Logstore) -> list[str]:
     return sorted({kept.holder for kept in target.read().values()} - {"", logstore.group.holder})
 
 
+def _means_the_table(logstore: Logstore, where: str | None, group: str, client: SlsClient, way: str) -> bool:
+    """Whether the group's checkpoints follow this logstore's own table, and `way` leads away from it."""
+    kind, _, named = (where or f"group:{group}").partition(":")
+    fed = _fed(logstore, named or logstore.group.name, client, way) if kind == "group" else []
+    return fed == [logstore]
+
+
 def refuse_fed(logstore: Logstore, group: str, client: SlsClient, way: str) -> None:
     """Raises ConfigError where `group` feeds a table and `way` leads away from it."""
+    for other in _fed(logstore, group, client, way):
+        raise ConfigError(
+            f"group {group!r} feeds the table {other.table}, and landings begin where the table has got: "
+            "a checkpoint that is moved would change nothing. To move that table: `sls-lake checkpoints "
+            "reset` of its own logstore; to publish what it has: `sls-lake checkpoints repair`"
+        )
+
+
+def _fed(logstore: Logstore, group: str, client: SlsClient, way: str) -> list[Logstore]:
+    """The settings whose table the group feeds; none for a `way` that leads to the table."""
     if way in ("to_ledger", "to_current"):
-        return
-    for other in _of_service(logstore):
-        if other.group.name == group and read_ledger(other, Lake.default(), client).started:
-            raise ConfigError(
-                f"group {group!r} feeds the table {other.table}, and landings begin where the table has got: "
-                "a checkpoint that is moved would change nothing. To land hours again: `sls-lake backfill`; "
-                "to go on from a later time: `sls-lake shards skip`; to publish what the table has: "
-                "`sls-lake checkpoints repair`, or --to-ledger"
-            )
+        return []
+    lake, all_ = Lake.default(), _of_service(logstore)
+    return [x for x in all_ if x.group.name == group and read_ledger(x, lake, client).started]
 
 
 def _of_service(logstore: Logstore) -> list[Logstore]:
@@ -198,23 +221,26 @@ def _planned(
     shards: frozenset[int],
     policy: OutsidePolicy,
 ) -> tuple[Move, ...]:
-    kinds = {"to_earliest": "earliest", "to_latest": "latest", "to_current": "current"}
-    if way in kinds:
-        aim = Aim(kinds[way])  # type: ignore[arg-type]
-    elif way == "to_datetime":
-        aim = Aim("time", time_s=ways[way])
-    elif way == "by_duration":
-        aim = Aim("time", time_s=max(0, int(client.now_s()) - ways[way]))
-    elif way == "shift_by":
-        aim = Aim("shift", shift_s=ways[way])
-    elif way == "from_file":
-        aim = Aim("cursors", cursors=imported(ways[way]))
-    else:
-        aim = Aim("cursors", cursors=_frontiers(logstore, client))
+    aim = _aim(logstore, client, way, ways)
     try:
         return moving.aimed(client, target.read(), aim, shards=shards, policy=policy)
     except CheckpointOutside as error:
         raise ConfigError(f"{error}: --out-of-range begin, or end. Nothing was moved") from error
+
+
+def _aim(logstore: Logstore, client: SlsClient, way: str, ways: Mapping[str, Any]) -> Aim:
+    kinds = {"to_earliest": "earliest", "to_latest": "latest", "to_current": "current"}
+    if way in kinds:
+        return Aim(kinds[way])  # type: ignore[arg-type]
+    if way == "to_datetime":
+        return Aim("time", time_s=ways[way])
+    if way == "by_duration":
+        return Aim("time", time_s=max(0, int(client.now_s()) - ways[way]))
+    if way == "shift_by":
+        return Aim("shift", shift_s=ways[way])
+    if way == "from_file":
+        return Aim("cursors", cursors=imported(ways[way]))
+    return Aim("cursors", cursors=_frontiers(logstore, client))
 
 
 def _frontiers(logstore: Logstore, client: SlsClient) -> dict[int, Cursor]:
@@ -303,46 +329,3 @@ def document(
             for m in moves
         ],
     }
-
-
-def export_to(path: Path, moves: tuple[Move, ...]) -> None:
-    """`shard,cursor` of every shard that has a place. Never over a file that is there."""
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(_COLUMNS)
-    rows.writerows((move.shard, move.after) for move in moves if move.after is not None)
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text.getvalue())
-    except FileExistsError:
-        raise ConfigError(
-            f"{path} is there already: name a new file for --export. Nothing was moved"
-        ) from None
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror}. Nothing was moved") from error
-
-
-def imported(path: Path) -> dict[int, Cursor]:
-    """The cursors of a file that `export_to` wrote, or a person. Raises ConfigError with the line."""
-    try:
-        with path.open(encoding="utf-8-sig") as file:  # spreadsheet programs write a mark first
-            rows = list(csv.reader(io.StringIO(file.read(_FILE_BYTES_MAX))))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no CSV in UTF-8"
-        raise ConfigError(f"{printable(str(path))} cannot be read: {why}") from None
-    if not rows or [cell.strip() for cell in rows[0]] != _COLUMNS:
-        raise ConfigError(f"{path}: expected the first line shard,cursor, as --export writes it")
-    found: dict[int, Cursor] = {}
-    for number, row in enumerate(rows[1:], 2):
-        if not row:
-            continue
-        try:
-            shard, cursor = (cell.strip() for cell in row)
-            if not (shard.isascii() and shard.isdecimal() and len(shard) < 10) or int(shard) in found:
-                raise ValueError
-            found[int(shard)] = cursor_of(cursor)
-        except (ValueError, ConfigError):
-            raise ConfigError(
-                f"{path}, line {number}: expected a shard's number and its cursor, each shard once"
-            ) from None
-    return found

@@ -11,8 +11,9 @@ import click
 
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import Output, moment, verb
+from pipelines.cli.stores import Place
 from pipelines.cli.table import execute_option
-from pipelines.landing.hours import hour_of, hours_text
+from pipelines.landing.hours import hours_text
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.pause import PlannedPause, execute_pause, plan_pause, plan_resume
 from pipelines.landing.operations.skip import execute_skip, plan_skip
@@ -20,7 +21,6 @@ from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 from sls_io.errors import ConfigError, CursorExpired, ShardGone, TransportError, printable
 from sls_io.shard import Shard, parents
-from sls_io.window import HOUR_S
 
 _SHARDS = click.argument("numbers", metavar="SHARD...", type=click.IntRange(min=0), nargs=-1, required=True)
 _AT_ONCE = 8
@@ -196,43 +196,19 @@ def resume(output: Output, *, numbers: tuple[int, ...], name: str | None, execut
     )
 
 
-class Moment(click.ParamType[int | None]):
-    """`latest`, a receive hour, or an ISO time with its zone."""
-
-    name = "time"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
-        """Unix seconds; None for `latest`."""
-        text = str(value)
-        if text == "latest":
-            return None
-        try:
-            return hour_of(text) * HOUR_S
-        except ConfigError:
-            pass
-        try:
-            at = datetime.fromisoformat(text)
-        except ValueError:
-            at = None
-        if at is None or at.tzinfo is None:
-            self.fail(
-                f"{text!r} is neither `latest`, nor a receive hour (UTC) like 2026-11-20-07:00, nor a time "
-                "with its zone like 2026-11-20T07:30:00+00:00",
-                param,
-                ctx,
-            )
-        return int(at.timestamp())
-
-
 @shards.command("skip")
 @click.argument("numbers", metavar="[SHARD]...", type=click.IntRange(min=0), nargs=-1)
-@click.option("--to", "time_s", type=Moment(), required=True, metavar="TIME", help="latest, an hour, a time.")
+@click.option(
+    "--to",
+    type=Place(edges=("latest",)),
+    required=True,
+    metavar="TIME",
+    help="latest, an hour or a time, UTC.",
+)
 @logstore_option
 @execute_option
 @verb
-def skip(
-    output: Output, *, numbers: tuple[int, ...], time_s: int | None, name: str | None, execute: bool
-) -> None:
+def skip(output: Output, *, numbers: tuple[int, ...], to: int | str, name: str | None, execute: bool) -> None:
     """Let live runs go on from the receive time TIME; what they pass over is owed, not given up.
 
     Of all open shards, or of those named. Each run and verify go on to name the backfill that lands what is
@@ -240,6 +216,7 @@ def skip(
     """
     logstore, lake = resolve(name), Lake.default()
     with SlsClient(logstore.service) as client:
+        time_s = None if isinstance(to, str) else to
         planned = plan_skip(lake, logstore, client, time_s=time_s, only=numbers)
     view = planned.view
     output.table(

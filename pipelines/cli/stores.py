@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from sls_io.checkpoints.store import CheckpointStore, Fate, Written
 from sls_io.client import SlsClient
 from sls_io.coordination.database import parsed, secrets_of
 from sls_io.errors import ConfigError, printable
+from sls_io.reader.moments import unix_s
 from sls_io.settings import Group
 from sls_io.window import Cursor, cursor_from_wire
 
@@ -122,7 +122,7 @@ class Shards(click.ParamType[frozenset[int]]):
 
 
 class Moment(click.ParamType[int]):
-    """A time: ISO, UTC where it names no zone, or unix seconds."""
+    """A time: ISO, a receive hour or unix seconds; UTC where it names no zone. All verbs take it so."""
 
     name = "time"
 
@@ -132,7 +132,7 @@ class Moment(click.ParamType[int]):
             return value
         try:
             at = moment_of(str(value))
-        except (ValueError, OverflowError):
+        except (ValueError, OverflowError, ConfigError):
             self.fail(f"{value!r} is no time; write it like 2026-11-20T07:30:00, UTC", param, ctx)
         if not _FIRST_S <= at < _LAST_S:
             self.fail(f"{value!r}: a time from 1970 to 2199", param, ctx)
@@ -151,15 +151,17 @@ class Place(click.ParamType[int | str]):
         """Unix seconds, or the word."""
         if isinstance(value, str) and value in self._edges:
             return value
-        return Moment().convert(value, param, ctx)
+        try:
+            return Moment().convert(value, param, ctx)
+        except click.BadParameter as error:
+            self.fail(f"{error.message}; or {', '.join(self._edges)}", param, ctx)
 
 
 def moment_of(text: str) -> int:
-    """Unix seconds. Raises ValueError for what is no time."""
+    """Unix seconds. Raises ValueError, OverflowError or ConfigError for what is no time."""
     if text.isdecimal() and 4 < len(text) < 20:
         return int(text)
-    at = datetime.fromisoformat(text)
-    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
+    return unix_s(text)
 
 
 class Span(click.ParamType[int]):

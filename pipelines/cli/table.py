@@ -11,6 +11,7 @@ from pipelines.cli.hours import HourParam, Hours
 from pipelines.cli.leaving import show_leaving
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.maintain import maintain
+from pipelines.cli.moved import adopt_moved
 from pipelines.cli.output import Output, moment, verb
 from pipelines.cli.register import register, start_over
 from pipelines.cli.repair_manifests import repair_manifests
@@ -386,6 +387,11 @@ class ShardCursor(click.ParamType[tuple[int, Cursor]]):
     help="Give up rows that an older ledger knew and that are not there any more; verify goes on to say "
     "how many.",
 )
+@click.option(
+    "--moved",
+    metavar="ORIGIN",
+    help="The project moved, or the logstore was renamed: the origin that it was, by its id in the table.",
+)
 @execute_option
 @verb
 def adopt(
@@ -395,6 +401,7 @@ def adopt(
     at: At | None,
     starts: tuple[tuple[int, Cursor], ...],
     without_missing: bool,
+    moved: str | None,
     execute: bool,
 ) -> None:
     """Give a table a true ledger again, where its own is missing, damaged or does not explain the rows.
@@ -402,8 +409,14 @@ def adopt(
     A ledger that the rows prove is kept. Otherwise say where each shard starts (--at, --start): the rows
     that are in the table are counted as adopted, and nothing before the start is landed. Rows that are
     there twice are not adopted, and lost ones are given up only with --without-missing.
+
+    With --moved the table goes on with the logstore of the settings, from --at on; what is there stays.
     """
     logstore, lake = resolve(name), Lake.default()
+    if moved is not None:
+        given = {"without_missing": without_missing, "execute": execute}
+        adopt_moved(output, logstore, moved, at=at, cursors=dict(starts), **given)
+        return
     with SlsClient(logstore.service) as client:
         planned = plan_adopt(lake, logstore, client, at=at, cursors=dict(starts))
     show_adoption(output, planned.view)

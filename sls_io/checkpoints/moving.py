@@ -100,17 +100,22 @@ def moved(
     Raises ClaimLost, naming who is there, before anything was moved.
     """
     store = GroupCheckpoints(client, group.name, forced=True, own=group.holder)
-    _refuse_holders(group, store.read())
+    refuse_holders(group, store.read())
     member = ServerGroup(client, group, clock=clock)
     member.claim()
     try:
-        _refuse_holders(group, store.read())
+        refuse_holders(group, store.read())
         return reset(store, {m.shard: m.after for m in moves if m.moves and m.after is not None})
     finally:
         member.release()
 
 
-def _refuse_holders(group: Group, kept: Mapping[int, Kept]) -> None:
+def refuse_holders(
+    group: Group,
+    kept: Mapping[int, Kept],
+    why: str = "No checkpoint was moved: its next one would undo it",
+) -> None:
+    """Raises ClaimLost, with `why` it matters, where another than the group's holder has shards."""
     held: dict[str, list[str]] = {}
     for shard, entry in sorted(kept.items()):
         if entry.holder not in ("", group.holder):
@@ -118,7 +123,7 @@ def _refuse_holders(group: Group, kept: Mapping[int, Kept]) -> None:
     if held:
         who = "; ".join(f"{holder!r} holds {', '.join(shards)}" for holder, shards in sorted(held.items()))
         raise ClaimLost(
-            f"group {group.name!r} is read: {who}. No checkpoint was moved: its next one would undo it. "
+            f"group {group.name!r} is read: {who}. {why}. "
             f"End the reader, then ask again: its shards are free {group.timeout_s} s after its last sign of "
             "life, or what the group's own timeout is"
         )

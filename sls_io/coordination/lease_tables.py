@@ -68,8 +68,9 @@ def ensure(database: Database) -> None:
     """Make the tables, or bring them up to date; nothing is done where they are.
 
     Many workers may start at once: one migrates, the others wait for it. Raises ConfigError when the tables
-    are of a newer release.
+    are of a newer release, or of another program: LogHub's own library calls its tables the same.
     """
+    database.ask(lambda connection: _check_ours(connection, database.name))
     if database.ask(_version) == HEAD:
         return
     database.ask(_migrate, deadline_s=_MIGRATE_DEADLINE_S)
@@ -79,6 +80,29 @@ def ensure(database: Database) -> None:
             f"database {database.name}: the tables of leases are of step {printable(str(found))}, which this "
             f"release does not know; it needs {HEAD}: run the newest release everywhere"
         )
+
+
+def _check_ours(connection: Connection, name: str) -> None:
+    looked = inspect(connection)
+    for table in METADATA.sorted_tables:
+        if not looked.has_table(table.name):
+            continue
+        there = {column["name"].lower(): column for column in looked.get_columns(table.name)}
+        lacking = sorted({column.name for column in table.columns} - there.keys())
+        # What our statements leave out, and the database has no value for.
+        needs = sorted(
+            column
+            for column, what in there.items()
+            if column not in table.columns
+            and not (what["nullable"] or what.get("default") or what.get("autoincrement") is True)
+        )
+        if lacking or needs:
+            said = [f"lacks {printable(', '.join(lacking))}"] if lacking else []
+            said += [f"wants {printable(', '.join(needs))}, which we do not know"] if needs else []
+            raise ConfigError(
+                f"database {name}: the table {table.name} there {' and '.join(said)}, so it is another "
+                "program's, and was left as it is. Give the leases a database of their own"
+            )
 
 
 def _version(connection: Connection) -> str | None:

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from starlette.applications import Starlette
@@ -24,7 +24,7 @@ from sls_io.emulator.faults import Fault, Wanted
 from sls_io.emulator.limits import Limits
 from sls_io.emulator.moved_clock import checked
 from sls_io.emulator.page import render
-from sls_io.emulator.refusal import Refused, parameter_invalid
+from sls_io.emulator.refusal import Refused, no_group, parameter_invalid
 from sls_io.emulator.server import ServiceApp
 from sls_io.emulator.signing import Key
 from sls_io.emulator.storage.store import CURSOR_MAX, SHARDS_MAX, Logstore, ShardLog
@@ -61,6 +61,11 @@ class _AskShard(_Ask):
 class _AskLogstore(_Ask):
     project: str
     logstore: str
+
+
+class _AskAssignor(_AskLogstore):
+    group: str
+    assignor: Literal["", "range", "round_robin", "sticky", "weighted"]
 
 
 class _AskSplit(_AskShard):
@@ -103,7 +108,7 @@ class Admin:
             ("POST", "/faults/{fault}/release", self.release),
             ("GET", "/faults/{fault}/wait", self.wait), ("POST", "/retain", self.retain),
             ("POST", "/split", self.split), ("POST", "/merge", self.merge), ("POST", "/jump", self.jump),
-            ("POST", "/forget_members", self.forget_members),
+            ("POST", "/forget_members", self.forget_members), ("POST", "/assignor", self.assignor),
             ("GET", "/limits", self.limits), ("POST", "/limits", self.change_limits),
             ("POST", "/keys", self.add_key), ("GET", "/state", self.state), ("GET", "/dump", self.dump),
             ("GET", "/", self.page),
@@ -197,6 +202,15 @@ class Admin:
         for group in logstore.groups.values():
             group.forget_members(self.service.now(), logstore.shape())
         return JSONResponse([_group_doc(group) for group in logstore.groups.values()])
+
+    async def assignor(self, request: Request) -> Response:
+        """Let a group share its shards by one of our assignors from its next heartbeat on; "": as ever."""
+        ask = _AskAssignor.model_validate_json(await request.body())
+        logstore = self.service.store.logstore(ask.project, ask.logstore)
+        if (group := logstore.groups.get(ask.group)) is None:
+            raise no_group(ask.group)
+        group.assignor, group.changed = ask.assignor, True
+        return JSONResponse(_group_doc(group))
 
     async def limits(self, request: Request) -> Response:
         return JSONResponse(self.service.limits.model_dump())
@@ -335,6 +349,6 @@ def _group_doc(group: Any) -> dict[str, Any]:
         for i, s in sorted(group.slots.items())
     ]  # fmt: skip
     return {
-        "name": group.name, "timeout_s": group.timeout_s, "order": group.order,
+        "name": group.name, "timeout_s": group.timeout_s, "order": group.order, "assignor": group.assignor,
         "members": dict(group.members), "shards": slots,
     }  # fmt: skip

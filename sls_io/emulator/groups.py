@@ -10,12 +10,16 @@ Rules (vendor's consumer README, checked against three official clients):
 - a member silent for longer than `timeout_s` is gone; it comes back with an empty list only;
 - any two members differ by at most one shard over already_alloc and incoming transfers;
 - a readonly shard whose checkpoint is its end is `over`; seen again whenever the shape changes.
+
+A test may let a group share its shards by one of the assignors of `sls_io.coordination.assignors` instead.
+Who gets a shard is decided by that one then, how it is handed over stays as it is.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from sls_io.coordination.assignors import ASSIGNORS, assigned
 from sls_io.emulator.refusal import Refused, no_shard, parameter_invalid
 from sls_io.shard import ShardEvent, ShardState, initial_state, next_state
 
@@ -43,7 +47,8 @@ class Slot:
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """A consumer group. `changed` is set when something must be written down."""
+    """A consumer group. `changed` is set when something must be written down; `assignor` names who shares
+    the shards out, "" for the service's own way."""
 
     name: str
     timeout_s: int
@@ -52,6 +57,7 @@ class ConsumerGroup:
     slots: dict[int, Slot] = field(default_factory=dict)
     version: int = -1
     changed: bool = True
+    assignor: str = ""
 
     def heartbeat(self, consumer: str, claimed: Iterable[int], now: float, shape: Shape) -> list[int]:
         """The shards `consumer` may read now, sorted.
@@ -71,7 +77,10 @@ class ConsumerGroup:
             if slot.state is ShardState.TRANSFER and slot.holder == consumer and shard not in held:
                 self._move(slot, ShardEvent.RELEASED)
         self._settle(shape)
-        self._balance(shape)
+        if self.assignor:
+            self._share(shape)
+        else:
+            self._balance(shape)
         return sorted(
             s
             for s, slot in self.slots.items()
@@ -132,6 +141,7 @@ class ConsumerGroup:
             "timeout_s": self.timeout_s,
             "order": self.order,
             "version": self.version,
+            "assignor": self.assignor,
             "members": self.members,
             "slots": {
                 str(i): [s.state.value, s.holder, s.taker, s.checkpoint, s.updated_us, s.saver]
@@ -147,7 +157,10 @@ class ConsumerGroup:
             for i, (state, holder, taker, checkpoint, updated_us, saver) in doc["slots"].items()
         }
         members = dict.fromkeys(doc["members"], now)
-        return cls(doc["name"], doc["timeout_s"], doc["order"], members, slots, doc["version"], changed=False)
+        assignor = doc.get("assignor", "")  # a folder of an earlier release has none
+        return cls(
+            doc["name"], doc["timeout_s"], doc["order"], members, slots, doc["version"], False, assignor
+        )
 
     def restore_checkpoint(self, change: Mapping[str, Any]) -> None:
         """Repeat one stored checkpoint; states travel with the group's own document."""
@@ -209,6 +222,24 @@ class ConsumerGroup:
         """An ancestor that retention took is in no list, and so counts as over."""
         over = ShardState.OVER
         return all(a in self.slots and self.slots[a].state is over for a in shape.ancestors[shard])
+
+    def _share(self, shape: Shape) -> None:
+        """As the assignor says, each shard weighing the same. One on its way is handed over first: the next
+        heartbeat asks again."""
+        done = True
+        while done:
+            ours = {s: x for s, x in self.slots.items() if x.state not in (ShardState.WAIT, ShardState.OVER)}
+            owners = {s: x.taker or x.holder for s, x in ours.items() if x.holder}
+            wanted = assigned(ASSIGNORS[self.assignor], list(self.members), dict.fromkeys(ours, 1), owners)
+            done = False
+            for member, shard in [(m, s) for m, shards in wanted.items() for s in shards]:
+                slot = self.slots[shard]
+                if slot.state is ShardState.NOT_ALLOC:
+                    self._move(slot, ShardEvent.ASSIGNED, member)
+                    done |= self._finish(shard, shape)
+                elif slot.state is ShardState.ALREADY_ALLOC and slot.holder != member:
+                    self._move(slot, ShardEvent.REBALANCED, member)
+            self._settle(shape)
 
     def _balance(self, shape: Shape) -> None:
         load = self.counts()

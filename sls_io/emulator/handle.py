@@ -96,6 +96,12 @@ class Admin:
         """Let go every claim on the logstore's shards, in all groups, as their timeouts would."""
         self._ask("POST", "/forget_members", {"project": project, "logstore": logstore})
 
+    def assignor(self, project: str, logstore: str, group: str, assignor: str) -> None:
+        """Let a group share its shards by `range`, `round_robin`, `sticky` or `weighted`, every shard
+        weighing the same; "" is the service's own way again."""
+        names = {"project": project, "logstore": logstore, "group": group}
+        self._ask("POST", "/assignor", {**names, "assignor": assignor})
+
     def limits(self, **changed: Any) -> dict[str, Any]:
         """Change limits by name (see `Limits`); returns all of them."""
         return cast("dict[str, Any]", self._ask("POST", "/limits", changed))

@@ -22,7 +22,8 @@ from sls_io.clock import Clock
 from sls_io.coordination.coordinator import Coordinator, Published
 from sls_io.coordination.renewal import Renewal
 from sls_io.errors import ClaimLost
-from sls_io.reader.moments import Moment, unix_s
+from sls_io.reader.edges import Edges
+from sls_io.reader.moments import Moment, place_of
 from sls_io.reader.rows import Extent, Rows
 from sls_io.window import Cursor
 
@@ -49,6 +50,7 @@ class Held:
         self._why = ""
         self._renewal: Renewal | None = None
         self._published: dict[int, Cursor | None] | None = None
+        self._edges = Edges(client)
 
     def __enter__(self) -> "Held":
         """Claim shards and begin to renew. Raises as `Coordinator.claim` does."""
@@ -114,12 +116,13 @@ class Held:
         """
         self._check(shard)
         known = self.checkpoints().get(shard)
-        begin = self._client.cursor_at(shard, _place(first)) if known is None else known
+        begin = self._client.cursor_at(shard, place_of(first)) if known is None else known
         end = self._client.cursor_at(shard, "end")
         if known is not None and begin >= end:
             # A shard drained before it was split: the service calls it over, and gives its children to
             # somebody, only when a checkpoint comes.
             self.checkpoint(shard, known)
+        self._edges.saw(shard, begin, end)
         for rows in self._read(Extent(shard, begin, end)):
             self._check(shard)
             yield rows
@@ -128,9 +131,10 @@ class Held:
         """Publish that everything before `cursor` is worked off; `Rows.next` is such a cursor.
 
         Raises ClaimLost when the shard is not held any more: then another may have begun where the last
-        checkpoint was.
+        checkpoint was. Raises as `Edges.check` for a wrong cursor, and sends nothing then.
         """
         self._check(shard)
+        cursor = self._edges.check(shard, cursor, self.checkpoints().get(shard))
         published = self._coordinator.checkpoint(shard, cursor)
         if self._published is not None and published == "sent":
             self._published[shard] = cursor
@@ -145,7 +149,7 @@ class Held:
     def _check(self, shard: int) -> None:
         self.check()
         if shard not in self.shards:
-            raise ClaimLost(f"shard {shard} is not held by {self.holder!r}: it has {sorted(self.shards)}")
+            raise ClaimLost(f"shard {shard!r} is not held by {self.holder!r}: it has {sorted(self.shards)}")
 
     def _lost(self, why: str) -> None:
         self._why = why
@@ -161,11 +165,3 @@ class Held:
     def _close(self) -> None:
         if self._closing is not None:
             self._closing()
-
-
-def _place(first: Literal["begin", "end"] | Moment) -> Literal["begin", "end"] | int:
-    match first:
-        case "begin" | "end":
-            return first
-        case _:
-            return unix_s(first)

@@ -16,18 +16,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from operator import index
+from pathlib import Path
+from typing import TYPE_CHECKING, SupportsIndex
 
 import pyarrow as pa
 from pydantic import ValidationError
 
+from sls_io.checkpoints.local_file import LocalFile
+from sls_io.checkpoints.policy import OutsidePolicy
+from sls_io.checkpoints.store import CheckpointStore
 from sls_io.client import GroupCheckpoint, Page, SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.coordination.coordinator import Coordinator
 from sls_io.coordination.server_group import ServerGroup, heartbeat_client
 from sls_io.decoding.decode import Declared, Decoder
-from sls_io.errors import ConfigError, CursorExpired, ShardGone
+from sls_io.errors import ConfigError, CursorExpired, ShardGone, printable
 from sls_io.pace import Pace
+from sls_io.reader.broadcast import Broadcast
 from sls_io.reader.held import Held
 from sls_io.reader.moments import Moment, unix_s
 from sls_io.reader.rows import Extent, Rows
@@ -39,6 +45,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _CALLS_PARALLEL = 8
+_SHOWN_CHARS = 40
 _UNSEEN = ("__origin__", "__receive_hour__", "__raw__")
 """Columns of a batch that say nothing to who looks at a few logs."""
 
@@ -137,6 +144,7 @@ class Reader:
         Raises ConfigError for an edge that is named twice and for a window that ends before it begins,
         ShardGone when retention took the shard.
         """
+        _check_number(shard, "a shard is its number", least=0)
         for name, cursor, moment in (("begin", begin, since), ("end", end, until)):
             if cursor is not None and moment is not None:
                 raise ConfigError(
@@ -200,8 +208,9 @@ class Reader:
 
         Columns: where the log stands (`__shard__`, `__cursor__`, `__index__`), its time, topic, source and
         tags, the asked for columns, then each other key as text, and `__error__`. A key that is called like
-        one of these stays in `__rest__`.
+        one of these stays in `__rest__`. Raises ConfigError for an `n` below 1, else as `rows`.
         """
+        _check_number(n, "n says how many logs to show", least=1)
         found: list[pa.RecordBatch] = []
         most = max(1, min(n, PAGE_GROUPS_MAX))
         for rows in self._read(self.extent(shard, since=since), groups_max=most):
@@ -220,6 +229,11 @@ class Reader:
         `lost` is told at once, from another thread, when the claim goes away.
         """
         closing: Callable[[], None] | None = None
+        if not isinstance(by, str | Group) and not callable(getattr(by, "claim", None)):
+            raise ConfigError(
+                "hold: name a consumer group, or give its settings (`Group`) or a coordinator (`SqlLease`, "
+                f"`Static`, one of your own), not a {type(by).__name__}"
+            )
         if isinstance(by, str):
             try:
                 by = Group(name=by)
@@ -230,6 +244,28 @@ class Reader:
             beat = heartbeat_client(self.client.service, by, clock=self._clock)
             by, closing = ServerGroup(beat, by, clock=self._clock), beat.close
         return Held(self.client, by, self._read, clock=self._clock, lost=lost, closing=closing)
+
+    def broadcast(self, reader: str, kept: Path | str, *, outside: OutsidePolicy = "stop") -> Broadcast:
+        """All shards in a `with` block for `reader`, which keeps positions of its own, see `Broadcast`: in
+        the file `kept`, or in the database at that address, as SQLAlchemy writes it.
+
+        `outside`: where to go on when a position is not in its shard any more: `stop`, `begin` or `end`.
+        Raises ConfigError for what is neither a path nor an address.
+        """
+        of = self.client.origin().id
+        store: CheckpointStore
+        if isinstance(kept, Path):
+            store = LocalFile(kept, of=of, reader=reader, clock=self._clock)
+        elif isinstance(kept, str):
+            from sls_io.checkpoints.sql_table import SqlTable
+
+            store = SqlTable(kept, of=of, reader=reader, clock=self._clock)
+        else:
+            raise ConfigError(
+                "broadcast: positions are kept in a file (`Path`) or in a database (its address as text), "
+                f"not in a {type(kept).__name__}"
+            )
+        return Broadcast(self.client, store, self._read, outside=outside)
 
     # --- below
 
@@ -278,6 +314,13 @@ def open_logstore(
     return Reader(
         SlsClient(service, clock=clock), columns=columns, shard_mb_per_s=shard_mb_per_s, clock=clock
     )
+
+
+def _check_number(given: object, what: str, *, least: int) -> None:
+    if not isinstance(given, SupportsIndex) or isinstance(given, bool) or index(given) < least:
+        raise ConfigError(
+            f"{what}, a whole number from {least} on, not {printable(repr(given), _SHOWN_CHARS)}"
+        )
 
 
 def _status(client: SlsClient, shard: Shard, place: GroupCheckpoint | None, now_s: float) -> ShardStatus:

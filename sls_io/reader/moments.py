@@ -1,6 +1,7 @@
 """Times as people write them -> unix seconds, in which the service keeps receive times."""
 
 from datetime import UTC, datetime
+from typing import Literal
 
 from sls_io.errors import ConfigError, printable
 
@@ -16,6 +17,15 @@ def unix_s(moment: Moment) -> int:
     if isinstance(moment, datetime):
         moment = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     return int(moment)
+
+
+def place_of(first: Literal["begin", "end"] | Moment) -> Literal["begin", "end"] | int:
+    """A shard's edge as it is, a time in unix seconds. Raises ConfigError for a text that is neither."""
+    match first:
+        case "begin" | "end":
+            return first
+        case _:
+            return unix_s(first)
 
 
 def _time(text: str) -> datetime:

@@ -15,6 +15,7 @@ from aliyun.log import LogClient, LogException, LogItem, PutLogsRequest
 
 from sls_io.emulator import Emulator, start
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
+from sls_io.errors import ServiceError
 from tests.contract import vendor_consumer
 from tests.contract.teller import Teller
 
@@ -249,6 +250,40 @@ def test_consumer_workers_drain_share_and_survive(
     for _, key, n in alone.seen:
         by_key[key].append(n)
     assert all(order == sorted(order) for order in by_key.values())
+
+
+def test_consumer_workers_share_as_the_assignor_says_that_a_test_asked_for(
+    emulator: Emulator, vendor: LogClient, consumers: list[Teller]
+) -> None:
+    """The service's own way would give the second one the shards 2 and 3."""
+    vendor.create_project(PROJECT, "")
+    vendor.create_logstore(PROJECT, LOGSTORE, ttl=1, shard_count=4)
+    vendor.create_consumer_group(PROJECT, LOGSTORE, "dealt", 6)
+    emulator.admin.assignor(PROJECT, LOGSTORE, "dealt", "round_robin")
+    changed = threading.Condition()
+    consumers.extend(consumer(emulator, "dealt", name, changed) for name in ("a", "b"))
+    first, second = consumers
+    total, shared = 0, {"a": {0, 2}, "b": {1, 3}}
+
+    def all_seen(numbers: range) -> None:
+        first.wait(lambda: set(numbers) <= first.numbers() | second.numbers())
+
+    def held() -> dict[str, set[int]]:
+        (group,) = emulator.admin.state()["logstores"][0]["groups"]
+        return {m: {s["shard"] for s in group["shards"] if s["holder"] == m} for m in group["members"]}
+
+    for _ in range(100):
+        for key in KEYS:
+            put(vendor, total, total + 1, key)
+            total += 1
+        all_seen(range(total))
+        if held() == shared:
+            break
+    assert held() == shared
+    with pytest.raises(ServiceError, match="does not exist"):
+        emulator.admin.assignor(PROJECT, LOGSTORE, "nobody", "sticky")
+    with pytest.raises(ServiceError, match="assignor"):
+        emulator.admin.assignor(PROJECT, LOGSTORE, "dealt", "os:system")
 
 
 def test_consumer_workers_start_where_they_are_told(

@@ -2,10 +2,12 @@
 
 import threading
 from collections.abc import Mapping
+from typing import Any, cast
 
+import numpy as np
 import pytest
 
-from sls_io import Claim, ClaimLost, ConfigError, Cursor, Group, Static
+from sls_io import CheckpointOutside, Claim, ClaimLost, ConfigError, Cursor, Group, Static
 from sls_io.coordination.coordinator import Published
 from sls_io.emulator import Emulator
 from sls_io.errors import TransportError
@@ -167,8 +169,37 @@ def test_shards_named_by_the_caller_are_held_without_a_group(emulator: Emulator)
             assert [numbers(rows) for rows in held.rows(0)] == [[1]]
             assert [numbers(rows) for rows in held.rows(0)] == [[1]]
             with pytest.raises(ConfigError, match="never moves a checkpoint"):
-                held.checkpoint(0, Cursor(1))
+                held.checkpoint(0, place.logs.client.cursor_at(0, "end"))
         assert place.logs.client.groups() == []
+
+
+def test_a_checkpoint_that_cannot_be_meant_is_refused_and_nothing_is_sent(emulator: Emulator) -> None:
+    with opened(emulator) as place:
+        place.put(1)
+        place.put(2)
+        client = place.logs.client
+        begin, end = client.cursor_at(0, "begin"), client.cursor_at(0, "end")
+        with place.logs.hold(slow()) as held:
+            for wrong in (Cursor(begin - 1), Cursor(end + 1), Cursor(2**62)):
+                with pytest.raises(CheckpointOutside, match=f"what the service has, {begin} to {end}"):
+                    held.checkpoint(0, wrong)
+            with pytest.raises(ConfigError, match="while that is None, more rows of the page follow"):
+                held.checkpoint(0, None)  # type: ignore[arg-type]
+            assert client.checkpoints("readers")[0].cursor is None
+            of_a_frame: Any = np.int64(end)
+            assert held.checkpoint(0, of_a_frame) == held.checkpoint(0, end) == "sent"
+            assert len(place.logs.peek(cast(Any, np.int64(0)))) == 2
+            with pytest.raises(ConfigError, match="only goes forward"):
+                held.checkpoint(0, begin)
+            place.put(3)
+            assert held.checkpoint(0, client.cursor_at(0, "end")) == "sent", "the end moved since"
+        assert client.checkpoints("readers")[0].cursor == client.cursor_at(0, "end")
+
+
+@pytest.mark.parametrize("wrong", [None, 7, {"name": "readers"}])
+def test_what_holds_nothing_is_named(emulator: Emulator, wrong: object) -> None:
+    with opened(emulator) as place, pytest.raises(ConfigError, match=f"not a {type(wrong).__name__}"):
+        place.logs.hold(wrong)  # type: ignore[arg-type]
 
 
 class Notebook:

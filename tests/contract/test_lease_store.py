@@ -12,7 +12,7 @@ from alembic.migration import MigrationContext
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, inspect, text
 
 from sls_io.clock import ManualClock
 from sls_io.coordination.database import Database
@@ -213,6 +213,33 @@ def test_tables_of_a_newer_release_are_refused(kind: str, databases: Databases) 
     engine.dispose()
     with pytest.raises(ConfigError, match=r"of step 0999.*run the newest release everywhere"):
         ensure(database)
+
+
+@every
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ("consume_group VARCHAR(64), shard INTEGER", "lacks .*check_point, .*lease_id.* another program's"),
+        (
+            "consume_group VARCHAR(64), logstream_sig VARCHAR(64), shard_id INTEGER, lease_id BIGINT, "
+            "lease_owner VARCHAR(64), consumer_owner VARCHAR(64), check_point BIGINT, update_time BIGINT, "
+            "project VARCHAR(64) NOT NULL",
+            "wants project, which we do not know",
+        ),
+    ],
+)
+def test_tables_of_another_program_are_left_as_they_are(
+    kind: str, databases: Databases, columns: str, says: str
+) -> None:
+    address = databases.new(kind)
+    engine = create_engine(address)
+    with engine.begin() as connection:
+        connection.execute(text(f"CREATE TABLE loghub_client_shard_lease ({columns})"))
+    database = Database(address, deadline_s=30)
+    with pytest.raises(ConfigError, match=f"(?s){says}.*a database of their own"):
+        ensure(database)
+    assert inspect(engine).get_table_names() == ["loghub_client_shard_lease"]
+    engine.dispose()
 
 
 @every

@@ -200,6 +200,12 @@ def test_a_peek_shows_the_first_logs_with_each_key_as_a_column(emulator: Emulato
         assert frame["__error__"].isna().all() and "__rest__" not in frame
         assert list(place.logs.peek(0, 2, since=hours[2])["n"]) == ["2", "7"]
         assert len(place.logs.peek(0, 100)) == 6 and len(place.logs.peek(1)) == 0
+        for few in (0, -1, True, "5"):
+            with pytest.raises(ConfigError, match="n says how many logs to show, a whole number from 1 on"):
+                place.logs.peek(0, few)  # type: ignore[arg-type]
+        for wrong in ("0", -1, None):
+            with pytest.raises(ConfigError, match="a shard is its number"):
+                place.logs.peek(wrong)  # type: ignore[arg-type]
 
 
 def test_a_peek_hides_no_key_that_is_called_like_a_column_of_the_system(emulator: Emulator) -> None:

@@ -110,12 +110,25 @@ def test_a_run_beside_a_skip_plans_again(world: World, command: Command) -> None
     world.assert_each_log_once()
 
 
+@pytest.mark.parametrize("written", ["T{}:00:00", "T{}:00:00+00:00", "T{}:00", "-{}:00"])
+def test_a_time_means_the_same_to_a_skip_and_to_a_reset(world: World, command: Command, written: str) -> None:
+    hour = int(world.emulator.admin.now()) // HOUR_S
+    time = hour_text(hour)[:10] + written.format(hour_text(hour)[11:13])
+    skipped = command("shards", "skip", "--to", time)
+    assert (skipped["code"], skipped["time_s"]) == (0, hour * HOUR_S)
+    reset = command("checkpoints", "reset", "--store", "file:positions.json", "--to-datetime", time)
+    assert reset["code"] == 0
+    assert [s["cursor"] for s in reset["shards"]] == [
+        world.client.cursor_at(s["shard"], hour * HOUR_S) for s in reset["shards"]
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (("--to", "2099-01-01-00:00"), "that time is to come"),
-        (("--to", "noon"), "neither `latest`"),
-        (("--to", "2026-11-20T07:30:00"), "with its zone"),
+        (("--to", "noon"), "is no time"),
+        (("--to", "noon"), "or latest"),
         (("--to", "latest", "9"), "not open in the ledger"),
         ((), "--to"),
     ],

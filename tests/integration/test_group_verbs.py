@@ -19,6 +19,7 @@ from sls_io.client import SlsClient
 from sls_io.settings import Group
 from sls_io.window import cursor_to_wire
 from tests.integration.command_line import Command, command, environment, settings
+from tests.integration.test_replace import separately
 from tests.integration.test_settle import started
 from tests.integration.world import HOUR0_S, PROJECT, World, group
 
@@ -281,17 +282,24 @@ def test_a_cursor_outside_of_its_shard_stops_unless_it_is_said_where(
 
 
 @pytest.mark.spark
-def test_a_group_that_feeds_a_table_is_reset_to_the_table_only(started: World, command: Command) -> None:
+def test_a_reset_of_a_group_that_feeds_a_table_moves_the_table(
+    started: World, command: Command, tmp_path: Path
+) -> None:
     frontiers = {s: e.frontier for s, e in started.ledger.shards.items()}
-    before = started.checkpoints()
+    rows, files = started.identities(), set(started.published())
     started.emulator.admin.advance(60)
-    for way in (("--to-earliest",), ("--to-latest",), ("--by-duration", "1h"), ("--shift-by", "-1h")):
-        refused = command("checkpoints", "reset", *way, "--execute")
-        assert refused["code"] == EXIT_USAGE
-        assert "sls-lake backfill" in refused["error"] and "checkpoints repair" in refused["error"]
     copied = command("groups", "clone", "lake", "lake", "--execute")
     assert copied["code"] == EXIT_USAGE and "feeds the table" in copied["error"]
-    assert started.checkpoints() == before == frontiers
+    reset = ("checkpoints", "reset", "--to-earliest")
+    dry = command(*reset)
+    assert ({s["way"] for s in dry["shards"]}, dry["again"]["rows"]) == ({"again"}, 10)
+    assert set(started.published()) == files and started.checkpoints() == frontiers
+    done = separately(*reset, "--execute", "--logstore", str(tmp_path / "defs.yaml"))
+    assert {s["outcome"] for s in done["shards"]} == {"unchanged"}
+    assert done["committed"] == str(started.table.metadata.current_snapshot_id)
+    assert started.identities() == rows and set(started.published()) != files
+    assert started.checkpoints() == frontiers
+    started.emulator.admin.advance(60)
 
     force(started, {0: 0}, "lake")
     done = command("checkpoints", "reset", "--to-ledger", "--execute")

@@ -117,6 +117,22 @@ def test_an_error_that_nobody_foresaw_is_one_line_without_a_trace() -> None:
     assert sentence(InvariantBroken("a is not b")) == "a is not b"
 
 
+@pytest.mark.parametrize("arguments", [["check"], ["check", "--json"]])
+def test_an_output_that_takes_no_more_is_named_once(project: Path, arguments: list[str]) -> None:
+    program = "import sys; from pipelines.cli.main import main; main(sys.argv[1:])"
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", program, *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            cwd=project,
+        )
+    assert done.returncode == EXIT_FAILED
+    assert done.stderr.count("\n") == 1 and "standard output cannot be written: No space left" in done.stderr
+
+
 def test_debug_lets_the_error_through(project: Path) -> None:
     with pytest.raises(ConfigError):
         run(["describe", "--debug"])

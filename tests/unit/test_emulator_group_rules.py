@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from sls_io.coordination.assignors import ASSIGNORS, assigned
 from sls_io.emulator.groups import ConsumerGroup
 from sls_io.emulator.refusal import Refused
 from sls_io.emulator.storage.store import Store
@@ -48,9 +49,9 @@ class Life(RuleBasedStateMachine):
         self.consumers: dict[str, Consumer] = {}
         self.saved: dict[int, int] = {}
 
-    @initialize(order=st.booleans())
-    def create(self, order: bool) -> None:
-        self.group = ConsumerGroup("g", TIMEOUT_S, order)
+    @initialize(order=st.booleans(), assignor=st.sampled_from(["", *ASSIGNORS]))
+    def create(self, order: bool, assignor: str) -> None:
+        self.group = ConsumerGroup("g", TIMEOUT_S, order, assignor=assignor)
         self.always_ordered = order
         self.group.look(self.now, self.logstore.shape())
 
@@ -172,6 +173,14 @@ class Life(RuleBasedStateMachine):
         self.heartbeat(name)
         counts = self.group.counts()
         if not counts:
+            return
+        if self.group.assignor:
+            ours = {s: x for s, x in self.group.slots.items() if x.holder}
+            owners = {s: x.taker or x.holder for s, x in ours.items()}
+            wanted = assigned(ASSIGNORS[self.group.assignor], list(counts), dict.fromkeys(ours, 1), owners)
+            settled = {s for s, x in ours.items() if x.state is ShardState.ALREADY_ALLOC}
+            assert all(s in wanted[ours[s].holder] for s in settled)
+            assert not [s for s in self.group.slots.values() if s.state is ShardState.NOT_ALLOC]
             return
         richest = max(counts, key=lambda n: counts[n])
         movable = [

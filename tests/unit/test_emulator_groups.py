@@ -281,6 +281,29 @@ def test_a_checkpoint_of_an_unknown_shard_is_refused() -> None:
     assert (refused.value.status, refused.value.code) == (404, "ShardNotExist")
 
 
+@pytest.mark.parametrize(
+    ("assignor", "given"),
+    [
+        ("range", {"a": [0, 1, 2, 3], "b": [4, 5, 6], "c": [7, 8, 9]}),
+        ("round_robin", {"a": [0, 3, 6, 9], "b": [1, 4, 7], "c": [2, 5, 8]}),
+        # 5 to 9 are on their way to b when c comes, so b has most by then and keeps four of them.
+        ("sticky", {"a": [0, 1, 2], "b": [5, 6, 7, 8], "c": [3, 4, 9]}),
+    ],
+)
+def test_an_assignor_that_a_test_asks_for_shares_10_shards_among_3(
+    assignor: str, given: dict[str, list[int]]
+) -> None:
+    walk = Walk(plain(10))
+    walk.group.assignor = assignor
+    held: dict[str, list[int]] = {name: [] for name in given}
+    for _ in range(6):
+        for name, shards in list(held.items()):
+            held[name] = walk.beat(name, *shards)
+    assert held == given
+    walk.group = ConsumerGroup.from_doc(walk.group.doc(), walk.now)
+    assert {name: walk.beat(name, *shards) for name, shards in held.items()} == given
+
+
 def test_a_group_written_down_and_read_back_goes_on_with_the_same_members() -> None:
     walk = in_transfer()
     walk.save(0, 5)

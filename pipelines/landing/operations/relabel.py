@@ -1,4 +1,4 @@
-"""The region of a logstore in the table, put right.
+"""The region of a logstore in the table, put right; or a logstore that goes on under another name.
 
 A table keeps each origin as an id, which stands in every row, and a readable identity
 `region/project/logstore@created`, by which settings and table find each other. Only that text is
@@ -8,19 +8,33 @@ Worked example: a logstore was landed through an address whose first label was t
 so the table knows `logs-1a2b3c4d` as `ep-bp1abc/shop/logs@17`. The settings say `cn-hangzhou` now.
 Afterwards the text is `cn-hangzhou/shop/logs@17`, the id is `logs-1a2b3c4d` still, and a landing
 through any address of that region goes on where the last one ended.
+
+A project that moved, or a logstore that was renamed, is another logstore: the service makes it anew, with
+shards and cursors of its own. So it is another origin of the same table, and a person says where it begins.
+The commit registers it with a ledger that begins there; the old origin, its rows and its ledger stay. It is
+refused while the old one can still be asked and has logs that have not landed.
+
+It proves that the table knows nothing of the new logstore, and that the old one's rows are what its ledger
+says. It cannot prove that no log is in both: who copied logs over begins behind the copies.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from pyiceberg.table import Table
 
 from pipelines.landing.commit import authored, publish
 from pipelines.landing.ledger.start import check_origin, find_table, known, mislabelled, origin_text
-from pipelines.landing.ledger.state import TableState, read_state
-from pipelines.landing.ledger.values import Deed, Operation
+from pipelines.landing.ledger.state import TableState, check_adds_up, read_state
+from pipelines.landing.ledger.values import Deed, Forgotten, Operation
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.operations.fresh_starts import At, Floors, starts_of
 from pipelines.landing.table.lake import Lake
+from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.errors import ConfigError
+from sls_io.errors import ConfigError, SlsError
+from sls_io.window import Cursor
 
 
 @dataclass(frozen=True)
@@ -70,3 +84,129 @@ def execute_relabel(
         same_rows=True,
     )
     return authored.commit(lake, table, state, change, now_ms=int(clock.now() * 1000))
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A logstore that goes on under another name.
+
+    old, new  ids of both origins; `before` and `after` their readable identities
+    rows      of the old one in the table, by its ledger; they stay
+    reached_s receive time (unix seconds) up to which all shards of the old one have landed; 0: unknown
+    starts    where each shard of the new one begins
+    left      shards of the old one with logs that have not landed; None where it cannot be asked any more
+    """
+
+    table: str
+    old: str
+    new: str
+    before: str
+    after: str
+    rows: int
+    reached_s: int
+    starts: Mapping[int, Cursor]
+    left: tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class PlannedMove:
+    """A move with the exact table it was looked at."""
+
+    view: Moved
+    table: Table
+    state: TableState
+    change: authored.Change
+
+
+def plan_moved(
+    lake: Lake,
+    logstore: Logstore,
+    client: SlsClient,
+    old: str,
+    *,
+    at: At | None,
+    cursors: Mapping[int, Cursor] | None = None,
+) -> PlannedMove:
+    """What going on with the logstore of the settings in the place of the origin `old` would do. `cursors`
+    names single shards' starts, `at` that of the others. Changes nothing.
+
+    Raises ConfigError when nothing has landed, the table knows the new logstore or not the old one, or a
+    start is missing or cannot be; LedgerBroken when another verb is the cure.
+    """
+    origin, table = client.origin(), find_table(lake, logstore, client)
+    head = table.current_snapshot() if table is not None else None
+    if table is None or head is None:
+        raise ConfigError(f"nothing has landed in {logstore.table} yet: a first run begins there by itself")
+    state = read_state(table)
+    check_adds_up(table, "nothing was changed")
+    if check_origin(state, origin, logstore.table).known_as:
+        raise ConfigError(f"{logstore.table} knows {origin.logstore} as {known(state, origin).id}: just land")
+    if old not in state.origins or old not in state.ledgers:
+        there = ", ".join(f"{name} ({text})" for name, text in sorted(state.origins.items()))
+        raise ConfigError(f"{logstore.table} knows no origin of that id; there is {there or 'none'}")
+    if at == "rows":
+        raise ConfigError(
+            "of the new logstore no rows are there: begin, latest or an hour says where it begins"
+        )
+    starts = starts_of(client, logstore, origin.id, {}, at, cursors or {}, Floors(client, Forgotten(), None))
+    ledger, before = state.ledgers[old], state.origins[old]
+    view = Moved(
+        table=logstore.table,
+        old=old,
+        new=origin.id,
+        before=before,
+        after=origin_text(origin),
+        rows=sum(entry.rows for entry in ledger.shards.values()),
+        reached_s=min((e.reached_s for e in ledger.shards.values() if not e.closed), default=0),
+        starts=starts,
+        left=_left(logstore, before, ledger),
+    )
+    begun = Ledger(origin.id, {shard: ShardLedger(start=cursor) for shard, cursor in starts.items()})
+    change = authored.Change(
+        head,
+        {**state.ledgers, origin.id: begun},
+        state.adopted,
+        Deed(Operation.ADOPT, f"moved from {old}"),
+        publish.RegisteredOrigin(origin.id, view.after),
+        forgotten=state.forgotten,
+        same_rows=True,
+    )
+    return PlannedMove(view, table, state, change)
+
+
+def execute_moved(
+    lake: Lake, planned: PlannedMove, *, without_missing: bool = False, clock: Clock = SYSTEM_CLOCK
+) -> int:
+    """Commit it; the new snapshot. Raises ConfigError while the old logstore has logs that have not landed
+    and nobody said `without_missing`; else what `authored.commit` does."""
+    view = planned.view
+    if view.left and not without_missing:
+        raise ConfigError(
+            f"{view.before} still has logs that have not landed, in shard {', '.join(map(str, view.left))}: "
+            "land them first with its own settings, or say --without-missing to leave them. Settings of "
+            "both may land in one table, also later"
+        )
+    now_ms = int(clock.now() * 1000)
+    return authored.commit(lake, planned.table, planned.state, planned.change, now_ms=now_ms)
+
+
+def _left(logstore: Logstore, text: str, ledger: Ledger) -> tuple[int, ...] | None:
+    """The old logstore's shards with logs behind their frontier, by the same endpoint and keys."""
+    names, _, created = text.rpartition("@")
+    region, project, name = names.split("/", 2)
+    there = logstore.service.model_copy(update={"project": project, "logstore": name})
+    if region != there.region_name:
+        return None
+    try:
+        with SlsClient(there) as client:
+            if str(client.origin().created_s) != created:
+                return None
+            left = []
+            for shard in client.shards():
+                entry = ledger.shards.get(shard.id)
+                frontier = client.cursor_at(shard.id, "begin") if entry is None else entry.frontier
+                if frontier < client.cursor_at(shard.id, "end"):
+                    left.append(shard.id)
+            return tuple(left)
+    except SlsError:
+        return None

@@ -30,6 +30,7 @@ from pipelines.landing.ledger.fence import merge
 from pipelines.landing.ledger.reading import spans
 from pipelines.landing.ledger.values import Delta, Landed, Operation
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.operations.skip import Skip, skipped
 from pipelines.landing.operations.undo import PlannedUndo, Undo, plan_undo
 from pipelines.landing.run.report import HourReport, LandingReport, stop_text
 from pipelines.landing.run.write import WrittenWindow, assemble, job_for, to_data_file, write_windows
@@ -55,7 +56,8 @@ REPLACE = "sls-lake backfill --mode replace --local --execute"
 class PlannedReplace:
     """What would leave, and the windows that would come instead; `execute` does both or nothing.
 
-    `windows` are those of what is there and then those, `more` of them, of what the hours lack.
+    `windows` are those of what is there and then those, `more` of them, of what the hours lack. `skip`:
+    shards of which live runs go on later, from the same commit on.
     """
 
     undone: PlannedUndo
@@ -63,6 +65,7 @@ class PlannedReplace:
     windows: tuple[PlannedWindow, ...]
     more: int
     schema: Schema | None
+    skip: Skip | None = None
 
     @property
     def view(self) -> Undo:
@@ -295,9 +298,10 @@ def _change(
             f"another backfill landed a part of these hours in {place.name} meanwhile; nothing was "
             "replaced, look again"
         )
+    ledger = merged.ledger if planned.skip is None else skipped(merged.ledger, planned.skip)
     return replace(
         current.change,
-        ledgers={**place.state.ledgers, place.origin.id: merged.ledger},
+        ledgers={**place.state.ledgers, place.origin.id: ledger},
         added=files,
         windows=landed,
         window_origin=place.origin.id,

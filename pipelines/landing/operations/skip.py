@@ -12,10 +12,10 @@ run lands from 9000. `sls-lake backfill --from <yesterday>-07:00` lands the rest
 the gap is gone.
 
 A seek back needs no commit of its own: hours that have landed are landed again by `sls-lake backfill --mode
-replace`, hours that were taken back by a plain backfill.
+replace`, hours that were taken back by a plain backfill. `seek.py` is both ways, by cursors.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
@@ -36,18 +36,21 @@ from sls_io.window import HOUR_S, Cursor, IntervalSet
 
 @dataclass(frozen=True)
 class SkippedShard:
-    """One shard: its frontier, the cursor where live runs go on, and the receive hours in between as
-    far as somebody knows (since 1970; empty where nothing lies between)."""
+    """One shard: its frontier, the cursor where live runs go on, the receive hours in between as far as
+    somebody knows (since 1970; empty where nothing lies between), and the receive time at the cursor
+    (unix seconds), before which nothing is open then."""
 
     shard: int
     frontier: Cursor
     target: Cursor
     hours: range
+    reached_s: int
 
 
 @dataclass(frozen=True)
 class Skip:
-    """What a skip changes; `time_s` is the receive time (unix seconds) where live runs go on."""
+    """What a skip changes; `time_s` is the receive time (unix seconds) where live runs go on, the latest of
+    the shards'."""
 
     table: str
     origin: str
@@ -78,6 +81,62 @@ def plan_skip(
     A shard that is beyond that time stays where it is. Raises ConfigError when nothing has landed yet, the
     time is to come, or a shard of `only` is not open in the ledger.
     """
+    place = _look(lake, logstore, client)
+    latest_s = place.latest_s
+    to_s = latest_s if time_s is None else time_s
+    if to_s > latest_s:
+        raise ConfigError("that time is to come: live runs can go on from now (`latest`) at the latest")
+    there = place.open_among(client)
+    if unknown := sorted(set(only) - there):
+        raise ConfigError(
+            f"not open in the ledger of {logstore.table}: shard {', '.join(map(str, unknown))}; there are "
+            f"{', '.join(map(str, sorted(there))) or 'none'}"
+        )
+    found = [
+        _skipped(client, shard, place.ledger.shards[shard], client.cursor_at(shard, to_s), to_s)
+        for shard in sorted(set(only) & there or there)
+    ]
+    return place.planned(found, to_s)
+
+
+def plan_skip_at(
+    lake: Lake, logstore: Logstore, client: SlsClient, cursors: Mapping[int, Cursor]
+) -> PlannedSkip:
+    """The same for open shards that go on at a cursor each, at the latest where `latest` is. Changes nothing.
+
+    Raises ConfigError when nothing has landed yet.
+    """
+    place = _look(lake, logstore, client)
+    found = []
+    for shard in sorted(cursors.keys() & place.open_among(client)):
+        newest = client.cursor_at(shard, place.latest_s)
+        target = min(cursors[shard], newest)
+        at_s = place.latest_s if target == newest else client.cursor_time_s(shard, target)
+        found.append(_skipped(client, shard, place.ledger.shards[shard], target, at_s))
+    return place.planned(found, max((x.reached_s for x in found), default=place.latest_s))
+
+
+@dataclass(frozen=True)
+class _Place:
+    """The table as it is, and the receive time where live runs can go on at the latest."""
+
+    name: str
+    table: Table
+    state: TableState
+    ledger: Ledger
+    latest_s: int
+
+    def open_among(self, client: SlsClient) -> set[int]:
+        """The shards that are listed, and open in the ledger."""
+        listed = {shard.id for shard in client.shards()}
+        return {s for s, entry in self.ledger.shards.items() if s in listed and not entry.closed}
+
+    def planned(self, found: Collection[SkippedShard], time_s: int) -> PlannedSkip:
+        shards = tuple(x for x in found if x.target > x.frontier)
+        return PlannedSkip(Skip(self.name, self.ledger.origin, time_s, shards), self.table, self.state)
+
+
+def _look(lake: Lake, logstore: Logstore, client: SlsClient) -> _Place:
     origin, table = client.origin(), find_table(lake, logstore, client)
     if table is None or table.current_snapshot() is None:
         raise ConfigError(
@@ -87,22 +146,7 @@ def plan_skip(
     check_adds_up(table, "nothing was changed")
     origin_id = check_origin(state, origin, logstore.table).id
     latest_s = int(client.now_s()) - logstore.budget.settle_s
-    to_s = latest_s if time_s is None else time_s
-    if to_s > latest_s:
-        raise ConfigError("that time is to come: live runs can go on from now (`latest`) at the latest")
-    ledger = state.ledger(origin_id)
-    listed = {shard.id for shard in client.shards()}
-    there = {s for s, entry in ledger.shards.items() if s in listed and not entry.closed}
-    if unknown := sorted(set(only) - there):
-        raise ConfigError(
-            f"not open in the ledger of {logstore.table}: shard {', '.join(map(str, unknown))}; there are "
-            f"{', '.join(map(str, sorted(there))) or 'none'}"
-        )
-    found = [
-        _skipped(client, shard, ledger.shards[shard], to_s) for shard in sorted(set(only) & there or there)
-    ]
-    view = Skip(logstore.table, origin_id, to_s, tuple(x for x in found if x.target > x.frontier))
-    return PlannedSkip(view, table, state)
+    return _Place(logstore.table, table, state, state.ledger(origin_id), latest_s)
 
 
 def execute_skip(lake: Lake, planned: PlannedSkip, *, clock: Clock = SYSTEM_CLOCK) -> int:
@@ -129,18 +173,22 @@ def skipped(ledger: Ledger, view: Skip) -> Ledger:
     """
     changed = {}
     for one in view.shards:
-        entry = ledger.shards[one.shard]
+        entry = ledger.shards.get(one.shard)
+        if entry is None or entry.closed:
+            continue  # taken out or closed since this was planned: nothing of it is missing
         missing = IntervalSet.of([(one.frontier, one.target)]).minus(entry.accounted)
         gaps = {*entry.gaps, *(Gap(Cursor(b), Cursor(e), GAP_SKIPPED) for b, e in missing)}
-        reached_s = max(entry.reached_s, view.time_s)
+        reached_s = max(entry.reached_s, one.reached_s)
         changed[one.shard] = replace(entry, gaps=tuple(sorted(gaps)), reached_s=reached_s, suspect_s=0)
     return ledger.with_shards(changed)
 
 
-def _skipped(client: SlsClient, shard: int, entry: ShardLedger, to_s: int) -> SkippedShard:
-    target = client.cursor_at(shard, to_s)
+def _skipped(
+    client: SlsClient, shard: int, entry: ShardLedger, target: Cursor, reached_s: int
+) -> SkippedShard:
     if target <= entry.frontier:
-        return SkippedShard(shard, entry.frontier, entry.frontier, range(0))
+        return SkippedShard(shard, entry.frontier, entry.frontier, range(0), reached_s)
     begin = max(entry.frontier, client.cursor_at(shard, "begin"))
-    first_s = client.cursor_time_s(shard, begin) if begin < target else to_s
-    return SkippedShard(shard, entry.frontier, target, range(first_s // HOUR_S, (to_s - 1) // HOUR_S + 1))
+    first_s = client.cursor_time_s(shard, begin) if begin < target else reached_s
+    hours = range(first_s // HOUR_S, (reached_s - 1) // HOUR_S + 1)
+    return SkippedShard(shard, entry.frontier, target, hours, reached_s)

@@ -141,7 +141,9 @@ def _readable(
         try:
             parts = slices.parts_of(place, [task])
         except LedgerBroken:
-            if not all(_kept(client, entry, shard, hours) for shard, entry in place.ledger.shards.items()):
+            if not all(
+                kept_whole(client, entry, shard, hours) for shard, entry in place.ledger.shards.items()
+            ):
                 raise
             continue
         for part in parts:
@@ -150,7 +152,7 @@ def _readable(
     return tuple(found[key] for key in sorted(found))
 
 
-def _kept(client: SlsClient, entry: ShardLedger, shard: int, hours: range) -> bool:
+def kept_whole(client: SlsClient, entry: ShardLedger, shard: int, hours: range) -> bool:
     """Whether the service certainly has all that landed of the hours: nothing that did lies right before
     the first cursor it still has, or that one is of an earlier hour."""
     try:

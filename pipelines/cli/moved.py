@@ -1,0 +1,53 @@
+"""`sls-lake table adopt --moved`: a logstore that goes on under another name, in the same table."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from rich.markup import escape
+
+from pipelines.cli.output import Output, moment
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.operations.fresh_starts import At
+from pipelines.landing.operations.relabel import Moved, execute_moved, plan_moved
+from pipelines.landing.table.lake import Lake
+from sls_io.client import SlsClient
+from sls_io.window import Cursor
+
+
+def adopt_moved(
+    output: Output,
+    logstore: Logstore,
+    old: str,
+    *,
+    at: At | None,
+    cursors: Mapping[int, Cursor],
+    without_missing: bool,
+    execute: bool,
+) -> None:
+    """Let the table go on with the logstore of the settings; a dry run without `execute`."""
+    lake = Lake.default()
+    with SlsClient(logstore.service) as client:
+        planned = plan_moved(lake, logstore, client, old, at=at, cursors=cursors)
+    _show(output, planned.view)
+    committed = execute_moved(lake, planned, without_missing=without_missing) if execute else None
+    if committed is None:
+        output.say_dry()
+    else:
+        output.say(
+            f"done: snapshot {committed} of {planned.view.table} goes on with {planned.view.new}; land"
+        )
+    starts = [{"shard": shard, "cursor": cursor} for shard, cursor in planned.view.starts.items()]
+    output.result({"executed": execute, "committed": committed, **asdict(planned.view), "starts": starts})
+
+
+def _show(output: Output, view: Moved) -> None:
+    reached = f", landed up to {moment(view.reached_s)} UTC" if view.reached_s else ""
+    output.say(f"{escape(view.before)} ({view.old}): its {view.rows:,} rows and its ledger stay{reached}")
+    output.say(f"{escape(view.after)} ({view.new}): goes on in {view.table}, from these cursors")
+    output.table(["shard", ">start"], [(str(shard), str(at)) for shard, at in view.starts.items()])
+    if view.left is None:
+        output.say("the old logstore cannot be asked: nobody can say whether all of it has landed")
+    elif view.left:
+        shards = ", ".join(map(str, view.left))
+        output.say(f"[yellow]the old logstore still has logs that have not landed[/]: shard {shards}")
+    output.say("that no log is in both cannot be proven: who copied logs over begins behind the copies")

@@ -1,0 +1,207 @@
+"""A table's shards put at other cursors: hours landed again behind a frontier, logs skipped before it.
+
+A seek both ways. No frontier moves back, since what has landed would land twice then.
+
+    below the frontier   the whole receive hours from that cursor on are landed again (`replace.py`), in one
+                         commit in which the ledger stays what it is, so that `verify` proves the same rows
+    above it             live runs go on there, and what lies between is owed (`skip.py`)
+
+Shards of both kinds are one commit, too. An hour is landed again with all its shards, also those that were
+not named: an hour's rows are proven together. Two parts of what was asked for cannot be done, and are named:
+hours at the end that not every frontier has passed, and an hour at the begin of which retention has taken a
+part.
+
+Worked example: shards 0 and 1 have landed up to 09:20, and are put at 07:30. Hours 07 and 08 are landed
+again; 09 is not over, so asking again after 10:00 brings it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from pipelines.landing.coordinators import coordinator_of, published
+from pipelines.landing.hours import hours_text
+from pipelines.landing.ledger.start import NO_GROUP_CODE
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.operations.replace import PlannedReplace, execute_replace, plan_replace
+from pipelines.landing.operations.skip import PlannedSkip, execute_skip, plan_skip_at
+from pipelines.landing.operations.undo import kept_whole
+from pipelines.landing.spark.session import Engine
+from pipelines.landing.table.lake import Lake
+from sls_io.checkpoints.moving import refuse_holders
+from sls_io.checkpoints.store import Kept
+from sls_io.claim import Ledger, ShardLedger
+from sls_io.client import SlsClient
+from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.errors import ConfigError, ServiceError, ShardGone
+from sls_io.window import HOUR_S, Cursor
+
+Way = Literal["again", "skip", "stays"]
+_FAR = 2**62
+
+
+@dataclass(frozen=True)
+class Sought:
+    """One shard: its frontier, the cursor it is put at, and what that means. `cursor` is never beyond what
+    live runs may read by now; None where nothing is said of the shard, or nothing of it has landed."""
+
+    shard: int
+    frontier: Cursor | None
+    cursor: Cursor | None
+    way: Way
+
+
+@dataclass(frozen=True)
+class PlannedSeek:
+    """What a seek does, with the exact table it was looked at.
+
+    hours    receive hours (since 1970) that are landed again
+    not_yet  hours that were asked for and that not every frontier has passed
+    gone     hours that were asked for and of which retention has taken a part
+    """
+
+    table: str
+    shards: tuple[Sought, ...]
+    skip: PlannedSkip
+    again: PlannedReplace | None = None
+    hours: range = range(0)
+    not_yet: range = range(0)
+    gone: range = range(0)
+
+    @property
+    def moves(self) -> bool:
+        """Whether there is something to commit."""
+        return self.again is not None or bool(self.skip.view.shards)
+
+
+def plan_seek(
+    lake: Lake, logstore: Logstore, client: SlsClient, cursors: Mapping[int, Cursor | None]
+) -> PlannedSeek:
+    """Look at what putting shards at these `cursors` would do (None: not this one). Changes nothing.
+
+    Raises what `plan_replace` does, and ConfigError when nothing has landed yet, or none of the hours that
+    were asked for can be landed again now and nothing is skipped.
+    """
+    wanted = {shard: cursor for shard, cursor in cursors.items() if cursor is not None}
+    skip = plan_skip_at(lake, logstore, client, wanted)
+    ledger = skip.state.ledger(skip.view.origin)
+    later = {one.shard: one.target for one in skip.view.shards}
+    shards = tuple(_sought(s, c, ledger.shards.get(s), later.get(s)) for s, c in sorted(cursors.items()))
+    planned = PlannedSeek(logstore.table, shards, skip)
+    back = {one.shard: wanted[one.shard] for one in shards if one.way == "again"}
+    if not back:
+        return planned
+    asked = _asked(client, ledger, back, logstore)
+    latest_s = int(client.now_s()) - logstore.budget.settle_s
+    stop = min([latest_s // HOUR_S, asked.stop, *(_passed(client, s, e) for s, e in ledger.shards.items())])
+    hours = range(asked.start, max(asked.start, stop))
+    while hours and not all(kept_whole(client, entry, s, hours) for s, entry in ledger.shards.items()):
+        hours = range(hours.start + 1, hours.stop)
+    gone, not_yet = range(asked.start, hours.start), range(max(asked.start, stop), asked.stop)
+    planned = replace(planned, hours=hours, not_yet=not_yet, gone=gone)
+    if not hours:
+        if not skip.view.shards:
+            why = "; ".join(unreached(planned)) or f"{logstore.name} starts at {logstore.start}"
+            raise ConfigError(f"nothing can be landed again now: {why}")
+        return planned
+    again = replace(plan_replace(lake, logstore, client, hours), skip=skip.view)
+    return replace(planned, again=again)
+
+
+def unreached(planned: PlannedSeek) -> tuple[str, ...]:
+    """Sentences about the hours that were asked for and are not landed again."""
+    said = []
+    if planned.gone:
+        said.append(f"retention has taken a part of {hours_text(planned.gone)}, so what is there stays")
+    if planned.not_yet:
+        said.append(
+            f"{hours_text(planned.not_yet)}: not every shard has passed it; ask again when it is over and "
+            "has landed"
+        )
+    return tuple(said)
+
+
+def check_unread(logstore: Logstore, client: SlsClient, *, clock: Clock = SYSTEM_CLOCK) -> None:
+    """Raises ClaimLost, naming who is there, while somebody else reads with the logstore's group.
+
+    It joins for a moment and looks again: a member without a shard has got one by then.
+    """
+    refuse_holders(logstore.group, _holders(logstore, client), "Nothing was changed")
+    group = coordinator_of(logstore, client, clock)
+    group.claim()
+    try:
+        refuse_holders(logstore.group, _holders(logstore, client), "Nothing was changed")
+    finally:
+        group.release()
+
+
+def readers_of(logstore: Logstore, client: SlsClient) -> list[str]:
+    """Who else holds shards of the logstore's group now."""
+    return sorted({kept.holder for kept in _holders(logstore, client).values()} - {"", logstore.group.holder})
+
+
+def execute_seek(
+    lake: Lake,
+    logstore: Logstore,
+    client: SlsClient,
+    engine: Engine,
+    planned: PlannedSeek,
+    *,
+    clock: Clock = SYSTEM_CLOCK,
+    on_event: Callable[[str], None] = lambda name: None,
+) -> int:
+    """Commit it; the new snapshot. The engine is asked only where hours are landed again. Raises what
+    `execute_replace` and `execute_skip` do."""
+    if planned.again is None:
+        return execute_skip(lake, planned.skip, clock=clock)
+    report = execute_replace(lake, logstore, client, engine, planned.again, clock=clock, on_event=on_event)
+    if report.snapshot_id is None:
+        raise ConfigError(f"nothing of {planned.table} was changed")
+    return report.snapshot_id
+
+
+def _sought(shard: int, cursor: Cursor | None, entry: ShardLedger | None, later: Cursor | None) -> Sought:
+    if entry is None or cursor is None:
+        return Sought(shard, entry.frontier if entry else None, None, "stays")
+    if later is not None:
+        return Sought(shard, entry.frontier, later, "skip")
+    if cursor < entry.frontier:
+        return Sought(shard, entry.frontier, cursor, "again")
+    return Sought(shard, entry.frontier, entry.frontier, "stays")
+
+
+def _asked(client: SlsClient, ledger: Ledger, back: Mapping[int, Cursor], logstore: Logstore) -> range:
+    """The receive hours between these cursors and their shards' frontiers, none before the settings begin."""
+    begins_s = [_received_s(client, shard, cursor) for shard, cursor in back.items()]
+    ends_s = []
+    for shard in back:
+        entry = ledger.shards[shard]
+        open_ = entry.frontier < client.cursor_at(shard, "end")
+        ends_s.append(max(entry.reached_s, _received_s(client, shard, entry.frontier) if open_ else 0))
+    first = max(logstore.start_hour, min(begins_s) // HOUR_S)
+    return range(first, max(first, (max(ends_s) - 1) // HOUR_S + 1))
+
+
+def _passed(client: SlsClient, shard: int, entry: ShardLedger) -> int:
+    """The receive hour up to which this shard has passed all; as far as one likes where nothing is left."""
+    try:
+        if entry.closed or entry.frontier >= client.cursor_at(shard, "end"):
+            return _FAR
+        return max(entry.reached_s, _received_s(client, shard, entry.frontier)) // HOUR_S
+    except ShardGone:
+        return entry.reached_s // HOUR_S
+
+
+def _received_s(client: SlsClient, shard: int, cursor: Cursor) -> int:
+    """Receive time of the log at `cursor`, or of the oldest that is left."""
+    return client.cursor_time_s(shard, max(cursor, client.cursor_at(shard, "begin")))
+
+
+def _holders(logstore: Logstore, client: SlsClient) -> Mapping[int, Kept]:
+    try:
+        points = published(logstore, client)
+    except ServiceError as error:
+        if error.code == NO_GROUP_CODE:
+            return {}
+        raise
+    return {shard: Kept(point.cursor, holder=point.holder) for shard, point in points.items()}

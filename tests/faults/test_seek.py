@@ -1,0 +1,164 @@
+"""`checkpoints reset` of the group that feeds the table: hours landed again, or owed; checkpoints follow."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
+from pipelines.landing.hours import hour_text
+from pipelines.landing.operations.seek import execute_seek, plan_seek
+from sls_io.planning import GAP_SKIPPED
+from sls_io.window import HOUR_S, Cursor
+from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
+from tests.integration.command_line import Command, command
+from tests.integration.world import World
+
+__all__ = ["command"]
+
+RESET = ("checkpoints", "reset")
+
+
+@pytest.fixture
+def world(calm: World) -> World:
+    """Two shards with three hours of 20 landed logs each and 30 of a fourth, twenty minutes old."""
+    calm.land_hours(3)
+    calm.put(30)
+    calm.emulator.admin.advance(1200)
+    calm.land()
+    pass_by(calm)
+    return calm
+
+
+def now_hour(world: World) -> int:
+    """The receive hour that runs."""
+    return int(world.emulator.admin.now()) // HOUR_S
+
+
+def sought(world: World, cursors: Mapping[int, Cursor]) -> int:
+    """What `--execute` does where hours are landed again, on the engine of this process."""
+    with world.client as client:
+        planned = plan_seek(world.lake, world.logstore, client, cursors)
+        return execute_seek(world.lake, world.logstore, client, world.engine, planned)
+
+
+def aims(dry: dict[str, Any]) -> dict[int, Cursor]:
+    """Where a dry run says that shards go."""
+    return {entry["shard"]: Cursor(entry["cursor"]) for entry in dry["shards"]}
+
+
+def parent(world: World) -> int | None:
+    """The snapshot that the newest one was committed on."""
+    snapshot = world.table.current_snapshot()
+    return snapshot.parent_snapshot_id if snapshot else None
+
+
+def test_back_lands_whole_hours_again_in_one_commit_and_the_rows_are_the_same(
+    world: World, command: Command
+) -> None:
+    hour = now_hour(world)
+    before, head = world.ledger, world.table.metadata.current_snapshot_id
+    rows, files = world.identities(), set(world.published())
+    back = (*RESET, "--to-datetime", str((hour - 2) * HOUR_S))
+    dry = command(*back)
+    assert dry["code"] == 0 and {s["way"] for s in dry["shards"]} == {"again"}, dry
+    assert dry["again"]["hours"] == f"{hour_text(hour - 2)}..{hour_text(hour - 1)}"
+    assert (dry["again"]["rows"], dry["not_yet"]) == (40, hour_text(hour))
+    said = command(*back, json=False)["text"]
+    assert "would be landed again, with all shards" in said and "this does it: sls-lake checkpoints" in said
+    assert f"{hour_text(hour)}: not every shard has passed it" in said
+    assert world.table.metadata.current_snapshot_id == head and world.ledger == before
+
+    assert sought(world, aims(dry)) == world.table.metadata.current_snapshot_id
+    assert parent(world) == head
+    assert world.ledger == before and world.identities() == rows
+    assert len(files - set(world.published())) >= 2, "the hours' files are new ones"
+    assert_next_run_lands(world, 0)
+
+
+def test_forward_is_owed_and_the_checkpoints_follow(world: World, command: Command, tmp_path: Path) -> None:
+    world.put(40)
+    world.emulator.admin.advance(60)
+    file = tmp_path / "to.csv"
+    dry = command(*RESET, "--to-latest", "--export", str(file))
+    assert {s["way"] for s in dry["shards"]} == {"skip"} and dry["again"] is None and dry["committed"] is None
+    assert file.read_text().splitlines()[1:] == [f"{s['shard']},{s['cursor']}" for s in dry["shards"]]
+    assert f"{hour_text(now_hour(world))} is owed then" in command(*RESET, "--to-latest", json=False)["text"]
+    done = command(*RESET, "--from-file", str(file), "--execute")
+    assert done["code"] == 0, done["error"]
+    assert {s["outcome"] for s in done["shards"]} == {"moved"}
+    assert world.checkpoints() == {s["shard"]: s["cursor"] for s in dry["shards"]}
+    assert {gap.cause for entry in world.ledger.shards.values() for gap in entry.gaps} == {GAP_SKIPPED}
+    again = command(*RESET, "--to-latest", "--execute")
+    assert (
+        again["committed"] is None
+        and "nothing to change" in command(*RESET, "--to-latest", json=False)["text"]
+    )
+    pass_by(world)
+    hours = world.hours
+    assert world.land(mode="fill", hours=(hours.start, hours.stop)).rows == 40
+    world.land()
+    assert_whole(world)
+
+
+def test_one_shard_back_and_another_forward_are_one_commit(
+    world: World, command: Command, tmp_path: Path
+) -> None:
+    world.put(40)
+    world.emulator.admin.advance(60)
+    head = world.table.metadata.current_snapshot_id
+    ends = {s["shard"]: s["cursor"] for s in command(*RESET, "--to-latest")["shards"]}
+    begin = min(cursor for shard, cursor, _ in world.truth() if shard == 0)
+    waiting = sum(1 for i in world.truth() if i[0] == 1) - sum(1 for i in world.identities() if i[0] == 1)
+    file = tmp_path / "both.csv"
+    file.write_text(f"shard,cursor\n0,{begin}\n1,{ends[1]}\n")
+    dry = command(*RESET, "--from-file", str(file))
+    assert [s["way"] for s in dry["shards"]] == ["again", "skip"] and dry["again"]["rows"] == 60
+    sought(world, aims(dry))
+    assert parent(world) == head and world.ledger.shards[1].frontier == ends[1]
+    assert world.land().rows == 40 - waiting
+    hours = world.hours
+    assert world.land(mode="fill", hours=(hours.start, hours.stop)).rows == waiting
+    assert_whole(world)
+
+
+def test_it_is_refused_while_another_reads_and_changes_nothing(world: World, command: Command) -> None:
+    head, before = world.table.metadata.current_snapshot_id, world.checkpoints()
+    with world.client as client:
+        client.heartbeat("lake", "another", ())
+        dry = command(*RESET, "--to-earliest")
+        assert dry["code"] == 0 and dry["readers"] == ["another"]
+        refused = command(*RESET, "--to-earliest", "--execute")
+    assert refused["code"] == EXIT_FAILED and "'another' holds" in refused["error"]
+    assert "Nothing was changed" in refused["error"]
+    assert (world.table.metadata.current_snapshot_id, world.checkpoints()) == (head, before)
+
+
+def test_what_cannot_be_landed_again_is_said(world: World, command: Command) -> None:
+    young = command(*RESET, "--shift-by", "-21m", "--execute")
+    assert young["code"] == EXIT_USAGE and "not every shard has passed it" in young["error"]
+    outside = command(*RESET, "--shards", "7", "--to-earliest")
+    assert outside["code"] == EXIT_USAGE and "no shard 7" in outside["error"]
+
+    # Half of one hour is taken by retention, the hour after it is whole.
+    clock, hour = world.emulator.admin, now_hour(world)
+    world.put(20)
+    taken_s = clock.now() + 30 * 24 * HOUR_S
+    clock.advance(1500)
+    world.put(20)
+    clock.advance(HOUR_S)
+    world.put(20)
+    clock.advance(HOUR_S)
+    world.land()
+    clock.set_clock(taken_s + 600)
+    world.land()
+    pass_by(world)
+    begun = command(*RESET, "--to-earliest")
+    assert begun["code"] == 0, begun["error"]
+    assert (begun["gone"], begun["again"]["hours"][:16]) == (hour_text(hour), hour_text(hour + 1))
+    assert begun["again"]["rows"] == 20
+    rows = world.identities()
+    sought(world, aims(begun))
+    assert world.identities() == rows
+    world.assert_proved()
