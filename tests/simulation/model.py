@@ -46,6 +46,7 @@ SWEEP = "paused until swept"
 RETENTION = "retention"
 ROLLBACK = "rolled back by hand"
 LIE = "one kind of answer is wrong"
+TAKEN = "a lease is taken"
 LIES = "two kinds of answers are wrong"
 
 NETWORK = frozenset({CRASH, REQUEST_LOST, ANSWER_LOST, LATE, CLAIM_LOST})
@@ -79,14 +80,15 @@ class Model:
     tries_max: int = 2
 
     def __str__(self) -> str:
-        shards = _some(self.shards, "shard") + (" and a split" if self.split else "")
+        shards = some(self.shards, "shard") + (" and a split" if self.split else "")
         runs = "live and fill runs" if self.fills else "live runs"
-        faults = f"{_some(self.faults, 'fault')} of {len(self.kinds)} kinds" if self.faults else "no faults"
-        workers, windows = _some(self.workers, "worker"), _some(self.hours, "window")
+        faults = f"{some(self.faults, 'fault')} of {len(self.kinds)} kinds" if self.faults else "no faults"
+        workers, windows = some(self.workers, "worker"), some(self.hours, "window")
         return f"{self.name}: {workers}, {runs}, {shards}, {windows} in the first, {faults}"
 
 
-def _some(number: int, what: str) -> str:
+def some(number: int, what: str) -> str:
+    """So many of them, in words."""
     return f"{number} {what}{'s' * (number != 1)}"
 
 

@@ -19,6 +19,7 @@ from tests.simulation.model import (
     ROLLBACK,
     SCHEMA,
     SWEEP,
+    TAKEN,
     Lake,
     Local,
     Move,
@@ -109,6 +110,9 @@ class Others:
             yield Move(CRASH, IDLE, CRASH, lost=local.flying)
         if CLAIM_LOST in kinds and local.held:
             yield Move(CLAIM_LOST, local._replace(held=0), CLAIM_LOST)
+        for shard in range(local.held.bit_length()) if TAKEN in kinds else ():
+            if local.held >> shard & 1:
+                yield Move(TAKEN, local._replace(held=local.held & ~(1 << shard)), TAKEN)
         if SWEEP in kinds and local.files and not local.swept:
             swept = self.catalog.outdated(local._replace(swept=True), "moved")
             yield Move(SWEEP, swept, SWEEP, others="moved")
