@@ -16,21 +16,24 @@ from pipelines.landing.run.write import WriteJob, Writer
 from pipelines.landing.table.contract import Contract
 from sls_io.client import Page
 from sls_io.clock import SYSTEM_CLOCK
-from sls_io.loggroup import compress, frame
+from sls_io.loggroup import compress, frame, groups
 from sls_io.planning import PlannedWindow
-from sls_io.settings import Service
+from sls_io.settings import Budget, Service
 from sls_io.window import Cursor, Window
 
 COLUMNS = {"n": "long", "s": "string", "status": "int", "mail": "hash", "at": "timestamp(iso)"}
 HOUR = 489_000
 
 
-def land(path: Path, count: int) -> dict[str, float]:
-    """The page in `path`, of so many groups, decoded and written here; what it took."""
+def land(path: Path, count: int, task_mb: int = 0, times: int = 1) -> dict[str, float]:
+    """The page in `path`, of so many groups, decoded and written here `times` over; what it took. With
+    `task_mb` as the pages that a task with this bound would ask for."""
     raw = path.read_bytes()
     # As fetch hands it on: plain, and the compressed body is still held by whoever pulled it.
     held = compress(raw, "lz4")
-    page = Page(0, Cursor(0), Cursor(count), count, len(raw), "", raw, None, confirmed=True)
+    budget = Budget(task_mb=task_mb)
+    most = count if budget.page_bytes_max is None else max(1, count * budget.page_bytes_max // len(raw))
+    ends = [end for _, end in groups(raw)]
     contract = Contract.from_columns(COLUMNS)
     schema = contract.iceberg_schema()
     with tempfile.TemporaryDirectory() as folder:
@@ -49,20 +52,25 @@ def land(path: Path, count: int) -> dict[str, float]:
             deadline_s=0.0,
             page_groups_max=1000,
             shard_mb_per_s=10.0,
+            buffer_bytes_max=budget.buffer_bytes_max,
         )
         begun_s = SYSTEM_CLOCK.monotonic()
-        reading = contract.decoder("o-1", schema).open(page)
         writer = Writer(job, 0)
-        for part in reading.parts(HOUR):
-            writer.add(part)
-        writer.page(
-            next_cursor=page.next, raw_bytes=page.raw_bytes, groups=page.count, forward=reading.forward
-        )
+        for at in [*range(0, count, most)] * times:
+            end = min(at + most, count)
+            body = raw[ends[at - 1] if at else 0 : ends[end - 1]]
+            page = Page(0, Cursor(at), Cursor(end), end - at, len(body), "", body, None, confirmed=True)
+            reading = contract.decoder("o-1", schema).open(page)
+            for part in reading.parts(HOUR):
+                writer.add(part)
+            writer.page(
+                next_cursor=page.next, raw_bytes=page.raw_bytes, groups=page.count, forward=reading.forward
+            )
         (row,) = writer.finish(stopped="", cause="")
         return {
             "peak_mb": peak_mb(),
             "lz4_mb": len(held) / 1e6,
-            "raw_mb": page.raw_bytes / 1e6,
+            "raw_mb": len(raw) / 1e6,
             "file_mb": row.size / 1e6,
             "rows": row.rows,
             "errors": row.errors,
@@ -76,17 +84,20 @@ def peak_mb() -> float:
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1000
 
 
-def in_a_process(shape: str) -> dict[str, float]:
+def in_a_process(shape: str, task_mb: int = 0, times: int = 1) -> dict[str, float]:
     """`land` in a process of its own: peaks of one shape say nothing of another, nor of making it."""
-    groups = SHAPES[shape]()
-    body = b"".join(map(frame, groups))
+    made = SHAPES[shape]()
+    body = b"".join(map(frame, made))
     if len(body) > PAGE_BYTES:
         raise SystemExit(f"{shape}: {len(body)} bytes are no page")
     with tempfile.NamedTemporaryFile() as file:
         file.write(body)
         file.flush()
         done = subprocess.run(
-            [sys.executable, "-m", "bench.bench_shapes", "--here", file.name, "--groups", str(len(groups))],
+            [
+                *(sys.executable, "-m", "bench.bench_shapes", "--here", file.name),
+                *("--groups", str(len(made)), "--task-mb", str(task_mb), "--times", str(times)),
+            ],
             cwd=Path(__file__).parents[1],
             capture_output=True,
             text=True,
@@ -107,13 +118,15 @@ def main() -> int:
     parser.add_argument("--groups", type=int, default=1, help="how many groups it has")
     parser.add_argument("--shape", action="append", choices=SHAPES, help="may be said again; default: all")
     parser.add_argument("--limit-mb", type=float, default=420.0)
+    parser.add_argument("--task-mb", type=int, default=0, help="as budget.task_mb; default: no bound")
+    parser.add_argument("--times", type=int, default=1, help="so often one after the other, in one file")
     asked = parser.parse_args()
     if asked.here:
-        print(json.dumps(land(asked.here, asked.groups)))
+        print(json.dumps(land(asked.here, asked.groups, asked.task_mb, asked.times)))
         return 0
     over = []
     for shape in asked.shape or SHAPES:
-        took = in_a_process(shape)
+        took = in_a_process(shape, asked.task_mb, asked.times)
         print(
             f"{shape:>30}: {took['peak_mb']:4.0f} MB peak, {took['raw_mb']:4.1f} MB raw, "
             f"{took['file_mb']:6.1f} MB file, {int(took['rows']):>11,} rows, "

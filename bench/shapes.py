@@ -36,6 +36,9 @@ def _number(n: int) -> bytes:
 
 
 SHAPES: dict[str, Callable[[], list[bytes]]] = {
+    "ordinary logs": lambda: (
+        [b"".join(log(pair(b"n", b"%d" % n), pair(b"s", b"%060d" % n * 3)) for n in range(4_000))] * 23
+    ),
     "equal tags": lambda: [log(time=False) * 40_000 + tag(b"k", b"v") * 2_000] * 110,
     "distinct tags": lambda: (
         [log() * 40_000 + b"".join(tag(b"t%d" % n, b"v" * 10) for n in range(2_000))] * 90

@@ -18,6 +18,8 @@ Rules:
   what it cannot read, once;
 - frames between the groups that are broken the same way each time are the service's own. Then the page
   is pulled group by group: the one with the broken frame is a confirmed page alone, the others are whole;
+- with a bound for pages, it begins with one group and asks for as many as fit by the page before. A page that
+  is larger is pulled again with fewer groups; one of a single group is taken, however large it is;
 - out of bytes or time, it ends at a page's edge. What has been yielded and not handed back with
   `retry` or `doubt` is proved: [window.begin, reached).
 
@@ -52,6 +54,7 @@ THROTTLED_TRIES_MAX = 60
 """Where no deadline ends the waiting: each is several tries of the client already, minutes together."""
 THROTTLED, FAILED = "throttled", "failed"
 _PAUSE_S = 0.2
+_GROWTH = 4
 _THROTTLED_PAUSE_S = 2.0
 _CAUSE_CHARS_MAX = 400
 _STATUS_LASTING = range(400, 500)
@@ -82,8 +85,8 @@ def told(error: SlsError) -> str:
 class Fetch:
     """Iterate once for the pages of `window`, bodies already decompressed.
 
-    `bytes_max` is in raw bytes and the last page may pass it; `deadline_s` is a moment of the
-    clock's monotonic seconds. While iterating and after:
+    `bytes_max` is in raw bytes and the last page may pass it; `page_bytes_max`, too, is passed only by a page
+    of one group; `deadline_s` is a moment of the clock's monotonic seconds. While iterating and after:
 
     reached  everything in [window.begin, reached) has been yielded
     stopped  "" at the window's end, else `bytes`, `time`, `quota` (time, most of it spent on keeping
@@ -103,6 +106,7 @@ class Fetch:
         bytes_max: int,
         deadline_s: float,
         groups_max: int = PAGE_GROUPS_MAX,
+        page_bytes_max: int | None = None,
         pace: Pace | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -114,6 +118,8 @@ class Fetch:
         self.pages = self.groups = self.raw_bytes = 0
         self._client, self._clock = client, clock
         self._bytes_max, self._deadline_s, self._groups_max = bytes_max, deadline_s, groups_max
+        self._page_bytes_max = page_bytes_max
+        self._most = groups_max if page_bytes_max is None else 1
         self._pace = pace or Pace(SHARD_MB_PER_S, clock=clock)
         self._tries = self._refused = 0
         self._yielded: Page | None = None
@@ -145,6 +151,7 @@ class Fetch:
             yield page
             if self._yielded is page:  # it was not handed back
                 self._yielded, self._tries, self._doubted = None, 0, None
+                self._ask_for(page, _GROWTH * self._most)
 
     def retry(self, page: Page, error: DecodeError) -> None:
         """Hand back the page just yielded: it did not decode. The next one is the same, pulled
@@ -232,11 +239,17 @@ class Fetch:
         else:
             self._clock.sleep(_PAUSE_S * self._tries)
 
+    def _ask_for(self, page: Page, most: int) -> None:
+        """As many groups with the next call as fit, if they are like those of `page`; at most `most`."""
+        if self._page_bytes_max is not None and page.count and page.raw_bytes:
+            fitting = page.count * self._page_bytes_max // page.raw_bytes
+            self._most = max(1, min(self._groups_max, most, fitting))
+
     def _pull(self) -> Page | None:
-        """The next page, checked and decompressed; None when it must be pulled group by group. Raises
+        """The next page, checked and decompressed; None when it must be pulled with fewer groups. Raises
         DecodeError when it must be pulled again."""
         window, at = self.window, self.reached
-        most = 1 if at < self._narrow_until else self._groups_max
+        most = 1 if at < self._narrow_until else self._most
         page = self._paced_pull(at, most)
         if page.next > window.end:
             cause = "the next cursor passes the window's end"
@@ -248,6 +261,9 @@ class Fetch:
             cause = ""
         if cause:
             raise DecodeError(cause, shard=window.shard, cursor=at)
+        if min(most, page.count) > 1 and page.raw_bytes > (self._page_bytes_max or page.raw_bytes):
+            self._ask_for(page, most - 1)
+            return None
         raw = loggroup.decompress(page.body, page.compression, page.raw_bytes, shard=window.shard, cursor=at)
         page = replace(page, body=raw, compression="")
         try:

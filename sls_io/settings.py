@@ -263,6 +263,13 @@ class Coordination(Settings):
         return self
 
 
+TASK_MB_EMPTY, TASK_MB_MIN = 230, 300
+"""What a task's process takes before it reads, and the least that leaves it room to work."""
+_PAGE_PART, _MEMORY_A_PAGE_BYTE, _MEMORY_A_ROW_BYTE = 0.6, 9.5, 1.5
+"""Of the rest, the part for a page; what a raw byte of it takes while it is decoded, and what a byte of
+decoded rows takes until it is in a file (`python -m bench.bench_shapes --task-mb`)."""
+
+
 class Budget(Settings):
     """The most a run may use. A page is the smallest step, so each task may pass its share by a page.
 
@@ -270,7 +277,8 @@ class Budget(Settings):
     fewer are read by several tasks each, as far as a shard's quota feeds them. `shard_mb_per_s` is what all
     tasks together read of one shard: the service's documented quota, or what the vendor raised it to.
     `settle_s`: younger receive times wait. A shard with less than `mb_min` raw MB waiting, about, is left
-    for a later run, until its oldest log has waited `wait_max_s`; 0 leaves none.
+    for a later run, until its oldest log has waited `wait_max_s`; 0 leaves none. `task_mb` is the memory
+    that a task's process may take; 0 bounds none.
     """
 
     bytes_max: Annotated[int, Field(ge=1, le=1024**5)] = 8 * 1024**3
@@ -282,6 +290,31 @@ class Budget(Settings):
     settle_s: Annotated[int, Field(ge=0, le=3600)] = 10
     mb_min: Annotated[float, Field(ge=0, le=100_000)] = 0.0
     wait_max_s: Annotated[int, Field(ge=0, le=86_400)] = 900
+    task_mb: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+
+    @model_validator(mode="after")
+    def _a_task_fits(self) -> Self:
+        if 0 < self.task_mb < TASK_MB_MIN:
+            raise ValueError(
+                f"budget.task_mb: {self.task_mb} MB are too few, a task takes about {TASK_MB_EMPTY} before "
+                f"it reads anything; at least {TASK_MB_MIN}, or 0 for no bound"
+            )
+        return self
+
+    @property
+    def page_bytes_max(self) -> int | None:
+        """Raw bytes of a page that leave a task below `task_mb`: decoding one takes up to ten times as much.
+        None where nothing is bounded."""
+        return int(self._room_bytes * _PAGE_PART / _MEMORY_A_PAGE_BYTE) if self.task_mb else None
+
+    @property
+    def buffer_bytes_max(self) -> int | None:
+        """Bytes of decoded rows that may wait for their row group; as `page_bytes_max`."""
+        return int(self._room_bytes * (1 - _PAGE_PART) / _MEMORY_A_ROW_BYTE) if self.task_mb else None
+
+    @property
+    def _room_bytes(self) -> int:
+        return (self.task_mb - TASK_MB_EMPTY) * 1_000_000
 
 
 def is_loopback(host: str) -> bool:

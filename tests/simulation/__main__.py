@@ -14,8 +14,9 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from sls_io.clock import SYSTEM_CLOCK
+from tests.simulation.lease_models import FULL as LEASES
 from tests.simulation.models import FULL
-from tests.simulation.share import chunks, explore, play
+from tests.simulation.share import chunks, explore_any, play
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -44,7 +45,8 @@ def main(arguments: Sequence[str]) -> int:
         for situation, count in sorted(seen.items()):
             say(f"    {count:>9,} {situation}")
         begun_s, states = SYSTEM_CLOCK.monotonic(), 0
-        for number, lines, problems in pool.map(explore, () if asked.no_models else FULL):
+        wanted = () if asked.no_models else (*FULL, *LEASES)
+        for number, lines, problems in pool.map(explore_any, wanted):
             states += number
             broken += problems
             for line in lines:

@@ -8,6 +8,7 @@ order           a live window begins at its shard's frontier; parents are closed
 honest gaps     a new gap holds no group that could still be read; a shard is written off only where an
                 earlier landing had suspected it, a group timeout before
 honest end      a closed shard ends where the service says
+newest run      of two runs of one name the older lands nothing after the newer, and moves no checkpoint
 truth order     a checkpoint is never beyond the frontier
 monotone        a frontier never goes back, but for a rollback by a person
 no loss         at the end every frontier is at its shard's end, every group in rows or a gap; and what
@@ -21,7 +22,7 @@ from sls_io.claim import Gap
 from sls_io.planning import CURSOR_UNKNOWN, GAP_SHARD_GONE, opened
 from sls_io.window import HOUR_S, IntervalSet
 from tests.simulation.service import Service, SimShard
-from tests.simulation.table import Request, Table
+from tests.simulation.table import Request, Run, Table
 
 
 class Violated(AssertionError):
@@ -57,6 +58,8 @@ class Checks:
         """A commit is about to be accepted: judge it against the state it replaces."""
         base = table.ledger
         made = request.effect.ledger
+        if request.run is not None and table.newer(request.run):
+            raise Violated(f"an older run of {request.run.name} landed after a newer one")
         for file in request.files:
             if file.schema != table.schema:
                 raise Violated(f"{file.window}: written for schema {file.schema}, table has {table.schema}")
@@ -80,6 +83,11 @@ class Checks:
             self._judge_order(service, table, request)
         elif request.files:
             self.saw("fill landed")
+
+    def publishing(self, table: Table, run: Run | None) -> None:
+        """A run has looked at the table, and is about to move a checkpoint."""
+        if run is not None and table.newer(run):
+            raise Violated(f"an older run of {run.name} moves a checkpoint after a newer one has landed")
 
     def after(self, service: Service, table: Table) -> None:
         """After every event; looks closely only when the table has changed."""

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from pipelines.landing.ledger.epochs import Fenced
+from pipelines.landing.ledger import epochs
+from pipelines.landing.ledger.epochs import Epoch, Fenced
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.run import protocol
 from sls_io.claim import Claim
@@ -33,6 +34,7 @@ from tests.simulation.model import (
     PUT_OFF,
     REQUEST_LOST,
     UNREADABLE,
+    Lake,
     Local,
     Move,
     Parts,
@@ -56,6 +58,9 @@ from tests.simulation.service import (
 from tests.simulation.steps import Steps
 from tests.simulation.table import File
 from tests.simulation.worker import Habits
+
+_ME = "me"
+_SETTLE_S = 10
 
 
 class Effects:
@@ -90,7 +95,7 @@ class Effects:
                 live=live,
                 ordered=True,
                 budget=self._budget,
-                until_s=now_s - 10,
+                until_s=now_s - _SETTLE_S,
                 replans_max=self.lookups.model.replans_max,
                 tries_max=self.lookups.model.tries_max,
             )
@@ -102,7 +107,7 @@ class Effects:
         if not self._live(local):
             yield self.steps.feed(local, protocol.Claimed(Claim("", frozenset(listed))), "claim")
             return
-        free = [s for s in listed if not taken >> s & 1]
+        free = [s for s in listed if self.lookups.model.one_name or not taken >> s & 1]
         if not free:
             yield self.steps.ended(local, "ClaimLost")
             return
@@ -120,8 +125,11 @@ class Effects:
             return
         early = self.lookups.source(parts) if self.habits.end_before_status else None
         local = local._replace(fresh=True, schema=lake.schema, early=early)
+        if self.lookups.model.one_name and self._live(local) and local.epoch < 0:
+            begun_s = self.lookups.state(local).setting.until_s + _SETTLE_S
+            local = local._replace(epoch=epochs.taken(_ME, begun_s, _newest(local, lake)).number)
         ledger = self.lookups.ledger(lake)
-        yield self.steps.feed(local, protocol.LedgerRead(ledger), "read the ledger")
+        yield self.steps.feed(local, protocol.LedgerRead(ledger, _fenced(local, lake)), "read the ledger")
         for why in Fenced if FENCED in self.lookups.kinds(parts) else ():
             yield self.steps.feed(local, protocol.LedgerRead(ledger, why), f"read: {FENCED}", FENCED)
 
@@ -221,7 +229,7 @@ class Effects:
             self.seen["the same files were sent again"] += 1
             self.seen["some windows were lost, the others sent again"] += len(wanted) < len(local.files)
         files = tuple(f for f in local.files if f.window in wanted)
-        sent = Sent(local.effect, files, self._live(local), local.fresh)
+        sent = Sent(local.effect, files, self._live(local), local.fresh, local.epoch)
         if self.habits.checkpoint_first:
             saved = tuple((s, int(e.frontier)) for s, e in effect.ledger.shards.items())
             self.judge.checkpoints(saved, parts)
@@ -265,6 +273,7 @@ class Effects:
                 fits,
                 not local.swept,
                 claim_valid=valid,
+                fenced=_fenced(local, lake),
             )
             yield self.steps.feed(local._replace(fresh=True, swept=deleted), event, "reload" + _known(valid))
         for why in Fenced if FENCED in self.lookups.kinds(parts) and not local.landed else ():
@@ -278,8 +287,11 @@ class Effects:
         yield self.steps.feed(local, protocol.Reconciled(problems), "reconcile")
 
     def _checkpoint(self, local: Local, effect: protocol.PublishCheckpoints, parts: Parts) -> Iterator[Move]:
-        saved = dict(parts.checkpoints)
-        for shard, cursor in effect.frontiers.items():
+        saved, lake = dict(parts.checkpoints), self.lookups.lake(parts)
+        fenced = _fenced(local, lake) is not None and not self.habits.checkpoints_unfenced
+        if local.epoch >= 0 and not fenced:
+            self.judge.newest(local.epoch, lake)
+        for shard, cursor in effect.frontiers.items() if not fenced else ():
             if self.habits.forced_checkpoint_of_end and shard not in self.lookups.service(parts).removed:
                 saved[shard] = self.lookups.service(parts).shards[shard].end
             elif local.held >> shard & 1 and (saved.get(shard, -1) < cursor or shard in effect.closed):
@@ -303,6 +315,18 @@ class Effects:
         if not self._live(local) or claim is None or all(local.held >> s & 1 for s in claim.shards):
             return (True,)
         return (True, False)
+
+
+def _newest(local: Local, lake: Lake) -> Epoch | None:
+    """The epoch in the table, as a run sees it."""
+    return None if lake.epoch < 0 else Epoch(lake.epoch, _ME if local.newest else "another")
+
+
+def _fenced(local: Local, lake: Lake) -> Fenced | None:
+    """As production's `Fencing.look`."""
+    if local.epoch < 0 or not Epoch(local.epoch, _ME).fenced_by(_newest(local, lake)):
+        return None
+    return Fenced.NEWER
 
 
 def _known(valid: bool) -> str:

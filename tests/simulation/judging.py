@@ -34,6 +34,11 @@ class Judge:
         self._rows(made, parts)
         _history(self.lookups.ledger(lake), self.lookups.ledger(made))
 
+    def newest(self, epoch: int, lake: Lake) -> None:
+        """A run of this epoch is about to land, or to move a checkpoint."""
+        if epoch < lake.epoch:
+            raise Violated("an older run goes on after a newer one of its name has landed")
+
     def checkpoints(self, made: tuple[tuple[int, int], ...], parts: Parts) -> None:
         """No checkpoint is beyond its frontier, none goes back; a rollback by a person excuses both."""
         lake, before = self.lookups.lake(parts), dict(parts.checkpoints)

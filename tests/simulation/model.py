@@ -46,6 +46,7 @@ SWEEP = "paused until swept"
 RETENTION = "retention"
 ROLLBACK = "rolled back by hand"
 LIE = "one kind of answer is wrong"
+TAKEN = "a lease is taken"
 LIES = "two kinds of answers are wrong"
 
 NETWORK = frozenset({CRASH, REQUEST_LOST, ANSWER_LOST, LATE, CLAIM_LOST})
@@ -63,6 +64,7 @@ class Model:
     Shard 0 has `hours` windows, other first shards have one. Its split gives two more shards, one with a
     window, one empty. `fills`: a run may also be a backfill of the second hour. `pages`: groups in the
     first window, so that it can be stopped half-way. `singles`: a claim may be granted a single shard.
+    `one_name`: all workers are runs of one deployment, so each may hold all shards.
     """
 
     name: str
@@ -77,16 +79,18 @@ class Model:
     singles: bool = False
     replans_max: int = 1
     tries_max: int = 2
+    one_name: bool = False
 
     def __str__(self) -> str:
-        shards = _some(self.shards, "shard") + (" and a split" if self.split else "")
+        shards = some(self.shards, "shard") + (" and a split" if self.split else "")
         runs = "live and fill runs" if self.fills else "live runs"
-        faults = f"{_some(self.faults, 'fault')} of {len(self.kinds)} kinds" if self.faults else "no faults"
-        workers, windows = _some(self.workers, "worker"), _some(self.hours, "window")
+        faults = f"{some(self.faults, 'fault')} of {len(self.kinds)} kinds" if self.faults else "no faults"
+        workers, windows = some(self.workers, "worker"), some(self.hours, "window")
         return f"{self.name}: {workers}, {runs}, {shards}, {windows} in the first, {faults}"
 
 
-def _some(number: int, what: str) -> str:
+def some(number: int, what: str) -> str:
+    """So many of them, in words."""
     return f"{number} {what}{'s' * (number != 1)}"
 
 
@@ -126,7 +130,7 @@ class Lake(NamedTuple):
     """The table: its ledger's number, rows as (shard, cursor), schema.
 
     `before` is (ledger, rows) without the newest landing, kept where somebody may roll back; `rolled_back`
-    says that `rows` are those; `fallen` that frontiers went back once, by a person.
+    says that `rows` are those; `fallen` that frontiers went back once, by a person. `epoch`: the newest run.
     """
 
     ledger: int
@@ -135,6 +139,7 @@ class Lake(NamedTuple):
     before: tuple[int, tuple[tuple[int, int], ...]] | None = None
     rolled_back: bool = False
     fallen: bool = False
+    epoch: int = -1
 
 
 class Sent(NamedTuple):
@@ -144,6 +149,7 @@ class Sent(NamedTuple):
     files: tuple[File, ...]
     live: bool
     fresh: bool
+    epoch: int = -1
 
 
 class Local(NamedTuple):
@@ -152,6 +158,7 @@ class Local(NamedTuple):
     fresh   its base is the newest table state      landed  its try is in main: 0 no, 1 newest, 2 older
     held    truly held shards, as bits              flying  its requests that may still arrive
     listed  the service when it listed the shards   files   written under `schema`; `swept`: deleted since
+    epoch   its number among the runs of its name           newest  the epoch in the table is its own
     """
 
     state: int = -1
@@ -165,6 +172,8 @@ class Local(NamedTuple):
     held: int = 0
     listed: Source | None = None
     early: Source | None = None
+    epoch: int = -1
+    newest: bool = False
 
 
 IDLE = Local()

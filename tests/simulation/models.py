@@ -1,6 +1,17 @@
 """The models that are explored to their end, and what each is for."""
 
-from tests.simulation.model import CLAIM_LOST, FENCED, LIE, LIES, NETWORK, RETENTION, Model
+from tests.simulation.model import (
+    CLAIM_LOST,
+    FENCED,
+    LATE,
+    LIE,
+    LIES,
+    NETWORK,
+    PUT_OFF,
+    RETENTION,
+    TAKEN,
+    Model,
+)
 
 HEADLINE = Model("all faults")
 
@@ -27,14 +38,15 @@ QUICK = (
     ),
     Model("wrong answers of one kind", shards=1, kinds=frozenset({LIE, RETENTION})),
     Model("wrong answers of two kinds", shards=1, split=False, faults=4, kinds=frozenset({LIES, CLAIM_LOST})),
+    Model("leases taken one by one", split=False, singles=True, kinds=frozenset({TAKEN, PUT_OFF})),
+    Model("two runs of one name", shards=1, split=False, one_name=True, kinds=frozenset({CLAIM_LOST, LATE})),
 )
 """What the tests explore each time: about a million states."""
 
 HUNTING = (
     Model("one worker, one fault", workers=1, pages=2, faults=1),
     Model("a fill run", workers=1, shards=1, split=False, fills=True, faults=1),
-    QUICK[-3],
-    QUICK[-2],
+    *QUICK[4:7],
     QUICK[-1],
 )
 """Small ones, tried in turn until one finds a deliberate bug."""

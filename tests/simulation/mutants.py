@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any, cast
 
-from pipelines.landing.ledger import fence
+from pipelines.landing.ledger import epochs, fence
 from pipelines.landing.run import protocol
 from sls_io import planning
 from sls_io.claim import ShardLedger
@@ -142,6 +142,9 @@ SLIPS = {
     "what was written off is never opened again": (
         Slip(planning.plan_live, "if survey.opened}", "if False}"),
     ),
+    "an older run of a name is not fenced": (
+        Slip(epochs.Epoch.fenced_by, "newest.number >= self.number", "False"),
+    ),
     "rows are not counted": (Slip(fence._with_window, "rows=entry.rows + landed.rows", "rows=landed.rows"),),
 }
 
@@ -153,6 +156,7 @@ HABITS = {
     "files of a refused try are deleted": Habits(delete_on_refusal=True),
     "a landing goes on top of a rollback": Habits(append_after_rollback=True),
     "the end of a shard is read before its status": Habits(end_before_status=True),
+    "an older run of a name goes on moving checkpoints": Habits(checkpoints_unfenced=True),
     "nobody asks whether retention overtook a pull": Habits(no_proof=True),
 }
 

@@ -19,6 +19,7 @@ from tests.simulation.model import (
     ROLLBACK,
     SCHEMA,
     SWEEP,
+    TAKEN,
     Lake,
     Local,
     Move,
@@ -63,17 +64,21 @@ class Catalog:
         rows = tuple(sorted([*lake.rows, *((f.window.shard, c) for f in files for c in f.cursors)]))
         kept = (lake.ledger, lake.rows) if ROLLBACK in self.lookups.model.kinds else None
         made = Lake(names.of(effect.ledger), rows, lake.schema, kept, fallen=lake.fallen)
+        if sent.epoch >= 0:
+            self.judge.newest(sent.epoch, lake)
+        made = made._replace(epoch=lake.epoch if sent.epoch < 0 else sent.epoch)
         self.judge.landing(made, parts)
         return names.of(made)
 
     def outdated(self, local: Local, how: str) -> Local:
         """The worker after somebody moved the table: its base is old, its requests are refused."""
         flying = local.flying if self.any_base else ()
-        return local._replace(fresh=False, landed=_LANDED[how][local.landed], flying=flying)
+        newest = local.newest and how != "landed"
+        return local._replace(fresh=False, landed=_LANDED[how][local.landed], flying=flying, newest=newest)
 
     def landed(self, local: Local) -> Local:
         """The worker after its own request moved the table."""
-        return self.outdated(local, "landed")._replace(landed=1)
+        return self.outdated(local, "landed")._replace(landed=1, newest=local.epoch >= 0)
 
     def still(self, lost: tuple[int, ...]) -> tuple[int, ...]:
         """Of requests on their way, those that may be accepted after somebody moved the table."""
@@ -97,7 +102,7 @@ class Others:
             if made is not None:
                 yield "a late request lands", parts._replace(lake=made, lost=()), "landed"
         if lake.rolled_back and lake.before is not None:
-            settled = Lake(lake.before[0], lake.rows, lake.schema, fallen=True)
+            settled = Lake(lake.before[0], lake.rows, lake.schema, fallen=True, epoch=lake.epoch)
             yield "a person settles", self._with(parts, settled)._replace(lost=()), "moved"
         if parts.faults:
             yield from self._strike(parts._replace(faults=parts.faults - 1), source, lake)
@@ -109,6 +114,9 @@ class Others:
             yield Move(CRASH, IDLE, CRASH, lost=local.flying)
         if CLAIM_LOST in kinds and local.held:
             yield Move(CLAIM_LOST, local._replace(held=0), CLAIM_LOST)
+        for shard in range(local.held.bit_length()) if TAKEN in kinds else ():
+            if local.held >> shard & 1:
+                yield Move(TAKEN, local._replace(held=local.held & ~(1 << shard)), TAKEN)
         if SWEEP in kinds and local.files and not local.swept:
             swept = self.catalog.outdated(local._replace(swept=True), "moved")
             yield Move(SWEEP, swept, SWEEP, others="moved")

@@ -53,7 +53,8 @@ class Schedule:
         self.budget = Budget(windows_max=rng.choice((1, 2, 5, 1000)))
         self.long_s = rng.choice((60, HOUR_S, 5 * HOUR_S))
         self.fills = rng.choice((0.0, 0.2, 0.6))
-        self.names = rng.choice((1, 2, 3, 3))
+        self.workers = rng.choice((1, 2, 3, 3))
+        self.names = rng.choice((1, self.workers))
         self.runs: dict[int, Iterator[None]] = {}
 
     def play(self, events: int) -> Counter[str]:
@@ -70,7 +71,7 @@ class Schedule:
     def _event(self) -> None:
         rng, rates = self.rng, self.rates
         if rng.random() < 0.75:
-            self._advance(rng.randrange(self.names))
+            self._advance(rng.randrange(self.workers))
             return
         happenings = (
             (rates.append, self._append),
@@ -104,7 +105,11 @@ class Schedule:
         if self.rng.random() < self.fills:
             first = self.rng.randrange(EPOCH_S // HOUR_S, self.service.now_s // HOUR_S + 1)
             hours = range(first, first + self.rng.choice((1, 2, 50)))
-        return self._worker(f"w{number}", hours).run()
+        return self._worker(self._name(number), hours).run()
+
+    def _name(self, number: int) -> str:
+        """The deployment that a worker is of; where there are fewer names, runs of one name meet."""
+        return f"w{number % self.names}"
 
     def _worker(self, name: str, hours: range | None) -> Worker:
         until_s = self.service.now_s - 10
@@ -119,7 +124,7 @@ class Schedule:
         """Time passes; the group evicts holders that are no more."""
         self.service.now_s += self.rng.choice((20, 300, 1800, HOUR_S, self.long_s))
         self._note_long_lies()
-        alive = {f"w{number}" for number in self.runs}
+        alive = {self._name(number) for number in self.runs}
         for shard in [s for s, holder in self.service.owners.items() if holder not in alive]:
             del self.service.owners[shard]
 
@@ -161,12 +166,12 @@ class Schedule:
 
     def _kill(self) -> None:
         """The process is gone; the group hears of it later, or at once."""
-        number = self.rng.randrange(self.names)
+        number = self.rng.randrange(self.workers)
         if self.runs.pop(number, None) is not None:
             self.checks.saw("kill")
             if self.rng.random() < 0.7:
                 owners = self.service.owners
-                for shard in [s for s, holder in owners.items() if holder == f"w{number}"]:
+                for shard in [s for s, holder in owners.items() if holder == self._name(number)]:
                     del owners[shard]
 
     def _lie(self) -> None:

@@ -7,6 +7,8 @@ from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import InvariantBroken
 from tests.simulation.checks import Violated
 from tests.simulation.exhaustive import Exhaustive
+from tests.simulation.lease_search import LeaseSearch
+from tests.simulation.lease_world import Model as LeaseModel
 from tests.simulation.model import Model
 from tests.simulation.schedule import simulate
 
@@ -47,3 +49,14 @@ def explore(model: Model) -> tuple[int, list[str], list[str]]:
         f"{found.steps:,} different steps of the protocol",
     ]
     return found.states, lines, []
+
+
+def explore_any(model: Model | LeaseModel) -> tuple[int, list[str], list[str]]:
+    """As `explore`; also two workers that share leases."""
+    if isinstance(model, Model):
+        return explore(model)
+    try:
+        found = LeaseSearch(model).run()
+    except Violated as error:
+        return 0, [str(model)], [f"BROKEN in {model.name}: {error}", *(f"    {n}" for n in error.__notes__)]
+    return found.states, [str(model), f"    complete: {found.states:,} states, {found.moves:,} moves"], []

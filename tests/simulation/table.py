@@ -7,6 +7,7 @@ logstore's landing and a person's rollback move the refs as they would in Iceber
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pipelines.landing.ledger.epochs import Epoch
 from pipelines.landing.run.protocol import Publish
 from sls_io.claim import Ledger
 from sls_io.window import Window
@@ -37,6 +38,18 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
+class Run:
+    """A live run among those of its deployment, which a name stands for. `seen`: how many landings of the
+    deployment there were when it first read the table."""
+
+    id: int
+    name: str
+    begun_s: int
+    seen: int
+    epoch: Epoch
+
+
+@dataclass(frozen=True)
 class Request:
     """One try: what it brings, and the exact state that it requires."""
 
@@ -48,6 +61,7 @@ class Request:
     files: frozenset[File]
     effect: Publish
     live: bool
+    run: "Run | None" = None
 
 
 class Table:
@@ -61,6 +75,8 @@ class Table:
         self.spec = 0
         self.deleted: set[int] = set()
         self.written: dict[int, File] = {}
+        self.epochs: dict[str, Epoch] = {}
+        self.landings: dict[str, list[Run]] = {}
         self.ids = 0
         self.version = 0
 
@@ -121,6 +137,14 @@ class Table:
         """Take a request in; the caller has asked whether it fits."""
         self._append(request.snapshot_id, self.files | request.files, request.effect.ledger)
         self.tag = request.snapshot_id
+        if request.run is not None:
+            self.epochs[request.run.name] = request.run.epoch
+            self.landings.setdefault(request.run.name, []).append(request.run)
+
+    def newer(self, run: Run) -> bool:
+        """Whether a run of the deployment that began later has landed since this one read the table."""
+        since = self.landings.get(run.name, [])[run.seen :]
+        return any(other.id != run.id and other.begun_s > run.begun_s for other in since)
 
     def compact(self) -> None:
         """Somebody rewrites all files: other files, same rows. The tag stays."""

@@ -35,6 +35,7 @@ from tests.simulation.model import (
     PUT_OFF,
     REQUEST_LOST,
     SWEEP,
+    TAKEN,
     UNREADABLE,
     Model,
     essence,
@@ -85,6 +86,7 @@ STRIKES = {
     PUT_OFF: {"PublishCheckpoints"},
     LIE: {"SurveyShards"},
     LIES: {"SurveyShards"},
+    TAKEN: EFFECTS - {"ClaimShards"},
 }
 """At which effects of a worker each fault can strike; the other kinds strike between any two moves."""
 

@@ -13,6 +13,7 @@ from typing import get_args
 
 from pipelines.landing.run import protocol
 from sls_io.errors import SlsError
+from tests.simulation import lease_models
 from tests.simulation.exhaustive import Exhaustive
 from tests.simulation.models import FULL, HUNTING, QUICK
 from tests.simulation.mutants import MUTANTS, SLIPS
@@ -89,7 +90,15 @@ def mutants() -> str:
     return "\n".join(f"- {mutant.name}" for mutant in MUTANTS)
 
 
-PARTS = {f.__name__: f for f in (picture, effects, events, stories, models, mutants)}
+def leases() -> str:
+    """The worlds of leases and the deliberate bugs of their rules."""
+    worlds = [f"| `make simulate` | {model} |" for model in lease_models.FULL]
+    worlds += [f"| `make test` | {model} |" for model in lease_models.QUICK]
+    bugs = [f"- {name}" for name in lease_models.BUGS]
+    return "\n".join(["| Explored by | World |", "|---|---|", *worlds, "", *bugs])
+
+
+PARTS = {f.__name__: f for f in (picture, effects, events, stories, models, leases, mutants)}
 
 
 def _first_line(kind: type) -> str:

@@ -25,6 +25,7 @@ RARE = (
     "child after parent",
     "closed with zero rows",
     "files too old",
+    "fenced",
     "fill landed",
     "gap",
     "kill",

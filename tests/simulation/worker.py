@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
+from pipelines.landing.ledger import epochs
+from pipelines.landing.ledger.epochs import Fenced
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.run import protocol
 from sls_io import planning
@@ -30,7 +32,7 @@ from tests.simulation.service import (
     shown_again,
     unlisted,
 )
-from tests.simulation.table import File, Request, Table
+from tests.simulation.table import File, Request, Run, Table
 
 SWEEP_FLOOR_S = 4 * HOUR_S
 OUTAGE_S = 60.0
@@ -64,6 +66,7 @@ class Habits:
     no_proof: bool = False
     plan_from_checkpoint: bool = False
     forced_checkpoint_of_end: bool = False
+    checkpoints_unfenced: bool = False
 
 
 @dataclass
@@ -91,6 +94,8 @@ class Worker:
         self.state = protocol.State(setting)
         self.base: tuple[int | None, int | None, int, int] = (None, None, 0, 0)
         self.files: dict[Window, File] = {}
+        self.run_id, self.begun_s = world.table.next_id(), world.service.now_s
+        self.as_run: Run | None = None
         self.early: dict[int, int] = {}
         self.outcome = ""
 
@@ -149,7 +154,20 @@ class Worker:
         self._look()
         self.files = {}
         self.early = {s.id: s.end for s in self.world.service.listed()}
-        return protocol.LedgerRead(self.world.table.ledger)
+        table = self.world.table
+        if self.hours is None and self.as_run is None:
+            epoch = epochs.taken(str(self.run_id), self.begun_s, table.epochs.get(self.name))
+            seen = len(table.landings.get(self.name, ()))
+            self.as_run = Run(self.run_id, self.name, self.begun_s, seen, epoch)
+        return protocol.LedgerRead(table.ledger, self._fenced())
+
+    def _fenced(self) -> Fenced | None:
+        """As production's `Fencing.look`."""
+        newest = self.world.table.epochs.get(self.name)
+        if self.as_run is None or not self.as_run.epoch.fenced_by(newest):
+            return None
+        self.world.checks.saw("fenced")
+        return Fenced.NEWER
 
     def _look(self) -> None:
         table = self.world.table
@@ -258,7 +276,7 @@ class Worker:
             checks.saw("the same files were sent again")
             if len(files) < len(self.files):
                 checks.saw("some windows were lost, the others sent again")
-        request = Request(table.next_id(), *self.base, files=files, effect=effect, live=live)
+        request = Request(table.next_id(), *self.base, files=files, effect=effect, live=live, run=self.as_run)
         if self.world.habits.checkpoint_first:
             for shard, entry in effect.ledger.shards.items():
                 self.world.service.save(self.name, shard, entry.frontier)
@@ -295,7 +313,7 @@ class Worker:
             checks.saw("files too old")
         if not fits:
             checks.saw("schema or spec moved")
-        return protocol.Reloaded(landed, table.ledger, fits, fresh, self._claim_valid())
+        return protocol.Reloaded(landed, table.ledger, fits, fresh, self._claim_valid(), self._fenced())
 
     def _reconcile(self, _: protocol.Reconcile) -> Doing:
         yield
@@ -304,6 +322,10 @@ class Worker:
     def _checkpoint(self, effect: protocol.PublishCheckpoints) -> Doing:
         service = self.world.service
         known = dict(service.checkpoints)
+        yield
+        if self._fenced() is not None and not self.world.habits.checkpoints_unfenced:
+            return protocol.CheckpointsPublished()
+        self.world.checks.publishing(self.world.table, self.as_run)
         for shard, cursor in effect.frontiers.items():
             yield
             if cursor == CURSOR_UNKNOWN:

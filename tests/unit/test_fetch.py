@@ -159,6 +159,30 @@ def test_out_of_bytes_it_stops_at_a_pages_edge() -> None:
     assert (run.stopped, run.reached, run.raw_bytes, run.groups) == ("bytes", 20, 20 * record, 20)
 
 
+def test_a_bound_on_pages_is_passed_only_by_a_group_that_is_larger_alone() -> None:
+    shelf = Shelf(list(range(100)), end=100)
+    record = len(loggroup.frame(GROUP))
+    run = fetch(shelf, 100, page_bytes_max=7 * record)
+    counts = [p.count for p in run]
+    assert (sum(counts), counts[0], max(counts)) == (100, 1, 7)
+    alone = fetch(Shelf(list(range(5)), end=5), 5, page_bytes_max=record - 1)
+    assert [p.count for p in alone] == [1] * 5
+    assert (alone.stopped, alone.reached) == ("", 5)
+
+
+def test_a_page_that_is_larger_than_its_bound_is_pulled_again_with_fewer_groups() -> None:
+    shelf = Shelf(list(range(60)), end=60)
+    record = len(loggroup.frame(GROUP))
+    run = fetch(shelf, 60, page_bytes_max=8 * record)
+    counts = []
+    for page in run:
+        counts.append(page.count)
+        shelf.group = GROUP * 3 if len(counts) == 3 else shelf.group
+    assert sum(counts) == 60
+    assert max(counts[3:]) * len(loggroup.frame(GROUP * 3)) <= 8 * record
+    assert len(shelf.pulled) == len(counts) + 1
+
+
 def test_the_last_page_may_use_up_the_budget_exactly() -> None:
     shelf = Shelf(list(range(10)), end=10)
     run = fetch(shelf, 10, bytes_max=1)

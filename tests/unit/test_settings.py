@@ -215,6 +215,8 @@ def test_three_heartbeats_fit_into_the_default_timeout() -> None:
         {"windows_max": 1001},
         {"page_groups_max": 1001},
         {"settle_s": -1},
+        {"task_mb": -1},
+        {"task_mb": 299},
     ],
 )
 def test_every_number_of_a_budget_has_a_limit(changed: dict[str, int]) -> None:

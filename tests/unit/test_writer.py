@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.landing.run.write import FileRow, WriteJob, Writer
+from pipelines.landing.run.write import ROW_VERSION, FileRow, WriteJob, Writer, WrittenWindow, crowded
 from pipelines.landing.table.contract import Contract
 from sls_io.client import Page
 from sls_io.decoding.decode import Part
@@ -108,3 +108,10 @@ def test_a_row_group_holds_about_eight_megabytes_of_long_rows(tmp_path: Path) ->
     metadata = pq.read_metadata(row.path.removeprefix("file://"))
     groups = [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)]
     assert groups == [5, 3, 3, 3, 1, 5]
+
+
+def test_a_task_that_took_more_than_its_bound_is_told() -> None:
+    row = FileRow(ROW_VERSION, 0, 0, 9, peak_bytes=412_000_000)
+    written = [WrittenWindow(None, (row,), "")]
+    assert "took 412 MB, more than budget.task_mb (300)" in crowded(written, 300)
+    assert crowded(written, 412) == crowded(written, 0) == ""

@@ -40,7 +40,14 @@ from pipelines.landing.run.holding import Holding, Now
 from pipelines.landing.run.hooks import Hooks
 from pipelines.landing.run.report import CheckpointReport, LandingReport, Verdict, stop_text
 from pipelines.landing.run.reporting import report_of
-from pipelines.landing.run.write import WrittenWindow, assemble, check_not_all_failed, job_for, write_windows
+from pipelines.landing.run.write import (
+    WrittenWindow,
+    assemble,
+    check_not_all_failed,
+    crowded,
+    job_for,
+    write_windows,
+)
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
@@ -395,6 +402,8 @@ class Run:
             # The work was cancelled because the claim went away: nothing was written that counts.
             return protocol.Written((), {}, claim_valid=False)
         written = assemble(plan.windows, rows)
+        if told := crowded(written, self.logstore.budget.task_mb):
+            self._warn(told)
         check_not_all_failed(written)
         stopped = _stopped(plan, written)
         self._stopped = {shard: window.stopped for shard, window in stopped.items()}

@@ -6,6 +6,7 @@ FileIO with the Iceberg field ids, and yields one JSON row a file. The closure c
 where credentials come from, never a key; tasks resolve it themselves.
 
 Memory of a task is one raw page, some of its rows decoded, and at most `_GROUP_BYTES` of decoded batches,
+less of both with `budget.task_mb`;
 whatever the backlog and whatever a page holds; rows of a megabyte each are written apart from others. A
 file holds rows of one window; a retried task leaves an orphan file.
 """
@@ -107,6 +108,8 @@ class WriteJob:
     deadline_s: float
     page_groups_max: int
     shard_mb_per_s: float
+    page_bytes_max: int | None = None
+    buffer_bytes_max: int | None = None
 
     def pace_of(self, index: int, clock: Clock) -> Pace:
         """What the reader of window `index` may ask of its shard, which its other chains read, too."""
@@ -186,6 +189,8 @@ def job_for(
         deadline_s=deadline_s,
         page_groups_max=logstore.budget.page_groups_max,
         shard_mb_per_s=logstore.budget.shard_mb_per_s,
+        page_bytes_max=logstore.budget.page_bytes_max,
+        buffer_bytes_max=logstore.budget.buffer_bytes_max,
     )
 
 
@@ -255,6 +260,19 @@ def check_not_all_failed(written: Sequence[WrittenWindow]) -> None:
         raise ConfigError(refused[0])
 
 
+def crowded(written: Sequence[WrittenWindow], task_mb: int) -> str:
+    """What to tell an operator whose bound on a task's memory was not kept; "" where it was, or is none."""
+    files = [row for w in written for row in w.files]
+    most = max((row.peak_bytes for row in files), default=0) // 1_000_000
+    if not task_mb or most <= task_mb:
+        return ""
+    return (
+        f"a task took {most:,} MB, more than budget.task_mb ({task_mb:,}): a LogGroup is too large alone, or "
+        "a transform keeps rows. What it read lands all the same; leave room for it, or let producers send "
+        "smaller LogGroups"
+    )
+
+
 def to_data_file(row: FileRow, *, partition: Record, spec_id: int) -> DataFile:
     """The Iceberg entry of a written file in `partition` of the spec `spec_id`."""
     metrics = dict(row.metrics)
@@ -303,6 +321,7 @@ def write_chain(job: WriteJob, indexes: Sequence[int], *, clock: Clock = SYSTEM_
 
     The body of one Spark task, callable without Spark.
     """
+    _forget_peak()
     written: list[FileRow] = []
     bytes_left, pace = job.windows[indexes[0]].bytes_max, job.pace_of(indexes[0], clock)
     for index in indexes:
@@ -336,6 +355,7 @@ def write_window(
             bytes_max=bytes_max,
             deadline_s=clock.monotonic() + left_s,
             groups_max=job.page_groups_max,
+            page_bytes_max=job.page_bytes_max,
             pace=pace,
             clock=clock,
         )
@@ -394,6 +414,7 @@ class Writer:
         self._io: FileIO = load_file_io({**_own_properties(), **job.io_properties}, job.location)
         self._done: list[FileRow] = []
         self._next = int(self._window.begin)
+        self._group_bytes = min(_GROUP_BYTES, job.buffer_bytes_max or _GROUP_BYTES)
         self._open_file()
 
     def _open_file(self) -> None:
@@ -421,7 +442,7 @@ class Writer:
         self._buffer_bytes += part.batch.nbytes
         if long:
             self._flush(rows_max=max(1, _LONG_GROUP_BYTES * part.rows // self._buffer_bytes))
-        elif self._buffer_bytes >= _GROUP_BYTES:
+        elif self._buffer_bytes >= self._group_bytes:
             self._flush()
 
     def _for_long_rows(self) -> None:
@@ -496,4 +517,15 @@ class Writer:
 
 
 def _peak_bytes() -> int:
+    """Most memory that this process had since the task began, where the system tells; else since it began."""
+    with contextlib.suppress(OSError, ValueError), open("/proc/self/status", encoding="ascii") as status:
+        for line in status:
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _forget_peak() -> None:
+    """A worker of Spark's is used again, and a forked one begins with its parent's peak."""
+    with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w", encoding="ascii") as refs:
+        refs.write("5")
