@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
+from pipelines.landing.coordinators import coordinator_of
 from pipelines.landing.hours import hour_text
-from pipelines.landing.operations.seek import execute_seek, plan_seek
+from pipelines.landing.operations.seek import check_unread, execute_seek, plan_seek, readers_of
+from sls_io.errors import ClaimLost
 from sls_io.planning import GAP_SKIPPED
 from sls_io.window import HOUR_S, Cursor
 from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
@@ -133,6 +135,29 @@ def test_it_is_refused_while_another_reads_and_changes_nothing(world: World, com
     assert refused["code"] == EXIT_FAILED and "'another' holds" in refused["error"]
     assert "Nothing was changed" in refused["error"]
     assert (world.table.metadata.current_snapshot_id, world.checkpoints()) == (head, before)
+
+
+def test_with_leases_it_is_refused_while_a_worker_has_one_and_not_for_a_name_that_was_left(
+    world: World, tmp_path: Path
+) -> None:
+    world.logstore = world.changed(
+        coordinator={"kind": "sql_lease", "database": f"sqlite:///{tmp_path}/leases.db"},
+        group={**world.logstore.group.model_dump(), "holder": "one", "patience_s": 3},
+    )
+    world.put(10)
+    world.emulator.admin.advance(60)
+    world.land()
+    me = world.with_holder("me")
+    with world.client as client:
+        check_unread(me, client)
+        assert readers_of(me, client) == []
+        worker = coordinator_of(world.logstore, client)
+        assert worker.claim().shards
+        assert readers_of(me, client) == ["one"]
+        with pytest.raises(ClaimLost, match=r"'one' holds .*Nothing was changed"):
+            check_unread(me, client)
+        worker.release()
+        check_unread(me, client)
 
 
 def test_what_cannot_be_landed_again_is_said(world: World, command: Command) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pipelines.landing.coordinators import coordinator_of, published
+from pipelines.landing.coordinators import consumers, coordinator_of, published
 from pipelines.landing.hours import hours_text
 from pipelines.landing.ledger.start import NO_GROUP_CODE
 from pipelines.landing.logstore import Logstore
@@ -33,6 +33,7 @@ from sls_io.checkpoints.store import Kept
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.coordination.lease import ConsumerState
 from sls_io.errors import ConfigError, ServiceError, ShardGone
 from sls_io.window import HOUR_S, Cursor
 
@@ -198,6 +199,14 @@ def _received_s(client: SlsClient, shard: int, cursor: Cursor) -> int:
 
 
 def _holders(logstore: Logstore, client: SlsClient) -> Mapping[int, Kept]:
+    """Who has each shard. A lease that was let go keeps a name, and so is asked how far its holder is."""
+    if states := consumers(logstore, client):
+        at_work = {
+            shard: [name for name, state in names.items() if state != ConsumerState.STOP_COMPLETED]
+            for shard, names in states.items()
+        }
+        others = {s: [n for n in names if n != logstore.group.holder] for s, names in at_work.items()}
+        return {shard: Kept(None, holder=names[0]) for shard, names in others.items() if names}
     try:
         points = published(logstore, client)
     except ServiceError as error:
