@@ -3,11 +3,11 @@
 import os
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import dataclass, field
 
 from pipelines.landing.logstore import Logstore
 from sls_io.client import GroupCheckpoint, SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.coordination.lease import Lease
 from sls_io.coordination.server_group import ServerGroup
 from sls_io.coordination.sql_lease import SqlLease
 from sls_io.errors import ConfigError
@@ -27,32 +27,37 @@ def coordinator_of(
     return _leases(logstore, client, clock)
 
 
-def published(logstore: Logstore, client: SlsClient) -> Mapping[int, GroupCheckpoint]:
-    """The checkpoint of every shard that the coordinator knows; looks only, and joins nothing.
+@dataclass(frozen=True)
+class Standing:
+    """What the coordinator says of the shards it knows, as of one look: their checkpoints, and who is how far
+    with which shard, where leases say so; the service's group does not."""
 
-    Raises when they cannot be read: a ServiceError, also for a group that is not there, or what the database
+    checkpoints: Mapping[int, GroupCheckpoint]
+    consumers: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+
+
+def standing(logstore: Logstore, client: SlsClient) -> Standing:
+    """Look at what the coordinator knows, once; nothing is joined.
+
+    Raises when it cannot be read: a ServiceError, also for a group that is not there, or what the database
     says. Tables of leases that nobody has made yet are no error and have none.
     """
     if logstore.coordinator.kind == "server_group":
-        return client.checkpoints(logstore.group.name)
-    return {
-        shard: GroupCheckpoint(shard, lease.checkpoint, lease.stamp_ms * 1000, lease.consumer or lease.owner)
-        for shard, lease in _rows(logstore, client).items()
-    }
-
-
-def consumers(logstore: Logstore, client: SlsClient) -> Mapping[int, Mapping[str, str]]:
-    """Who is how far with which shard, where leases say so; empty for the service's group, which does not."""
-    if logstore.coordinator.kind == "server_group":
-        return {}
-    rows = _rows(logstore, client)
-    return {s: {name: str(state) for name, state in lease.states().items()} for s, lease in rows.items()}
-
-
-def _rows(logstore: Logstore, client: SlsClient) -> Mapping[int, Lease]:
-    """The rows of the table of leases, looked at once."""
+        return Standing(client.checkpoints(logstore.group.name))
     with closing(_leases(logstore, client, SYSTEM_CLOCK)) as leases:
-        return leases.look().leases
+        rows = leases.look().leases
+    return Standing(
+        {
+            shard: GroupCheckpoint(shard, one.checkpoint, one.stamp_ms * 1000, one.consumer or one.owner)
+            for shard, one in rows.items()
+        },
+        {shard: {name: str(how) for name, how in one.states().items()} for shard, one in rows.items()},
+    )
+
+
+def published(logstore: Logstore, client: SlsClient) -> Mapping[int, GroupCheckpoint]:
+    """The checkpoint of every shard that the coordinator knows; as `standing`."""
+    return standing(logstore, client).checkpoints
 
 
 def _leases(logstore: Logstore, client: SlsClient, clock: Clock) -> SqlLease:

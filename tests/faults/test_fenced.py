@@ -13,10 +13,12 @@ from pipelines.landing.inspection.landings import Landings, Stage, landings_of
 from pipelines.landing.ledger import epochs
 from pipelines.landing.ledger.state import read_state
 from pipelines.landing.maintenance.abort import execute_abort, plan_abort
+from pipelines.landing.operations.replace import execute_replace, plan_replace
 from pipelines.landing.run.report import CheckpointOutcome
 from pipelines.landing.table.lake import SWEEP_FLOOR_S
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import LandingConflict
+from sls_io.window import HOUR_S
 from tests.faults.forked_run import Forge
 from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
 from tests.faults.test_clock import Stepped
@@ -78,6 +80,26 @@ def test_an_abort_between_two_steps_ends_the_run(world: World, point: str) -> No
         world.land(on_event=At(point, lambda: abort_all(world)))
     assert len(world.table_rows()) == 20
     assert_next_run_lands(world, TO_COME)
+
+
+def test_a_replace_is_aborted_as_well(world: World) -> None:
+    """The rows that it was to take out stay, and those that it wrote are nobody's."""
+    world.land()
+    hour = world.emulator.admin.now() // HOUR_S
+    world.emulator.admin.advance(2 * HOUR_S)
+    world.land()
+    before = world.table_rows()
+    with world.client as client:
+        planned = plan_replace(world.lake, world.logstore, client, range(int(hour), int(hour) + 1))
+        aborting = At("publish", lambda: abort_all(world))
+        with pytest.raises(LandingConflict, match="a person aborted this landing: nothing was replaced"):
+            execute_replace(world.lake, world.logstore, client, world.engine, planned, on_event=aborting)
+    assert sorted(map(str, world.table_rows())) == sorted(map(str, before))
+    assert list(staged(world).values()) == [Stage.ABORTED]
+    with world.client as client:
+        planned = plan_replace(world.lake, world.logstore, client, range(int(hour), int(hour) + 1))
+        assert execute_replace(world.lake, world.logstore, client, world.engine, planned).rows == len(before)
+    assert_whole(world)
 
 
 def test_a_fill_is_aborted_as_well(world: World) -> None:

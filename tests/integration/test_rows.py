@@ -278,3 +278,15 @@ def test_a_service_that_fails_every_page_is_one_error_and_nothing_moves(started:
     assert started.checkpoints() == checkpoints
     started.emulator.admin.remove(wanted)
     assert started.land().rows == 30
+
+
+def test_a_transform_runs_in_the_tasks_of_spark(started: World) -> None:
+    """Its function is found by its name in a worker's own process; the bound on memory goes there, too."""
+    budget = {**started.logstore.budget.model_dump(), "task_mb": 300}
+    started.logstore = started.changed(transform="tests.faults.test_transform:negated", budget=budget)
+    assert started.land().rows == 30
+    changed = [row for row in started.table_rows() if row["n"] < 0]
+    assert {(row["n"], row["status"]) for row in changed} == {(-n, None) for n in range(20, 50)}
+    assert set(started.identities()) == set(started.truth())
+    assert max(started.identities().values()) == 1
+    started.assert_proved()

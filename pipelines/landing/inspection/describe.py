@@ -4,12 +4,14 @@ Nothing here claims a shard, writes a file or commits. `preview` plans as if eve
 """
 
 from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from pyiceberg.table import Table
 
-from pipelines.landing.coordinators import consumers, published
+from pipelines.landing.coordinators import Standing, standing
 from pipelines.landing.inspection.backlog import backlog_of
+from pipelines.landing.inspection.runway import CALLS_PARALLEL
 from pipelines.landing.inspection.upcoming import upcoming
 from pipelines.landing.ledger.left import rates_of
 from pipelines.landing.ledger.reading import tasks_of
@@ -169,15 +171,18 @@ def hour_rows(logstore: Logstore, lake: Lake, origin: str, hours: Collection[int
 def describe(logstore: Logstore, lake: Lake, client: SlsClient) -> list[ShardView]:
     """Every shard the service lists or the ledger knows, in order of id."""
     ledger = read_ledger(logstore, lake, client)
-    checkpoints, far = _checkpoints(client, logstore), consumers(logstore, client)
+    group = _standing(client, logstore)
     listed = {s.id: s for s in client.shards()}
     now_s = client.now_s()
     table = lake.load(logstore.table)
     rates = rates_of(table, ledger) if table is not None else {}
-    views = [
-        _view(s, listed.get(s), client, ledger.shards.get(s), checkpoints.get(s), now_s)
-        for s in sorted({*listed, *ledger.shards})
-    ]
+
+    def view(shard: int) -> ShardView:
+        entry, checkpoint = ledger.shards.get(shard), group.checkpoints.get(shard)
+        return _view(shard, listed.get(shard), client, entry, checkpoint, now_s)
+
+    with ThreadPoolExecutor(CALLS_PARALLEL) as pool:
+        views = [*pool.map(view, sorted({*listed, *ledger.shards}))]
     quota = logstore.budget.shard_mb_per_s
     paused = facts(table).paused_of(ledger.origin) if table is not None else frozenset[int]()
     return [
@@ -185,7 +190,7 @@ def describe(logstore: Logstore, lake: Lake, client: SlsClient) -> list[ShardVie
             v,
             backlog=backlog_of(rates.get(v.shard), v.lag_s, quota),
             paused=v.shard in paused,
-            consumers=dict(far.get(v.shard, {})),
+            consumers=dict(group.consumers.get(v.shard, {})),
         )
         for v in views
     ]
@@ -213,12 +218,12 @@ def landings(logstore: Logstore, lake: Lake) -> list[LandingView]:
     return found[::-1]
 
 
-def _checkpoints(client: SlsClient, logstore: Logstore) -> Mapping[int, GroupCheckpoint]:
+def _standing(client: SlsClient, logstore: Logstore) -> Standing:
     try:
-        return published(logstore, client)
+        return standing(logstore, client)
     except ServiceError as error:
         if error.code == NO_GROUP_CODE:
-            return {}
+            return Standing({})
         raise
 
 

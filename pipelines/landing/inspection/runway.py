@@ -29,7 +29,7 @@ from sls_io.window import HOUR_S, Cursor
 
 PACE_S = 24 * HOUR_S
 """The pace is measured over this long, or since the oldest landing that is known."""
-_CALLS_PARALLEL = 8
+CALLS_PARALLEL = 8
 
 Level = Literal["ok", "short", "suspect", "lost"]
 
@@ -133,7 +133,7 @@ def runway(logstore: Logstore, lake: Lake, client: SlsClient, *, clock: Clock = 
         pace = _pace(earlier, entry, shard, clock.now())
         return _look(client, shard, listed.get(shard), entry, retention_s, now_s, pace)
 
-    with ThreadPoolExecutor(max_workers=_CALLS_PARALLEL) as pool:
+    with ThreadPoolExecutor(max_workers=CALLS_PARALLEL) as pool:
         shards = tuple(pool.map(one, sorted({*listed, *ledger.shards})))
     lost = [s.shard for s in shards if s.lost]
     if lost:
