@@ -185,18 +185,21 @@ def survey_hours(
     *,
     hours: range,
     until_s: int,
+    from_s: int = 0,
     pieces: int = 1,
     ledger: Ledger | None = None,
 ) -> Mapping[int, Survey]:
-    """One `Survey` a shard of the receive hours `hours`, whatever the ledger says of them. With a `ledger`
-    the history of a shard that it lacks can begin at the head."""
+    """One `Survey` a shard of the receive hours `hours`, whatever the ledger says of them: of what was
+    received from `from_s` to before `until_s`. With a `ledger` the history of a shard that it lacks can begin
+    at the head."""
+    first = max(hours.start, from_s // HOUR_S)
 
     def ask(shard: Shard) -> Survey:
         head = client.head(shard) if ledger is None else _head(client, shard, ledger)
         until = min(client.cursor_at(shard.id, until_s), head.end)
         spans: list[Span] = []
-        at = min(client.cursor_at(shard.id, hours.start * HOUR_S), until)
-        hour = hours.start
+        at = min(client.cursor_at(shard.id, max(first * HOUR_S, from_s)), until)
+        hour = first
         while hour < hours.stop and at < until:
             end = min(client.cursor_at(shard.id, (hour + 1) * HOUR_S), until)
             if at < end:

@@ -5,6 +5,9 @@ A skip that nobody sees proves nothing: `CI=true` is what the machines say that 
 
 import os
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +25,20 @@ def java() -> None:
     """A Java runtime."""
     if shutil.which("java") is None:
         _missing("no Java on this machine: install 17 or later")
+
+
+def other_python() -> str:
+    """The program of a Python of another minor version that Spark takes for its workers: on the PATH, or
+    beside ours, where version managers put it."""
+    for minor in (13, 12, 11, 10):
+        name = f"python3.{minor}"
+        beside = sorted(Path(sys.base_prefix).parent.glob(f"*/bin/{name}"))
+        for program in (shutil.which(name), *beside) if minor != sys.version_info.minor else ():
+            # A shim of a version manager is there whether or not the version is.
+            asked = [program or "false", "-c", ""]
+            if subprocess.run(asked, capture_output=True, check=False).returncode == 0:
+                return str(program)
+    pytest.skip("no Python of another minor version on this machine")
 
 
 def mariadb() -> None:

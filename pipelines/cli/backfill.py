@@ -6,11 +6,12 @@
     rest      fills columns that were declared later from `__rest__` of older rows; pulls nothing
 
 No mode moves a checkpoint. A second fill of the same hours changes nothing. Fill removes nothing and runs at
-once; the other modes run in this process only, and are a dry run until `--execute`.
+once; the other modes are a dry run until `--execute`, and a dry run is always done in this process.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
+from typing import Any
 
 import click
 from rich.markup import escape
@@ -87,10 +88,8 @@ def backfill(
         raise click.UsageError("--to must not be before --from, nor more than a year after it")
     if first < logstore.start_hour:
         raise click.UsageError(f"{logstore.name} starts at {logstore.start}: nothing before it is landed")
-    if mode != "fill":
-        if not local:
-            raise click.UsageError(f"{mode} runs here only: add --local, or launch it on Dagster's page")
-        hours = range(first, end)
+    hours = range(first, end)
+    if mode != "fill" and (local or not execute):
         if mode == "replace":
             replace_here(output, logstore, hours, execute=execute)
         else:
@@ -98,7 +97,7 @@ def backfill(
     elif local:
         fill_here(output, logstore, (first, end))
     else:
-        fill_by_dagster(output, logstore, (first, end), dagster_url)
+        by_dagster(output, logstore, hours, mode, dagster_url)
 
 
 def _say_not_over(output: Output, logstore: Logstore, hours: range) -> range:
@@ -227,12 +226,17 @@ def mend_here(output: Output, logstore: Logstore, hours: range, kept: Kept, *, e
         click.get_current_context().exit(EXIT_FAILED)
 
 
-def fill_by_dagster(output: Output, logstore: Logstore, hours: tuple[int, int], url: str) -> None:
-    """Post the backfill to Dagster and follow it to its end."""
-    keys = hour_text(hours[0]), hour_text(hours[1] - 1)
-    open_ones = _say_not_over(output, logstore, range(*hours))
-    backfill_id = dagster_client.launch(url, ["bronze", logstore.name], *keys)
-    output.say(f"backfill {backfill_id} of {hours[1] - hours[0]} hours: {url}/runs/b/{backfill_id}")
+def by_dagster(output: Output, logstore: Logstore, hours: range, mode: str, url: str) -> None:
+    """Post the backfill to Dagster and follow it to its end. Each of its runs is one commit: of a replace of
+    many hours some may be done and others refused."""
+    keys = hour_text(hours.start), hour_text(hours.stop - 1)
+    open_ones = _say_not_over(output, logstore, hours) if mode == "fill" else range(0)
+    asked_for: dict[str, Any] = {}
+    if mode != "fill":
+        step = {"config": {"execute": True}}
+        asked_for = {"tags": {"sls/mode": mode}, "config": {"ops": {f"bronze__{logstore.name}": step}}}
+    backfill_id = dagster_client.launch(url, ["bronze", logstore.name], *keys, **asked_for)
+    output.say(f"backfill {backfill_id} of {len(hours)} hours: {url}/runs/b/{backfill_id}")
     with output.progress(f"backfill {logstore.name}") as progress:
 
         def asked() -> dagster_client.Progress:
@@ -246,7 +250,7 @@ def fill_by_dagster(output: Output, logstore: Logstore, hours: tuple[int, int], 
     so_far: list[dict[str, object]] = []
     try:
         so_far = _landed_of(output, logstore, open_ones)
-        lacks = _say(output, _lacking(logstore, range(*hours)))
+        lacks = _say(output, _lacking(logstore, hours))
     except SlsError as error:
         lacks = [f"could not find out whether all of these hours can be landed: {error}"]
         output.say(escape(lacks[0]))

@@ -98,9 +98,20 @@ class Progress:
         return self.status in _GOOD
 
 
-def launch(url: str, asset: list[str], first: str, last: str) -> str:
-    """Launch a backfill of the partitions first..last of `asset`; its id."""
+def launch(
+    url: str,
+    asset: list[str],
+    first: str,
+    last: str,
+    *,
+    tags: Mapping[str, str] | None = None,
+    config: Mapping[str, object] | None = None,
+) -> str:
+    """Launch a backfill of the partitions first..last of `asset`, with `tags` and `config` for its runs; its
+    id."""
     params = {
+        "tags": [{"key": key, "value": value} for key, value in (tags or {}).items()],
+        "runConfigData": config or {},
         "partitionsByAssets": [
             {"assetKey": {"path": asset}, "partitions": {"ranges": [{"start": first, "end": last}]}}
         ],

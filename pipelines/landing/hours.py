@@ -35,6 +35,15 @@ def hour_of(text: str) -> int:
     raise ConfigError(f"{printable(text, 60)!r} is no hour; write it like 2026-11-20-07:00 (UTC)")
 
 
+def minute_of(text: str) -> int:
+    """Unix seconds of `2026-11-20-07:20`, UTC. Raises ConfigError for anything else."""
+    try:
+        return int(datetime.strptime(text, _FORM).replace(tzinfo=UTC).timestamp())
+    except ValueError:
+        wrong = printable(text, 60)
+        raise ConfigError(f"{wrong!r} is no minute; write it like 2026-11-20-07:20 (UTC)") from None
+
+
 def hours_of(text: str) -> range:
     """The hours since 1970 of `A` or `A..B`. Raises ConfigError for anything else."""
     first, dots, last = text.partition("..")

@@ -16,6 +16,7 @@ from pipelines.landing.spark.java import OPTIONS, OPTIONS_SETTING, require_java
 from pipelines.landing.spark.record import recorded
 from pipelines.landing.spark.session import Engine
 from tests import needs
+from tests.integration.killed_run import arguments_of
 from tests.integration.world import HOUR0_S, World
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
@@ -231,3 +232,34 @@ def test_another_set_of_jars_or_another_java_has_another_archive(tmp_path: Path)
     other = key_of(type(java)(java.path, java.said + "patched"), tmp_path)
 
     assert len({first, second, third, fourth, other}) == 5
+
+
+@pytest.mark.parametrize("which", ["another minor version", "without our packages"])
+def test_workers_whose_python_cannot_run_our_tasks_are_refused_in_one_sentence(
+    world: World, tmp_path: Path, which: str
+) -> None:
+    if which == "another minor version":
+        python, said = needs.other_python(), "run another Python than this run"
+    else:
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
+        python, said = str(tmp_path / "bare" / "bin" / "python"), "cannot import"
+    world.put(20)
+    world.at(HOUR0_S + 120)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "tests.integration.killed_run",
+            arguments_of(world.logstore, world.lake, tmp_path / "home"),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "PYSPARK_PYTHON": python},
+        capture_output=True,
+        text=True,
+        timeout=_PROGRAM_S,
+        check=False,
+    )
+    sentence = done.stderr.splitlines()[-1]
+    assert done.returncode == 2 and sentence.startswith("ConfigError: the workers of Spark"), sentence
+    assert said in sentence and "unset PYSPARK_PYTHON, or name a Python" in sentence
+    assert world.table_rows() == []

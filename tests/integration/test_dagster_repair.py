@@ -16,10 +16,14 @@ from pyiceberg.expressions import EqualTo
 from chaos.engine import InProcess
 from pipelines.components import SlsLogstore
 from pipelines.components.logstore.maintenance import MAINTAINS_TAG
-from pipelines.components.logstore.schedule import BACKFILL_TAG, CLAIMS_TAG, hour_key, live_tags
+from pipelines.components.logstore.schedule import (
+    BACKFILL_TAG,
+    CLAIMS_TAG,
+    hour_key,
+    live_tags,
+)
 from pipelines.components.logstore.spark import RESOURCE_KEY, SparkEngine
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.operations.undo import execute_undo, plan_undo
 from pipelines.landing.spark.session import Engine
 from sls_io.emulator import start
 from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World, logstore_settings, make_lake
@@ -433,17 +437,6 @@ def test_a_column_that_was_declared_later_is_filled_from_the_rest(page: Page) ->
     assert done.success
     assert sum(row[name] is not None for row in page.world.table_rows()) == rows
     page.world.assert_proved()
-
-
-def test_a_fill_warns_of_what_can_never_come(page: Page) -> None:
-    lake, logstore = page.world.lake, page.world.logstore
-    with page.world.client as client:
-        execute_undo(lake, plan_undo(lake, logstore, client, range(HOUR0, HOUR0 + 1)))
-    page.world.emulator.admin.retain(PROJECT, "access_logs", before_s=HOUR0_S + 3600)
-    filled = page.run("microbatch", hour=HOUR0)
-    assert filled.success
-    said = [e.user_message for e in page.instance.all_logs(filled.run_id) if "cannot come" in e.user_message]
-    assert len(said) == 2 and all(f"withdrawn rows of {hour_key(HOUR0)}" in text for text in said)
 
 
 def test_neither_moves_a_checkpoint_nor_claims(page: Page) -> None:

@@ -15,11 +15,10 @@ from dbt.cli.main import dbtRunner
 from pyspark.sql.functions import lit
 
 from pipelines.landing.operations.undo import execute_undo, plan_undo
-from pipelines.landing.spark.dbt_environment import PROJECT_DIR, dbt_environment
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.lake import Lake
 from sls_io.emulator import start
-from tests import needs
+from tests.integration.dbt_here import PLACE, dbt_here
 from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World, group, logstore_settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -83,8 +82,7 @@ class Story:
         self.world.land()
 
     def dbt(self, chapter: str, *arguments: str) -> None:
-        where = ("--project-dir", str(PROJECT_DIR), "--profiles-dir", str(PROJECT_DIR))
-        done = self.runner.invoke(["--quiet", *arguments, *where])
+        done = self.runner.invoke(["--quiet", *arguments, *PLACE])
         assert done.exception is None, done.exception
         results: Any = done.result
         landed, silver, gold = (self.world.lake.load(name) for name in (TABLE, SILVER, GOLD))
@@ -103,23 +101,19 @@ class Story:
 
 @pytest.fixture(scope="module")
 def story(engine: Engine, shared_lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    needs.spark_jars()
-    session = engine.session  # the bare Spark of a landing knows no views
     folder = tmp_path_factory.mktemp("minutes")
-    patch = pytest.MonkeyPatch()
-    for name, value in dbt_environment(shared_lake).items():
-        patch.setenv(name, value)
-    patch.setenv("DBT_TARGET_PATH", str(folder / "target"))
-    patch.setenv("DBT_LOG_PATH", str(folder / "logs"))
-    patch.setenv("DBT_LOG_LEVEL_FILE", "none")
-    with start(folder / "emulator", now=HOUR0_S + 300.0) as emulator:
+    with (
+        dbt_here(shared_lake, folder) as runner,
+        start(folder / "emulator", now=HOUR0_S + 300.0) as emulator,
+    ):
+        session = engine.session  # the bare Spark of a landing knows no views
         columns = {"status": "int", "latency_ms": "double"}
         logstore = logstore_settings(emulator, "access_logs", columns=columns)
         world = World(emulator, shared_lake, logstore, engine)
         with world.client as client:
             client.transport.create_project(PROJECT, "")
             client.transport.create_logstore(PROJECT, "access_logs", ttl=30, shard_count=2)
-        story = Story(world, dbtRunner())
+        story = Story(world, runner)
 
         story.put(FIRST, {"status": "200", "latency_ms": "10"}, {"status": "503", "latency_ms": "30"})
         story.put(SECOND, {"status": "404"}, {"status": "many", "latency_ms": "-"})
@@ -156,7 +150,6 @@ def story(engine: Engine, shared_lake: Lake, tmp_path_factory: pytest.TempPathFa
         world.table.maintenance.expire_snapshots().by_id(before).commit()
         story.dbt("expired", *DOWNSTREAM)
         yield story
-    patch.undo()
     for table in (TABLE, SILVER, GOLD):
         shared_lake.catalog().purge_table(table)
     # What expired snapshots alone had is left by a purge, and would look like a table that was lost.

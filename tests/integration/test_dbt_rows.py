@@ -21,9 +21,8 @@ from pipelines.landing.operations.adopt import execute_adopt, plan_adopt
 from pipelines.landing.operations.forget import execute_forget, plan_forget_where
 from pipelines.landing.operations.rollback import execute_rollback, plan_rollback
 from pipelines.landing.operations.undo import execute_undo, plan_undo
-from pipelines.landing.spark.dbt_environment import PROJECT_DIR, dbt_environment
 from pipelines.landing.table.lake import Lake
-from tests import needs
+from tests.integration.dbt_here import PLACE, dbt_here
 from tests.integration.world import HOUR0, World
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -43,8 +42,7 @@ class Dbt:
     def problems(self) -> list[str]:
         """What the test says; empty when it passes."""
         self.said.clear()
-        where = ("--project-dir", str(PROJECT_DIR), "--profiles-dir", str(PROJECT_DIR))
-        done = self.runner.invoke(["test", "--select", TEST, *where])
+        done = self.runner.invoke(["test", "--select", TEST, *PLACE])
         sentences = [s.removeprefix(f"{TEST}: ") for s in self.said if s.startswith(f"{TEST}: ")]
         assert done.exception is None, done.exception
         assert [r.status for r in self.results(done.result)] == ["fail" if sentences else "pass"], self.said
@@ -58,18 +56,10 @@ class Dbt:
 
 @pytest.fixture(scope="module")
 def dbt(shared_lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dbt]:
-    needs.spark_jars()
-    folder = tmp_path_factory.mktemp("dbt")
-    patch = pytest.MonkeyPatch()
-    for name, value in dbt_environment(shared_lake).items():
-        patch.setenv(name, value)
-    patch.setenv("DBT_TARGET_PATH", str(folder / "target"))
-    patch.setenv("DBT_LOG_PATH", str(folder / "logs"))
-    patch.setenv("DBT_LOG_LEVEL_FILE", "none")
     said: list[str] = []
-    dbt = Dbt(dbtRunner(callbacks=[lambda event: said.append(getattr(event.info, "msg", ""))]), said)
-    yield dbt
-    patch.undo()
+    folder = tmp_path_factory.mktemp("dbt")
+    with dbt_here(shared_lake, folder, lambda event: said.append(getattr(event.info, "msg", ""))) as runner:
+        yield Dbt(runner, said)
 
 
 @pytest.fixture

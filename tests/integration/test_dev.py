@@ -201,3 +201,33 @@ def test_the_environment_has_the_program_also_where_names_need_quotes(tmp_path: 
     (tmp_path / "env").write_text(box.exports())
     shown = in_the_shell(tmp_path, '. ./env; command -v sls-lake; echo "$SLS_LAKE_HOME"')
     assert shown.stdout.splitlines() == [str(Path(sys.executable).parent / "sls-lake"), str(box.home)]
+
+
+_STARTS = """
+import os, signal, sys
+from pathlib import Path
+from pipelines.cli.demo import sandbox
+
+with sandbox.started(["sleep", "600"], Path(sys.argv[1]), gently=sys.argv[2] == "gently") as child:
+    print(child.pid, flush=True)
+    sys.stdin.read(1)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("how", ["gently", "at once"])
+def test_what_dev_started_ends_with_it_also_when_it_is_killed(tmp_path: Path, how: str) -> None:
+    command = [sys.executable, "-c", _STARTS, str(tmp_path / "log"), how]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdin is not None and parent.stdout is not None
+        child = os.pidfd_open(int(parent.stdout.readline()))
+        parent.stdin.write("x")
+        parent.stdin.close()
+        assert parent.wait(30) == -signal.SIGKILL
+    with selectors.DefaultSelector() as selector:
+        # It becomes readable when the process ends.
+        selector.register(child, selectors.EVENT_READ)
+        assert selector.select(30.0)
+    os.close(child)

@@ -5,7 +5,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -13,6 +14,8 @@ import pyspark
 import pytest
 
 from pipelines.landing.spark.remote import require_answer
+from pipelines.landing.spark.session import catalog_conf
+from tests import needs
 from tests.integration.killed_run import arguments_of
 from tests.integration.world import HOUR0_S, World
 
@@ -65,7 +68,13 @@ pytestmark = pytest.mark.spark
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a Connect server, which knows this project's packages and the key pair."""
-    folder = tmp_path_factory.mktemp("server")
+    with serving(tmp_path_factory.mktemp("server"), {}) as address:
+        yield address
+
+
+@contextmanager
+def serving(folder: Path, more: Mapping[str, str]) -> Iterator[str]:
+    """The address of such a server with `more` settings."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -76,6 +85,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.local.dir": str(folder / "scratch"),
+        **more,
     }
     command = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", "local[2,3]"]
     command += [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
@@ -150,3 +160,28 @@ def test_a_server_that_dies_in_the_middle_of_the_work_is_named_with_the_cure(ser
     assert done.returncode == 0, done.stderr[-2000:]
     (said,) = done.stdout.splitlines()
     assert said.startswith(f"ConnectFailed no Spark Connect server answers at {server}: start it")
+
+
+def test_dbt_runs_on_a_server_with_the_profile_that_starts_its_own_spark_elsewhere(
+    world: World, tmp_path: Path
+) -> None:
+    needs.spark_jars()
+    columns = {"n": "long", "status": "int", "latency_ms": "double"}
+    world.put(20)
+    world.at(HOUR0_S + 3600)
+    world.land(logstore=world.changed(columns=columns))
+    catalog = {f"PYICEBERG_CATALOG__LAKE__{k.upper()}": v for k, v in world.lake.properties.items()}
+    with serving(tmp_path, catalog_conf(world.lake)) as address:
+        done = subprocess.run(
+            [Path(sys.executable).with_name("sls-lake"), "dbt", "run", "-s", "+access_logs_by_minute"],
+            cwd=tmp_path,
+            env={**os.environ, **catalog, "SLS_LAKE_HOME": str(tmp_path), "SLS_SPARK_REMOTE": address},
+            capture_output=True,
+            text=True,
+            timeout=_PROGRAM_S,
+            check=False,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    minutes = world.lake.load("silver.access_logs_by_minute")
+    assert minutes is not None
+    assert sum(minutes.scan().to_arrow()["logs"].to_pylist()) == 20

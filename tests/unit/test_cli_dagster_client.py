@@ -49,8 +49,11 @@ def test_a_backfill_is_launched_for_the_range_of_the_asset() -> None:
     asked: list[dict[str, Any]] = []
     answer = data(launchPartitionBackfill={"__typename": "LaunchBackfillSuccess", "backfillId": "abc"})
     with answering(answer, asked) as url:
-        assert dagster_client.launch(url, ["bronze", "x"], "2026-11-20-00:00", "2026-11-20-02:00") == "abc"
-    (selector,) = asked[0]["variables"]["params"]["partitionsByAssets"]
+        hours = "2026-11-20-00:00", "2026-11-20-02:00"
+        assert dagster_client.launch(url, ["bronze", "x"], *hours, tags={"sls/mode": "rest"}) == "abc"
+    params = asked[0]["variables"]["params"]
+    assert params["tags"] == [{"key": "sls/mode", "value": "rest"}] and params["runConfigData"] == {}
+    (selector,) = params["partitionsByAssets"]
     assert selector == {
         "assetKey": {"path": ["bronze", "x"]},
         "partitions": {"ranges": [{"start": "2026-11-20-00:00", "end": "2026-11-20-02:00"}]},

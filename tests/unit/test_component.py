@@ -74,7 +74,8 @@ ATTRIBUTES: dict[str, Any] = {
 
 
 CHECKS = {"reconciled", "runway", "proven", "clean"}
-VERBS = ("microbatch", "now", "proof", "runway", "replace", "errors", "rest", "maintenance", "trouble")
+WORK = ("microbatch", "now", "replace", "errors", "rest", "maintenance", "prune")
+VERBS = (*WORK, "proof", "runway", "trouble")
 TROUBLES = {"lag", "runway", "commit", "errors", "reconciled"}
 
 
@@ -133,6 +134,7 @@ def test_a_logstore_becomes_assets_with_checks_jobs_and_stopped_schedules_and_se
         "access_logs_proof_schedule": ("access_logs_proof", stopped),
         "access_logs_runway_schedule": ("access_logs_runway", stopped),
         "access_logs_maintenance_schedule": ("access_logs_maintenance", stopped),
+        "access_logs_prune_schedule": ("access_logs_prune", stopped),
     }
     sensors = {s.name: s.default_status for s in repository.sensor_defs}
     kinds = ("topology", "backlog", "sealed", "trouble", "maintenance")

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO
 
+from pipelines.cli.demo import follower
 from pipelines.cli.logstores import project_root
 from pipelines.landing.spark.remote import REMOTE_VARIABLE
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
@@ -145,11 +146,13 @@ def started(
 
     It leads a session of its own: the terminal's Ctrl-C does not reach it, so that children end in
     our order, and what it started can be ended with it. `added` goes to its environment. What is not ended
-    `gently` is killed: it has nothing to put in order.
+    `gently` is killed: it has nothing to put in order. It ends in the same way when we are killed ourselves.
     """
+    number = signal.SIGINT if gently else signal.SIGKILL
+    become = [sys.executable, "-I", follower.__file__, str(int(number)), str(os.getpid())]
     with log.open("ab") as output:
         process = subprocess.Popen(
-            command,
+            [*become, *command],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

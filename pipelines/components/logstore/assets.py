@@ -25,8 +25,9 @@ moved. A run that is both live and a backfill is refused: Dagster splits a backf
 claim shards side by side.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Literal, cast
 
 import dagster as dg
@@ -48,23 +49,29 @@ from pipelines.components.logstore.schedule import (
     reached_s,
 )
 from pipelines.components.logstore.spark import SparkEngine
-from pipelines.landing.hours import hours_text
+from pipelines.landing.hours import hours_text, minute_of
 from pipelines.landing.inspection.describe import hour_rows, lacking_hours
 from pipelines.landing.inspection.error_rows import HourErrors, by_hour
+from pipelines.landing.ledger.state import windows_of
+from pipelines.landing.ledger.values import Landed
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance.repair import execute_repair, plan_repair
-from pipelines.landing.operations.reach import lacking
+from pipelines.landing.operations.reach import Lack, lacking, retention_took
 from pipelines.landing.run.driver import Run
 from pipelines.landing.run.report import LandingReport, Verdict
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
-from sls_io.errors import ConfigError, LedgerBroken, ServiceError, SlsError, TransportError
+from sls_io.errors import ConfigError, LandingConflict, LedgerBroken, ServiceError, SlsError, TransportError
 from sls_io.window import HOUR_S
 
 Mode = Literal["live", "fill", "replace", "errors", "rest", "publish", "nothing"]
 Results = Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]
 
 _SUSPECTS_MAX = 5
+_REFUSED = (ConfigError, LandingConflict, ServiceError, TransportError)
+"""What says that hours which are there were left as they are."""
+_FRESH_MIN_S = 60
+"""Dagster refuses shorter bounds."""
 HOURS_PER_RUN_MAX = 6
 """A backfill of more hours becomes several runs, so that a failure costs at most this much."""
 
@@ -81,12 +88,28 @@ class Options(dg.Config):
     """What the step's config says beside the tags of its run.
 
     execute  for the modes that take something away: without it they only show what they would do
+    since    for a fill: only what was received from this minute on, like `2026-11-20-07:20` (UTC)
+    until    for a fill: only what was received before this minute
     pull     for a run of the check `proven` alone: what is pulled again and compared with the table,
              `all` that retention holds, or receive hours like `2026-11-20-07:00..2026-11-20-09:00`
     """
 
     execute: bool = False
+    since: str = ""
+    until: str = ""
     pull: str = ""
+
+    def part(self, hours: range) -> tuple[int, int]:
+        """The part of a run's hours that is asked for: from and before which second. Raises ConfigError where
+        nothing is left."""
+        from_s = max(minute_of(self.since) if self.since else 0, hours.start * HOUR_S)
+        until_s = min(minute_of(self.until) if self.until else hours.stop * HOUR_S, hours.stop * HOUR_S)
+        if not from_s < until_s:
+            raise ConfigError(
+                f"since {self.since or 'the beginning'} until {self.until or 'the end'} is nothing of the "
+                f"hours of this run, {hours_text(hours)}"
+            )
+        return from_s, until_s
 
 
 def origin_key(logstore: Logstore) -> dg.AssetKey:
@@ -149,6 +172,19 @@ def origin_spec(logstore: Logstore) -> dg.AssetSpec:
     )
 
 
+def _freshness(logstore: Logstore) -> dg.FreshnessPolicy | None:
+    """Each live run that ends well publishes, so the bounds of the lag are those of the checkpoint's age,
+    too; none where they are off."""
+    lag = logstore.sensors.trouble.lag_s
+    fail_s = max(lag.fail or lag.warn, _FRESH_MIN_S)
+    warn_s = lag.warn if _FRESH_MIN_S <= lag.warn < fail_s else None
+    if not (lag.fail or lag.warn):
+        return None
+    return dg.FreshnessPolicy.time_window(
+        fail_window=timedelta(seconds=fail_s), warn_window=timedelta(seconds=warn_s) if warn_s else None
+    )
+
+
 def landing_assets(logstore: Logstore, *, unset: str = "") -> dg.AssetsDefinition:
     """The step that lands and publishes, with its two outputs and its check. `unset` names the
     environment variable of the endpoint when it is not set: every run is refused then."""
@@ -175,6 +211,7 @@ def landing_assets(logstore: Logstore, *, unset: str = "") -> dg.AssetsDefinitio
                 description="Cursors published to the consumer group, after the data is in the table.",
                 group_name=logstore.name,
                 kinds={"source"},
+                freshness_policy=_freshness(logstore),
             ),
         ],
         check_specs=checks.specs(bronze),
@@ -191,7 +228,7 @@ def landing_assets(logstore: Logstore, *, unset: str = "") -> dg.AssetsDefinitio
             if mode == "publish":
                 yield _publish(context, logstore)
             elif mode == LIVE or bronze in selected:
-                yield from _table(context, logstore, spark, mode, execute=config.execute)
+                yield from _table(context, logstore, spark, mode, config)
             if mode not in ("live", "publish") and checkpoint in selected:
                 yield dg.MaterializeResult(asset_key=checkpoint, metadata=metadata.not_moved())
 
@@ -217,13 +254,14 @@ def _table(
     logstore: Logstore,
     spark: SparkEngine,
     mode: Mode,
-    *,
-    execute: bool,
+    config: Options,
 ) -> Results:
     """Land, or do hours again; then the checks beside, whatever became of it."""
     bronze = bronze_key(logstore)
     asked = {key.name for key in context.selected_asset_check_keys}
     runway = checks.RunwayLook(logstore, bronze)
+    if (config.since or config.until) and mode != FILL:
+        raise ConfigError(f"since and until are for a fill, and this run is {mode}: leave them out")
 
     def also(gaps: tuple[str, ...]) -> Results:
         if checks.RUNWAY in asked:
@@ -235,9 +273,9 @@ def _table(
 
     try:
         if mode in (LIVE, FILL):
-            outcome = yield from _land(context, logstore, spark, runway, live=mode == LIVE)
+            outcome = yield from _land(context, logstore, spark, runway, config, live=mode == LIVE)
         else:
-            yield from _again(context, logstore, spark, mode, execute=execute)
+            yield from _again(context, logstore, spark, mode, execute=config.execute)
             outcome = Outcome()
     except SlsError:
         yield from also(())
@@ -268,9 +306,14 @@ def _again(
         events = rework.replaced(logstore, bronze, spark, hours, execute=execute)
     else:
         events = rework.mended(logstore, bronze, hours, mode, execute=execute)
-    for event in events:
-        context.log_event(event)
-        context.log.info(rework.sentence(event))
+    try:
+        for event in events:
+            context.log_event(event)
+            context.log.info(rework.sentence(event))
+    except _REFUSED:
+        for event in rework.untouched(context.instance, bronze, hours, mode):
+            context.instance.report_runless_asset_event(event)
+        raise
     if not execute:
         context.log.warning(rework.DRY)
     yield from _checked(context, bronze, checks.reconciled_now(logstore))
@@ -281,13 +324,17 @@ def _land(
     logstore: Logstore,
     spark: SparkEngine,
     runway: checks.RunwayLook,
+    config: Options,
     *,
     live: bool,
 ) -> Generator[dg.MaterializeResult[None] | dg.AssetCheckResult, None, Outcome]:
     """Land, then report and publish. Raises what `Run.land` does; what comes after a landing is returned."""
     bronze = bronze_key(logstore)
     hours = range(0) if live else _hours_asked(context, logstore)
-    asked: dict[str, Any] = {} if live else {"hours": (hours.start, hours.stop)}
+    asked: dict[str, Any] = {}
+    if not live:
+        from_s, until_s = config.part(hours)
+        asked = {"hours": (hours.start, hours.stop), "from_s": from_s, "until_s": until_s}
     mode: Literal["live", "fill"] = "live" if live else "fill"
     try:
         before_s = reached_s(logstore) if live else None
@@ -303,12 +350,18 @@ def _land(
             yield from _checked(context, bronze, Verdict(problems=(str(error),)))
             return Outcome()
         try:
-            reached = (
-                _live_hours(logstore, report, before_s) if live else _filled_hours(logstore, report, hours)
-            )
-            if not live:
-                _warn_lacking(context, logstore, hours)
+            lacks = () if live else _cannot_come(context, logstore, hours)
+            if live:
+                reached = _live_hours(logstore, report, before_s)
+            else:
+                reached = _filled_hours(logstore, report, hours, until_s)
+                reached -= {hour for lack in lacks for hour in lack.hours}
+                _observe(context, logstore, report, set(report.hours) - reached)
             yield from _landed(context, logstore, run, report, reached, runway)
+            if lacks:
+                raise ConfigError(
+                    f"{'; '.join(x.text for x in lacks[:_SUSPECTS_MAX])}. What else was asked for has landed"
+                )
         except SlsError as error:
             return Outcome(report.gaps, error)
     return Outcome(report.gaps)
@@ -331,7 +384,8 @@ def _landed(
         context.log.warning(line)
     in_table = hour_rows(logstore, Lake.default(), report.origin, reached)
     errors = _errors_of(logstore, reached)
-    for event in hour_events(logstore, report, reached, in_table, errors, runway.metadata()):
+    windows = _windows_of(logstore, report)
+    for event in hour_events(logstore, report, reached, in_table, errors, runway.metadata(), windows):
         context.log_event(event)
     verdict = run.reconcile()
     yield from _checked(context, bronze, verdict)
@@ -385,25 +439,52 @@ def landed_hours(with_rows: Iterable[int], before_s: int | None, reached_s: int)
     return rows | complete_hours(range(first, reached_s // HOUR_S + 1), reached_s)
 
 
-def _warn_lacking(context: dg.AssetExecutionContext, logstore: Logstore, hours: range) -> None:
-    """Say what of the asked hours cannot come, whoever asks."""
+def _cannot_come(context: dg.AssetExecutionContext, logstore: Logstore, hours: range) -> list[Lack]:
+    """Say what of the asked hours cannot come, whoever asks; returns what retention has taken. Hours that are
+    still to come, that nothing was received in, or that somebody removed for good are no failure."""
     with SlsClient(logstore.service) as client:
-        for lack in lacking(Lake.default(), logstore, client, hours):
-            context.log.warning(f"cannot come: {lack.text}")
+        lacks = lacking(Lake.default(), logstore, client, hours)
+        lost = retention_took(client, lacks)
+    for lack in lacks:
+        context.log.warning(f"cannot come: {lack.text}")
+    return lost
 
 
-def _filled_hours(logstore: Logstore, report: LandingReport, asked: range) -> set[int]:
+def _observe(
+    context: dg.AssetExecutionContext, logstore: Logstore, report: LandingReport, hours: set[int]
+) -> None:
+    """Show what came of hours that stay to be done."""
+    for event in hour_events(logstore, report, hours, {}):
+        context.log_event(
+            dg.AssetObservation(event.asset_key, partition=event.partition, metadata=event.metadata)
+        )
+
+
+def _filled_hours(logstore: Logstore, report: LandingReport, asked: range, until_s: int) -> set[int]:
     """Asked hours of which the service has nothing more, up to what had settled: landed now, landed
-    before, or empty. An hour that a budget cut short is not among them, so it stays to be done."""
+    before, or empty. An hour that a budget or `until_s` cut short is not among them: it stays to be done."""
     with SlsClient(logstore.service) as client:
-        lacking = lacking_hours(logstore, Lake.default(), client, asked, report.until_s)
-    done = {*report.hours, *complete_hours(asked, report.until_s)}
+        settled_s = report.until_s
+        if until_s < asked.stop * HOUR_S:
+            settled_s = min(int(client.now_s()) - logstore.budget.settle_s, asked.stop * HOUR_S)
+        lacking = lacking_hours(logstore, Lake.default(), client, asked, settled_s)
+    done = {*report.hours, *complete_hours(asked, settled_s)}
     return done - lacking
 
 
 def complete_hours(asked: Iterable[int], reached_s: int) -> set[int]:
     """The asked hours that lie wholly before the receive time reached."""
     return {hour for hour in asked if (hour + 1) * HOUR_S <= reached_s}
+
+
+def _windows_of(logstore: Logstore, report: LandingReport) -> dict[int, list[Landed]]:
+    """What a landing pulled, by receive hour; nothing when its snapshot is gone by now."""
+    table = Lake.default().load(logstore.table) if report.snapshot_id is not None else None
+    snapshot = table.snapshot_by_id(report.snapshot_id) if table is not None and report.snapshot_id else None
+    found: dict[int, list[Landed]] = {}
+    for each in windows_of(snapshot)[1] if snapshot is not None else ():
+        found.setdefault(each.window.hour, []).append(each)
+    return found
 
 
 def _errors_of(logstore: Logstore, hours: set[int]) -> dict[int, HourErrors]:
@@ -419,9 +500,10 @@ def hour_events(
     in_table: Mapping[int, int],
     errors: Mapping[int, HourErrors] | None = None,
     also: metadata.Metadata | None = None,
+    windows: Mapping[int, Sequence[Landed]] | None = None,
 ) -> Iterator[dg.AssetMaterialization]:
-    """One event per hour that a landing reached, oldest first, with the hour's own numbers; `also`
-    goes to all of them."""
+    """One event per hour that a landing reached, oldest first, with the hour's own numbers and windows;
+    `also` goes to all of them."""
     for hour in sorted(reached):
         numbers = metadata.hour(
             report, hour, rows_in_table=in_table.get(hour), errors=(errors or {}).get(hour)
@@ -429,7 +511,7 @@ def hour_events(
         yield dg.AssetMaterialization(
             bronze_key(logstore),
             partition=hour_key(hour),
-            metadata={**numbers, **(also or {})},
+            metadata={**numbers, **metadata.windows((windows or {}).get(hour, ())), **(also or {})},
             tags=metadata.version_tags(report),
         )
 

@@ -7,13 +7,16 @@ from pydantic import BaseModel, RootModel
 
 from pipelines.components.logstore.assets import (
     bronze_key,
+    checkpoint_key,
     hours_of,
     landing_assets,
     origin_key,
     origin_spec,
 )
+from pipelines.components.logstore.checks import NAMES
 from pipelines.components.logstore.jobs import check_jobs, hours_jobs, microbatch_job, now_job
 from pipelines.components.logstore.maintenance import maintenance_job, maintenance_schedule
+from pipelines.components.logstore.pruning import prune_job, prune_schedule
 from pipelines.components.logstore.scaffold import LogstoreScaffolder
 from pipelines.components.logstore.schedule import check_schedules, microbatch_schedule
 from pipelines.components.logstore.sensors.backlog import backlog_sensor
@@ -25,6 +28,7 @@ from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK
 from pipelines.landing import environment
 from pipelines.landing.defs_file import FILES, TEMPLATE, read_documents
 from pipelines.landing.logstore import Logstore, checked
+from pipelines.landing.watch.troubles import Kind
 
 _TEMPLATE = {"type": "string", "pattern": f"^{TEMPLATE}$"}
 
@@ -60,6 +64,7 @@ class SlsLogstore(dg.Component):
         <name>_replace      hours pulled again in one commit
         <name>_errors       rows with errors read again
         <name>_trouble      fails with what is wrong
+        <name>_prune        deletes old runs from Dagster    <name>_prune_schedule
 
     <name> is the last part of `table`.
     """
@@ -90,6 +95,9 @@ class SlsLogstore(dg.Component):
         origin, hours = origin_key(logstore), hours_of(logstore)
         live, checking = microbatch_job(logstore), check_jobs(logstore)
         maintenance, trouble = maintenance_job(logstore, bronze), trouble_job(logstore, origin)
+        shown = [dg.AssetCheckKey(bronze, name) for name in NAMES]
+        shown += [dg.AssetCheckKey(origin, kind.value) for kind in Kind]
+        prune = prune_job(logstore, [bronze, checkpoint_key(logstore)], shown)
         return dg.Definitions(
             assets=[
                 origin_spec(logstore),
@@ -98,11 +106,12 @@ class SlsLogstore(dg.Component):
                 sealed_spec(logstore, bronze, hours),
             ],
             asset_checks=[trouble_checks(logstore, origin, unset=unset)],
-            jobs=[live, now_job(logstore), *checking, *hours_jobs(logstore), maintenance, trouble],
+            jobs=[live, now_job(logstore), *checking, *hours_jobs(logstore), maintenance, trouble, prune],
             schedules=[
                 microbatch_schedule(logstore, live, unset=unset),
                 *check_schedules(logstore, *checking, unset=unset),
                 maintenance_schedule(logstore, maintenance),
+                prune_schedule(logstore, prune),
             ],
             sensors=[
                 topology_sensor(logstore, live, origin, unset=unset),

@@ -10,12 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 import dagster as dg
 
 from pipelines.landing.inspection.error_rows import HourErrors
+from pipelines.landing.ledger.values import Landed
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport, HourReport, LandingReport
 from pipelines.landing.table.contract import Contract
 from sls_io.waits import Wait
 
 MB = 1_000_000
+_WINDOWS_MAX = 20
+"""Of an hour: a logstore of hundreds of shards must not fill the event log; `sls-lake windows` has all."""
 _MARKS = re.compile(r"[\\`*_\[\]<>#|~]")
 _SYSTEM_NAME = re.compile(r"__\w+?__")
 DATA_VERSION_TAG = "dagster/data_version"
@@ -64,9 +67,26 @@ def hour(
     return values
 
 
+def windows(landed: Sequence[Landed]) -> Metadata:
+    """What one landing pulled of an hour: cursors by shard, as the ledger has them."""
+    if not landed:
+        return {}
+    names = ("shard", "begin", "end", "rows")
+    columns = dg.TableSchema(columns=[dg.TableColumn(name) for name in names])
+    shown = ((x.window.shard, str(x.window.begin), str(x.window.end), x.rows) for x in landed[:_WINDOWS_MAX])
+    records = [dg.TableRecord(dict(zip(names, row, strict=True))) for row in shown]
+    more = len(landed) - len(records)
+    values: Metadata = {"windows": dg.MetadataValue.table(records, schema=columns)}
+    if more:
+        values["windows not shown"] = dg.MetadataValue.int(more)
+    return values
+
+
 def landing(report: LandingReport) -> Metadata:
-    """Of a whole landing."""
+    """Of a whole landing; seconds and pages, each a request, are what it cost."""
     values: Metadata = {
+        "landing s": _short(report.seconds),
+        "landing pages": dg.MetadataValue.int(report.pages),
         "landing rows": dg.MetadataValue.int(report.rows),
         "landing MB": _short(report.raw_bytes / MB),
         "landing MB/s": _short(report.raw_mb_per_s),

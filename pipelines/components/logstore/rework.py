@@ -106,6 +106,29 @@ def mended(
             yield _done(bronze, hour, mode, {**shown, **count}, tags)
 
 
+def untouched(
+    instance: dg.DagsterInstance, bronze: dg.AssetKey, hours: range, mode: str
+) -> Iterator[dg.AssetMaterialization]:
+    """The hours once more as they were told last, after a run that was refused and so changed none of them.
+
+    Dagster shows each hour of a failed run as failed, until it is materialized. An hour that was never told
+    stays so. The data version stays, so nothing downstream takes it for new. To be reported without the
+    run: a backfill would count them as done.
+    """
+    for hour in hours:
+        asked = dg.AssetRecordsFilter(asset_key=bronze, asset_partitions=[hour_key(hour)])
+        records = instance.fetch_materializations(asked, limit=1).records
+        told = records[0].asset_materialization if records else None
+        if told is not None:
+            version = (told.tags or {}).get(metadata.DATA_VERSION_TAG)
+            yield dg.AssetMaterialization(
+                bronze,
+                partition=hour_key(hour),
+                metadata={**told.metadata, "mode": f"as before, {mode} was refused"},
+                tags={metadata.DATA_VERSION_TAG: version} if version else None,
+            )
+
+
 def sentence(event: Event) -> str:
     """For the run's log: the hour, the mode and the numbers, on one line."""
     numbers = (

@@ -6,8 +6,8 @@ forgotten. For a cursor that retention took, the windows of landings tell its ho
 are kept.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from pyiceberg.expressions import EqualTo
@@ -30,8 +30,7 @@ from sls_io.window import HOUR_S, Cursor, IntervalSet
 _HOURS_NAMED_MAX = 5
 NEVER: Final = ("future", "forgotten", "before")
 """Nothing at all can be landed of an hour with a `Lack` of one of these kinds."""
-
-Kind = Literal["future", "forgotten", "before", "withdrawn", "gap"]
+Kind = Literal["future", "forgotten", "before", "withdrawn", "unsure", "gap"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +41,7 @@ class Lack:
     forgotten  `table forget --before` said that nothing of them is landed
     before     nothing of them or earlier has landed, and the service keeps nothing as old
     withdrawn  rows were taken back, and retention has taken them since
+    unsure     the same, and whether these rows were of these hours nobody knows any more
     gap        a named gap of the ledger lies in them
     """
 
@@ -65,6 +65,19 @@ def lacking(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> 
     state = facts(table, damaged_too=True) if table is not None else None
     origin = known(state, origin) if state is not None else origin
     return tuple(_lacking(table, state, origin.id, client, hours))
+
+
+def retention_took(client: SlsClient, lacks: Collection[Lack]) -> list[Lack]:
+    """Those of `lacks` that retention has made for certain. It has not where an hour lies before the oldest
+    log and the service would still have it: nothing was received then."""
+    kept_s = client.retention_s()
+    ended = 0 if kept_s is None else -int(-(client.now_s() - kept_s) // HOUR_S)
+    found = [lack for lack in lacks if lack.kind in ("withdrawn", "gap")]
+    for lack in lacks:
+        hours = range(lack.hours.start, min(lack.hours.stop, ended))
+        if lack.kind == "before" and hours:
+            found.append(replace(lack, hours=hours))
+    return found
 
 
 def not_over(logstore: Logstore, client: SlsClient, hours: range) -> range:
@@ -217,7 +230,7 @@ def _withdrawn(
         )
     if left and not where:
         yield Lack(
-            "withdrawn",
+            "unsure",
             hours,
             f"shard {shard}: {_intervals(left)} were withdrawn and retention has taken them; whether they "
             "are of these hours nobody knows any more",

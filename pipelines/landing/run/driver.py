@@ -98,11 +98,11 @@ class Bounds:
 class Run:
     """One run of one logstore; see the module's head for how it is used.
 
-    `hours` (half-open, hours since 1970) goes with mode fill. `until_s` bounds the receive time; the
-    service's own Date minus the settle time always does. `on_event` hears the name of each effect
-    before (`publish`) and after (`publish.done`) it is carried out; `warn` a sentence for the operator, while
-    the run works. A try that is not answered within `publish_deadline_s` counts as unknown: the table is
-    asked, at most for `reload_deadline_s`.
+    `hours` (half-open, hours since 1970) goes with mode fill, and so does `from_s`, for a part of the first
+    one. `until_s` bounds the receive time; the service's own Date minus the settle time always does.
+    `on_event` hears the name of each effect before (`publish`) and after (`publish.done`) it is carried
+    out; `warn` a sentence for the operator, while the run works. A try that is not answered within
+    `publish_deadline_s` counts as unknown: the table is asked, at most for `reload_deadline_s`.
     """
 
     def __init__(
@@ -112,6 +112,7 @@ class Run:
         *,
         mode: Mode = "live",
         hours: tuple[int, int] | None = None,
+        from_s: int = 0,
         until_s: int | None = None,
         lake: Lake | None = None,
         clock: Clock = SYSTEM_CLOCK,
@@ -125,7 +126,8 @@ class Run:
         self.logstore, self.engine, self.mode, self.clock = logstore, engine, mode, clock
         self.hours = range(*hours) if hours else range(0)
         self.lake = lake or Lake.default()
-        self._asked_until_s, self._on_event, self._warn = until_s, on_event, warn
+        self._from_s, self._asked_until_s = from_s, until_s
+        self._on_event, self._warn = on_event, warn
         self._publish_deadline_s, self._reload_deadline_s = publish_deadline_s, reload_deadline_s
         self._client = SlsClient(logstore.service, clock=clock)
         run = uuid.uuid4().hex
@@ -328,6 +330,7 @@ class Run:
             shards,
             hours=self.hours,
             until_s=self._bounds.until_s,
+            from_s=self._from_s,
             pieces=self.logstore.splits_per_hour,
             ledger=effect.ledger,
         )

@@ -32,6 +32,7 @@ from pyiceberg.utils.config import Config
 from pipelines.landing.commit.publish import pack_bounds, unpack_bounds
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.spark.probe import workers_problem
 from pipelines.landing.spark.session import Engine, Task
 from pipelines.landing.table.contract import ROW_GROUP_ROWS, Contract, parquet_writer
 from pipelines.landing.table.data_files import data_file, metrics_of
@@ -213,14 +214,17 @@ def write_windows(engine: Engine, job: WriteJob, *, tag: str) -> list[FileRow]:
     except SlsError:
         raise
     except Exception as error:
-        raise _task_failure(error) from error
+        raise _task_failure(engine, error) from error
     return [FileRow(**json.loads(line)) for line in lines]
 
 
-def _task_failure(error: Exception) -> SlsError:
-    """What a task raised, as one of ours again: Spark hands it on as a worker's traceback in text."""
+def _task_failure(engine: Engine, error: Exception) -> SlsError:
+    """What a task raised, as one of ours again: Spark hands it on as a worker's traceback in text. Where none
+    of ours did, the workers may not be able to run any."""
     text = str(error)
     raised = _RAISED.findall(text)
+    if not raised and (problem := workers_problem(engine, text, __name__)):
+        return ConfigError(problem)
     if not raised:
         return TransportError(f"a writing task failed ({type(error).__name__}); Spark's own log says why")
     kind, message = raised[-1]

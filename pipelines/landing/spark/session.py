@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +48,7 @@ JARS_VARIABLE = "SLS_LAKE_JARS"
 DAEMON_SETTING = "spark.python.daemon.module"
 DAEMON = "pipelines.landing.run.workers"
 """What Spark forks Python workers from on a local master; named, not imported: it stands above."""
-_PYTHON_VARIABLE = "PYSPARK_PYTHON"
+PYTHON_VARIABLE = "PYSPARK_PYTHON"
 _PYTHON_SETTINGS = ("spark.pyspark.python", "spark.pyspark.driver.python", DAEMON_SETTING)
 _APP = "sls-lake"
 _ENDING_S = 60.0
@@ -115,8 +116,29 @@ class Engine:
     def run(self, count: int, task: Task, *, tag: str) -> list[str]:
         """Run `task` for each number below `count`, each as a Spark task of its own; its lines, in order.
 
-        `tag` cancels it (`cancel`). Raises as `context` does, and what Spark raises when a task fails.
+        `tag` cancels it (`cancel`). Raises as `context` does, and what Spark raises when a task fails. What
+        interrupts the caller cancels it, too.
         """
+        self.ready()
+        # In a thread of its own. A thread has one connection to Java, which answers in order: who is
+        # interrupted while Java works, and then asks it anything, waits until the tasks are done.
+        found: Future[list[str]] = Future()
+
+        def work() -> None:
+            try:
+                found.set_result(self._run(count, task, tag))
+            except BaseException as error:
+                found.set_exception(error)
+
+        threading.Thread(target=work, name="sls-lake-tasks", daemon=True).start()
+        try:
+            return found.result()
+        finally:
+            if not found.done():
+                with contextlib.suppress(Exception):
+                    self.cancel(tag)
+
+    def _run(self, count: int, task: Task, tag: str) -> list[str]:
         if self.remote:
             session = self.session
             try:
@@ -208,7 +230,7 @@ class Engine:
         java = require_java()
         from pyspark import SparkConf, SparkContext
 
-        python = os.environ.setdefault(_PYTHON_VARIABLE, sys.executable)
+        python = os.environ.setdefault(PYTHON_VARIABLE, sys.executable)
         settings = {**base_conf(), **self._conf}
         if self.master.startswith("local[") or self.master == "local":
             if not has_own_options(self._conf):
@@ -229,7 +251,7 @@ class Engine:
 
         if self._context is not None:
             self.stop()
-        os.environ.setdefault(_PYTHON_VARIABLE, sys.executable)
+        os.environ.setdefault(PYTHON_VARIABLE, sys.executable)
         builder = SparkSession.builder.master(self.master).appName(_APP)
         conf = {**base_conf(), **catalog_conf(self._lake or Lake.default()), **self._conf}
         for name, value in conf.items():

@@ -14,6 +14,7 @@ a kind: one that fails again sooner is owed, and asked for when the hour is over
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import dagster as dg
 from pydantic import TypeAdapter, ValidationError
@@ -49,14 +50,7 @@ def trouble_checks(
             require_endpoint(logstore, unset)
             found = [each for each in _looked(logstore, clock) if each.kind.value in asked]
         for each in found:
-            yield dg.AssetCheckResult(
-                asset_key=origin,
-                check_name=each.kind.value,
-                passed=each.level is Level.OK,
-                severity=_severity(each),
-                description=each.text,
-                metadata=_numbers(each),
-            )
+            yield dg.AssetCheckResult(**_verdict(origin, each))
         red = [f"{each.kind.value}: {each.text}" for each in found if each.level is Level.FAIL]
         if red:
             raise dg.Failure(description="; ".join(red), allow_retries=False)
@@ -99,7 +93,7 @@ def trouble_sensor(
         return dg.SensorResult(
             run_requests=requests,
             skip_reason=None if red else _said(found),
-            asset_events=[_evaluation(origin, each) for each in changed],
+            asset_events=[dg.AssetCheckEvaluation(**_verdict(origin, each)) for each in changed],
             cursor=json.dumps(asdict(_Memory(levels, asked_s, sorted(owed.difference(red))))),
         )
 
@@ -120,23 +114,16 @@ def _looked(logstore: Logstore, clock: Clock) -> tuple[Finding, ...]:
         return troubles(logstore, Lake.default(), client, clock=clock)
 
 
-def _evaluation(origin: dg.AssetKey, found: Finding) -> dg.AssetCheckEvaluation:
-    return dg.AssetCheckEvaluation(
-        asset_key=origin,
-        check_name=found.kind.value,
-        passed=found.level is Level.OK,
-        severity=_severity(found),
-        description=found.text,
-        metadata=_numbers(found),
-    )
-
-
-def _severity(found: Finding) -> dg.AssetCheckSeverity:
-    return dg.AssetCheckSeverity.ERROR if found.level is Level.FAIL else dg.AssetCheckSeverity.WARN
-
-
-def _numbers(found: Finding) -> dict[str, dg.MetadataValue]:
-    return {name: dg.MetadataValue.float(round(value, 2)) for name, value in found.numbers.items()}
+def _verdict(origin: dg.AssetKey, found: Finding) -> dict[str, Any]:
+    """What a check says, for the result of a run and the event of a sensor: Dagster has a type for each."""
+    return {
+        "asset_key": origin,
+        "check_name": found.kind.value,
+        "passed": found.level is Level.OK,
+        "severity": dg.AssetCheckSeverity.ERROR if found.level is Level.FAIL else dg.AssetCheckSeverity.WARN,
+        "description": found.text,
+        "metadata": {n: dg.MetadataValue.float(round(value, 2)) for n, value in found.numbers.items()},
+    }
 
 
 @dataclass(frozen=True, slots=True)

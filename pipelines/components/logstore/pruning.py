@@ -1,0 +1,118 @@
+"""`<name>_prune`: deletes old runs of a logstore, so that Dagster's own storage stays small.
+
+A live run takes about a quarter of a megabyte there (`docs/deploy/README.md`), and nothing of Dagster removes
+it. What the page shows stays: a run is kept that told the newest of an hour, of the checkpoint or of a check,
+and so is one that has not ended. Ticks have a setting of Dagster's own, `retention` in `dagster.yaml`.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import dagster as dg
+
+from pipelines.components.logstore.failures import plainly
+from pipelines.landing.logstore import Logstore
+from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.errors import ConfigError
+
+CRON = "40 3 * * *"
+_DAY_S = 86_400.0
+_PAGE = 500
+_ENDED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
+_JOBS = ("microbatch", "now", "runway", "trouble")
+"""Those that a clock or a sensor starts many times a day."""
+
+
+class Ages(dg.Config):
+    """Runs that ended longer ago are deleted; `execute: false` only counts them."""
+
+    execute: bool = True
+    days: float = 14.0
+    failed_days: float = 90.0
+
+
+def prune_job(
+    logstore: Logstore,
+    assets: Iterable[dg.AssetKey],
+    checks: Iterable[dg.AssetCheckKey],
+    *,
+    clock: Clock = SYSTEM_CLOCK,
+) -> dg.JobDefinition:
+    """The job. `assets` and `checks` are those whose newest events must stay."""
+    told, proven = tuple(assets), tuple(checks)
+
+    @dg.op(name=f"prune__{logstore.name}", description="Deletes old runs and what they logged.")
+    def prune(context: dg.OpExecutionContext, config: Ages) -> Iterator[dg.Output[None]]:
+        with plainly():
+            if not 1 <= config.days <= config.failed_days:
+                raise ConfigError("days is at least 1 and not above failed_days")
+        old = list(_old(context.instance, logstore.name, config, clock.now()))
+        kept = _newest(context.instance, told, proven)
+        gone = [run for run in old if run not in kept]
+        for run in gone if config.execute else ():
+            context.instance.delete_run(run)
+            context.instance.compute_log_manager.delete_logs(prefix=[run])
+        context.log.info(
+            f"{len(gone):,} old runs {'deleted' if config.execute else 'would be deleted'}, "
+            f"{len(old) - len(gone):,} stay for what they told"
+        )
+        counts = {"runs deleted" if config.execute else "runs that would be": len(gone)}
+        yield dg.Output(None, metadata={**counts, "old runs that stay": len(old) - len(gone)})
+
+    @dg.job(
+        name=f"{logstore.name}_prune",
+        executor_def=dg.in_process_executor,
+        description="Deletes old runs of this logstore from Dagster's storage. Hours and checks stay.",
+    )
+    def job() -> None:
+        prune()
+
+    return job
+
+
+def prune_schedule(logstore: Logstore, job: dg.JobDefinition) -> dg.ScheduleDefinition:
+    """`<name>_prune_schedule`, nightly, stopped until somebody turns it on."""
+    return dg.ScheduleDefinition(
+        name=f"{logstore.name}_prune_schedule",
+        job=job,
+        cron_schedule=CRON,
+        execution_timezone="UTC",
+        default_status=dg.DefaultScheduleStatus.STOPPED,
+        description="Deletes old runs once a night.",
+    )
+
+
+def _old(instance: dg.DagsterInstance, name: str, ages: Ages, now_s: float) -> Iterator[str]:
+    """Ids of ended runs that are old enough."""
+    for job in _JOBS:
+        wanted = dg.RunsFilter(job_name=f"{name}_{job}", statuses=list(_ENDED))
+        cursor, more = None, True
+        while more:
+            records = instance.get_run_records(wanted, limit=_PAGE, cursor=cursor)
+            for record in records:
+                good = record.dagster_run.status is dg.DagsterRunStatus.SUCCESS
+                kept_s = (ages.days if good else ages.failed_days) * _DAY_S
+                if record.end_time is not None and record.end_time < now_s - kept_s:
+                    yield record.dagster_run.run_id
+            cursor, more = (records[-1].dagster_run.run_id if records else None), len(records) == _PAGE
+
+
+def _newest(
+    instance: dg.DagsterInstance, assets: Iterable[dg.AssetKey], checks: Iterable[dg.AssetCheckKey]
+) -> set[str]:
+    """Ids of the runs that told the newest of each hour, of each asset and of each check."""
+    kept: set[str] = set()
+    storage = instance.event_log_storage
+    for asset in assets:
+        latest = instance.get_latest_materialization_event(asset)
+        kept |= {latest.run_id} if latest is not None else set()
+        by_hour = storage.get_latest_storage_id_by_partition(
+            asset, dg.DagsterEventType.ASSET_MATERIALIZATION
+        ).values()
+        ids = sorted(by_hour)
+        for at in range(0, len(ids), _PAGE):
+            asked = dg.AssetRecordsFilter(asset, storage_ids=ids[at : at + _PAGE])
+            kept |= {record.run_id for record in instance.fetch_materializations(asked, limit=_PAGE).records}
+    for check in checks:
+        history = storage.get_asset_check_execution_history(check, limit=1)
+        kept |= {record.run_id for record in history}
+    return kept

@@ -1,0 +1,53 @@
+"""Why Spark's workers could not even begin: another Python than ours, or packages that they lack.
+
+Asked when a task has failed and none of our errors says why, so a run that works pays nothing for it. The
+look is one task, carried there by value: it needs nothing of ours where it runs.
+"""
+
+import importlib
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+
+from pipelines.landing.spark.session import PYTHON_VARIABLE, Engine, Task
+from sls_io.errors import printable
+
+_OTHER_PYTHON = re.compile(r"\[PYTHON_VERSION_MISMATCH\]")
+"""Spark's own kind of this error, which it hands on as text; it runs no task then."""
+_WHERE_CHARS_MAX = 200
+
+
+def workers_problem(engine: Engine, said: str, needed: str) -> str:
+    """A sentence with the cure when the workers of `engine` cannot run the module `needed`; "" when they can,
+    or nobody knows. `said` is what Spark handed on."""
+    ours = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if engine.remote:
+        place = f"the Spark Connect server {engine.remote}"
+        cure = f"start it with {PYTHON_VARIABLE} set to a Python {ours} that has our packages"
+    else:
+        told = os.environ.get(PYTHON_VARIABLE, "")
+        place = f"Spark ({PYTHON_VARIABLE}={printable(told, _WHERE_CHARS_MAX)})"
+        cure = f"unset {PYTHON_VARIABLE}, or name a Python {ours} that has our packages"
+    if _OTHER_PYTHON.search(said):
+        return f"the workers of {place} run another Python than this run, which has {ours}: {cure}"
+    try:
+        (lacks,) = engine.run(1, _look(needed), tag="sls-lake-probe")
+    except Exception:
+        return ""
+    return f"the workers of {place} cannot import {printable(lacks, 80)}: {cure}" if lacks else ""
+
+
+def _look(needed: str) -> Task:
+    """A task whose line is the name of what cannot be imported there, "" when all can."""
+
+    def look(numbers: Iterable[int]) -> Iterator[str]:
+        for _ in numbers:
+            try:
+                importlib.import_module(needed)
+            except ImportError as error:
+                yield error.name or needed
+            else:
+                yield ""
+
+    return look

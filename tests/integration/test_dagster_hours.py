@@ -1,0 +1,111 @@
+"""Hours as the page shows them after a run that did not do all, and the old runs that go."""
+
+from typing import Any
+
+import dagster as dg
+from dagster._core.storage.partition_status_cache import AssetPartitionStatus
+
+from pipelines.components.logstore.assets import bronze_key, hours_of
+from pipelines.components.logstore.pruning import prune_job
+from pipelines.components.logstore.schedule import MODE_TAG, RANGE_END_TAG, RANGE_START_TAG, hour_key
+from pipelines.landing.operations.undo import execute_undo, plan_undo
+from sls_io.clock import SYSTEM_CLOCK, ManualClock
+from tests.integration.test_dagster_repair import DAY_S, EXECUTE, Page, hours, page, plans, why
+from tests.integration.world import HOUR0, HOUR0_S, PROJECT
+
+__all__ = ["page"]
+
+
+def test_an_hour_that_retention_has_taken_is_red_with_the_reason_and_the_others_land(page: Page) -> None:
+    lake, logstore = page.world.lake, page.world.logstore
+    with page.world.client as client:
+        execute_undo(lake, plan_undo(lake, logstore, client, range(HOUR0, HOUR0 + 2)))
+    page.world.emulator.admin.retain(PROJECT, "access_logs", before_s=HOUR0_S + 3600)
+    filled = page.run("microbatch", tags=of_hours(HOUR0, HOUR0 + 1))
+    assert not filled.success and f"withdrawn rows of {hour_key(HOUR0)}" in why(filled)
+    assert {hour: m["rows"].value for hour, m in hours(filled).items()} == {hour_key(HOUR0 + 1): 30}
+    said = [e.user_message for e in page.instance.all_logs(filled.run_id) if "cannot come" in e.user_message]
+    assert len(said) == 2, "a sentence a shard"
+
+
+def test_a_part_of_an_hour_is_filled_by_config_and_the_hour_stays_to_be_done(page: Page) -> None:
+    world, hour = page.world, hour_key(HOUR0 + 2)
+    for minute in (10, 30, 50):
+        world.at(HOUR0_S + 2 * 3600 + 60.0 * minute)
+        world.put(10)
+    world.at(HOUR0_S + 3 * 3600 + 60.0)
+
+    def fill(since: str, until: str) -> dg.ExecuteInProcessResult:
+        options = {"since": since, "until": until}
+        return page.run(
+            "microbatch", hour=HOUR0 + 2, config={"ops": {"bronze__access_logs": {"config": options}}}
+        )
+
+    middle = fill(hour.replace(":00", ":20"), hour.replace(":00", ":40"))
+    assert middle.success and hours(middle) == {}, "the hour is not whole"
+    (seen,) = plans(middle)
+    assert (seen.partition, seen.metadata["rows"].value) == (hour, 10)
+    assert len(world.table_rows()) == 60
+    assert "is nothing of the hours of this run" in why(fill(hour.replace(":00", ":40"), hour))
+    rest = fill("", "")
+    assert {key: m["rows"].value for key, m in hours(rest).items()} == {hour: 20}
+    world.assert_each_log_once()
+    world.assert_proved()
+
+
+def test_a_refused_replace_is_red_and_leaves_its_hours_as_they_looked(page: Page) -> None:
+    page.world.emulator.admin.retain(PROJECT, "access_logs", before_s=HOUR0_S + 3600)
+    before = status(page)
+    assert before == dict.fromkeys((hour_key(HOUR0), hour_key(HOUR0 + 1)), AssetPartitionStatus.MATERIALIZED)
+    tags = {MODE_TAG: "replace", **of_hours(HOUR0, HOUR0 + 1)}
+    refused = page.run("microbatch", tags=tags, config=EXECUTE)
+    assert not refused.success and "retention" in why(refused)
+    assert status(page) == before
+    assert hours(refused) == {}, "a backfill counts what its runs materialize"
+    newest = dg.AssetRecordsFilter(bronze_key(page.world.logstore), asset_partitions=[hour_key(HOUR0)])
+    told = page.instance.fetch_materializations(newest, limit=1).records[0].asset_materialization
+    assert told is not None and told.metadata["rows"].value == 20
+    assert told.metadata["mode"].value == "as before, replace was refused"
+    page.world.assert_proved()
+
+
+def of_hours(first: int, last: int) -> dict[str, str]:
+    """Tags of a run over these hours, both included."""
+    return {RANGE_START_TAG: hour_key(first), RANGE_END_TAG: hour_key(last)}
+
+
+def status(page: Page) -> dict[str, AssetPartitionStatus | None]:
+    """What Dagster shows of the two hours."""
+    keys = [hour_key(HOUR0), hour_key(HOUR0 + 1)]
+    of, bronze = hours_of(page.world.logstore), bronze_key(page.world.logstore)
+    return dict(page.instance.get_status_by_partition(bronze, keys, of) or {})
+
+
+def test_old_runs_are_deleted_but_those_that_told_the_newest_of_an_hour_or_a_check(page: Page) -> None:
+    world, bronze = page.world, bronze_key(page.world.logstore)
+    (first,) = page.instance.get_runs()
+    runs = [first.run_id]
+    for _ in range(3):
+        world.put(5)
+        world.emulator.admin.advance(60)
+        runs.append(page.land().run_id)
+    shown = status(page), page.instance.get_latest_materialization_event(bronze)
+
+    def prune(days_later: int) -> dict[str, Any]:
+        clock = ManualClock(SYSTEM_CLOCK.now() + days_later * DAY_S)
+        checks = [dg.AssetCheckKey(bronze, "clean")]
+        job = prune_job(world.logstore, [bronze], checks, clock=clock)
+        done = job.execute_in_process(instance=page.instance)
+        ((_, metadata),) = [(e.step_key, e.step_output_data.metadata) for e in done.filter_events(is_output)]
+        return {name: value.value for name, value in metadata.items()}
+
+    assert prune(13) == {"runs deleted": 0, "old runs that stay": 0}
+    # The first told its two hours last; of the running hour only the newest run counts.
+    assert prune(15) == {"runs deleted": 2, "old runs that stay": 2}
+    assert {run.run_id for run in page.instance.get_runs()} >= {runs[0], runs[3]}
+    assert all(page.instance.get_run_by_id(run) is None for run in runs[1:3])
+    assert (status(page), page.instance.get_latest_materialization_event(bronze)) == shown
+
+
+def is_output(event: dg.DagsterEvent) -> bool:
+    return event.is_successful_output
