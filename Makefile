@@ -32,7 +32,7 @@ demo: setup ## logs through the whole path to a printed proof; LOGS=file FORMAT=
 	@$(BIN)/sls-lake demo $(if $(LOGS),--logs '$(LOGS)') $(if $(FORMAT),--format '$(FORMAT)') $(if $(BREAK),--break-one-file)
 
 .PHONY: dev
-dev: setup ## emulator, steady producers and the Dagster page with the schedules on, until Ctrl-C; LOGSTORE=a,b, SPARK=cold
+dev: setup ## emulator, steady producers and the Dagster page with schedules and sensors on, until Ctrl-C; LOGSTORE=a,b, SPARK=cold
 	@$(BIN)/sls-lake dev $(if $(LOGSTORE),--logstore '$(LOGSTORE)') $(if $(filter cold,$(SPARK)),--no-spark-server)
 
 .PHONY: test

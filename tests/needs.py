@@ -47,6 +47,14 @@ def mariadb() -> None:
         pytest.skip("no mariadbd on this machine: install MariaDB's server (Debian: mariadb-server-core)")
 
 
+def browser() -> str:
+    """The program of a browser. It is no package of Python, so nobody has to have it."""
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if found is None:
+        pytest.skip("no Chromium on this machine: install it (Debian: chromium)")
+    return found
+
+
 def _missing(what: str) -> None:
     if os.environ.get("CI", "").lower() not in ("", "0", "false"):
         pytest.fail(f"{what} (CI is set: here it is no reason to skip)", pytrace=False)

@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LONGEST = (
     "tests/integration/test_dagster_live.py",
     "tests/integration/test_cold_start.py",
+    "tests/browser/test_page.py",
     "tests/integration/test_demo.py",
     "tests/integration/test_examples.py",
     "tests/integration/test_tutorial.py",

@@ -25,6 +25,7 @@ FUNCTION_LINES_MAX = 70
 LINE_CHARS_MAX = 110
 FOLDER_MODULES_MAX = 16
 TRACKED_FILE_BYTES_MAX = 300_000
+PICTURES, PICTURE_BYTES_MAX = "docs/images/*.png", 120_000
 
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
 
@@ -114,7 +115,7 @@ what a defs.yaml names, what Alembic runs."""
 
 @cache
 def tracked() -> tuple[Path, ...]:
-    """Files that git tracks or would track, as they are on disk."""
+    """Files that git tracks or would track, as they are on disk. Pictures are no text."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -122,7 +123,8 @@ def tracked() -> tuple[Path, ...]:
         check=True,
     ).stdout.decode()
     paths = sorted({ROOT / name for name in listed.split("\0") if name})
-    return tuple(path for path in paths if path.is_file() and not path.is_symlink())
+    pictures = set(ROOT.glob(PICTURES))
+    return tuple(p for p in paths if p.is_file() and not p.is_symlink() and p not in pictures)
 
 
 @cache
@@ -518,6 +520,12 @@ def test_no_binary_is_tracked() -> None:
         or b"\0" in p.read_bytes()
         or p.stat().st_size > TRACKED_FILE_BYTES_MAX
     )
+
+
+def test_a_picture_is_small_and_shown() -> None:
+    pages = "".join(text_of(p) for p in tracked() if p.suffix == ".md")
+    shown = [p for p in ROOT.glob(PICTURES) if p.stat().st_size <= PICTURE_BYTES_MAX and p.name in pages]
+    assert sorted(shown) == sorted(ROOT.glob("docs/images/*"))
 
 
 def test_the_project_speaks_of_itself_alone() -> None:

@@ -16,6 +16,7 @@ from sls_io.errors import ConfigError, ConnectFailed, ServiceError, printable
 
 DEFAULT_URL = "http://127.0.0.1:3000"
 LOCATION = "sls_lake"
+_REPOSITORY = {"repositoryName": "__repository__", "repositoryLocationName": LOCATION}
 POLL_S = 1.0
 _TIMEOUT_S = 30.0
 _HOST, _PATH = re.compile(r"[^\s\0-\x20/@%]+"), re.compile(r"[!-~]*")
@@ -70,6 +71,15 @@ query Location {
 _START_SCHEDULE = """
 mutation Start($selector: ScheduleSelector!) {
   startSchedule(scheduleSelector: $selector) {
+    __typename
+    ... on Error { message }
+  }
+}
+"""
+
+_START_SENSOR = """
+mutation Start($selector: SensorSelector!) {
+  startSensor(sensorSelector: $selector) {
     __typename
     ... on Error { message }
   }
@@ -158,13 +168,17 @@ def loaded(url: str) -> bool:
 
 def start_schedule(url: str, schedule: str) -> None:
     """Turn a schedule on; one that is on already stays on."""
-    selector = {
-        "repositoryName": "__repository__",
-        "repositoryLocationName": LOCATION,
-        "scheduleName": schedule,
-    }
+    selector = {**_REPOSITORY, "scheduleName": schedule}
     answer = _ask(url, "startSchedule", _START_SCHEDULE, {"selector": selector})
     if answer["__typename"] != "ScheduleStateResult":
+        raise _refused(answer)
+
+
+def start_sensor(url: str, sensor: str) -> None:
+    """Turn a sensor on; one that is on already stays on."""
+    selector = {**_REPOSITORY, "sensorName": sensor}
+    answer = _ask(url, "startSensor", _START_SENSOR, {"selector": selector})
+    if answer["__typename"] != "Sensor":
         raise _refused(answer)
 
 

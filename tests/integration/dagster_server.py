@@ -13,10 +13,12 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path, PurePath
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -104,6 +106,24 @@ class DagsterServer:
                 return answer
             self._hear()
         raise AssertionError(f"waited {timeout_s} s for {what}; last words:\n" + "\n".join(self._said))
+
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        """Inside, a thread takes what the processes say: while nobody is in `wait` the pipe fills up, and
+        whoever writes to it stands still. Not together with `wait`."""
+        ended = threading.Event()
+
+        def listen() -> None:
+            while not ended.is_set():
+                self._hear()
+
+        thread = threading.Thread(target=listen)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
 
     def _hear(self) -> None:
         with selectors.DefaultSelector() as selector:

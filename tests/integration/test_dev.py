@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -117,6 +118,25 @@ def in_the_shell(root: Path, line: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(["sh", "-c", line], cwd=root, env=bare, capture_output=True, text=True, check=False)
 
 
+def sensors_on(said: str) -> set[str]:
+    """The sensors that are on, as the page that dev said has them."""
+    (url,) = re.findall(r"^Dagster +(\S+)/assets", said, flags=re.MULTILINE)
+    request = urllib.request.Request(
+        f"{url}/graphql",
+        data=json.dumps(
+            {
+                "query": '{ sensorsOrError(repositorySelector: {repositoryName: "__repository__", '
+                'repositoryLocationName: "sls_lake"}, sensorStatus: RUNNING) '
+                "{ ... on Sensors { results { name } } } }"
+            }
+        ).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        found = json.load(answer)["data"]["sensorsOrError"]["results"]
+    return {str(sensor["name"]) for sensor in found}
+
+
 def holders(admin: Admin) -> set[str]:
     """Who has shards of `clicks`, in any group."""
     (found,) = (x for x in admin.state()["logstores"] if x["logstore"] == "clicks")
@@ -134,6 +154,10 @@ def test_dev_runs_every_logstore_and_lives_through_what_a_newcomer_does_to_it(
     with running(root) as dev:
         said = dev.until("Ctrl-C ends all of it.")
         assert "access_logs: schedule on" in said and "clicks: schedule on" in said
+        of_each = ("topology", "backlog", "sealed", "trouble", "maintenance")
+        assert {f"{x}_{what}_sensor" for x in ("access_logs", "clicks") for what in of_each} <= sensors_on(
+            said
+        )
         # The printed line, as it stands.
         (line,) = [x.partition(": ")[2] for x in said.splitlines() if x.startswith("In another terminal")]
         assert line.endswith("sls-lake describe -l access_logs")

@@ -9,7 +9,8 @@ import pytest
 from dagster._core.test_utils import create_run_for_test
 
 from pipelines.components import SlsLogstore
-from pipelines.components.logstore.assets import hours_of
+from pipelines.components.logstore.assets import bronze_key, checkpoint_key, hours_of
+from pipelines.components.logstore.checks import NAMES
 from pipelines.components.logstore.schedule import CLAIMS_TAG, MODE_TAG, hour_key
 from pipelines.components.logstore.sensors.sealed import sealed_condition, sealed_key
 from pipelines.components.logstore.sensors.topology import shards_key
@@ -381,3 +382,19 @@ def test_an_hourly_model_is_asked_for_once_for_each_sealed_hour_also_for_late_on
         defs, site.instance, mine, evaluation_time=at + timedelta(minutes=2), cursor=asked.cursor
     )
     assert again.total_requested == 0
+
+
+def test_one_batch_from_the_page_tells_the_checks_that_the_page_leaves_out(make_site: MakeSite) -> None:
+    site = make_site("one_batch")
+    site.world.put(20)
+    site.world.emulator.admin.advance(60)
+    # *Materialize* on the job's page selects the job's asset, and of the checks those of that asset: none.
+    job = site.definitions.resolve_job_def("one_batch_now").get_subset(
+        asset_selection={checkpoint_key(site.logstore)}, asset_check_selection=set()
+    )
+    done = job.execute_in_process(instance=site.instance)
+    assert done.success
+    keys = [dg.AssetCheckKey(bronze_key(site.logstore), name) for name in NAMES]
+    newest = site.instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
+    assert {newest[key].run_id for key in keys} == {done.run_id}
+    site.world.assert_each_log_once()

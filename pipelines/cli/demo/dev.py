@@ -1,7 +1,7 @@
 """`sls-lake dev`: the parts of the demo, kept running until Ctrl-C.
 
 An emulator, a steady producer for each logstore, a Spark that stays up, and Dagster's page with their
-schedules on. State lies in var/dev and is kept from one time to the next; `--fresh` begins anew.
+schedules and sensors on. State lies in var/dev and is kept from one time to the next; `--fresh` begins anew.
 """
 
 import itertools
@@ -76,7 +76,7 @@ DEATHS_MAX = 5
 def dev(
     output: Output, *, names: str | None, port: int, ui_port: int, rate: int, fresh: bool, warm: bool
 ) -> None:
-    """Run emulator, producers, Spark and Dagster's page with the schedules on, until Ctrl-C."""
+    """Run emulator, producers, Spark and Dagster's page with schedules and sensors on, until Ctrl-C."""
     # Started in the background of a shell, Ctrl-C's signal is ignored here and in every child:
     # nothing would end. A request to end is taken as Ctrl-C, so that children end with us.
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -121,6 +121,8 @@ def _run(output: Output, box: sandbox.Sandbox, logstores: list[Logstore], ui_por
                 _wait_until_loaded(url, dagster, log)
                 for logstore in logstores:
                     dagster_client.start_schedule(url, f"{logstore.name}_schedule")
+                    for sensor in type(logstore.sensors).model_fields:
+                        dagster_client.start_sensor(url, f"{logstore.name}_{sensor}_sensor")
                 if spark is not None:
                     spark.wait()
                     output.say(f"Spark     {without_session(box.spark_remote)} (process {spark.process_id})")
@@ -148,7 +150,8 @@ def _say_ready(
 ) -> None:
     output.say(f"Dagster   {url}/assets, its log in {log}")
     for logstore in logstores:
-        output.say(f"logstore  {logstore.name}: schedule on ({logstore.schedule}), {rate:,} rows a second")
+        every = f"schedule on ({logstore.schedule}), sensors on"
+        output.say(f"logstore  {logstore.name}: {every}, {rate:,} rows a second")
     choose = f" -l {logstores[0].name}" if len(logstores) > 1 else ""
     output.say(f"In another terminal: . {shlex.quote(str(env))}; sls-lake describe{choose}")
     output.say("Ctrl-C ends all of it.")

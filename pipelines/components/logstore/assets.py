@@ -258,18 +258,14 @@ def _table(
 ) -> Results:
     """Land, or do hours again; then the checks beside, whatever became of it."""
     bronze = bronze_key(logstore)
-    asked = {key.name for key in context.selected_asset_check_keys}
     runway = checks.RunwayLook(logstore, bronze)
     if (config.since or config.until) and mode != FILL:
         raise ConfigError(f"since and until are for a fill, and this run is {mode}: leave them out")
 
     def also(gaps: tuple[str, ...]) -> Results:
-        if checks.RUNWAY in asked:
-            yield runway.result(gaps)
-        if checks.PROVEN in asked:
-            yield checks.proven_before(context.instance, bronze)
-        if checks.CLEAN in asked:
-            yield checks.clean_result(logstore, bronze)
+        yield from _told(context, bronze, runway.result(gaps))
+        yield from _told(context, bronze, checks.proven_before(context.instance, bronze))
+        yield from _told(context, bronze, checks.clean_result(logstore, bronze))
 
     try:
         if mode in (LIVE, FILL):
@@ -410,10 +406,23 @@ def _landed(
 
 def _checked(context: dg.AssetExecutionContext, bronze: dg.AssetKey, verdict: Verdict) -> Results:
     """The check's result; a run launched without the check fails where the check would have."""
-    if any(key.name == checks.RECONCILED for key in context.selected_asset_check_keys):
-        yield checks.reconciled_result(bronze, verdict)
-    elif not verdict.ok:
+    result = checks.reconciled_result(bronze, verdict)
+    yield from _told(context, bronze, result)
+    if not verdict.ok and not _selected(context, result):
         raise LedgerBroken("; ".join(verdict.problems), verb="sls-lake verify")
+
+
+def _told(context: dg.AssetExecutionContext, bronze: dg.AssetKey, result: dg.AssetCheckResult) -> Results:
+    """The result of a check beside a landing. The page's *Materialize* on `<name>_now` selects the asset of
+    the job and leaves out the checks of others, which it would show as not evaluated: these are logged."""
+    if _selected(context, result):
+        yield result
+    else:
+        checks.log(context, bronze, result)
+
+
+def _selected(context: dg.AssetExecutionContext, result: dg.AssetCheckResult) -> bool:
+    return any(key.name == result.check_name for key in context.selected_asset_check_keys)
 
 
 def _log(context: dg.AssetExecutionContext) -> Callable[[str], None]:

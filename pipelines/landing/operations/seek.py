@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pipelines.landing.coordinators import consumers, coordinator_of, published
+from pipelines.landing.coordinators import coordinator_of, published, standing
 from pipelines.landing.hours import hours_text
 from pipelines.landing.ledger.start import NO_GROUP_CODE
 from pipelines.landing.logstore import Logstore
@@ -200,7 +200,7 @@ def _received_s(client: SlsClient, shard: int, cursor: Cursor) -> int:
 
 def _holders(logstore: Logstore, client: SlsClient) -> Mapping[int, Kept]:
     """Who has each shard. A lease that was let go keeps a name, and so is asked how far its holder is."""
-    if states := consumers(logstore, client):
+    if states := standing(logstore, client).consumers:
         at_work = {
             shard: [name for name, state in names.items() if state != ConsumerState.STOP_COMPLETED]
             for shard, names in states.items()

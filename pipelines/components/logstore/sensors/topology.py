@@ -29,6 +29,8 @@ DRAINS_TAG = "sls/drains-"
 """With the shard's number behind it; its value is origin@end cursor."""
 _LINES_MAX = 50
 _KEY_CHARS_MAX = 100
+_KEY_SHOWN = 8
+"""Of 32 digits: all of them leave the other columns no room."""
 
 
 def shards_key(logstore: Logstore) -> dg.AssetKey:
@@ -162,15 +164,15 @@ def _observed(origin: dg.AssetKey, now: Topology, found: tuple[Event, ...]) -> d
 
 def _shown(now: Topology, said: list[str]) -> Metadata:
     shards = now.look.shards
-    names = ("shard", "status", "parents", "first key", "table")
+    names = ("shard", "status", "parents", "table", "first key")
     columns = dg.TableSchema(columns=[dg.TableColumn(name) for name in names])
     rows = (
         (
             s.id,
             "readonly" if s.readonly else "readwrite",
             ", ".join(map(str, sorted(now.parents[s.id]))),
-            s.begin_key,
             now.standing(s),
+            f"{s.begin_key[:_KEY_SHOWN]}…",
         )
         for s in shards
     )
