@@ -18,7 +18,7 @@ import urllib.error
 import urllib.request
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -29,6 +29,7 @@ LOCATION = "sls_lake"
 REPOSITORY = "__repository__"
 ENDED = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
 _SETTINGS = Path(__file__).parents[2] / "docs" / "deploy" / "dagster.yaml"
+_POLLS = "poll_interval_seconds: 20"
 _STOP_S = 30.0
 T = TypeVar("T")
 
@@ -38,7 +39,9 @@ class DagsterServer:
 
     def __init__(self, home: Path, module: Path, environment: Mapping[str, str]) -> None:
         home.mkdir(parents=True)
-        (home / "dagster.yaml").write_text(_SETTINGS.read_text())
+        settings = _SETTINGS.read_text()
+        assert _POLLS in settings
+        (home / "dagster.yaml").write_text(settings.replace(_POLLS, "poll_interval_seconds: 1"))
         workspace = home / "workspace.yaml"
         workspace.write_text(
             f"load_from:\n  - python_file:\n      relative_path: {module}\n      location_name: {LOCATION}\n"
@@ -49,6 +52,11 @@ class DagsterServer:
         self._said: deque[str] = deque(maxlen=200)
         self._processes: list[subprocess.Popen[bytes]] = []
 
+    @property
+    def url(self) -> str:
+        """Of the page."""
+        return f"http://127.0.0.1:{self.port}"
+
     def __enter__(self) -> Self:
         # Storage is made by one process: several at once trip over each other's migrations.
         subprocess.run(
@@ -58,14 +66,47 @@ class DagsterServer:
             capture_output=True,
         )
         self._read, self._write = os.pipe()
-        self._start("dagster_webserver", "-h", "127.0.0.1", "-p", str(self.port), "-w", str(self._workspace))
-        self._start("tests.integration.quick_daemon", "run", "-w", str(self._workspace))
         try:
-            self.wait("the code location to load", self._loaded, timeout_s=120)
+            self.start()
         except BaseException:
             self._stop()
             raise
         return self
+
+    def start(self) -> None:
+        """Web server and daemon, until the definitions are loaded."""
+        self._start("dagster_webserver", "-h", "127.0.0.1", "-p", str(self.port), "-w", str(self._workspace))
+        self._start(*self._daemon())
+        self.wait("the code location to load", self._loaded, timeout_s=120)
+
+    def _daemon(self) -> tuple[str, ...]:
+        return ("tests.integration.quick_daemon", "run", "-w", str(self._workspace))
+
+    def restart_daemon(self) -> None:
+        """End the daemon as a service manager does, and start another one."""
+        daemon = self._processes.pop()
+        daemon.send_signal(signal.SIGTERM)
+        daemon.wait(_STOP_S)
+        self._start(*self._daemon())
+
+    def crash(self) -> None:
+        """What a power cut leaves: every process is gone, the runs and their Java, too."""
+        for number in _descendants([process.pid for process in self._processes]):
+            with suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
+        for process in self._processes:
+            process.wait()
+        self._processes.clear()
+
+    def reload(self) -> None:
+        """Load the code again, as the button of the page does."""
+        answer = self.ask(
+            """mutation($l: String!) {
+               reloadRepositoryLocation(repositoryLocationName: $l) { __typename } }""",
+            l=LOCATION,
+        )["reloadRepositoryLocation"]
+        assert answer["__typename"] == "WorkspaceLocationEntry", answer
+        self.wait("the code to load again", self._loaded, timeout_s=60)
 
     def _start(self, *arguments: str) -> None:
         self._processes.append(
@@ -135,7 +176,7 @@ class DagsterServer:
     def ask(self, query: str, **variables: Any) -> dict[str, Any]:
         """The `data` of a GraphQL answer."""
         request = urllib.request.Request(
-            f"http://127.0.0.1:{self.port}/graphql",
+            f"{self.url}/graphql",
             data=json.dumps({"query": query, "variables": variables}).encode(),
             headers={"Content-Type": "application/json"},
         )
@@ -191,15 +232,37 @@ class DagsterServer:
         )
         return list(found["runsOrError"]["results"])
 
+    def _status(self, run_id: str) -> str:
+        query = "query($id: ID!) { runOrError(runId: $id) { ... on Run { status } } }"
+        return str(self.ask(query, id=run_id)["runOrError"]["status"])
+
+    def begun(self, run_id: str) -> None:
+        """Wait until the queue has let the run go."""
+        self.wait(f"run {run_id} to begin", lambda: self._status(run_id) != "QUEUED", timeout_s=60)
+
     def ended(self, run_id: str, *, timeout_s: float = 180) -> str:
         """The status the run ended with."""
 
         def status() -> str | None:
-            query = "query($id: ID!) { runOrError(runId: $id) { ... on Run { status } } }"
-            now = str(self.ask(query, id=run_id)["runOrError"]["status"])
+            now = self._status(run_id)
             return now if now in ENDED else None
 
         return self.wait(f"run {run_id}", status, timeout_s=timeout_s)
+
+    def terminate(self, run_id: str) -> None:
+        """Cancel a run, as the button of the page does."""
+        answer = self.ask(
+            """mutation($id: String!) { terminateRun(runId: $id) { __typename } }""", id=run_id
+        )["terminateRun"]
+        assert answer["__typename"] == "TerminateRunSuccess", answer
+
+    def process_of(self, run_id: str) -> int:
+        """The process of a run that has started its step."""
+        query = """query($id: ID!) { logsForRun(runId: $id) { ... on EventConnection { events {
+            ... on EngineEvent { metadataEntries { label ... on TextMetadataEntry { text } } } } } } }"""
+        events = self.ask(query, id=run_id)["logsForRun"]["events"]
+        entries = [entry for event in events for entry in event.get("metadataEntries", ())]
+        return int(next(entry["text"] for entry in entries if entry["label"] == "pid"))
 
     def failures(self, run_id: str) -> str:
         """The texts of the run's step failures."""
@@ -317,6 +380,21 @@ class DagsterServer:
 
 def _entry(entry: Mapping[str, Any]) -> tuple[str, Any]:
     return entry["label"], next((entry[k] for k in ("intValue", "floatValue", "text") if k in entry), None)
+
+
+def _descendants(processes: list[int]) -> list[int]:
+    """These processes and all that they have started, and those in turn."""
+    parents: dict[int, list[int]] = {}
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            # The name, in brackets, may hold anything.
+            parents.setdefault(int(place.read_text().rpartition(")")[2].split()[1]), []).append(
+                int(place.parent.name)
+            )
+    found = list(processes)
+    for number in found:
+        found.extend(parents.get(number, []))
+    return found
 
 
 def _free_port() -> int:

@@ -1,18 +1,24 @@
 """Live runs, ticks, backfills and a red check under a real Dagster daemon, with real Spark runs."""
 
+import json
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 import pytest
 
+from pipelines.components.logstore.assets import HOURS_PER_RUN_MAX
 from pipelines.components.logstore.schedule import (
     CLAIMS_TAG,
     MODE_TAG,
     RANGE_END_TAG,
     RANGE_START_TAG,
     hour_key,
+    hour_of_key,
 )
 from pipelines.landing.ledger.state import read_state
 from pipelines.landing.spark.session import Engine
@@ -20,18 +26,19 @@ from pipelines.landing.table.lake import Lake
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Emulator, start
 from sls_io.window import HOUR_S
+from tests.integration.command_line import settings
 from tests.integration.dagster_server import DagsterServer
 from tests.integration.world import PROJECT, World, logstore_settings, make_lake
 
 pytestmark = [pytest.mark.dagster, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
-LOGSTORES = ("ticked_logs", "access_logs", "broken_logs")
+LOGSTORES = ("ticked_logs", "access_logs", "broken_logs", "cut_logs")
 """One a story. A schedule that is turned off may still tick once, so its logstore is nobody else's."""
 
 BRONZE, VIEW = PurePath("bronze"), PurePath("silver/stg_access_logs")
 COLUMNS = {"n": "long", "status": "int", "latency_ms": "double"}
 SENSORS = {"topology": {"every_s": 10}}
-HOUR0 = int(SYSTEM_CLOCK.now()) // HOUR_S - 12
+HOUR0 = int(SYSTEM_CLOCK.now()) // HOUR_S - 36
 """Receive hour the service's clock begins in; ticks take the machine's own time."""
 
 _MODULE = """
@@ -55,6 +62,7 @@ class Site:
 
     server: DagsterServer
     worlds: dict[str, World]
+    environment: dict[str, str]
 
     def live(self, name: str) -> str:
         """What a tick asks for, launched; the run's id."""
@@ -84,6 +92,36 @@ class Site:
         (ledger,) = read_state(table).ledgers.values()
         return {shard: int(entry.frontier) for shard, entry in ledger.shards.items()}
 
+    def held(self, name: str, call: str) -> tuple[str, int]:
+        """A live run that stands in the middle of its landing, before its first `call`: (run, fault)."""
+        admin = self.worlds[name].emulator.admin
+        fault = int(admin.fault("hold", call=call, logstore=name, times=None))
+        run = self.live(name)
+        self.stands(name, fault)
+        return run, fault
+
+    def stands(self, name: str, fault: int) -> None:
+        """Wait until somebody is held by this fault."""
+        admin = self.worlds[name].emulator.admin
+
+        def met() -> bool:
+            return any(each["id"] == fault and each["hits"] for each in admin.faults())
+
+        self.server.wait(f"fault {fault} of {name}", met, timeout_s=180)
+
+    def let_go(self, name: str, fault: int) -> None:
+        """What stood may go on, and nothing is held from here on."""
+        self.worlds[name].emulator.admin.remove(fault)
+
+    def carries_on(self, name: str) -> None:
+        """No claim is left busy: the next tick asks for a run, and after it every log is there once."""
+        run = self.live(name)
+        assert self.server.ended(run) == "SUCCESS", self.server.failures(run)
+        world = self.worlds[name]
+        world.assert_each_log_once()
+        world.assert_proved()
+        assert self.checkpoints(name) == self.frontiers(name)
+
 
 def worlds(emulator: Emulator, lake: Lake) -> dict[str, World]:
     found = {}
@@ -105,8 +143,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             client.transport.create_project(PROJECT, "")
             for name in LOGSTORES:
                 client.transport.create_logstore(PROJECT, name, ttl=30, shard_count=2)
-        with DagsterServer(folder / "dagster", module(folder, found), environment(folder, lake)) as server:
-            yield Site(server, found)
+        variables = environment(folder, lake)
+        with DagsterServer(folder / "dagster", module(folder, found), variables) as server:
+            yield Site(server, found, variables)
 
 
 def module(folder: Path, found: dict[str, World]) -> Path:
@@ -193,17 +232,51 @@ def test_a_live_run_after_a_backfill_lands_only_what_it_lacks(site: Site) -> Non
     assert site.checkpoints("access_logs") == site.frontiers("access_logs")
 
 
-def test_hours_are_replaced_the_table_is_maintained_and_proven_from_the_page(site: Site) -> None:
-    world, bronze = site.worlds["access_logs"], BRONZE / "access_logs"
-    before, rows = site.checkpoints("access_logs"), site.hours("access_logs")
-    first, last = [hour for hour in sorted(rows) if rows[hour]][-2:]
-    tags, config = {MODE_TAG: "replace"}, {"ops": {"bronze__access_logs": {"config": {"execute": True}}}}
-    assert site.server.backfill(bronze, first, last, tags=tags, config=config) == "COMPLETED_SUCCESS"
+def test_hours_are_replaced_by_the_command_line_in_runs_that_a_live_one_overtakes(
+    site: Site, tmp_path: Path
+) -> None:
+    name, bronze, world = "access_logs", BRONZE / "access_logs", site.worlds["access_logs"]
+    keys = put_hours(world, 2 * HOURS_PER_RUN_MAX + 1, rows=10)
+    run = site.live(name)
+    assert site.server.ended(run) == "SUCCESS", site.server.failures(run)
+    # Each run of the backfill asks first for the begin of its first hour, and nobody else does.
+    firsts = (hour_of_key(keys[0]), hour_of_key(keys[HOURS_PER_RUN_MAX]))
+    fault = world.emulator.admin.fault
+    faults = [
+        fault("hold", call="get_cursor", logstore=name, query={"from": str(hour * HOUR_S)}, times=None)
+        for hour in firsts
+    ]
+    (tmp_path / "defs.yaml").write_text(settings(world))
+    verb = ["backfill", "--logstore", str(tmp_path / "defs.yaml"), "--mode", "replace", "--execute", "--json"]
+    with subprocess.Popen(
+        [Path(sys.executable).parent / "sls-lake", *verb, "--from", keys[0], "--to", keys[-1]],
+        env={**os.environ, **site.environment, "DAGSTER_WEBSERVER_URL": site.server.url},
+        stdout=subprocess.PIPE,
+    ) as backfill:
+        for each in faults:
+            site.stands(name, each)
+        world.put(10)
+        world.emulator.admin.advance(120)
+        run = site.live(name)
+        site.server.begun(run)
+        status = [each["status"] for each in site.server.runs({MODE_TAG: "replace"})]
+        assert sorted(status) == ["QUEUED", "STARTED", "STARTED"]
+        for each in faults:
+            site.let_go(name, each)
+        assert site.server.ended(run) == "SUCCESS", site.server.failures(run)
+        before = site.checkpoints(name)
+        said = json.loads(backfill.communicate(timeout=300)[0])
+    assert (backfill.returncode, said["done"], said["failed"]) == (0, len(keys), 0), said
     modes = {
         e["partition"]: e["metadata"].get("mode") for e in reversed(site.server.materializations(bronze))
     }
-    assert modes[first] == modes[last] == "replace"
-    assert site.checkpoints("access_logs") == before
+    assert {modes[key] for key in keys} == {"replace"}
+    assert site.checkpoints(name) == before
+    world.assert_each_log_once()
+
+
+def test_the_table_is_maintained_and_proven_from_the_page(site: Site) -> None:
+    world, bronze = site.worlds["access_logs"], BRONZE / "access_logs"
     # Of two at once the second waits in the queue for the first.
     maintained = [site.server.launch("access_logs_maintenance", {}) for _ in range(2)]
     proof = site.server.launch("access_logs_proof", {})
@@ -259,3 +332,54 @@ def test_a_split_is_seen_by_the_sensor_drained_by_its_run_and_told_by_the_daemon
     (told,) = site.server.wait("shard 0", lambda: site.server.materializations(shards), timeout_s=60)
     assert told["partition"] == "0"
     assert len(site.server.runs(tag)) == 1, "later ticks ask for nothing"
+
+
+# --- cut in the middle ---------------------------------------------------------------------------
+
+
+def test_after_a_cancel_the_shards_are_free_and_the_next_tick_lands_all_of_it(site: Site) -> None:
+    world = site.worlds["cut_logs"]
+    put_hours(world, 1, rows=40)
+    run, fault = site.held("cut_logs", "pull_logs")
+    site.server.terminate(run)
+    assert site.server.ended(run) == "CANCELED"
+    site.let_go("cut_logs", fault)
+    assert world.table_rows() == []
+    site.carries_on("cut_logs")
+
+
+def test_after_a_kill_of_a_run_that_has_landed_the_next_tick_publishes_what_it_could_not(site: Site) -> None:
+    world = site.worlds["cut_logs"]
+    put_hours(world, 1, rows=40)
+    run, fault = site.held("cut_logs", "save_checkpoint")
+    os.kill(site.server.process_of(run), signal.SIGKILL)
+    assert site.server.ended(run) == "FAILURE"
+    site.let_go("cut_logs", fault)
+    world.assert_each_log_once()
+    assert site.checkpoints("cut_logs") != site.frontiers("cut_logs")
+    site.carries_on("cut_logs")
+
+
+def test_a_run_goes_on_while_code_and_daemon_are_new_and_no_tick_starts_a_second_one(site: Site) -> None:
+    world = site.worlds["cut_logs"]
+    put_hours(world, 1, rows=40)
+    run, fault = site.held("cut_logs", "pull_logs")
+    site.server.reload()
+    site.server.restart_daemon()
+    assert run in (site.server.tick("cut_logs_schedule")["skipReason"] or "")
+    site.let_go("cut_logs", fault)
+    assert site.server.ended(run) == "SUCCESS", site.server.failures(run)
+    world.assert_each_log_once()
+    put_hours(world, 1, rows=20)
+    site.carries_on("cut_logs")
+
+
+def test_after_a_crash_of_the_machine_the_monitor_ends_the_run_and_the_next_tick_lands_it(site: Site) -> None:
+    world = site.worlds["cut_logs"]
+    put_hours(world, 1, rows=40)
+    run, fault = site.held("cut_logs", "pull_logs")
+    site.server.crash()
+    site.let_go("cut_logs", fault)
+    site.server.start()
+    assert site.server.ended(run) == "FAILURE"
+    site.carries_on("cut_logs")
