@@ -24,7 +24,6 @@ from pipelines.cli.leaving import show_leaving
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, moment, verb
-from pipelines.cli.progress import tasks_of
 from pipelines.landing.hours import HOURS_MAX, hour_text, hours_text
 from pipelines.landing.inspection.history import hours_of
 from pipelines.landing.logstore import Logstore
@@ -140,7 +139,7 @@ def fill_here(output: Output, logstore: Logstore, hours: tuple[int, int]) -> Non
         output.progress(f"backfill {logstore.name}") as progress,
         quiet_spark(engine),
         Run(logstore, engine, mode="fill", hours=hours, on_event=progress.phase) as run,
-        progress.watching(tasks_of(engine), "tasks"),
+        progress.landing(engine),
     ):
         report = run.land()
         verdict = run.reconcile()
@@ -185,7 +184,7 @@ def replace_here(output: Output, logstore: Logstore, hours: range, *, execute: b
         with (
             output.progress(f"replace {logstore.name}") as progress,
             quiet_spark(engine),
-            progress.watching(tasks_of(engine), "tasks"),
+            progress.landing(engine),
         ):
             report = execute_replace(lake, logstore, client, engine, planned, on_event=progress.phase)
     show_landing(output, report, Verdict(), [])

@@ -13,7 +13,6 @@ from pipelines.cli.demo.sandbox import noise_into
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, span, verb
-from pipelines.cli.progress import tasks_of
 from pipelines.landing.hours import hour_text
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.driver import Run
@@ -39,7 +38,7 @@ def land(output: Output, *, name: str | None) -> None:
             output.progress(f"land {logstore.name}") as progress,
             quiet_spark(engine),
             Run(logstore, engine, mode="live", warn=notes.append, on_event=progress.phase) as run,
-            progress.watching(tasks_of(engine), "tasks"),
+            progress.landing(engine),
         ):
             report = run.land()
             verdict = run.reconcile()

@@ -7,6 +7,8 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -21,6 +23,9 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+
+from pipelines.landing.run.tally import told
+from sls_io.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from pipelines.landing.spark.session import Engine
@@ -67,12 +72,29 @@ class Line:
         return self._progress is not None
 
     @contextmanager
-    def watching(self, look: Look, unit: str) -> Iterator[None]:
-        """Ask `look` each time the line is written, for the time of the block and never after it."""
+    def landing(self, engine: "Engine") -> Iterator[None]:
+        """Show how far the tasks of a landing are, for the time of the block: tasks, and where Spark runs on
+        this machine pages, rows and MB/s."""
+        if self._progress is None or engine.remote or not engine.master.startswith("local"):
+            with self.watching(_tasks_of(engine), "tasks"):
+                yield
+            return
+        with TemporaryDirectory(prefix="sls-lake-") as folder:
+            engine.tally = folder
+            try:
+                with self.watching(_tasks_of(engine), "tasks", _read_since(Path(folder))):
+                    yield
+            finally:
+                engine.tally = ""
+
+    @contextmanager
+    def watching(self, look: Look, unit: str, more: Callable[[], str] = lambda: "") -> Iterator[None]:
+        """Ask `look` each time the line is written, for the time of the block and never after it; `more` is
+        said behind it."""
         if self._progress is None:
             yield
             return
-        self._progress.ask = lambda: self._look(look, unit)
+        self._progress.ask = lambda: self._look(look, unit, more)
         try:
             yield
         finally:
@@ -84,13 +106,13 @@ class Line:
         if self._progress is not None:
             self._progress.stop()
 
-    def _look(self, look: Look, unit: str) -> None:
+    def _look(self, look: Look, unit: str, more: Callable[[], str]) -> None:
         # From the thread that draws: what it cannot know it leaves out, and the verb goes on.
         with self._asking, suppress(Exception):
             if self._progress is None or self._progress.ask is None:
                 return
             if (found := look()) is not None:
-                self.counted(*found, f"{found[0]:,} of {found[1]:,} {unit}")
+                self.counted(*found, f"{found[0]:,} of {found[1]:,} {unit}{more()}")
 
 
 class _Live(Progress):
@@ -131,7 +153,24 @@ def line(what: str, *, quiet: bool = False) -> Iterator[Line]:
             yield Line(what, live)
 
 
-def tasks_of(engine: "Engine") -> Look:
+def _read_since(folder: Path) -> Callable[[], str]:
+    """What tasks tell in `folder`, in words, with the speed since the first of it was seen."""
+    begun_s: float | None = None
+
+    def said() -> str:
+        nonlocal begun_s
+        done = told(folder)
+        if not done.pages:
+            return ""
+        now_s, mb = SYSTEM_CLOCK.monotonic(), done.raw_bytes / 1e6
+        begun_s = now_s if begun_s is None else begun_s
+        speed = f", {mb / (now_s - begun_s):,.1f} MB/s" if now_s - begun_s >= 1 else ""
+        return f", {done.pages:,} pages, {done.rows:,} rows, {mb:,.1f} MB{speed}"
+
+    return said
+
+
+def _tasks_of(engine: "Engine") -> Look:
     """How many of the Spark tasks of the running stages are done, where Spark runs in this process."""
 
     def look() -> tuple[int, int] | None:

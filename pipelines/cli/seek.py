@@ -13,7 +13,6 @@ from pipelines.cli.land import quiet_spark
 from pipelines.cli.leaving import show_leaving
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output
-from pipelines.cli.progress import tasks_of
 from pipelines.cli.stores import PLACES
 from pipelines.landing.hours import hours_text
 from pipelines.landing.inspection.describe import read_ledger
@@ -114,7 +113,7 @@ def _executed(output: Output, lake: Lake, logstore: Logstore, client: SlsClient,
     with (
         output.progress(f"replace {logstore.name}") as progress,
         quiet_spark(engine),
-        progress.watching(tasks_of(engine), "tasks"),
+        progress.landing(engine),
     ):
         return execute_seek(lake, logstore, client, engine, planned, on_event=progress.phase)
 

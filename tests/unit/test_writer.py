@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from pipelines.landing.run.tally import told
 from pipelines.landing.run.write import ROW_VERSION, FileRow, WriteJob, Writer, WrittenWindow, crowded
 from pipelines.landing.table.contract import Contract
 from sls_io.client import Page
@@ -33,7 +34,7 @@ def log(n: int, size: int) -> bytes:
     )
 
 
-def written(folder: Path, *pages: tuple[int, int]) -> list[FileRow]:
+def written(folder: Path, *pages: tuple[int, int], tally: str = "") -> list[FileRow]:
     """The files of a window with pages of one group each: so many logs of so many bytes."""
     contract = Contract.from_columns(COLUMNS)
     schema = contract.iceberg_schema()
@@ -52,7 +53,7 @@ def written(folder: Path, *pages: tuple[int, int]) -> list[FileRow]:
         page_groups_max=1,
         shard_mb_per_s=10.0,
     )
-    writer, decoder = Writer(job, 0), contract.decoder("o-1", schema)
+    writer, decoder = Writer(job, 0, tally), contract.decoder("o-1", schema)
 
     def parts(place: int, logs: int, size: int) -> Iterator[Part]:
         raw = frame(b"".join(log(place * 1000 + n, size) for n in range(logs)))
@@ -115,3 +116,11 @@ def test_a_task_that_took_more_than_its_bound_is_told() -> None:
     written = [WrittenWindow(None, (row,), "")]
     assert "took 412 MB, more than budget.task_mb (300)" in crowded(written, 300)
     assert crowded(written, 412) == crowded(written, 0) == ""
+
+
+def test_it_tells_how_far_it_is_over_all_its_files(tmp_path: Path) -> None:
+    (tmp_path / "tally").mkdir()
+    files = written(tmp_path, (3, 10), (2, 10), tally=str(tmp_path / "tally"))
+    done = told(tmp_path / "tally")
+    assert (done.pages, done.rows) == (2, 5)
+    assert done.raw_bytes == sum(file.raw_bytes for file in files) > 0

@@ -32,6 +32,7 @@ from pyiceberg.utils.config import Config
 from pipelines.landing.commit.publish import pack_bounds, unpack_bounds
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.run.tally import Tally, tell
 from pipelines.landing.spark.probe import workers_problem
 from pipelines.landing.spark.session import Engine, Task
 from pipelines.landing.table.contract import ROW_GROUP_ROWS, Contract, parquet_writer
@@ -210,7 +211,7 @@ def write_windows(engine: Engine, job: WriteJob, *, tag: str) -> list[FileRow]:
     """Run the job on Spark and collect its rows. `tag` cancels it (`Engine.cancel`)."""
     engine.ready()
     try:
-        lines = engine.run(len(job.chains), _task(job, engine.task_clock), tag=tag)
+        lines = engine.run(len(job.chains), _task(job, engine.task_clock, engine.tally), tag=tag)
     except SlsError:
         raise
     except Exception as error:
@@ -311,25 +312,27 @@ def _assemble_one(window: Window, rows: list[FileRow]) -> WrittenWindow:
     return WrittenWindow(landed, tuple(r for r in rows if r.path), stopped, cause)
 
 
-def _task(job: WriteJob, clock: Clock = SYSTEM_CLOCK) -> Task:
+def _task(job: WriteJob, clock: Clock = SYSTEM_CLOCK, tally: str = "") -> Task:
     def run(chains: Iterable[int]) -> Iterator[str]:
         for chain in chains:
-            for row in write_chain(job, job.chains[chain], clock=clock):
+            for row in write_chain(job, job.chains[chain], clock=clock, tally=tally):
                 yield json.dumps(asdict(row))
 
     return run
 
 
-def write_chain(job: WriteJob, indexes: Sequence[int], *, clock: Clock = SYSTEM_CLOCK) -> list[FileRow]:
+def write_chain(
+    job: WriteJob, indexes: Sequence[int], *, clock: Clock = SYSTEM_CLOCK, tally: str = ""
+) -> list[FileRow]:
     """The windows of one chain, until its bytes are used up or one of them ends early.
 
-    The body of one Spark task, callable without Spark.
+    The body of one Spark task, callable without Spark. `tally` is the folder to tell how far it is, if any.
     """
     _forget_peak()
     written: list[FileRow] = []
     bytes_left, pace = job.windows[indexes[0]].bytes_max, job.pace_of(indexes[0], clock)
     for index in indexes:
-        rows = write_window(job, index, bytes_max=bytes_left, pace=pace, clock=clock)
+        rows = write_window(job, index, bytes_max=bytes_left, pace=pace, clock=clock, tally=tally)
         written += rows
         bytes_left -= sum(row.raw_bytes for row in rows)
         if bytes_left <= 0 or any(row.stopped for row in rows):
@@ -338,7 +341,13 @@ def write_chain(job: WriteJob, indexes: Sequence[int], *, clock: Clock = SYSTEM_
 
 
 def write_window(
-    job: WriteJob, index: int, *, bytes_max: int, pace: Pace, clock: Clock = SYSTEM_CLOCK
+    job: WriteJob,
+    index: int,
+    *,
+    bytes_max: int,
+    pace: Pace,
+    clock: Clock = SYSTEM_CLOCK,
+    tally: str = "",
 ) -> list[FileRow]:
     """Write window `index` of the job, at most about `bytes_max` raw bytes of it.
 
@@ -365,7 +374,7 @@ def write_window(
         )
         decoder = Contract.from_columns(job.columns).decoder(job.origin, job.schema)
         transform = Transform(job.transform)
-        writer = Writer(job, index)
+        writer = Writer(job, index, tally)
         try:
             lost = _read(fetch, decoder, transform, writer)
             rows = writer.finish(stopped=fetch.stopped, cause=fetch.cause)
@@ -412,8 +421,8 @@ def _drain(fetch: Fetch, decoder: Decoder, transform: Transform, writer: "Writer
 class Writer:
     """Parquet files of one window: buffers decoded batches, rolls a file at a page edge."""
 
-    def __init__(self, job: WriteJob, index: int) -> None:
-        self._job, self._index = job, index
+    def __init__(self, job: WriteJob, index: int, tally: str = "") -> None:
+        self._job, self._index, self._tally = job, index, tally
         self._window = job.windows[index].window
         self._io: FileIO = load_file_io({**_own_properties(), **job.io_properties}, job.location)
         self._done: list[FileRow] = []
@@ -472,6 +481,10 @@ class Writer:
             raw_bytes=row.raw_bytes + raw_bytes,
             forward=row.forward or forward,
         )
+        if self._tally:
+            files = [*self._done, self._row]
+            counts = zip(*((f.pages, f.rows, f.raw_bytes) for f in files), strict=True)
+            tell(self._tally, self._index, Tally(*map(sum, counts)))
         if self._stream is not None and self._stream.tell() >= _FILE_BYTES:
             self._close_file(stopped="")
             self._open_file()

@@ -67,6 +67,8 @@ class Engine:
 
     task_clock: Clock = SYSTEM_CLOCK
     """What writing tasks go by; another one only where they run in this very process."""
+    tally: str = ""
+    """The folder in which writing tasks tell how far they are; only where Spark runs on this machine."""
 
     def __init__(
         self,
