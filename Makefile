@@ -35,9 +35,10 @@ demo: setup ## logs through the whole path to a printed proof; LOGS=file FORMAT=
 dev: setup ## emulator, steady producers and the Dagster page with schedules and sensors on, until Ctrl-C; LOGSTORE=a,b, SPARK=cold
 	@$(BIN)/sls-lake dev $(if $(LOGSTORE),--logstore '$(LOGSTORE)') $(if $(filter cold,$(SPARK)),--no-spark-server)
 
+# Three workers on two cores: a test waits a third of its time for servers and daemons.
 .PHONY: test
 test: setup check $(BACKENDS) ## what CI runs: check, then every test
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: check
 check: $(INSTALLED) ## style, types and import layers; no test is run

@@ -1,7 +1,7 @@
 """In which order the files of a run are begun.
 
-Story: two workers share the files. The last one takes minutes and is begun last, so one worker runs it and
-the other has nothing to do. So the files that take longest come first, and small ones fill up the end.
+Story: some workers share the files. The last one takes minutes and is begun last, so one worker runs it and
+the others have nothing to do. So the files that take longest come first, and small ones fill up the end.
 """
 
 from collections.abc import Callable, Iterable
