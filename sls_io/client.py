@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from sls_io import loggroup
 from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.errors import ClaimLost, ConfigError, DecodeError, ServiceError
+from sls_io.errors import ClaimLost, ConfigError, CursorExpired, DecodeError, ServiceError
 from sls_io.http.transport import NOT_JSON, Transport, parse_json, whole_number
 from sls_io.settings import PAGE_GROUPS_MAX, Group, Service
 from sls_io.shard import Head, Shard
@@ -213,6 +213,15 @@ class SlsClient:
             return whole_number(self._object("GET", self._shard(shard), params)["cursor_time"])
         except (KeyError, TypeError, ValueError):
             raise _unexpected("GetCursorTime") from None
+
+    def waits_since_s(self, shard: int, cursor: Cursor) -> int | None:
+        """Receive time of what a reader at `cursor` would get first, unix seconds; None where it would get
+        nothing. Retention may have overtaken the cursor: what is oldest by now is nearest then."""
+        try:
+            return self.cursor_time_s(shard, cursor)
+        except CursorExpired:
+            begin = self.cursor_at(shard, "begin")
+            return self.cursor_time_s(shard, begin) if begin < self.cursor_at(shard, "end") else None
 
     # --- data
 

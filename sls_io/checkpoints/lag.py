@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sls_io.checkpoints.policy import Place, place_of
 from sls_io.client import SlsClient
-from sls_io.errors import CursorExpired, ShardGone
+from sls_io.errors import ShardGone
 from sls_io.shard import Shard, ShardState, ancestors
 from sls_io.window import Cursor
 
@@ -76,7 +76,7 @@ def _lag(client: SlsClient, shard: Shard, at: Cursor | None, now_s: float) -> Sh
     try:
         head = client.head(shard)
         counted = head.begin if at is None else max(at, head.begin)
-        oldest_s = None if counted >= head.end else _time_s(client, shard.id, counted)
+        oldest_s = None if counted >= head.end else client.waits_since_s(shard.id, counted)
     except ShardGone:
         return None
     place = "inside" if at is None else place_of(at, head.begin, head.end)
@@ -91,12 +91,3 @@ def _lag(client: SlsClient, shard: Shard, at: Cursor | None, now_s: float) -> Sh
         lag_s=0.0 if oldest_s is None else max(0.0, now_s - oldest_s),
         groups_max=max(0, head.end - counted),
     )
-
-
-def _time_s(client: SlsClient, shard: int, at: Cursor) -> int | None:
-    try:
-        return client.cursor_time_s(shard, at)
-    except CursorExpired:
-        # Retention overtook it since the begin was read; what is oldest now is nearly as old.
-        begin = client.cursor_at(shard, "begin")
-        return client.cursor_time_s(shard, begin) if begin < client.cursor_at(shard, "end") else None

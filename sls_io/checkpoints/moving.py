@@ -19,7 +19,7 @@ from sls_io.checkpoints.store import Kept, Written, reset
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.coordination.server_group import ServerGroup
-from sls_io.errors import ClaimLost, ConfigError, CursorExpired
+from sls_io.errors import ClaimLost, ConfigError
 from sls_io.settings import Group
 from sls_io.shard import Head, Shard, ancestors
 from sls_io.window import Cursor
@@ -148,11 +148,8 @@ def _time_s(client: SlsClient, head: Head, at: Cursor, now_s: int) -> int:
     """Receive time of the log at `at`; now where none is there yet."""
     if at >= head.end:
         return now_s
-    try:
-        return client.cursor_time_s(head.shard.id, at)
-    except CursorExpired:
-        # Retention overtook it since the begin was read: what is oldest by now is nearest.
-        return client.cursor_time_s(head.shard.id, client.cursor_at(head.shard.id, "begin"))
+    since_s = client.waits_since_s(head.shard.id, at)
+    return now_s if since_s is None else since_s
 
 
 def _move(head: Head, before: Cursor | None, after: Cursor, place: Place, listed: Iterable[Shard]) -> Move:

@@ -16,9 +16,8 @@ from pipelines.landing.ledger.left import rates_of
 from pipelines.landing.ledger.state import windows_in
 from pipelines.landing.watch.look import Look
 from sls_io.client import SlsClient
-from sls_io.errors import CursorExpired, ShardGone
+from sls_io.errors import ShardGone
 from sls_io.pace import MB
-from sls_io.window import Cursor
 
 _AT_ONCE = 8
 _LANDINGS_MAX = 200
@@ -94,13 +93,7 @@ def _age_s(client: SlsClient, look: Look, shard: int) -> float:
     try:
         end = client.cursor_at(shard, "end")
         at = entry.frontier if entry is not None else client.cursor_at(shard, "begin")
-        return 0.0 if at >= end else max(0.0, look.now_s - _received_s(client, shard, at))
+        since_s = client.waits_since_s(shard, at) if at < end else None
+        return 0.0 if since_s is None else max(0.0, look.now_s - since_s)
     except ShardGone:
         return 0.0
-
-
-def _received_s(client: SlsClient, shard: int, at: Cursor) -> int:
-    try:
-        return client.cursor_time_s(shard, at)
-    except CursorExpired:
-        return client.cursor_time_s(shard, client.cursor_at(shard, "begin"))
