@@ -32,8 +32,8 @@ demo: setup ## logs through the whole path to a printed proof; LOGS=file FORMAT=
 	@$(BIN)/sls-lake demo $(if $(LOGS),--logs '$(LOGS)') $(if $(FORMAT),--format '$(FORMAT)') $(if $(BREAK),--break-one-file)
 
 .PHONY: dev
-dev: setup ## emulator, steady producers and the Dagster page with schedules and sensors on, until Ctrl-C; LOGSTORE=a,b, SPARK=cold
-	@$(BIN)/sls-lake dev $(if $(LOGSTORE),--logstore '$(LOGSTORE)') $(if $(filter cold,$(SPARK)),--no-spark-server)
+dev: setup ## emulator, steady producers and the Dagster page with schedules and sensors on, until Ctrl-C; LOGSTORE=a,b, SPARK=cold, PORT= UI_PORT=
+	@$(BIN)/sls-lake dev $(if $(PORT),--port '$(PORT)') $(if $(UI_PORT),--ui-port '$(UI_PORT)') $(if $(LOGSTORE),--logstore '$(LOGSTORE)') $(if $(filter cold,$(SPARK)),--no-spark-server)
 
 # Three workers on two cores: a test waits a third of its time for servers and daemons.
 .PHONY: test

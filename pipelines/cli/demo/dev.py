@@ -83,8 +83,8 @@ def dev(
         signal.signal(number, signal.default_int_handler)
     box = replace(sandbox.at("dev", port), spark_remote=free_address() if warm else "")
     with box.owned():
-        _refuse_taken(port, "--port")
-        _refuse_taken(ui_port, "--ui-port")
+        _refuse_taken(port, "PORT", "--port")
+        _refuse_taken(ui_port, "UI_PORT", "--ui-port")
         box.prepare(fresh=fresh)
         box.enter()
         _run(output, box, _own(resolve_all(names), box), ui_port, rate)
@@ -249,13 +249,14 @@ def produce(
         SYSTEM_CLOCK.sleep(max(0.0, due_s - SYSTEM_CLOCK.monotonic()))
 
 
-def _refuse_taken(port: int, option: str) -> None:
+def _refuse_taken(port: int, variable: str, option: str) -> None:
     """Another program there would answer for ours."""
     with socket.socket() as probe:
         probe.settimeout(1.0)
         if probe.connect_ex(("127.0.0.1", port)) == 0:
             raise ConfigError(
-                f"port {port} is taken: stop what listens there or choose another with {option}"
+                f"port {port} is taken: stop what listens there, or choose another: "
+                f"`make dev {variable}=N`, `sls-lake dev {option} N`"
             )
 
 

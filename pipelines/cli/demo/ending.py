@@ -48,7 +48,8 @@ def hours(output: Output, table: Table) -> list[dict[str, Any]]:
 
 def landings(output: Output, logstore: Logstore, lake: Lake) -> list[dict[str, Any]]:
     """The snapshots of the table and the windows each brought."""
-    views = describe.landings(logstore, lake)
+    # The first snapshot fixes where the history begins, and brings nothing.
+    views = [view for view in describe.landings(logstore, lake) if view.windows]
     output.say(
         "[bold]Landings[/]  (each is one snapshot, a version of the table; a window is what it read of one "
         "shard and hour)"

@@ -184,7 +184,7 @@ class Demo:
             now_s = self.load_first()
             say(
                 f"{rows.first:,} log lines written into the log service, {self._raw()}: {SHARDS} shards, "
-                f"received over {HOURS} hours"
+                f"received over {HOURS} hours; {rows.second:,} more follow after a split"
             )
         with self.step("Dagster") as say:
             runs = Runs()
@@ -197,7 +197,7 @@ class Demo:
                 say(self.split())
             with self.step("load") as say:
                 self.load_second()
-                say(f"{rows.second:,} more log lines written, into the shards that are open now")
+                say(f"the {rows.second:,} log lines that were left, into the shards that are open now")
             self.say_oddities()
             self.land_rest(runs)
             with self.step("backfill") as say:
@@ -311,7 +311,10 @@ class Demo:
         said: list[str] = []
         yield said.append
         seconds = SYSTEM_CLOCK.monotonic() - started
-        self.output.say(f"{name:<12} {' '.join(said)}  [dim]{seconds:.1f} s[/]")
+        done, *more = " ".join(said).splitlines()
+        self.output.say(f"{name:<12} {done.rstrip()}  [dim]{seconds:.1f} s[/]")
+        for line in more:
+            self.output.say(line)
 
     def _raw(self) -> str:
         return f"{megabytes(self.packer.counts.bytes)} raw"
