@@ -46,7 +46,7 @@ import dagster as dg
 
 from chaos.engine import InProcess
 from pipelines.components.logstore.spark import RESOURCE_KEY, SparkEngine
-from pipelines.defs.dbt.assets import models
+from pipelines.models import models
 from pipelines.landing.spark.session import Engine
 
 

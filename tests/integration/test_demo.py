@@ -47,7 +47,7 @@ def test_lines_of_a_file_end_in_a_proof_that_each_landed_once(tmp_path: Path) ->
     read = subprocess.run(
         [sys.executable, "-c", snippet(READ)], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    assert "__receive_hour__" in read.stdout or "[5 rows" in read.stdout
+    assert "latency_ms" in read.stdout and len(read.stdout.splitlines()) == 6
 
 
 def test_a_landed_file_that_is_gone_ends_red(tmp_path: Path) -> None:
