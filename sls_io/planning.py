@@ -189,14 +189,15 @@ def lineage(shards: Iterable[Shard], ledger: Ledger, *, ordered: bool) -> Mappin
     holds back every later shard that has not begun.
 
     Story: a parent with logs left is missing from one list. By that list its child has no parent: it
-    would land first, and the parent's logs, a run later, after it.
+    would land first, and the parent's logs, a run later, after it. A child has begun when a live run has
+    reached something of it: rows that a backfill brought say nothing of its parents.
     """
     if not ordered:
         return {}
     listed = list(shards)
     there = {s.id for s in listed}
     missing = [s for s, entry in ledger.shards.items() if s not in there and not entry.closed]
-    begun = {s for s, entry in ledger.shards.items() if entry.landed or entry.reached_s}
+    begun = {s for s, entry in ledger.shards.items() if entry.reached_s}
     needed: dict[int, frozenset[int]] = {}
     for child, above in parents(listed).items():
         hidden = () if child in begun else (s for s in missing if s < child)

@@ -142,9 +142,10 @@ class Table:
             self.landings.setdefault(request.run.name, []).append(request.run)
 
     def newer(self, run: Run) -> bool:
-        """Whether a run of the deployment that began later has landed since this one read the table."""
+        """Whether a run of the deployment that is newer has landed since this one read the table. Newer is
+        who read it later: a run may begin, and read only after another has landed."""
         since = self.landings.get(run.name, [])[run.seen :]
-        return any(other.id != run.id and other.begun_s > run.begun_s for other in since)
+        return any(other.id != run.id and other.epoch.number > run.epoch.number for other in since)
 
     def compact(self) -> None:
         """Somebody rewrites all files: other files, same rows. The tag stays."""

@@ -72,3 +72,8 @@ def test_a_schedule_follows_from_its_seed_alone() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_long_schedules_hold_too(seed: int) -> None:
     simulate(10_000_000 + seed, events=5_000)
+
+
+@pytest.mark.parametrize("seed", [6268, 9558, 18306])
+def test_rows_of_a_backfill_do_not_let_a_child_go_before_a_parent_that_one_list_lacks(seed: int) -> None:
+    assert simulate(seed)

@@ -230,6 +230,15 @@ def test_a_child_waits_until_its_parent_is_closed_in_the_ledger(
     assert plan.waits[2] == (waits.HELD if planned else waits.for_parents([0]))
 
 
+def test_rows_of_a_backfill_do_not_let_a_child_go_before_a_parent_that_one_list_lacks() -> None:
+    child, filled = family()[1], ShardLedger(Cursor(0), landed=IntervalSet.of([(0, 2)]), rows=2)
+    asked = surveyed(child, 0, 3, (7, 2, 3))
+    waiting = live([child], [asked], {0: ShardLedger(Cursor(0)), 1: filled})
+    assert not waiting.windows and waiting.waits[1] == waits.for_parents([0])
+    begun = replace(filled, reached_s=7 * HOUR_S)  # by a live run, so its parents were closed before
+    assert live([child], [asked], {0: ShardLedger(Cursor(0)), 1: begun}).windows
+
+
 def test_a_child_seen_for_the_first_time_starts_at_its_begin() -> None:
     ledger = {0: ShardLedger(Cursor(0), end=Cursor(0))}
     plan = live(family(), [surveyed(family()[1], 4, 7, (7, 4, 7))], ledger)
