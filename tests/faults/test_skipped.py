@@ -4,6 +4,7 @@ import pytest
 
 from pipelines.cli.main import EXIT_USAGE
 from pipelines.landing.hours import hour_text
+from pipelines.landing.inspection.runway import runway
 from pipelines.landing.inspection.verify import verify
 from sls_io.planning import GAP_SKIPPED
 from sls_io.window import HOUR_S
@@ -18,6 +19,13 @@ __all__ = ["command"]
 def world(started: World) -> World:
     """Two shards: 20 logs landed, 60 wait."""
     return started
+
+
+def notes_of(world: World) -> list[str]:
+    """What the proof says beside its verdict."""
+    with world.client as client:
+        proof = verify(world.logstore, world.lake, client)
+    return [note for shard in proof.shards for note in shard.notes]
 
 
 def test_what_was_skipped_is_owed_until_a_backfill_lands_it(world: World, command: Command) -> None:
@@ -72,7 +80,14 @@ def test_a_shard_that_is_beyond_the_time_stays(world: World, command: Command) -
 
 def test_retention_takes_what_is_owed_and_it_stays_a_gap(world: World, command: Command) -> None:
     command("shards", "skip", "--to", "latest", "--execute")
-    world.emulator.admin.advance(40 * 24 * HOUR_S)
+    day_s = 24 * HOUR_S
+    world.emulator.admin.advance(29.5 * day_s)
+    with world.client as client:
+        warned = runway(world.logstore, world.lake, client)
+    assert warned.level == "short" and warned.shortest_s is not None and warned.shortest_s < day_s
+    assert any("is owed" in note for note in notes_of(world))
+    world.emulator.admin.advance(10.5 * day_s)
+    assert sum("it is lost" in note for note in notes_of(world)) == 2, "one of each shard"
     world.put(10)
     world.emulator.admin.advance(120)
     report = world.land()

@@ -2,7 +2,8 @@
 
 The service deletes a log once it is older than the logstore's retention, landed or not. What it
 takes before a landing has it is a named gap, for ever, so this is looked at long before: the oldest
-log behind a shard's frontier, its age by the service's own clock, and what is left of the retention.
+log behind a shard's frontier, or of those that a person skipped and that are owed, its age by the service's
+own clock, and what is left of the retention.
 
 The pace is what the ledgers of the last day say: receive seconds landed in a second. Below 1 a shard
 falls behind, and the runway ends later than with no landing at all, but it ends.
@@ -24,6 +25,7 @@ from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import CursorExpired, ShardGone
+from sls_io.planning import GAP_SKIPPED
 from sls_io.shard import Head, Shard
 from sls_io.window import HOUR_S, Cursor
 
@@ -156,7 +158,8 @@ def _look(
     now_s: float,
     pace: float | None,
 ) -> ShardRunway:
-    if entry is not None and entry.closed:
+    skipped = [gap for gap in entry.gaps if gap.cause == GAP_SKIPPED] if entry is not None else []
+    if entry is not None and entry.closed and not (skipped and listed):
         return ShardRunway(shard)
     gone = ShardRunway(shard, lost=entry is not None, pace=pace)
     if listed is None:
@@ -164,15 +167,21 @@ def _look(
     try:
         head = client.head(listed)
         frontier = head.begin if entry is None else entry.frontier
+        closed = entry is not None and entry.closed
         # A gap with a cause is all that can come of this; the landing that names it ends the alarm.
-        if frontier < head.begin or (entry is None and _began_unseen(head, retention_s, now_s)):
+        if not closed and (
+            frontier < head.begin or (entry is None and _began_unseen(head, retention_s, now_s))
+        ):
             return replace(gone, lost=True)
-        if frontier >= head.end:
+        # Logs that a person skipped are owed, so what is oldest of them waits, too.
+        waiting = [max(gap.begin, head.begin) for gap in skipped if gap.end > head.begin]
+        waiting += [frontier] if frontier < head.end and not closed else []
+        if not waiting:
             return ShardRunway(shard, pace=pace)
-        since_s = client.cursor_time_s(shard, Cursor(frontier))
+        since_s = client.cursor_time_s(shard, Cursor(min(waiting)))
     except (ShardGone, CursorExpired):
         # Retention passed between two of the calls.
-        return gone
+        return gone if not (entry is not None and entry.closed) else ShardRunway(shard)
     left_s = None if retention_s is None else since_s + retention_s - now_s
     return ShardRunway(shard, since_s, left_s, pace=pace)
 

@@ -42,7 +42,7 @@ from pipelines.landing.table.lake import Lake, NoMetadata
 from sls_io.claim import SUM_MODULUS, Ledger, ShardLedger
 from sls_io.client import SlsClient
 from sls_io.errors import Breach, ConfigError, LedgerBroken, ShardGone, SlsError, printable
-from sls_io.planning import CURSOR_UNKNOWN, Again
+from sls_io.planning import CURSOR_UNKNOWN, GAP_SKIPPED, Again
 from sls_io.shard import Head
 from sls_io.survey import Begins, begins_anew, readable_again
 from sls_io.window import HOUR_S, Cursor, IntervalSet, Window
@@ -334,11 +334,26 @@ def _ends(
                     *_shown_again(entry, head),
                     *_asked_again(client, entry, head, asked, parts),
                 ]
-                owed[shard.id] = [said_readable(part) for part in parts if part.owed]
+                owed[shard.id] = [
+                    *(said_readable(part) for part in parts if part.owed),
+                    *_owed_no_more(entry, head.begin),
+                ]
         except ShardGone:
             continue
         ends[shard.id] = head.end
+    for number, entry in ledger.shards.items():
+        if number not in ends:
+            owed[number] = _owed_no_more(entry, CURSOR_UNKNOWN)
     return ends, shown, owed
+
+
+def _owed_no_more(entry: ShardLedger, begin: int) -> list[str]:
+    """What was skipped, never landed, and can land no more, since the service's shard begins at `begin`."""
+    gone = [gap for gap in entry.gaps if gap.cause == GAP_SKIPPED and gap.begin < begin]
+    return [
+        f"[{gap.begin}, {min(gap.end, begin)}) was skipped and owed, and retention has taken it: it is lost"
+        for gap in gone
+    ]
 
 
 def _asked_again(
