@@ -234,12 +234,14 @@ def test_another_set_of_jars_or_another_java_has_another_archive(tmp_path: Path)
     assert len({first, second, third, fourth, other}) == 5
 
 
-@pytest.mark.parametrize("which", ["another minor version", "without our packages"])
+@pytest.mark.parametrize("which", ["another minor version", "without our packages", "no Python"])
 def test_workers_whose_python_cannot_run_our_tasks_are_refused_in_one_sentence(
     world: World, tmp_path: Path, which: str
 ) -> None:
     if which == "another minor version":
         python, said = needs.other_python(), "run another Python than this run"
+    elif which == "no Python":
+        python, said = "/bin/false", "run no task at all"
     else:
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
         python, said = str(tmp_path / "bare" / "bin" / "python"), "cannot import"

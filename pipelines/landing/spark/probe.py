@@ -22,11 +22,11 @@ def workers_problem(engine: Engine, said: str, needed: str) -> str:
     """A sentence with the cure when the workers of `engine` cannot run the module `needed`; "" when they can,
     or nobody knows. `said` is what Spark handed on."""
     ours = f"{sys.version_info.major}.{sys.version_info.minor}"
+    told = os.environ.get(PYTHON_VARIABLE, "")
     if engine.remote:
         place = f"the Spark Connect server {engine.remote}"
         cure = f"start it with {PYTHON_VARIABLE} set to a Python {ours} that has our packages"
     else:
-        told = os.environ.get(PYTHON_VARIABLE, "")
         place = f"Spark ({PYTHON_VARIABLE}={printable(told, _WHERE_CHARS_MAX)})"
         cure = f"unset {PYTHON_VARIABLE}, or name a Python {ours} that has our packages"
     if _OTHER_PYTHON.search(said):
@@ -34,7 +34,9 @@ def workers_problem(engine: Engine, said: str, needed: str) -> str:
     try:
         (lacks,) = engine.run(1, _look(needed), tag="sls-lake-probe")
     except Exception:
-        return ""
+        if engine.remote or told == sys.executable:
+            return ""
+        return f"the workers of {place} run no task at all: {cure}"
     return f"the workers of {place} cannot import {printable(lacks, 80)}: {cure}" if lacks else ""
 
 
