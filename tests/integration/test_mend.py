@@ -131,7 +131,8 @@ def test_the_command_line_looks_first(started: World, command: Command, tmp_path
     text = defs.read_text()
     assert "columns: {n: long, status: int}" in text
     verb = ("backfill", "--mode", "errors", "--local", "--from", HOUR)
-    assert command(*verb[:3], *verb[4:])["code"] == EXIT_USAGE, "not by Dagster"
+    elsewhere = command(*verb[:3], *verb[4:])
+    assert (elsewhere["code"], elsewhere["executed"]) == (0, False), "a dry run is made here, whoever runs it"
     defs.write_text(text.replace("status: int", "status: long"))
 
     dry = command(*verb)
