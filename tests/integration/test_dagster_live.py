@@ -232,6 +232,7 @@ def test_a_live_run_after_a_backfill_lands_only_what_it_lacks(site: Site) -> Non
     assert site.checkpoints("access_logs") == site.frontiers("access_logs")
 
 
+@pytest.mark.timeout(1200)
 def test_hours_are_replaced_by_the_command_line_in_runs_that_a_live_one_overtakes(
     site: Site, tmp_path: Path
 ) -> None:
@@ -265,7 +266,7 @@ def test_hours_are_replaced_by_the_command_line_in_runs_that_a_live_one_overtake
             site.let_go(name, each)
         assert site.server.ended(run) == "SUCCESS", site.server.failures(run)
         before = site.checkpoints(name)
-        said = json.loads(backfill.communicate(timeout=300)[0])
+        said = json.loads(backfill.communicate(timeout=600)[0])
     assert (backfill.returncode, said["done"], said["failed"]) == (0, len(keys), 0), said
     modes = {
         e["partition"]: e["metadata"].get("mode") for e in reversed(site.server.materializations(bronze))
