@@ -56,7 +56,7 @@ def check(output: Output) -> None:
         elif unset:
             output.say(f"[yellow]not set[/]: {_escaped(str(place))} takes its endpoint from {unset}")
         found.append({"path": str(place), "logstore": name, "wrong": wrong, "unset": unset})
-    strange = [wrong for _, wrong in _strangers(root) if wrong]
+    strange = list(_strangers(root))
     for wrong in strange:
         output.say(f"[red]wrong[/]: {_escaped(wrong)}")
     bad = sum(bool(each["wrong"]) for each in found) + len(strange)
@@ -77,9 +77,9 @@ def _require_functions(logstore: "Logstore") -> None:
     named(logstore.coordinator.assignor)
 
 
-def _strangers(root: Path) -> Iterator[tuple[Path, str]]:
-    """Files that are about no logstore: (file, what is wrong with it, or ""). A type that nobody can load is
-    most often ours with a slip of the pen; Dagster would load none of the definitions."""
+def _strangers(root: Path) -> Iterator[str]:
+    """What is wrong with the files that are about no logstore. A type that nobody can load is most often ours
+    with a slip of the pen; Dagster would load none of the definitions."""
     from pipelines.landing.defs_file import FILES, read_document
 
     ours = {*single_files(root), *project_files(root)}
@@ -88,19 +88,18 @@ def _strangers(root: Path) -> Iterator[tuple[Path, str]]:
             continue
         try:
             document = read_document(path)
-            yield path, _unknown_type(path, document.get("type") if isinstance(document, dict) else None)
+            _require_type(path, document.get("type") if isinstance(document, dict) else None)
         except ConfigError as error:
-            yield path, str(error)
+            yield str(error)
 
 
-def _unknown_type(path: Path, kind: object) -> str:
+def _require_type(path: Path, kind: object) -> None:
+    """That the type a file names can be loaded. Raises ConfigError."""
     from pipelines.landing.defs_file import KINDS
 
     known = [f"pipelines.components.{name}" for name in KINDS]
     if not isinstance(kind, str):
-        return f"{path}: it has no `type:`; a logstore's is {known[0]}"
-    if path.parent.parent.name == DEFS.name and kind in known:
-        return ""
+        raise ConfigError(f"{path}: it has no `type:`; a logstore's is {known[0]}")
     module, _, name = kind.rpartition(".")
     try:
         getattr(importlib.import_module(module), name)
@@ -109,8 +108,7 @@ def _unknown_type(path: Path, kind: object) -> str:
     except BaseException:  # a module of somebody else may raise anything
         meant = get_close_matches(kind, known, 1, 0.8)
         hint = f"did you mean {meant[0]}?" if meant else f"a logstore's is {known[0]}"
-        return f"{path}: there is no type {printable(kind)!r}: {hint}"
-    return ""
+        raise ConfigError(f"{path}: there is no type {printable(kind)!r}: {hint}") from None
 
 
 def _escaped(text: str) -> str:

@@ -158,22 +158,20 @@ def _look(
     now_s: float,
     pace: float | None,
 ) -> ShardRunway:
+    # Logs that a person skipped are owed, so those of a closed shard may still be lost.
     skipped = [gap for gap in entry.gaps if gap.cause == GAP_SKIPPED] if entry is not None else []
-    if entry is not None and entry.closed and not (skipped and listed):
-        return ShardRunway(shard)
-    gone = ShardRunway(shard, lost=entry is not None, pace=pace)
-    if listed is None:
+    closed = entry is not None and entry.closed
+    gone = ShardRunway(shard, lost=entry is not None and not closed, pace=None if closed else pace)
+    if listed is None or (closed and not skipped):
         return gone
     try:
         head = client.head(listed)
         frontier = head.begin if entry is None else entry.frontier
-        closed = entry is not None and entry.closed
         # A gap with a cause is all that can come of this; the landing that names it ends the alarm.
         if not closed and (
             frontier < head.begin or (entry is None and _began_unseen(head, retention_s, now_s))
         ):
             return replace(gone, lost=True)
-        # Logs that a person skipped are owed, so what is oldest of them waits, too.
         waiting = [max(gap.begin, head.begin) for gap in skipped if gap.end > head.begin]
         waiting += [frontier] if frontier < head.end and not closed else []
         if not waiting:
@@ -181,7 +179,7 @@ def _look(
         since_s = client.cursor_time_s(shard, Cursor(min(waiting)))
     except (ShardGone, CursorExpired):
         # Retention passed between two of the calls.
-        return gone if not (entry is not None and entry.closed) else ShardRunway(shard)
+        return gone
     left_s = None if retention_s is None else since_s + retention_s - now_s
     return ShardRunway(shard, since_s, left_s, pace=pace)
 
