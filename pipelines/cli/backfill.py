@@ -18,7 +18,7 @@ from rich.markup import escape
 
 from pipelines.cli import dagster_client
 from pipelines.cli.hours import HourParam
-from pipelines.cli.land import quiet_spark
+from pipelines.cli.land import landing_line
 from pipelines.cli.land import show as show_landing
 from pipelines.cli.leaving import show_leaving
 from pipelines.cli.logstores import logstore_option, resolve
@@ -136,10 +136,8 @@ def fill_here(output: Output, logstore: Logstore, hours: tuple[int, int]) -> Non
     open_ones = _say_not_over(output, logstore, asked)
     engine = engine_here()
     with (
-        output.progress(f"backfill {logstore.name}") as progress,
-        quiet_spark(engine),
-        Run(logstore, engine, mode="fill", hours=hours, on_event=progress.phase) as run,
-        progress.landing(engine),
+        landing_line(output, f"backfill {logstore.name}", engine) as line,
+        Run(logstore, engine, mode="fill", hours=hours, on_event=line.phase) as run,
     ):
         report = run.land()
         verdict = run.reconcile()
@@ -181,12 +179,8 @@ def replace_here(output: Output, logstore: Logstore, hours: range, *, execute: b
             output.say_dry()
             output.result({"executed": False, **asdict(planned.view)})
             return
-        with (
-            output.progress(f"replace {logstore.name}") as progress,
-            quiet_spark(engine),
-            progress.landing(engine),
-        ):
-            report = execute_replace(lake, logstore, client, engine, planned, on_event=progress.phase)
+        with landing_line(output, f"replace {logstore.name}", engine) as line:
+            report = execute_replace(lake, logstore, client, engine, planned, on_event=line.phase)
     show_landing(output, report, Verdict(), [])
     output.result({"executed": True, **asdict(report), "replaced": asdict(planned.view)})
 
@@ -247,13 +241,25 @@ def by_dagster(output: Output, logstore: Logstore, hours: range, mode: str, url:
         state = follow(asked, say, SYSTEM_CLOCK)
     output.say(f"{state.status}: {state.done} of {state.total} hours done, {state.failed} failed")
     so_far: list[dict[str, object]] = []
+    failures: list[str] = []
     try:
         so_far = _landed_of(output, logstore, open_ones)
         lacks = _say(output, _lacking(logstore, hours))
+        failures = [] if state.ok else dagster_client.reasons(url, backfill_id)
+        for text in failures:
+            output.say(f"[red]a run failed[/]: {escape(text)}")
     except SlsError as error:
         lacks = [f"could not find out whether all of these hours can be landed: {error}"]
         output.say(escape(lacks[0]))
-    output.result({"backfill": backfill_id, **asdict(state), "cannot_come": lacks, "not_over": so_far})
+    output.result(
+        {
+            "backfill": backfill_id,
+            **asdict(state),
+            "failures": failures,
+            "cannot_come": lacks,
+            "not_over": so_far,
+        }
+    )
     if lacks or not state.ok:
         click.get_current_context().exit(EXIT_FAILED)
 

@@ -6,7 +6,7 @@ names: the GraphQL schema of the pinned release (`launchPartitionBackfill`, `par
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
@@ -19,6 +19,7 @@ LOCATION = "sls_lake"
 _REPOSITORY = {"repositoryName": "__repository__", "repositoryLocationName": LOCATION}
 POLL_S = 1.0
 _TIMEOUT_S = 30.0
+_FAILED_MAX = 5
 _HOST, _PATH = re.compile(r"[^\s\0-\x20/@%]+"), re.compile(r"[!-~]*")
 _GOOD = frozenset({"COMPLETED", "COMPLETED_SUCCESS"})
 _ENDED = _GOOD | {"FAILED", "CANCELED", "COMPLETED_FAILED"}
@@ -56,6 +57,25 @@ query Progress($id: String!) {
 }
 """
 
+_FAILED_RUNS = """
+query Failed($filter: RunsFilter!, $limit: Int!) {
+  runsOrError(filter: $filter, limit: $limit) {
+    __typename
+    ... on Runs {
+      results {
+        eventConnection {
+          events {
+            __typename
+            ... on ExecutionStepFailureEvent { error { message } failureMetadata { description } }
+            ... on RunFailureEvent { error { message } }
+          }
+        }
+      }
+    }
+    ... on Error { message }
+  }
+}
+"""
 
 _LOCATION = """
 query Location {
@@ -147,6 +167,28 @@ def progress(url: str, backfill_id: str) -> Progress:
         failed=int(counts.get("numPartitionsFailed") or 0),
         message=str((answer.get("error") or {}).get("message") or ""),
     )
+
+
+def reasons(url: str, backfill_id: str) -> list[str]:
+    """Why runs of the backfill failed, each reason once: of the newest that failed, the sentences on their
+    pages."""
+    chosen = {"tags": [{"key": "dagster/backfill", "value": backfill_id}], "statuses": ["FAILURE"]}
+    answer = _ask(url, "runsOrError", _FAILED_RUNS, {"filter": chosen, "limit": _FAILED_MAX})
+    if answer["__typename"] != "Runs":
+        raise _refused(answer)
+    told = [text for run in answer["results"] for text in _told(run["eventConnection"]["events"])]
+    return list(dict.fromkeys(told))
+
+
+def _told(events: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What the failures of a run's steps say; of a run that ended otherwise, what the run says."""
+
+    def texts(kind: str) -> list[str]:
+        of_kind = [event for event in events if event["__typename"] == kind]
+        said = [(e.get("failureMetadata") or e.get("error") or {}) for e in of_kind]
+        return [printable(x.get("description") or x.get("message") or kind).strip() for x in said]
+
+    return texts("ExecutionStepFailureEvent") or texts("RunFailureEvent")
 
 
 def loaded(url: str) -> bool:

@@ -13,6 +13,7 @@ from pipelines.cli.demo.sandbox import noise_into
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, span, verb
+from pipelines.cli.progress import Line
 from pipelines.landing.hours import hour_text
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.driver import Run
@@ -35,10 +36,8 @@ def land(output: Output, *, name: str | None) -> None:
     notes: list[str] = []
     try:
         with (
-            output.progress(f"land {logstore.name}") as progress,
-            quiet_spark(engine),
-            Run(logstore, engine, mode="live", warn=notes.append, on_event=progress.phase) as run,
-            progress.landing(engine),
+            landing_line(output, f"land {logstore.name}", engine) as line,
+            Run(logstore, engine, mode="live", warn=notes.append, on_event=line.phase) as run,
         ):
             report = run.land()
             verdict = run.reconcile()
@@ -61,11 +60,13 @@ def land(output: Output, *, name: str | None) -> None:
 
 
 @contextmanager
-def quiet_spark(engine: Engine) -> Iterator[None]:
-    """The engine for the time of the block; what its JVM says goes to spark.log in the state folder."""
-    with noise_into(made(home()) / "spark.log"):
+def landing_line(output: Output, what: str, engine: Engine) -> Iterator[Line]:
+    """The engine for the time of the block, and the line that says how far its landing is; what its JVM says
+    goes to spark.log in the state folder."""
+    with output.progress(what) as line, noise_into(made(home()) / "spark.log"):
         try:
-            yield
+            with line.landing(engine):
+                yield line
         finally:
             engine.stop()
 

@@ -9,7 +9,7 @@ import click
 from rich.markup import escape
 
 from pipelines.cli.cursor_file import export_to
-from pipelines.cli.land import quiet_spark
+from pipelines.cli.land import landing_line
 from pipelines.cli.leaving import show_leaving
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output
@@ -110,12 +110,8 @@ def _executed(output: Output, lake: Lake, logstore: Logstore, client: SlsClient,
     engine = engine_here()
     if planned.again is None:
         return execute_seek(lake, logstore, client, engine, planned)
-    with (
-        output.progress(f"replace {logstore.name}") as progress,
-        quiet_spark(engine),
-        progress.landing(engine),
-    ):
-        return execute_seek(lake, logstore, client, engine, planned, on_event=progress.phase)
+    with landing_line(output, f"replace {logstore.name}", engine) as line:
+        return execute_seek(lake, logstore, client, engine, planned, on_event=line.phase)
 
 
 def _show(output: Output, planned: PlannedSeek, moves: tuple[Move, ...]) -> None:

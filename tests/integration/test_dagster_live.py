@@ -315,6 +315,33 @@ def test_a_failing_check_moves_the_checkpoint_neither_in_this_run_nor_in_the_nex
         assert site.checkpoints("broken_logs") == before
 
 
+def test_a_backfill_that_fails_says_on_the_command_line_what_its_run_says_on_the_page(
+    site: Site, tmp_path: Path
+) -> None:
+    world = site.worlds["broken_logs"]
+    (tmp_path / "defs.yaml").write_text(settings(world))
+    asked = [
+        "backfill",
+        "--logstore",
+        str(tmp_path / "defs.yaml"),
+        "--mode",
+        "replace",
+        "--execute",
+        "--json",
+    ]
+    done = subprocess.run(
+        [Path(sys.executable).parent / "sls-lake", *asked, "--from", world.logstore.start],
+        env={**os.environ, **site.environment, "DAGSTER_WEBSERVER_URL": site.server.url},
+        stdout=subprocess.PIPE,
+        timeout=300,
+        check=False,
+    )
+    said = json.loads(done.stdout)
+    assert (done.returncode, said["failed"], said["done"]) == (1, 1, 0), said
+    (reason,) = said["failures"]
+    assert reason.startswith("shard 0 has reached ") and "not all of the hours asked for" in reason
+
+
 def test_a_split_is_seen_by_the_sensor_drained_by_its_run_and_told_by_the_daemon(site: Site) -> None:
     begun = site.live("access_logs")
     assert site.server.ended(begun) == "SUCCESS", site.server.failures(begun)

@@ -74,6 +74,7 @@ def test_a_backfill_of_the_running_hour_says_that_it_is_not_over_and_when_to_ask
             "error": None,
             "assetBackfillData": {"assetBackfillStatuses": [counts]},
         },
+        runsOrError={"__typename": "Runs", "results": []},
     )
     rows = sum(x.rows for x in hours_of(started.logstore, started.lake) if hour_text(x.hour) == running)
     with answering(answer) as url:

@@ -83,6 +83,20 @@ def test_progress_counts_the_hours() -> None:
     assert state.ended and not state.ok
 
 
+def test_reasons_of_failed_runs_are_said_once_each_and_on_one_line() -> None:
+    step = {"__typename": "ExecutionStepFailureEvent", "error": {"message": "Failure: ..."}}
+    step["failureMetadata"] = {"description": "hour 7 is\ngone"}
+    crash = {"__typename": "RunFailureEvent", "error": {"message": "the process of the run ended"}}
+    runs = [[{"__typename": "RunStartEvent"}, step, crash], [step], [crash], [crash | {"error": None}]]
+    results = [{"eventConnection": {"events": events}} for events in runs]
+    asked: list[dict[str, Any]] = []
+    with answering(data(runsOrError={"__typename": "Runs", "results": results}), asked) as url:
+        assert dagster_client.reasons(url, "abc") == [
+            *("hour 7 is gone", "the process of the run ended", "RunFailureEvent")
+        ]
+    assert asked[0]["variables"]["filter"]["tags"] == [{"key": "dagster/backfill", "value": "abc"}]
+
+
 def test_definitions_that_do_not_load_are_said_and_those_still_loading_are_waited_for() -> None:
     def location(status: str, **found: object) -> str:
         entry = {"name": "sls_lake", "loadStatus": status, "locationOrLoadError": found or None}
