@@ -30,6 +30,12 @@ from typing import ClassVar
 _SERVICE_TEXT_CHARS_MAX = 200
 
 
+NO_PROJECT_CODES = frozenset({"ProjectNotExist", "ProjectNotExists"})
+NO_LOGSTORE_CODE = "LogStoreNotExist"
+GONE_CODES = NO_PROJECT_CODES | {NO_LOGSTORE_CODE}
+"""What the service answers about a logstore that is not there."""
+
+
 class SlsError(Exception):
     """Root of the tree. `retryable` says whether the same call may be sent again as it is."""
 

@@ -45,8 +45,12 @@ def _show(output: Output, view: Moved) -> None:
     output.say(f"{escape(view.before)} ({view.old}): its {view.rows:,} rows and its ledger stay{reached}")
     output.say(f"{escape(view.after)} ({view.new}): goes on in {view.table}, from these cursors")
     output.table(["shard", ">start"], [(str(shard), str(at)) for shard, at in view.starts.items()])
-    if view.left is None:
-        output.say("the old logstore cannot be asked: nobody can say whether all of it has landed")
+    if view.unasked:
+        output.say(
+            f"[yellow]whether all of the old logstore has landed is not known[/]: {escape(view.unasked)}"
+        )
+    elif view.left is None:
+        output.say("the old logstore is gone: what of it had not landed cannot land any more")
     elif view.left:
         shards = ", ".join(map(str, view.left))
         output.say(f"[yellow]the old logstore still has logs that have not landed[/]: shard {shards}")

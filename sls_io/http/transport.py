@@ -36,6 +36,8 @@ from aliyun.log.version import API_VERSION, USER_AGENT
 
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import (
+    NO_LOGSTORE_CODE,
+    NO_PROJECT_CODES,
     ConfigError,
     ConnectFailed,
     CursorExpired,
@@ -510,9 +512,9 @@ class Transport(LogClient):
                 )
                 return f"Check {ENV_ID}, {ENV_SECRET} and {ENV_TOKEN}, and what the key may read{emulator}"
             return f"Check the key pair of credentials provider {service.credentials.provider!r}"
-        if code in ("ProjectNotExist", "ProjectNotExists"):
+        if code in NO_PROJECT_CODES:
             return f"Check service.project ({call.project}) and service.endpoint ({service.endpoint})"
-        if code == "LogStoreNotExist":
+        if code == NO_LOGSTORE_CODE:
             return f"Check service.logstore ({service.logstore}) and service.project ({call.project})"
         if code == "ConsumerGroupNotExist":
             return "`sls-lake groups list` shows those there are; a live run makes its logstore's own"

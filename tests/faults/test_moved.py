@@ -89,17 +89,36 @@ def test_it_begins_where_it_is_said_and_nothing_before_lands(
     world.assert_proved()
 
 
-def test_one_that_is_gone_cannot_be_asked_and_that_is_said(
+def test_one_that_is_gone_has_nothing_more_to_land_and_that_is_said(
     old: World, world: World, command: Command
 ) -> None:
     was = origin_of(old)
     with old.client as client:
         client.transport.delete_logstore(PROJECT, old.logstore.service.logstore)
     dry = command("table", "adopt", "--moved", was, "--at", "begin", json=False)
-    assert dry["code"] == 0 and "nobody can say whether all of it has landed" in dry["text"]
+    assert dry["code"] == 0 and "the old logstore is gone" in dry["text"]
     assert command("table", "adopt", "--moved", was, "--at", "begin", "--execute")["left"] is None
     assert world.land().rows == 26
     world.assert_proved()
+
+
+def test_one_that_does_not_answer_is_not_taken_for_gone(old: World, world: World, command: Command) -> None:
+    adopt = ("table", "adopt", "--moved", origin_of(old), "--at", "begin")
+    fault = old.emulator.admin.fault(
+        "error",
+        call="get_logstore",
+        logstore=old.logstore.service.logstore,
+        status=403,
+        code="Unauthorized",
+        times=None,
+    )
+    head = old.table.metadata.current_snapshot_id
+    dry, refused = command(*adopt), command(*adopt, "--execute")
+    assert dry["left"] is None and "Unauthorized" in dry["unasked"]
+    assert refused["code"] == EXIT_USAGE and "may still have logs that have not landed" in refused["error"]
+    assert old.table.metadata.current_snapshot_id == head
+    old.emulator.admin.remove(fault)
+    assert command(*adopt, "--execute", "--without-missing")["left"] == [0, 1]
 
 
 def test_what_is_no_move_is_said(old: World, world: World, command: Command) -> None:

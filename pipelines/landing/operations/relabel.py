@@ -33,7 +33,7 @@ from pipelines.landing.table.lake import Lake
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.errors import ConfigError, SlsError
+from sls_io.errors import GONE_CODES, ConfigError, ServiceError, SlsError
 from sls_io.window import Cursor
 
 
@@ -94,7 +94,8 @@ class Moved:
     rows      of the old one in the table, by its ledger; they stay
     reached_s receive time (unix seconds) up to which all shards of the old one have landed; 0: unknown
     starts    where each shard of the new one begins
-    left      shards of the old one with logs that have not landed; None where it cannot be asked any more
+    left      shards of the old one with logs that have not landed; None where nobody can say
+    unasked   why nobody can say although it may be there still; "" where the service says that it is gone
     """
 
     table: str
@@ -106,6 +107,7 @@ class Moved:
     reached_s: int
     starts: Mapping[int, Cursor]
     left: tuple[int, ...] | None
+    unasked: str
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,7 @@ def plan_moved(
         )
     starts = starts_of(client, logstore, origin.id, {}, at, cursors or {}, Floors(client, Forgotten(), None))
     ledger, before = state.ledgers[old], state.origins[old]
+    left, unasked = _left(logstore, before, ledger)
     view = Moved(
         table=logstore.table,
         old=old,
@@ -159,7 +162,8 @@ def plan_moved(
         rows=sum(entry.rows for entry in ledger.shards.values()),
         reached_s=min((e.reached_s for e in ledger.shards.values() if not e.closed), default=0),
         starts=starts,
-        left=_left(logstore, before, ledger),
+        left=left,
+        unasked=unasked,
     )
     begun = Ledger(origin.id, {shard: ShardLedger(start=cursor) for shard, cursor in starts.items()})
     change = authored.Change(
@@ -177,9 +181,14 @@ def plan_moved(
 def execute_moved(
     lake: Lake, planned: PlannedMove, *, without_missing: bool = False, clock: Clock = SYSTEM_CLOCK
 ) -> int:
-    """Commit it; the new snapshot. Raises ConfigError while the old logstore has logs that have not landed
-    and nobody said `without_missing`; else what `authored.commit` does."""
+    """Commit it; the new snapshot. Raises ConfigError while the old logstore has logs that have not landed,
+    or may have some, and nobody said `without_missing`; else what `authored.commit` does."""
     view = planned.view
+    if view.unasked and not without_missing:
+        raise ConfigError(
+            f"{view.before} may still have logs that have not landed: {view.unasked}. Ask again, or say "
+            "--without-missing to leave what it has"
+        )
     if view.left and not without_missing:
         raise ConfigError(
             f"{view.before} still has logs that have not landed, in shard {', '.join(map(str, view.left))}: "
@@ -190,23 +199,25 @@ def execute_moved(
     return authored.commit(lake, planned.table, planned.state, planned.change, now_ms=now_ms)
 
 
-def _left(logstore: Logstore, text: str, ledger: Ledger) -> tuple[int, ...] | None:
-    """The old logstore's shards with logs behind their frontier, by the same endpoint and keys."""
+def _left(logstore: Logstore, text: str, ledger: Ledger) -> tuple[tuple[int, ...] | None, str]:
+    """The old logstore's shards with logs behind their frontier, by the same endpoint and keys; or None, and
+    why nobody can say. One that is gone has nothing more to land; an answer that failed proves nothing."""
     names, _, created = text.rpartition("@")
     region, project, name = names.split("/", 2)
     there = logstore.service.model_copy(update={"project": project, "logstore": name})
     if region != there.region_name:
-        return None
+        return None, f"it is in {region}, and these settings ask {there.region_name}"
     try:
         with SlsClient(there) as client:
             if str(client.origin().created_s) != created:
-                return None
+                return None, ""
             left = []
             for shard in client.shards():
                 entry = ledger.shards.get(shard.id)
                 frontier = client.cursor_at(shard.id, "begin") if entry is None else entry.frontier
                 if frontier < client.cursor_at(shard.id, "end"):
                     left.append(shard.id)
-            return tuple(left)
-    except SlsError:
-        return None
+            return tuple(left), ""
+    except SlsError as error:
+        gone = isinstance(error, ServiceError) and error.code in GONE_CODES
+        return None, "" if gone else str(error)

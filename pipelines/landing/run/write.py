@@ -6,9 +6,8 @@ FileIO with the Iceberg field ids, and yields one JSON row a file. The closure c
 where credentials come from, never a key; tasks resolve it themselves.
 
 Memory of a task is one raw page, some of its rows decoded, and at most `_GROUP_BYTES` of decoded batches,
-less of both with `budget.task_mb`;
-whatever the backlog and whatever a page holds; rows of a megabyte each are written apart from others. A
-file holds rows of one window; a retried task leaves an orphan file.
+whatever the backlog and whatever a page holds, and less of both with `budget.task_mb`; rows of a megabyte
+each are written apart from others. A file holds rows of one window; a retried task leaves an orphan file.
 """
 
 import contextlib
