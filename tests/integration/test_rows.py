@@ -1,13 +1,15 @@
 """What a row becomes: columns that grow, values that do not fit, pages that lie."""
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from aliyun.log import log_logs_raw_pb2 as pb
 
 from pipelines.landing.run.report import STOPPED
-from sls_io.errors import ConfigError
+from sls_io.errors import ConfigError, TransportError
 from tests.integration.lossy_catalog import lossy
 from tests.integration.test_races import At, second_logstore
 from tests.integration.world import HOUR0_S, World, group
@@ -290,3 +292,20 @@ def test_a_transform_runs_in_the_tasks_of_spark(started: World) -> None:
     assert set(started.identities()) == set(started.truth())
     assert max(started.identities().values()) == 1
     started.assert_proved()
+
+
+def ended(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """As a fault in somebody's native library does."""
+    os._exit(3)
+
+
+def test_a_function_that_ends_the_process_of_its_task_is_named(started: World) -> None:
+    checkpoints = started.checkpoints()
+    name = f"{__name__}:{ended.__name__}"
+    started.logstore = started.changed(transform=name)
+    with pytest.raises(TransportError, match=f"what the settings let it call: {name}"):
+        started.land()
+    assert started.checkpoints() == checkpoints
+    started.logstore = started.changed(transform="")
+    assert started.land().rows == 30
+    started.assert_each_log_once()

@@ -34,7 +34,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.tally import Tally, tell
 from pipelines.landing.spark.probe import workers_problem
 from pipelines.landing.spark.session import Engine, Task
-from pipelines.landing.table.contract import ROW_GROUP_ROWS, Contract, parquet_writer
+from pipelines.landing.table.contract import ROW_GROUP_ROWS, Contract, decoders_of, parquet_writer
 from pipelines.landing.table.data_files import data_file, metrics_of
 from pipelines.landing.table.lake import CATALOG, storage_trouble
 from pipelines.landing.transform import Transform, TransformFailed
@@ -111,6 +111,11 @@ class WriteJob:
     shard_mb_per_s: float
     page_bytes_max: int | None = None
     buffer_bytes_max: int | None = None
+
+    @property
+    def functions(self) -> list[str]:
+        """Import paths of other people's functions that its tasks call."""
+        return [*filter(None, [self.transform]), *decoders_of(self.columns)]
 
     def pace_of(self, index: int, clock: Clock) -> Pace:
         """What the reader of window `index` may ask of its shard, which its other chains read, too."""
@@ -214,11 +219,11 @@ def write_windows(engine: Engine, job: WriteJob, *, tag: str) -> list[FileRow]:
     except SlsError:
         raise
     except Exception as error:
-        raise _task_failure(engine, error) from error
+        raise _task_failure(engine, error, job) from error
     return [FileRow(**json.loads(line)) for line in lines]
 
 
-def _task_failure(engine: Engine, error: Exception) -> SlsError:
+def _task_failure(engine: Engine, error: Exception, job: WriteJob) -> SlsError:
     """What a task raised, as one of ours again: Spark hands it on as a worker's traceback in text. Where none
     of ours did, the workers may not be able to run any."""
     text = str(error)
@@ -226,7 +231,15 @@ def _task_failure(engine: Engine, error: Exception) -> SlsError:
     if not raised and (problem := workers_problem(engine, text, __name__)):
         return ConfigError(problem)
     if not raised:
-        return TransportError(f"a writing task failed ({type(error).__name__}); Spark's own log says why")
+        calls = ", ".join(map(printable, job.functions))
+        own = (
+            f". Where its process ended, look first at what the settings let it call: {calls}"
+            if calls
+            else ""
+        )
+        return TransportError(
+            f"a writing task failed ({type(error).__name__}); Spark's own log says why{own}"
+        )
     kind, message = raised[-1]
     return (
         ConfigError(message)

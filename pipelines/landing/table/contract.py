@@ -383,6 +383,11 @@ def _parse(text: str) -> _Parsed:
     raise ConfigError(f"unknown type {printable(text)!r}; use one of {TYPE_NAMES}")
 
 
+def decoders_of(columns: Mapping[str, str]) -> list[str]:
+    """Import paths of the decoders that these columns name."""
+    return [match[1] for text in columns.values() if (match := _CUSTOM.fullmatch(text))]
+
+
 def _custom(path: str, text: str) -> _Parsed:
     kind, cast, pii = (TimestamptzType(), casts.DATE, "") if text == "timestamp" else _parse(text)
     if pii or isinstance(cast, casts.OfBytes):
