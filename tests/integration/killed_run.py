@@ -11,7 +11,9 @@ for an error of ours.
 import json
 import os
 import signal
+import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,9 @@ from pipelines.landing.run.driver import Run
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.lake import HOME_VARIABLE, Lake
 from sls_io.errors import SlsError
+
+_ROOT = Path(__file__).parents[2]
+_PROGRAM_S = 240.0
 
 
 def main(arguments: dict[str, Any]) -> int:
@@ -63,6 +68,29 @@ def arguments_of(logstore: Logstore, lake: Lake, home: Path, **more: Any) -> str
             "home": str(home),
             **more,
         }
+    )
+
+
+def python(*words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+    """A program of Python's, in the project's folder and with these variables more; it has ended when this
+    returns."""
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=_ROOT,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=_PROGRAM_S,
+        check=False,
+    )
+
+
+def land_elsewhere(
+    logstore: Logstore, lake: Lake, home: Path, variables: Mapping[str, str] | None = None, **more: Any
+) -> "subprocess.CompletedProcess[str]":
+    """A landing in another process, ended when this returns; `more` are its arguments."""
+    return python(
+        "-m", "tests.integration.killed_run", arguments_of(logstore, lake, home, **more), **(variables or {})
     )
 
 

@@ -2,8 +2,6 @@
 
 import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +11,8 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
 from sls_io.errors import ConfigError, ServiceError, SlsError, TransportError
 from sls_io.settings import Credentials
-from tests.integration.killed_run import arguments_of
+from tests.integration.killed_run import land_elsewhere
 from tests.integration.world import HOUR0_S, World
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -175,22 +171,9 @@ def test_java_missing_is_one_sentence_and_nothing_lands(
     ready: World, tmp_path: Path, java_home: str, said: str
 ) -> None:
     """A machine without Java: found out before the first start is landed or a shard is claimed."""
-    environment = {**os.environ, "PATH": str(tmp_path), "JAVA_HOME": java_home}
+    variables = {"PATH": str(tmp_path), "JAVA_HOME": java_home}
 
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "tests.integration.killed_run",
-            arguments_of(ready.logstore, ready.lake, tmp_path / "home"),
-        ],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = land_elsewhere(ready.logstore, ready.lake, tmp_path / "home", variables)
 
     assert done.returncode == 2, done.stderr[-2000:]
     assert done.stderr.strip() == f"ConfigError: {said}"

@@ -16,7 +16,7 @@ from pipelines.landing.spark.java import OPTIONS, OPTIONS_SETTING, require_java
 from pipelines.landing.spark.record import recorded
 from pipelines.landing.spark.session import Engine
 from tests import needs
-from tests.integration.killed_run import arguments_of
+from tests.integration.killed_run import land_elsewhere
 from tests.integration.world import HOUR0_S, World
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
@@ -247,20 +247,7 @@ def test_workers_whose_python_cannot_run_our_tasks_are_refused_in_one_sentence(
         python, said = str(tmp_path / "bare" / "bin" / "python"), "cannot import"
     world.put(20)
     world.at(HOUR0_S + 120)
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "tests.integration.killed_run",
-            arguments_of(world.logstore, world.lake, tmp_path / "home"),
-        ],
-        cwd=ROOT,
-        env={**os.environ, "PYSPARK_PYTHON": python},
-        capture_output=True,
-        text=True,
-        timeout=_PROGRAM_S,
-        check=False,
-    )
+    done = land_elsewhere(world.logstore, world.lake, tmp_path / "home", {"PYSPARK_PYTHON": python})
     sentence = done.stderr.splitlines()[-1]
     assert done.returncode == 2 and sentence.startswith("ConfigError: the workers of Spark"), sentence
     assert said in sentence and "unset PYSPARK_PYTHON, or name a Python" in sentence

@@ -1,38 +1,20 @@
 """A run is killed where it stands (SIGKILL): the next one gives each row once and deletes nothing."""
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.integration.killed_run import arguments_of
+from tests.integration.killed_run import land_elsewhere
 from tests.integration.world import HOUR0_S, World
-
-ROOT = Path(__file__).parents[2]
-_PROGRAM_S = 240.0
 
 pytestmark = pytest.mark.spark
 
 
 def killed(world: World, home: Path, die_at: str) -> None:
     """Run a landing in another process until it kills itself at `die_at`."""
-    done = run_elsewhere(world, home, die_at=die_at)
+    done = land_elsewhere(world.logstore, world.lake, home, die_at=die_at)
     assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
-
-
-def run_elsewhere(world: World, home: Path, **more: str) -> "subprocess.CompletedProcess[str]":
-    """A landing in another process, which has ended when this returns."""
-    argument = arguments_of(world.logstore, world.lake, home, **more)
-    return subprocess.run(
-        [sys.executable, "-m", "tests.integration.killed_run", argument],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=_PROGRAM_S,
-        check=False,
-    )
 
 
 @pytest.fixture
@@ -102,7 +84,7 @@ def test_a_killed_jvm_ends_the_run_with_an_error_of_ours(started: World, tmp_pat
     """Out of memory, say: nothing lands, no checkpoint moves, the next run lands it all."""
     checkpoints = started.checkpoints()
 
-    done = run_elsewhere(started, tmp_path / "home", jvm_dies_at="write")
+    done = land_elsewhere(started.logstore, started.lake, tmp_path / "home", jvm_dies_at="write")
 
     assert done.returncode == 2, done.stderr[-2000:]
     assert "TransportError: a writing task failed" in done.stderr

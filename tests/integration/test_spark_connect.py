@@ -16,7 +16,7 @@ import pytest
 from pipelines.landing.spark.remote import require_answer
 from pipelines.landing.spark.session import catalog_conf
 from tests import needs
-from tests.integration.killed_run import arguments_of
+from tests.integration.killed_run import land_elsewhere, python
 from tests.integration.world import HOUR0_S, World
 
 ROOT = Path(__file__).parents[2]
@@ -109,19 +109,7 @@ def test_a_landing_over_spark_connect(world: World, server: str, tmp_path: Path)
     world.put(60)
     world.at(HOUR0_S + 120)
 
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "tests.integration.killed_run",
-            arguments_of(world.logstore, world.lake, tmp_path / "home", remote=server),
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=_PROGRAM_S,
-        check=False,
-    )
+    done = land_elsewhere(world.logstore, world.lake, tmp_path / "home", remote=server)
 
     assert done.returncode == 0, done.stderr[-2000:]
     assert len(world.table_rows()) == 60
@@ -133,14 +121,7 @@ def test_a_landing_over_spark_connect(world: World, server: str, tmp_path: Path)
 def test_runs_that_share_a_session_find_their_workers_ready_and_one_that_was_closed_hurts_nobody(
     server: str,
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _SHARES, f"{server}/;session_id={uuid4()}"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=_PROGRAM_S,
-        check=False,
-    )
+    done = python("-c", _SHARES, f"{server}/;session_id={uuid4()}")
 
     assert done.returncode == 0, done.stderr[-2000:]
     first, second, after = done.stdout.split()
@@ -148,14 +129,7 @@ def test_runs_that_share_a_session_find_their_workers_ready_and_one_that_was_clo
 
 
 def test_a_server_that_dies_in_the_middle_of_the_work_is_named_with_the_cure(server: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _DIES, server],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=_PROGRAM_S,
-        check=False,
-    )
+    done = python("-c", _DIES, server)
 
     assert done.returncode == 0, done.stderr[-2000:]
     (said,) = done.stdout.splitlines()
