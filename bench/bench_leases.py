@@ -79,7 +79,7 @@ def shared(address: str, assignor: str, weights: Mapping[int, int]) -> dict[str,
     world = World(address, uuid.uuid4().hex, assignor, weights)
     world.join("w0")
     world.run(BALANCED_MAX, world.balanced)
-    figures = {}
+    figures: dict[str, float] = {}
     for what in ("nine join", "one joins", "one dies"):
         if what == "nine join":
             for number in range(1, WORKERS):
