@@ -16,7 +16,7 @@ from pipelines.landing.inspection.history import HourFiles, hours_of
 from pipelines.landing.inspection.runway import CURE, Runway, ShardRunway, days, runway, spoken
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
-from sls_io.client import SlsClient
+from sls_io.client import Heads, SlsClient
 
 HOURS_SHOWN = 24
 _LEVELS = {
@@ -35,8 +35,9 @@ def describe(output: Output, *, name: str | None) -> None:
     """Show every shard: state, holder, checkpoint, frontier, end, lag, runway; and the files per hour."""
     logstore, lake = resolve(name), Lake.default()
     with SlsClient(logstore.service) as client:
-        views = look_at_shards(logstore, lake, client)
-        left = runway(logstore, lake, client)
+        heads = Heads(client)
+        views = look_at_shards(logstore, lake, client, heads=heads)
+        left = runway(logstore, lake, client, heads=heads)
     files = hours_of(logstore, lake)
     show(output, logstore, views, left)
     show_files(output, files)

@@ -13,7 +13,7 @@ from pipelines.landing.inspection.describe import describe
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
 from sls_io.checkpoints.lag import ShardLag, lags
-from sls_io.client import SlsClient
+from sls_io.client import Heads, SlsClient
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import ServiceError, TransportError
 from sls_io.window import Cursor
@@ -73,8 +73,9 @@ def _looked(
 ) -> tuple[str, tuple[ShardLag, ...], Mapping[int, int]]:
     """What was looked at, each shard, and the raw bytes that wait where they are known."""
     if not place:
-        places, waiting = _of_the_table(logstore, client)
-        return f"table {logstore.table}", lags(client, places), waiting
+        heads = Heads(client)
+        places, waiting = _of_the_table(logstore, client, heads)
+        return f"table {logstore.table}", lags(client, places, heads=heads), waiting
     store = store_of(place, logstore, client, reader=reader)
     return store.name, lags(client, {s: k.cursor for s, k in store.read().items()}), {}
 
@@ -100,9 +101,11 @@ def _document(title: str, found: tuple[ShardLag, ...], waiting: Mapping[int, int
     }
 
 
-def _of_the_table(logstore: Logstore, client: SlsClient) -> tuple[dict[int, Cursor | None], dict[int, int]]:
+def _of_the_table(
+    logstore: Logstore, client: SlsClient, heads: Heads
+) -> tuple[dict[int, Cursor | None], dict[int, int]]:
     """The frontiers, and about how many raw bytes wait of each shard, as the ledger's rates tell."""
-    views = describe(logstore, Lake.default(), client)
+    views = describe(logstore, Lake.default(), client, heads=heads)
     waiting = {v.shard: v.backlog.raw_bytes for v in views if v.backlog is not None}
     return {v.shard: v.frontier for v in views}, {s: int(size) for s, size in waiting.items()}
 

@@ -20,6 +20,7 @@ from typing import IO, Any
 
 import click
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 from rich.measure import Measurement
@@ -104,13 +105,15 @@ class Output:
             return
         cells = [[shown(cell) for cell in row] for row in rows]
         out: list[str] = []
-        whole = self._drawn(columns, cells, title, out)
+        longest = _longest(cells)
         if self.wide:
+            width = max(_width(self._drawn(columns, longest, title, out)), 1)
+            whole = self._drawn(columns, cells, title, out)
             with written():
-                Console(file=self._console.file, width=max(_width(whole), 1)).print(whole, highlight=False)
+                Console(file=self._console.file, width=width).print(whole, highlight=False)
             return
         for name in less:
-            if _width(self._drawn(columns, cells, title, out)) <= self._console.width:
+            if _width(self._drawn(columns, longest, title, out)) <= self._console.width:
                 break
             out.append(name)
         with written():
@@ -228,6 +231,14 @@ def megabytes(size: float) -> str:
 def _console(file: IO[str], width: int | None = None) -> Console:
     console = Console(file=file, width=width)
     return console if width or console.is_terminal else Console(file=file, width=WIDTH_WITHOUT_TERMINAL)
+
+
+def _longest(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Rows that need the width that all of them need: of plain cells the longest of each column, in one row,
+    and the rows with markup or several lines as they are. Measuring each cell takes as long as drawing it."""
+    plain = [row for row in rows if not any("[" in cell or "\n" in cell for cell in row)]
+    others = [list(row) for row in rows if any("[" in cell or "\n" in cell for cell in row)]
+    return [*others, *([[max(column, key=cell_len) for column in zip(*plain, strict=True)]] if plain else [])]
 
 
 def _width(table: Table) -> int:

@@ -4,20 +4,23 @@ import os
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from pipelines.landing.logstore import Logstore
 from sls_io.client import GroupCheckpoint, SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.coordination.server_group import ServerGroup
-from sls_io.coordination.sql_lease import SqlLease
 from sls_io.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sls_io.coordination.sql_lease import SqlLease
 
 _FILE = "sqlite:////"
 
 
 def coordinator_of(
     logstore: Logstore, client: SlsClient, clock: Clock = SYSTEM_CLOCK
-) -> ServerGroup | SqlLease:
+) -> "ServerGroup | SqlLease":
     """What holds shards for a live run. Nothing is asked before its first call.
 
     Raises ConfigError when the database of leases has no usable address.
@@ -60,7 +63,9 @@ def published(logstore: Logstore, client: SlsClient) -> Mapping[int, GroupCheckp
     return standing(logstore, client).checkpoints
 
 
-def _leases(logstore: Logstore, client: SlsClient, clock: Clock) -> SqlLease:
+def _leases(logstore: Logstore, client: SlsClient, clock: Clock) -> "SqlLease":
+    from sls_io.coordination.sql_lease import SqlLease
+
     return SqlLease.at(
         _address(logstore),
         logstore.group,

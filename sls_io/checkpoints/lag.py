@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from sls_io.checkpoints.policy import Place, place_of
-from sls_io.client import SlsClient
-from sls_io.errors import ShardGone
+from sls_io.client import Heads, SlsClient
+from sls_io.errors import CursorExpired, ShardGone
 from sls_io.shard import Shard, ShardState, ancestors
 from sls_io.window import Cursor
 
@@ -41,12 +41,16 @@ class ShardLag:
         return self.readonly and self.at is not None and self.at >= self.end
 
 
-def lags(client: SlsClient, places: Mapping[int, Cursor | None]) -> tuple[ShardLag, ...]:
-    """Every listed shard in order; one that retention takes meanwhile is left out."""
+def lags(
+    client: SlsClient, places: Mapping[int, Cursor | None], *, heads: Heads | None = None
+) -> tuple[ShardLag, ...]:
+    """Every listed shard in order; one that retention takes meanwhile is left out. `heads`: what was asked
+    already."""
     shards = client.shards()
     now_s = client.now_s()
+    asked = heads or Heads(client)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        found = pool.map(lambda shard: _lag(client, shard, places.get(shard.id), now_s), shards)
+        found = pool.map(lambda shard: _lag(client, asked, shard, places.get(shard.id), now_s), shards)
         return tuple(one for one in found if one is not None)
 
 
@@ -72,11 +76,11 @@ def states(
     }
 
 
-def _lag(client: SlsClient, shard: Shard, at: Cursor | None, now_s: float) -> ShardLag | None:
+def _lag(client: SlsClient, heads: Heads, shard: Shard, at: Cursor | None, now_s: float) -> ShardLag | None:
     try:
-        head = client.head(shard)
+        head = heads.head(shard)
         counted = head.begin if at is None else max(at, head.begin)
-        oldest_s = None if counted >= head.end else client.waits_since_s(shard.id, counted)
+        oldest_s = None if counted >= head.end else _waits_since_s(client, heads, shard.id, counted)
     except ShardGone:
         return None
     place = "inside" if at is None else place_of(at, head.begin, head.end)
@@ -91,3 +95,10 @@ def _lag(client: SlsClient, shard: Shard, at: Cursor | None, now_s: float) -> Sh
         lag_s=0.0 if oldest_s is None else max(0.0, now_s - oldest_s),
         groups_max=max(0, head.end - counted),
     )
+
+
+def _waits_since_s(client: SlsClient, heads: Heads, shard: int, at: Cursor) -> int | None:
+    try:
+        return heads.cursor_time_s(shard, at)
+    except CursorExpired:
+        return client.waits_since_s(shard, at)

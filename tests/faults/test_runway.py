@@ -2,8 +2,11 @@
 
 import pytest
 
+from pipelines.landing.inspection.describe import describe
 from pipelines.landing.inspection.history import hours_of
 from pipelines.landing.inspection.runway import Runway, runway
+from sls_io.checkpoints.lag import lags
+from sls_io.client import Heads
 from sls_io.clock import SYSTEM_CLOCK, ManualClock
 from tests.faults.judge import pass_by
 from tests.integration.world import PROJECT, World
@@ -121,3 +124,25 @@ def test_the_files_of_each_hour_are_counted_for_those_who_look(quick: World) -> 
     first, second = hours_of(quick.logstore, quick.lake)
     assert (first.hour + 1, first.rows, first.files) == (second.hour, 20, 2)
     assert (second.rows, second.files) == (30, 2)
+
+
+def test_who_shows_shards_from_several_sides_asks_each_question_once(quick: World) -> None:
+    """Of 256 shards each question asked twice is 256 requests, and half a second."""
+    for key in (LOW, HIGH):
+        quick.put(20, key=key)
+    pass_by(quick, 60)
+    quick.land()
+    quick.put(10, key=LOW)
+    quick.put(10, key=HIGH)
+    admin = quick.emulator.admin
+    asked = [admin.fault("observe", call=call, times=None) for call in ("get_cursor", "get_cursor_time")]
+    with quick.client as client:
+        heads = Heads(client)
+        views = describe(quick.logstore, quick.lake, client, heads=heads)
+        left = runway(quick.logstore, quick.lake, client, heads=heads)
+        found = lags(client, {view.shard: view.frontier for view in views}, heads=heads)
+    assert [view.lag_s for view in views] == pytest.approx([one.lag_s for one in found], abs=2)
+    assert [view.end for view in views] == [one.end for one in found]
+    assert all(one.waiting_since_s == there.received_s for one, there in zip(left.shards, found, strict=True))
+    hits = {fault["id"]: fault["hits"] for fault in admin.faults()}
+    assert [hits[one] for one in asked] == [2 * len(views), len(views)]

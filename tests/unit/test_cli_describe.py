@@ -100,3 +100,17 @@ def test_what_is_wide_enough_or_no_terminal_has_every_column_in_whole_lines(opti
     (row,) = [line for line in lines if line.strip().startswith("7 ")]
     assert str(CURSOR) in row and str(CURSOR + 9) in row and "2026-09-21 14:13:20" in row
     assert not any("--wide" in line for line in lines)
+
+
+def test_a_table_is_measured_by_its_longest_cells_wherever_they_stand() -> None:
+    """Columns are left out by the width of all rows, also of those with markup and with several lines."""
+    rows = [("1", "x" * 30, ""), ("1" * 20, "", ""), ("2", "[red]short[/]", "first\n" + "y" * 25)]
+    needed = 20 + 30 + 25 + 2 * 3 + 2  # three columns between, one at each edge
+
+    def lines(width: int) -> str:
+        shown = io.StringIO()
+        Output(file=shown, width=width).table(["a", "b", "c"], rows, less=("b",))
+        return shown.getvalue()
+
+    assert "x" * 30 in lines(needed) and "--wide" not in lines(needed)
+    assert "x" not in lines(needed - 1) and "without b" in lines(needed - 1)

@@ -14,11 +14,17 @@ from pipelines.components.logstore.assets import (
     origin_spec,
 )
 from pipelines.components.logstore.checks import NAMES
-from pipelines.components.logstore.jobs import check_jobs, hours_jobs, microbatch_job, now_job
+from pipelines.components.logstore.jobs import (
+    among_own_assets,
+    check_jobs,
+    hours_jobs,
+    microbatch_job,
+    now_job,
+)
 from pipelines.components.logstore.maintenance import maintenance_job, maintenance_schedule
 from pipelines.components.logstore.pruning import prune_job, prune_schedule
 from pipelines.components.logstore.scaffold import LogstoreScaffolder
-from pipelines.components.logstore.schedule import check_schedules, microbatch_schedule
+from pipelines.components.logstore.schedule import Job, check_schedules, microbatch_schedule
 from pipelines.components.logstore.sensors.backlog import backlog_sensor
 from pipelines.components.logstore.sensors.sealed import sealed_sensor, sealed_spec
 from pipelines.components.logstore.sensors.topology import shards_spec, topology_sensor
@@ -93,20 +99,30 @@ class SlsLogstore(dg.Component):
         """The definitions of this logstore. Reads no table and starts no engine."""
         logstore, unset, bronze = self.logstore, self.unset, bronze_key(self.logstore)
         origin, hours = origin_key(logstore), hours_of(logstore)
-        live, checking = microbatch_job(logstore), check_jobs(logstore)
-        maintenance, trouble = maintenance_job(logstore, bronze), trouble_job(logstore, origin)
-        shown = [dg.AssetCheckKey(bronze, name) for name in NAMES]
-        shown += [dg.AssetCheckKey(origin, kind.value) for kind in Kind]
-        prune = prune_job(logstore, [bronze, checkpoint_key(logstore)], shown)
-        return dg.Definitions(
-            assets=[
+        live: Job = microbatch_job(logstore)
+        trouble: Job = trouble_job(logstore, origin)
+        checking: tuple[Job, Job] = check_jobs(logstore)
+        more: tuple[Job, ...]
+        maintenance = maintenance_job(logstore, bronze)
+        parts: dict[str, Any] = {
+            "assets": [
                 origin_spec(logstore),
                 shards_spec(logstore, origin),
                 landing_assets(logstore, unset=unset),
                 sealed_spec(logstore, bronze, hours),
             ],
-            asset_checks=[trouble_checks(logstore, origin, unset=unset)],
-            jobs=[live, now_job(logstore), *checking, *hours_jobs(logstore), maintenance, trouble, prune],
+            "asset_checks": [trouble_checks(logstore, origin, unset=unset)],
+            "resources": {RESOURCE_KEY: SPARK},
+        }
+        more = (now_job(logstore), *hours_jobs(logstore))
+        live, trouble, *rest = among_own_assets([live, trouble, *checking, *more], parts)
+        checking, more = (rest[0], rest[1]), tuple(rest[2:])
+        shown = [dg.AssetCheckKey(bronze, name) for name in NAMES]
+        shown += [dg.AssetCheckKey(origin, kind.value) for kind in Kind]
+        prune = prune_job(logstore, [bronze, checkpoint_key(logstore)], shown)
+        return dg.Definitions(
+            **parts,
+            jobs=[live, *checking, *more, maintenance, trouble, prune],
             schedules=[
                 microbatch_schedule(logstore, live, unset=unset),
                 *check_schedules(logstore, *checking, unset=unset),
@@ -120,7 +136,6 @@ class SlsLogstore(dg.Component):
                 trouble_sensor(logstore, trouble, origin, unset=unset),
                 maintenance_sensor(logstore, maintenance),
             ],
-            resources={RESOURCE_KEY: SPARK},
         )
 
 

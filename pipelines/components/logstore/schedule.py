@@ -20,6 +20,8 @@ from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import LedgerBroken
 from sls_io.window import HOUR_S
 
+Job = UnresolvedAssetJobDefinition | dg.JobDefinition
+
 KEY_FORMAT = "%Y-%m-%d-%H:%M"
 
 MODE_TAG = "sls/mode"
@@ -147,9 +149,7 @@ def reached_s(logstore: Logstore) -> int | None:
     return oldest_reached_s(ledger for origin, ledger in ledgers.items() if origin.startswith(prefix))
 
 
-def microbatch_schedule(
-    logstore: Logstore, job: UnresolvedAssetJobDefinition, *, unset: str = ""
-) -> dg.ScheduleDefinition:
+def microbatch_schedule(logstore: Logstore, job: Job, *, unset: str = "") -> dg.ScheduleDefinition:
     """`<logstore>_schedule`, stopped until somebody turns it on. `unset` names the environment
     variable of the endpoint when it is not set: every tick is skipped then."""
 
@@ -175,14 +175,14 @@ RUNWAY_CRON = "25 * * * *"
 
 def check_schedules(
     logstore: Logstore,
-    proof: UnresolvedAssetJobDefinition,
-    runway: UnresolvedAssetJobDefinition,
+    proof: Job,
+    runway: Job,
     *,
     unset: str = "",
 ) -> list[dg.ScheduleDefinition]:
     """`<logstore>_proof_schedule` and `<logstore>_runway_schedule`, stopped until somebody turns them on."""
 
-    def of(job: UnresolvedAssetJobDefinition, cron: str, what: str) -> dg.ScheduleDefinition:
+    def of(job: Job, cron: str, what: str) -> dg.ScheduleDefinition:
         @dg.schedule(
             name=f"{job.name}_schedule",
             job=job,

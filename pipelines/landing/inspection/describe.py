@@ -29,7 +29,7 @@ from pipelines.landing.run.report import Backlog, PlanReport, gap_lines, readabl
 from pipelines.landing.table.contract import Contract, check_landable, hour_place, rows_of
 from pipelines.landing.table.lake import Lake
 from sls_io.claim import Ledger, ShardLedger
-from sls_io.client import GroupCheckpoint, SlsClient
+from sls_io.client import GroupCheckpoint, Heads, SlsClient
 from sls_io.errors import CursorExpired, ServiceError, ShardGone
 from sls_io.planning import plan_fill
 from sls_io.settings import Budget
@@ -168,18 +168,21 @@ def hour_rows(logstore: Logstore, lake: Lake, origin: str, hours: Collection[int
     return found
 
 
-def describe(logstore: Logstore, lake: Lake, client: SlsClient) -> list[ShardView]:
-    """Every shard the service lists or the ledger knows, in order of id."""
+def describe(
+    logstore: Logstore, lake: Lake, client: SlsClient, *, heads: Heads | None = None
+) -> list[ShardView]:
+    """Every shard the service lists or the ledger knows, in order of id. `heads`: what was asked already."""
     ledger = read_ledger(logstore, lake, client)
     group = _standing(client, logstore)
     listed = {s.id: s for s in client.shards()}
     now_s = client.now_s()
     table = lake.load(logstore.table)
     rates = rates_of(table, ledger) if table is not None else {}
+    asked = heads or Heads(client)
 
     def view(shard: int) -> ShardView:
         entry, checkpoint = ledger.shards.get(shard), group.checkpoints.get(shard)
-        return _view(shard, listed.get(shard), client, entry, checkpoint, now_s)
+        return _view(shard, listed.get(shard), asked, entry, checkpoint, now_s)
 
     with ThreadPoolExecutor(CALLS_PARALLEL) as pool:
         views = [*pool.map(view, sorted({*listed, *ledger.shards}))]
@@ -227,12 +230,12 @@ def _standing(client: SlsClient, logstore: Logstore) -> Standing:
         raise
 
 
-def _lag_s(client: SlsClient, shard: int, at: Cursor, end: Cursor, now_s: float) -> float | None:
+def _lag_s(heads: Heads, shard: int, at: Cursor, end: Cursor, now_s: float) -> float | None:
     """Age of the oldest log that waits; 0 when nothing waits, None while retention is taking that log."""
     if at >= end:
         return 0.0
     try:
-        return max(0.0, now_s - client.cursor_time_s(shard, at))
+        return max(0.0, now_s - heads.cursor_time_s(shard, at))
     except CursorExpired:
         return None
 
@@ -240,7 +243,7 @@ def _lag_s(client: SlsClient, shard: int, at: Cursor, end: Cursor, now_s: float)
 def _view(
     shard: int,
     listed: Shard | None,
-    client: SlsClient,
+    heads: Heads,
     entry: ShardLedger | None,
     checkpoint: GroupCheckpoint | None,
     now_s: float,
@@ -248,7 +251,7 @@ def _view(
     head: Head | None = None
     if listed is not None:
         try:
-            head = client.head(listed)
+            head = heads.head(listed)
         except ShardGone:
             listed = None
     status = "gone" if listed is None else "readonly" if listed.readonly else "readwrite"
@@ -257,7 +260,7 @@ def _view(
     if (entry is not None and entry.closed) or drained:
         lag_s = 0.0
     elif entry is not None and head is not None:
-        lag_s = _lag_s(client, shard, max(entry.frontier, head.begin), head.end, now_s)
+        lag_s = _lag_s(heads, shard, max(entry.frontier, head.begin), head.end, now_s)
     return ShardView(
         shard=shard,
         status=status,

@@ -22,7 +22,7 @@ from pipelines.landing.ledger.state import ancestry, is_landing, ledgers_of, rea
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
 from sls_io.claim import Ledger, ShardLedger
-from sls_io.client import SlsClient
+from sls_io.client import Heads, SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import CursorExpired, ShardGone
 from sls_io.planning import GAP_SKIPPED
@@ -111,8 +111,15 @@ class Runway:
         return tuple(sorted(found, key=lambda s: (not s.lost, not s.suspect, s.left_s or 0.0, s.shard)))
 
 
-def runway(logstore: Logstore, lake: Lake, client: SlsClient, *, clock: Clock = SYSTEM_CLOCK) -> Runway:
-    """Look at every shard of the logstore. Changes nothing.
+def runway(
+    logstore: Logstore,
+    lake: Lake,
+    client: SlsClient,
+    *,
+    clock: Clock = SYSTEM_CLOCK,
+    heads: Heads | None = None,
+) -> Runway:
+    """Look at every shard of the logstore. Changes nothing. `heads`: what was asked already.
 
     No shards before the first landing: where the history begins is fixed by that one. Raises LedgerBroken
     when the table cannot be trusted, and what the service's calls raise.
@@ -129,11 +136,12 @@ def runway(logstore: Logstore, lake: Lake, client: SlsClient, *, clock: Clock = 
     earlier = _earlier(table, origin.id, int((clock.now() - PACE_S) * 1000))
     listed = {s.id: s for s in client.shards()}
     now_s = client.now_s()
+    asked = heads or Heads(client)
 
     def one(shard: int) -> ShardRunway:
         entry = ledger.shards.get(shard)
         pace = _pace(earlier, entry, shard, clock.now())
-        return _look(client, shard, listed.get(shard), entry, retention_s, now_s, pace)
+        return _look(asked, shard, listed.get(shard), entry, retention_s, now_s, pace)
 
     with ThreadPoolExecutor(max_workers=CALLS_PARALLEL) as pool:
         shards = tuple(pool.map(one, sorted({*listed, *ledger.shards})))
@@ -150,7 +158,7 @@ def runway(logstore: Logstore, lake: Lake, client: SlsClient, *, clock: Clock = 
 
 
 def _look(
-    client: SlsClient,
+    heads: Heads,
     shard: int,
     listed: Shard | None,
     entry: ShardLedger | None,
@@ -165,7 +173,7 @@ def _look(
     if listed is None or (closed and not skipped):
         return gone
     try:
-        head = client.head(listed)
+        head = heads.head(listed)
         frontier = head.begin if entry is None else entry.frontier
         # A gap with a cause is all that can come of this; the landing that names it ends the alarm.
         if not closed and (
@@ -176,7 +184,7 @@ def _look(
         waiting += [frontier] if frontier < head.end and not closed else []
         if not waiting:
             return ShardRunway(shard, pace=pace)
-        since_s = client.cursor_time_s(shard, Cursor(min(waiting)))
+        since_s = heads.cursor_time_s(shard, Cursor(min(waiting)))
     except (ShardGone, CursorExpired):
         # Retention passed between two of the calls.
         return gone

@@ -13,6 +13,7 @@ Only the identity columns are read. The answer names what is wrong and where, ne
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from pyiceberg.expressions import NotEqualTo
@@ -22,6 +23,7 @@ from pyiceberg.table import Table
 from pipelines.landing.contents.tally import Count, Tally, tally
 from pipelines.landing.hours import hour_text, hours_text, moment_text
 from pipelines.landing.inspection import cures
+from pipelines.landing.inspection.runway import CALLS_PARALLEL
 from pipelines.landing.inspection.second_pull import SecondPull, pull_again
 from pipelines.landing.ledger.reading import Misread, Unreadable, batches_of, tasks_of
 from pipelines.landing.ledger.start import begins, check_origin, find_table
@@ -43,7 +45,7 @@ from sls_io.claim import SUM_MODULUS, Ledger, ShardLedger
 from sls_io.client import SlsClient
 from sls_io.errors import Breach, ConfigError, LedgerBroken, ShardGone, SlsError, printable
 from sls_io.planning import CURSOR_UNKNOWN, GAP_SKIPPED, Again
-from sls_io.shard import Head
+from sls_io.shard import Head, Shard
 from sls_io.survey import Begins, begins_anew, readable_again
 from sls_io.window import HOUR_S, Cursor, IntervalSet, Window
 
@@ -324,7 +326,8 @@ def _ends(
     ends: dict[int, Cursor] = {}
     shown: dict[int, list[str]] = {}
     owed: dict[int, list[str]] = {}
-    for shard in client.shards():
+
+    def ask(shard: Shard) -> None:
         entry = ledger.shards.get(shard.id)
         try:
             head = client.head(shard)
@@ -339,8 +342,11 @@ def _ends(
                     *_owed_no_more(entry, head.begin),
                 ]
         except ShardGone:
-            continue
+            return
         ends[shard.id] = head.end
+
+    with ThreadPoolExecutor(CALLS_PARALLEL) as pool:
+        list(pool.map(ask, client.shards()))
     for number, entry in ledger.shards.items():
         if number not in ends:
             owed[number] = _owed_no_more(entry, CURSOR_UNKNOWN)
