@@ -30,7 +30,12 @@ def adopt_moved(
         planned = plan_moved(lake, logstore, client, old, at=at, cursors=cursors)
     _show(output, planned.view)
     committed = execute_moved(lake, planned, without_missing=without_missing) if execute else None
-    if committed is None:
+    if committed is None and planned.view.left and not without_missing:
+        output.say(
+            "dry run: nothing was changed, and --execute is refused while they wait: land them with the old "
+            "one's settings first, or add --without-missing, which leaves them"
+        )
+    elif committed is None:
         output.say_dry()
     else:
         output.say(

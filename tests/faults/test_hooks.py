@@ -14,6 +14,7 @@ from tests.integration.world import World
 
 HERE = "tests.faults.test_hooks"
 CALLS: list[tuple[object, ...]] = []
+TOLD = threading.Event()
 
 
 def on_assigned(logstore: str, shards: frozenset[int]) -> None:
@@ -35,6 +36,10 @@ def _fail(*arguments: object) -> None:
     raise ValueError("canary")
 
 
+def _wait(*arguments: object) -> None:
+    assert TOLD.wait(60), "nobody was told what the run waits for"
+
+
 def _leave(*arguments: object) -> None:
     raise SystemExit(0)
 
@@ -42,7 +47,7 @@ def _leave(*arguments: object) -> None:
 LEAVES = SimpleNamespace(on_assigned=_leave)
 REFUSES = SimpleNamespace(on_assigned=_fail)
 STUMBLES = SimpleNamespace(before_release=_fail)
-SLOW = SimpleNamespace(on_assigned=_leave)
+SLOW = SimpleNamespace(on_assigned=_wait)
 NOTHING = SimpleNamespace(on_assigned=7)
 
 
@@ -113,22 +118,16 @@ def test_a_hook_that_fails_at_release_is_said_and_the_run_is_whole(started: Worl
     assert "ValueError" in line and "canary" not in line
 
 
-def test_a_hook_that_does_not_return_is_named_again_and_again_until_it_does(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_hook_that_does_not_return_is_named_again_and_again_until_it_does() -> None:
     said: list[str] = []
-    twice = threading.Event()
+    TOLD.clear()
 
     def heard(sentence: str) -> None:
         said.append(sentence)
         if len(said) == 2:
-            twice.set()
-
-    def slow(*arguments: object) -> None:
-        assert twice.wait(60), "nobody was told what the run waits for"
+            TOLD.set()
 
     hooks = Hooks("shop", f"{HERE}:SLOW", heard, said_s=(0.0, 0.0))
-    monkeypatch.setattr(SLOW, "on_assigned", slow)
     hooks.assigned(frozenset({3}))
     assert len(said) == 2, "it returned, so nothing is said any more"
     assert all("shop" in line and "on_assigned" in line and "SLOW" in line for line in said)
