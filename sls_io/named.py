@@ -7,7 +7,7 @@ from sls_io.errors import ConfigError, printable
 
 
 def load(setting: str, path: str, kind: str = "a function") -> Any:
-    """What `path` names; `kind` is what to write there, in words.
+    """What `path` names, also a module of a package; `kind` is what to write there, in words.
 
     Raises ConfigError that names the setting and the cure. The module may raise anything, also what would end
     the process (`sys.exit`). Its error is never chained: its text may hold what it was reading.
@@ -16,7 +16,11 @@ def load(setting: str, path: str, kind: str = "a function") -> Any:
     try:
         if not name:
             raise ImportError(path)
-        return getattr(importlib.import_module(module), name)
+        found = importlib.import_module(module)
+        if not hasattr(found, name) and hasattr(found, "__path__"):
+            # A package knows a module of its own only once somebody has imported that.
+            importlib.import_module(f"{module}.{name}")
+        return getattr(found, name)
     except KeyboardInterrupt:
         raise
     except BaseException as error:

@@ -68,6 +68,9 @@ def show(
         [_shown(shard, kept.get(shard), found.get(shard)) for shard in shards],
         less=("kept (UTC)", "received (UTC)"),
     )
+    if not kept:
+        own = "" if chosen.startswith("group") else f" for reader {reader or logstore.group.name}"
+        output.say(f"no position is kept there{escape(own)}: nobody has begun, or it is another one")
     output.result({"store": store.name, "shards": [_entry(s, kept.get(s), found.get(s)) for s in shards]})
 
 

@@ -30,7 +30,9 @@ def adopt_moved(
         planned = plan_moved(lake, logstore, client, old, at=at, cursors=cursors)
     _show(output, planned.view)
     committed = execute_moved(lake, planned, without_missing=without_missing) if execute else None
-    if committed is None:
+    if committed is None and planned.view.refusal and not without_missing:
+        output.say(f"dry run: nothing was changed, and --execute is refused: {escape(planned.view.refusal)}")
+    elif committed is None:
         output.say_dry()
     else:
         output.say(

@@ -1,5 +1,6 @@
 """`sls-lake logstores`: what the project's settings are about, and new logstores of the service."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ def refresh(output: Output, *, execute: bool) -> None:
             f"no file under {root / 'pipelines' / 'defs'} is of the type pipelines.components.SlsProject: "
             "each logstore has a file of its own, and `sls-lake logstores list` shows them"
         )
-    found = [_refreshed(output, path, execute=execute) for path in paths]
+    found = [_refreshed(output, path, root, execute=execute) for path in paths]
     if execute:
         output.say("done; reload the code location in Dagster where something is new")
     elif any(project["new"] for project in found):
@@ -82,7 +83,7 @@ def refresh(output: Output, *, execute: bool) -> None:
     output.result({"executed": execute, "projects": found})
 
 
-def _refreshed(output: Output, path: Path, *, execute: bool) -> dict[str, Any]:
+def _refreshed(output: Output, path: Path, root: Path, *, execute: bool) -> dict[str, Any]:
     project, folder = read_project(path), path.parent
     kept = read_kept(folder)
     service = _service(project, path)
@@ -96,7 +97,7 @@ def _refreshed(output: Output, path: Path, *, execute: bool) -> dict[str, Any]:
     gone = sorted(name for name in kept.keys() - {*there} if project.wants(name))
     after = {**kept, **new}
     # Asked before it is kept: two names that would be one table stop here, not in every process.
-    members(project, folder, after)
+    _refuse_taken(members(project, folder, after), path, root)
     if execute and new:
         write_kept(folder, after)
     output.say(
@@ -109,6 +110,20 @@ def _refreshed(output: Output, path: Path, *, execute: bool) -> dict[str, Any]:
             f"of one, take it out of {escape(str(folder / KEPT))}: its table stays as it is"
         )
     return {"file": str(path), "kept": sorted(kept), "new": new, "not_listed": gone}
+
+
+def _refuse_taken(names: Collection[str], path: Path, root: Path) -> None:
+    """Raises ConfigError where another file has a logstore of one of these names already."""
+    for _, place, attributes in written(root):
+        if isinstance(attributes, ConfigError) or str(place).startswith(str(path)):
+            continue
+        name = str(attributes.get("table", "")).rpartition(".")[2]
+        if name in names:
+            raise ConfigError(
+                f"{path}: one of its logstores would land in a table {name!r}, and so does {place}: Dagster "
+                "tells logstores apart by the last part of `table`. Give it another `table` under "
+                "`overrides`, or `exclude` it. Nothing was kept"
+            )
 
 
 def _service(project: ProjectAttributes, path: Path) -> Service:

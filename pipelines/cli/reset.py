@@ -159,37 +159,42 @@ def _readers(target: CheckpointStore, logstore: Logstore) -> list[str]:
 def _means_the_table(logstore: Logstore, where: str | None, group: str, client: SlsClient, way: str) -> bool:
     """Whether the group's checkpoints follow this logstore's own table, and `way` leads away from it."""
     kind, _, named = (where or f"group:{group}").partition(":")
-    fed = _fed(logstore, named or logstore.group.name, client, way) if kind == "group" else []
-    return fed == [logstore]
+    fed = _fed(logstore, named or logstore.group.name, client, way) if kind == "group" else {}
+    return fed.keys() == {""}
 
 
 def refuse_fed(logstore: Logstore, group: str, client: SlsClient, way: str) -> None:
     """Raises ConfigError where `group` feeds a table and `way` leads away from it."""
-    for other in _fed(logstore, group, client, way):
+    for name, fed in _fed(logstore, group, client, way).items():
+        move, publish = "`sls-lake checkpoints reset`", "`sls-lake checkpoints repair`"
+        if name:
+            move = f"`sls-lake checkpoints reset -l {name}`"
+            publish = f"`sls-lake checkpoints repair -l {name}`"
         raise ConfigError(
-            f"group {group!r} feeds the table {other.table}, and landings begin where the table has got: "
-            "a checkpoint that is moved would change nothing. To move that table: `sls-lake checkpoints "
-            "reset` of its own logstore; to publish what it has: `sls-lake checkpoints repair`"
+            f"group {group!r} feeds the table {fed.table}, and landings begin where the table has got: "
+            f"a checkpoint that is moved would change nothing. To move that table, the same way of {move}; "
+            f"to publish what it has, {publish}"
         )
 
 
-def _fed(logstore: Logstore, group: str, client: SlsClient, way: str) -> list[Logstore]:
-    """The settings whose table the group feeds; none for a `way` that leads to the table."""
+def _fed(logstore: Logstore, group: str, client: SlsClient, way: str) -> dict[str, Logstore]:
+    """The settings whose table the group feeds, by name; none for a `way` that leads to the table."""
     if way in ("to_ledger", "to_current"):
-        return []
+        return {}
     lake, all_ = Lake.default(), _of_service(logstore)
-    return [x for x in all_ if x.group.name == group and read_ledger(x, lake, client).started]
+    return {n: x for n, x in all_.items() if x.group.name == group and read_ledger(x, lake, client).started}
 
 
-def _of_service(logstore: Logstore) -> list[Logstore]:
-    """This logstore's settings, and all others of the project about the same logstore of the service."""
-    found = [logstore]
+def _of_service(logstore: Logstore) -> dict[str, Logstore]:
+    """This logstore's settings, "" by name, and all others of the project about the same logstore of the
+    service."""
+    found = {"": logstore}
     for name in known(project_root()):
         # One that cannot be read says so when it is named.
         with suppress(ConfigError):
             other = resolve_quietly(name)
             if _place(other) == _place(logstore) and other.table != logstore.table:
-                found.append(other)
+                found[name] = other
     return found
 
 

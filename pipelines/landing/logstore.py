@@ -15,6 +15,7 @@ from pipelines.landing.names import check_names
 from pipelines.landing.project_file import members, read_project
 from pipelines.landing.table.contract import Contract
 from sls_io.errors import ConfigError, printable
+from sls_io.reader.moments import unix_s
 from sls_io.settings import Budget, Coordination, Group, Service, Settings
 from sls_io.window import HOUR_S
 
@@ -143,14 +144,14 @@ class Logstore(Settings):
                 raise ValueError(f"reset: a duration of at most {_RESET_DAYS_MAX} d, which is for ever")
             return value
         try:
-            at = datetime.fromisoformat(value)
-            if not _FIRST_S <= (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() < _LAST_S:
+            if not _FIRST_S <= unix_s(value) < _LAST_S:
                 raise OverflowError
         except OverflowError:
             raise ValueError(f"reset: a time {_YEARS}") from None
-        except ValueError:
+        except ConfigError:
             raise ValueError(
-                "reset: one of earliest, latest, group, none, an ISO time with zone, or a duration such as 6h"
+                "reset: one of earliest, latest, group, none, a time such as 2026-11-20T08:00:00 (UTC where "
+                "it names no zone), or a duration such as 6h"
             ) from None
         return value
 
@@ -181,8 +182,7 @@ class Logstore(Settings):
             return int(now_s) - int(duration[1]) * _DURATION_S[duration[2]]
         if self.reset in ("earliest", "latest", "group", "none"):
             return None
-        at = datetime.fromisoformat(self.reset)
-        return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
+        return unix_s(self.reset)
 
 
 def load_logstore(path: Path) -> Logstore:
@@ -275,6 +275,8 @@ def describe(error: ValidationError) -> str:
             message = "is missing, and has no default: docs/reference.md lists the settings"
         elif problem["type"] == "string_type":
             message = "expected a text; put it in quotes"
+            if where.endswith(")") and "(" not in where:
+                message = "a comma ends a value between braces; put the type before it in quotes"
         lines.append(
             message if not where or message.startswith(where.split(".")[-1]) else f"{where}: {message}"
         )

@@ -41,7 +41,8 @@ class Static:
     def checkpoint(self, shard: int, cursor: Cursor) -> Published:
         """Refused: a backfill that moved a live run's checkpoint would make it skip."""
         raise ConfigError(
-            f"shard {shard}: a static holder never moves a checkpoint; use the coordinator of the live runs"
+            f"shard {shard}: a static holder never moves a checkpoint; keep the position yourself, as "
+            "`broadcast` does, or hold the shard by a consumer group"
         )
 
     def release(self) -> None:

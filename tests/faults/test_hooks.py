@@ -1,16 +1,20 @@
 """Functions of the user's that a live run calls."""
 
 import contextlib
+import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from pipelines.landing.run.hooks import Hooks
 from sls_io.errors import ClaimLost, ConfigError
 from sls_io.named import load
 from tests.integration.world import World
 
 HERE = "tests.faults.test_hooks"
 CALLS: list[tuple[object, ...]] = []
+TOLD = threading.Event()
 
 
 def on_assigned(logstore: str, shards: frozenset[int]) -> None:
@@ -32,6 +36,10 @@ def _fail(*arguments: object) -> None:
     raise ValueError("canary")
 
 
+def _wait(*arguments: object) -> None:
+    assert TOLD.wait(60), "nobody was told what the run waits for"
+
+
 def _leave(*arguments: object) -> None:
     raise SystemExit(0)
 
@@ -39,6 +47,7 @@ def _leave(*arguments: object) -> None:
 LEAVES = SimpleNamespace(on_assigned=_leave)
 REFUSES = SimpleNamespace(on_assigned=_fail)
 STUMBLES = SimpleNamespace(before_release=_fail)
+SLOW = SimpleNamespace(on_assigned=_wait)
 NOTHING = SimpleNamespace(on_assigned=7)
 
 
@@ -107,6 +116,38 @@ def test_a_hook_that_fails_at_release_is_said_and_the_run_is_whole(started: Worl
     assert report.rows == 60
     (line,) = [text for text in said if "before_release" in text]
     assert "ValueError" in line and "canary" not in line
+
+
+def test_a_hook_that_does_not_return_is_named_again_and_again_until_it_does() -> None:
+    said: list[str] = []
+    TOLD.clear()
+
+    def heard(sentence: str) -> None:
+        said.append(sentence)
+        if len(said) == 2:
+            TOLD.set()
+
+    hooks = Hooks("shop", f"{HERE}:SLOW", heard, said_s=(0.0, 0.0))
+    hooks.assigned(frozenset({3}))
+    assert len(said) == 2, "it returned, so nothing is said any more"
+    assert all("shop" in line and "on_assigned" in line and "SLOW" in line for line in said)
+
+
+def test_a_quick_hook_is_not_spoken_of() -> None:
+    said: list[str] = []
+    CALLS.clear()
+    Hooks("shop", "tests.faults:test_hooks", said.append).assigned(frozenset({3}))
+    assert CALLS and said == []
+
+
+def test_a_module_of_a_package_is_found_before_anybody_has_imported_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hooks_of_mine").mkdir()
+    (tmp_path / "hooks_of_mine" / "__init__.py").touch()
+    (tmp_path / "hooks_of_mine" / "audit.py").write_text("def on_lost(*arguments): pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert callable(load("hooks", "hooks_of_mine:audit", "an object").on_lost)
 
 
 @pytest.mark.parametrize("path", ["", "nowhere", "tests.nowhere:x", f"{HERE}:nowhere", "sys:exit.x", ":x"])

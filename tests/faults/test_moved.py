@@ -121,6 +121,15 @@ def test_one_that_does_not_answer_is_not_taken_for_gone(old: World, world: World
     assert command(*adopt, "--execute", "--without-missing")["left"] == [0, 1]
 
 
+def test_a_dry_run_prints_no_call_that_would_be_refused(old: World, world: World, command: Command) -> None:
+    old.put(5)
+    adopt = ("table", "adopt", "--moved", origin_of(old), "--at", "begin")
+    dry = command(*adopt, json=False)
+    assert "still has logs" in dry["text"] and "--execute is refused" in dry["text"]
+    assert "this does it" not in dry["text"] and command(*adopt, "--execute")["code"] == EXIT_USAGE
+    assert "this does it" in command(*adopt, "--without-missing", json=False)["text"]
+
+
 def test_what_is_no_move_is_said(old: World, world: World, command: Command) -> None:
     was = origin_of(old)
     head = old.table.metadata.current_snapshot_id

@@ -364,6 +364,8 @@ def test_a_broken_file_stops_every_verb_and_a_password_is_not_taken(
 ) -> None:
     file = tmp_path / "p.json"
     place = ("--store", f"file:{file}")
+    none = command("checkpoints", "show", *place, "--reader", "audit", json=False)
+    assert none["code"] == 0 and "no position is kept there for reader audit" in none["text"]
     file.write_text("{}")
     for words in (("show",), ("reset", "--to-latest", "--execute")):
         refused = command("checkpoints", *words, *place)

@@ -91,6 +91,27 @@ def test_new_logstores_are_kept_after_a_dry_run_and_land_as_any_other(
     assert list(again["projects"][0]["new"]) == ["shop-carts"]
     assert again["projects"][0]["kept"] == ["shop-orders", "shop-users"]
 
+    own = FILE.replace("SlsProject", "SlsLogstore").partition("  logstores:")[0]
+    own = own.replace("project: {project}", "project: {project}, logstore: shop-orders")
+    (folder.parent / "other").mkdir()
+    (folder.parent / "other" / "defs.yaml").write_text(
+        own.format(endpoint=world.emulator.endpoint, project=PROJECT)
+        + "  group: other\n  table: bronze.other\n  start: 2026-01-01-00:00\n"
+    )
+    fed = ask("checkpoints", "reset", "--group", "lake", "--to-latest", "-l", "other")
+    assert fed["code"] != 0 and "`sls-lake checkpoints reset -l shop_orders`" in fed["said"]
+    assert "`sls-lake checkpoints repair --execute -l shop_orders`" in fed["said"]
+
+
+def test_a_name_that_another_file_has_is_refused_before_it_is_kept(folder: Path, ask: Ask) -> None:
+    (folder.parent / "mine").mkdir()
+    (folder.parent / "mine" / "defs.yaml").write_text(
+        "type: pipelines.components.SlsLogstore\nattributes: {table: other.shop_users}\n"
+    )
+    refused = ask("logstores", "refresh", "--execute")
+    assert refused["code"] == EXIT_USAGE and "'shop_users'" in refused["said"]
+    assert not (folder / KEPT).exists()
+
 
 def test_what_the_service_does_not_list_any_more_stays_and_is_named(
     world: World, folder: Path, ask: Ask

@@ -16,10 +16,13 @@ from pipelines.cli.dagster_client import Progress
 from pipelines.cli.hours import HourParam
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, VERBS, cli, run, sentence
 from pipelines.cli.output import Output, moment, shown, span
+from pipelines.cli.stores import Moment, Place
 from pipelines.landing.hours import hour_text
+from pipelines.landing.logstore import Logstore
 from sls_io.clock import ManualClock
 from sls_io.emulator import Emulator
 from sls_io.errors import ConfigError, InvariantBroken
+from sls_io.reader.moments import unix_s
 
 DEFS = """type: pipelines.components.SlsLogstore
 attributes:
@@ -235,3 +238,38 @@ def test_an_emulator_on_a_taken_port_says_so_and_gives_no_advice_for_after(
     assert said.out == ""
     assert said.err.count("\n") == 1
     assert f"port {taken} is taken" in said.err
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("2026-11-20T07:30:00", 1_795_159_800),
+        ("2026-11-20T07:30:00Z", 1_795_159_800),
+        ("2026-11-20T15:30:00+08:00", 1_795_159_800),
+        ("2026-11-20 07:30", 1_795_159_800),
+        ("2026-11-20-07:00", 1_795_158_000),
+        ("2026-11-20", 1_795_132_800),
+    ],
+)
+def test_a_time_means_the_same_to_each_verb_to_the_settings_and_from_python(text: str, at: int) -> None:
+    """Without a zone it is UTC, everywhere: one function reads it."""
+    verbs = {name: option for name, option in _times(cli) if isinstance(option.type, Moment | Place)}
+    assert {"checkpoints reset", "shards skip", "peek", "cursor at"} <= verbs.keys()
+    assert {option.type.convert(text, None, None) for option in verbs.values()} == {at}
+    assert unix_s(text) == at
+    service = {"endpoint": "http://127.0.0.1:9", "project": "demo", "logstore": "orders"}
+    start = "2026-11-20-00:00"
+    settings = {"service": service, "group": "lake", "table": "bronze.orders", "start": start, "reset": text}
+    assert Logstore.model_validate(settings).reset_time_s(0.0) == at
+
+
+def _times(group: click.Group, before: str = "") -> Iterator[tuple[str, click.Parameter]]:
+    """Every verb with each of its parameters."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from _times(command, f"{before}{name} ")
+        else:
+            yield from ((f"{before}{name}", parameter) for parameter in command.params)

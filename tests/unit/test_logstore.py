@@ -116,6 +116,7 @@ def test_what_is_unknown_or_out_of_bounds_is_refused(changed: dict[str, object])
         ("type: x", "expected `type:` and `attributes:`"),
         ("attributes: {}", "service: is missing"),
         ("attributes: {group: {name: lake, holder: 'a b'}}", "group and holder names"),
+        ("attributes: {columns: {amount: decimal(9,2)}}", "put the type before it in quotes"),
     ],
 )
 def test_a_wrong_file_is_named_with_its_cure(tmp_path: Path, text: str, told: str) -> None:

@@ -109,6 +109,22 @@ class Moved:
     left: tuple[int, ...] | None
     unasked: str
 
+    @property
+    def refusal(self) -> str:
+        """Why it is refused while nobody says that what the old one has may be left; "" where nothing is."""
+        if self.unasked:
+            return (
+                f"{self.before} may still have logs that have not landed: {self.unasked}. Ask again, or say "
+                "--without-missing to leave what it has"
+            )
+        if self.left:
+            return (
+                f"{self.before} still has logs that have not landed, in shard "
+                f"{', '.join(map(str, self.left))}: land them first with its own settings, or say "
+                "--without-missing to leave them. Settings of both may land in one table, also later"
+            )
+        return ""
+
 
 @dataclass(frozen=True)
 class PlannedMove:
@@ -183,18 +199,8 @@ def execute_moved(
 ) -> int:
     """Commit it; the new snapshot. Raises ConfigError while the old logstore has logs that have not landed,
     or may have some, and nobody said `without_missing`; else what `authored.commit` does."""
-    view = planned.view
-    if view.unasked and not without_missing:
-        raise ConfigError(
-            f"{view.before} may still have logs that have not landed: {view.unasked}. Ask again, or say "
-            "--without-missing to leave what it has"
-        )
-    if view.left and not without_missing:
-        raise ConfigError(
-            f"{view.before} still has logs that have not landed, in shard {', '.join(map(str, view.left))}: "
-            "land them first with its own settings, or say --without-missing to leave them. Settings of "
-            "both may land in one table, also later"
-        )
+    if planned.view.refusal and not without_missing:
+        raise ConfigError(planned.view.refusal)
     now_ms = int(clock.now() * 1000)
     return authored.commit(lake, planned.table, planned.state, planned.change, now_ms=now_ms)
 

@@ -1,7 +1,7 @@
 """Somebody's own functions that a live run calls: shards are assigned, are about to be let go, or are lost.
 
-`hooks: package.module:name` in a logstore's settings names an object with any of these three; a module's own
-functions will do, too. All get the logstore's name first.
+`hooks: package.module:name` in a logstore's settings names an object with any of these three; a module will
+do, too, as `package:module`. All get the logstore's name first.
 
     on_assigned(logstore, shards)             after the claim, before anything is read. What it raises ends
                                               the run: nothing has landed, nothing moved
@@ -11,23 +11,35 @@ functions will do, too. All get the logstore's name first.
                                               not published is planned again by whoever comes next
 
 They see numbers, never logs. Kafka's rebalance listener has the same three moments. A `before_release` that
-works on and on keeps the shards from others: the claim is renewed beside it.
+works on and on keeps the shards from others: the claim is renewed beside it. A run waits for each of them as
+long as it takes, and says so after half a minute, again and again, since nothing else would say what it does.
 """
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain, repeat
 from typing import Any
 
 from sls_io.errors import ConfigError
 from sls_io.named import load
 
 NAMES = ("on_assigned", "before_release", "on_lost")
+SAID_S = (30.0, 30.0, 60.0, 120.0, 240.0)
+"""A hook that works on is said after the first of these, again after the next ..."""
+SAID_AGAIN_S = 600.0
+"""... and then each ten minutes."""
 
 
 class Hooks:
-    """The hooks of one run; nothing happens where none is named. `warn` gets a sentence for the operator."""
+    """The hooks of one run; nothing happens where none is named. `warn` gets a sentence for the operator,
+    also from another thread. `said_s`: seconds until a hook is said to be at work, and from then on.
+    """
 
-    def __init__(self, logstore: str, path: str, warn: Callable[[str], None]) -> None:
-        self._logstore, self._path, self._warn = logstore, path, warn
+    def __init__(
+        self, logstore: str, path: str, warn: Callable[[str], None], *, said_s: Iterable[float] = SAID_S
+    ) -> None:
+        self._logstore, self._path, self._warn, self._said_s = logstore, path, warn, tuple(said_s)
         self._there = load("hooks", path, "an object") if path else None
         if path and not any(callable(getattr(self._there, name, None)) for name in NAMES):
             raise ConfigError(f"hooks {path!r} has none of {', '.join(NAMES)}: name an object that has one")
@@ -61,9 +73,34 @@ class Hooks:
         if not callable(hook):
             return None
         try:
-            hook(self._logstore, *arguments)
+            with self._watched(name):
+                hook(self._logstore, *arguments)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # what would end the process, too: a green run that landed nothing
             return f"the hook {name} of {self._path} failed ({type(error).__name__})"
         return None
+
+    @contextmanager
+    def _watched(self, name: str) -> Iterator[None]:
+        """Beside the hook, from another thread: the operator hears which one the run waits for."""
+        over = threading.Event()
+
+        def watch() -> None:
+            waited_s = 0.0
+            for pause_s in chain(self._said_s, repeat(SAID_AGAIN_S)):
+                if over.wait(pause_s):
+                    return
+                waited_s += pause_s
+                self._warn(
+                    f"the run of {self._logstore} waits for the hook {name} of {self._path}, for "
+                    f"{waited_s:,.0f} s by now; it goes on, or ends, once that returns"
+                )
+
+        watcher = threading.Thread(target=watch, name=f"hook {name}", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watcher.join()

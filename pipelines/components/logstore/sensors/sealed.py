@@ -120,5 +120,5 @@ def _shown(rows: int | None, snapshot: str) -> dict[str, dg.MetadataValue]:
 def _waits(found: Sealing) -> str:
     if found.shard is None or found.passed_s is None:
         return "nothing has landed yet"
-    reached = hour_text(found.passed_s // 3600) if found.passed_s else "nothing yet"
-    return f"no further hour is complete: shard {found.shard} is in {reached}"
+    reached = f"is in {hour_text(found.passed_s // 3600)}" if found.passed_s else "has passed no hour yet"
+    return f"no further hour is complete: shard {found.shard} {reached}"
