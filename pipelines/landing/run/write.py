@@ -12,6 +12,7 @@ each are written apart from others. A file holds rows of one window; a retried t
 
 import contextlib
 import json
+import os
 import re
 import resource
 import uuid
@@ -81,6 +82,7 @@ _PUBLIC_PROPERTIES = frozenset(
     }
 )
 _STORAGE = ("s3.", "client.", "gcs.", "adls.", "hdfs.", "hf.")
+_POOL_VARIABLE = "ARROW_DEFAULT_MEMORY_POOL"
 OVERTAKEN = "overtaken"
 NOT_REACHED = "not reached"
 UNPROVED = "unproved"
@@ -440,6 +442,8 @@ class Writer:
         self._done: list[FileRow] = []
         self._next = int(self._window.begin)
         self._group_bytes = min(_GROUP_BYTES, job.buffer_bytes_max or _GROUP_BYTES)
+        if job.buffer_bytes_max:
+            _be_frugal()
         self._open_file()
 
     def _open_file(self) -> None:
@@ -552,6 +556,15 @@ def _peak_bytes() -> int:
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _be_frugal() -> None:
+    """Arrow's usual allocator takes large pages and keeps them: a bounded task peaks about 10 MB higher with
+    it (`python -m bench.bench_shapes --task-mb 300 --times 50`). Whoever chose one by Arrow's own variable
+    keeps it."""
+    if _POOL_VARIABLE not in os.environ:
+        with contextlib.suppress(NotImplementedError):  # a build without it
+            pa.set_memory_pool(pa.jemalloc_memory_pool())
 
 
 def _forget_peak() -> None:
