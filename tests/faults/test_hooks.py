@@ -133,6 +133,16 @@ def test_a_hook_that_does_not_return_is_named_again_and_again_until_it_does() ->
     assert all("shop" in line and "on_assigned" in line and "SLOW" in line for line in said)
 
 
+def test_a_loss_is_told_once_with_its_reason_and_what_was_lost_is_not_released() -> None:
+    CALLS.clear()
+    hooks = Hooks("shop", "tests.faults:test_hooks", lambda sentence: None)
+    hooks.assigned(frozenset({3}))
+    hooks.lost("no heartbeat was answered")
+    hooks.lost("no heartbeat was answered")
+    hooks.before_release(landed=False)
+    assert CALLS[1:] == [("lost", "shop", frozenset({3}), "no heartbeat was answered")]
+
+
 def test_a_quick_hook_is_not_spoken_of() -> None:
     said: list[str] = []
     CALLS.clear()
