@@ -5,7 +5,7 @@ from typing import Any
 import dagster as dg
 from dagster._core.storage.partition_status_cache import AssetPartitionStatus
 
-from pipelines.components.logstore.assets import bronze_key, hours_of
+from pipelines.components.logstore.assets import bronze_key, checkpoint_key, hours_of
 from pipelines.components.logstore.pruning import prune_job
 from pipelines.components.logstore.schedule import MODE_TAG, RANGE_END_TAG, RANGE_START_TAG, hour_key
 from pipelines.landing.operations.undo import execute_undo, plan_undo
@@ -51,6 +51,21 @@ def test_a_part_of_an_hour_is_filled_by_config_and_the_hour_stays_to_be_done(pag
     assert {key: m["rows"].value for key, m in hours(rest).items()} == {hour: 20}
     world.assert_each_log_once()
     world.assert_proved()
+
+
+def test_an_hour_shows_the_windows_that_a_landing_pulled_of_it_and_its_run_what_they_cost(page: Page) -> None:
+    page.world.put(10)
+    page.world.emulator.admin.advance(3600)
+    landed = page.land()
+    shown: Any = hours(landed)[hour_key(HOUR0 + 2)]["windows"].value
+    assert [column.name for column in shown.schema.columns] == ["shard", "begin", "end", "rows"]
+    rows = [record.data for record in shown.records]
+    assert {row["shard"] for row in rows} == {0, 1} and sum(row["rows"] for row in rows) == 10
+    frontiers = {shard: str(entry.frontier) for shard, entry in page.world.ledger.shards.items()}
+    assert {row["shard"]: row["end"] for row in rows} == frontiers
+    (told,) = landed.asset_materializations_for_node("bronze__access_logs")[-1:]
+    assert told.asset_key == checkpoint_key(page.world.logstore)
+    assert {"landing s", "landing pages", "landing rows", "checkpoints", "snapshot"} <= told.metadata.keys()
 
 
 def test_a_refused_replace_is_red_and_leaves_its_hours_as_they_looked(page: Page) -> None:

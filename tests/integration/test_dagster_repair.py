@@ -299,7 +299,9 @@ def test_rows_with_errors_turn_the_check_yellow_then_red_and_it_says_why_and_wha
     assert clean.metadata["error rows"].value == wrong
     assert "WHERE __error__ IS NOT NULL" in str(clean.metadata["see"].value)
     cure = str(clean.metadata["mend once columns fit"].value)
-    assert cure == f"sls-lake backfill -l access_logs --mode errors --from {hour} --to {hour} --local"
+    assert (
+        cure == f"sls-lake backfill -l access_logs --mode errors --from {hour} --to {hour} --local --execute"
+    )
     if severity is not None:
         assert clean.severity is severity and "most often: status is not int" in str(clean.description)
         lenient = page.world.changed(errors={"warn": 1, "fail": 1})

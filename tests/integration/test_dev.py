@@ -15,8 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 
+from pipelines.cli.demo.dev import takes_access_logs
 from pipelines.cli.demo.sandbox import Sandbox
+from pipelines.landing.logstore import Logstore
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Admin, start
@@ -37,6 +40,7 @@ attributes:
   start: 2026-01-01-00:00
   schedule: "0 0 1 1 *"
 """
+SHOP = DEFS.replace("clicks", "shop") + "  columns: {order_id: long, placed: timestamp(iso)}\n"
 DEV = [sys.executable, "-c", "from pipelines.cli.main import main; main()", "dev"]
 SAID_S = 200.0
 
@@ -150,10 +154,13 @@ def test_dev_runs_every_logstore_and_lives_through_what_a_newcomer_does_to_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = project(tmp_path)
+    (root / "pipelines" / "defs" / "shop").mkdir()
+    (root / "pipelines" / "defs" / "shop" / "defs.yaml").write_text(SHOP)
     env = root / "var" / "dev" / "env"
     with running(root) as dev:
         said = dev.until("Ctrl-C ends all of it.")
         assert "access_logs: schedule on" in said and "clicks: schedule on" in said
+        assert "shop: schedule on (0 0 1 1 *), sensors on, no rows are sent" in said
         of_each = ("topology", "backlog", "sealed", "trouble", "maintenance")
         assert {f"{x}_{what}_sensor" for x in ("access_logs", "clicks") for what in of_each} <= sensors_on(
             said
@@ -173,7 +180,7 @@ def test_dev_runs_every_logstore_and_lives_through_what_a_newcomer_does_to_it(
         assert env.read_bytes() == before
         # Its emulator dies.
         admin = Admin(dev.port)
-        assert {x["logstore"] for x in admin.state()["logstores"]} == {"access_logs", "clicks"}
+        assert {x["logstore"] for x in admin.state()["logstores"]} == {"access_logs", "clicks", "shop"}
         (ours,) = re.findall(r"^emulator .*process (\d+)", said, flags=re.MULTILINE)
         os.kill(int(ours), signal.SIGKILL)
         assert "exit status -9" in dev.until("started again")
@@ -184,13 +191,16 @@ def test_dev_runs_every_logstore_and_lives_through_what_a_newcomer_does_to_it(
         landed = in_the_shell(root, f". {env}; sls-lake land --json -l clicks")
         assert landed.returncode == 0, landed.stderr
         assert int(json.loads(landed.stdout)["rows"]) > 0
+        orders = in_the_shell(root, f". {env}; sls-lake land --json -l shop")
+        assert json.loads(orders.stdout)["rows"] == 0, "access logs are no orders"
         again = re.search(
             r"Spark server .* has ended, exit status -9: started again \(process (\d+)\)",
             dev.until("what a run could not land"),
         )
         assert again is not None
         # The page's own lines, in the project as it comes: with one logstore.
-        shutil.rmtree(root / "pipelines" / "defs" / "clicks")
+        for name in ("clicks", "shop"):
+            shutil.rmtree(root / "pipelines" / "defs" / name)
         shown = in_the_shell(root, snippet(TERMINAL))
         assert shown.returncode == 0, shown.stderr
         assert "demo/access_logs, group lake" in shown.stdout
@@ -207,6 +217,22 @@ def test_dev_runs_every_logstore_and_lives_through_what_a_newcomer_does_to_it(
         assert not Path(f"/proc/{again[1]}").exists()
     with start(root / "var" / "dev" / "emulator") as emulator:
         assert holders(emulator.admin) == set()
+
+
+@pytest.mark.parametrize(
+    ("columns", "takes"),
+    [
+        ({}, True),
+        ({"status": "int", "latency_ms": "double"}, True),
+        ({"status": "int", "tenant": "string"}, True),
+        ({"order_id": "long", "amount": "decimal(9,2)", "placed": "timestamp(iso)"}, False),
+        ({"order_id": "long", "amount": "decimal(9,2)", "status": "string"}, False),
+    ],
+)
+def test_access_logs_go_where_most_columns_are_theirs(columns: dict[str, str], takes: bool) -> None:
+    attributes = {**yaml.safe_load(DEFS)["attributes"], "columns": columns}
+    attributes["service"]["endpoint"] = "http://127.0.0.1:9"
+    assert takes_access_logs(Logstore.model_validate(attributes)) is takes
 
 
 def test_a_place_has_one_owner_and_a_second_writes_nothing(tmp_path: Path) -> None:

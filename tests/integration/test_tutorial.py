@@ -1,5 +1,6 @@
 """The tutorial, word by word: its commands run in their order beside an emulator, and say what it says."""
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -50,6 +51,7 @@ def test_the_commands_of_the_tutorial_do_what_it_says(tmp_path: Path) -> None:
         script = [". var/dev/env", "sls-lake load -l access_logs --rows 50 --create >/dev/null"]
         for block in blocks(TUTORIAL, "sh"):
             script += [f"echo '{_MARK}'", block]
+        script.append("sls-lake describe -l shop --json > var/described.json")
         done = subprocess.run(
             ["bash", "-e", "-c", "\n".join(script)],
             cwd=root,
@@ -71,3 +73,6 @@ def test_the_commands_of_the_tutorial_do_what_it_says(tmp_path: Path) -> None:
         flat = " ".join(text.split())
         for words in wanted:
             assert words in flat, f"block {number} does not say {words!r}: {text}"
+    shards = json.loads((root / "var" / "described.json").read_text())["shards"]
+    rows = {shard["shard"]: shard["rows"] for shard in shards}
+    assert rows[2] == rows[3] == 1, "both children of the split got a log, whatever came before"

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from pipelines.cli import logstores
-from pipelines.cli.backfill import follow
+from pipelines.cli.backfill import follow, refuse_to_come
 from pipelines.cli.dagster_client import Progress
 from pipelines.cli.hours import HourParam
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, VERBS, cli, run, sentence
@@ -19,7 +19,7 @@ from pipelines.cli.output import Output, moment, shown, span
 from pipelines.cli.stores import Moment, Place
 from pipelines.landing.hours import hour_text
 from pipelines.landing.logstore import Logstore
-from sls_io.clock import ManualClock
+from sls_io.clock import SYSTEM_CLOCK, ManualClock
 from sls_io.emulator import Emulator
 from sls_io.errors import ConfigError, InvariantBroken
 from sls_io.reader.moments import unix_s
@@ -197,6 +197,26 @@ def test_values_read_well() -> None:
     assert [span(v) for v in (None, 4.25, 200, 18120)] == ["", "4.2 s", "3 min 20 s", "5 h 02 min"]
     assert moment(1_763_700_005) == "2025-11-21 04:40:05"
     assert moment(0) == moment(None) == ""
+
+
+def test_hours_that_dagster_has_not_yet_are_refused_with_the_hour_the_clock_and_the_cure() -> None:
+    hour = 494_000
+    refuse_to_come(range(hour - 3, hour + 1), hour * 3600.0)
+    with pytest.raises(ConfigError) as refused:
+        refuse_to_come(range(hour - 3, hour + 2), hour * 3600.0 + 65)
+    said = str(refused.value)
+    assert said.startswith("2026-05-10-09:00 has not begun by this machine's clock (2026-05-10 08:01:05 UTC)")
+    assert "ask for hours up to 2026-05-10-08:00" in said and "--local" in said
+
+
+def test_a_backfill_of_an_hour_to_come_asks_no_dagster(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    coming = hour_text(int(SYSTEM_CLOCK.now()) // 3600 + 1)
+    for mode in (["--mode", "fill"], ["--mode", "replace", "--execute"]):
+        arguments = ["backfill", "-l", "orders", "--from", coming, "--dagster-url", "http://127.0.0.1:9"]
+        assert run([*arguments, *mode]) == 2
+        assert f"{coming} has not begun by this machine's clock" in capsys.readouterr().err
 
 
 def test_a_backfill_is_followed_to_its_end_and_each_change_said_once() -> None:

@@ -9,7 +9,7 @@ from aliyun.log.log_logs_raw_pb2 import LogGroupRaw
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipelines.cli.demo.accesslog import ODD_EVERY, content_of, generated, parse_request_id
+from pipelines.cli.demo.accesslog import KEYS, ODD_EVERY, content_of, generated, parse_request_id
 from pipelines.cli.files.lines import Log, combined, epoch_s, json_line, local_time_s, text
 from pipelines.cli.files.log_files import LINE_BYTES_MAX, parse_file, read_lines, recognise
 from pipelines.cli.files.packing import GROUP_BYTES_MAX, LOG_AGE_MAX_S, Counts, Packer, slices
@@ -20,6 +20,10 @@ LINE = (
     b'83.149.9.216 - frank [17/May/2015:10:05:03 +0200] "GET /a.png?x=1 HTTP/1.1" 200 203023 '
     b'"http://example.com/" "Mozilla/5.0 (X11)"'
 )
+
+
+def test_the_keys_of_generated_rows_are_those_that_are_told() -> None:
+    assert {key for number in range(50) for key, _ in generated(1, number, NOW_S).contents} == KEYS
 
 
 def test_a_combined_line_gets_the_keys_nginx_uses() -> None:

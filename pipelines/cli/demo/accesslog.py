@@ -17,6 +17,14 @@ from pipelines.cli.files.lines import Log
 
 ODD_EVERY = 20_000
 
+KEYS = frozenset(
+    (
+        "request_id", "remote_addr", "time_local", "request_method", "request_uri", "server_protocol",
+        "status", "body_bytes_sent", "latency_ms", "http_user_agent", "http_referer",
+    )
+)  # fmt: skip
+"""Of all rows; the last one not in every row."""
+
 _PAGES = (
     "/", "/", "/", "/products", "/products", "/cart", "/checkout", "/search?q=lamp",
     "/static/app.js", "/static/app.css", "/api/items", "/api/items/17", "/api/orders",

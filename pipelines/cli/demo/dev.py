@@ -1,7 +1,8 @@
 """`sls-lake dev`: the parts of the demo, kept running until Ctrl-C.
 
-An emulator, a steady producer for each logstore, a Spark that stays up, and Dagster's page with their
-schedules and sensors on. State lies in var/dev and is kept from one time to the next; `--fresh` begins anew.
+An emulator, a steady producer for each logstore of access logs, a Spark that stays up, and Dagster's page
+with the schedules and sensors of all logstores on. State lies in var/dev and is kept from one time to the
+next; `--fresh` begins anew.
 """
 
 import itertools
@@ -22,7 +23,7 @@ import click
 
 from pipelines.cli import dagster_client
 from pipelines.cli.demo import sandbox
-from pipelines.cli.demo.accesslog import generated
+from pipelines.cli.demo.accesslog import KEYS, generated
 from pipelines.cli.demo.spark_server import SparkServer, free_address
 from pipelines.cli.emulator import PORT
 from pipelines.cli.files.packing import Packer
@@ -107,12 +108,12 @@ def _run(output: Output, box: sandbox.Sandbox, logstores: list[Logstore], ui_por
     command = [sys.executable, "-m", "dagster", "dev", "-w", "workspace.yaml", "-h", "127.0.0.1"]
     with Service(output, box) as service, ExitStack() as stack:
         spark = stack.enter_context(SparkServer(output, box)) if box.spark_remote else None
-        producers = [
-            Producer(logstore, stack.enter_context(SlsClient(logstore.service)), rate)
-            for logstore in {(x.service.project, x.service.logstore): x for x in logstores}.values()
-        ]
-        for producer in producers:
-            create(producer.client, shards=SHARDS)
+        producers = []
+        for logstore in {(x.service.project, x.service.logstore): x for x in logstores}.values():
+            client = stack.enter_context(SlsClient(logstore.service))
+            create(client, shards=SHARDS)
+            if takes_access_logs(logstore):
+                producers.append(Producer(logstore, client, rate))
         service.let_claims_go(logstores)
         env.write_text(box.exports())
         output.say(f"emulator  {box.endpoint} (process {service.process_id})")
@@ -145,13 +146,23 @@ def _run(output: Output, box: sandbox.Sandbox, logstores: list[Logstore], ui_por
             service.let_claims_go(logstores)
 
 
+def takes_access_logs(logstore: Logstore) -> bool:
+    """Whether generated access logs belong there: not where most of the declared columns are of something
+    else. Somebody's orders would stand among rows of nulls."""
+    declared = set(logstore.columns)
+    return 2 * len(declared & KEYS) >= len(declared)
+
+
 def _say_ready(
     output: Output, logstores: Sequence[Logstore], url: str, env: Path, log: Path, rate: int
 ) -> None:
     output.say(f"Dagster   {url}/assets, its log in {log}")
     for logstore in logstores:
         every = f"schedule on ({logstore.schedule}), sensors on"
-        output.say(f"logstore  {logstore.name}: {every}, {rate:,} rows a second")
+        sent = f"{rate:,} rows a second"
+        if not takes_access_logs(logstore):
+            sent = "no rows are sent: its columns are not those of access logs"
+        output.say(f"logstore  {logstore.name}: {every}, {sent}")
     choose = f" -l {logstores[0].name}" if len(logstores) > 1 else ""
     output.say(f"In another terminal: . {shlex.quote(str(env))}; sls-lake describe{choose}")
     output.say("Ctrl-C ends all of it.")
@@ -234,7 +245,7 @@ def produce(
         if spark is not None:
             spark.see_to_it()
         due_s = SYSTEM_CLOCK.monotonic() + 1.0
-        sent = False
+        sent = not producers
         for producer in producers:
             try:
                 producer.send(second)
@@ -242,7 +253,7 @@ def produce(
             except TransportError as error:
                 output.say(f"{moment(SYSTEM_CLOCK.now())} {producer.logstore.name}: not sent: {error}")
                 break
-        if second and second % REPORT_EVERY_S == 0:
+        if producers and second and second % REPORT_EVERY_S == 0:
             rows = ", ".join(f"{p.logstore.name} {p.packer.counts.rows:,}" for p in producers)
             output.say(f"{moment(SYSTEM_CLOCK.now())} rows sent: {rows}")
         sys.stdout.flush()

@@ -343,7 +343,7 @@ def _causes(logstore: Logstore, found: ErrorRows, hour: int) -> dict[str, dg.Met
     )
     config = f"ops: {{bronze__{logstore.name}: {{config: {{execute: true}}}}}}"
     here = f"Materialize [{at}...{at}] with the tag {MODE_TAG}: {ERRORS} and the config {config}"
-    mend = f"sls-lake backfill -l {logstore.name} --mode errors --from {at} --to {at} --local"
+    mend = f"sls-lake backfill -l {logstore.name} --mode errors --from {at} --to {at} --local --execute"
     return {
         f"causes of {found.sample:,} rows": dg.MetadataValue.table(records, schema=columns),
         "see": dg.MetadataValue.text(see),

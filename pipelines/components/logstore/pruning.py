@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import dagster as dg
 
+from pipelines.components.logstore.dagster_private import delete_what_a_run_left
 from pipelines.components.logstore.failures import plainly
 from pipelines.landing.logstore import Logstore
 from sls_io.clock import SYSTEM_CLOCK, Clock
@@ -50,6 +51,7 @@ def prune_job(
         gone = [run for run in old if run not in kept]
         for run in gone if config.execute else ():
             context.instance.delete_run(run)
+            delete_what_a_run_left(context.instance, run)
             context.instance.compute_log_manager.delete_logs(prefix=[run])
         context.log.info(
             f"{len(gone):,} old runs {'deleted' if config.execute else 'would be deleted'}, "

@@ -51,7 +51,8 @@ def shards_spec(logstore: Logstore, origin: dg.AssetKey) -> dg.AssetSpec:
         partitions_def=shards_partitions(logstore),
         description=(
             "A partition for each shard, kept by the topology sensor: materialized when the shard is "
-            "read-only and all of it has landed."
+            "read-only and all of it has landed. A shard that still takes logs is shown as missing: "
+            "nothing of it is lost."
         ),
         group_name=logstore.name,
         kinds={"source"},
