@@ -58,5 +58,5 @@ RUN { SPARK_LOCAL_HOSTNAME=localhost python -m pipelines.landing.spark.record \
         || { cat var/cache/java/record.log; false; }; } \
     && python -c 'import pipelines.models' \
     && rm -rf "$SLS_LAKE_HOME"/*
-ENTRYPOINT ["/usr/bin/tini", "-g", "--", "docs/deploy/entrypoint"]
+ENTRYPOINT ["/usr/bin/tini", "--", "/opt/sls-lake/docs/deploy/entrypoint"]
 CMD ["sls-lake", "--help"]

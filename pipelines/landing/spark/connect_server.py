@@ -69,8 +69,8 @@ def python() -> dict[str, str]:
     return {PYTHON_VARIABLE: sys.executable, "PYTHONPATH": str(ROOT)}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Become the server; 1 with one sentence when it cannot be started."""
+def parse(arguments: Sequence[str] | None = None) -> tuple[str, int, dict[str, str]]:
+    """(host, port, settings of Spark over ours) of a command line; ends the program at what is none."""
     parser = argparse.ArgumentParser(prog="python -m pipelines.landing.spark.connect_server")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
     parser.add_argument("--port", type=int, default=PORT, help=f"port to listen on ({PORT})")
@@ -79,11 +79,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = dict(each.partition("=")[::2] for each in said.conf)
     if wrong := [name for name, value in given.items() if not (name.startswith("spark.") and value)]:
         parser.error(f"{wrong[0]} is no setting of Spark: write spark.NAME=VALUE")
+    return said.host, said.port, given
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Become the server; 1 with one sentence when it cannot be started."""
+    host, port, given = parse(arguments)
     try:
         require_java()
         scratch = home() / "spark-server"
         master = os.environ.get(MASTER_VARIABLE) or DEFAULT_MASTER
-        ours = settings(Lake.default(), host=said.host, port=said.port, scratch=scratch, master=master)
+        ours = settings(Lake.default(), host=host, port=port, scratch=scratch, master=master)
         program = command(scratch, {**ours, **given})
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
