@@ -1,30 +1,24 @@
 """The Spark Connect server of `sls-lake dev`, so that runs find a Spark that is warm.
 
-It listens on loopback only, has the lake's catalog and jars where these are installed, so that dbt finds its
-tables there, and forks its Python workers from one that is ready. It keeps nothing that could be lost: a run
+It is a deployment's own (`connect_server.py`), on loopback only. It keeps nothing that could be lost: a run
 that meets its death says so, and the next one plans again from the table.
 """
 
-import shutil
 import socket
-import sys
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 from uuid import uuid4
 
 from pipelines.cli.demo import sandbox
-from pipelines.cli.logstores import project_root
 from pipelines.cli.output import Output, moment
-from pipelines.landing.spark.dbt_environment import write_properties
-from pipelines.landing.spark.java import OPTIONS, OPTIONS_SETTING, require_java, spark_home
-from pipelines.landing.spark.remote import DEFAULT_MASTER, answers, place_of
-from pipelines.landing.spark.session import DAEMON, DAEMON_SETTING, base_conf, catalog_conf
+from pipelines.landing.spark import connect_server
+from pipelines.landing.spark.java import require_java
+from pipelines.landing.spark.remote import answers, place_of
 from pipelines.landing.table.lake import Lake
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import ConfigError
 
-_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _START_DEADLINE_S = 120.0
 _DEATHS_MAX = 5
 """So often it is started again without having answered in between; then something else is wrong."""
@@ -48,35 +42,13 @@ class SparkServer:
         self._start()
 
     def _start(self) -> None:
-        # What a killed one left: blocks and sessions of its own, and nothing else.
-        shutil.rmtree(self._scratch, ignore_errors=True)
-        self._scratch.mkdir()
-        settings = self._scratch / "settings.properties"
-        write_properties(settings, self._settings())
-        command = [str(spark_home() / "bin" / "spark-submit"), "--properties-file", str(settings)]
-        python = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(project_root())}
+        _, port = place_of(self._box.spark_remote)
+        ours = connect_server.settings(Lake.default(), host="127.0.0.1", port=port, scratch=self._scratch)
+        command = connect_server.command(self._scratch, ours)
         self._child = ExitStack()
         self._process = self._child.enter_context(
-            sandbox.started([*command, "--class", _CLASS, "spark-internal"], self._log, python, gently=False)
+            sandbox.started(command, self._log, connect_server.python(), gently=False)
         )
-
-    def _settings(self) -> dict[str, str]:
-        _, port = place_of(self._box.spark_remote)
-        return {
-            **base_conf(),
-            **catalog_conf(Lake.default()),
-            "spark.master": DEFAULT_MASTER,
-            "spark.app.name": "sls-lake-dev",
-            "spark.connect.grpc.binding.address": "127.0.0.1",
-            "spark.connect.grpc.binding.port": str(port),
-            # The session that runs share ends with the server, and not after an hour without a run.
-            "spark.connect.session.manager.defaultSessionTimeout": "-1",
-            "spark.driver.memory": "1g",
-            "spark.log.level": "WARN",
-            "spark.local.dir": str(self._scratch),
-            OPTIONS_SETTING: " ".join(OPTIONS),
-            DAEMON_SETTING: DAEMON,
-        }
 
     def __enter__(self) -> Self:
         return self

@@ -1,0 +1,2 @@
+-- Run once, when the server of compose.yaml starts with an empty volume: the catalog's database.
+CREATE DATABASE lake;
