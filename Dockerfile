@@ -2,7 +2,7 @@
 # executors, which need the same packages. It holds no settings and no secrets; docs/deploy/containers.md says
 # which steps were run.
 
-FROM docker.io/library/debian:bookworm-slim AS base
+FROM debian:bookworm-slim AS base
 # tini is process 1: it hands signals on, and collects what runs and Spark's workers leave.
 RUN apt-get update \
     && apt-get install -y --no-install-recommends ca-certificates openjdk-17-jre-headless python3 tini \

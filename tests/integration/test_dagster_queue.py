@@ -1,0 +1,150 @@
+"""A month of hours asked for at once, and a live run that is launched after all of them.
+
+Rows are written by the process of each run, without a JVM.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos.engine import InProcess
+from pipelines.components.logstore.assets import HOURS_PER_RUN_MAX
+from pipelines.components.logstore.schedule import BACKFILL_TAG, RANGE_END_TAG, RANGE_START_TAG, hour_key
+from sls_io.clock import SYSTEM_CLOCK
+from sls_io.emulator import start
+from sls_io.window import HOUR_S
+from tests.integration.command_line import settings
+from tests.integration.dagster_server import DagsterServer
+from tests.integration.test_dagster_live import environment
+from tests.integration.world import PROJECT, World, logstore_settings, make_lake
+
+pytestmark = [pytest.mark.dagster, pytest.mark.slow, pytest.mark.timeout(900)]
+
+NAME, HOURS = "access_logs", 720
+RUNS = HOURS // HOURS_PER_RUN_MAX
+FIRST = int(SYSTEM_CLOCK.now()) // HOUR_S - HOURS - 2
+_MODULE = """
+import json
+import dagster as dg
+from chaos.engine import InProcess
+from pipelines.components import SlsLogstore
+from pipelines.components.logstore.spark import RESOURCE_KEY, SparkEngine
+
+
+class Here(SparkEngine):
+    def engine(self):
+        return InProcess()
+
+
+def built():
+    parts = SlsLogstore.from_attributes_dict(attributes=json.loads({attributes!r})).build_defs(
+        dg.ComponentTree.for_test().load_context
+    )
+    return dg.Definitions(
+        assets=parts.assets, asset_checks=parts.asset_checks, jobs=parts.jobs, schedules=parts.schedules,
+        resources={{RESOURCE_KEY: Here()}},
+        executor=dg.in_process_executor,
+    )
+
+
+defs = built()
+"""
+
+
+@dataclass
+class Month:
+    """A Dagster with one logstore, whose history began a month ago."""
+
+    server: DagsterServer
+    world: World
+    environment: dict[str, str]
+
+    def live(self) -> str:
+        """What a tick asks for, launched; the run's id."""
+        (request,) = self.server.tick(f"{NAME}_schedule")["runRequests"]
+        return self.server.launch(f"{NAME}_microbatch", {tag["key"]: tag["value"] for tag in request["tags"]})
+
+    def queue(self, backfill: str) -> Counter[str]:
+        """How many runs of the backfill are how far."""
+        return Counter(run["status"] for run in self.server.runs({BACKFILL_TAG: backfill}))
+
+
+@pytest.fixture
+def month(tmp_path: Path) -> Iterator[Month]:
+    lake = make_lake(tmp_path / "lake")
+    with start(tmp_path / "emulator", now=FIRST * HOUR_S + 60.0) as emulator:
+        logstore = logstore_settings(emulator, NAME, start=hour_key(FIRST), schedule="0 0 1 1 *")
+        world = World(emulator, lake, logstore, InProcess())
+        with world.client as client:
+            client.transport.create_project(PROJECT, "")
+            client.transport.create_logstore(PROJECT, NAME, ttl=60, shard_count=2)
+        world.put(10)
+        world.at(SYSTEM_CLOCK.now())
+        path = tmp_path / "definitions_of_this_test.py"
+        path.write_text(_MODULE.format(attributes=logstore.model_dump_json()))
+        variables = environment(tmp_path, lake)
+        with DagsterServer(tmp_path / "dagster", path, variables) as server:
+            yield Month(server, world, variables)
+
+
+def test_a_live_run_comes_before_all_that_waits_of_a_month(month: Month, tmp_path: Path) -> None:
+    server, world = month.server, month.world
+    first = month.live()
+    assert server.ended(first) == "SUCCESS", server.failures(first)
+    # Each run of a backfill asks first for the begin of its first hour, and nobody else does.
+    faults = [
+        world.emulator.admin.fault(
+            "hold", call="get_cursor", query={"from": str(hour * HOUR_S)}, times=None, logstore=NAME
+        )
+        for hour in (FIRST, FIRST + HOURS_PER_RUN_MAX)
+    ]
+    (tmp_path / "defs.yaml").write_text(settings(world))
+    verb = ["backfill", "--logstore", str(tmp_path / "defs.yaml"), "--json"]
+    hours = ["--from", hour_key(FIRST), "--to", hour_key(FIRST + HOURS - 1)]
+    with subprocess.Popen(
+        [Path(sys.executable).parent / "sls-lake", *verb, *hours],
+        env={**os.environ, **month.environment, "DAGSTER_WEBSERVER_URL": server.url},
+        stdout=subprocess.PIPE,
+    ) as asked:
+        (backfill,) = server.wait("one backfill", lambda: asked_for(server), timeout_s=120)
+        waiting = {"STARTED": 2, "QUEUED": RUNS - 2}
+        server.wait("its runs", lambda: month.queue(backfill["id"]) == waiting, timeout_s=300)
+        runs = server.runs({BACKFILL_TAG: backfill["id"]})
+        spans = sorted((tag(run, RANGE_START_TAG), tag(run, RANGE_END_TAG)) for run in runs)
+        assert spans == [
+            (hour_key(hour), hour_key(hour + HOURS_PER_RUN_MAX - 1))
+            for hour in range(FIRST, FIRST + HOURS, HOURS_PER_RUN_MAX)
+        ]
+        world.put(10)
+        world.emulator.admin.advance(120)
+        live = month.live()
+        assert server.ended(live) == "SUCCESS", server.failures(live)
+        assert month.queue(backfill["id"]) == waiting, "it was launched last of all"
+        assert asked_for(server) == [backfill], "a month is one backfill"
+        server.ask(
+            "mutation($id: String!) { cancelPartitionBackfill(backfillId: $id) { __typename } }",
+            id=backfill["id"],
+        )
+        for fault in faults:
+            world.emulator.admin.remove(int(fault))
+        said = json.loads(asked.communicate(timeout=300)[0])
+    assert (asked.returncode, said["status"], said["total"]) == (1, "CANCELED", HOURS), said
+    world.assert_each_log_once()
+
+
+def asked_for(server: DagsterServer) -> list[dict[str, Any]]:
+    """Every backfill: its id, and how many hours it is of."""
+    query = "{ partitionBackfillsOrError { ... on PartitionBackfills { results { id numPartitions } } } }"
+    return list(server.ask(query)["partitionBackfillsOrError"]["results"])
+
+
+def tag(run: dict[str, Any], key: str) -> str:
+    return next(str(each["value"]) for each in run["tags"] if each["key"] == key)
