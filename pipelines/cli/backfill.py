@@ -243,16 +243,12 @@ def by_dagster(output: Output, logstore: Logstore, hours: range, mode: str, url:
         step = {"config": {"execute": True}}
         asked_for = {"tags": {"sls/mode": mode}, "config": {"ops": {f"bronze__{logstore.name}": step}}}
     backfill_id = dagster_client.launch(url, ["bronze", logstore.name], *keys, **asked_for)
-    output.say(f"backfill {backfill_id} of {len(hours)} hours: {url}/runs/b/{backfill_id}")
-    with output.progress(f"backfill {logstore.name}") as progress:
-
-        def asked() -> dagster_client.Progress:
-            found = dagster_client.progress(url, backfill_id)
-            progress.counted(found.done, found.total, f"{found.done:,} of {found.total:,} hours")
-            return found
-
-        say: Callable[[str], None] = (lambda text: None) if progress.shown else output.say
-        state = follow(asked, say, SYSTEM_CLOCK)
+    try:
+        output.say(f"backfill {backfill_id} of {len(hours)} hours: {url}/runs/b/{backfill_id}")
+        state = _followed(output, logstore, url, backfill_id)
+    except KeyboardInterrupt:
+        output.say(f"it goes on in Dagster; to end it, cancel it there: {url}/runs/b/{backfill_id}")
+        raise
     output.say(f"{state.status}: {state.done} of {state.total} hours done, {state.failed} failed")
     so_far: list[dict[str, object]] = []
     failures: list[str] = []
@@ -276,6 +272,18 @@ def by_dagster(output: Output, logstore: Logstore, hours: range, mode: str, url:
     )
     if lacks or not state.ok:
         click.get_current_context().exit(EXIT_FAILED)
+
+
+def _followed(output: Output, logstore: Logstore, url: str, backfill_id: str) -> dagster_client.Progress:
+    with output.progress(f"backfill {logstore.name}") as progress:
+
+        def asked() -> dagster_client.Progress:
+            found = dagster_client.progress(url, backfill_id)
+            progress.counted(found.done, found.total, f"{found.done:,} of {found.total:,} hours")
+            return found
+
+        say: Callable[[str], None] = (lambda text: None) if progress.shown else output.say
+        return follow(asked, say, SYSTEM_CLOCK)
 
 
 def follow(

@@ -127,7 +127,8 @@ def _show_checkpoints(output: Output, report: LandingReport, checkpoints: list[C
         # A run that moves no frontier publishes what one before it could not, or what is the first.
         done = "moved" if report.moved else "published"
         what = f"{moved} of {len(checkpoints)} {done}" if moved else "none had to move"
-        output.say(f"checkpoints: {what}, lag {span(report.lag_s) or 'unknown'}")
+        lag = f"at most {span(report.lag_s)}" if report.lag_s else span(report.lag_s) or "unknown"
+        output.say(f"checkpoints: {what}, lag {lag}")
     for point in checkpoints:
         if point.outcome not in (CheckpointOutcome.MOVED, CheckpointOutcome.UNCHANGED):
             output.say(f"checkpoint of shard {point.shard}: {escape(str(point))}")

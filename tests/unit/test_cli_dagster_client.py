@@ -1,15 +1,20 @@
 """The calls to Dagster's GraphQL, against a server that answers what it is told over a real socket."""
 
 import json
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipelines.cli import dagster_client
+from pipelines.cli.main import EXIT_INTERRUPTED
 from sls_io.errors import ConfigError, ConnectFailed, ServiceError
 
 
@@ -167,3 +172,34 @@ def test_an_address_that_is_none_names_the_option(url: str) -> None:
     with pytest.raises(ConfigError, match="--dagster-url") as caught:
         dagster_client.launch(url, ["bronze", "x"], "a", "b")
     assert "secret" not in str(caught.value)
+
+
+_DEFS = """type: pipelines.components.SlsLogstore
+attributes:
+  service: {endpoint: "http://127.0.0.1:9", project: demo, logstore: logs}
+  group: lake
+  table: bronze.logs
+  start: 2026-01-01-00:00
+"""
+
+
+def test_who_stops_following_hears_that_the_backfill_goes_on_and_where_to_cancel_it(tmp_path: Path) -> None:
+    (tmp_path / "defs.yaml").write_text(_DEFS)
+    begun = {"__typename": "PartitionBackfill", "status": "REQUESTED", "numPartitions": 1, "error": None}
+    answer = data(
+        launchPartitionBackfill={"__typename": "LaunchBackfillSuccess", "backfillId": "abc"},
+        partitionBackfillOrError=begun,
+    )
+    verb = ["backfill", "-l", str(tmp_path / "defs.yaml"), "--mode", "errors", "--execute"]
+    code = "import sys; from pipelines.cli.main import main; main(sys.argv[1:])"
+    words = [sys.executable, "-u", "-c", code, *verb, "--from", "2026-01-01-00:00"]
+    with (
+        answering(answer) as url,
+        subprocess.Popen([*words, "--dagster-url", url], stdout=subprocess.PIPE, text=True) as asked,
+    ):
+        assert asked.stdout is not None
+        assert asked.stdout.readline().startswith("backfill abc of 1 hours")
+        asked.send_signal(signal.SIGINT)
+        said = asked.stdout.read()
+    assert asked.returncode == EXIT_INTERRUPTED
+    assert f"it goes on in Dagster; to end it, cancel it there: {url}/runs/b/abc" in said.replace("\n", "")

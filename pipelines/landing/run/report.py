@@ -59,7 +59,7 @@ class LandingReport:
                  are gone: nothing of them was given up. While there are any, all is not well
     readable     "shard: gap, how to land it" of gaps that the service can read again, and of logs from before
                  a start that it told; shards that begin anew
-    lag_s        seconds between the service's now and the oldest receive time reached; None: unknown
+    lag_s        of a live run: at most how long the oldest log waits that it left; None: unknown
     conflicts    tries that were not simply accepted
     """
 

@@ -6,6 +6,7 @@ from pipelines.landing.run.attempt import Attempt
 from pipelines.landing.run.protocol import State
 from pipelines.landing.run.report import HourReport, LandingReport, gap_lines, readable_lines, suspect_lines
 from sls_io.claim import Ledger
+from sls_io.waits import Wait, Why
 
 
 def report_of(
@@ -45,7 +46,7 @@ def report_of(
         readable=readable_lines(plan) if plan else (),
         # A window that stopped early leaves its shard open, whatever was planned.
         closed=tuple(s for s in sorted(plan.closings) if ledger and ledger.closed({s})) if plan else (),
-        lag_s=_lag_s(ledger, now_s),
+        lag_s=lag_s(ledger, state.waits or {}, until_s=until_s, now_s=now_s) if mode == "live" else None,
         conflicts=state.conflicts,
         replans=state.replans,
         peak_bytes=max((row.peak_bytes for row in files), default=0),
@@ -66,8 +67,22 @@ def _hours(state: State, attempt: Attempt) -> dict[int, HourReport]:
     return dict(sorted(hours.items()))
 
 
-def _lag_s(ledger: Ledger | None, now_s: float) -> float | None:
-    """Seconds since the oldest receive time reached of a shard that is open; None: nothing was reached."""
-    entries = ledger.shards.values() if ledger else ()
-    reached = [e.reached_s for e in entries if not e.closed and e.reached_s]
-    return max(0.0, now_s - min(reached)) if reached else None
+def lag_s(ledger: Ledger | None, waits: Mapping[int, Wait], *, until_s: int, now_s: float) -> float | None:
+    """At most how long the oldest log waits that a live run leaves, in seconds; 0 where none was left, None
+    where nothing was reached of a shard with logs.
+
+    A shard that was read up to `until_s`, or that had nothing new, leaves none, however long ago its last log
+    came. In any other no log that waits is older than the receive time that the shard has reached.
+    """
+    if ledger is None:
+        return None
+    left = [
+        entry.reached_s
+        for shard, entry in ledger.shards.items()
+        if not entry.closed
+        and entry.reached_s < until_s
+        and not (shard in waits and waits[shard].kind is Why.DRAINED)
+    ]
+    if not left:
+        return 0.0
+    return max(0.0, now_s - min(left)) if all(left) else None

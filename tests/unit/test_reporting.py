@@ -1,0 +1,38 @@
+"""What a run says of the logs that it leaves."""
+
+import pytest
+
+from pipelines.landing.run.reporting import lag_s
+from sls_io.claim import Ledger, ShardLedger
+from sls_io.waits import DRAINED, WINDOWS, Wait, paused
+from sls_io.window import Cursor
+
+NOW_S, UNTIL_S = 10_000.0, 9_990
+
+
+def ledger(*reached_s: int, closed: bool = False) -> Ledger:
+    """One shard each, read up to these receive times."""
+    shards = {
+        shard: ShardLedger(start=Cursor(0), reached_s=at, end=Cursor(0) if closed else None)
+        for shard, at in enumerate(reached_s)
+    }
+    return Ledger("o", shards)
+
+
+@pytest.mark.parametrize(
+    ("kept", "waits", "lag"),
+    [
+        (ledger(UNTIL_S, UNTIL_S), {}, 0.0),
+        (ledger(UNTIL_S, 4_000), {1: DRAINED}, 0.0),
+        (ledger(UNTIL_S, 4_000), {1: paused(1)}, 6_000.0),
+        (ledger(7_000, 4_000), {0: WINDOWS, 1: DRAINED}, 3_000.0),
+        (ledger(7_000, 4_000), {0: WINDOWS, 1: WINDOWS}, 6_000.0),
+        (ledger(UNTIL_S, 0), {1: paused(1)}, None),
+        (ledger(0, closed=True), {}, 0.0),
+        (None, {}, None),
+    ],
+)
+def test_what_is_left_is_no_older_than_the_receive_time_its_shard_has_reached(
+    kept: Ledger | None, waits: dict[int, Wait], lag: float | None
+) -> None:
+    assert lag_s(kept, waits, until_s=UNTIL_S, now_s=NOW_S) == lag
