@@ -19,7 +19,6 @@ from sls_io.settings import PAGE_GROUPS_MAX, Group, Service
 from sls_io.shard import Head, Shard
 from sls_io.window import Cursor, cursor_from_wire, cursor_to_wire
 
-COMPRESSION = "lz4"
 """The compression that pages are asked for in: every client of the service reads it, and it is the
 fastest."""
 
@@ -236,7 +235,7 @@ class SlsClient:
         params = {"type": "logs", "cursor": cursor_to_wire(cursor), "count": str(groups_max)}
         if end is not None:
             params["end_cursor"] = cursor_to_wire(end)
-        accept = {"Accept": "application/x-protobuf", "Accept-Encoding": COMPRESSION}
+        accept = {"Accept": "application/x-protobuf", "Accept-Encoding": self.service.compression}
         body, headers = self.transport.exchange("GET", self._shard(shard), params=params, headers=accept)
         last = headers.get("x-log-read-last-cursor")
         try:
@@ -256,7 +255,7 @@ class SlsClient:
             raise DecodeError(why, shard=shard, cursor=cursor)
         return page
 
-    def put_raw(self, group: bytes, *, key: str | None = None, compression: str = COMPRESSION) -> None:
+    def put_raw(self, group: bytes, *, key: str | None = None, compression: str = "lz4") -> None:
         """Store one serialised LogGroup; `key` (32 hex digits) names the shard by its range.
 
         A lost answer is not sent again: the group may be stored, and twice would be worse.

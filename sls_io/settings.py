@@ -73,9 +73,10 @@ class Service(Settings):
     """One logstore: endpoint, project, logstore, and how to sign in.
 
     `endpoint` is https, or http on loopback (the emulator). `proxy`, `http://HOST:PORT`, makes a tunnel to it
-    (CONNECT): it sees where to, and no key and no log. `region` is needed for v4 signatures and is part of
-    the origin. It may be left out where the endpoint is one of the service's regional ones,
-    `REGION[-intranet|-internal|-share|-vpc].log.aliyuncs.com` (vendor documentation, "Endpoints").
+    (CONNECT): it sees where to, and no key and no log. `compression` is that of pages. `region` is needed
+    for v4 signatures and is part of the origin. It may be left out where the endpoint is one of the service's
+    regional ones, `REGION[-intranet|-internal|-share|-vpc].log.aliyuncs.com` (vendor documentation,
+    "Endpoints").
     """
 
     endpoint: str
@@ -83,6 +84,7 @@ class Service(Settings):
     logstore: str
     region: str = ""
     proxy: str = ""
+    compression: Literal["lz4", "zstd"] = "lz4"
     credentials: Credentials = Credentials()
     connect_timeout_s: Annotated[float, Field(gt=0, le=60)] = 5.0
     read_timeout_s: Annotated[float, Field(gt=0, le=300)] = 30.0

@@ -1,6 +1,7 @@
 """A logstore opened from Python, over a real emulator; what is expected is read from its own store."""
 
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -67,6 +68,17 @@ def test_a_read_of_all_gives_each_log_of_the_shard_once_and_in_order(emulator: E
             )
             assert read == place.truth(shard) and len(read) == 20
             assert set(table["__shard__"].to_pylist()) == {shard}
+
+
+@pytest.mark.parametrize("kind", ["lz4", "zstd"])
+def test_pages_come_in_the_compression_that_the_settings_ask_for(emulator: Emulator, kind: Any) -> None:
+    with opened(emulator) as place:
+        place.put(*range(100))
+        service = place.logs.client.service.model_copy(update={"compression": kind})
+        with SlsClient(service) as client:
+            page = client.pull(0, client.cursor_at(0, "begin"))
+            assert page.compression == kind and 0 < len(page.body) < page.raw_bytes
+            assert sorted(numbers(list(Reader(client).batches(0)))) == list(range(100))
 
 
 def three_hours(place: Place) -> list[datetime]:
