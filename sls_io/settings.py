@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 _PROJECT = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 _LOGSTORE = re.compile(r"[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]")
@@ -20,6 +21,7 @@ _HOST_CHARS_MAX = 189
 _REGIONAL = re.compile(
     r"(?P<region>[a-z]{2}(?:-[a-z0-9]+)+?)(?:-(?:intranet|internal|share|vpc))?\.log\.aliyuncs\.com"
 )
+_VENDOR = ".aliyuncs.com"
 _REGION = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 LOOPBACK_REGION = "loopback"
 """Region of a logstore behind a loopback endpoint, whichever of its names the endpoint uses."""
@@ -146,6 +148,13 @@ class Service(Settings):
 
     @model_validator(mode="after")
     def _region_is_known(self) -> Self:
+        host = urlsplit(self.endpoint).hostname or ""
+        if host.startswith(f"{self.project}.") and host.endswith(_VENDOR):
+            raise PydanticCustomError(
+                "endpoint_with_project",
+                "service.endpoint: the project does not belong into it, requests put it there; write {right}",
+                {"right": f"https://{host.removeprefix(f'{self.project}.')}"},
+            )
         # Story: the endpoint is the global acceleration's or PrivateLink's. Whatever is cut out of its
         # name is a guess, and with the next endpoint another one: the logstore would be another origin,
         # and all of it would land a second time.

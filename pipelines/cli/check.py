@@ -1,6 +1,7 @@
 """`sls-lake check`: every logstore's defs.yaml read as Dagster will read it. Asks no service."""
 
 import importlib
+import os
 from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 def check(output: Output) -> None:
     """Read every logstore's defs.yaml, and say what is wrong with it.
 
-    An endpoint whose variable is not set is a note: definitions load without it, and say so when something
-    runs. Everything else that would keep them from loading is an error.
+    An endpoint, or an address of leases, whose variable is not set is a note: definitions load without it,
+    and say so when something runs. Everything that would keep them from loading is an error, and so is a
+    hook or a transform that is not there: definitions load without it, and every run is refused.
     """
     from pipelines.landing.environment import filled
     from pipelines.landing.logstore import checked
@@ -33,7 +35,7 @@ def check(output: Output) -> None:
         raise ConfigError(f"there is no {DEFS} in {root} or above it: run this in the project's folder")
     found, names = [], dict[str, Path | str]()
     for _, place, attributes in written(root):
-        wrong, unset, name = "", "", ""
+        wrong, unset, unset_database, name = "", "", "", ""
         try:
             if isinstance(attributes, ConfigError):
                 raise attributes
@@ -48,14 +50,25 @@ def check(output: Output) -> None:
             try:
                 _require_functions(logstore)
             except ConfigError as error:
-                raise ConfigError(f"{place}: {error}") from None
+                raise ConfigError(f"{place}: runs of {name} will be refused: {error}") from None
+            variable = logstore.coordinator.database_env
+            unset_database = variable if variable and not os.environ.get(variable) else ""
         except ConfigError as error:
             wrong = str(error)
         if wrong:
             output.say(f"[red]wrong[/]: {_escaped(wrong)}")
-        elif unset:
-            output.say(f"[yellow]not set[/]: {_escaped(str(place))} takes its endpoint from {unset}")
-        found.append({"path": str(place), "logstore": name, "wrong": wrong, "unset": unset})
+        for what, variable in (("endpoint", unset), ("address of leases", unset_database)):
+            if variable and not wrong:
+                output.say(f"[yellow]not set[/]: {_escaped(str(place))} takes its {what} from {variable}")
+        found.append(
+            {
+                "path": str(place),
+                "logstore": name,
+                "wrong": wrong,
+                "unset": unset,
+                "unset_database": unset_database,
+            }
+        )
     strange = list(_strangers(root))
     for wrong in strange:
         output.say(f"[red]wrong[/]: {_escaped(wrong)}")

@@ -18,7 +18,7 @@ from sls_io.checkpoints.store import CheckpointStore, Fate, Written
 from sls_io.client import SlsClient
 from sls_io.coordination.database import parsed, secrets_of
 from sls_io.errors import ConfigError, printable
-from sls_io.reader.moments import unix_s
+from sls_io.reader.moments import TooLate, unix_s
 from sls_io.settings import Group
 from sls_io.window import Cursor, cursor_from_wire
 
@@ -132,6 +132,8 @@ class Moment(click.ParamType[int]):
             return value
         try:
             at = moment_of(str(value))
+        except TooLate:
+            at = _LAST_S
         except (ValueError, OverflowError, ConfigError):
             self.fail(f"{value!r} is no time; write it like 2026-11-20T07:30:00, UTC", param, ctx)
         if not _FIRST_S <= at < _LAST_S:

@@ -11,6 +11,7 @@ number and an unset variable inside a text as `None`: the same file would be two
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,11 @@ _TEMPLATE, _ANY_TEMPLATE = re.compile(TEMPLATE, re.ASCII), re.compile(r"\{[{%#]"
 KINDS = ("SlsLogstore", "SlsProject")
 """The types of component that a file of ours is of."""
 FILES = ("defs.yaml", "defs.yml")
+KEYS = ("type", "attributes", "template_vars_module", "requirements", "post_processing")
+"""What Dagster knows beside each other in such a file, of whatever type (`ComponentFileModel`)."""
+_BREAK = re.compile(r"[\r\n\x85\u2028\u2029]")
+_VALUE = re.compile(r"\s*(?:- +)*[^\s:#\"'{\[][^:#\"'{\[]*: +")
+"""A line up to where its value begins."""
 _TEXT, _MERGE, _TIME = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge", "tag:yaml.org,2002:timestamp"
 
 
@@ -45,10 +51,15 @@ def read_documents(path: Path) -> list[Any]:
     text = _text(path)
     try:
         loader = _Loader(text)
-        return [loader.construct_document(node) for node in _nodes(path, loader)]
+        documents = []
+        for node in _nodes(path, text, loader):
+            documents.append(loader.construct_document(node))
+            # Now that what it merges (`<<`) is among its keys.
+            _require_known_keys(path, node)
+        return documents
     except (yaml.YAMLError, ValueError, TypeError, RecursionError, OverflowError) as error:
-        where, hint = _line(error), _hint(text, error)
-        raise ConfigError(f"{path}, {where}: not valid YAML{hint}; compare with the README") from error
+        where, hint = _where(error), _hint(text, error)
+        raise ConfigError(f"{path}, {where}: not valid YAML{hint or '; compare with the README'}") from error
 
 
 def read_document(path: Path) -> Any:
@@ -143,11 +154,11 @@ def _text(path: Path) -> str:
         raise ConfigError(f"{path}, line {line}: not UTF-8; save the file as UTF-8") from None
 
 
-def _nodes(path: Path, loader: _Loader) -> Iterator[yaml.Node]:
+def _nodes(path: Path, text: str, loader: _Loader) -> Iterator[yaml.Node]:
     while loader.check_node():
         node = loader.get_node()
         if node is not None:
-            _Walk(path, _is_logstore(node)).into(node, ())
+            _Walk(path, text, _is_logstore(node)).into(node, ())
             yield node
 
 
@@ -160,8 +171,8 @@ def _is_logstore(node: yaml.Node) -> bool:
 class _Walk:
     """Goes through a document as it would be written out. `strict`: keys must be text."""
 
-    def __init__(self, path: Path, strict: bool) -> None:
-        self._path, self._strict, self._count = path, strict, 0
+    def __init__(self, path: Path, text: str, strict: bool) -> None:
+        self._path, self._text, self._strict, self._count = path, text, strict, 0
 
     def into(self, node: yaml.Node, above: tuple[yaml.Node, ...]) -> None:
         """Raises ConfigError for a reference to itself, too many nodes, and keys twice or not text."""
@@ -183,6 +194,8 @@ class _Walk:
         seen: dict[tuple[str, str], yaml.Node] = {}
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
+                if cure := _cure(self._text, key.start_mark):
+                    raise self._wrong(key, cure)
                 raise self._wrong(key, "a key that is no text: write it as a word")
             shown = printable(str(key.value), 60)
             if self._strict and key.tag not in (_TEXT, _MERGE):
@@ -198,21 +211,85 @@ class _Walk:
         return ConfigError(f"{self._path}, line {node.start_mark.line + 1}: {what}")
 
 
-def _line(error: Exception) -> str:
-    """Where the reader stopped; and where what it was reading began, which is where the slip often is."""
-    marks = [getattr(error, name, None) for name in ("context_mark", "problem_mark")]
-    first, *more = sorted({mark.line + 1 for mark in marks if mark}) or [0]
-    if not first:
-        return "somewhere"
-    return f"lines {first} to {more[-1]}" if more else f"line {first}"
+def _require_known_keys(path: Path, node: yaml.Node) -> None:
+    """Raises ConfigError for a key beside `attributes` that Dagster does not know: it would load nothing,
+    and who reads the attributes alone would never see a setting that is there."""
+    for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+        name = str(key.value)
+        if name in KEYS:
+            continue
+        close = get_close_matches(name, KEYS, 1, 0.75)
+        meant = (
+            f"did you mean {close[0]}?"
+            if close
+            else "a setting belongs under `attributes:`, further right than it; values with an anchor, where "
+            "they are used first"
+        )
+        raise ConfigError(
+            f"{path}, line {key.start_mark.line + 1}: {printable(name, 60)}: no such key beside `type:`, "
+            f"where Dagster knows {', '.join(KEYS[1:])}; {meant}"
+        )
+
+
+def _where(error: Exception) -> str:
+    """Where the reader stopped; else where what it was reading began."""
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    return _at(mark) if mark else "somewhere"
+
+
+def _at(mark: yaml.Mark) -> str:
+    return f"line {mark.line + 1}, column {mark.column + 1}"
 
 
 def _hint(text: str, error: Exception) -> str:
-    """What mostly is wrong there."""
+    """What mostly is wrong there, by the characters at the marks of the error."""
     if isinstance(error, RecursionError):
         return " (nested too deeply)"
-    mark = getattr(error, "problem_mark", None)
-    lines = text.splitlines()
-    if mark and mark.line < len(lines) and "\t" in lines[mark.line]:
+    mark, begin = (getattr(error, name, None) for name in ("problem_mark", "context_mark"))
+    if mark is None:
+        return ""
+    if "\t" in _line(text, mark):
         return " (a tab is there: YAML wants spaces)"
+    for place in filter(None, (begin, mark)):
+        if cure := _cure(text, place):
+            return f": {cure}"
+    if text[mark.index : mark.index + 1] == ":":
+        return ": a second colon; put a value with a colon in it in quotes"
+    if begin and text[begin.index : begin.index + 1] in ("'", '"') and begin.line != mark.line:
+        return f": the quote that opens in {_at(begin)} has no end; close it"
+    before = _line(text, mark)[: mark.column]
+    if begin and begin.line < mark.line and begin.column < mark.column and not before.strip():
+        return (
+            f": this line is indented by {mark.column} spaces, and what it stands beside, from line "
+            f"{begin.line + 1} on, by {begin.column}; write both alike"
+        )
+    if begin and begin.line != mark.line:
+        return f": what is read there begins in {_at(begin)}; compare with the README"
     return ""
+
+
+def _cure(text: str, mark: yaml.Mark) -> str:
+    """What to write where a value begins, at the mark or before it in the line, with what YAML reads as
+    something else; "" where it does not."""
+    line = _line(text, mark)
+    value = _VALUE.match(line)
+    begins = {mark.column} | ({value.end()} if value and value.end() <= mark.column else set())
+    for column in sorted(begins):
+        if line[column : column + 2] == "{{" or line[max(column - 1, 0) : column + 1] == "{{":
+            whole = _TEMPLATE.search(line, max(column - 1, 0))
+            shown = whole[0] if whole else "{{ env.NAME }}"
+            return f'a template is put in quotes, "{shown}", with what stands before and after it'
+        if line[column : column + 1] == "*":
+            return (
+                'a value that begins with * is a reference to YAML: put it in quotes, such as "*/5 * * * *"'
+            )
+        if line[column : column + 1] in ("@", "`", "%"):
+            return f"a value cannot begin with {line[column]}: put it in quotes"
+    return ""
+
+
+def _line(text: str, mark: yaml.Mark) -> str:
+    """The line that the mark is in, as the reader of YAML counts lines."""
+    begin = mark.index - mark.column
+    found = _BREAK.search(text, begin)
+    return text[begin : found.start() if found else len(text)]

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from pipelines.landing.bounds import Sensors
 from pipelines.landing.defs_file import filled, line_of, read_attributes
-from pipelines.landing.names import check_names
+from pipelines.landing.names import WrongColumn, check_names
 from pipelines.landing.project_file import members, read_project
 from pipelines.landing.table.contract import Contract
 from sls_io.errors import ConfigError, printable
-from sls_io.reader.moments import unix_s
+from sls_io.reader.moments import END_S, TooLate, unix_s
 from sls_io.settings import Budget, Coordination, Group, Service, Settings
 from sls_io.window import HOUR_S
 
@@ -23,14 +24,15 @@ _TABLE = re.compile(r"[a-z_][a-z0-9_]{0,127}\.[a-z_][a-z0-9_]{0,127}")
 _START_FORMAT = "%Y-%m-%d-%H:%M"
 _START = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9]{2}:[0-9]{2}")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_FIRST_S, _LAST_S = 0, 7_258_118_400
 _YEARS = "from 1970 to 2199"
 _RESET_DAYS_MAX = 3650
 _CRON = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
 _CRON_PART = re.compile(r"(?:\*|([0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?)(?:/([1-9][0-9]?))?")
+_PLACES = ("first", "second", "third", "fourth", "last")
 _MONTHS = ("", *"jan feb mar apr may jun jul aug sep oct nov dec".split())
 _CRON_NAMES = {"month": _MONTHS, "weekday": tuple("sun mon tue wed thu fri sat".split())}
 _DAYS_OF_MONTH = (0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_ONE_WORD = {"group": "a name", "coordinator": "a kind"}
 _DURATION = re.compile(r"([0-9]{1,12}) *(s|m|h|d)")
 _DURATION_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -105,12 +107,14 @@ class Logstore(Settings):
             hour = f"{value}-00:00" if _DAY.fullmatch(value) else value
             at = datetime.strptime(hour if _START.fullmatch(hour) else "", _START_FORMAT)
         except ValueError:
+            if _START.fullmatch(hour):
+                raise ValueError("start: expected a day and an hour that the calendar has") from None
             raise ValueError("start: expected YYYY-MM-DD-HH:MM (UTC), such as 2026-11-20-00:00") from None
         if hour != value:
             raise ValueError(f"start: has no hour; write {hour} to begin with that day (UTC)")
         if at.minute:
             raise ValueError("start: must be a whole hour, such as 2026-11-20-00:00")
-        if not _FIRST_S <= at.replace(tzinfo=UTC).timestamp() < _LAST_S:
+        if not 0 <= at.replace(tzinfo=UTC).timestamp() < END_S:
             raise ValueError(f"start: an hour {_YEARS}")
         return value
 
@@ -118,9 +122,21 @@ class Logstore(Settings):
     @classmethod
     def _is_cron(cls, value: str, info: ValidationInfo) -> str:
         fields = value.lower().split(" ")
-        kinds = [_cron_values(*pair) for pair in zip(fields, _CRON, strict=False)]
-        if len(fields) != len(_CRON) or not all(kinds):
-            raise ValueError(f'{info.field_name}: expected the five fields of cron, such as "*/5 * * * *"')
+        if len(fields) != len(_CRON):
+            raise ValueError(
+                f"{info.field_name}: expected the five fields of cron, single blanks between them, such as "
+                f'"*/5 * * * *"; there are {len(fields)}'
+            )
+        kinds = [_cron_values(*pair) for pair in zip(fields, _CRON, strict=True)]
+        if not all(kinds):
+            place = kinds.index(set())
+            kind, low, high = _CRON[place]
+            names = [name for name in _CRON_NAMES.get(kind, ()) if name]
+            words = f", or {names[0]} to {names[-1]}" if names else ""
+            raise ValueError(
+                f"{info.field_name}: expected a {kind} of {low} to {high}{words} as the {_PLACES[place]} of "
+                "the five fields; * is every one, */5 each fifth, 1-3 a range, 1,3 a list"
+            )
         if min(kinds[2]) > max(_DAYS_OF_MONTH[month] for month in kinds[3]):
             raise ValueError(f"{info.field_name}: no month that it names has such a day, it would never tick")
         return value
@@ -130,8 +146,10 @@ class Logstore(Settings):
     def _columns_have_names(cls, value: dict[str, str]) -> dict[str, str]:
         try:
             check_names(value)
-        except ConfigError as error:
-            raise ValueError(str(error)) from None
+        except WrongColumn as error:
+            raise PydanticCustomError(
+                "wrong_column", "{said}", {"said": str(error), "key": error.key}
+            ) from None
         return value
 
     @field_validator("reset")
@@ -144,9 +162,9 @@ class Logstore(Settings):
                 raise ValueError(f"reset: a duration of at most {_RESET_DAYS_MAX} d, which is for ever")
             return value
         try:
-            if not _FIRST_S <= unix_s(value) < _LAST_S:
+            if unix_s(value) < 0:
                 raise OverflowError
-        except OverflowError:
+        except (OverflowError, TooLate):
             raise ValueError(f"reset: a time {_YEARS}") from None
         except ConfigError:
             raise ValueError(
@@ -217,13 +235,22 @@ def checked(attributes: Any, place: object) -> Logstore:
         problems = error.errors(include_input=False, include_url=False)
         # What is missing has no line; often it is there under another name, and that one has.
         there = [p for p in problems if p["type"] != "missing"] or problems
-        first = min(_line(place, p["loc"]) for p in there)
+        first = min(_line(place, _setting(p)) for p in there)
         raise ConfigError(f"{_at(place, first)}: {describe(error)}") from error
     try:
         Contract.from_columns(logstore.columns)
-    except ConfigError as error:
-        raise ConfigError(f"{_at(place, _line(place, ('columns',)))}: {error}") from error
+    except WrongColumn as error:
+        raise ConfigError(f"{_at(place, _line(place, ('columns', error.key)))}: {error}") from error
     return logstore
+
+
+def _setting(problem: ErrorDetails) -> tuple[int | str, ...]:
+    """Where what is wrong is written; a check of several settings names one of them itself."""
+    if problem["type"] == "wrong_column":
+        return (*problem["loc"], problem["ctx"]["key"])
+    if problem["type"] == "endpoint_with_project":
+        return (*problem["loc"], "endpoint")
+    return problem["loc"]
 
 
 def _line(place: object, setting: tuple[int | str, ...]) -> int:
@@ -261,7 +288,7 @@ def _cron_values(field: str, bounds: tuple[str, int, int]) -> set[int]:
 def describe(error: ValidationError) -> str:
     """The problems of a validation, one sentence each, without the values that were given."""
     lines = []
-    problems = error.errors(include_input=False, include_url=False)
+    problems = error.errors(include_url=False)
     misspelt = {_closest(p["loc"]) for p in problems if p["type"] == "extra_forbidden"}
     for problem in problems:
         if problem["type"] == "missing" and problem["loc"] in misspelt:
@@ -273,10 +300,20 @@ def describe(error: ValidationError) -> str:
             message = f"no such setting{_meant(problem['loc'])}"
         elif problem["type"] == "missing":
             message = "is missing, and has no default: docs/reference.md lists the settings"
+        elif where.endswith(")") and "(" not in where:
+            message = "a comma ends a value between braces; put the type before it in quotes"
+        elif problem["input"] is None:
+            message = "has no value; write one, or take the line out"
+        elif problem["type"] in ("model_type", "model_attributes_type", "dict_type"):
+            what = _ONE_WORD.get(where)
+            one = f"{what}, in quotes where it looks like a number, or " if what else ""
+            message = f"expected {one}its settings, each in a line below it"
+        elif problem["type"] in ("int_parsing", "float_parsing"):
+            message = (
+                f"expected a {'whole ' if problem['type'] == 'int_parsing' else ''}number without a unit"
+            )
         elif problem["type"] == "string_type":
             message = "expected a text; put it in quotes"
-            if where.endswith(")") and "(" not in where:
-                message = "a comma ends a value between braces; put the type before it in quotes"
         lines.append(
             message if not where or message.startswith(where.split(".")[-1]) else f"{where}: {message}"
         )

@@ -26,32 +26,43 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,254}")
 _REST = "__rest__"
 
 
+class WrongColumn(ConfigError):
+    """A declared key cannot be a column as it is declared; `key` is the one."""
+
+    def __init__(self, text: str, key: str) -> None:
+        super().__init__(text)
+        self.key = key
+
+
 def check_names(names: Iterable[str]) -> None:
-    """Raises ConfigError, with the cure, for a key that cannot have a column of its name."""
+    """Raises WrongColumn, with the cure, for a key that cannot have a column of its name."""
     seen: dict[str, str] = {}
     for name in names:
         _check(name)
         twin = seen.setdefault(name.lower(), name)
         if twin != name:
-            raise ConfigError(
+            raise WrongColumn(
                 f"columns: {twin!r} and {name!r} differ only in case, which SQL does not tell apart; "
-                f"leave one out, its values are then in {_REST}"
+                f"leave one out, its values are then in {_REST}",
+                name,
             )
 
 
 def _check(name: str) -> None:
     if name.lower() in RESERVED:
-        raise ConfigError(
+        raise WrongColumn(
             f"columns: {name!r} is a metadata column of Iceberg's, and Spark cannot read a column of that "
             f"name beside it; leave it out, its values are then in {_REST} (reserved: "
-            f"{', '.join(sorted(RESERVED))})"
+            f"{', '.join(sorted(RESERVED))})",
+            name,
         )
     if name.startswith("__"):
-        raise ConfigError(
-            f"columns: {printable(name)!r} begins with '__', which is the system's; leave it out"
+        raise WrongColumn(
+            f"columns: {printable(name)!r} begins with '__', which is the system's; leave it out", name
         )
     if not _NAME.fullmatch(name):
-        raise ConfigError(
+        raise WrongColumn(
             f"columns: {printable(name)!r} cannot be a column name (letters, digits, '_', '.', '-', at most "
-            f"255, not beginning with a digit); leave it out, its values are then in {_REST}"
+            f"255, not beginning with a digit); leave it out, its values are then in {_REST}",
+            name,
         )

@@ -1,6 +1,7 @@
 """Times as people write them -> unix seconds, in which the service keeps receive times."""
 
 from datetime import UTC, datetime
+from math import isfinite
 from typing import Literal
 
 from sls_io.errors import ConfigError, printable
@@ -8,14 +9,25 @@ from sls_io.errors import ConfigError, printable
 Moment = int | float | str | datetime
 """Unix seconds, an ISO text, or a datetime; without a zone it is UTC."""
 _TEXT_CHARS_MAX = 40
+END_S = 7_258_118_400
+"""The first second of 2200: no time is as late. What is later was meant as milliseconds."""
+
+
+class TooLate(ConfigError):
+    """A time after 2199."""
 
 
 def unix_s(moment: Moment) -> int:
-    """Whole unix seconds; what is finer is cut off. Raises ConfigError for a text that is no time."""
+    """Whole unix seconds; what is finer is cut off. Raises ConfigError for a text or number that is no time,
+    and TooLate, which is one, for a time after 2199."""
     if isinstance(moment, str):
         moment = _time(moment)
     if isinstance(moment, datetime):
         moment = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    if isinstance(moment, float) and not isfinite(moment):
+        raise ConfigError("a time is a number of seconds: not infinite, and not nan")
+    if moment >= END_S:
+        raise TooLate("a time after 2199: write unix seconds, not milliseconds, or 2026-11-20T08:00:00")
     return int(moment)
 
 

@@ -112,6 +112,9 @@ def test_an_option_that_looks_like_a_secret_is_refused_with_a_sentence(name: str
         ({"start": "yesterday"}, "is no time"),
         ({"columns": "status"}, "option columns"),
         ({"columns": "status number"}, "status"),
+        ({"columns": "status int, status long"}, "'status' is named twice"),
+        ({"start": "9999999999999"}, "option start: a time after 2199: write unix seconds"),
+        ({"end": "2200-01-01"}, "option end: a time after 2199"),
     ],
 )
 def test_an_option_that_cannot_be_is_named(options: Mapping[str, str], said: str) -> None:

@@ -1,6 +1,7 @@
 """A defs.yaml that cannot be meant: refused with file, line and cure, on the command line and in Dagster."""
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import dagster as dg
 import pytest
 import yaml
 from dagster._utils.schedules import is_valid_cron_schedule, schedule_execution_time_iterator
+from dagster.components.core.defs_module import ComponentFileModel
 from dagster_shared.yaml_utils import parse_yaml_with_source_position
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -15,7 +17,7 @@ from pydantic import ValidationError
 
 from pipelines.cli import logstores
 from pipelines.components import SlsLogstore
-from pipelines.landing.defs_file import check_folder
+from pipelines.landing.defs_file import KEYS, check_folder
 from pipelines.landing.environment import NO_ENDPOINT
 from pipelines.landing.logstore import Logstore, load_logstore
 from pipelines.landing.table.lake import HOME_VARIABLE, home, made
@@ -47,12 +49,15 @@ FILES: dict[str, tuple[bytes, str]] = {
         "line 3: the key 'project' is there already in line 3",
     ),
     "attributes twice": ((GOOD + "attributes: {}\n").encode(), "'attributes' is there already in line 2"),
-    "a tab": (GOOD.replace("  group", "\tgroup").encode(), "line 4: not valid YAML (a tab"),
+    "a tab": (GOOD.replace("  group", "\tgroup").encode(), "line 4, column 1: not valid YAML (a tab"),
     "nul": (GOOD.encode() + b"\0", "line 7: not UTF-8"),
     "nested deeply": ((GOOD + "  columns: " + "[" * 20_000 + "\n").encode(), "not valid YAML"),
     "nested": ((GOOD + "  columns: " + "[" * 80 + "]" * 80 + "\n").encode(), "too many values"),
     "long": ((GOOD + "# " + "x" * 300_000 + "\n").encode(), "longer than"),
-    "a tag": ((GOOD + "  columns: !!python/object:os.system {}\n").encode(), "line 7: not valid YAML"),
+    "a tag": (
+        (GOOD + "  columns: !!python/object:os.system {}\n").encode(),
+        "line 7, column 12: not valid YAML",
+    ),
     "a number too long": ((GOOD + "  columns: {a: " + "1" * 5000 + "}\n").encode(), "not valid YAML"),
     "a binary that is none": ((GOOD + "  columns: !!binary ä\n").encode(), "not valid YAML"),
     "a float that is none": ((GOOD + "  columns: !!float x\n").encode(), "not valid YAML"),
@@ -60,7 +65,7 @@ FILES: dict[str, tuple[bytes, str]] = {
     "a key of truth": ((GOOD + "  columns: {on: int}\n").encode(), "line 7: the key 'on' is read as bool"),
     "a key of a number": ((GOOD + "  columns: {1: int}\n").encode(), "line 7: the key '1' is read as int"),
     "a key of nothing": ((GOOD + "  columns: {null: int}\n").encode(), "the key 'null' is read as null"),
-    "a type of nothing": ((GOOD + "  columns: {a: null}\n").encode(), "columns.a: expected a text"),
+    "a type of nothing": ((GOOD + "  columns: {a: null}\n").encode(), "columns.a: has no value"),
     "a type of truth": ((GOOD + "  columns: {a: yes}\n").encode(), "columns.a: expected a text"),
     "an unknown setting": ((GOOD + "  tabel: x\n").encode(), "tabel: no such setting; did you mean table?"),
     "an unknown part": (
@@ -107,6 +112,113 @@ FILES: dict[str, tuple[bytes, str]] = {
     "reset of infinity": ((GOOD + "  reset: inf\n").encode(), "reset: one of"),
     "a schedule that is none": ((GOOD + '  schedule: "often"\n').encode(), "schedule: expected"),
     "a proof that is none": ((GOOD + '  proof: "99 99 * * *"\n').encode(), "proof: expected"),
+    "a setting beside attributes": (
+        (GOOD + "reset: latest\n").encode(),
+        "line 7: reset: no such key beside `type:`, where Dagster knows attributes, template_vars_module, "
+        "requirements, post_processing; a setting belongs under `attributes:`",
+    ),
+    "attributes misspelt": (
+        GOOD.replace("attributes:", "atributes:").encode(),
+        "line 2: atributes: no such key beside `type:`, where Dagster knows attributes, template_vars_module",
+    ),
+    "a key of Dagster's misspelt": (
+        (GOOD + "post_proccessing: {}\n").encode(),
+        "requirements, post_processing; did you mean post_processing?",
+    ),
+    "requirements misspelt": ((GOOD + "requirments: {}\n").encode(), "did you mean requirements?"),
+    "a holder of an anchor": (
+        ("x: &c {status: int}\n" + GOOD + "  columns: *c\n").encode(),
+        "line 1: x: no such key beside `type:`",
+    ),
+    "a merge beside attributes": (
+        GOOD.replace("service:", "service: &s").encode() + b"<<: *s\n",
+        "line 3: endpoint: no such key beside `type:`",
+    ),
+    "a template without quotes": (
+        GOOD.replace('"http://127.0.0.1:9"', "{{ env.SLS_ENDPOINT }}").encode(),
+        'line 3: a template is put in quotes, "{{ env.SLS_ENDPOINT }}"',
+    ),
+    "a template and more without quotes": (
+        (GOOD + "  hooks: {{ env.PLACE }}.hooks:f\n").encode(),
+        'line 7, column 25: not valid YAML: a template is put in quotes, "{{ env.PLACE }}"',
+    ),
+    "a schedule without quotes": (
+        (GOOD + "  schedule: */5 * * * *\n").encode(),
+        "line 7, column 14: not valid YAML: a value that begins with * is a reference to YAML: put it in",
+    ),
+    "a schedule of stars without quotes": (
+        (GOOD + "  schedule: * * * * *\n").encode(),
+        "line 7, column 14: not valid YAML: a value that begins with * is a reference",
+    ),
+    "an alias of nothing": (
+        (GOOD + "  columns: *shared\n").encode(),
+        "line 7, column 12: not valid YAML: a value that begins with * is a reference",
+    ),
+    "a character that begins nothing": (
+        (GOOD + "  hooks: @daily\n").encode(),
+        "line 7, column 10: not valid YAML: a value cannot begin with @: put it in quotes",
+    ),
+    "a colon too many": (
+        (GOOD + "  reset: a: b\n").encode(),
+        "line 7, column 11: not valid YAML: a second colon",
+    ),
+    "a line too far right": (
+        GOOD.replace("  group:", "    group:").encode(),
+        "line 4, column 5: not valid YAML: this line is indented by 4 spaces, and what it stands beside, "
+        "from line 3 on, by 2; write both alike",
+    ),
+    "a quote that has no end": (
+        (GOOD + '  schedule: "*/5 * * * *\n').encode(),
+        "not valid YAML: the quote that opens in line 7, column 13 has no end; close it",
+    ),
+    "a project in the endpoint": (
+        GOOD.replace("http://127.0.0.1:9", "https://demo.cn-hangzhou.log.aliyuncs.com").encode(),
+        "line 3: service.endpoint: the project does not belong into it, requests put it there; write "
+        "https://cn-hangzhou.log.aliyuncs.com",
+    ),
+    "a project in the endpoint, and a region": (
+        GOOD.replace('"http://127.0.0.1:9"', "demo.log-global.aliyuncs.com, region: cn-hangzhou").encode(),
+        "write https://log-global.aliyuncs.com",
+    ),
+    "a minute of 61": (
+        (GOOD + '  schedule: "61 * * * *"\n').encode(),
+        "schedule: expected a minute of 0 to 59 as the first of the five fields",
+    ),
+    "a weekday that is none": (
+        (GOOD + '  proof: "0 4 * * friday"\n').encode(),
+        "proof: expected a weekday of 0 to 7, or sun to sat as the last of the five fields",
+    ),
+    "a cron of seconds": ((GOOD + '  proof: "0 0 4 * * *"\n').encode(), '"*/5 * * * *"; there are 6'),
+    "30 February": (
+        GOOD.replace("2026-11-20-00:00", "2026-02-30-00:00").encode(),
+        "line 6: start: expected a day and an hour that the calendar has",
+    ),
+    "no value": (GOOD.replace("bronze.orders", "").encode(), "line 5: table: has no value; write one"),
+    "no columns": ((GOOD + "  columns:\n").encode(), "line 7: columns: has no value; write one"),
+    "a group of a number": (
+        GOOD.replace("lake", "7").encode(),
+        "line 4: group: expected a name, in quotes where it looks like a number, or its settings",
+    ),
+    "a switch for settings": (
+        (GOOD + "  sensors: {topology: true}\n").encode(),
+        "line 7: sensors.topology: expected its settings, each in a line below it",
+    ),
+    "a unit": (
+        (GOOD + "  budget: {bytes_max: 8GiB}\n").encode(),
+        "budget.bytes_max: expected a whole number",
+    ),
+    "a type that is none": (
+        (GOOD + "  columns:\n    a: int\n    b: integer\n").encode(),
+        "line 9: columns.b: unknown type",
+    ),
+    "a column of ours": (
+        (GOOD + "  columns:\n    a: int\n    __shard__: int\n").encode(),
+        "line 9: columns: '__shard__' begins with",
+    ),
+    "two columns but for case": (
+        (GOOD + "  columns:\n    a.b: int\n    c: int\n    A.b: int\n").encode(),
+        "line 10: columns: 'a.b' and 'A.b' differ only in case",
+    ),
     "two documents": ((GOOD + "---\n" + GOOD).encode(), "2 YAML documents"),
     "nothing": (b"", "expected `type:` and `attributes:`"),
     "a list": (b"- a\n- SlsLogstore\n", "expected `type:` and `attributes:`"),
@@ -147,7 +259,9 @@ def test_a_bad_file_is_refused_by_the_command_line_with_file_and_cure(project: P
 
 
 @pytest.mark.timeout(20)
-@pytest.mark.parametrize("case", sorted(set(FILES) - {"two documents", "nothing", "a list"}))
+@pytest.mark.parametrize(
+    "case", sorted(set(FILES) - {"two documents", "nothing", "a list", "attributes misspelt"})
+)
 def test_a_bad_file_is_refused_before_dagster_reads_it_or_by_the_component(project: Path, case: str) -> None:
     project.write_bytes(FILES[case][0])
     with pytest.raises(ConfigError) as refused:
@@ -156,7 +270,16 @@ def test_a_bad_file_is_refused_before_dagster_reads_it_or_by_the_component(proje
         SlsLogstore.from_attributes_dict(attributes=attributes).build_defs(
             dg.ComponentTree.for_test().load_context
         )
-    assert FILES[case][1].partition("line ")[2] in str(refused.value)
+    assert re.sub(r"^line \d+(, column \d+)?: ", "", FILES[case][1]) in str(refused.value)
+
+
+def test_the_keys_of_a_file_are_those_that_dagster_knows() -> None:
+    assert set(KEYS) == set(ComponentFileModel.model_fields)
+
+
+def test_what_dagster_knows_beside_attributes_is_accepted(project: Path) -> None:
+    project.write_text(GOOD + "requirements: {env: [HOME]}\npost_processing: {assets: []}\n")
+    assert load_logstore(project).name == "orders"
 
 
 def load_attributes(path: Path) -> dict[str, object]:

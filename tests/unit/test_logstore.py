@@ -109,8 +109,8 @@ def test_what_is_unknown_or_out_of_bounds_is_refused(changed: dict[str, object])
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("attributes: [", "line 1: not valid YAML"),
-        ("attributes:\n  a: b: c", "line 2: not valid YAML"),
+        ("attributes: [", "line 1, column 14: not valid YAML"),
+        ("attributes:\n  a: b: c", "line 2, column 7: not valid YAML"),
         ("", "expected `type:` and `attributes:`"),
         ("- a\n- b", "expected `type:` and `attributes:`"),
         ("type: x", "expected `type:` and `attributes:`"),

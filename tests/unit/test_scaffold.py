@@ -121,7 +121,40 @@ def test_what_is_named_of_other_peoples_code_is_looked_for(
     capsys.readouterr()
     assert run(["check", "--json"]) == EXIT_FAILED
     (found,) = json.loads(capsys.readouterr().out)["logstores"]
-    assert f"{path}: " in found["wrong"] and said in found["wrong"]
+    assert f"{path}: runs of orders will be refused: " in found["wrong"] and said in found["wrong"]
+
+
+def test_an_address_of_leases_that_is_not_set_is_a_note(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = scaffold(project / "orders", start="2026-11-20-00:00", endpoint="http://127.0.0.1:9")
+    path.write_text(path.read_text() + "  coordinator: {kind: sql_lease, database_env: LEASES}\n")
+    for value, said in (("", "LEASES"), (f"sqlite:///{project}/leases.sqlite", "")):
+        monkeypatch.setenv("LEASES", value)
+        capsys.readouterr()
+        assert run(["check", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["logstores"][0]["unset_database"] == said
+    monkeypatch.delenv("LEASES")
+    assert run(["check"]) == 0
+    assert "takes its address of leases from LEASES" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_setting_beside_attributes_is_wrong_in_a_file_of_any_type(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Dagster would load nothing, and `land` would have begun with the oldest log."""
+    path = scaffold(project / "orders", start="2026-11-20-00:00", endpoint="http://127.0.0.1:9")
+    path.write_text(path.read_text() + "reset: latest\n")
+    theirs = project / "theirs" / "defs.yaml"
+    theirs.parent.mkdir()
+    theirs.write_text("type: dagster.DefinitionsComponent\nattribute: {}\n")
+    capsys.readouterr()
+    assert run(["check", "--json"]) == EXIT_FAILED
+    said = json.loads(capsys.readouterr().out)
+    assert "reset: no such key beside `type:`" in said["logstores"][0]["wrong"]
+    assert f"{theirs}, line 2: attribute: " in said["others_wrong"][0]
+    assert run(["plan"]) != 0
+    assert "a setting belongs under `attributes:`" in " ".join("".join(capsys.readouterr()).split())
 
 
 def test_a_type_with_a_slip_is_no_file_less(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

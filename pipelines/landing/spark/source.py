@@ -97,8 +97,8 @@ class Asked:
         return Asked(
             service=service,
             columns=_columns(given.get("columns", "")),
-            start_s=_moment_s(given.get("start")),
-            end_s=_moment_s(given.get("end")),
+            start_s=_moment_s("start", given),
+            end_s=_moment_s("end", given),
             shards=frozenset(int(number) for number in shards.split(",") if number),
             split="hour" if split == "hour" else "shard",
         )
@@ -185,11 +185,15 @@ def _cut(extent: Extent, logs: Reader, split: Literal["shard", "hour"]) -> Itera
         yield extent
 
 
-def _moment_s(text: str | None) -> int | None:
+def _moment_s(option: str, given: Mapping[str, str]) -> int | None:
+    text = given.get(option)
     if text is None:
         return None
     moment: Moment = int(text) if text.strip().isdecimal() else text
-    return unix_s(moment)
+    try:
+        return unix_s(moment)
+    except ConfigError as error:
+        raise ConfigError(f"option {option}: {error}") from None
 
 
 def _columns(text: str) -> dict[str, str]:
@@ -199,5 +203,9 @@ def _columns(text: str) -> dict[str, str]:
         name, _, kind = part.strip().partition(" ")
         if not kind.strip():
             raise ConfigError("option columns: names with types, such as status int, amount decimal(10,2)")
+        if name in columns:
+            raise ConfigError(
+                f"option columns: {printable(name)!r} is named twice, only one can hold: remove one"
+            )
         columns[name] = kind.strip()
     return columns

@@ -50,7 +50,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from pipelines.landing.names import check_names
+from pipelines.landing.names import WrongColumn, check_names
 from pipelines.landing.table import casts
 from sls_io.decoding.decode import Declared, Decoder
 from sls_io.errors import ConfigError, printable
@@ -125,7 +125,7 @@ class Contract:
 
     @staticmethod
     def from_columns(columns: Mapping[str, str]) -> "Contract":
-        """From `key: type`. Raises ConfigError that names the key and the cure."""
+        """From `key: type`. Raises WrongColumn that names the key and the cure."""
         check_names(columns)
         return Contract(tuple(_column(name, text) for name, text in columns.items()))
 
@@ -341,7 +341,7 @@ def _column(name: str, text: str) -> Column:
     try:
         kind, cast, pii = _parse(text)
     except ConfigError as error:
-        raise ConfigError(f"columns.{name}: {error}") from None
+        raise WrongColumn(f"columns.{name}: {error}", name) from None
     label = text.split("(", maxsplit=1)[0] if text.startswith("timestamp") else text
     arrow = cast.type if cast is not None else pa.string()
     of_bytes = isinstance(cast, casts.OfBytes)
