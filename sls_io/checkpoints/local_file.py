@@ -48,7 +48,7 @@ class LocalFile:
 
     def __init__(self, path: Path, *, of: str, reader: str, clock: Clock = SYSTEM_CLOCK) -> None:
         # A rename would put a file in the place of a link, and readers on both ways would part.
-        path = path.resolve()
+        self._given, path = path, path.resolve()
         self._path, self._of, self._reader, self._clock = path, of, reader, clock
         self._new = path.with_name(f"{path.name}.new")
         self._lock = path.with_name(f"{path.name}.lock")
@@ -145,6 +145,7 @@ class LocalFile:
     @contextmanager
     def _locked(self) -> Iterator[int]:
         """The lock file's descriptor while nobody else has it."""
+        self._check_link()
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
@@ -168,6 +169,7 @@ class LocalFile:
             with open(os.open(self._path, os.O_RDONLY | os.O_CLOEXEC), "rb") as file:
                 text = file.read(BYTES_MAX + 1)
         except FileNotFoundError:
+            self._check_link()
             if self._was_written():
                 raise StoreBroken(
                     f"{self.name} is gone, and there was one. Restore it, or fill it from another store "
@@ -175,7 +177,31 @@ class LocalFile:
                     "begins as at its first start"
                 ) from None
             return {}
-        return self._parsed(text)
+        shards = self._parsed(text)
+        self._remember()
+        return shards
+
+    def _check_link(self) -> None:
+        """A link whose target is gone is no first start: its disk may not be mounted."""
+        if self._given.is_symlink() and not self._given.exists():
+            raise StoreBroken(
+                f"{self.name}: {self._given} is a link to it, and it is not there. Look whether its disk is "
+                "mounted, or restore it; for a first start name the file itself"
+            )
+
+    def _remember(self) -> None:
+        """There is a document: the lock file says so again, should somebody have removed or emptied it."""
+        if self._was_written():
+            return
+        # A folder that may only be read has nothing of ours that could be told from a first start.
+        with suppress(OSError):
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            lock = os.open(self._lock, flags, 0o600)
+            try:
+                os.pwrite(lock, _WRITTEN, 0)
+                os.fsync(lock)
+            finally:
+                os.close(lock)
 
     def _was_written(self) -> bool:
         try:

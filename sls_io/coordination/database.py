@@ -8,9 +8,10 @@ An address may have a password in it; what is said of a database never has.
 """
 
 import contextlib
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.engine import URL, Engine, make_url
@@ -104,6 +105,54 @@ class Database:
         return printable(text.strip())
 
 
+Trouble = Literal["damaged", "locked", "full", "rights", "disk", "unknown"]
+_SQLITE: dict[int, Trouble] = {
+    sqlite3.SQLITE_CORRUPT: "damaged",
+    sqlite3.SQLITE_NOTADB: "damaged",
+    sqlite3.SQLITE_BUSY: "locked",
+    sqlite3.SQLITE_LOCKED: "locked",
+    sqlite3.SQLITE_FULL: "full",
+    sqlite3.SQLITE_PERM: "rights",
+    sqlite3.SQLITE_AUTH: "rights",
+    sqlite3.SQLITE_READONLY: "rights",
+    sqlite3.SQLITE_CANTOPEN: "rights",
+    sqlite3.SQLITE_IOERR: "disk",
+}
+_POSTGRES: dict[str, Trouble] = {
+    "XX001": "damaged",
+    "XX002": "damaged",
+    "55P03": "locked",
+    "40P01": "locked",
+    "53100": "full",
+    "42501": "rights",
+    "25006": "rights",
+    "58030": "disk",
+}
+_MYSQL: dict[int, Trouble] = {
+    1712: "damaged",
+    1877: "damaged",
+    1205: "locked",
+    1213: "locked",
+    1021: "full",
+    1114: "full",
+    1142: "rights",
+    1290: "rights",
+    1792: "rights",
+}
+
+
+def trouble_of(error: SQLAlchemyError) -> Trouble:
+    """What kind of trouble a database has, by the code that its driver gives; sentences change."""
+    cause = error.orig if isinstance(error, DBAPIError) else None
+    if isinstance(cause, sqlite3.Error):
+        # The low byte is the kind, the rest its detail.
+        return _SQLITE.get((getattr(cause, "sqlite_errorcode", None) or 0) & 0xFF, "unknown")
+    if isinstance(state := getattr(cause, "pgcode", None), str):
+        return _POSTGRES.get(state, "unknown")
+    number = cause.args[0] if cause is not None and cause.args else None
+    return _MYSQL.get(number, "unknown") if isinstance(number, int) else "unknown"
+
+
 def there(url: URL) -> bool:
     """Whether connecting makes nothing: SQLite would make a file that is not there."""
     return url.get_backend_name() != "sqlite" or Path(url.database or "").exists()
@@ -140,8 +189,10 @@ def parsed(address: str) -> URL:
         raise ConfigError(f"a database of the kind {printable(kind)!r} is not known: {known}")
     if "@" in (url.host or ""):
         raise ConfigError("the address of the database has more than one @: write the password's own as %40")
-    if kind == "sqlite" and not url.database:
+    if kind == "sqlite" and (url.database or ":memory:") == ":memory:":
         raise ConfigError("sqlite:// without a file is a database that no other process sees; name a file")
+    if kind == "sqlite" and (url.database or "").startswith("file:"):
+        raise ConfigError("the address names its file by file:, write the path alone: sqlite:///FILE")
     return url.set(drivername=DRIVERS[kind]) if url.drivername == kind else url
 
 

@@ -14,6 +14,7 @@ from sls_io.checkpoints.group import GroupCheckpoints
 from sls_io.checkpoints.local_file import LocalFile
 from sls_io.checkpoints.mirror import mirror
 from sls_io.checkpoints.policy import begin
+from sls_io.checkpoints.sql_guard import READERS
 from sls_io.checkpoints.sql_table import CHECKPOINTS, SqlTable
 from sls_io.checkpoints.store import CURSOR_MAX, CheckpointStore, clone, reset
 from sls_io.client import SlsClient
@@ -382,6 +383,89 @@ def test_logstores_keep_their_positions_apart(kind: Kind, place: Place) -> None:
     assert cursors(place.open("dev", of="access_logs-00000000")) == {}
 
 
+def stops(store: CheckpointStore, *, says: str) -> None:
+    """Every word of the store that could begin anew stops, and names what and the cure."""
+    for act in (store.read, lambda: store.write(at(s0=6)), lambda: store.freeze([0])):
+        with pytest.raises(StoreBroken, match=says) as caught:
+            act()
+        assert store.name in str(caught.value) and "Restore the database" in str(caught.value)
+        assert READERS.name in str(caught.value) and OF in str(caught.value)
+
+
+def by_hand(place: Place, *statements: str) -> None:
+    """What a person does in the database."""
+    with create_engine(place.address, poolclass=NullPool).begin() as connection:
+        for statement in statements:
+            connection.execute(text(statement))
+
+
+@sql
+@pytest.mark.parametrize(
+    ("what", "says"),
+    [
+        ("DELETE FROM sls_lake_checkpoint WHERE shard = 0", "shard 0 is gone"),
+        ("DELETE FROM sls_lake_checkpoint", "shard 0, 1 is gone"),
+        ("DROP TABLE sls_lake_checkpoint", "shard 0, 1 is gone"),
+        ("ALTER TABLE sls_lake_checkpoint RENAME TO renamed", "shard 0, 1 is gone"),
+        ("UPDATE sls_lake_checkpoint SET reader = 'zz' WHERE shard = 1", "shard 1 is gone"),
+        ("UPDATE sls_lake_checkpoint SET origin = 'zz' WHERE shard = 1", "shard 1 is gone"),
+        ("UPDATE sls_lake_checkpoint SET shard = 7 WHERE shard = 1", "shard 1 is gone.*shard 7 was not"),
+        ("UPDATE sls_lake_checkpoint SET kept_cursor = NULL WHERE shard = 1", "shard 1 is not what"),
+        ("UPDATE sls_lake_checkpoint SET kept_cursor = 0 WHERE shard = 1", "shard 1 is not what"),
+        ("UPDATE sls_lake_checkpoint SET kept_cursor = -1 WHERE shard = 1", "kept_cursor of shard 1 of"),
+        ("UPDATE sls_lake_checkpoint SET frozen = NOT frozen WHERE shard = 1", "shard 1 is not what"),
+        ("UPDATE sls_lake_checkpoint SET saved_s = -1 WHERE shard = 1", "saved_s of shard 1 of"),
+        ("UPDATE sls_lake_checkpoint_reader SET shards = 'zz'", "what was written last is not readable"),
+    ],
+)
+def test_rows_that_were_lost_or_edited_stop_and_are_never_none(
+    kind: Kind, place: Place, what: str, says: str
+) -> None:
+    place.open().write(at(s0=5, s1=6))
+    by_hand(place, what)
+    stops(place.open(), says=says)
+
+
+@sql
+def test_rows_are_taken_as_they_stand_once_a_person_says_so(kind: Kind, place: Place) -> None:
+    place.open().write(at(s0=5, s1=6))
+    by_hand(place, "DELETE FROM sls_lake_checkpoint WHERE shard = 0", f"DELETE FROM {READERS.name}")
+    assert cursors(place.open()) == {1: 6}
+    assert fates(place.open().write(at(s0=2))) == {0: "sent"}
+    assert cursors(place.open()) == {0: 2, 1: 6}
+
+
+@sql
+def test_a_table_of_an_older_release_goes_on_and_is_guarded_from_its_next_write(
+    kind: Kind, place: Place
+) -> None:
+    place.open().write(at(s0=5, s1=6))
+    by_hand(place, f"DROP TABLE {READERS.name}")
+    assert cursors(place.open()) == {0: 5, 1: 6}
+    assert fates(place.open().write(at(s0=4, s1=7))) == {0: "ahead", 1: "sent"}
+    by_hand(place, "DELETE FROM sls_lake_checkpoint WHERE shard = 0")
+    stops(place.open(), says="shard 0 is gone")
+
+
+@sql
+def test_who_reads_while_another_writes_sees_one_moment(kind: Kind, place: Place) -> None:
+    place.open().write(at(s0=0, s1=0))
+
+    def write() -> None:
+        store = place.open()
+        for cursor in range(1, 40):
+            store.write({shard: Cursor(cursor) for shard in (0, 1)})
+            store.freeze([0])
+            store.thaw([0])
+
+    with ThreadPoolExecutor(1) as pool:
+        writing, seen = pool.submit(write), []
+        while not writing.done():
+            seen.append(cursors(place.open()))
+        writing.result()
+    assert seen and all(kept[0] == kept[1] for kept in seen) and cursors(place.open()) == {0: 39, 1: 39}
+
+
 def test_the_password_of_a_database_is_in_no_name_and_no_error() -> None:
     store = SqlTable("postgresql+psycopg2://lake:geheim@127.0.0.1:9/none", of=OF, reader="dev")
     with pytest.raises(TransportError) as caught:
@@ -399,6 +483,8 @@ def test_the_password_of_a_database_is_in_no_name_and_no_error() -> None:
         ("nodialect://u:geheim@h/d", "'nodialect' is not known"),
         ("mysql+nodriver://u:geheim@h/d", "is missing"),
         ("sqlite://", "name a file"),
+        ("sqlite:///:memory:", "name a file"),
+        ("sqlite:///file:/x.db?uri=true", "the path alone"),
     ],
 )
 def test_an_address_that_cannot_be_used_is_told(address: str, says: str) -> None:

@@ -231,6 +231,28 @@ def test_a_link_to_the_document_is_followed_and_stays_a_link(tmp_path: Path) -> 
     assert link.is_symlink() and cursors(link) == cursors(real) != OLD
 
 
+def test_a_link_whose_target_is_gone_is_not_none_and_makes_nothing(tmp_path: Path) -> None:
+    written(tmp_path / "p.json").unlink()
+    (tmp_path / "p.json").symlink_to(tmp_path / "disk" / "p.json")
+    for _ in range(2):
+        with pytest.raises(StoreBroken, match=r"is a link to it.*mounted"):
+            opened(tmp_path / "p.json").read()
+        with pytest.raises(StoreBroken, match="is a link to it"):
+            opened(tmp_path / "p.json").write({0: Cursor(1)})
+    assert not (tmp_path / "disk").exists()
+
+
+def test_who_reads_a_document_makes_its_lock_file_remember_it_again(tmp_path: Path) -> None:
+    for harm in (Path.unlink, lambda lock: lock.write_bytes(b"")):
+        path = written(tmp_path / "p.json")
+        harm(path.with_name("p.json.lock"))
+        assert cursors(path) == OLD
+        path.unlink()
+        with pytest.raises(StoreBroken, match="there was one"):
+            opened(path).read()
+        path.with_name("p.json.lock").unlink()
+
+
 def test_a_pipe_in_the_place_of_the_document_stops_and_nobody_waits_for_it(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "p.json")
     with pytest.raises(StoreBroken, match="is no file"):
