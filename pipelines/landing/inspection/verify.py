@@ -27,6 +27,7 @@ from pipelines.landing.inspection.second_pull import SecondPull, pull_again
 from pipelines.landing.ledger.reading import Misread
 from pipelines.landing.ledger.start import begins, check_origin, find_table, unknown_beside
 from pipelines.landing.ledger.state import (
+    TableState,
     disagreements,
     facts,
     others_here,
@@ -207,17 +208,7 @@ def _verified(
     problems += [each.what for each in lost if each.path not in said]
     problems += others.problems
     ends, shown, owed = _ends(client, ledger, begins(client, logstore, state, origin.id))
-    adopted = {s: v for (name, s), v in state.adopted.shards.items() if name == origin.id}
-    missing = {s: rows for (name, s), rows in state.adopted.missing.items() if name == origin.id}
-    decided = {
-        shard: _Decided(
-            adopted.get(shard, (0, 0)),
-            state.forgotten.of(origin.id, shard),
-            _withdrawn(client, shard, ledger) if shard in ends else {},
-            missing.get(shard, 0),
-        )
-        for shard in {*ledger.shards, *tallies, *adopted, *missing}
-    }
+    decided = _decisions(client, state, ledger, tallies, ends)
     shards = tuple(
         _prove(s, ledger, tallies.get(s), ends, decided[s], told, shown.get(s, ()), owed.get(s, ()))
         for s in sorted(decided)
@@ -391,6 +382,27 @@ class _Decided:
     forgotten: Gone
     hours: Mapping[tuple[int, int], str]
     missing: int = 0
+
+
+def _decisions(
+    client: SlsClient,
+    state: TableState,
+    ledger: Ledger,
+    tallies: Collection[int],
+    ends: Collection[int],
+) -> dict[int, _Decided]:
+    """What people decided about each shard that ledger or table have."""
+    adopted = {s: v for (name, s), v in state.adopted.shards.items() if name == ledger.origin}
+    missing = {s: rows for (name, s), rows in state.adopted.missing.items() if name == ledger.origin}
+    return {
+        shard: _Decided(
+            adopted.get(shard, (0, 0)),
+            state.forgotten.of(ledger.origin, shard),
+            _withdrawn(client, shard, ledger) if shard in ends else {},
+            missing.get(shard, 0),
+        )
+        for shard in {*ledger.shards, *tallies, *adopted, *missing}
+    }
 
 
 def _withdrawn(client: SlsClient, shard: int, ledger: Ledger) -> dict[tuple[int, int], str]:
