@@ -47,12 +47,19 @@ def _show(output: Output, view: Moved) -> None:
     output.say(f"{escape(view.before)} ({view.old}): its {view.rows:,} rows and its ledger stay{reached}")
     output.say(f"{escape(view.after)} ({view.new}): goes on in {view.table}, from these cursors")
     output.table(["shard", ">start"], [(str(shard), str(at)) for shard, at in view.starts.items()])
+    for shard, at_s in sorted(view.before_s.items()):
+        output.say(
+            f"[yellow]logs of shard {shard} lie before its start and are not landed[/]: the oldest was "
+            f"received {moment(at_s)} UTC"
+        )
     if view.unasked:
         output.say(
             f"[yellow]whether all of the old logstore has landed is not known[/]: {escape(view.unasked)}"
         )
     elif view.left is None:
-        output.say("the old logstore is gone: what of it had not landed cannot land any more")
+        output.say(
+            "the service says that the old logstore is gone: what of it had not landed cannot land any more"
+        )
     elif view.left:
         shards = ", ".join(map(str, view.left))
         output.say(f"[yellow]the old logstore still has logs that have not landed[/]: shard {shards}")

@@ -33,7 +33,10 @@ def plan(output: Output, *, name: str | None) -> None:
 
 def show(output: Output, report: PlanReport) -> None:
     """The plan for people."""
-    if report.first_start:
+    if report.unknown:
+        output.say(f"[yellow]note[/]: {escape(report.unknown)}")
+        output.say("the first run fixes where each shard starts")
+    elif report.first_start:
         output.say(f"{report.table}: nothing has landed yet; the first run fixes where each shard starts")
     if report.windows:
         output.say(f"{len(report.windows)} windows would land, up to {moment(report.until_s)} UTC:")

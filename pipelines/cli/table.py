@@ -240,10 +240,16 @@ def undo(output: Output, *, hours: range, name: str | None, execute: bool) -> No
 
 
 @table.command("give-up")
+@click.option(
+    "--origin",
+    default="",
+    metavar="ID",
+    help="Files of another origin in the table, as verify names it: one whose logstore is gone.",
+)
 @logstore_option
 @execute_option
 @verb
-def give_up(output: Output, *, name: str | None, execute: bool) -> None:
+def give_up(output: Output, *, origin: str, name: str | None, execute: bool) -> None:
     """Give up the rows of data files that are gone or damaged, these rows and no others.
 
     Only for rows that nothing brings back: `sls-lake verify` names what does. The files leave the table,
@@ -252,7 +258,7 @@ def give_up(output: Output, *, name: str | None, execute: bool) -> None:
     """
     logstore, lake = resolve(name), Lake.default()
     with SlsClient(logstore.service) as client:
-        planned = plan_give_up(lake, logstore, client)
+        planned = plan_give_up(lake, logstore, client, origin=origin)
     view = planned.view
     output.say(
         f"{view.table}: {view.rows:,} rows of {view.origin} were in {len(view.files)} files that are gone or "
@@ -265,13 +271,13 @@ def give_up(output: Output, *, name: str | None, execute: bool) -> None:
     output.table(
         ["shard", ">rows given up", ">rows left"], [(str(s.shard), s.rows, s.rows_after) for s in view.shards]
     )
-    output.say(str(view.kept))
+    output.say(str(view.kept or "what its service still has of them was not asked"))
     committed = execute_give_up(lake, planned) if execute else None
     if committed is None:
         output.say_dry()
     else:
         again = ""
-        if view.kept.lost < view.rows:
+        if view.kept is not None and view.kept.lost < view.rows:
             calls = " and ".join(f"sls-lake backfill {span}" for span in spans(view.hours))
             again = f"; {calls} lands again what the service still has"
         output.say(f"done: snapshot {committed}; sls-lake verify goes on to name them{again}")
@@ -468,6 +474,11 @@ def show_adoption(output: Output, view: Adoption) -> None:
         output.say("adopted rows are counted and never called landed; nothing before a start is landed")
     for origin in view.former:
         output.say(f"{origin}: deleted since, and no ledger that its rows prove; they are counted as adopted")
+    for text in view.remade.values():
+        output.say(
+            f"[yellow]{escape(text)} was deleted[/]: what it had behind its frontier cannot land any more, "
+            "and nobody can say how much that was"
+        )
     _show_differences(output, view)
     for origin, names in sorted(view.lost.items()):
         leave = origin in {view.origin, *view.former} and origin not in view.kept

@@ -80,6 +80,8 @@ def show(output: Output, proof: Proof) -> None:
     else:
         wrong = any(shard.problems for shard in proof.shards) or not proof.shards
         why = f"{proof.table} does not hold what its ledger says" if wrong else "see above"
+        if not proof.begun:
+            why = "nothing of this logstore has landed"
         output.say(f"[red]not verified[/]: {why}")
         for cure in proof.cures:
             output.say(cure)

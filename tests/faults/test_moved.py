@@ -1,11 +1,15 @@
 """A project that moved, or a logstore that was renamed: the table goes on with both origins."""
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from pyiceberg.expressions import And, EqualTo
 
-from pipelines.cli.main import EXIT_USAGE
+from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.landing.hours import hour_text
+from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger.state import read_state
 from sls_io.window import HOUR_S
 from tests.faults.judge import pass_by
@@ -96,7 +100,7 @@ def test_one_that_is_gone_has_nothing_more_to_land_and_that_is_said(
     with old.client as client:
         client.transport.delete_logstore(PROJECT, old.logstore.service.logstore)
     dry = command("table", "adopt", "--moved", was, "--at", "begin", json=False)
-    assert dry["code"] == 0 and "the old logstore is gone" in dry["text"]
+    assert dry["code"] == 0 and "the service says that the old logstore is gone" in dry["text"]
     assert command("table", "adopt", "--moved", was, "--at", "begin", "--execute")["left"] is None
     assert world.land().rows == 26
     world.assert_proved()
@@ -142,3 +146,147 @@ def test_what_is_no_move_is_said(old: World, world: World, command: Command) -> 
         refused = command("table", "adopt", *words, "--execute")
         assert refused["code"] == EXIT_USAGE and says in refused["error"], refused["error"]
     assert old.table.metadata.current_snapshot_id == head
+
+
+@pytest.mark.parametrize("call", ["get_logstore", "list_shards"])
+@pytest.mark.parametrize("code", ["LogStoreNotExist", "ProjectNotExist"])
+def test_one_answer_does_not_make_it_gone(
+    old: World, world: World, command: Command, call: str, code: str
+) -> None:
+    """The answers stay wrong for as long as they like: the project's list of logstores names it."""
+    was = origin_of(old)
+    name, head = old.logstore.service.logstore, old.table.metadata.current_snapshot_id
+    fault = old.emulator.admin.fault("error", call=call, logstore=name, status=404, code=code, times=None)
+    adopt = ("table", "adopt", "--moved", was)
+    refused = command(*adopt, "--at", "begin", "--execute")
+    old.emulator.admin.remove(fault)
+    assert refused["code"] == EXIT_USAGE and "may still have logs that have not landed" in refused["error"]
+    assert code in refused["error"] and "list of logstores" in refused["error"]
+    assert old.table.metadata.current_snapshot_id == head
+
+
+def test_a_list_that_fails_does_not_make_it_gone(old: World, world: World, command: Command) -> None:
+    was = origin_of(old)
+    with old.client as client:
+        client.transport.delete_logstore(PROJECT, old.logstore.service.logstore)
+    fault = old.emulator.admin.fault(
+        "error", call="list_logstores", status=403, code="Unauthorized", times=None
+    )
+    dry = command("table", "adopt", "--moved", was, "--at", "begin")
+    old.emulator.admin.remove(fault)
+    assert dry["left"] is None and "does not confirm it" in dry["unasked"], dry
+    assert command("table", "adopt", "--moved", was, "--at", "begin")["unasked"] == ""
+
+
+def test_one_made_anew_is_told_by_its_shards(old: World, world: World, command: Command) -> None:
+    was = origin_of(old)
+    with old.client as client:
+        client.transport.delete_logstore(PROJECT, old.logstore.service.logstore)
+        client.transport.create_logstore(PROJECT, old.logstore.service.logstore, ttl=30, shard_count=2)
+    dry = command("table", "adopt", "--moved", was, "--at", "begin")
+    assert (dry["left"], dry["unasked"]) == (None, "")
+
+
+def moved_and_deleted(old: World, world: World, command: Command) -> str:
+    """All of the old logstore has landed, the table goes on with the new one, and the old one is gone from
+    the service; the old one's id."""
+    was = origin_of(old)
+    old.land()
+    assert command("table", "adopt", "--moved", was, "--at", "begin", "--execute")["code"] == 0
+    assert world.land().rows == 26
+    with old.client as client:
+        client.transport.delete_logstore(PROJECT, old.logstore.service.logstore)
+    return was
+
+
+def test_rows_of_the_old_one_are_proven_when_it_is_gone(old: World, world: World, command: Command) -> None:
+    was = moved_and_deleted(old, world, command)
+    text = read_state(world.table).origins[was]
+    whole = command("verify")
+    said = f"and 80 rows of origin {was} ({text}), as its ledger says (its service was not asked)"
+    assert (whole["code"], whole["ok"], whole["notes"]) == (0, True, [said])
+    row = next(row for row in world.table_rows() if row["__origin__"] == was)
+    shard, cursor, index = (row[name] for name in ("__shard__", "__cursor__", "__index__"))
+    here = [EqualTo(term=name, value=row[name]) for name in ("__origin__", "__shard__", "__cursor__")]
+    world.table.delete(And(*here, EqualTo(term="__index__", value=index)))
+
+    short = command("verify")
+
+    rows = read_state(world.table).ledger(was).shards[shard].rows
+    assert short["code"] == EXIT_FAILED and cursor > 0
+    assert short["problems"] == [
+        f"origin {was} ({text}): shard {shard}: the table holds {rows - 1} rows, the ledger {rows}"
+    ]
+    with world.client as client:
+        counted = verify(world.logstore, world.lake, client, sums_of_others=False)
+    assert counted.problems == (f"origin {was} ({text}): the table holds 79 rows, the ledger 80",)
+    back = next(cure for cure in short["cures"] if "table rollback" in cure)
+    assert command(*back.split(" gives ")[0].split()[1:], "--execute")["code"] == 0
+    assert command("verify")["code"] == 0
+
+
+def test_another_row_in_its_place_is_found_by_the_sum_of_the_old_one(
+    old: World, world: World, command: Command
+) -> None:
+    was = moved_and_deleted(old, world, command)
+    both = world.table.scan(row_filter=EqualTo(term="__origin__", value=was)).to_arrow()
+    one, other = (row for row in both.slice(0, 2).to_pylist())
+    assert one["__shard__"] == other["__shard__"]
+    names = ("__origin__", "__shard__", "__cursor__", "__index__")
+    here = [EqualTo(term=name, value=one[name]) for name in names]
+    world.table.overwrite(both.slice(1, 1), overwrite_filter=And(*here))
+    wrong = command("verify")
+    assert wrong["code"] == EXIT_FAILED
+    assert ["identities" in problem for problem in wrong["problems"]] == [True, False]
+    assert "1 rows are there more than once" in wrong["problems"][1]
+
+
+def test_a_lost_file_of_one_that_is_gone_is_given_up_from_here(
+    old: World, world: World, command: Command
+) -> None:
+    was = moved_and_deleted(old, world, command)
+    task = next(iter(world.table.scan(row_filter=EqualTo(term="__origin__", value=was)).plan_files()))
+    path = Path(task.file.file_path.removeprefix("file://"))
+    path.unlink()
+    lost = command("verify")
+    assert lost["code"] == EXIT_FAILED and f"file is gone: {path.name}" in lost["problems"]
+    (cure,) = (text for text in lost["cures"] if f"table give-up --origin {was}" in text)
+    assert f"gives up the {task.file.record_count} rows" in cure
+
+    done = command("table", "give-up", "--origin", was, "--execute")
+
+    assert (done["code"], done["rows"], done["kept"]) == (0, task.file.record_count, None), done
+    assert command("verify")["code"] == 0
+    world.put(3)
+    pass_by(world, 60)
+    assert world.land().rows == 3
+
+
+def test_a_renamed_one_that_is_not_adopted_yet_is_told_so(old: World, world: World, command: Command) -> None:
+    was = origin_of(old)
+    text = read_state(old.table).origins[was]
+    plan, proof = command("plan", json=False), command("verify", json=False)
+    for said in (" ".join(each["text"].split()) for each in (plan, proof)):
+        assert f"holds rows of origin {was} ({text}), and does not know" in said
+        assert re.search(
+            rf"sls-lake table adopt( -l \S+)? --moved {was} --at begin, latest or an hour", said
+        ), said
+        assert "nothing has landed yet" not in said and "what its ledger says" not in said
+    assert proof["code"] == EXIT_FAILED
+    assert f"origin {was}" in command("plan")["unknown"]
+
+
+def test_a_start_to_come_is_refused_and_what_lies_before_a_start_is_said(
+    old: World, world: World, command: Command
+) -> None:
+    adopt = ("table", "adopt", "--moved", origin_of(old), "--without-missing", "--at")
+    refused = command(*adopt, "2199-01-01-00:00", "--execute")
+    assert refused["code"] == EXIT_USAGE and "2199-01-01-00:00 is to come" in refused["error"]
+    assert command(*adopt, "begin")["before_s"] == {}
+    now = hour_text(int(world.emulator.admin.now()) // HOUR_S)
+    with world.client as client:
+        oldest_s = client.cursor_time_s(0, client.cursor_at(0, "begin"))
+    assert command(*adopt, now)["before_s"] == {"0": oldest_s}
+    assert (
+        "logs of shard 0 lie before its start and are not landed" in command(*adopt, now, json=False)["text"]
+    )

@@ -226,11 +226,14 @@ def test_rows_of_a_logstore_before_it_was_made_again_are_named_and_can_be_remove
         client.transport.delete_logstore(PROJECT, "access_logs")
         started.emulator.admin.advance(60)
         client.transport.create_logstore(PROJECT, "access_logs", ttl=30, shard_count=2)
-    assert command("table", "adopt", "--at", "begin", "--execute")["code"] == 0
+    text = read_state(started.table).origins[old]
+    dry = " ".join(command("table", "adopt", "--at", "begin", json=False)["text"].split())
+    assert f"{text} was deleted: what it had behind its frontier cannot land any more, and nobody" in dry
+    assert command("table", "adopt", "--at", "begin", "--execute")["remade"] == {old: text}
     started.put(15)
     started.emulator.admin.advance(120)
     assert started.land().rows == 15
-    said = f"the table also holds 30 rows of other origins, which this proof is not about: 30 of {old}"
+    said = f"and 30 rows of origin {old} ({text}), as its ledger says (its service was not asked)"
     assert command("verify")["notes"] == [said]
     unknown = command("table", "forget", "--origin", "access_logs-0", "--before", NEXT, "--execute")
     assert unknown["code"] == EXIT_USAGE and old in unknown["error"]

@@ -32,7 +32,7 @@ from pipelines.landing.table.where import Where
 from sls_io.claim import SUM_MODULUS, Ledger, ShardLedger
 from sls_io.client import Origin, SlsClient
 from sls_io.decoding.decode import identity_sum
-from sls_io.errors import ConfigError, LedgerBroken, ShardGone
+from sls_io.errors import ConfigError, LedgerBroken, ShardGone, printable
 from sls_io.window import HOUR_S, IntervalSet
 
 IDENTITY = ("__shard__", "__cursor__", "__index__", "__receive_hour__")
@@ -308,6 +308,19 @@ def of_origin(place: LogstoreTable, origin: str) -> LogstoreTable:
     text, _, created = place.state.origins[origin].rpartition("@")
     region, project, logstore = text.split("/", 2)
     return replace(place, origin=Origin(region, project, logstore, int(created), known_as=origin))
+
+
+def of_known_origin(place: LogstoreTable, origin: str) -> LogstoreTable:
+    """The same table with the rows of `origin` in mind, itself for "" and its own. Raises ConfigError for one
+    of which it has no ledger."""
+    if origin in ("", place.origin.id):
+        return place
+    if origin not in place.state.origins or origin not in place.state.ledgers:
+        raise ConfigError(
+            f"{place.name} has no ledger of an origin {printable(origin)!r}; it knows "
+            f"{', '.join(sorted(set(place.state.origins) & set(place.state.ledgers)))}"
+        )
+    return of_origin(place, origin)
 
 
 def check_counted(place: LogstoreTable) -> None:

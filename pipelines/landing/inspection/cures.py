@@ -167,11 +167,39 @@ def of_lost_files(
         # Rows were lost in another way, too.
         words, _ = _adopt(lake, logstore, client)
         found += [f"{words} gives up all rows that nothing brings back, also others"] if words else []
-    if len(files) < len(named):
-        found.append(
-            "for lost files of the table's other logstores, verify these, too: --logstore with their names"
-        )
+    others = {slices.partition_origin(table, file) for file in named} - {origin, None}
+    found += [_give_up_of(lake, logstore, client, str(other)) for other in sorted(map(str, others))]
     return tuple(found)
+
+
+def _give_up_of(lake: Lake, logstore: Logstore, client: SlsClient, other: str) -> str:
+    """What to do about lost files of another logstore, which may be gone from the service."""
+    asked = (
+        f"while origin {other} is there, sls-lake verify --logstore with its name says what brings rows back"
+    )
+    try:
+        view = plan_give_up(lake, logstore, client, origin=other).view
+    except SlsError as error:
+        return f"{asked}; from here nothing gives its lost files up: {error}"
+    return (
+        f"{asked}; once it is gone, {GIVE_UP} --origin {other} gives up the {view.rows} rows of its lost "
+        "files, and nothing else"
+    )
+
+
+def of_other_origins(
+    lake: Lake, logstore: Logstore, client: SlsClient, table: Table, state: TableState, wrong: Sequence[str]
+) -> tuple[str, ...]:
+    """The same for rows of the other origins `wrong` that are not those of their ledgers, no file lost."""
+    if not wrong:
+        return ()
+    back = _rollback(lake, logstore, client, table, state, "gives the table the rows of its ledgers")
+    names = ", ".join(wrong)
+    rest = (
+        f"while the logstore of {names} is there, sls-lake verify --logstore with its name names more; its "
+        "rows stop no landing"
+    )
+    return (*([back.text] if back is not None else []), rest)
 
 
 @dataclass(frozen=True)
@@ -235,11 +263,11 @@ def _give_up(lake: Lake, logstore: Logstore, client: SlsClient) -> _Way | None:
     except SlsError:
         return None
     again = ""
-    if view.kept.lost < view.rows:
+    if view.kept is not None and view.kept.lost < view.rows:
         calls = " and ".join(f"sls-lake backfill {span}" for span in spans(view.hours))
         again = f"; {calls} lands again what the service still has"
     text = f"{GIVE_UP} gives up the {view.rows} rows of the lost files, and nothing else{again}"
-    return _Way(text, view.kept.lost, gives_up=True)
+    return _Way(text, view.kept.lost if view.kept is not None else view.rows, gives_up=True)
 
 
 def _replaces(

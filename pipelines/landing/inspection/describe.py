@@ -15,7 +15,14 @@ from pipelines.landing.inspection.runway import CALLS_PARALLEL
 from pipelines.landing.inspection.upcoming import upcoming
 from pipelines.landing.ledger.left import rates_of
 from pipelines.landing.ledger.reading import tasks_of
-from pipelines.landing.ledger.start import NO_GROUP_CODE, check_origin, check_reset, fill_only, find_table
+from pipelines.landing.ledger.start import (
+    NO_GROUP_CODE,
+    check_origin,
+    check_reset,
+    fill_only,
+    find_table,
+    unknown_beside,
+)
 from pipelines.landing.ledger.state import (
     added_entries,
     ancestry,
@@ -100,7 +107,8 @@ def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
     if not ledger.started:
         check_reset(logstore)
         waits = dict.fromkeys((s.id for s in client.shards()), FIRST_START)
-        return PlanReport(ledger.origin, logstore.table, True, until_s, waits=waits)
+        unknown = unknown_beside(facts(table), client.origin(), logstore.table) if table is not None else ""
+        return PlanReport(ledger.origin, logstore.table, True, until_s, waits=waits, unknown=unknown)
     shards = client.shards()
     plan = upcoming(logstore, client, table, ledger, shards, shards, until_s=until_s)
     return PlanReport(

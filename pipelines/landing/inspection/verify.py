@@ -7,27 +7,27 @@ Questions, each answered for every shard:
 - does each window hold the rows that its landing brought, as far back as snapshots are kept;
 - on demand, does the service tell the same when it is asked again, as far as retention allows;
 - how far is the frontier from the service's end;
-- does the service show anything that the ledger gave up: a shard, what is in a gap, logs from before a begin.
+- does the service show anything that the ledger gave up: a shard, what is in a gap, logs from before a begin;
+- do the rows of the table's other origins add up to their ledgers: from the table alone.
 Only the identity columns are read. The answer names what is wrong and where, never a row's content.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from pyiceberg.expressions import NotEqualTo
-from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import Table
 
 from pipelines.landing.contents.tally import Count, Tally, tally
 from pipelines.landing.hours import hour_text, hours_text, moment_text
 from pipelines.landing.inspection import cures
+from pipelines.landing.inspection.other_origins import not_once, other_sums, prove_others
 from pipelines.landing.inspection.runway import CALLS_PARALLEL
 from pipelines.landing.inspection.second_pull import SecondPull, pull_again
-from pipelines.landing.ledger.reading import Misread, Unreadable, batches_of, tasks_of
-from pipelines.landing.ledger.start import begins, check_origin, find_table
+from pipelines.landing.ledger.reading import Misread
+from pipelines.landing.ledger.start import begins, check_origin, find_table, unknown_beside
 from pipelines.landing.ledger.state import (
+    TableState,
     disagreements,
     facts,
     others_here,
@@ -39,11 +39,11 @@ from pipelines.landing.ledger.values import Gone
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
 from pipelines.landing.run.report import said_readable
-from pipelines.landing.table.contract import Contract, check_landable, origin_place
+from pipelines.landing.table.contract import Contract, check_landable
 from pipelines.landing.table.lake import Lake, NoMetadata
-from sls_io.claim import SUM_MODULUS, Ledger, ShardLedger
+from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import SlsClient
-from sls_io.errors import Breach, ConfigError, LedgerBroken, ShardGone, SlsError, printable
+from sls_io.errors import Breach, ConfigError, LedgerBroken, ShardGone, SlsError
 from sls_io.planning import CURSOR_UNKNOWN, GAP_SKIPPED, Again
 from sls_io.shard import Head, Shard
 from sls_io.survey import Begins, begins_anew, readable_again
@@ -100,7 +100,8 @@ class Proof:
     landing   snapshot of the newest landing, which the rows are held against
     cures     what makes the rows those of the ledger again and brings files back, the way that keeps most
               first; none where none is needed
-    notes     what is no problem and was not proven, of the whole table
+    notes     of the whole table: what is no problem, and rows of other origins, proven or not
+    begun     the table knows this logstore: else there is nothing to prove of it yet
     """
 
     table: str
@@ -111,6 +112,7 @@ class Proof:
     landing: int | None = None
     notes: tuple[str, ...] = ()
     cures: tuple[str, ...] = ()
+    begun: bool = True
 
     @property
     def ok(self) -> bool:
@@ -148,22 +150,34 @@ class _Told:
 
 
 def verify(
-    logstore: Logstore, lake: Lake, client: SlsClient, *, pull: bool = False, hours: range | None = None
+    logstore: Logstore,
+    lake: Lake,
+    client: SlsClient,
+    *,
+    pull: bool = False,
+    hours: range | None = None,
+    sums_of_others: bool = True,
 ) -> Proof:
     """Prove the logstore's part of its table. With `pull`, what has landed is pulled again and
     compared: of these receive hours (since 1970), or of all that retention holds.
+
+    Rows of the table's other origins are held against their ledgers, without their services. Without
+    `sums_of_others` only their number, by the manifests: where each of them is proven by itself, nobody has
+    to read the whole table for each.
 
     Raises only when there is nothing to prove yet or the service or catalog cannot be reached;
     everything else is a problem in the `Proof`.
     """
     try:
-        return _verified(logstore, lake, client, pull=pull, hours=hours)
+        return _verified(logstore, lake, client, pull=pull, hours=hours, sums=sums_of_others)
     except Misread as error:
         # Nothing is known to be wrong with the table, so nothing is said that would take rows from it.
         return Proof(logstore.table, client.origin().id, problems=(str(error),))
 
 
-def _verified(logstore: Logstore, lake: Lake, client: SlsClient, *, pull: bool, hours: range | None) -> Proof:
+def _verified(
+    logstore: Logstore, lake: Lake, client: SlsClient, *, pull: bool, hours: range | None, sums: bool
+) -> Proof:
     origin = client.origin()
     try:
         table = find_table(lake, logstore, client)
@@ -183,47 +197,50 @@ def _verified(logstore: Logstore, lake: Lake, client: SlsClient, *, pull: bool, 
     problems, lost = disagreements(table)
     ledger = state.ledger(origin.id)
     if not ledger.started:
-        problems.append("the ledger is empty: nothing has landed")
+        beside = unknown_beside(state, origin, logstore.table)
+        problems.append(beside or "the ledger is empty: nothing has landed")
     told = _Told(_landed_windows(table, ledger), pull_again(client, ledger, hours=hours) if pull else None)
     tallies, unread = tally(table, origin.id, ledger, told.windows)
+    others = prove_others(table, state, origin.id, sums=sums)
     said = {each.path for each in lost}
-    problems += [each.what for each in unread if each.path not in said]
     # Of the newest landing's file another logstore's may be gone, too.
-    lost = list({each.path: each for each in (*lost, *unread)}.values())
+    lost = list({each.path: each for each in (*lost, *unread, *others.lost)}.values())
+    problems += [each.what for each in lost if each.path not in said]
+    problems += others.problems
     ends, shown, owed = _ends(client, ledger, begins(client, logstore, state, origin.id))
-    adopted = {s: v for (name, s), v in state.adopted.shards.items() if name == origin.id}
-    missing = {s: rows for (name, s), rows in state.adopted.missing.items() if name == origin.id}
-    decided = {
-        shard: _Decided(
-            adopted.get(shard, (0, 0)),
-            state.forgotten.of(origin.id, shard),
-            _withdrawn(client, shard, ledger) if shard in ends else {},
-            missing.get(shard, 0),
-        )
-        for shard in {*ledger.shards, *tallies, *adopted, *missing}
-    }
+    decided = _decisions(client, state, ledger, tallies, ends)
     shards = tuple(
         _prove(s, ledger, tallies.get(s), ends, decided[s], told, shown.get(s, ()), owed.get(s, ()))
         for s in sorted(decided)
     )
     since_ms = min((s.timestamp_ms for s in table.metadata.snapshots), default=None)
-    notes = [*_refused(logstore, table), *_others(table, origin.id), *_beside(table)]
+    notes = [*_refused(logstore, table), *others.notes, *_beside(table)]
     if told.pulled is not None and not any(s.windows_pulled for s in shards):
         why = _why_none(lake, logstore, client, ledger, hours, told.pulled)
         # That an hour is empty here and there was compared; everything else proves nothing.
         (problems if hours is not None and why != _EMPTY else notes).append(why)
-    proof = Proof(logstore.table, origin.id, shards, tuple(problems), since_ms, state.tagged, tuple(notes))
+    proof = Proof(
+        logstore.table,
+        origin.id,
+        shards,
+        tuple(problems),
+        since_ms,
+        state.tagged,
+        tuple(notes),
+        begun=bool(origin.known_as) or ledger.started,
+    )
     # Of files that cannot be read nobody knows yet that rows are missing: what is said of them comes first.
     if lost:
         named = cures.of_lost_files(lake, logstore, client, table, state, lost)
         return replace(proof, cures=named)
+    named = cures.of_other_origins(lake, logstore, client, table, state, others.wrong)
     if not (proof.short or proof.strange):
-        return proof
+        return replace(proof, cures=named)
     wrong = {hour for shard in shards for hour in (*shard.hours_short, *shard.hours_over)}
     rows_missing = sum(max(0, s.rows_ledger + s.rows_adopted - s.rows_table) for s in shards)
     trouble = cures.Trouble(wrong, proof.short, proof.strange, rows_missing)
     found = cures.of_other_rows(lake, logstore, client, table, state, trouble, pulled=pull and hours is None)
-    return replace(proof, cures=found)
+    return replace(proof, cures=(*found, *(cure for cure in named if cure not in found)))
 
 
 def _refused(logstore: Logstore, table: Table) -> list[str]:
@@ -234,34 +251,6 @@ def _refused(logstore: Logstore, table: Table) -> list[str]:
     except ConfigError as error:
         return [f"landings are refused: {error}"]
     return []
-
-
-def _others(table: Table, origin: str) -> list[str]:
-    """Rows of other origins, from the manifests: this proof is not about them.
-
-    A file whose partition does not say its origin is read: most of its rows may be of this one.
-    """
-    theirs = NotEqualTo(term="__origin__", value=origin)
-    reader = ArrowScan(table.metadata, table.io, table.schema().select("__origin__"), theirs)
-    places = {number: origin_place(spec, table.schema()) for number, spec in table.specs().items()}
-    rows: dict[str, int] = {}
-    try:
-        for task in tasks_of(table, table.scan(row_filter=theirs)):
-            place = places[task.file.spec_id]
-            if place is not None:
-                found = {str(task.file.partition[place]): task.file.record_count}
-            else:
-                parts = [b.column("__origin__").to_pylist() for b in batches_of(table, reader, task)]
-                found = Counter(str(name) for part in parts for name in part)
-            for name, count in found.items():
-                rows[name] = rows.get(name, 0) + count
-    except Unreadable:
-        return []  # said already, as a problem
-    if not rows:
-        return []
-    named = ", ".join(f"{n} of {printable(name)}" for name, n in sorted(rows.items())[:_NAMED_MAX])
-    count = sum(rows.values())
-    return [f"the table also holds {count} rows of other origins, which this proof is not about: {named}"]
 
 
 def _beside(table: Table) -> Iterator[str]:
@@ -395,6 +384,27 @@ class _Decided:
     missing: int = 0
 
 
+def _decisions(
+    client: SlsClient,
+    state: TableState,
+    ledger: Ledger,
+    tallies: Collection[int],
+    ends: Collection[int],
+) -> dict[int, _Decided]:
+    """What people decided about each shard that ledger or table have."""
+    adopted = {s: v for (name, s), v in state.adopted.shards.items() if name == ledger.origin}
+    missing = {s: rows for (name, s), rows in state.adopted.missing.items() if name == ledger.origin}
+    return {
+        shard: _Decided(
+            adopted.get(shard, (0, 0)),
+            state.forgotten.of(ledger.origin, shard),
+            _withdrawn(client, shard, ledger) if shard in ends else {},
+            missing.get(shard, 0),
+        )
+        for shard in {*ledger.shards, *tallies, *adopted, *missing}
+    }
+
+
 def _withdrawn(client: SlsClient, shard: int, ledger: Ledger) -> dict[tuple[int, int], str]:
     """The receive hours of each withdrawn interval, as far as the service still knows them."""
     entry = ledger.shards.get(shard)
@@ -432,13 +442,13 @@ def _prove(
     if entry is None:
         problems = [f"{rows} rows of a shard that the ledger does not know"]
         if before or not rows:
-            problems = _sums(ShardLedger(Cursor(0)), tally, adopted)
+            problems = other_sums(ShardLedger(Cursor(0)), tally, adopted)
         return ShardProof(
             shard, 0, rows, Cursor(0), None, False, (), tuple(problems), tuple(notes), before,
             strange=bool(problems) and rows > before,
         )  # fmt: skip
     single = _singly(shard, tally, told, decided.forgotten)
-    sums, once = _sums(entry, tally, adopted), _once(tally, before)
+    sums, once = other_sums(entry, tally, adopted), not_once(tally, before)
     problems = [*sums, *once, *single.problems, *shown]
     notes += [*single.notes, *owed]
     if entry.suspect_s:
@@ -552,23 +562,3 @@ def _hours_gone(gone: Gone) -> str:
 
 def _place(window: Window) -> str:
     return f"window [{window.begin}, {window.end}) of {hour_text(window.hour)}"
-
-
-def _sums(entry: ShardLedger, tally: Tally | None, adopted: Count) -> list[str]:
-    """Rows and identities that the ledger and what was adopted do not explain."""
-    rows, total = (tally.rows, tally.sum) if tally else (0, 0)
-    if rows != entry.rows + adopted[0]:
-        beside = f" and {adopted[0]} adopted" if adopted[0] else ""
-        return [f"the table holds {rows} rows, the ledger {entry.rows}{beside}"]
-    if total != (entry.sum + adopted[1]) % SUM_MODULUS:
-        return ["the identities of the rows do not add up to the ledger's sum"]
-    return []
-
-
-def _once(tally: Tally | None, adopted: int) -> list[str]:
-    problems = []
-    if tally and tally.doubled:
-        problems.append(f"{tally.doubled} rows are there more than once")
-    if tally and tally.outside > adopted:
-        problems.append(f"{tally.outside - adopted} rows lie outside of what the ledger calls landed")
-    return problems

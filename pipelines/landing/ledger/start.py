@@ -23,6 +23,7 @@ from sls_io.survey import Begins, from_hour
 from sls_io.window import HOUR_S, Cursor
 
 NO_GROUP_CODE = "ConsumerGroupNotExist"
+_NAMED_MAX = 3
 RELABEL = "sls-lake table relabel"
 """The verb that gives a table the right region of a logstore."""
 
@@ -214,6 +215,22 @@ def check_ends(surveys: Mapping[int, Survey], ledger: Ledger, table: str) -> Non
 def origin_text(origin: Origin) -> str:
     """The readable identity that the table keeps of an origin: region/project/logstore@created."""
     return f"{origin.region}/{origin.project}/{origin.logstore}@{origin.created_s}"
+
+
+def unknown_beside(state: TableState, origin: Origin, table: str) -> str:
+    """What to say of a logstore that the table does not know, where it holds rows of others: it may be
+    another one, or one of them under another name. "" where the table knows it, or has nothing of others."""
+    names = [name for name, ledger in sorted(state.ledgers.items()) if ledger.started and name != origin.id]
+    if state.ledger(origin.id).started or not names:
+        return ""
+    there = ", ".join(f"{name} ({state.origins.get(name, '')})" for name in names[:_NAMED_MAX])
+    more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
+    which = names[0] if len(names) == 1 else "ORIGIN"
+    return (
+        f"{table} holds rows of origin {there}{more}, and does not know {origin_text(origin)}, of which "
+        "nothing has landed. Is that another logstore beside it, just land. Is it the same one under another "
+        f"name: sls-lake table adopt --moved {which} --at begin, latest or an hour, before the next landing"
+    )
 
 
 def mislabelled(state: TableState, origin: Origin) -> str | None:

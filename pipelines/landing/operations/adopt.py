@@ -107,6 +107,7 @@ class Adoption:
     forgotten rows were removed for good from this table
     former    logstores of the same name, deleted since, whose ledger is not proven: their rows are adopted
     lost      origin -> files that are gone or damaged; those of a ledger that begins anew leave the table
+    remade    this logstore before it was deleted and made again: origin -> text
     """
 
     table: str
@@ -125,6 +126,7 @@ class Adoption:
     former: tuple[str, ...] = ()
     lost: Mapping[str, Sequence[str]] = field(default_factory=dict)
     refused: bool = True
+    remade: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -270,6 +272,7 @@ def _describe(found: _Found, decided: _Decided, *, named: bool) -> Adoption:
         former=decided.former,
         lost={o: [x.name for x in lost if x.origin == o] for o in sorted({x.origin for x in lost})},
         refused=bool(found.stops),
+        remade=_remade(state, found.origin) if decided.asks else {},
     )
 
 
@@ -397,12 +400,17 @@ def _joined(adopted: Adopted, before: Adopted, origin: str) -> Adopted:
     )
 
 
-def _former(state: TableState, origin: Origin, proven: Collection[str]) -> tuple[str, ...]:
-    """Unproven origins that were this logstore before it was deleted and made again: no service tells of
-    them any more, so nobody else could settle them."""
+def _remade(state: TableState, origin: Origin) -> dict[str, str]:
+    """Origins, with their texts, that were this logstore before it was deleted and made again."""
     name = origin_text(origin).rpartition("@")[0]
-    same = (o for o, text in state.origins.items() if text.rpartition("@")[0] == name)
-    return tuple(sorted(set(same) - set(proven) - {origin.id}))
+    same = sorted((o, text) for o, text in state.origins.items() if text.rpartition("@")[0] == name)
+    return {other: text for other, text in same if other != origin.id}
+
+
+def _former(state: TableState, origin: Origin, proven: Collection[str]) -> tuple[str, ...]:
+    """Those of them that are not proven: no service tells of them any more, so nobody else could settle
+    them."""
+    return tuple(sorted(set(_remade(state, origin)) - set(proven)))
 
 
 def _with_rows(

@@ -97,7 +97,7 @@ def plan_forget_where(
     read or takes no row, LedgerBroken when the table cannot be trusted or, unless `without_missing`, misses
     rows.
     """
-    place = _of(slices.look_at_table(lake, logstore, client), origin)
+    place = slices.of_known_origin(slices.look_at_table(lake, logstore, client), origin)
     asked = parse(where, place.table.schema())
     if not without_missing:
         slices.check_none_missing(place)
@@ -140,7 +140,7 @@ def plan_forget_before(
     LedgerBroken as `plan_where`.
     """
     mine = slices.look_at_table(lake, logstore, client)
-    place = _of(mine, origin)
+    place = slices.of_known_origin(mine, origin)
     if not without_missing:
         slices.check_none_missing(place)
         check_all_same(place)
@@ -197,18 +197,6 @@ def execute_forget(
         )
 
     return rewrite.commit_rewritten(lake, logstore, client, place, tasks, change_on, fresh=fresh, clock=clock)
-
-
-def _of(place: LogstoreTable, origin: str) -> LogstoreTable:
-    """The same table with the rows of `origin` in mind. Raises ConfigError for one that it does not know."""
-    if origin in ("", place.origin.id):
-        return place
-    if origin not in place.state.origins or origin not in place.state.ledgers:
-        raise ConfigError(
-            f"{place.name} has no ledger of an origin {printable(origin)!r}; it knows "
-            f"{', '.join(sorted(set(place.state.origins) & set(place.state.ledgers)))}"
-        )
-    return slices.of_origin(place, origin)
 
 
 def _same_logstore(one: Origin, other: Origin) -> bool:

@@ -8,6 +8,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing.contents.explained import Key
 from pipelines.landing.contents.tally import Tally
+from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger.state import forgotten_of
 from pipelines.landing.ledger.values import Adopted, Forgotten
 from pipelines.landing.logstore import Logstore
@@ -67,8 +68,12 @@ def starts_of(
     floors: Floors,
 ) -> dict[int, Cursor]:
     """Where each shard of `origin` starts, `cursors` for single ones and `at` for the others; never at or
-    before what was removed for good. Raises ConfigError, naming the shard, for a start that would land rows
-    again."""
+    before what was removed for good. Raises ConfigError for a time to come and, naming the shard, for a
+    start that would land rows again."""
+    if isinstance(at, int) and at > client.now_s():
+        raise ConfigError(
+            f"{moment_text(at)} is to come: shards can start at what is there now (`latest`) at the latest"
+        )
     listed = {s.id: s for s in client.shards()}
     unknown = sorted(set(cursors) - set(listed))
     if unknown:

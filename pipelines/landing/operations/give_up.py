@@ -54,7 +54,8 @@ class ShardGivenUp:
 @dataclass(frozen=True)
 class GivenUp:
     """What `table give-up` would do. `hours` are receive hours (since 1970) with lost files, and the rows
-    in these; `kept` is what the service still has of the rows, which a backfill lands again."""
+    in these; `kept` is what the service still has of the rows, which a backfill lands again; None for another
+    origin, whose service is not asked."""
 
     table: str
     origin: str
@@ -62,7 +63,7 @@ class GivenUp:
     hours: Mapping[int, int]
     files: tuple[str, ...]
     shards: tuple[ShardGivenUp, ...]
-    kept: reach.Kept
+    kept: reach.Kept | None
 
 
 @dataclass(frozen=True)
@@ -74,13 +75,15 @@ class PlannedGiveUp:
     change: authored.Change
 
 
-def plan_give_up(lake: Lake, logstore: Logstore, client: SlsClient) -> PlannedGiveUp:
-    """Look at what giving the lost files of the logstore up would do. Changes nothing.
+def plan_give_up(lake: Lake, logstore: Logstore, client: SlsClient, *, origin: str = "") -> PlannedGiveUp:
+    """Look at what giving the lost files of the logstore up would do, or those of another `origin` that the
+    table knows. Changes nothing.
 
-    Raises ConfigError when no file is lost, LedgerBroken when the table cannot be trusted or what is missing
-    is not what was in the lost files.
+    Raises ConfigError when no file is lost or the table has no ledger of that origin, LedgerBroken when the
+    table cannot be trusted or what is missing is not what was in the lost files.
     """
-    place = slices.look_at_table(lake, logstore, client, whole=False)
+    own = slices.look_at_table(lake, logstore, client, whole=False)
+    place = slices.of_known_origin(own, origin)
     try:
         kept, lost = _sorted_out(place)
     except Unreadable as error:
@@ -105,8 +108,9 @@ def plan_give_up(lake: Lake, logstore: Logstore, client: SlsClient) -> PlannedGi
         {shard: _lowered(place.ledger, parts.values(), shard, lost_of) for shard, lost_of in taken.items()}
     )
     given = {shard: a + b for shard, (a, b) in short.items() if a + b}
+    still = reach.kept_of(client, given, taken, windows) if place is own else None
     return PlannedGiveUp(
-        view=_view(place, ledger, lost, given, reach.kept_of(client, given, taken, windows)),
+        view=_view(place, ledger, lost, given, still),
         place=place,
         change=authored.Change(
             content=place.head,
@@ -273,7 +277,11 @@ def _adopted(place: LogstoreTable, parts: Iterable[Part], given: Mapping[int, in
 
 
 def _view(
-    place: LogstoreTable, ledger: Ledger, lost: list[FileScanTask], given: Mapping[int, int], kept: reach.Kept
+    place: LogstoreTable,
+    ledger: Ledger,
+    lost: list[FileScanTask],
+    given: Mapping[int, int],
+    kept: reach.Kept | None,
 ) -> GivenUp:
     hours: dict[int, int] = defaultdict(int)
     for task in lost:

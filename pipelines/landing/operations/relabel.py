@@ -12,14 +12,15 @@ through any address of that region goes on where the last one ended.
 A project that moved, or a logstore that was renamed, is another logstore: the service makes it anew, with
 shards and cursors of its own. So it is another origin of the same table, and a person says where it begins.
 The commit registers it with a ledger that begins there; the old origin, its rows and its ledger stay. It is
-refused while the old one can still be asked and has logs that have not landed.
+refused while the old one can still be asked and has logs that have not landed. It is taken for gone only
+where two kinds of answers agree, its own and the project's list: what one wrong answer gives up could land.
 
 It proves that the table knows nothing of the new logstore, and that the old one's rows are what its ledger
 says. It cannot prove that no log is in both: who copied logs over begins behind the copies.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyiceberg.table import Table
 
@@ -33,8 +34,19 @@ from pipelines.landing.table.lake import Lake
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.errors import GONE_CODES, ConfigError, ServiceError, SlsError
+from sls_io.errors import (
+    GONE_CODES,
+    NO_PROJECT_CODES,
+    ConfigError,
+    CursorExpired,
+    ServiceError,
+    ShardGone,
+    SlsError,
+)
 from sls_io.window import Cursor
+
+_ANEW_S = 5
+"""A logstore's first shards may be made so many seconds after it; those of one made anew are younger."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +107,9 @@ class Moved:
     reached_s receive time (unix seconds) up to which all shards of the old one have landed; 0: unknown
     starts    where each shard of the new one begins
     left      shards of the old one with logs that have not landed; None where nobody can say
-    unasked   why nobody can say although it may be there still; "" where the service says that it is gone
+    unasked   why nobody can say although it may be there still; "" where it is gone, by two calls
+    before_s  shards of the new one with logs from before their start, which are not landed -> receive time
+              (unix seconds) of the oldest of them
     """
 
     table: str
@@ -108,6 +122,7 @@ class Moved:
     starts: Mapping[int, Cursor]
     left: tuple[int, ...] | None
     unasked: str
+    before_s: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def refusal(self) -> str:
@@ -180,6 +195,7 @@ def plan_moved(
         starts=starts,
         left=left,
         unasked=unasked,
+        before_s=_before(client, starts),
     )
     begun = Ledger(origin.id, {shard: ShardLedger(start=cursor) for shard, cursor in starts.items()})
     change = authored.Change(
@@ -205,18 +221,33 @@ def execute_moved(
     return authored.commit(lake, planned.table, planned.state, planned.change, now_ms=now_ms)
 
 
+def _before(client: SlsClient, starts: Mapping[int, Cursor]) -> dict[int, int]:
+    """The shards with logs before their start, and when the oldest was received. Not how many: the service
+    may jump from one cursor to the next."""
+    found: dict[int, int] = {}
+    for shard, start in starts.items():
+        try:
+            begin = client.cursor_at(shard, "begin")
+            if begin < start:
+                found[shard] = client.cursor_time_s(shard, begin)
+        except (CursorExpired, ShardGone):
+            continue  # retention took it between the two calls
+    return found
+
+
 def _left(logstore: Logstore, text: str, ledger: Ledger) -> tuple[tuple[int, ...] | None, str]:
     """The old logstore's shards with logs behind their frontier, by the same endpoint and keys; or None, and
-    why nobody can say. One that is gone has nothing more to land; an answer that failed proves nothing."""
+    why nobody can say. One that is gone has nothing more to land; an answer that failed proves nothing, and
+    neither does a single one."""
     names, _, created = text.rpartition("@")
     region, project, name = names.split("/", 2)
     there = logstore.service.model_copy(update={"project": project, "logstore": name})
     if region != there.region_name:
         return None, f"it is in {region}, and these settings ask {there.region_name}"
-    try:
-        with SlsClient(there) as client:
-            if str(client.origin().created_s) != created:
-                return None, ""
+    with SlsClient(there) as client:
+        try:
+            if client.origin().created_s != int(created):
+                return None, _doubt_made_anew(client, int(created))
             left = []
             for shard in client.shards():
                 entry = ledger.shards.get(shard.id)
@@ -224,6 +255,31 @@ def _left(logstore: Logstore, text: str, ledger: Ledger) -> tuple[tuple[int, ...
                 if frontier < client.cursor_at(shard.id, "end"):
                     left.append(shard.id)
             return tuple(left), ""
+        except ServiceError as error:
+            return None, _doubt_gone(client, error) if error.code in GONE_CODES else str(error)
+        except SlsError as error:
+            return None, str(error)
+
+
+def _doubt_gone(client: SlsClient, first: ServiceError) -> str:
+    """Why it may be there although one call says that logstore or project is not; "" where the project's list
+    of logstores says the same."""
+    said = f"one answer says that it is not there ({first.code})"
+    try:
+        names = client.logstores()
+    except ServiceError as error:
+        if error.code in NO_PROJECT_CODES and first.code in NO_PROJECT_CODES:
+            return ""
+        return f"{said}, and the project's list of logstores does not confirm it: {error}"
     except SlsError as error:
-        gone = isinstance(error, ServiceError) and error.code in GONE_CODES
-        return None, "" if gone else str(error)
+        return f"{said}, and the project's list of logstores could not be asked: {error}"
+    if first.code in NO_PROJECT_CODES:
+        return f"{said}, and the project answers with its list of logstores"
+    return f"{said}, and the project's list of logstores names it" if client.service.logstore in names else ""
+
+
+def _doubt_made_anew(client: SlsClient, created_s: int) -> str:
+    """Why it may be the same one although it names another time of creation; "" where its shards do, too."""
+    if all(shard.created_s > created_s + _ANEW_S for shard in client.shards()):
+        return ""
+    return "it names another time of its creation than before, and its shards do not"

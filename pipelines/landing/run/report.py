@@ -198,7 +198,10 @@ class Backlog:
 
 @dataclass(frozen=True)
 class PlanReport:
-    """What a live run would do now: windows as (shard, hour, begin, end), and reasons."""
+    """What a live run would do now: windows as (shard, hour, begin, end), and reasons.
+
+    unknown  that the table holds rows of others and does not know this logstore, and what to do; "" else
+    """
 
     origin: str
     table: str
@@ -211,6 +214,7 @@ class PlanReport:
     backlog: Mapping[int, Backlog] = field(default_factory=dict)
     suspects: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
+    unknown: str = ""
 
 
 def gap_lines(plan: Plan) -> tuple[str, ...]:
