@@ -15,6 +15,7 @@ from pyiceberg.expressions import EqualTo
 
 from chaos.engine import InProcess
 from pipelines.components import SlsLogstore
+from pipelines.components.logstore.dagster_private import DefinitionsLoadContext, DefinitionsLoadType
 from pipelines.components.logstore.maintenance import MAINTAINS_TAG
 from pipelines.components.logstore.schedule import (
     BACKFILL_TAG,
@@ -67,7 +68,9 @@ class Page:
 
     def definitions(self, logstore: Logstore) -> dg.Definitions:
         component = SlsLogstore.from_attributes_dict(attributes=logstore.model_dump(mode="json"))
-        defs = component.build_defs(dg.ComponentTree.for_test().load_context)
+        # As a run's process loads them: there a job is not bound to the component's own Spark yet.
+        with DefinitionsLoadContext.scoped(DefinitionsLoadContext(DefinitionsLoadType.RECONSTRUCTION)):
+            defs = component.build_defs(dg.ComponentTree.for_test().load_context)
         return dg.Definitions(
             assets=defs.assets, jobs=defs.jobs, schedules=defs.schedules, resources={RESOURCE_KEY: self.spark}
         )
