@@ -16,12 +16,9 @@ from pathlib import Path
 import dagster as dg
 
 from bench.old_runs import OldRuns
-from chaos.engine import InProcess
-from pipelines.components import SlsLogstore
+from chaos.in_dagster import definitions_of
 from pipelines.components.logstore.schedule import hour_key, live_tags
-from pipelines.components.logstore.spark import RESOURCE_KEY, SparkEngine
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.spark.session import Engine
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Emulator, start
@@ -29,13 +26,6 @@ from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
 
 FAILED_EVERY = 50
 _LOG = b"\n\x10\x08\x80\xa0\xc5\xd5\x06\x12\x08\n\x01n\x12\x03100"
-
-
-class Here(SparkEngine):
-    """Rows are written by this process."""
-
-    def engine(self) -> Engine:
-        return InProcess()
 
 
 def templates(
@@ -88,9 +78,7 @@ def main(days: int, runs_a_day: int) -> None:
         home = Path(folder) / "dagster"
         home.mkdir()
         with dg.DagsterInstance.local_temp(str(home)) as instance:
-            component = SlsLogstore.from_attributes_dict(attributes=logstore.model_dump(mode="json"))
-            defs = component.build_defs(dg.ComponentTree.for_test().load_context)
-            jobs = dg.Definitions(assets=defs.assets, jobs=defs.jobs, resources={RESOURCE_KEY: Here()})
+            jobs = definitions_of(logstore)
             well, failed = templates(jobs, logstore, emulator, instance, hour)
             empty_mb = disk_mb(home)
             old = OldRuns(instance, (well, failed), hour)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from sls_io.clock import ManualClock
+from sls_io.clock import Clock, ManualClock
 from sls_io.coordination.sql_lease import SqlLease
 from sls_io.errors import ClaimLost, TransportError
 from sls_io.settings import Group
@@ -34,7 +34,7 @@ class Worker:
     """One process. `working` is what it works on now; it is nothing while it claims."""
 
     leases: SqlLease
-    clock: RoundClock
+    clock: Clock
     claimed: bool = False
     claim_at_s: float = float("-inf")
 

@@ -39,23 +39,14 @@ defs_module = "{PACKAGE}.defs"
 registry_modules = ["pipelines.components"]
 """
 
-_DEFINITIONS = '''
+_DEFINITIONS = """
 from pathlib import Path
 
 import dagster as dg
 
-from chaos.engine import InProcess
-from pipelines.components.logstore.spark import RESOURCE_KEY, SparkEngine
+from chaos.in_dagster import Here
+from pipelines.components.logstore.spark import RESOURCE_KEY
 from pipelines.models import models
-from pipelines.landing.spark.session import Engine
-
-
-class Here(SparkEngine):
-    """Rows are written by the run itself."""
-
-    def engine(self) -> Engine:
-        return InProcess()
-
 
 
 @dg.definitions
@@ -70,7 +61,7 @@ def defs() -> dg.Definitions:
         resources={RESOURCE_KEY: Here()},
         executor=dg.in_process_executor,
     )
-'''
+"""
 
 
 @dataclass

@@ -14,11 +14,9 @@ import pytest
 from dagster._core.test_utils import instance_for_test
 
 from chaos.engine import InProcess
-from pipelines.components import SlsLogstore
+from chaos.in_dagster import definitions_of
 from pipelines.components.logstore.schedule import hour_key
-from pipelines.components.logstore.spark import RESOURCE_KEY, SparkEngine
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK
@@ -31,13 +29,6 @@ __all__ = ["MakeSite", "Site", "landed", "make_site", "sensor_instance", "sensor
 BEHIND_DAYS = 3
 """The service's clock begins so far behind the machine's, and tests only put it on: few, as a tick names each
 hour since. A module whose tests let a retention pass has a BEHIND_DAYS of its own."""
-
-
-class Here(SparkEngine):
-    """Writing tasks run in this process."""
-
-    def engine(self) -> Engine:
-        return InProcess()
 
 
 @dataclass
@@ -59,15 +50,7 @@ class Site:
 
     @property
     def definitions(self) -> dg.Definitions:
-        component = SlsLogstore.from_attributes_dict(attributes=self.logstore.model_dump(mode="json"))
-        defs = component.build_defs(dg.ComponentTree.for_test().load_context)
-        return dg.Definitions(
-            assets=defs.assets,
-            asset_checks=defs.asset_checks,
-            jobs=defs.jobs,
-            sensors=defs.sensors,
-            resources={RESOURCE_KEY: Here()},
-        )
+        return definitions_of(self.logstore)
 
     def tick(self, what: str, *, stored: bool = True, kept: bool = True) -> Any:
         """One tick of `<name>_<what>_sensor`. `stored=False`: nothing of its answer is stored or kept;

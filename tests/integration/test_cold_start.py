@@ -252,3 +252,30 @@ def test_workers_whose_python_cannot_run_our_tasks_are_refused_in_one_sentence(
     assert done.returncode == 2 and sentence.startswith("ConfigError: the workers of Spark"), sentence
     assert said in sentence and "unset PYSPARK_PYTHON, or name a Python" in sentence
     assert world.table_rows() == []
+
+
+def test_an_engine_that_finds_a_spark_leaves_it_to_who_started_it(alone: World) -> None:
+    alone.put(20)
+    alone.land()
+    found = Engine(lake=alone.lake)
+    assert found.context is alone.engine.context
+
+    found.stop()
+
+    alone.put(20)
+    alone.at(HOUR0_S + 120)
+    alone.land()
+    alone.assert_each_log_once()
+
+
+def test_a_spark_that_somebody_ended_meanwhile_is_started_anew(alone: World) -> None:
+    alone.put(20)
+    alone.land()
+
+    alone.engine.context.stop()
+
+    alone.put(20)
+    alone.at(HOUR0_S + 120)
+    alone.land()
+    alone.assert_each_log_once()
+    assert alone.engine.session.sql("SELECT 1").collect()

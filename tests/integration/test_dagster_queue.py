@@ -32,30 +32,10 @@ NAME, HOURS = "access_logs", 720
 RUNS = HOURS // HOURS_PER_RUN_MAX
 FIRST = int(SYSTEM_CLOCK.now()) // HOUR_S - HOURS - 2
 _MODULE = """
-import json
-import dagster as dg
-from chaos.engine import InProcess
-from pipelines.components import SlsLogstore
-from pipelines.components.logstore.spark import RESOURCE_KEY, SparkEngine
+from chaos.in_dagster import definitions_of
+from pipelines.landing.logstore import Logstore
 
-
-class Here(SparkEngine):
-    def engine(self):
-        return InProcess()
-
-
-def built():
-    parts = SlsLogstore.from_attributes_dict(attributes=json.loads({attributes!r})).build_defs(
-        dg.ComponentTree.for_test().load_context
-    )
-    return dg.Definitions(
-        assets=parts.assets, asset_checks=parts.asset_checks, jobs=parts.jobs, schedules=parts.schedules,
-        resources={{RESOURCE_KEY: Here()}},
-        executor=dg.in_process_executor,
-    )
-
-
-defs = built()
+defs = definitions_of(Logstore.model_validate_json({settings!r}))
 """
 
 
@@ -89,7 +69,7 @@ def month(tmp_path: Path) -> Iterator[Month]:
         world.put(10)
         world.at(SYSTEM_CLOCK.now())
         path = tmp_path / "definitions_of_this_test.py"
-        path.write_text(_MODULE.format(attributes=logstore.model_dump_json()))
+        path.write_text(_MODULE.format(settings=logstore.model_dump_json()))
         variables = environment(tmp_path, lake)
         with DagsterServer(tmp_path / "dagster", path, variables) as server:
             yield Month(server, world, variables)

@@ -14,8 +14,7 @@ from dagster._core.test_utils import create_run_for_test, instance_for_test
 from pyiceberg.expressions import EqualTo
 
 from chaos.engine import InProcess
-from pipelines.components import SlsLogstore
-from pipelines.components.logstore.dagster_private import DefinitionsLoadContext, DefinitionsLoadType
+from chaos.in_dagster import Here, definitions_of
 from pipelines.components.logstore.maintenance import MAINTAINS_TAG
 from pipelines.components.logstore.schedule import (
     BACKFILL_TAG,
@@ -23,7 +22,7 @@ from pipelines.components.logstore.schedule import (
     hour_key,
     live_tags,
 )
-from pipelines.components.logstore.spark import RESOURCE_KEY, SparkEngine
+from pipelines.components.logstore.spark import SparkEngine
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.spark.session import Engine
 from sls_io.emulator import start
@@ -34,13 +33,6 @@ pytestmark = pytest.mark.timeout(120)
 DAY_S = 24 * 3600.0
 EXECUTE = {"ops": {"bronze__access_logs": {"config": {"execute": True}}}}
 LOW = "0" * 32
-
-
-class Here(SparkEngine):
-    """Writing tasks run in this process."""
-
-    def engine(self) -> Engine:
-        return InProcess()
 
 
 class Losing(SparkEngine):
@@ -67,13 +59,7 @@ class Page:
     spark: SparkEngine = field(default_factory=Here)
 
     def definitions(self, logstore: Logstore) -> dg.Definitions:
-        component = SlsLogstore.from_attributes_dict(attributes=logstore.model_dump(mode="json"))
-        # As a run's process loads them: there a job is not bound to the component's own Spark yet.
-        with DefinitionsLoadContext.scoped(DefinitionsLoadContext(DefinitionsLoadType.RECONSTRUCTION)):
-            defs = component.build_defs(dg.ComponentTree.for_test().load_context)
-        return dg.Definitions(
-            assets=defs.assets, jobs=defs.jobs, schedules=defs.schedules, resources={RESOURCE_KEY: self.spark}
-        )
+        return definitions_of(logstore, self.spark)
 
     def run(
         self,

@@ -6,18 +6,16 @@ differ from the others'. Where a claim would wait, the worker comes back later a
 
 from collections.abc import Mapping
 
+from bench import lease_world as bench
+from bench.lease_world import TIMEOUT_S, Waits
 from sls_io.clock import ManualClock
 from sls_io.coordination.sql_lease import SqlLease
-from sls_io.errors import ClaimLost, TransportError
 from sls_io.settings import Group
 from tests.unit.dict_leases import DictLeases
 
-TIMEOUT_S = 30
-HEARTBEAT_S = 5.0
+__all__ = ["HEARTBEAT_S", "TIMEOUT_S", "Waits", "Worker", "World"]
 
-
-class Waits(Exception):
-    """A claim would wait now."""
+HEARTBEAT_S = float(bench.HEARTBEAT_S)
 
 
 class OwnClock(ManualClock):
@@ -68,34 +66,15 @@ class World:
         )
 
 
-class Worker:
-    """One process. `working` is what it works on now; it is nothing while it claims."""
+class Worker(bench.Worker):
+    """One process of this world."""
 
     def __init__(self, world: World, name: str, ahead_s: float = 0.0, begun_s: float = 0.0) -> None:
+        clock = OwnClock(world, ahead_s, begun_s)
+        super().__init__(world.coordinator(name, clock=clock), clock)
         self.world, self.name = world, name
-        self.coordinator = world.coordinator(name, clock=OwnClock(world, ahead_s, begun_s))
-        self._claimed = False
-        self._claim_at_s = float("-inf")
-
-    @property
-    def working(self) -> frozenset[int]:
-        return self.coordinator.working if self._claimed else frozenset()
-
-    def step(self) -> None:
-        """Renew, or claim where nothing is held or it is time to."""
-        try:
-            if not self._claimed or self.world.now_s >= self._claim_at_s + 2 * TIMEOUT_S:
-                self._claimed = False
-                self.coordinator.claim()
-                self._claimed, self._claim_at_s = True, self.world.now_s
-            else:
-                self.coordinator.renew()
-        except ClaimLost:
-            self._claimed = False
-        except (TransportError, Waits):
-            pass
 
     def end(self) -> None:
         """Let go, as a run does that is done."""
-        self._claimed = False
-        self.coordinator.release()
+        self.claimed = False
+        self.leases.release()

@@ -77,7 +77,7 @@ def test_more_workers_than_shards_means_that_one_stands_by_and_takes_over() -> N
     assert shares(workers) == [0, 1, 1]
     idle = next(w for w in workers if not w.working)
     with pytest.raises(ClaimLost, match="stands by: 3 workers share 2 shards"):
-        idle.coordinator.claim()
+        idle.leases.claim()
     run(world, [idle], 3 * TIMEOUT_S)
     assert shares([idle]) == [2]
 
@@ -131,17 +131,17 @@ def test_a_thief_owns_at_once_and_begins_after_a_timeout_so_the_loser_saves_its_
     loser, thief = Worker(world, "a"), Worker(world, "b")
     loser.step()
     with pytest.raises(Waits):
-        thief.coordinator.claim()
+        thief.leases.claim()
     taken = {s for s, lease in world.store.leases.items() if lease.owner == "b"}
     assert taken == {2, 3}
-    assert loser.coordinator.renew().shards == {0, 1, 2, 3}
+    assert loser.leases.renew().shards == {0, 1, 2, 3}
     for shard in taken:
-        assert loser.coordinator.checkpoint(shard, Cursor(50)) == "sent"
+        assert loser.leases.checkpoint(shard, Cursor(50)) == "sent"
     run(world, [loser, thief], TIMEOUT_S + HEARTBEAT_S)
     assert thief.working == taken
     with pytest.raises(ClaimLost, match="not held by 'a'"):
-        loser.coordinator.checkpoint(2, Cursor(60))
-    assert thief.coordinator.checkpoints()[2] == 50
+        loser.leases.checkpoint(2, Cursor(60))
+    assert thief.leases.checkpoints()[2] == 50
 
 
 def test_a_loser_that_lets_go_is_followed_at_once() -> None:
@@ -163,7 +163,7 @@ def test_a_loser_that_sleeps_cannot_save_once_the_thief_has_begun() -> None:
     run(world, [thief], TIMEOUT_S + HEARTBEAT_S)
     assert world.store.checkpoint("a", 1, Cursor(9)) is False
     with pytest.raises(ClaimLost, match="Claim again"):
-        loser.coordinator.checkpoint(1, Cursor(9))
+        loser.leases.checkpoint(1, Cursor(9))
 
 
 def test_runs_that_take_turns_each_find_their_own_shards_without_waiting() -> None:
@@ -209,14 +209,14 @@ def test_a_second_process_of_one_name_fences_the_first() -> None:
     world = World(4)
     first, second = Worker(world, "a"), Worker(world, "a")
     first.step()
-    first.coordinator.checkpoint(1, Cursor(50))
+    first.leases.checkpoint(1, Cursor(50))
     second.step()
-    second.coordinator.checkpoint(1, Cursor(100))
-    assert first.coordinator.checkpoint(1, Cursor(50)) == "ahead"
+    second.leases.checkpoint(1, Cursor(100))
+    assert first.leases.checkpoint(1, Cursor(50)) == "ahead"
     with pytest.raises(ClaimLost, match="another process holds its shards under the name 'a'"):
-        first.coordinator.renew()
-    first.coordinator.release()
-    assert second.coordinator.renew().shards == {0, 1, 2, 3}
+        first.leases.renew()
+    first.leases.release()
+    assert second.leases.renew().shards == {0, 1, 2, 3}
     assert world.store.leases[1].checkpoint == 100
 
 
@@ -261,9 +261,9 @@ def test_a_renewal_whose_answer_was_lost_costs_nothing(fault: str) -> None:
     worker = Worker(world, "a")
     worker.step()
     world.store.faults = [fault]
-    worker.coordinator.renew()
+    worker.leases.renew()
     world.store.deliver()
-    assert worker.coordinator.renew().shards == {0, 1, 2, 3}
+    assert worker.leases.renew().shards == {0, 1, 2, 3}
     world.now_s += TIMEOUT_S - 1
     assert worker.working == {0, 1, 2, 3}
 
@@ -273,10 +273,10 @@ def test_a_checkpoint_whose_answer_was_lost_is_looked_for() -> None:
     worker = Worker(world, "a")
     worker.step()
     world.store.faults = ["reply_lost"]
-    assert worker.coordinator.checkpoint(0, Cursor(5)) == "sent"
+    assert worker.leases.checkpoint(0, Cursor(5)) == "sent"
     world.store.faults = ["request_lost"]
     with pytest.raises(TransportError):
-        worker.coordinator.checkpoint(0, Cursor(6))
+        worker.leases.checkpoint(0, Cursor(6))
     assert world.store.leases[0].checkpoint == 5
 
 
@@ -340,7 +340,7 @@ def test_whatever_happens_two_never_work_on_one_shard_and_all_are_worked_on_in_t
         if workers[name].working and not world.store.down:
             shard = chance.choice(sorted(workers[name].working))
             with contextlib.suppress(ClaimLost, TransportError):
-                workers[name].coordinator.checkpoint(shard, Cursor(chance.randrange(100)))
+                workers[name].leases.checkpoint(shard, Cursor(chance.randrange(100)))
     world.store.down, world.store.faults = False, []
     world.store.deliver()
     run(world, list(workers.values()), 8 * TIMEOUT_S)

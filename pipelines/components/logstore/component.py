@@ -99,10 +99,6 @@ class SlsLogstore(dg.Component):
         """The definitions of this logstore. Reads no table and starts no engine."""
         logstore, unset, bronze = self.logstore, self.unset, bronze_key(self.logstore)
         origin, hours = origin_key(logstore), hours_of(logstore)
-        live: Job = microbatch_job(logstore)
-        trouble: Job = trouble_job(logstore, origin)
-        checking: tuple[Job, Job] = check_jobs(logstore)
-        more: tuple[Job, ...]
         maintenance = maintenance_job(logstore, bronze)
         parts: dict[str, Any] = {
             "assets": [
@@ -114,18 +110,18 @@ class SlsLogstore(dg.Component):
             "asset_checks": [trouble_checks(logstore, origin, unset=unset)],
             "resources": {RESOURCE_KEY: SPARK},
         }
-        more = (now_job(logstore), *hours_jobs(logstore))
-        live, trouble, *rest = among_own_assets([live, trouble, *checking, *more], parts)
-        checking, more = (rest[0], rest[1]), tuple(rest[2:])
+        found: list[Job] = [microbatch_job(logstore), trouble_job(logstore, origin), *check_jobs(logstore)]
+        found += [now_job(logstore), *hours_jobs(logstore)]
+        live, trouble, proof, runway, *more = among_own_assets(found, parts)
         shown = [dg.AssetCheckKey(bronze, name) for name in NAMES]
         shown += [dg.AssetCheckKey(origin, kind.value) for kind in Kind]
         prune = prune_job(logstore, [bronze, checkpoint_key(logstore)], shown)
         return dg.Definitions(
             **parts,
-            jobs=[live, *checking, *more, maintenance, trouble, prune],
+            jobs=[live, proof, runway, *more, maintenance, trouble, prune],
             schedules=[
                 microbatch_schedule(logstore, live, unset=unset),
-                *check_schedules(logstore, *checking, unset=unset),
+                *check_schedules(logstore, proof, runway, unset=unset),
                 maintenance_schedule(logstore, maintenance),
                 prune_schedule(logstore, prune),
             ],

@@ -61,8 +61,9 @@ class Engine:
 
     `local[2,3]` gives each task three attempts; plain `local[2]` would fail the job at the first. `conf`
     goes to Spark as it is, over what is set here. A process has one Spark: one that is there is used as it
-    is. `archives` is the folder of Java's class archives, if it is another than `archive.place` says. A
-    server at `remote` has `wait_s` to answer.
+    is, and left to who started it; one that was ended meanwhile is started anew. `archives` is the folder of
+    Java's class archives, if it is another than `archive.place` says. A server at `remote` has
+    `wait_s` to answer.
     """
 
     task_clock: Clock = SYSTEM_CLOCK
@@ -84,7 +85,7 @@ class Engine:
         self._conf = dict(conf or {})
         self._lake, self._archives, self._wait_s = lake, archives, wait_s
         self._starting = threading.RLock()
-        self._begun = self._owns_java = False
+        self._begun = self._owns_java = self._owns_context = False
         self._context: SparkContext | None = None
         self._session: SparkSession | None = None
 
@@ -103,7 +104,7 @@ class Engine:
         """A session for SQL, with the catalog. Raises ConfigError when Java is missing, ConnectFailed when
         the server does not answer."""
         with self._starting:
-            if self._session is None:
+            if self._session is None or (self._context is not None and _has_ended(self._context)):
                 self._session = self._connect() if self.remote else self._start_session()
             return self._session
 
@@ -111,7 +112,7 @@ class Engine:
     def context(self) -> "SparkContext":
         """What runs the tasks of a landing, locally. Raises ConfigError when Java is missing."""
         with self._starting:
-            if self._context is None:
+            if self._context is None or _has_ended(self._context):
                 self._context = self._start_bare()
             return self._context
 
@@ -195,12 +196,13 @@ class Engine:
             self._session.interruptTag(tag)
 
     def stop(self, *, wait: bool = False) -> None:
-        """Stop Spark, if there is one, and end its Java if it is ours; with `wait`, see it end."""
+        """Stop Spark, if this engine started it, and end its Java if it is ours; with `wait`, see it end."""
         with self._starting:
             self._begun = False
             session, self._session = self._session, None
             context, self._context = self._context, None
-            for each in (session, context):
+            ours = (session, context) if self.remote or self._owns_context else ()
+            for each in ours:
                 if each is not None:
                     # A JVM that was killed has nothing left to stop; pyspark's own state is cleared before.
                     with contextlib.suppress(Exception):
@@ -241,10 +243,15 @@ class Engine:
                 settings[DAEMON_SETTING] = DAEMON
         conf = SparkConf().setMaster(self.master).setAppName(_APP)
         conf.setAll([(name, value) for name, value in settings.items() if not is_secret(name)])
-        self._owns_java = SparkContext._gateway is None
+        self._owns(SparkContext)
         context = SparkContext.getOrCreate(conf)
         context.setLogLevel("ERROR")
         return context
+
+    def _owns(self, spark: "type[SparkContext]") -> None:
+        """What is not there before a start is ours to end."""
+        self._owns_java = spark._gateway is None
+        self._owns_context = spark._active_spark_context is None
 
     def _start_session(self) -> "SparkSession":
         require_java()
@@ -258,7 +265,7 @@ class Engine:
         conf = {**base_conf(), **catalog_conf(self._lake or Lake.default()), **self._conf}
         for name, value in conf.items():
             builder = builder.config(name, _TOLD_LATER if is_secret(name) else value)
-        self._owns_java = SparkContext._gateway is None
+        self._owns(SparkContext)
         session: SparkSession = builder.getOrCreate()
         self._context = session.sparkContext
         self._context.setLogLevel("ERROR")
@@ -306,6 +313,11 @@ def _over_connect(session: "SparkSession", count: int, task: Task, tag: str) -> 
     finally:
         with contextlib.suppress(Exception):
             session.removeTag(tag)
+
+
+def _has_ended(context: "SparkContext") -> bool:
+    """Whether somebody stopped it: pyspark takes its Java half away then."""
+    return context._jsc is None
 
 
 def _end_java() -> threading.Thread:
