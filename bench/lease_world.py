@@ -45,13 +45,16 @@ class Worker:
 
     def step(self) -> None:
         """Renew, or claim where nothing is held or it is time to."""
+        now_s = self.clock.monotonic()
+        if now_s >= self.claim_at_s + 2 * TIMEOUT_S:
+            # From when it takes, not from when it may begin with what it took.
+            self.claimed, self.claim_at_s = False, now_s
         try:
-            if not self.claimed or self.clock.monotonic() >= self.claim_at_s + 2 * TIMEOUT_S:
-                self.claimed = False
-                self.leases.claim()
-                self.claimed, self.claim_at_s = True, self.clock.monotonic()
-            else:
+            if self.claimed:
                 self.leases.renew()
+            else:
+                self.leases.claim()
+                self.claimed = True
         except ClaimLost:
             self.claimed = False
         except (TransportError, Waits):

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import IO, Any
 
 import click
@@ -108,16 +109,16 @@ class Output:
         longest = _longest(cells)
         if self.wide:
             width = max(_width(self._drawn(columns, longest, title, out)), 1)
-            whole = self._drawn(columns, cells, title, out)
+            whole = self._drawn(columns, _stacked(cells), title, out)
             with written():
                 Console(file=self._console.file, width=width).print(whole, highlight=False)
             return
-        for name in less:
-            if _width(self._drawn(columns, longest, title, out)) <= self._console.width:
-                break
-            out.append(name)
+        left = list(less)
+        while not (fits := _width(self._drawn(columns, longest, title, out)) <= self._console.width) and left:
+            out.append(left.pop(0))
+        drawn = self._drawn(columns, _stacked(cells) if fits else cells, title, out)
         with written():
-            self._console.print(self._drawn(columns, cells, title, out), highlight=False)
+            self._console.print(drawn, highlight=False)
         if out:
             self.say(f"[dim]without {', '.join(out)}: the terminal is too narrow; --wide shows all[/]")
 
@@ -236,9 +237,25 @@ def _console(file: IO[str], width: int | None = None) -> Console:
 def _longest(rows: Sequence[Sequence[str]]) -> list[list[str]]:
     """Rows that need the width that all of them need: of plain cells the longest of each column, in one row,
     and the rows with markup or several lines as they are. Measuring each cell takes as long as drawing it."""
-    plain = [row for row in rows if not any("[" in cell or "\n" in cell for cell in row)]
-    others = [list(row) for row in rows if any("[" in cell or "\n" in cell for cell in row)]
+    plain = [row for row in rows if _is_plain(row)]
+    others = [list(row) for row in rows if not _is_plain(row)]
     return [*others, *([[max(column, key=cell_len) for column in zip(*plain, strict=True)]] if plain else [])]
+
+
+def _stacked(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """The rows with plain ones that follow one another as one, whose cells have a line of each.
+
+    Where no line is broken it is the same picture, drawn in a third of the time.
+    """
+    found: list[list[str]] = []
+    for plain, some in groupby(rows, _is_plain):
+        found += [["\n".join(column) for column in zip(*some, strict=True)]] if plain else map(list, some)
+    return found
+
+
+def _is_plain(row: Sequence[str]) -> bool:
+    """Without markup, and each cell as wide as its characters are: no second line and no tab."""
+    return not any("[" in cell or not cell.isprintable() for cell in row)
 
 
 def _width(table: Table) -> int:

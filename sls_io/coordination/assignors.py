@@ -56,12 +56,17 @@ def round_robin(members: Sequence[str], weights: Mapping[int, int], owners: Mapp
 def sticky(members: Sequence[str], weights: Mapping[int, int], owners: Mapping[int, str]) -> Assignment:
     """As many shards for each, give or take one, with as few moves as that needs.
 
-    Who has most may keep one more, so that the remainder moves nothing. What is beyond a member's
-    number leaves from the end; it and what nobody has fill up the others in order.
+    Who has more may keep one more, so that the remainder moves nothing; else the first by name get it. What
+    is beyond a member's number leaves from the end; it and what nobody has fill up the others in order.
+
+    Members act one after the other, so the answer must stay the same while they fill up. Story: the remainder
+    went to the fullest. Of 2 shards too many for 25 each, y was the first to take its own and had 25: by then
+    the fullest of all. The next to look gave y one more instead of taking it, and the shard lay for the two
+    timeouts until y looked again.
     """
     kept = _kept(members, weights, owners)
     least, more = divmod(len(weights), len(members))
-    fullest_first = sorted(members, key=lambda m: -len(kept[m]))
+    fullest_first = sorted(members, key=lambda m: -max(least, len(kept[m])))
     wanted = {member: least + (place < more) for place, member in enumerate(fullest_first)}
     found = {member: kept[member][: wanted[member]] for member in members}
     has = {shard for shards in found.values() for shard in shards}

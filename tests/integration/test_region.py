@@ -118,7 +118,7 @@ def test_a_label_that_is_right_is_left_alone(world: World) -> None:
         "https://logs.example.com",
         "https://10.0.0.7",
         "https://cn-hangzhou.log.aliyuncs.com.example.com",
-        "https://demo.cn-hangzhou.log.aliyuncs.com",
+        "https://other.cn-hangzhou.log.aliyuncs.com",
         "https://oss-cn-hangzhou.aliyuncs.com",
     ],
 )

@@ -100,6 +100,18 @@ def test_sticky_moves_3_of_10_partitions_when_a_third_consumer_comes() -> None:
     assert {after[s] for s in moved} == {"c3"}
 
 
+@given(MEMBERS, st.integers(0, 24), OWNERS, st.permutations("abcdefgh"))
+def test_sticky_leaves_no_free_shard_when_each_has_taken_its_own_once_in_any_order(
+    members: list[str], shards: int, owners: dict[int, str], order: list[str]
+) -> None:
+    weights = dict.fromkeys(range(shards), 1)
+    has = {shard: owner for shard, owner in owners.items() if shard in weights and owner in members}
+    for member in (name for name in order if name in members):
+        mine = assigned(sticky, members, weights, has)[member]
+        has |= dict.fromkeys((shard for shard in mine if shard not in has), member)
+    assert has.keys() == weights.keys()
+
+
 def test_sticky_gives_the_shards_of_one_that_went_to_the_others_and_moves_none_of_theirs() -> None:
     before = {**dict.fromkeys(range(4), "c1"), **dict.fromkeys(range(4, 7), "c2"), 7: "c3", 8: "c3", 9: "c3"}
     after = owners_of(assigned(sticky, ["c1", "c3"], TEN, before))

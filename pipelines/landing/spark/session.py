@@ -208,6 +208,7 @@ class Engine:
                     with contextlib.suppress(Exception):
                         each.stop()
             if context is not None and self._owns_java:
+                self._owns_java = False
                 ending = _end_java()
                 if wait:
                     ending.join()
@@ -249,8 +250,8 @@ class Engine:
         return context
 
     def _owns(self, spark: "type[SparkContext]") -> None:
-        """What is not there before a start is ours to end."""
-        self._owns_java = spark._gateway is None
+        """What is not there before a start is ours to end, and a Java that was ours stays so."""
+        self._owns_java = self._owns_java or spark._gateway is None
         self._owns_context = spark._active_spark_context is None
 
     def _start_session(self) -> "SparkSession":
