@@ -279,3 +279,8 @@ def test_a_spark_that_somebody_ended_meanwhile_is_started_anew(alone: World) -> 
     alone.land()
     alone.assert_each_log_once()
     assert alone.engine.session.sql("SELECT 1").collect()
+
+    alone.engine.context.stop()
+
+    assert alone.engine.context.version
+    assert alone.engine.session.sql("SELECT 1").collect()

@@ -113,7 +113,8 @@ class Engine:
         """What runs the tasks of a landing, locally. Raises ConfigError when Java is missing."""
         with self._starting:
             if self._context is None or _has_ended(self._context):
-                self._context = self._start_bare()
+                # A session of the one that ended has ended with it.
+                self._session, self._context = None, self._start_bare()
             return self._context
 
     def run(self, count: int, task: Task, *, tag: str) -> list[str]:
