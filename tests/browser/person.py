@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 from tests.browser import pictures
 from tests.integration.dagster_server import DagsterServer
 
-RUN_MS = 90_000
+RUN_MS = 300_000
 """How long a run, or a reload of the code, may take on a busy machine."""
 PICTURES = os.environ.get("SCREENSHOTS", "")
 

@@ -17,7 +17,7 @@ from tests.browser.person import Person
 from tests.browser.site import HOURS, Site, opened, rows_of
 from tests.integration.world import PROJECT
 
-pytestmark = [pytest.mark.browser, pytest.mark.dagster, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.browser, pytest.mark.dagster, pytest.mark.slow]
 
 OPTIONS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "

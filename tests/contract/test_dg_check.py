@@ -27,7 +27,6 @@ root_module = "shop"
 
 @pytest.mark.dagster
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 def test_of_two_wrong_files_of_a_type_one_is_named_and_with_that_one_mended_all_is_well(
     tmp_path: Path,
 ) -> None:

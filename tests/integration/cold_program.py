@@ -3,7 +3,8 @@
     python -m tests.integration.cold_program '{"archives": FOLDER, "conf": {...}, "master": "local[2,3]"}'
 
 The last line of output is a JSON object: `command` of Java, whether it `mapped` an archive, Spark's `jars`,
-and of each worker its rows, whether it knew the writing task at its start, and the threads of its parent.
+and of each worker its rows, whether it knew the writing task at its start, the `archives` that Python read on
+its path, and the threads of its parent.
 """
 
 import json
@@ -25,6 +26,7 @@ def look(numbers: Iterable[int]) -> Iterator[str]:
         {
             "numbers": list(numbers),
             "knew": WRITE in sys.modules,
+            "archives": [x for x in sys.path if x.endswith((".zip", ".jar")) and os.path.exists(x)],
             "threads_there": len(os.listdir(f"/proc/{os.getppid()}/task")),
         }
     )

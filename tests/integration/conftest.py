@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.landing.spark.java import OPTIONS, OPTIONS_SETTING
-from pipelines.landing.spark.session import Engine, installed_jars
+from pipelines.landing.spark.session import DAEMON, DAEMON_SETTING, Engine, installed_jars
 from pipelines.landing.table.lake import Lake
 from sls_io.emulator import start
 from tests.backends.jars import FOLDER
@@ -56,6 +56,8 @@ def engine(home: Path, shared_lake: Lake) -> Iterator[Engine]:
         "spark.jars": ",".join(map(str, jars)),
         # The queries of tests are small: the second compiler costs more than all of them together.
         OPTIONS_SETTING: " ".join(OPTIONS),
+        # As a landing has it, also where a test asks for SQL.
+        DAEMON_SETTING: DAEMON,
     }
     engine = Engine(lake=shared_lake, conf=conf)
     # Now: a test that takes the keys out of the environment may be the first to land something.

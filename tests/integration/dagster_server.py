@@ -31,6 +31,8 @@ ENDED = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
 _SETTINGS = Path(__file__).parents[2] / "docs" / "deploy" / "dagster.yaml"
 _POLLS = "poll_interval_seconds: 20"
 _STOP_S = 30.0
+PATIENCE_S = 600.0
+"""For what must come to pass, and does so in a few seconds on a free machine."""
 T = TypeVar("T")
 
 
@@ -77,7 +79,7 @@ class DagsterServer:
         """Web server and daemon, until the definitions are loaded."""
         self._start("dagster_webserver", "-h", "127.0.0.1", "-p", str(self.port), "-w", str(self._workspace))
         self._start(*self._daemon())
-        self.wait("the code location to load", self._loaded, timeout_s=120)
+        self.wait("the code location to load", self._loaded)
 
     def _daemon(self) -> tuple[str, ...]:
         return ("tests.integration.quick_daemon", "run", "-w", str(self._workspace))
@@ -106,7 +108,7 @@ class DagsterServer:
             l=LOCATION,
         )["reloadRepositoryLocation"]
         assert answer["__typename"] == "WorkspaceLocationEntry", answer
-        self.wait("the code to load again", self._loaded, timeout_s=60)
+        self.wait("the code to load again", self._loaded)
 
     def _start(self, *arguments: str) -> None:
         self._processes.append(
@@ -138,15 +140,15 @@ class DagsterServer:
         os.close(self._read)
         os.close(self._write)
 
-    def wait(self, what: str, ask: Callable[[], T | None], *, timeout_s: float) -> T:
+    def wait(self, what: str, ask: Callable[[], T | None]) -> T:
         """The first answer of `ask` that is not None or False."""
-        deadline_s = SYSTEM_CLOCK.monotonic() + timeout_s
+        deadline_s = SYSTEM_CLOCK.monotonic() + PATIENCE_S
         while SYSTEM_CLOCK.monotonic() < deadline_s:
             answer = ask()
             if answer:
                 return answer
             self._hear()
-        raise AssertionError(f"waited {timeout_s} s for {what}; last words:\n" + "\n".join(self._said))
+        raise AssertionError(f"waited {PATIENCE_S} s for {what}; last words:\n" + "\n".join(self._said))
 
     @contextmanager
     def heard(self) -> Iterator[None]:
@@ -181,7 +183,7 @@ class DagsterServer:
             headers={"Content-Type": "application/json"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
                 document = json.load(answer)
         except urllib.error.HTTPError as error:
             raise AssertionError(error.read().decode()) from error
@@ -238,16 +240,16 @@ class DagsterServer:
 
     def begun(self, run_id: str) -> None:
         """Wait until the queue has let the run go."""
-        self.wait(f"run {run_id} to begin", lambda: self._status(run_id) != "QUEUED", timeout_s=60)
+        self.wait(f"run {run_id} to begin", lambda: self._status(run_id) != "QUEUED")
 
-    def ended(self, run_id: str, *, timeout_s: float = 180) -> str:
+    def ended(self, run_id: str) -> str:
         """The status the run ended with."""
 
         def status() -> str | None:
             now = self._status(run_id)
             return now if now in ENDED else None
 
-        return self.wait(f"run {run_id}", status, timeout_s=timeout_s)
+        return self.wait(f"run {run_id}", status)
 
     def terminate(self, run_id: str) -> None:
         """Cancel a run, as the button of the page does."""
@@ -334,7 +336,6 @@ class DagsterServer:
         *,
         tags: Mapping[str, str] | None = None,
         config: Mapping[str, Any] | None = None,
-        timeout_s: float = 180,
     ) -> str:
         """Backfill the partitions first..last, as the page's dialogue does; the status it ended with."""
         answer = self.ask(
@@ -359,7 +360,7 @@ class DagsterServer:
             now = str(self.ask(query, id=answer["backfillId"])["partitionBackfillOrError"]["status"])
             return now if now.startswith(("COMPLETED", "FAILED", "CANCELED")) else None
 
-        return self.wait(f"backfill {answer['backfillId']}", status, timeout_s=timeout_s)
+        return self.wait(f"backfill {answer['backfillId']}", status)
 
     def materializations(self, asset: PurePath) -> list[dict[str, Any]]:
         """Materializations, newest first: partition, runId, and metadata label -> value."""

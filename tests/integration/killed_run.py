@@ -24,7 +24,7 @@ from pipelines.landing.table.lake import HOME_VARIABLE, Lake
 from sls_io.errors import SlsError
 
 _ROOT = Path(__file__).parents[2]
-_PROGRAM_S = 240.0
+_PROGRAM_S = 600.0
 
 
 def main(arguments: dict[str, Any]) -> int:

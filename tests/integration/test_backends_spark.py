@@ -29,7 +29,7 @@ pytestmark = pytest.mark.spark
 
 __all__ = ["world"]
 
-TIMEOUT_S = 120
+TIMEOUT_S = 600
 
 
 @pytest.fixture(params=PLACES[1:])

@@ -14,7 +14,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.timeout(600)
 def test_a_landing_and_the_vendors_consumer_write_the_same_rows_and_every_figure_is_printed() -> None:
     needs.java()
     done = subprocess.run(

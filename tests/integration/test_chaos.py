@@ -30,7 +30,7 @@ from chaos.proof import (
 )
 
 ROOT = Path(__file__).parents[2]
-PROGRAM_S = 200.0
+PROGRAM_S = 600.0
 KILLS_MIN, STOPS_MIN, CONFLICTS_MIN, ROWS_MIN = 20, 3, 8, 40_000
 WORDS = (
     "lost", "duplicate", "invented", "altered", "out of order", "child before parent",

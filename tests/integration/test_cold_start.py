@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from pipelines.landing.spark.archive import SUFFIX, found, key_of, place
-from pipelines.landing.spark.java import OPTIONS, OPTIONS_SETTING, require_java
+from pipelines.landing.spark.archive import SUFFIX, found, key_of, options, place
+from pipelines.landing.spark.java import OPTIONS, OPTIONS_SETTING, has_own_options, require_java
 from pipelines.landing.spark.record import recorded
 from pipelines.landing.spark.session import Engine
 from tests import needs
 from tests.integration.killed_run import land_elsewhere
 from tests.integration.world import HOUR0_S, World
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).parents[2]
-_PROGRAM_S = 200.0
+_PROGRAM_S = 600.0
 _OF_JAVA = ("-Xshare", "cds", "archive", "warning")
 
 
@@ -98,32 +98,48 @@ def test_the_archive_is_made_once_and_used_and_workers_come_from_one_that_knows_
     assert not told["jars"], "a landing needs no Iceberg jar"
     for worker in told["workers"]:
         assert worker["knew"]
+        assert worker["archives"] == [], "Python reads the list of each before each task"
         # A fork takes one thread along: there must be no other one.
         assert worker["threads_there"] == 1
 
 
-@pytest.mark.parametrize("damage", ["empty", "short", "head", "middle", "folder"])
+def damaged(whole: Path, folder: Path, damage: str) -> Path:
+    """A folder whose archive is `whole` with this damage."""
+    folder.mkdir()
+    path = folder / whole.name
+    if damage == "folder":
+        path.mkdir()
+        return folder
+    shutil.copyfile(whole, path)
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        if damage in ("empty", "short"):
+            file.truncate(0 if damage == "empty" else size // 2)
+        else:
+            file.seek(64 if damage == "head" else size // 2)
+            file.write(b"\xa5" * 4096)
+    return folder
+
+
+@pytest.mark.parametrize("damage", ["empty", "short", "folder"])
+def test_an_archive_that_is_not_whole_is_not_taken(archives: Path, tmp_path: Path, damage: str) -> None:
+    java = require_java()
+    whole = found(java, archives)
+    assert whole is not None
+    folder = damaged(whole, tmp_path / "archives", damage)
+
+    assert found(java, folder) is None
+    assert options(java, folder).split() == list(OPTIONS)
+
+
+@pytest.mark.parametrize("damage", ["head", "middle"])
 def test_a_damaged_archive_is_harmless_and_nobody_hears_of_it(
     archives: Path, tmp_path: Path, damage: str
 ) -> None:
     whole = found(require_java(), archives)
     assert whole is not None
-    folder = tmp_path / "archives"
-    folder.mkdir()
-    path = folder / whole.name
-    if damage == "folder":
-        path.mkdir()
-    else:
-        shutil.copyfile(whole, path)
-        size = path.stat().st_size
-        with path.open("r+b") as file:
-            if damage in ("empty", "short"):
-                file.truncate(0 if damage == "empty" else size // 2)
-            else:
-                file.seek(64 if damage == "head" else size // 2)
-                file.write(b"\xa5" * 4096)
 
-    told = cold({"archives": str(folder)}, tmp_path)
+    told = cold({"archives": str(damaged(whole, tmp_path / "archives", damage))}, tmp_path)
 
     assert not told["mapped"]
     assert rows(told) == [0, 1]
@@ -144,21 +160,37 @@ def test_without_a_folder_for_it_there_is_no_archive_and_no_harm(tmp_path: Path)
     assert set(OPTIONS) <= set(told["command"])
 
 
+@pytest.mark.parametrize("variable", ["SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS"])
+def test_a_variable_with_options_for_java_keeps_ours_away(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    for name in ("SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS"):
+        monkeypatch.delenv(name, raising=False)
+    assert not has_own_options({})
+    monkeypatch.setenv(variable, "-Dmine=1")
+    assert has_own_options({})
+
+
 @pytest.mark.parametrize(
     ("conf", "variables"),
     [
-        ({OPTIONS_SETTING: "-Dmine=1 -XX:+UseG1GC"}, {}),
-        ({}, {"SPARK_SUBMIT_OPTS": "-Dmine=1 -XX:+UseG1GC"}),
-        ({}, {"PYSPARK_SUBMIT_ARGS": "--driver-java-options '-Dmine=1 -XX:+UseG1GC' pyspark-shell"}),
+        ({OPTIONS_SETTING: "-Dmine=1 -Dtoo=1 -XX:+UseG1GC"}, {}),
+        (
+            {},
+            {
+                "SPARK_SUBMIT_OPTS": "-Dmine=1",
+                "PYSPARK_SUBMIT_ARGS": "--driver-java-options '-Dtoo=1 -XX:+UseG1GC' pyspark-shell",
+            },
+        ),
     ],
-    ids=["conf", "SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS"],
+    ids=["conf", "variables"],
 )
 def test_who_gives_java_options_has_them_alone(
     archives: Path, tmp_path: Path, conf: dict[str, str], variables: dict[str, str]
 ) -> None:
     told = cold({"archives": str(archives), "conf": conf}, tmp_path, **variables)
 
-    assert {"-Dmine=1", "-XX:+UseG1GC"} <= set(told["command"])
+    assert {"-Dmine=1", "-Dtoo=1", "-XX:+UseG1GC"} <= set(told["command"])
     assert not set(OPTIONS) & set(told["command"])
     assert not told["mapped"]
 
@@ -170,6 +202,7 @@ def test_ones_own_daemon_of_workers_stays(archives: Path, tmp_path: Path) -> Non
 
     assert rows(told) == [0, 1]
     assert not any(worker["knew"] for worker in told["workers"])
+    assert all(worker["archives"] for worker in told["workers"]), "the path is as Spark made it"
 
 
 @pytest.fixture

@@ -1,199 +1,38 @@
-"""Live runs, ticks, backfills and a red check under a real Dagster daemon, with real Spark runs."""
+"""Live runs, backfills and red checks under a real Dagster daemon, over a deployment's warm Spark server."""
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 import pytest
 
 from pipelines.components.logstore.assets import HOURS_PER_RUN_MAX
 from pipelines.components.logstore.schedule import (
-    CLAIMS_TAG,
     MODE_TAG,
     RANGE_END_TAG,
     RANGE_START_TAG,
     hour_key,
     hour_of_key,
 )
-from pipelines.landing.ledger.state import read_state
-from pipelines.landing.spark.session import Engine
-from pipelines.landing.table.lake import Lake
-from sls_io.clock import SYSTEM_CLOCK
-from sls_io.emulator import Emulator, start
 from sls_io.window import HOUR_S
 from tests.integration.command_line import settings
-from tests.integration.dagster_server import DagsterServer
-from tests.integration.world import PROJECT, World, logstore_settings, make_lake
+from tests.integration.dagster_server import PATIENCE_S
+from tests.integration.live_site import BRONZE, Site, live_site, put_hours
+from tests.integration.world import PROJECT
 
-pytestmark = [pytest.mark.dagster, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.dagster, pytest.mark.spark, pytest.mark.slow]
 
-LOGSTORES = ("ticked_logs", "access_logs", "broken_logs", "cut_logs")
-"""One a story. A schedule that is turned off may still tick once, so its logstore is nobody else's."""
-
-BRONZE, VIEW = PurePath("bronze"), PurePath("silver/stg_access_logs")
-COLUMNS = {"n": "long", "status": "int", "latency_ms": "double"}
-SENSORS = {"topology": {"every_s": 10}}
-HOUR0 = int(SYSTEM_CLOCK.now()) // HOUR_S - 36
-"""Receive hour the service's clock begins in; ticks take the machine's own time."""
-
-_MODULE = """
-import json
-import dagster as dg
-from pipelines.components import SlsLogstore
-from pipelines.models import models
-
-LOGSTORES = json.loads({attributes!r})
-CONTEXT = dg.ComponentTree.for_test().load_context
-defs = dg.Definitions.merge(
-    *(SlsLogstore.from_attributes_dict(attributes=a).build_defs(CONTEXT) for a in LOGSTORES),
-    dg.Definitions(assets=[models], executor=dg.in_process_executor),
-)
-"""
-
-
-@dataclass
-class Site:
-    """One Dagster over one emulator and one lake; a world for each logstore."""
-
-    server: DagsterServer
-    worlds: dict[str, World]
-    environment: dict[str, str]
-
-    def live(self, name: str) -> str:
-        """What a tick asks for, launched; the run's id."""
-        (request,) = self.server.tick(f"{name}_schedule")["runRequests"]
-        tags = {tag["key"]: tag["value"] for tag in request["tags"]}
-        return self.server.launch(f"{name}_microbatch", tags)
-
-    def now(self, name: str) -> str:
-        """One batch now, as the page's button launches it: nothing is said but the job; the run's id."""
-        return self.server.launch(f"{name}_now", {})
-
-    def hours(self, name: str) -> dict[str, int]:
-        """Partition -> rows of its newest materialization."""
-        events = reversed(self.server.materializations(BRONZE / name))
-        return {e["partition"]: e["metadata"]["rows"] for e in events}
-
-    def checkpoints(self, name: str) -> dict[int, int | None]:
-        """What the service has, by shard."""
-        with self.worlds[name].client as client:
-            return {shard: c.cursor for shard, c in client.checkpoints("lake").items()}
-
-    def frontiers(self, name: str) -> dict[int, int]:
-        """What the table's ledger has, by shard."""
-        world = self.worlds[name]
-        table = world.lake.load(world.logstore.table)
-        assert table is not None
-        (ledger,) = read_state(table).ledgers.values()
-        return {shard: int(entry.frontier) for shard, entry in ledger.shards.items()}
-
-    def held(self, name: str, call: str) -> tuple[str, int]:
-        """A live run that stands in the middle of its landing, before its first `call`: (run, fault)."""
-        admin = self.worlds[name].emulator.admin
-        fault = int(admin.fault("hold", call=call, logstore=name, times=None))
-        run = self.live(name)
-        self.stands(name, fault)
-        return run, fault
-
-    def stands(self, name: str, fault: int) -> None:
-        """Wait until somebody is held by this fault."""
-        admin = self.worlds[name].emulator.admin
-
-        def met() -> bool:
-            return any(each["id"] == fault and each["hits"] for each in admin.faults())
-
-        self.server.wait(f"fault {fault} of {name}", met, timeout_s=180)
-
-    def let_go(self, name: str, fault: int) -> None:
-        """What stood may go on, and nothing is held from here on."""
-        self.worlds[name].emulator.admin.remove(fault)
-
-    def carries_on(self, name: str) -> None:
-        """No claim is left busy: the next tick asks for a run, and after it every log is there once."""
-        run = self.live(name)
-        assert self.server.ended(run) == "SUCCESS", self.server.failures(run)
-        world = self.worlds[name]
-        world.assert_each_log_once()
-        world.assert_proved()
-        assert self.checkpoints(name) == self.frontiers(name)
-
-
-def worlds(emulator: Emulator, lake: Lake) -> dict[str, World]:
-    found = {}
-    for name in LOGSTORES:
-        settings = logstore_settings(
-            emulator, name, columns=COLUMNS, start=hour_key(HOUR0), schedule="* * * * *", sensors=SENSORS
-        )
-        found[name] = World(emulator, lake, settings, Engine(lake=lake))
-    return found
+LOGSTORES = ("access_logs", "broken_logs", "cut_logs")
+VIEW = PurePath("silver/stg_access_logs")
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    folder = tmp_path_factory.mktemp("site")
-    lake = make_lake(folder / "lake")
-    with start(folder / "emulator", now=HOUR0 * HOUR_S + 60.0) as emulator:
-        found = worlds(emulator, lake)
-        with found["access_logs"].client as client:
-            client.transport.create_project(PROJECT, "")
-            for name in LOGSTORES:
-                client.transport.create_logstore(PROJECT, name, ttl=30, shard_count=2)
-        variables = environment(folder, lake)
-        with DagsterServer(folder / "dagster", module(folder, found), variables) as server:
-            yield Site(server, found, variables)
-
-
-def module(folder: Path, found: dict[str, World]) -> Path:
-    """The definitions that the server loads."""
-    attributes = "[" + ",".join(w.logstore.model_dump_json() for w in found.values()) + "]"
-    path = folder / "definitions_of_this_test.py"
-    path.write_text(_MODULE.format(attributes=attributes))
-    return path
-
-
-def environment(folder: Path, lake: Lake) -> dict[str, str]:
-    """Of the server and of every run: the same catalog as the test's, state in `folder`."""
-    catalog = {f"PYICEBERG_CATALOG__LAKE__{k.upper()}": v for k, v in lake.properties.items()}
-    return {**catalog, "SLS_LAKE_HOME": str(folder), "PYTHONPATH": str(Path(__file__).parents[2])}
-
-
-def put_hours(world: World, count: int, rows: int) -> list[str]:
-    """`rows` logs in each of the next `count` receive hours, which then are over; their keys."""
-    first = int(world.emulator.admin.now()) // HOUR_S + 1
-    for hour in range(first, first + count):
-        world.at(hour * HOUR_S + 60.0)
-        world.put(rows)
-    world.at((first + count) * HOUR_S + 60.0)
-    return [hour_key(hour) for hour in range(first, first + count)]
-
-
-def test_the_schedule_lands_what_is_new_by_hour_and_publishes_the_frontier(site: Site) -> None:
-    first, second = put_hours(site.worlds["ticked_logs"], 2, rows=40)
-    state = site.server.turn_on("ticked_logs_schedule")
-    (run, *_) = site.server.wait(
-        "a tick", lambda: site.server.runs({CLAIMS_TAG: "ticked_logs"}), timeout_s=150
-    )
-    # The run is unfinished, so the tick names it instead of asking for a second one.
-    assert run["runId"] in (site.server.tick("ticked_logs_schedule")["skipReason"] or "")
-    site.server.turn_off(state)
-    assert site.server.ended(run["runId"]) == "SUCCESS", site.server.failures(run["runId"])
-    landed = [e for e in site.server.materializations(BRONZE / "ticked_logs") if e["runId"] == run["runId"]]
-    assert {e["partition"]: e["metadata"]["rows"] for e in landed if e["metadata"]["rows"]} == {
-        first: 40,
-        second: 40,
-    }
-    shown = {"MB", "files", "landing MB/s", "error rows", "error %", "lag s", "snapshot"}
-    assert shown <= set(landed[0]["metadata"])
-    version = {tag["key"]: tag["value"] for tag in landed[0]["tags"]}["dagster/data_version"]
-    assert version == landed[0]["metadata"]["snapshot"]
-    assert site.server.check_passed(BRONZE / "ticked_logs", "reconciled") is True
-    assert site.checkpoints("ticked_logs") == site.frontiers("ticked_logs")
-    site.worlds["ticked_logs"].assert_each_log_once()
+    with live_site(tmp_path_factory.mktemp("site"), LOGSTORES, warm=True) as site:
+        yield site
 
 
 def test_a_backfill_lands_hours_and_leaves_the_checkpoint_which_is_published_alone(site: Site) -> None:
@@ -232,7 +71,6 @@ def test_a_live_run_after_a_backfill_lands_only_what_it_lacks(site: Site) -> Non
     assert site.checkpoints("access_logs") == site.frontiers("access_logs")
 
 
-@pytest.mark.timeout(1200)
 def test_hours_are_replaced_by_the_command_line_in_runs_that_a_live_one_overtakes(
     site: Site, tmp_path: Path
 ) -> None:
@@ -266,7 +104,7 @@ def test_hours_are_replaced_by_the_command_line_in_runs_that_a_live_one_overtake
             site.let_go(name, each)
         assert site.server.ended(run) == "SUCCESS", site.server.failures(run)
         before = site.checkpoints(name)
-        said = json.loads(backfill.communicate(timeout=600)[0])
+        said = json.loads(backfill.communicate(timeout=PATIENCE_S)[0])
     assert (backfill.returncode, said["done"], said["failed"]) == (0, len(keys), 0), said
     modes = {
         e["partition"]: e["metadata"].get("mode") for e in reversed(site.server.materializations(bronze))
@@ -334,7 +172,7 @@ def test_a_backfill_that_fails_says_on_the_command_line_what_its_run_says_on_the
         [Path(sys.executable).parent / "sls-lake", *asked, "--from", running],
         env={**os.environ, **site.environment, "DAGSTER_WEBSERVER_URL": site.server.url},
         stdout=subprocess.PIPE,
-        timeout=300,
+        timeout=PATIENCE_S,
         check=False,
     )
     said = json.loads(done.stdout)
@@ -354,11 +192,11 @@ def test_a_split_is_seen_by_the_sensor_drained_by_its_run_and_told_by_the_daemon
         end = client.cursor_at(0, "end")
     site.server.turn_on_sensor("access_logs_topology_sensor")
     tag = {"sls/drains-0": f"{world.ledger.origin}@{int(end)}"}
-    (drain,) = site.server.wait("the drain", lambda: site.server.runs(tag), timeout_s=150)
+    (drain,) = site.server.wait("the drain", lambda: site.server.runs(tag))
     assert site.server.ended(drain["runId"]) == "SUCCESS", site.server.failures(drain["runId"])
     assert world.ledger.shards[0].closed
     shards = PurePath("sls/access_logs_shards")
-    (told,) = site.server.wait("shard 0", lambda: site.server.materializations(shards), timeout_s=60)
+    (told,) = site.server.wait("shard 0", lambda: site.server.materializations(shards))
     assert told["partition"] == "0"
     assert len(site.server.runs(tag)) == 1, "later ticks ask for nothing"
 
@@ -366,27 +204,8 @@ def test_a_split_is_seen_by_the_sensor_drained_by_its_run_and_told_by_the_daemon
 # --- cut in the middle ---------------------------------------------------------------------------
 
 
-def test_after_a_cancel_the_shards_are_free_and_the_next_tick_lands_all_of_it(site: Site) -> None:
-    world = site.worlds["cut_logs"]
-    put_hours(world, 1, rows=40)
-    run, fault = site.held("cut_logs", "pull_logs")
-    site.server.terminate(run)
-    assert site.server.ended(run) == "CANCELED"
-    site.let_go("cut_logs", fault)
-    assert world.table_rows() == []
-    site.carries_on("cut_logs")
-
-
-def test_after_a_kill_of_a_run_that_has_landed_the_next_tick_publishes_what_it_could_not(site: Site) -> None:
-    world = site.worlds["cut_logs"]
-    put_hours(world, 1, rows=40)
-    run, fault = site.held("cut_logs", "save_checkpoint")
-    os.kill(site.server.process_of(run), signal.SIGKILL)
-    assert site.server.ended(run) == "FAILURE"
-    site.let_go("cut_logs", fault)
-    world.assert_each_log_once()
-    assert site.checkpoints("cut_logs") != site.frontiers("cut_logs")
-    site.carries_on("cut_logs")
+def test_after_a_cancel_the_server_is_free_too_and_the_next_tick_lands_all_of_it(site: Site) -> None:
+    site.is_cancelled_and_carries_on("cut_logs")
 
 
 def test_a_run_goes_on_while_code_and_daemon_are_new_and_no_tick_starts_a_second_one(site: Site) -> None:

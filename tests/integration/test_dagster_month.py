@@ -13,7 +13,7 @@ from sls_io.window import HOUR_S
 from tests.integration.test_dagster_repair import DAY_S, Page, page
 
 __all__ = ["page"]
-pytestmark = [pytest.mark.dagster, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.dagster, pytest.mark.slow]
 
 NAME = "access_logs"
 

@@ -22,11 +22,11 @@ from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import start
 from sls_io.window import HOUR_S
 from tests.integration.command_line import settings
-from tests.integration.dagster_server import DagsterServer
-from tests.integration.test_dagster_live import environment
+from tests.integration.dagster_server import PATIENCE_S, DagsterServer
+from tests.integration.live_site import environment
 from tests.integration.world import PROJECT, World, logstore_settings, make_lake
 
-pytestmark = [pytest.mark.dagster, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.dagster, pytest.mark.slow]
 
 NAME, HOURS = "access_logs", 720
 RUNS = HOURS // HOURS_PER_RUN_MAX
@@ -94,9 +94,9 @@ def test_a_live_run_comes_before_all_that_waits_of_a_month(month: Month, tmp_pat
         env={**os.environ, **month.environment, "DAGSTER_WEBSERVER_URL": server.url},
         stdout=subprocess.PIPE,
     ) as asked:
-        (backfill,) = server.wait("one backfill", lambda: asked_for(server), timeout_s=120)
+        (backfill,) = server.wait("one backfill", lambda: asked_for(server))
         waiting = {"STARTED": 2, "QUEUED": RUNS - 2}
-        server.wait("its runs", lambda: month.queue(backfill["id"]) == waiting, timeout_s=300)
+        server.wait("its runs", lambda: month.queue(backfill["id"]) == waiting)
         runs = server.runs({BACKFILL_TAG: backfill["id"]})
         spans = sorted((tag(run, RANGE_START_TAG), tag(run, RANGE_END_TAG)) for run in runs)
         assert spans == [
@@ -115,7 +115,7 @@ def test_a_live_run_comes_before_all_that_waits_of_a_month(month: Month, tmp_pat
         )
         for fault in faults:
             world.emulator.admin.remove(int(fault))
-        said = json.loads(asked.communicate(timeout=300)[0])
+        said = json.loads(asked.communicate(timeout=PATIENCE_S)[0])
     assert (asked.returncode, said["status"], said["total"]) == (1, "CANCELED", HOURS), said
     world.assert_each_log_once()
 

@@ -28,8 +28,6 @@ from pipelines.landing.spark.session import Engine
 from sls_io.emulator import start
 from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World, logstore_settings, make_lake
 
-pytestmark = pytest.mark.timeout(120)
-
 DAY_S = 24 * 3600.0
 EXECUTE = {"ops": {"bronze__access_logs": {"config": {"execute": True}}}}
 LOW = "0" * 32

@@ -21,7 +21,7 @@ from sls_io.emulator import start
 from tests.integration.dbt_here import PLACE, dbt_here
 from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World, group, logstore_settings
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 TABLE = "bronze.access_logs"
 SILVER, GOLD = "silver.access_logs_by_minute", "gold.access_logs_by_day"

@@ -25,7 +25,7 @@ from pipelines.landing.table.lake import Lake
 from tests.integration.dbt_here import PLACE, dbt_here
 from tests.integration.world import HOUR0, World
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 TEST = "rows_are_as_the_ledger_says"
 TABLE = "bronze.access_logs"

@@ -14,7 +14,7 @@ from tests.test_docs import READ, snippet
 ROOT = Path(__file__).resolve().parents[2]
 LINE = '10.0.0.{n} - - [17/May/2015:10:05:03 +0000] "GET /{n} HTTP/1.1" {status} {n} "-" "curl/8"\n'
 
-pytestmark = [pytest.mark.dagster, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.dagster, pytest.mark.spark, pytest.mark.slow]
 
 
 def demo(home: Path, *arguments: str) -> tuple[int, str, str]:

@@ -17,7 +17,7 @@ from tests.integration.world import HOUR0_S, PROJECT, World
 
 ROOT = Path(__file__).parents[2]
 NAME = "access_logs"
-PROGRAM_S = 240.0
+PROGRAM_S = 600.0
 
 
 def command(program: str, *arguments: str) -> list[str]:

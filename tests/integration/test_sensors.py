@@ -20,8 +20,6 @@ from sls_io.errors import SlsError
 from tests.integration.sensor_site import MakeSite, Site, landed
 from tests.integration.world import HOUR0, PROJECT
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def split(site: Site, shard: int = 0) -> None:
     site.world.emulator.admin.split(PROJECT, site.name, shard)

@@ -1,8 +1,6 @@
 """A landing whose tasks run behind a Spark Connect server: the same plan, no local session."""
 
 import os
-import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,15 +11,16 @@ from uuid import uuid4
 import pyspark
 import pytest
 
-from pipelines.landing.spark.remote import require_answer
+from pipelines.cli.demo.spark_server import free_address
+from pipelines.landing.spark.remote import place_of
 from pipelines.landing.spark.session import catalog_conf
 from tests import needs
 from tests.integration.killed_run import land_elsewhere, python
+from tests.integration.spark_server import ROOT, serving
 from tests.integration.world import HOUR0_S, World
 
-ROOT = Path(__file__).parents[2]
 _SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
-_PROGRAM_S, _START_S = 240.0, 120.0
+_PROGRAM_S = 600.0
 
 _DIES = """
 import os, signal, sys
@@ -68,19 +67,17 @@ pytestmark = pytest.mark.spark
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a Connect server, which knows this project's packages and the key pair."""
-    with serving(tmp_path_factory.mktemp("server"), {}) as address:
+    with plain(tmp_path_factory.mktemp("server"), {}) as address:
         yield address
 
 
 @contextmanager
-def serving(folder: Path, more: Mapping[str, str]) -> Iterator[str]:
-    """The address of such a server with `more` settings."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+def plain(folder: Path, more: Mapping[str, str]) -> Iterator[str]:
+    """The address of such a server as somebody else starts it, with `more` settings."""
+    address = free_address().partition("/;")[0]
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
-        "spark.connect.grpc.binding.port": str(port),
+        "spark.connect.grpc.binding.port": str(place_of(address)[1]),
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
@@ -89,20 +86,9 @@ def serving(folder: Path, more: Mapping[str, str]) -> Iterator[str]:
     }
     command = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", "local[2,3]"]
     command += [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
-    with (folder / "server.log").open("w") as log:
-        process = subprocess.Popen(
-            [*command, "--class", _SERVER, "spark-internal"],
-            cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True,
-        )  # fmt: skip
-    try:
-        address = f"sc://127.0.0.1:{port}"
-        require_answer(address, wait_s=_START_S)
+    ours = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+    with serving([*command, "--class", _SERVER, "spark-internal"], address, folder, ours):
         yield address
-    finally:
-        # Not SIGTERM: its own shutdown has taken more than a minute, and nothing of it is needed.
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait(60)
 
 
 def test_a_landing_over_spark_connect(world: World, server: str, tmp_path: Path) -> None:
@@ -145,7 +131,7 @@ def test_dbt_runs_on_a_server_with_the_profile_that_starts_its_own_spark_elsewhe
     world.at(HOUR0_S + 3600)
     world.land(logstore=world.changed(columns=columns))
     catalog = {f"PYICEBERG_CATALOG__LAKE__{k.upper()}": v for k, v in world.lake.properties.items()}
-    with serving(tmp_path, catalog_conf(world.lake)) as address:
+    with plain(tmp_path, catalog_conf(world.lake)) as address:
         done = subprocess.run(
             [Path(sys.executable).with_name("sls-lake"), "dbt", "run", "-s", "+access_logs_by_minute"],
             cwd=tmp_path,

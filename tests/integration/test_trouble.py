@@ -28,8 +28,6 @@ from sls_io.clock import SYSTEM_CLOCK, ManualClock
 from sls_io.errors import ConfigError
 from tests.integration.sensor_site import MakeSite, Site, landed
 
-pytestmark = pytest.mark.timeout(120)
-
 BEHIND_DAYS = 45
 SNIPPETS = (Path(__file__).parents[2] / "docs" / "sensors.md").read_text(encoding="utf-8")
 

@@ -11,6 +11,7 @@ from pipelines.cli.demo.sandbox import Sandbox
 from pipelines.landing.spark.session import JARS_VARIABLE, installed_jars
 from sls_io.emulator import start
 from tests import needs
+from tests.integration.spark_server import deployed
 from tests.integration.test_dev import project
 from tests.test_docs import ROOT, blocks
 
@@ -37,17 +38,19 @@ SAYS = [
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_the_commands_of_the_tutorial_do_what_it_says(tmp_path: Path) -> None:
     needs.spark_jars()
     root = project(tmp_path)
     (root / "pipelines" / "defs" / "clicks" / "defs.yaml").unlink()
     home = root / "var" / "dev"
     home.mkdir(parents=True)
-    with start(home / "emulator") as emulator:
-        box = Sandbox(home, emulator.port)
-        (home / "env").write_text(box.exports())
-        # What `make dev` has made by then.
+    (home / "lake").mkdir()
+    # What `make dev` has made by then.
+    with (
+        start(home / "emulator") as emulator,
+        deployed(home, Sandbox(home, emulator.port).variables()) as spark,
+    ):
+        (home / "env").write_text(Sandbox(home, emulator.port, spark).exports())
         script = [". var/dev/env", "sls-lake load -l access_logs --rows 50 --create >/dev/null"]
         for block in blocks(TUTORIAL, "sh"):
             script += [f"echo '{_MARK}'", block]

@@ -14,8 +14,6 @@ from tests.simulation.lease_models import BUGS, QUICK
 from tests.simulation.lease_search import LeaseSearch
 from tests.simulation.mutants import Mutant, alive
 
-pytestmark = pytest.mark.timeout(900)  # some seconds on a free core
-
 RARE = (
     "a lease was taken, begun at once",
     "a lease was taken, from one that lives",

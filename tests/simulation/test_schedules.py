@@ -16,7 +16,6 @@ from tests.simulation.share import chunks, play
 SCHEDULES = int(os.environ.get("SCHEDULES", "4000"))
 """Each rare situation comes up in so many. More of them: `make simulate N=100000`."""
 
-pytestmark = pytest.mark.timeout(900)  # some seconds on two free cores; a busy machine takes its time
 
 RARE = (
     "a late request landed",

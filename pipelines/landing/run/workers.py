@@ -3,7 +3,8 @@
     spark.python.daemon.module = pipelines.landing.run.workers
 
 Spark's own daemon forks workers that know nothing, and each of them imports all that a writing task needs:
-more than a second of CPU a worker. Here it is imported before the first fork, once.
+more than a second of CPU a worker. Here it is imported before the first fork, once, and from what is
+installed (`python_path.py`).
 
 A fork takes one thread along, so there must be no other one that could hold a lock: the two libraries that
 start threads when they are imported, Arrow's jemalloc and OpenBLAS, are told before not to. Neither has use
@@ -14,13 +15,18 @@ import contextlib
 import ctypes
 import gc
 import os
+import sys
+
+from pipelines.landing.spark.python_path import without_archives
 
 os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+sys.path[:] = without_archives(sys.path)
+sys.path_importer_cache.clear()
 
 # What is imported here is what is forked.
-import pipelines.landing.run.write  # noqa: F401
-from pipelines.landing.spark.session import serve_workers
+import pipelines.landing.run.write  # noqa: E402, F401
+from pipelines.landing.spark.session import serve_workers  # noqa: E402
 
 _MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # mallopt(3)
 
