@@ -16,6 +16,8 @@ from pipelines.landing.spark.source import register
 
 def main(project: str, logstore: str, start: str = "1970-01-01") -> None:
     """Logs by status."""
+    # Workers with this Python, which has our packages: Spark's own choice is the python3 of the PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
     register(spark)
     named = {"endpoint": os.environ["SLS_ENDPOINT"], "project": project, "logstore": logstore}

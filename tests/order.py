@@ -12,6 +12,8 @@ ROOT = Path(__file__).resolve().parents[1]
 LONGEST = (
     "tests/integration/test_dagster_live.py",
     "tests/integration/test_cold_start.py",
+    "tests/integration/test_dagster_queue.py",
+    "tests/integration/test_dagster_cold.py",
     "tests/browser/test_page.py",
     "tests/integration/test_demo.py",
     "tests/integration/test_examples.py",
