@@ -162,7 +162,7 @@ def test_spark_reader_asks_in_sql(world: World, tmp_path: Path, monkeypatch: pyt
     world.put(7, value="500")
     world.put(2)
     day = f"newest {time(HOUR0_S)[:10]}"
-    # As a shell has it in which no environment is active: another `python3` comes first, without our packages.
+    # As in a shell in which no environment is active: its `python3` does not have our packages.
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     later = said(world, tmp_path, "spark_reader.py", PROJECT, NAME, time(HOUR0_S + 3600))
     assert later == [f"status 200: 2 logs, {day}", f"status 500: 7 logs, {day}"]
