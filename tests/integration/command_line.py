@@ -1,7 +1,10 @@
-"""The verbs of `sls-lake` in this process, on a world's logstore."""
+"""The verbs of `sls-lake` on a world's logstore, in this process or beside it."""
 
 import os
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from json import loads
 from pathlib import Path
 from typing import Any
@@ -101,3 +104,16 @@ def command(
         return {**document, "document": bool(said.out), "code": code, "error": error}
 
     return call
+
+
+@contextmanager
+def running(arguments: Sequence[str], variables: Mapping[str, str]) -> "Iterator[subprocess.Popen[bytes]]":
+    """A verb of the command line beside the block, its stdout a pipe; killed if it still runs after it."""
+    program = Path(sys.executable).parent / "sls-lake"
+    with subprocess.Popen(
+        [program, *arguments], env={**os.environ, **variables}, stdout=subprocess.PIPE
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()

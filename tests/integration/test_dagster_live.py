@@ -18,7 +18,7 @@ from pipelines.components.logstore.schedule import (
     hour_of_key,
 )
 from sls_io.window import HOUR_S
-from tests.integration.command_line import settings
+from tests.integration.command_line import running, settings
 from tests.integration.dagster_server import PATIENCE_S
 from tests.integration.live_site import BRONZE, Site, live_site, put_hours
 from tests.integration.world import PROJECT
@@ -87,11 +87,8 @@ def test_hours_are_replaced_by_the_command_line_in_runs_that_a_live_one_overtake
     ]
     (tmp_path / "defs.yaml").write_text(settings(world))
     verb = ["backfill", "--logstore", str(tmp_path / "defs.yaml"), "--mode", "replace", "--execute", "--json"]
-    with subprocess.Popen(
-        [Path(sys.executable).parent / "sls-lake", *verb, "--from", keys[0], "--to", keys[-1]],
-        env={**os.environ, **site.environment, "DAGSTER_WEBSERVER_URL": site.server.url},
-        stdout=subprocess.PIPE,
-    ) as backfill:
+    variables = {**site.environment, "DAGSTER_WEBSERVER_URL": site.server.url}
+    with running([*verb, "--from", keys[0], "--to", keys[-1]], variables) as backfill:
         for each in faults:
             site.stands(name, each)
         world.put(10)

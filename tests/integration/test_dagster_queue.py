@@ -4,9 +4,6 @@ Rows are written by the process of each run, without a JVM.
 """
 
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +18,7 @@ from pipelines.components.logstore.schedule import BACKFILL_TAG, RANGE_END_TAG, 
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import start
 from sls_io.window import HOUR_S
-from tests.integration.command_line import settings
+from tests.integration.command_line import running, settings
 from tests.integration.dagster_server import PATIENCE_S, DagsterServer
 from tests.integration.live_site import environment
 from tests.integration.world import PROJECT, World, logstore_settings, make_lake
@@ -89,11 +86,7 @@ def test_a_live_run_comes_before_all_that_waits_of_a_month(month: Month, tmp_pat
     (tmp_path / "defs.yaml").write_text(settings(world))
     verb = ["backfill", "--logstore", str(tmp_path / "defs.yaml"), "--json"]
     hours = ["--from", hour_key(FIRST), "--to", hour_key(FIRST + HOURS - 1)]
-    with subprocess.Popen(
-        [Path(sys.executable).parent / "sls-lake", *verb, *hours],
-        env={**os.environ, **month.environment, "DAGSTER_WEBSERVER_URL": server.url},
-        stdout=subprocess.PIPE,
-    ) as asked:
+    with running([*verb, *hours], {**month.environment, "DAGSTER_WEBSERVER_URL": server.url}) as asked:
         (backfill,) = server.wait("one backfill", lambda: asked_for(server))
         waiting = {"STARTED": 2, "QUEUED": RUNS - 2}
         server.wait("its runs", lambda: month.queue(backfill["id"]) == waiting)
