@@ -5,8 +5,9 @@
 First a claim that takes all of them, one that takes half, a renewal: milliseconds of the wall, the least of
 some rounds; beside them those of our own CPU. Then, with each built-in assignor and on a simulated clock: one
 worker has all shards and nine join; another one joins; one dies; each time ten timeouts more. In timeouts
-(30 s, a heartbeat each 5 s) how long until all shards are worked on and shared evenly, what moved meanwhile
-and in the ten timeouts after it, and what a round of all workers takes of our own CPU, the database's apart.
+(30 s, a heartbeat each 5 s) how long until each shard is worked on by the one who shall have it, what moved
+meanwhile and in the ten timeouts after it, and what a round of all workers takes of our own CPU, the
+database's apart.
 A worker that joins between two claims of the others waits for the next one.
 """
 

@@ -5,11 +5,11 @@ Each acts at a moment of its own. Where a claim would wait, it claims again at i
 """
 
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from sls_io.clock import Clock, ManualClock
+from sls_io.coordination.assignors import assigned, named
 from sls_io.coordination.sql_lease import SqlLease
 from sls_io.errors import ClaimLost, TransportError
 from sls_io.settings import Group
@@ -110,15 +110,10 @@ class World:
         self.workers.pop(name).leases.close()
 
     def balanced(self) -> bool:
-        """Whether each shard is worked on, and nobody has more than one of the heaviest above another; or
-        less than a tenth of a fair share, for which `weighted` moves nothing."""
-        held = [worker.working for worker in self.workers.values()]
-        loads = [sum(self.weights[shard] for shard in shards) for shards in held]
-        all_once = Counter(shard for shards in held for shard in shards) == Counter(
-            dict.fromkeys(self.weights, 1)
-        )
-        apart, fair = max(loads) - min(loads), sum(loads) / len(loads)
-        return all_once and (apart <= max(self.weights.values()) or apart < fair / 10)
+        """Whether each shard is worked on by the one who shall have it: the assignor would move nothing."""
+        held = {name: tuple(sorted(worker.working)) for name, worker in self.workers.items()}
+        owners = {shard: name for name, shards in held.items() for shard in shards}
+        return assigned(named(self.assignor), list(held), self.weights, owners) == held
 
     def run(self, timeouts: float, until: Callable[[], bool] = lambda: False) -> tuple[float, Moves]:
         """Let so many timeouts pass, or fewer once `until` holds: how many, and what moved."""

@@ -132,7 +132,7 @@ def serve(box: Sandbox, logstore: Logstore, *, line: Path, spool: Path, lossy: f
     # Storage is made by one process: several at once trip over each other's migrations.
     made = [sys.executable, "-m", "dagster", "instance", "concurrency", "set", "dbt", "1"]
     subprocess.run(made, check=True, capture_output=True, cwd=project_root())
-    port = _free_port()
+    port = free_port()
     page = [sys.executable, "-m", "dagster_webserver", "-h", "127.0.0.1", "-p", str(port)]
     daemon = [sys.executable, "-m", "dagster._daemon", "run"]
     with (
@@ -148,7 +148,8 @@ def serve(box: Sandbox, logstore: Logstore, *, line: Path, spool: Path, lossy: f
         yield site
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of loopback where nobody listens now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

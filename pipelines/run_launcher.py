@@ -4,20 +4,29 @@ A code server that lives says itself that a run of its has died. After a crash o
 run stays STARTED, and every tick waits for it until its `dagster/max_runtime` is over. Dagster's monitor asks
 this one at each poll, so the claim is free soon after the daemon is back.
 
+A code server that loads its code again hands over to a new process, and the old one stays for the runs that
+it began. `dagster dev` and `dagster code-server start` ask the new one about them all, which has none of
+those. So where the server stands on this machine the process itself is looked for.
+
 Webserver, daemon and runs load it with their instance: nothing of the landing is imported here.
 """
 
 import dagster as dg
+import psutil
 from dagster._core.errors import DagsterUserCodeUnreachableError
 from dagster._core.launcher import CheckRunHealthResult, WorkerStatus
+from dagster._grpc.client import DagsterGrpcClient
 from dagster._grpc.types import CanCancelExecutionRequest, CanCancelExecutionResult
 from dagster._serdes import deserialize_value
 
 _ANSWER_S = 10
+_HERE = frozenset({"localhost", "127.0.0.1", "::1"})
+_PID = "pid"
+"""What Dagster calls the process in the event by which a run tells that it has begun."""
 
 
 class WatchedRunLauncher(dg.DefaultRunLauncher):
-    """A run is alive while the code server that started it has its process."""
+    """A run is alive while the code server that started it has its process, or the process is seen here."""
 
     @property
     def supports_check_run_worker_health(self) -> bool:
@@ -25,8 +34,9 @@ class WatchedRunLauncher(dg.DefaultRunLauncher):
         return True
 
     def check_run_worker_health(self, run: dg.DagsterRun) -> CheckRunHealthResult:
-        """FAILED when the code server of the run is gone, or has no process for it. Whatever else goes wrong
-        says nothing about the run: a server that is slow is no server that has died."""
+        """FAILED when the code server of the run is gone, or has no process for it, and none is seen on this
+        machine. Whatever else goes wrong says nothing about the run: a server that is slow is no server that
+        has died."""
         server = self._get_grpc_client_for_termination(run.run_id)  # type: ignore[no-untyped-call]
         if server is None:
             return CheckRunHealthResult(WorkerStatus.RUNNING, "it has ended, or has no code server yet")
@@ -37,9 +47,34 @@ class WatchedRunLauncher(dg.DefaultRunLauncher):
             )
         except DagsterUserCodeUnreachableError as error:
             code = getattr(error.__cause__, "code", None)
-            if code is not None and code().name == "UNAVAILABLE":
-                return CheckRunHealthResult(WorkerStatus.FAILED, "the code server that started it is gone")
-            return CheckRunHealthResult(WorkerStatus.RUNNING, "its code server did not answer in time")
-        if answer.can_cancel:
-            return CheckRunHealthResult(WorkerStatus.RUNNING)
-        return CheckRunHealthResult(WorkerStatus.FAILED, "its code server has no process for it")
+            if code is None or code().name != "UNAVAILABLE":
+                return CheckRunHealthResult(WorkerStatus.RUNNING, "its code server did not answer in time")
+            why = "the code server that started it is gone"
+        else:
+            if answer.can_cancel:
+                return CheckRunHealthResult(WorkerStatus.RUNNING)
+            why = "its code server has no process for it"
+        if _is_here(server) and self._is_seen(run.run_id):
+            return CheckRunHealthResult(WorkerStatus.RUNNING, f"{why}, and its process lives")
+        return CheckRunHealthResult(WorkerStatus.FAILED, why)
+
+    def _is_seen(self, run_id: str) -> bool:
+        """Whether the process that told of its begin lives. One that was made later has its number only."""
+        begun = self._instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.ENGINE_EVENT).records
+        for record in begun:
+            event = record.event_log_entry.dagster_event
+            said = event.engine_event_data.metadata.get(_PID) if event else None
+            if said is None:
+                continue
+            try:
+                process = psutil.Process(int(str(said.value)))
+                ended = process.status() == psutil.STATUS_ZOMBIE
+                return not ended and process.create_time() <= record.event_log_entry.timestamp
+            except psutil.Error:
+                return False
+        return False
+
+
+def _is_here(server: DagsterGrpcClient) -> bool:
+    """Whether the server stands on this machine."""
+    return bool(server.socket) or server.host in _HERE

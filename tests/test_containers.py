@@ -143,6 +143,19 @@ def test_the_code_servers_of_compose_are_the_locations_of_the_project() -> None:
     assert set(found) == set(locations())
 
 
+def test_the_code_servers_of_one_machine_are_the_locations_of_the_project() -> None:
+    page = (DEPLOY / "README.md").read_text(encoding="utf-8")
+    lines = [line.split() for line in re.findall(r"^ +(dagster(?:-\w+)? .+ -[pw] .+)$", page, flags=re.M)]
+    begun = [read(words) for words in lines]
+    started = {each["location_name"]: (each["module_name"], each["port"]) for each in begun[:2]}
+    name = "one-machine-workspace.yaml"
+    servers = [each["grpc_server"] for each in document(name)["load_from"]]
+    assert started == {s["location_name"]: (locations()[s["location_name"]], s["port"]) for s in servers}
+    assert set(started) == set(locations()) and {s["host"] for s in servers} == {"127.0.0.1"}
+    assert [words[0] for words in lines[2:]] == ["dagster-webserver", "dagster-daemon"]
+    assert all(each["workspace"] == (f"docs/deploy/{name}",) for each in begun[2:])
+
+
 def test_the_code_servers_of_the_chart_are_the_locations_of_the_project() -> None:
     by_host = {each["name"]: each for each in CODE}
     servers = VALUES["dagsterWebserver"]["workspace"]["servers"]

@@ -1,4 +1,4 @@
-"""A real Dagster: web server and daemon as processes of their own, spoken to over GraphQL.
+"""A real Dagster: code server, web server and daemon as processes of their own, spoken to over GraphQL.
 
 An asset's key is written as a path, `bronze/access_logs`.
 
@@ -23,6 +23,7 @@ from pathlib import Path, PurePath
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from chaos.site import free_port
 from sls_io.clock import SYSTEM_CLOCK
 
 LOCATION = "sls_lake"
@@ -45,10 +46,12 @@ class DagsterServer:
         assert _POLLS in settings
         (home / "dagster.yaml").write_text(settings.replace(_POLLS, "poll_interval_seconds: 1"))
         workspace = home / "workspace.yaml"
+        self.port, self._code_port = free_port(), free_port()
         workspace.write_text(
-            f"load_from:\n  - python_file:\n      relative_path: {module}\n      location_name: {LOCATION}\n"
+            f"load_from:\n  - grpc_server:\n      host: 127.0.0.1\n      port: {self._code_port}\n"
+            f"      location_name: {LOCATION}\n"
         )
-        self.port = _free_port()
+        self._module = module
         self._environment = {**os.environ, **environment, "DAGSTER_HOME": str(home)}
         self._workspace = workspace
         self._said: deque[str] = deque(maxlen=200)
@@ -76,7 +79,10 @@ class DagsterServer:
         return self
 
     def start(self) -> None:
-        """Web server and daemon, until the definitions are loaded."""
+        """Code server, web server and daemon, until the definitions are loaded."""
+        code = ("code-server", "start", "-f", str(self._module), "-h", "127.0.0.1")
+        self._start("dagster", *code, "-p", str(self._code_port), "--location-name", LOCATION)
+        self.wait("the code server", self._answers)
         self._start("dagster_webserver", "-h", "127.0.0.1", "-p", str(self.port), "-w", str(self._workspace))
         self._start(*self._daemon())
         self.wait("the code location to load", self._loaded)
@@ -189,6 +195,12 @@ class DagsterServer:
             raise AssertionError(error.read().decode()) from error
         assert not document.get("errors"), document["errors"]
         return dict(document["data"])
+
+    def _answers(self) -> bool:
+        """Whether the code server has loaded the definitions: it listens from then on."""
+        assert self._processes[-1].poll() is None, "\n".join(self._said)
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self._code_port)) == 0
 
     def _loaded(self) -> bool:
         query = """{ workspaceOrError { ... on Workspace { locationEntries { loadStatus
@@ -396,9 +408,3 @@ def _descendants(processes: list[int]) -> list[int]:
     for number in found:
         found.extend(parents.get(number, []))
     return found
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

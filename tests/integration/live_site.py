@@ -15,7 +15,7 @@ from sls_io.emulator import start
 from sls_io.window import HOUR_S
 from tests.integration.dagster_server import DagsterServer
 from tests.integration.spark_server import deployed
-from tests.integration.world import PROJECT, World, logstore_settings, make_lake
+from tests.integration.world import PROJECT, World, logstore_settings, make_lake, patient
 
 BRONZE = PurePath("bronze")
 COLUMNS = {"n": "long", "status": "int", "latency_ms": "double"}
@@ -129,7 +129,13 @@ def live_site(folder: Path, logstores: Sequence[str], *, warm: bool) -> Iterator
         found = {}
         for name in logstores:
             settings = logstore_settings(
-                emulator, name, columns=COLUMNS, start=hour_key(HOUR0), schedule="* * * * *", sensors=SENSORS
+                emulator,
+                name,
+                service=patient(emulator, name),
+                columns=COLUMNS,
+                start=hour_key(HOUR0),
+                schedule="* * * * *",
+                sensors=SENSORS,
             )
             found[name] = World(emulator, lake, settings, Engine(lake=lake))
         with found[logstores[0]].client as client:

@@ -21,7 +21,7 @@ from sls_io.window import HOUR_S
 from tests.integration.command_line import running, settings
 from tests.integration.dagster_server import PATIENCE_S, DagsterServer
 from tests.integration.live_site import environment
-from tests.integration.world import PROJECT, World, logstore_settings, make_lake
+from tests.integration.world import PROJECT, World, logstore_settings, make_lake, patient
 
 pytestmark = [pytest.mark.dagster, pytest.mark.slow]
 
@@ -58,7 +58,13 @@ class Month:
 def month(tmp_path: Path) -> Iterator[Month]:
     lake = make_lake(tmp_path / "lake")
     with start(tmp_path / "emulator", now=FIRST * HOUR_S + 60.0) as emulator:
-        logstore = logstore_settings(emulator, NAME, start=hour_key(FIRST), schedule="0 0 1 1 *")
+        logstore = logstore_settings(
+            emulator,
+            NAME,
+            service=patient(emulator, NAME),
+            start=hour_key(FIRST),
+            schedule="0 0 1 1 *",
+        )
         world = World(emulator, lake, logstore, InProcess())
         with world.client as client:
             client.transport.create_project(PROJECT, "")

@@ -6,7 +6,6 @@ import re
 import selectors
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from chaos.site import free_port
 from pipelines.cli.demo.dev import takes_access_logs
 from pipelines.cli.demo.sandbox import Sandbox
 from pipelines.landing.logstore import Logstore
@@ -58,12 +58,6 @@ def project(root: Path) -> Path:
     (root / "pipelines" / "defs" / "clicks").mkdir()
     (root / "pipelines" / "defs" / "clicks" / "defs.yaml").write_text(DEFS)
     return root
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Dev:

@@ -282,6 +282,17 @@ def content(row: Mapping[str, Any]) -> dict[str, str]:
     return {**pairs, **dict(row["__rest__"] or [])}
 
 
+def patient(emulator: Emulator, name: str) -> Service:
+    """The service for runs that a fault holds: they wait for its answer as long as a slow machine needs.
+
+    Story: two runs were held while thirty were put into the queue. That took longer than four tries, the two
+    failed, and what the test waited for could not come any more.
+    """
+    return Service(
+        endpoint=emulator.endpoint, project=PROJECT, logstore=name, read_timeout_s=300.0, tries_max=20
+    )
+
+
 def logstore_settings(emulator: Emulator, name: str, **changes: Any) -> Logstore:
     """Settings of a logstore in the emulator, with short timings."""
     service = Service(endpoint=emulator.endpoint, project=PROJECT, logstore=name, tries_max=4)
