@@ -6,7 +6,8 @@ this one at each poll, so the claim is free soon after the daemon is back.
 
 A code server that loads its code again hands over to a new process, and the old one stays for the runs that
 it began. `dagster dev` and `dagster code-server start` ask the new one about them all, which has none of
-those. So where the server stands on this machine the process itself is looked for.
+those; where it has died they answer with an error. So where the server stands on this machine, reached over
+loopback or a socket, the run's process itself is looked for. Elsewhere the answer has to do.
 
 Webserver, daemon and runs load it with their instance: nothing of the landing is imported here.
 """
@@ -21,6 +22,12 @@ from dagster._serdes import deserialize_value
 
 _ANSWER_S = 10
 _HERE = frozenset({"localhost", "127.0.0.1", "::1"})
+_NOBODY, _NOBODY_BEHIND = "UNAVAILABLE", "UNKNOWN"
+"""What gRPC says where nobody listens, and where who listens has lost the process that it would ask. A late
+answer is neither."""
+_SPAWNED = "multiprocessing"
+"""In the command line of each process that a code server made for a run. A pod or a container whose loopback
+reaches a code server in another has numbers of its own, and other programs under them."""
 _PID = "pid"
 """What Dagster calls the process in the event by which a run tells that it has begun."""
 
@@ -40,6 +47,7 @@ class WatchedRunLauncher(dg.DefaultRunLauncher):
         server = self._get_grpc_client_for_termination(run.run_id)  # type: ignore[no-untyped-call]
         if server is None:
             return CheckRunHealthResult(WorkerStatus.RUNNING, "it has ended, or has no code server yet")
+        here = _is_here(server)
         request = CanCancelExecutionRequest(run_id=run.run_id)
         try:
             answer = deserialize_value(
@@ -47,14 +55,15 @@ class WatchedRunLauncher(dg.DefaultRunLauncher):
             )
         except DagsterUserCodeUnreachableError as error:
             code = getattr(error.__cause__, "code", None)
-            if code is None or code().name != "UNAVAILABLE":
+            said = code().name if code else ""
+            if said != _NOBODY and not (here and said == _NOBODY_BEHIND):
                 return CheckRunHealthResult(WorkerStatus.RUNNING, "its code server did not answer in time")
             why = "the code server that started it is gone"
         else:
             if answer.can_cancel:
                 return CheckRunHealthResult(WorkerStatus.RUNNING)
             why = "its code server has no process for it"
-        if _is_here(server) and self._is_seen(run.run_id):
+        if here and self._is_seen(run.run_id):
             return CheckRunHealthResult(WorkerStatus.RUNNING, f"{why}, and its process lives")
         return CheckRunHealthResult(WorkerStatus.FAILED, why)
 
@@ -68,8 +77,10 @@ class WatchedRunLauncher(dg.DefaultRunLauncher):
                 continue
             try:
                 process = psutil.Process(int(str(said.value)))
+                of_run = any(_SPAWNED in word for word in process.cmdline())
                 ended = process.status() == psutil.STATUS_ZOMBIE
-                return not ended and process.create_time() <= record.event_log_entry.timestamp
+                before = process.create_time() <= record.event_log_entry.timestamp
+                return of_run and before and not ended
             except psutil.Error:
                 return False
         return False

@@ -141,7 +141,10 @@ class DagsterServer:
             try:
                 process.wait(_STOP_S)
             except subprocess.TimeoutExpired:
-                process.kill()
+                # A code server waits for its runs, and a run that a failed test holds for nobody.
+                for number in _descendants([process.pid]):
+                    with suppress(ProcessLookupError):
+                        os.kill(number, signal.SIGKILL)
                 process.wait()
         os.close(self._read)
         os.close(self._write)
@@ -262,6 +265,12 @@ class DagsterServer:
             return now if now in ENDED else None
 
         return self.wait(f"run {run_id}", status)
+
+    def monitored(self, run_id: str) -> None:
+        """Wait until the daemon has looked twice from now on whether the run's process lives."""
+        self._said.clear()
+        words = f"Checking run {run_id}"
+        self.wait(f"the monitor of {run_id}", lambda: sum(words in line for line in self._said) >= 2)
 
     def terminate(self, run_id: str) -> None:
         """Cancel a run, as the button of the page does."""

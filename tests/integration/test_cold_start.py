@@ -162,9 +162,11 @@ def test_without_a_folder_for_it_there_is_no_archive_and_no_harm(tmp_path: Path)
 
 @pytest.mark.parametrize("variable", ["SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS"])
 def test_a_variable_with_options_for_java_keeps_ours_away(
-    monkeypatch: pytest.MonkeyPatch, variable: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str
 ) -> None:
-    for name in ("SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS"):
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    others = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+    for name in (*others, "SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS"):
         monkeypatch.delenv(name, raising=False)
     assert not has_own_options({})
     monkeypatch.setenv(variable, "-Dmine=1")

@@ -1,4 +1,4 @@
-"""Runs of a real Dagster that each start a Spark of their own: asked for by a tick, cancelled, killed."""
+"""Runs of a real Dagster, each with a Spark of its own: asked for by a tick, cancelled, killed, cut off."""
 
 import os
 import signal
@@ -56,4 +56,15 @@ def test_after_a_kill_of_a_run_that_has_landed_the_next_tick_publishes_what_it_c
     site.let_go("cut_logs", fault)
     world.assert_each_log_once()
     assert site.checkpoints("cut_logs") != site.frontiers("cut_logs")
+    site.carries_on("cut_logs")
+
+
+def test_after_a_crash_of_the_machine_the_monitor_ends_the_run_and_the_next_tick_lands_it(site: Site) -> None:
+    world = site.worlds["cut_logs"]
+    put_hours(world, 1, rows=40)
+    run, fault = site.held("cut_logs", "pull_logs")
+    site.server.crash()
+    site.let_go("cut_logs", fault)
+    site.server.start()
+    assert site.server.ended(run) == "FAILURE"
     site.carries_on("cut_logs")

@@ -1,5 +1,6 @@
 """The programs of `examples/`, each run as its head says; what they must print is worked out here."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -164,8 +165,12 @@ def test_spark_reader_asks_in_sql(world: World, tmp_path: Path, monkeypatch: pyt
     day = f"newest {time(HOUR0_S)[:10]}"
     # As in a shell in which no environment is active: its `python3` does not have our packages.
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
-    later = said(world, tmp_path, "spark_reader.py", PROJECT, NAME, time(HOUR0_S + 3600))
-    assert later == [f"status 200: 2 logs, {day}", f"status 500: 7 logs, {day}"]
+    bare = tmp_path / "bin"
+    bare.mkdir()
+    (bare / "python3").symlink_to("/bin/false")
+    monkeypatch.setenv("PATH", f"{bare}{os.pathsep}{os.environ['PATH']}")
+    lines = said(world, tmp_path, "spark_reader.py", PROJECT, NAME)
+    assert lines == [f"status 200: 11 logs, {day}", f"status 500: 7 logs, {day}"]
 
 
 def test_every_program_is_run_by_a_test() -> None:

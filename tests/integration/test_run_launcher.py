@@ -1,13 +1,18 @@
-"""Whether a run lives, as Dagster's monitor asks the launcher, when its code server says nothing of it."""
+"""Whether a run lives, as Dagster's monitor asks the launcher, when its code server does not have it."""
 
 import json
+import multiprocessing
 import os
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import dagster as dg
+import psutil
 import pytest
 from dagster._core.events import EngineEventData
 from dagster._core.launcher import WorkerStatus
@@ -28,10 +33,15 @@ def instance() -> Iterator[dg.DagsterInstance]:
 
 @contextmanager
 def process() -> Iterator[int]:
-    """A process that lives for the block; its number."""
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        yield child.pid
-        child.kill()
+    """A process like that of a run, which lives for the block; its number."""
+    spawned = multiprocessing.get_context("spawn").Process(target=signal.pause)
+    spawned.start()
+    assert spawned.pid is not None
+    try:
+        yield spawned.pid
+    finally:
+        spawned.kill()
+        spawned.join()
 
 
 def health(instance: dg.DagsterInstance, run: dg.DagsterRun) -> WorkerStatus:
@@ -40,22 +50,18 @@ def health(instance: dg.DagsterInstance, run: dg.DagsterRun) -> WorkerStatus:
     return launcher.check_run_worker_health(run).status
 
 
-def begun(instance: dg.DagsterInstance, number: int | None, host: str = "127.0.0.1") -> dg.DagsterRun:
-    """A run that told of its process, if it did; nobody listens where its code server was."""
-    server = json.dumps({"host": host, "port": free_port()})
-    run = create_run_for_test(instance, status=dg.DagsterRunStatus.STARTED, tags={GRPC_INFO_TAG: server})
+def begun(
+    instance: dg.DagsterInstance, number: int | None, *, host: str = "127.0.0.1", port: int = 0
+) -> dg.DagsterRun:
+    """A run that told of its process, if it did. Nobody listens where its code server was, but at `port`."""
+    tags = {GRPC_INFO_TAG: json.dumps({"host": host, "port": port or free_port()})}
+    run: dg.DagsterRun = create_run_for_test(instance, status=dg.DagsterRunStatus.STARTED, tags=tags)
     if number is not None:
         instance.report_engine_event("begun", run, EngineEventData.in_process(number))
     return run
 
 
-def test_a_run_whose_process_lives_is_alive_whatever_became_of_its_code_server(
-    instance: dg.DagsterInstance,
-) -> None:
-    assert health(instance, begun(instance, os.getpid())) is WorkerStatus.RUNNING
-
-
-def test_a_run_whose_process_has_ended_and_one_that_never_had_any_have_failed(
+def test_a_run_whose_process_lives_is_alive_and_one_whose_process_has_ended_has_failed(
     instance: dg.DagsterInstance,
 ) -> None:
     with process() as number:
@@ -66,11 +72,11 @@ def test_a_run_whose_process_has_ended_and_one_that_never_had_any_have_failed(
 
 
 def test_a_process_that_waits_to_be_asked_how_it_ended_is_none(instance: dg.DagsterInstance) -> None:
-    with subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
-        child.stdout.read()
-        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        assert health(instance, begun(instance, child.pid)) is WorkerStatus.FAILED
+    with process() as number:
+        os.kill(number, signal.SIGKILL)
+        os.waitid(os.P_PID, number, os.WEXITED | os.WNOWAIT)
+        assert psutil.Process(number).status() == psutil.STATUS_ZOMBIE
+        assert health(instance, begun(instance, number)) is WorkerStatus.FAILED
 
 
 def test_a_process_made_after_the_run_began_has_its_number_only(instance: dg.DagsterInstance) -> None:
@@ -85,5 +91,53 @@ def test_a_process_made_after_the_run_began_has_its_number_only(instance: dg.Dag
         assert health(instance, earlier) is WorkerStatus.FAILED
 
 
+def test_another_program_under_its_number_is_not_its_process(instance: dg.DagsterInstance) -> None:
+    """As in a container whose loopback reaches a code server in another one."""
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as other:
+        assert health(instance, begun(instance, other.pid)) is WorkerStatus.FAILED
+
+
 def test_of_a_server_on_another_machine_no_process_is_looked_for_here(instance: dg.DagsterInstance) -> None:
-    assert health(instance, begun(instance, os.getpid(), host="127.0.0.2")) is WorkerStatus.FAILED
+    with process() as number:
+        assert health(instance, begun(instance, number, host="127.0.0.2")) is WorkerStatus.FAILED
+
+
+@contextmanager
+def code_server(folder: Path) -> Iterator[tuple[psutil.Process, int]]:
+    """A code server as a deployment starts one, and its port. It asks a process of its own."""
+    definitions, port = folder / "definitions.py", free_port()
+    definitions.write_text("import dagster as dg\n\ndefs = dg.Definitions()\n")
+    command = [sys.executable, "-m", "dagster", "code-server", "start", "-f", str(definitions)]
+    command += ["-h", "127.0.0.1", "-p", str(port)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as server:
+        try:
+            assert server.stderr is not None
+            assert any(b"Started Dagster code proxy server" in line for line in server.stderr)
+            yield psutil.Process(server.pid), port
+        finally:
+            for each in psutil.Process(server.pid).children(recursive=True):
+                each.kill()
+            server.kill()
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_a_code_server_that_does_not_know_the_run_or_has_lost_its_own_process_decides_nothing(
+    instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    """It does not know the run when it has loaded its code again since."""
+    with code_server(tmp_path) as (server, port):
+        with process() as number:
+            run, ended = begun(instance, number, port=port), begun(instance, None, port=port)
+            assert health(instance, run) is WorkerStatus.RUNNING
+            assert health(instance, ended) is WorkerStatus.FAILED
+            for child in server.children(recursive=True):
+                child.kill()
+                child.wait()
+            assert health(instance, run) is WorkerStatus.RUNNING
+            assert health(instance, ended) is WorkerStatus.FAILED
+        assert listens(port)
+        assert health(instance, run) is WorkerStatus.FAILED

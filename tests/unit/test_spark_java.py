@@ -3,7 +3,10 @@
 import re
 import subprocess
 
+import pytest
+
 from pipelines.landing.spark.java import OPTIONS, require_java
+from tests import needs
 
 
 def flags(*options: str) -> dict[str, str]:
@@ -13,7 +16,9 @@ def flags(*options: str) -> dict[str, str]:
     return dict(re.findall(r"^ *\S+ (\w+) += (\S*)", said, re.MULTILINE))
 
 
+@pytest.mark.spark
 def test_one_compiler_has_the_room_for_what_it_makes_that_both_have() -> None:
+    needs.java()
     of_both, of_one = flags(), flags(*OPTIONS)
     assert (of_both["TieredStopAtLevel"], of_one["TieredStopAtLevel"]) == ("4", "1")
     assert int(of_one["ReservedCodeCacheSize"]) >= int(of_both["ReservedCodeCacheSize"]) > 48 << 20
