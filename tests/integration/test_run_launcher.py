@@ -109,10 +109,10 @@ def code_server(folder: Path) -> Iterator[tuple[psutil.Process, int]]:
     definitions.write_text("import dagster as dg\n\ndefs = dg.Definitions()\n")
     command = [sys.executable, "-m", "dagster", "code-server", "start", "-f", str(definitions)]
     command += ["-h", "127.0.0.1", "-p", str(port)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE) as server:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as server:
         try:
-            assert server.stderr is not None
-            assert any(b"Started Dagster code proxy server" in line for line in server.stderr)
+            assert server.stdout is not None
+            assert any(b"Started Dagster code proxy server" in line for line in server.stdout)
             yield psutil.Process(server.pid), port
         finally:
             for each in psutil.Process(server.pid).children(recursive=True):
