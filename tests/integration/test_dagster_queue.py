@@ -1,4 +1,4 @@
-"""A month of hours asked for at once, and a live run that is launched after all of them.
+"""Two weeks of hours asked for at once, and a live run that is launched after all of them.
 
 Rows are written by the process of each run, without a JVM.
 """
@@ -25,7 +25,7 @@ from tests.integration.world import PROJECT, World, logstore_settings, make_lake
 
 pytestmark = [pytest.mark.dagster, pytest.mark.slow]
 
-NAME, HOURS = "access_logs", 720
+NAME, HOURS = "access_logs", 14 * 24
 RUNS = HOURS // HOURS_PER_RUN_MAX
 FIRST = int(SYSTEM_CLOCK.now()) // HOUR_S - HOURS - 2
 _MODULE = """
@@ -37,8 +37,8 @@ defs = definitions_of(Logstore.model_validate_json({settings!r}))
 
 
 @dataclass
-class Month:
-    """A Dagster with one logstore, whose history began a month ago."""
+class Site:
+    """A Dagster with one logstore, whose history began two weeks ago."""
 
     server: DagsterServer
     world: World
@@ -55,7 +55,7 @@ class Month:
 
 
 @pytest.fixture
-def month(tmp_path: Path) -> Iterator[Month]:
+def site(tmp_path: Path) -> Iterator[Site]:
     lake = make_lake(tmp_path / "lake")
     with start(tmp_path / "emulator", now=FIRST * HOUR_S + 60.0) as emulator:
         logstore = logstore_settings(
@@ -75,12 +75,12 @@ def month(tmp_path: Path) -> Iterator[Month]:
         path.write_text(_MODULE.format(settings=logstore.model_dump_json()))
         variables = environment(tmp_path, lake)
         with DagsterServer(tmp_path / "dagster", path, variables) as server:
-            yield Month(server, world, variables)
+            yield Site(server, world, variables)
 
 
-def test_a_live_run_comes_before_all_that_waits_of_a_month(month: Month, tmp_path: Path) -> None:
-    server, world = month.server, month.world
-    first = month.live()
+def test_a_live_run_comes_before_all_that_waits_of_two_weeks(site: Site, tmp_path: Path) -> None:
+    server, world = site.server, site.world
+    first = site.live()
     assert server.ended(first) == "SUCCESS", server.failures(first)
     # Each run of a backfill asks first for the begin of its first hour, and nobody else does.
     faults = [
@@ -92,10 +92,10 @@ def test_a_live_run_comes_before_all_that_waits_of_a_month(month: Month, tmp_pat
     (tmp_path / "defs.yaml").write_text(settings(world))
     verb = ["backfill", "--logstore", str(tmp_path / "defs.yaml"), "--json"]
     hours = ["--from", hour_key(FIRST), "--to", hour_key(FIRST + HOURS - 1)]
-    with running([*verb, *hours], {**month.environment, "DAGSTER_WEBSERVER_URL": server.url}) as asked:
+    with running([*verb, *hours], {**site.environment, "DAGSTER_WEBSERVER_URL": server.url}) as asked:
         (backfill,) = server.wait("one backfill", lambda: asked_for(server))
         waiting = {"STARTED": 2, "QUEUED": RUNS - 2}
-        server.wait("its runs", lambda: month.queue(backfill["id"]) == waiting)
+        server.wait("its runs", lambda: site.queue(backfill["id"]) == waiting)
         runs = server.runs({BACKFILL_TAG: backfill["id"]})
         spans = sorted((tag(run, RANGE_START_TAG), tag(run, RANGE_END_TAG)) for run in runs)
         assert spans == [
@@ -104,10 +104,10 @@ def test_a_live_run_comes_before_all_that_waits_of_a_month(month: Month, tmp_pat
         ]
         world.put(10)
         world.emulator.admin.advance(120)
-        live = month.live()
+        live = site.live()
         assert server.ended(live) == "SUCCESS", server.failures(live)
-        assert month.queue(backfill["id"]) == waiting, "it was launched last of all"
-        assert asked_for(server) == [backfill], "a month is one backfill"
+        assert site.queue(backfill["id"]) == waiting, "it was launched last of all"
+        assert asked_for(server) == [backfill], "two weeks are one backfill"
         server.ask(
             "mutation($id: String!) { cancelPartitionBackfill(backfillId: $id) { __typename } }",
             id=backfill["id"],
