@@ -1,7 +1,7 @@
 """What a shell must not hand to the tests: where a lake is, whose keys are used, which service is asked.
 
-Story: somebody works in a shell after `. var/dev/env`. A test that leaves out the state folder, the catalog or
-the address of a Spark means the product's default, and would get the lake of `make dev` instead. So all
+Story: somebody works in a shell after `. var/dev/env`. A test that leaves out the state folder, the catalog
+or the address of a Spark means the product's default, and would get the lake of `make dev` instead. So all
 variables of these families are forgotten, also those that the product will read one day; what a test needs
 of them it sets itself. Settings of the suite have other names: CONTRIBUTING.md has them.
 """

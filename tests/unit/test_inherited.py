@@ -24,7 +24,8 @@ def lived_in(home: Path) -> dict[str, str]:
 
 
 def test_the_tests_pass_in_a_shell_that_has_the_environment_of_dev(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "pytest", LAKES, "-k", "state_folder", "-o", f"cache_dir={tmp_path}/cache"]
+    own = ["-o", f"cache_dir={tmp_path}/cache"]
+    command = [sys.executable, "-m", "pytest", LAKES, "-k", "state_folder", *own]
     done = subprocess.run(
         command, cwd=ROOT, env=lived_in(tmp_path), capture_output=True, text=True, check=False
     )
