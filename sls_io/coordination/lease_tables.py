@@ -14,8 +14,9 @@ from pathlib import Path
 from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, String, Table, inspect, text
 from sqlalchemy.dialects import mysql
 
+from sls_io.coordination.cells import MOMENT_MS_MAX, MOST, unlike
 from sls_io.coordination.database import Database
-from sls_io.errors import ConfigError, printable
+from sls_io.errors import ConfigError, StoreBroken, printable
 
 VERSION_TABLE = "loghub_client_version"
 HEAD = "0001"
@@ -41,7 +42,7 @@ INSTANCES = Table(
     Column("consume_group", name_type(NAME_CHARS_MAX), primary_key=True),
     Column("logstream_sig", name_type(SIGNATURE_CHARS_MAX), primary_key=True),
     Column("worker_instance", name_type(NAME_CHARS_MAX), primary_key=True),
-    Column("create_time", BigInteger, nullable=False),
+    Column("create_time", BigInteger, nullable=False, info={MOST: MOMENT_MS_MAX}),
 )
 """Who is there. `create_time` is its last sign of life in unix milliseconds."""
 LEASES = Table(
@@ -50,28 +51,31 @@ LEASES = Table(
     Column("consume_group", name_type(NAME_CHARS_MAX), primary_key=True),
     Column("logstream_sig", name_type(SIGNATURE_CHARS_MAX), primary_key=True),
     Column("shard_id", Integer, primary_key=True, autoincrement=False),
-    Column("lease_id", BigInteger, nullable=False),
+    Column("lease_id", BigInteger, nullable=False, info={MOST: 2**62}),
     Column("lease_owner", name_type(NAME_CHARS_MAX), nullable=False),
     Column("consumer_owner", name_type(NAME_CHARS_MAX), nullable=False),
     Column("check_point", BigInteger, nullable=True),
-    Column("update_time", BigInteger, nullable=False),
+    Column("update_time", BigInteger, nullable=False, info={MOST: MOMENT_MS_MAX}),
 )
 """A row a shard, see `lease.py`. `check_point` is a cursor as a number, `update_time` unix milliseconds."""
 
 
 def made(database: Database) -> bool:
-    """Whether the tables have been made there; a file that is not there is not made for the question."""
-    return database.there() and database.ask(_version) is not None
+    """Whether the tables have been made there; a file that is not there is not made for the question.
+
+    Raises as `ensure` for tables that are not ours, and for one that is gone.
+    """
+    return database.there() and database.ask(lambda connection: _step(connection, database.name)) is not None
 
 
 def ensure(database: Database) -> None:
     """Make the tables, or bring them up to date; nothing is done where they are.
 
     Many workers may start at once: one migrates, the others wait for it. Raises ConfigError when the tables
-    are of a newer release, or of another program: LogHub's own library calls its tables the same.
+    are of a newer release, or of another program: LogHub's own library calls its tables the same. Raises
+    StoreBroken when one is gone that was there: what it kept must not look like a first start.
     """
-    database.ask(lambda connection: _check_ours(connection, database.name))
-    if database.ask(_version) == HEAD:
+    if database.ask(lambda connection: _step(connection, database.name)) == HEAD:
         return
     database.ask(_migrate, deadline_s=_MIGRATE_DEADLINE_S)
     found = database.ask(_version)
@@ -82,27 +86,25 @@ def ensure(database: Database) -> None:
         )
 
 
-def _check_ours(connection: Connection, name: str) -> None:
+def _step(connection: Connection, name: str) -> str | None:
+    """The step that the tables are at, None where nobody made them."""
     looked = inspect(connection)
-    for table in METADATA.sorted_tables:
-        if not looked.has_table(table.name):
-            continue
-        there = {column["name"].lower(): column for column in looked.get_columns(table.name)}
-        lacking = sorted({column.name for column in table.columns} - there.keys())
-        # What our statements leave out, and the database has no value for.
-        needs = sorted(
-            column
-            for column, what in there.items()
-            if column not in table.columns
-            and not (what["nullable"] or what.get("default") or what.get("autoincrement") is True)
-        )
-        if lacking or needs:
-            said = [f"lacks {printable(', '.join(lacking))}"] if lacking else []
-            said += [f"wants {printable(', '.join(needs))}, which we do not know"] if needs else []
+    there = [table for table in METADATA.sorted_tables if looked.has_table(table.name)]
+    for table in there:
+        if differs := unlike(looked, table):
             raise ConfigError(
-                f"database {name}: the table {table.name} there {' and '.join(said)}, so it is another "
-                "program's, and was left as it is. Give the leases a database of their own"
+                f"database {name}: the table {table.name} there {differs}, so it is another program's, or "
+                "somebody altered it; it was left as it is. Alter it back, or give the leases a database of "
+                "their own"
             )
+    step = _version(connection)
+    if step == HEAD and (gone := [t.name for t in METADATA.sorted_tables if t not in there]):
+        raise StoreBroken(
+            f"database {name}: the table {' and the table '.join(gone)} is gone, and there was one. Restore "
+            f"it from a copy; or drop the table {VERSION_TABLE}: the next claim makes what is gone anew, "
+            "without the checkpoints that were in it, which a landing publishes again"
+        )
+    return step
 
 
 def _version(connection: Connection) -> str | None:

@@ -14,8 +14,8 @@ from sls_io.checkpoints.group import GroupCheckpoints
 from sls_io.checkpoints.local_file import LocalFile
 from sls_io.checkpoints.mirror import mirror
 from sls_io.checkpoints.policy import begin
-from sls_io.checkpoints.sql_guard import READERS
-from sls_io.checkpoints.sql_table import CHECKPOINTS, SqlTable
+from sls_io.checkpoints.sql_guard import CHECKPOINTS, READERS
+from sls_io.checkpoints.sql_table import SqlTable
 from sls_io.checkpoints.store import CURSOR_MAX, CheckpointStore, clone, reset
 from sls_io.client import SlsClient
 from sls_io.emulator import Emulator, start
