@@ -19,8 +19,8 @@ from sls_io.coordination.database import Database
 from sls_io.errors import ConfigError, StoreBroken, printable
 
 VERSION_TABLE = "loghub_client_version"
-HEAD = "0001"
-"""The newest step of the migrations, which is what the statements need."""
+STEPS = ("0001",)
+"""The steps of the migrations; the statements need the last one."""
 _FOLDER = Path(__file__).parent / "migrations"
 _LOCK = 5_106_841_523
 """Any number, the same in every release: who migrates holds it."""
@@ -75,15 +75,8 @@ def ensure(database: Database) -> None:
     are of a newer release, or of another program: LogHub's own library calls its tables the same. Raises
     StoreBroken when one is gone that was there: what it kept must not look like a first start.
     """
-    if database.ask(lambda connection: _step(connection, database.name)) == HEAD:
-        return
-    database.ask(_migrate, deadline_s=_MIGRATE_DEADLINE_S)
-    found = database.ask(_version)
-    if found != HEAD:
-        raise ConfigError(
-            f"database {database.name}: the tables of leases are of step {printable(str(found))}, which this "
-            f"release does not know; it needs {HEAD}: run the newest release everywhere"
-        )
+    if database.ask(lambda connection: _step(connection, database.name)) != STEPS[-1]:
+        database.ask(lambda connection: _migrate(connection, database.name), deadline_s=_MIGRATE_DEADLINE_S)
 
 
 def _step(connection: Connection, name: str) -> str | None:
@@ -98,11 +91,11 @@ def _step(connection: Connection, name: str) -> str | None:
                 "their own"
             )
     step = _version(connection)
-    if step == HEAD and (gone := [t.name for t in METADATA.sorted_tables if t not in there]):
+    if step == STEPS[-1] and (gone := [t.name for t in METADATA.sorted_tables if t not in there]):
         raise StoreBroken(
-            f"database {name}: the table {' and the table '.join(gone)} is gone, and there was one. Restore "
-            f"it from a copy; or drop the table {VERSION_TABLE}: the next claim makes what is gone anew, "
-            "without the checkpoints that were in it, which a landing publishes again"
+            f"database {name} lost what leases were kept in: {', '.join(gone)}. Restore it from a copy; or "
+            f"drop the table {VERSION_TABLE}: the next claim makes what is gone anew, without the "
+            "checkpoints that were in it, which a landing publishes again"
         )
     return step
 
@@ -110,27 +103,29 @@ def _step(connection: Connection, name: str) -> str | None:
 def _version(connection: Connection) -> str | None:
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
-    found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
-    return None if found is None else str(found)
+    found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).first()
+    return None if found is None else str(found[0] or "")
 
 
-def _migrate(connection: Connection) -> None:
+def _migrate(connection: Connection, name: str) -> None:
     # Takes a fifth of a second to load, and almost every run finds its tables.
     from alembic import command
     from alembic.config import Config
-    from alembic.util.exc import CommandError
 
     with _alone(connection):
-        if _version(connection) == HEAD:
+        step = _version(connection)
+        if step is not None and step not in STEPS:
+            raise ConfigError(
+                f"database {name}: the tables of leases are of step {printable(repr(step))}, which this "
+                f"release does not know; it needs {STEPS[-1]}: run the newest release everywhere. Where "
+                f"no newer one was, somebody edited it: drop the table {VERSION_TABLE}; a claim makes it anew"
+            )
+        if step == STEPS[-1]:
             return
         config = Config(attributes={"connection": connection, "version_table": VERSION_TABLE})
         config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
         config.set_main_option("path_separator", "os")
-        try:
-            command.upgrade(config, "head")
-        except CommandError:
-            # A step that it does not know: the caller looks at the version and says so.
-            return
+        command.upgrade(config, "head")
 
 
 @contextmanager

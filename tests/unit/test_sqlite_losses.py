@@ -13,6 +13,7 @@ import pytest
 
 from sls_io.checkpoints.sql_table import SqlTable
 from sls_io.errors import StoreBroken, StoreError
+from sls_io.window import Cursor
 from tests.unit.test_sqlite_store import OF, READER, cursors, opened, stops
 
 ROWS, SAID = "sls_lake_checkpoint", "sls_lake_checkpoint_reader"
@@ -22,7 +23,7 @@ KEPT, BEFORE = 500, 100
 
 def at(path: Path, cursor: int, reader: str = READER) -> Path:
     """`path` with shard 0 of the reader at this cursor."""
-    opened(path, reader).write({0: cursor})
+    opened(path, reader).write({0: Cursor(cursor)})
     return path
 
 
@@ -78,7 +79,7 @@ def test_nothing_that_is_lost_while_the_mark_is_there_reads_as_a_first_start(
 ) -> None:
     at(tmp_path / "first.db", 7, "other")
     at(shutil.copyfile(tmp_path / "first.db", tmp_path / "older.db"), BEFORE)
-    SqlTable(f"sqlite:///{tmp_path}/foreign.db", of="orders-1", reader=READER).write({0: 9})
+    SqlTable(f"sqlite:///{tmp_path}/foreign.db", of="orders-1", reader=READER).write({0: Cursor(9)})
     path = at(at(tmp_path / "a.db", 7, "other"), KEPT)
     IN_THE_FILE[lost](path, tmp_path)
     BESIDE[beside](mark_of(path))
@@ -87,7 +88,7 @@ def test_nothing_that_is_lost_while_the_mark_is_there_reads_as_a_first_start(
 
     if lost in whole:
         assert cursors(path) == {0: whole[lost]}, "a person may say that the rows are right, or restore"
-        assert opened(path).write({0: 20})[0].fate == "ahead"
+        assert opened(path).write({0: Cursor(20)})[0].fate == "ahead"
         return
     # Other readers' rows are there: only the reader's name beside the file says that it had some.
     named = lost in ("a copy from before the reader", "another logstore's", "with the reader's rows lost")
@@ -118,7 +119,7 @@ def test_another_reader_begins_beside_one_that_lost_its_rows(tmp_path: Path) -> 
     path = at(at(tmp_path / "a.db", KEPT), 7, "other")
     by_hand(path, *(f"DELETE FROM {table} WHERE reader = '{READER}'" for table in (ROWS, SAID)))
     stops(path, "positions were kept")
-    assert opened(path, "third").write({0: 3})[0].fate == "sent"
+    assert opened(path, "third").write({0: Cursor(3)})[0].fate == "sent"
     assert {shard: kept.cursor for shard, kept in opened(path, "other").read().items()} == {0: 7}
 
 
@@ -126,7 +127,7 @@ def test_the_cure_of_a_lost_row_lets_its_reader_begin_and_keeps_the_others(tmp_p
     path = at(at(tmp_path / "a.db", KEPT), 7, "other")
     by_hand(path, *(f"DELETE FROM {table} WHERE reader = '{READER}'" for table in (ROWS, SAID)))
     mark_of(path).unlink()
-    assert opened(path).write({0: 20})[0].fate == "sent"
+    assert opened(path).write({0: Cursor(20)})[0].fate == "sent"
     opened(path, "other").read()
     by_hand(path, f"DROP TABLE {ROWS}", f"DROP TABLE {SAID}")
     for reader in (READER, "other"):
@@ -138,7 +139,7 @@ def test_a_reader_that_dropped_all_its_shards_goes_on(tmp_path: Path) -> None:
     path = at(tmp_path / "a.db", KEPT)
     assert opened(path).drop([]) == {0}
     assert cursors(path) == {}
-    assert opened(path).write({0: 20})[0].fate == "sent"
+    assert opened(path).write({0: Cursor(20)})[0].fate == "sent"
 
 
 def test_tables_that_are_dropped_under_a_process_are_named_by_its_next_word(tmp_path: Path) -> None:
@@ -146,10 +147,10 @@ def test_tables_that_are_dropped_under_a_process_are_named_by_its_next_word(tmp_
     store = opened(path)
     store.read()
     by_hand(path, f"DROP TABLE {ROWS}", f"DROP TABLE {SAID}")
-    with pytest.raises(StoreError, match="dropped or altered.*Ask again"):
-        store.write({0: 20})
+    with pytest.raises(StoreError, match=r"dropped or altered.*Ask again"):
+        store.write({0: Cursor(20)})
     with pytest.raises(StoreBroken, match="positions were kept"):
-        store.write({0: 20})
+        store.write({0: Cursor(20)})
 
 
 def test_without_a_mask_no_file_of_a_store_may_be_written_by_others(tmp_path: Path) -> None:
