@@ -165,7 +165,7 @@ class Guard:
         beside = f", remove {self._file.beside}" if self._file else ""
         return StoreBroken(
             f"{self._name}: {what}. These are positions of reader {self._reader!r} in {self._of}. Restore "
-            f"the database from a copy; or, {before}delete this reader's rows of both tables "
+            f"the database from a copy; or {before}delete this reader's rows of both tables "
             f"({CHECKPOINTS.name}, {READERS.name}){beside}, and {_FILL}. {_NOTHING}"
         )
 

@@ -80,7 +80,13 @@ def ensure(database: Database) -> None:
 
 
 def _step(connection: Connection, name: str) -> str | None:
-    """The step that the tables are at, None where nobody made them."""
+    """The step that the tables are at, None where nobody made them.
+
+    Story: MySQL makes the tables one by one, and B looks while A makes them: none is there. A ends, and B
+    reads of the step that they were made: they would be lost. So the step, which is written last, is read
+    first.
+    """
+    step = _version(connection)
     looked = inspect(connection)
     there = [table for table in METADATA.sorted_tables if looked.has_table(table.name)]
     for table in there:
@@ -90,7 +96,6 @@ def _step(connection: Connection, name: str) -> str | None:
                 "somebody altered it; it was left as it is. Alter it back, or give the leases a database of "
                 "their own"
             )
-    step = _version(connection)
     if step == STEPS[-1] and (gone := [t.name for t in METADATA.sorted_tables if t not in there]):
         raise StoreBroken(
             f"database {name} lost what leases were kept in: {', '.join(gone)}. Restore it from a copy; or "
