@@ -178,9 +178,20 @@ class SqliteFile:
         self._path = self._given.resolve()
         self.beside = self._path.with_name(f"{self._path.name}.kept")
         """FILE.kept: a line that says what it is, then one a reader, JSON, [READER, ORIGIN]."""
+        self._said: str | None = None
 
     def there(self) -> bool:
-        """Whether there is a file. Raises StoreBroken for one that was there, or is cut off."""
+        """Whether there is a file. Raises StoreBroken for one that was there, or is cut off.
+
+        Story: A finds no file, or no rows. B writes the first ones, and FILE.kept after them. A finds
+        FILE.kept: all is lost. So what stands beside the file is read before anything of the file is.
+        """
+        try:
+            self._said = self.beside.read_text(errors="replace")
+        except (PermissionError, IsADirectoryError):
+            self._said = ""
+        except OSError:
+            self._said = None
         try:
             size = self._path.stat().st_size if self._path.is_file() else None
         except OSError:
@@ -192,7 +203,7 @@ class SqliteFile:
                 f"{self._name} is a link to {self._path}, which is not there. Look whether its disk is "
                 "mounted; for a first start name the file itself"
             )
-        if not size and self.beside.exists():
+        if not size and self._said is not None:
             what = "is gone" if size is None else "is empty"
             raise StoreBroken(
                 f"{self._name} {what}, and positions were kept in it. Restore it from a copy; or remove "
@@ -232,14 +243,9 @@ class SqliteFile:
                 os.close(file)
 
     def kept(self, reader: str, of: str, *, alone: bool) -> bool:
-        """Whether something of the reader was kept, as far as is known; where nothing of anybody is there
-        (`alone`), something of anybody."""
-        try:
-            return self.beside.exists() and (
-                alone or _line(reader, of) in self.beside.read_text(errors="replace")
-            )
-        except OSError:
-            return False
+        """Whether something of the reader was kept, as far as was known when the file was looked for; where
+        nothing of anybody is there (`alone`), something of anybody."""
+        return self._said is not None and (alone or _line(reader, of) in self._said)
 
     @property
     def cure(self) -> str:

@@ -10,6 +10,8 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
 
 from sls_io.checkpoints.sql_table import SqlTable
 from sls_io.errors import StoreBroken, StoreError
@@ -151,6 +153,23 @@ def test_tables_that_are_dropped_under_a_process_are_named_by_its_next_word(tmp_
         store.write({0: Cursor(20)})
     with pytest.raises(StoreBroken, match="positions were kept"):
         store.write({0: Cursor(20)})
+
+
+def test_who_looks_while_the_first_rows_are_written_does_not_take_them_for_lost(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    by_hand(path, "CREATE TABLE anybody (anything)")
+    writes = [lambda: at(path, KEPT)]
+
+    def looked(connection: object, cursor: object, statement: str, *rest: object) -> None:
+        if SAID in statement and statement.startswith("PRAGMA") and writes:
+            writes.pop()()
+
+    event.listen(Engine, "after_cursor_execute", looked)
+    try:
+        assert cursors(path) in ({}, {0: KEPT})
+    finally:
+        event.remove(Engine, "after_cursor_execute", looked)
+    assert not writes and cursors(path) == {0: KEPT}
 
 
 def test_without_a_mask_no_file_of_a_store_may_be_written_by_others(tmp_path: Path) -> None:
