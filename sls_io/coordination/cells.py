@@ -127,10 +127,11 @@ def _wrong(column: Column[Any], value: object) -> str:
         return "" if type(value) in (bool, int) and value in (0, 1) else "not true or false"
     if isinstance(kind, Integer | Float):
         most = column.info.get(MOST, _BIG_INTEGER_MAX if isinstance(kind, BigInteger) else _INTEGER_MAX)
-        whole = type(value) is int
-        # What is no number compares with none: NaN is neither below nor above.
-        fits = (whole or (isinstance(kind, Float) and type(value) is float)) and 0 <= value <= most  # type: ignore[operator]
-        return "" if fits else f"not a {'whole ' if isinstance(kind, Integer) else ''}number from 0 to {most}"
+        known = (int, float) if isinstance(kind, Float) else (int,)
+        # NaN is neither below nor above, and a bool is an int to Python.
+        if isinstance(value, int | float) and type(value) in known and 0 <= value <= most:
+            return ""
+        return f"not a {'whole ' if isinstance(kind, Integer) else ''}number from 0 to {most}"
     length = getattr(kind, "length", None)
     if not isinstance(value, str) or not value.isprintable():
         return "not a printable text"
