@@ -108,10 +108,13 @@ def prepared(project: DbtProject) -> DbtProject:
     if stale(project):
         folder = project.manifest_path.parent
         folder.mkdir(parents=True, exist_ok=True)
-        with (folder / "manifest.lock").open("w") as lock:
+        lock = os.open(folder / "manifest.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if stale(project):
                 _parse(project)
+        finally:
+            os.close(lock)
     return project
 
 

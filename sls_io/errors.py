@@ -14,7 +14,7 @@
     + LandingConflict      another landing won; read the ledger, plan again
     + LandingUnknown       answer lost and not decidable in time; nothing may be deleted
     + LedgerBroken         the table contradicts itself; a person decides, the verb is named
-    + StoreError           a checkpoint store cannot be read or written; what it had, it has
+    + StoreError           checkpoints or leases cannot be read or written; what was kept, is
     |  + StoreBroken         what is kept is not what was written; a person decides, it is never "none"
     + CheckpointOutside    a checkpoint lies outside of its shard; stop unless a policy is named
     + InvariantBroken      a bug; stop, keep the evidence
@@ -141,7 +141,8 @@ class StoreError(SlsError):
 
 
 class StoreBroken(StoreError):
-    """What a checkpoint store keeps is not what was written there: torn, edited, or somebody else's."""
+    """What a checkpoint store or the tables of leases keep is not what was written there: lost, torn, edited,
+    or somebody else's."""
 
 
 class CheckpointOutside(SlsError):

@@ -27,6 +27,7 @@ LONGEST = (
     "tests/integration/test_settle.py",
     "tests/integration/test_spark_connect.py",
     "tests/contract/test_emulator_python_sdk.py",
+    "tests/contract/test_strange_rows.py",
     "tests/integration/test_spark_source.py",
     "tests/integration/test_maintain.py",
     "tests/integration/test_dbt_rows.py",

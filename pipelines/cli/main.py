@@ -124,6 +124,8 @@ def cli(context: click.Context, debug: bool) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one verb and exit with its code. Never prints a trace unless `--debug` is given."""
+    # Whatever the shell allows: nobody else writes into a file or a folder of ours, nor of what we start.
+    os.umask(os.umask(0o077) | 0o022)
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 

@@ -3,41 +3,70 @@
     a row of the reader     `sls_lake_checkpoint_reader`: each of its shards with cursor and freeze, as the
                             last write left them; written in the transaction that wrote the shards
     SQLite: the file        `PRAGMA quick_check`; a cut file may well open, and have no rows
-    SQLite: beside it       FILE.kept, once something was kept: a file that is gone or empty is no first start
+    SQLite: beside it       FILE.kept, once something was kept: which readers of which logstores. A file that
+                            is gone or empty, and one that has nothing of such a reader, is no first start
 
 A reader whose own row is not there yet (an older release wrote its shards) is taken as it is, and its next
-write makes the row. What cannot be known: a server's database that is gone with both tables, or a SQLite file
-that is gone with FILE.kept. `saved_s` is for people, and is not compared.
+write makes the row. FILE.kept of an older release names nobody: it stands for whoever comes, until somebody
+has rows. What cannot be known: a server's database that lost both tables, or a SQLite file that is gone with
+FILE.kept. An older copy is taken: that is what restoring is. `saved_s` is for people, and is not compared.
 """
 
 import json
-import math
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-from sqlalchemy import Column, Connection, MetaData, String, Table, Text
-from sqlalchemy.dialects.mysql import MEDIUMTEXT, VARCHAR
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Connection,
+    Float,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    and_,
+    literal,
+    or_,
+    select,
+)
+from sqlalchemy.dialects.mysql import DOUBLE, MEDIUMTEXT, VARCHAR
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
-from sls_io.checkpoints.store import Kept, possible
+from sls_io.checkpoints.store import CURSOR_MAX, Kept
+from sls_io.coordination.cells import MOMENT_MS_MAX, MOST, StrangeCell
+from sls_io.coordination.cells import rows as read_rows
 from sls_io.coordination.database import trouble_of
 from sls_io.errors import ConnectFailed, SlsError, StoreBroken, StoreError
 from sls_io.window import Cursor
 
 NAME_CHARS_MAX = 128
-SHARD_MAX = 2**31 - 1
 _PAGE_BYTES_MIN = 512
 """No SQLite database is smaller, and SQLite takes some bytes for an empty one."""
 _FILL = "fill a new one from another store (sls-lake checkpoints mirror)"
+_NOTHING = "Nothing of it was taken"
 
 # Names are compared byte by byte, also where a database's own default takes "Dev" for "dev".
 NAME = String(NAME_CHARS_MAX).with_variant(
     VARCHAR(NAME_CHARS_MAX, collation="utf8mb4_bin"), "mysql", "mariadb"
 )
+_SECONDS = Float(53).with_variant(DOUBLE(), "mysql", "mariadb")
 METADATA = MetaData()
+CHECKPOINTS = Table(
+    "sls_lake_checkpoint",
+    METADATA,
+    Column("reader", NAME, primary_key=True),
+    Column("origin", NAME, primary_key=True),
+    Column("shard", Integer, primary_key=True, autoincrement=False),
+    Column("kept_cursor", BigInteger, nullable=True, info={MOST: CURSOR_MAX}),
+    Column("saved_s", _SECONDS, nullable=False, info={MOST: MOMENT_MS_MAX / 1000}),
+    Column("frozen", Boolean, nullable=False),
+)
 READERS = Table(
     "sls_lake_checkpoint_reader",
     METADATA,
@@ -46,6 +75,8 @@ READERS = Table(
     Column("shards", Text().with_variant(MEDIUMTEXT(), "mysql", "mariadb"), nullable=False),
 )
 """`shards`: JSON, {"0": ["12", false]} for shard 0 at cursor 12, not frozen."""
+_C = CHECKPOINTS.c
+_ROW = (_C.shard, _C.kept_cursor, _C.saved_s, _C.frozen)
 
 
 def told(shards: Mapping[int, Kept]) -> str:
@@ -58,57 +89,85 @@ def told(shards: Mapping[int, Kept]) -> str:
     )
 
 
-def compare(rows: Mapping[int, Kept], said: str | None, *, name: str, reader: str, of: str) -> None:
-    """Raise StoreBroken unless `rows` are what the last write left; `said` is None where no row says it."""
-    if said is None or said == told(rows):
-        return
-    try:
-        last = {int(shard): tuple(what) for shard, what in json.loads(said).items()}
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        last, rows = {}, {}
-    now = {int(shard): tuple(what) for shard, what in json.loads(told(rows)).items()}
-    lacking, more = sorted(last.keys() - now.keys()), sorted(now.keys() - last.keys())
-    other = sorted(shard for shard in last.keys() & now.keys() if last[shard] != now[shard])
-    parts = [
-        f"the row of shard {', '.join(map(str, shards))} {what}"
-        for shards, what in (
-            (lacking, "is gone"),
-            (other, "is not what was written"),
-            (more, "was not written by us"),
+class Guard:
+    """The rows of `reader` in the logstore with the origin id `of`, read and held against what is said of
+    them. `name` is the database, `file` its file where it is SQLite's."""
+
+    def __init__(self, name: str, *, reader: str, of: str, file: "SqliteFile | None") -> None:
+        self._name, self._reader, self._of, self._file = name, reader, of, file
+        self.mine = and_(_C.reader == reader, _C.origin == of)
+        """The reader's shards."""
+        self.own = and_(READERS.c.reader == reader, READERS.c.origin == of)
+        """Its own row."""
+
+    def shards(self, connection: Connection) -> dict[int, Kept]:
+        """What its rows keep. Raises StoreBroken for a cell that no write of ours makes."""
+        try:
+            found = read_rows(connection, CHECKPOINTS, _ROW, self.mine)
+        except StrangeCell as error:
+            raise self._edited(str(error)) from None
+        return {
+            shard: Kept(None if cursor is None else Cursor(cursor), float(saved_s), bool(frozen))
+            for shard, cursor, saved_s, frozen in found
+        }
+
+    def said(self, connection: Connection, *, hold: bool = False) -> str | None:
+        """What its own row says, None where there is none; held until the transaction ends."""
+        try:
+            found = read_rows(connection, READERS, (READERS.c.shards,), self.own, hold=hold)
+        except StrangeCell as error:
+            raise self._edited(str(error)) from None
+        return str(found[0][0]) if found else None
+
+    def compare(
+        self, connection: Connection, rows: Mapping[int, Kept], said: str | None, there: Iterable[Table]
+    ) -> None:
+        """Raise StoreBroken unless `rows` are what the last write left; `said` is None where no row says it,
+        `there` are the tables that there are."""
+        if said is None and not rows:
+            # A row of its own is in the making, and nothing was in it yet.
+            foreign = (or_(t.c.reader != self._reader, t.c.origin != self._of) for t in there)
+            others = [select(literal(1)).where(where).limit(1) for where in foreign]
+            self.begins(alone=not any(connection.execute(one).all() for one in others))
+        if said is None or said == told(rows):
+            return
+        try:
+            last = {int(shard): tuple(what) for shard, what in json.loads(said).items()}
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            last, rows = {}, {}
+        now = {int(shard): tuple(what) for shard, what in json.loads(told(rows)).items()}
+        lacking, more = sorted(last.keys() - now.keys()), sorted(now.keys() - last.keys())
+        other = sorted(shard for shard in last.keys() & now.keys() if last[shard] != now[shard])
+        parts = [
+            f"the row of shard {', '.join(map(str, shards))} {what}"
+            for shards, what in (
+                (lacking, "is gone"),
+                (other, "is not what was written"),
+                (more, "was not written by us"),
+            )
+            if shards
+        ]
+        what = "; ".join(parts) or "what was written last is not readable"
+        as_it_is = f"where its rows are right as they stand, delete this reader's row of {READERS.name}; or "
+        raise self._edited(what, as_it_is)
+
+    def begins(self, *, alone: bool) -> None:
+        """Nothing of the reader is there: raise StoreBroken unless it begins. `alone`: nor of anybody."""
+        if self._file and self._file.kept(self._reader, self._of, alone=alone):
+            raise self._edited("positions were kept in it, and none is there")
+
+    def keeps(self, rows: Mapping[int, Kept]) -> None:
+        """Remember beside the file that the reader has something in it."""
+        if rows and self._file:
+            self._file.mark(self._reader, self._of)
+
+    def _edited(self, what: str, before: str = "") -> StoreBroken:
+        beside = f", remove {self._file.beside}" if self._file else ""
+        return StoreBroken(
+            f"{self._name}: {what}. These are positions of reader {self._reader!r} in {self._of}. Restore "
+            f"the database from a copy; or {before}delete this reader's rows of both tables "
+            f"({CHECKPOINTS.name}, {READERS.name}){beside}, and {_FILL}. {_NOTHING}"
         )
-        if shards
-    ]
-    raise StoreBroken(
-        f"{name}: {'; '.join(parts) or 'what was written last is not readable'}. These are positions of "
-        f"reader {reader!r} in {of}. Restore the database from a copy; or, where its rows are right as they "
-        f"stand, delete this reader's row of {READERS.name}; or delete its rows of both tables, and {_FILL}. "
-        "Nothing of it was taken"
-    )
-
-
-def cells(row: tuple[Any, ...], *, name: str, reader: str, of: str) -> tuple[int, Kept]:
-    """The shard and what is kept of it, from (shard, kept_cursor, saved_s, frozen) as the driver gives them.
-
-    Raises StoreBroken for a cell that no write of ours makes: SQLite keeps any value in any column.
-    """
-    shard, cursor, saved_s, frozen = row
-    wrong = None
-    if type(shard) is not int or not 0 <= shard <= SHARD_MAX:
-        wrong = "shard"
-    elif cursor is not None and (type(cursor) is not int or not possible(cursor)):
-        wrong = "kept_cursor"
-    elif type(saved_s) not in (int, float) or not math.isfinite(saved_s) or saved_s < 0:
-        wrong = "saved_s"
-    elif type(frozen) not in (bool, int) or frozen not in (0, 1):
-        wrong = "frozen"
-    if wrong:
-        where = "one row" if wrong == "shard" else f"shard {shard}"
-        raise StoreBroken(
-            f"{name}: {wrong} of {where} of reader {reader!r} in {of} is no value of ours: it was edited. "
-            f"Restore the database from a copy; or delete this reader's rows of both tables "
-            f"(sls_lake_checkpoint, {READERS.name}), and {_FILL}. Nothing of it was taken"
-        )
-    return shard, Kept(None if cursor is None else Cursor(cursor), float(saved_s), bool(frozen))
 
 
 class SqliteFile:
@@ -117,10 +176,22 @@ class SqliteFile:
     def __init__(self, url: URL, name: str) -> None:
         self._given, self._name = Path(url.database or ""), name
         self._path = self._given.resolve()
-        self._mark = self._path.with_name(f"{self._path.name}.kept")
+        self.beside = self._path.with_name(f"{self._path.name}.kept")
+        """FILE.kept: a line that says what it is, then one a reader, JSON, [READER, ORIGIN]."""
+        self._said: str | None = None
 
     def there(self) -> bool:
-        """Whether there is a file. Raises StoreBroken for one that was there, or is cut off."""
+        """Whether there is a file. Raises StoreBroken for one that was there, or is cut off.
+
+        Story: A finds no file, or no rows. B writes the first ones, and FILE.kept after them. A finds
+        FILE.kept: all is lost. So what stands beside the file is read before anything of the file is.
+        """
+        try:
+            self._said = self.beside.read_text(errors="replace")
+        except (PermissionError, IsADirectoryError):
+            self._said = ""
+        except OSError:
+            self._said = None
         try:
             size = self._path.stat().st_size if self._path.is_file() else None
         except OSError:
@@ -132,11 +203,11 @@ class SqliteFile:
                 f"{self._name} is a link to {self._path}, which is not there. Look whether its disk is "
                 "mounted; for a first start name the file itself"
             )
-        if not size and self._mark.exists():
+        if not size and self._said is not None:
             what = "is gone" if size is None else "is empty"
             raise StoreBroken(
                 f"{self._name} {what}, and positions were kept in it. Restore it from a copy; or remove "
-                f"{self._mark}, and {_FILL}: without that file a reader begins as at its first start"
+                f"{self.beside}, and {_FILL}: without that file a reader begins as at its first start"
             )
         if size and size < _PAGE_BYTES_MIN:
             raise StoreBroken(f"{self._name} is no SQLite database, or is torn. {self.cure}")
@@ -155,18 +226,36 @@ class SqliteFile:
             why = "SQLite's quick_check says so" if found != "ok" else "its last page is cut off"
             raise StoreBroken(f"{self._name} is damaged: {why}. {self.cure}")
 
-    def mark(self) -> None:
-        """Remember that something was kept; where the folder may not be written the next one tries again."""
-        if not self._mark.exists():
-            with suppress(OSError):
-                self._mark.write_text("positions were kept in the database beside this file\n")
+    def mark(self, reader: str, of: str) -> None:
+        """Remember that something of the reader was kept; where that cannot be written the next one tries."""
+        line, first = _line(reader, of), ""
+        with suppress(OSError):
+            try:
+                if line in self.beside.read_text(errors="replace"):
+                    return
+            except FileNotFoundError:
+                first = "positions were kept in the database beside this file\n"
+            file = os.open(self.beside, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                os.write(file, f"{first}{line}".encode())
+                os.fsync(file)
+            finally:
+                os.close(file)
+
+    def kept(self, reader: str, of: str, *, alone: bool) -> bool:
+        """Whether something of the reader was kept, as far as was known when the file was looked for; where
+        nothing of anybody is there (`alone`), something of anybody."""
+        return self._said is not None and (alone or _line(reader, of) in self._said)
 
     @property
     def cure(self) -> str:
         """What a person does about a damaged one."""
-        return (
-            f"Restore it from a copy; or move it and {self._mark} aside, and {_FILL}. Nothing of it was taken"
-        )
+        return f"Restore it from a copy; or move it and {self.beside} aside, and {_FILL}. {_NOTHING}"
+
+
+def _line(reader: str, of: str) -> str:
+    """A reader's line in FILE.kept. The blank one before it ends a line that a crash left half."""
+    return f"\n{json.dumps([reader, of])}\n"
 
 
 def refused(error: SQLAlchemyError, name: str, url: URL, waited_s: float) -> SlsError:
@@ -184,6 +273,11 @@ def refused(error: SQLAlchemyError, name: str, url: URL, waited_s: float) -> Sls
         return ConnectFailed(
             f"{name} is locked by another process, for {waited_s:g} s at least. Ask again; where it stays "
             f"locked, end that process ({who}). Nothing was changed"
+        )
+    if trouble == "tables":
+        return StoreError(
+            f"{name}: its tables were dropped or altered while this process used them. Ask again: they are "
+            "looked at anew, and what is wrong with them is named. Nothing was changed"
         )
     if trouble == "full":
         return StoreError(

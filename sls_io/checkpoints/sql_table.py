@@ -10,21 +10,15 @@ and so are rows that are not what the last write left. That a server's whole dat
 cannot be known from inside of it.
 """
 
-import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
     ColumnElement,
     Connection,
     Engine,
-    Float,
-    Integer,
     Table,
     and_,
     create_engine,
@@ -33,28 +27,24 @@ from sqlalchemy import (
     inspect,
     or_,
     select,
-    type_coerce,
     update,
 )
-from sqlalchemy.dialects.mysql import DOUBLE
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
-from sqlalchemy.types import NullType
 
 from sls_io.checkpoints.sql_guard import (
-    METADATA,
-    NAME,
+    CHECKPOINTS,
     NAME_CHARS_MAX,
     READERS,
+    Guard,
     SqliteFile,
-    cells,
-    compare,
     refused,
     told,
 )
 from sls_io.checkpoints.store import Kept, Written, fate_of, impossible, possible
 from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.coordination.cells import tolerant, unlike
 from sls_io.coordination.database import parsed, shown, trouble_of
 from sls_io.errors import ConfigError, ConnectFailed, SlsError, StoreBroken
 from sls_io.window import Cursor
@@ -63,18 +53,8 @@ CONNECT_S, LOCK_S = 5, 5
 """Seconds until a database that does not answer, or a locked row, is given up."""
 _TRIES = 5
 
-_SECONDS = Float(53).with_variant(DOUBLE(), "mysql", "mariadb")
-CHECKPOINTS = Table(
-    "sls_lake_checkpoint",
-    METADATA,
-    Column("reader", NAME, primary_key=True),
-    Column("origin", NAME, primary_key=True),
-    Column("shard", Integer, primary_key=True, autoincrement=False),
-    Column("kept_cursor", BigInteger, nullable=True),
-    Column("saved_s", _SECONDS, nullable=False),
-    Column("frozen", Boolean, nullable=False),
-)
 _C = CHECKPOINTS.c
+_TABLES = (CHECKPOINTS, READERS)
 _Act = Callable[[Connection, dict[int, Kept], int, Cursor], Written]
 
 
@@ -100,6 +80,7 @@ class SqlTable:
         self._engine, self._there, self._sound = _engine(address), False, False
         url = self._engine.url
         self._file = SqliteFile(url, self.name) if url.get_backend_name() == "sqlite" else None
+        self._guard = Guard(self.name, reader=reader, of=of, file=self._file)
 
     @property
     def name(self) -> str:
@@ -113,14 +94,14 @@ class SqlTable:
             return {}
         with self._connection() as connection:
             self._look(connection)
-            rows_there, said_there = self._tables(connection)
+            there = self._tables(connection)
             self._snapshot(connection)
-            rows = self._rows(connection) if rows_there else {}
-            said = connection.execute(select(READERS.c.shards).where(self._own)).all() if said_there else []
+            rows = self._guard.shards(connection) if CHECKPOINTS in there else {}
+            said = self._guard.said(connection) if READERS in there else None
+            if there:
+                self._guard.compare(connection, rows, said, there)
             connection.rollback()
-            self._compare(rows, said[0][0] if said else None)
-        if rows and self._file:
-            self._file.mark()
+        self._guard.keeps(rows)
         return rows
 
     def write(self, cursors: Mapping[int, Cursor]) -> tuple[Written, ...]:
@@ -149,36 +130,19 @@ class SqlTable:
         with self._changing() as connection, self._turn(connection) as rows:
             gone = frozenset(rows).difference(keep)
             if gone:
-                connection.execute(delete(CHECKPOINTS).where(self._mine, _C.shard.in_(sorted(gone))))
+                connection.execute(delete(CHECKPOINTS).where(self._guard.mine, _C.shard.in_(sorted(gone))))
             for shard in gone:
                 del rows[shard]
             return gone
 
     # --- below
 
-    @functools.cached_property
-    def _mine(self) -> ColumnElement[bool]:
-        return and_(_C.reader == self._reader, _C.origin == self._of)
-
-    @functools.cached_property
-    def _own(self) -> ColumnElement[bool]:
-        return and_(READERS.c.reader == self._reader, READERS.c.origin == self._of)
-
     def _begun(self) -> bool:
         """Whether there is anything to change: no table is made for nothing."""
         if self._file and not self._file.there():
             return False
         with self._connection() as connection:
-            return any(self._tables(connection))
-
-    def _rows(self, connection: Connection) -> dict[int, Kept]:
-        # As the driver gives them: SQLAlchemy would make a bool of any text.
-        columns = (type_coerce(c, NullType()) for c in (_C.shard, _C.kept_cursor, _C.saved_s, _C.frozen))
-        rows = connection.execute(select(*columns).where(self._mine)).all()
-        return dict(cells(tuple(row), name=self.name, reader=self._reader, of=self._of) for row in rows)
-
-    def _compare(self, rows: Mapping[int, Kept], said: str | None) -> None:
-        compare(rows, said, name=self.name, reader=self._reader, of=self._of)
+            return bool(self._tables(connection))
 
     def _snapshot(self, connection: Connection) -> None:
         """What is read from here on is of one moment: the shards and what is said of them."""
@@ -196,29 +160,27 @@ class SqlTable:
         except SQLAlchemyError as error:
             raise _NoTurn(error) from error
         try:
-            rows = self._rows(connection)
-            self._compare(rows, said)
+            rows = self._guard.shards(connection)
+            self._guard.compare(connection, rows, said, _TABLES)
             yield rows
             now = told(rows)
             if now != said:
-                connection.execute(update(READERS).where(self._own).values(shards=now))
+                connection.execute(update(READERS).where(self._guard.own).values(shards=now))
             connection.commit()
         except BaseException:
             with suppress(SQLAlchemyError):
                 connection.rollback()
             raise
-        if self._file and rows:
-            self._file.mark()
+        self._guard.keeps(rows)
 
     def _taken(self, connection: Connection) -> str | None:
         """The reader's own row, held until the end of the transaction: what it says, None when it is new."""
         for _ in range(_TRIES):
             if self._file:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
-            own = select(READERS.c.shards).where(self._own).with_for_update()
-            found = connection.execute(own).all()
-            if found:
-                return str(found[0][0])
+            said = self._guard.said(connection, hold=True)
+            if said is not None:
+                return said
             # MySQL holds the gap where the row would be, and two that hold it could not make the row.
             connection.rollback()
             new = {"reader": self._reader, "origin": self._of, "shards": ""}
@@ -298,7 +260,7 @@ class SqlTable:
         if shard in rows:
             moved = (
                 update(CHECKPOINTS)
-                .where(self._mine, _C.shard == shard, where)
+                .where(self._guard.mine, _C.shard == shard, where)
                 .values(kept_cursor=kept.cursor, saved_s=kept.saved_s)
             )
             if connection.execute(moved).rowcount != 1:
@@ -314,7 +276,7 @@ class SqlTable:
 
     def _freeze(self, connection: Connection, rows: dict[int, Kept], shard: int, *, frozen: bool) -> None:
         if shard in rows:
-            where = update(CHECKPOINTS).where(self._mine, _C.shard == shard)
+            where = update(CHECKPOINTS).where(self._guard.mine, _C.shard == shard)
             connection.execute(where.values(frozen=frozen))
             rows[shard] = replace(rows[shard], frozen=frozen)
         else:
@@ -343,6 +305,8 @@ class SqlTable:
             raise self._refusal(error) from error
 
     def _refusal(self, error: SQLAlchemyError) -> SlsError:
+        # What is known of the tables may be what is wrong.
+        self._there = False
         return refused(error, self.name, self._engine.url, LOCK_S)
 
     @contextmanager
@@ -361,28 +325,30 @@ class SqlTable:
             self._file.check(connection)
         self._sound = True
 
-    def _tables(self, connection: Connection) -> tuple[bool, bool]:
-        """Whether there are the shards' table and the readers'. Raises StoreBroken for others' tables."""
+    def _tables(self, connection: Connection) -> tuple[Table, ...]:
+        """Those of our tables that are there. Raises StoreBroken for others' tables, and for lost ones."""
         if self._there:
-            return True, True
+            return _TABLES
         looked = inspect(connection)
-        there = looked.has_table(CHECKPOINTS.name), looked.has_table(READERS.name)
-        for table, is_there in zip((CHECKPOINTS, READERS), there, strict=True):
-            names = {column["name"] for column in looked.get_columns(table.name)} if is_there else set()
-            if is_there and (lacking := sorted({column.name for column in table.columns} - names)):
+        there = tuple(table for table in _TABLES if looked.has_table(table.name))
+        for table in there:
+            if differs := unlike(looked, table):
                 raise StoreBroken(
-                    f"{self.name}: the table {table.name} lacks {', '.join(lacking)}, so it is another "
-                    "program's or another release's. Use another database, or rename that table"
+                    f"{self.name}: the table {table.name} {differs}, so it is another program's or another "
+                    "release's, or somebody altered it. Use another database, rename that table, or alter it "
+                    "back"
                 )
+        if not there:
+            self._guard.begins(alone=True)
         connection.rollback()
-        self._there = all(there)
+        self._there = there == _TABLES
         return there
 
     def _made(self, connection: Connection) -> None:
         """Make the tables unless they are there; of two that make one at once one finds it made."""
-        if all(self._tables(connection)):
+        if self._tables(connection) == _TABLES:
             return
-        for table in (CHECKPOINTS, READERS):
+        for table in _TABLES:
             try:
                 table.create(connection, checkfirst=True)
                 connection.commit()
@@ -408,7 +374,9 @@ def _lost(connection: Connection) -> str:
 def _engine(address: str) -> Engine:
     url = parsed(address)
     try:
-        return create_engine(url, poolclass=NullPool, connect_args=_deadlines(url), hide_parameters=True)
+        return tolerant(
+            create_engine(url, poolclass=NullPool, connect_args=_deadlines(url), hide_parameters=True)
+        )
     except (NoSuchModuleError, ModuleNotFoundError) as error:
         name = error.name if isinstance(error, ModuleNotFoundError) else "that dialect"
         raise ConfigError(f"no driver for this database is installed here: {name} is missing") from None

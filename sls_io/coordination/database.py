@@ -17,6 +17,7 @@ from sqlalchemy import Connection, create_engine
 from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, ProgrammingError, SQLAlchemyError
 
+from sls_io.coordination.cells import tolerant
 from sls_io.deadline import NoAnswer, answered
 from sls_io.errors import ConfigError, ConnectFailed, SlsError, TransportTimeout, printable
 
@@ -76,12 +77,12 @@ class Database:
             raise TransportTimeout(
                 f"database {self.name} did not answer within {limit_s:g} s; look whether it is up"
             ) from error
-        except ProgrammingError as error:
-            raise ConfigError(
-                f"database {self.name} refuses: {self._said(error)}; look whether its tables are there and "
-                "whether the user of the address may read and write them"
-            ) from error
         except SQLAlchemyError as error:
+            if isinstance(error, ProgrammingError) or trouble_of(error) == "tables":
+                raise ConfigError(
+                    f"database {self.name} refuses: {self._said(error)}; look whether its tables are there, "
+                    "and whether the user of the address may read and write them"
+                ) from error
             raise ConnectFailed(
                 f"database {self.name} cannot be asked: {self._said(error)}; look at it and at its address"
             ) from error
@@ -105,8 +106,10 @@ class Database:
         return printable(text.strip())
 
 
-Trouble = Literal["damaged", "locked", "full", "rights", "disk", "unknown"]
+Trouble = Literal["damaged", "locked", "full", "rights", "disk", "tables", "unknown"]
+"""`tables`: a statement of ours does not fit what is there: gone, renamed, of another type."""
 _SQLITE: dict[int, Trouble] = {
+    sqlite3.SQLITE_ERROR: "tables",
     sqlite3.SQLITE_CORRUPT: "damaged",
     sqlite3.SQLITE_NOTADB: "damaged",
     sqlite3.SQLITE_BUSY: "locked",
@@ -127,6 +130,13 @@ _POSTGRES: dict[str, Trouble] = {
     "42501": "rights",
     "25006": "rights",
     "58030": "disk",
+    "42P01": "tables",
+    "42703": "tables",
+    "42804": "tables",
+    "42883": "tables",
+    "22001": "tables",
+    "22003": "tables",
+    "22P02": "tables",
 }
 _MYSQL: dict[int, Trouble] = {
     1712: "damaged",
@@ -138,6 +148,12 @@ _MYSQL: dict[int, Trouble] = {
     1142: "rights",
     1290: "rights",
     1792: "rights",
+    1054: "tables",
+    1146: "tables",
+    1264: "tables",
+    1292: "tables",
+    1366: "tables",
+    1406: "tables",
 }
 
 
@@ -205,13 +221,15 @@ def _engine(url: URL, deadline_s: float) -> Engine:
         "mysql": {"connect_timeout": whole_s, "read_timeout": whole_s, "write_timeout": whole_s},
     }
     kind = url.get_backend_name()
-    return create_engine(
-        url,
-        isolation_level="AUTOCOMMIT",
-        connect_args=options["mysql" if kind == "mariadb" else kind],
-        pool_size=_CONNECTIONS_MAX,
-        max_overflow=_CONNECTIONS_MAX,
-        pool_timeout=deadline_s,
-        pool_recycle=1800,
-        hide_parameters=True,
+    return tolerant(
+        create_engine(
+            url,
+            isolation_level="AUTOCOMMIT",
+            connect_args=options["mysql" if kind == "mariadb" else kind],
+            pool_size=_CONNECTIONS_MAX,
+            max_overflow=_CONNECTIONS_MAX,
+            pool_timeout=deadline_s,
+            pool_recycle=1800,
+            hide_parameters=True,
+        )
     )

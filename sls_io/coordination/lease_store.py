@@ -5,26 +5,31 @@ statement changed is not asked. Answers get lost, and whether a change was carri
 is there afterwards, so every change is followed by a look.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from sqlalchemy import ColumnElement, Connection, Insert, Table, case, delete, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, Insert, Table, and_, case, delete, tuple_, update
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
-from sls_io.coordination.database import Database
+from sls_io.coordination.cells import StrangeCell, rows
+from sls_io.coordination.database import Answer, Database
 from sls_io.coordination.lease import FREE, Lease, Take, View
 from sls_io.coordination.lease_tables import INSTANCES, LEASES, SIGNATURE_CHARS_MAX, ensure, made
-from sls_io.errors import ConfigError
+from sls_io.errors import ConfigError, StoreBroken
 from sls_io.window import Cursor
 
 _I, _L = INSTANCES.c, LEASES.c
+_INSTANCE = (_I.worker_instance, _I.create_time)
+_LEASE = (_L.shard_id, _L.lease_id, _L.lease_owner, _L.consumer_owner, _L.check_point, _L.update_time)
+"""In the order of `Lease`'s fields."""
 
 
 class LeaseStore(Protocol):
     """What a coordinator asks of the place where leases are kept.
 
     Each change is one statement, carried out whole or not at all. It raises TransportError when no answer
-    came, and then nobody knows which; ConfigError when it can never work. Stamps are unix milliseconds.
+    came, and then nobody knows which; ConfigError when it can never work, StoreBroken when what is kept was
+    lost or edited. Stamps are unix milliseconds.
     """
 
     @property
@@ -109,26 +114,22 @@ class SqlLeases:
         ensure(self._database)
 
     def read(self) -> View:
-        return self._database.ask(self._read)
+        return self._ask(self._read)
 
     def _read(self, connection: Connection) -> View:
-        leases = connection.execute(select(LEASES).where(*self._here(LEASES)))
-        instances = connection.execute(
-            select(_I.worker_instance, _I.create_time).where(*self._here(INSTANCES))
-        )
-        return View(
-            {
-                row.shard_id: Lease(
-                    shard=row.shard_id,
-                    lease_id=row.lease_id,
-                    owner=row.lease_owner,
-                    consumer=row.consumer_owner,
-                    checkpoint=None if row.check_point is None else Cursor(row.check_point),
-                    stamp_ms=row.update_time,
-                )
-                for row in leases
-            },
-            {row.worker_instance: row.create_time for row in instances},
+        try:
+            leases = rows(connection, LEASES, _LEASE, and_(*self._here(LEASES)))
+            instances = rows(connection, INSTANCES, _INSTANCE, and_(*self._here(INSTANCES)))
+        except StrangeCell as error:
+            raise self._strange(error) from None
+        return View({row[0]: Lease(*row) for row in leases}, dict(instances))
+
+    def _strange(self, error: StrangeCell) -> StoreBroken:
+        return StoreBroken(
+            f"database {self.name}: {error}: it was edited. The row is of the group {self._group!r} and "
+            f"the logstore {self._signature!r}. Put it right, or restore the table from a copy; or delete "
+            "that row: the next claim makes it anew, without the checkpoint that was in it, which a landing "
+            "publishes again. Nothing of it was taken"
         )
 
     def join(self, me: str, stamp_ms: int) -> None:
@@ -140,9 +141,8 @@ class SqlLeases:
 
     def add(self, shards: Iterable[int]) -> None:
         new = {"lease_id": FREE, "lease_owner": "", "consumer_owner": "", "update_time": 0}
-        rows = [{**new, "shard_id": shard} for shard in shards]
-        if rows:
-            self._insert(LEASES, rows)
+        if free := [{**new, "shard_id": shard} for shard in shards]:
+            self._insert(LEASES, free)
 
     def renew(self, me: str, owned: Mapping[int, int], lease_id: int, stamp_ms: int) -> None:
         begun = _L.consumer_owner.in_(("", me))
@@ -203,12 +203,22 @@ class SqlLeases:
         return table.c.consume_group == self._group, table.c.logstream_sig == self._signature
 
     def _do(self, statement: Any) -> bool:
-        return self._database.ask(lambda connection: connection.execute(statement).rowcount > 0)
+        return self._ask(lambda connection: connection.execute(statement).rowcount > 0)
 
-    def _insert(self, table: Table, rows: list[dict[str, object]], newer: str = "") -> None:
+    def _ask(self, call: Callable[[Connection], Answer]) -> Answer:
+        """Ask the database. Where it refuses, its tables or their rows are not what they were: which, they
+        say themselves."""
+        try:
+            return self._database.ask(call)
+        except ConfigError:
+            if made(self._database):
+                self._database.ask(self._read)
+            raise
+
+    def _insert(self, table: Table, some: list[dict[str, object]], newer: str = "") -> None:
         """Insert these rows; where there are such, leave them, or write the column `newer` only."""
         here = {"consume_group": self._group, "logstream_sig": self._signature}
-        values = [{**here, **row} for row in rows]
+        values = [{**here, **row} for row in some]
         statement: Insert
         if self._database.kind == "mysql":
             inserted = mysql.insert(table).values(values)

@@ -14,12 +14,13 @@ from pathlib import Path
 from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, String, Table, inspect, text
 from sqlalchemy.dialects import mysql
 
+from sls_io.coordination.cells import MOMENT_MS_MAX, MOST, unlike
 from sls_io.coordination.database import Database
-from sls_io.errors import ConfigError, printable
+from sls_io.errors import ConfigError, StoreBroken, printable
 
 VERSION_TABLE = "loghub_client_version"
-HEAD = "0001"
-"""The newest step of the migrations, which is what the statements need."""
+STEPS = ("0001",)
+"""The steps of the migrations; the statements need the last one."""
 _FOLDER = Path(__file__).parent / "migrations"
 _LOCK = 5_106_841_523
 """Any number, the same in every release: who migrates holds it."""
@@ -41,7 +42,7 @@ INSTANCES = Table(
     Column("consume_group", name_type(NAME_CHARS_MAX), primary_key=True),
     Column("logstream_sig", name_type(SIGNATURE_CHARS_MAX), primary_key=True),
     Column("worker_instance", name_type(NAME_CHARS_MAX), primary_key=True),
-    Column("create_time", BigInteger, nullable=False),
+    Column("create_time", BigInteger, nullable=False, info={MOST: MOMENT_MS_MAX}),
 )
 """Who is there. `create_time` is its last sign of life in unix milliseconds."""
 LEASES = Table(
@@ -50,85 +51,86 @@ LEASES = Table(
     Column("consume_group", name_type(NAME_CHARS_MAX), primary_key=True),
     Column("logstream_sig", name_type(SIGNATURE_CHARS_MAX), primary_key=True),
     Column("shard_id", Integer, primary_key=True, autoincrement=False),
-    Column("lease_id", BigInteger, nullable=False),
+    Column("lease_id", BigInteger, nullable=False, info={MOST: 2**62}),
     Column("lease_owner", name_type(NAME_CHARS_MAX), nullable=False),
     Column("consumer_owner", name_type(NAME_CHARS_MAX), nullable=False),
     Column("check_point", BigInteger, nullable=True),
-    Column("update_time", BigInteger, nullable=False),
+    Column("update_time", BigInteger, nullable=False, info={MOST: MOMENT_MS_MAX}),
 )
 """A row a shard, see `lease.py`. `check_point` is a cursor as a number, `update_time` unix milliseconds."""
 
 
 def made(database: Database) -> bool:
-    """Whether the tables have been made there; a file that is not there is not made for the question."""
-    return database.there() and database.ask(_version) is not None
+    """Whether the tables have been made there; a file that is not there is not made for the question.
+
+    Raises as `ensure` for tables that are not ours, and for one that is gone.
+    """
+    return database.there() and database.ask(lambda connection: _step(connection, database.name)) is not None
 
 
 def ensure(database: Database) -> None:
     """Make the tables, or bring them up to date; nothing is done where they are.
 
     Many workers may start at once: one migrates, the others wait for it. Raises ConfigError when the tables
-    are of a newer release, or of another program: LogHub's own library calls its tables the same.
+    are of a newer release, or of another program: LogHub's own library calls its tables the same. Raises
+    StoreBroken when one is gone that was there: what it kept must not look like a first start.
     """
-    database.ask(lambda connection: _check_ours(connection, database.name))
-    if database.ask(_version) == HEAD:
-        return
-    database.ask(_migrate, deadline_s=_MIGRATE_DEADLINE_S)
-    found = database.ask(_version)
-    if found != HEAD:
-        raise ConfigError(
-            f"database {database.name}: the tables of leases are of step {printable(str(found))}, which this "
-            f"release does not know; it needs {HEAD}: run the newest release everywhere"
-        )
+    if database.ask(lambda connection: _step(connection, database.name)) != STEPS[-1]:
+        database.ask(lambda connection: _migrate(connection, database.name), deadline_s=_MIGRATE_DEADLINE_S)
 
 
-def _check_ours(connection: Connection, name: str) -> None:
+def _step(connection: Connection, name: str) -> str | None:
+    """The step that the tables are at, None where nobody made them.
+
+    Story: MySQL makes the tables one by one, and B looks while A makes them: none is there. A ends, and B
+    reads of the step that they were made: they would be lost. So the step, which is written last, is read
+    first.
+    """
+    step = _version(connection)
     looked = inspect(connection)
-    for table in METADATA.sorted_tables:
-        if not looked.has_table(table.name):
-            continue
-        there = {column["name"].lower(): column for column in looked.get_columns(table.name)}
-        lacking = sorted({column.name for column in table.columns} - there.keys())
-        # What our statements leave out, and the database has no value for.
-        needs = sorted(
-            column
-            for column, what in there.items()
-            if column not in table.columns
-            and not (what["nullable"] or what.get("default") or what.get("autoincrement") is True)
-        )
-        if lacking or needs:
-            said = [f"lacks {printable(', '.join(lacking))}"] if lacking else []
-            said += [f"wants {printable(', '.join(needs))}, which we do not know"] if needs else []
+    there = [table for table in METADATA.sorted_tables if looked.has_table(table.name)]
+    for table in there:
+        if differs := unlike(looked, table):
             raise ConfigError(
-                f"database {name}: the table {table.name} there {' and '.join(said)}, so it is another "
-                "program's, and was left as it is. Give the leases a database of their own"
+                f"database {name}: the table {table.name} there {differs}, so it is another program's, or "
+                "somebody altered it; it was left as it is. Alter it back, or give the leases a database of "
+                "their own"
             )
+    if step == STEPS[-1] and (gone := [t.name for t in METADATA.sorted_tables if t not in there]):
+        raise StoreBroken(
+            f"database {name} lost what leases were kept in: {', '.join(gone)}. Restore it from a copy; or "
+            f"drop the table {VERSION_TABLE}: the next claim makes what is gone anew, without the "
+            "checkpoints that were in it, which a landing publishes again"
+        )
+    return step
 
 
 def _version(connection: Connection) -> str | None:
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
-    found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
-    return None if found is None else str(found)
+    found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).first()
+    return None if found is None else str(found[0] or "")
 
 
-def _migrate(connection: Connection) -> None:
+def _migrate(connection: Connection, name: str) -> None:
     # Takes a fifth of a second to load, and almost every run finds its tables.
     from alembic import command
     from alembic.config import Config
-    from alembic.util.exc import CommandError
 
     with _alone(connection):
-        if _version(connection) == HEAD:
+        step = _version(connection)
+        if step is not None and step not in STEPS:
+            raise ConfigError(
+                f"database {name}: the tables of leases are of step {printable(repr(step))}, which this "
+                f"release does not know; it needs {STEPS[-1]}: run the newest release everywhere. Where "
+                f"no newer one was, somebody edited it: drop the table {VERSION_TABLE}; a claim makes it anew"
+            )
+        if step == STEPS[-1]:
             return
         config = Config(attributes={"connection": connection, "version_table": VERSION_TABLE})
         config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
         config.set_main_option("path_separator", "os")
-        try:
-            command.upgrade(config, "head")
-        except CommandError:
-            # A step that it does not know: the caller looks at the version and says so.
-            return
+        command.upgrade(config, "head")
 
 
 @contextmanager

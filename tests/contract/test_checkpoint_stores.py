@@ -14,8 +14,8 @@ from sls_io.checkpoints.group import GroupCheckpoints
 from sls_io.checkpoints.local_file import LocalFile
 from sls_io.checkpoints.mirror import mirror
 from sls_io.checkpoints.policy import begin
-from sls_io.checkpoints.sql_guard import READERS
-from sls_io.checkpoints.sql_table import CHECKPOINTS, SqlTable
+from sls_io.checkpoints.sql_guard import CHECKPOINTS, READERS
+from sls_io.checkpoints.sql_table import SqlTable
 from sls_io.checkpoints.store import CURSOR_MAX, CheckpointStore, clone, reset
 from sls_io.client import SlsClient
 from sls_io.emulator import Emulator, start
@@ -363,7 +363,7 @@ def test_a_row_that_somebody_locks_stops_no_other(kind: Kind, place: Place) -> N
 def test_another_programs_table_is_refused(kind: Kind, place: Place) -> None:
     with create_engine(place.address, poolclass=NullPool).begin() as connection:
         connection.execute(text("CREATE TABLE sls_lake_checkpoint (name VARCHAR(10))"))
-    with pytest.raises(StoreBroken, match="lacks frozen"):
+    with pytest.raises(StoreBroken, match="lacks frozen, kept_cursor"):
         place.open().read()
     with pytest.raises(StoreBroken):
         place.open().write(at(s0=1))
@@ -412,9 +412,9 @@ def by_hand(place: Place, *statements: str) -> None:
         ("UPDATE sls_lake_checkpoint SET shard = 7 WHERE shard = 1", "shard 1 is gone.*shard 7 was not"),
         ("UPDATE sls_lake_checkpoint SET kept_cursor = NULL WHERE shard = 1", "shard 1 is not what"),
         ("UPDATE sls_lake_checkpoint SET kept_cursor = 0 WHERE shard = 1", "shard 1 is not what"),
-        ("UPDATE sls_lake_checkpoint SET kept_cursor = -1 WHERE shard = 1", "kept_cursor of shard 1 of"),
+        ("UPDATE sls_lake_checkpoint SET kept_cursor = -1 WHERE shard = 1", "kept_cursor of the row shard"),
         ("UPDATE sls_lake_checkpoint SET frozen = NOT frozen WHERE shard = 1", "shard 1 is not what"),
-        ("UPDATE sls_lake_checkpoint SET saved_s = -1 WHERE shard = 1", "saved_s of shard 1 of"),
+        ("UPDATE sls_lake_checkpoint SET saved_s = -1 WHERE shard = 1", "saved_s of the row shard = 1"),
         ("UPDATE sls_lake_checkpoint_reader SET shards = 'zz'", "what was written last is not readable"),
     ],
 )

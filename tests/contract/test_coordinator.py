@@ -17,6 +17,8 @@ import pytest
 from sls_io.client import SlsClient
 from sls_io.clock import ManualClock
 from sls_io.coordination.coordinator import Coordinator
+from sls_io.coordination.database import Database
+from sls_io.coordination.lease_store import SqlLeases
 from sls_io.coordination.server_group import ServerGroup
 from sls_io.coordination.sql_lease import SqlLease
 from sls_io.coordination.static import Static
@@ -28,6 +30,7 @@ from tests.contract.lease_databases import DATABASES, Databases
 
 LOGSTORE, GROUP = "logs", "lake"
 TIMEOUT_S = 30
+PATIENT_S = 120.0
 
 
 class Time(ManualClock):
@@ -63,11 +66,13 @@ class Place:
     def leases(self, kind: str, holder: str = "a", **settings: object) -> SqlLease:
         if kind not in self.addresses:
             self.addresses[kind] = self.databases.new(kind)
-        return SqlLease.at(
-            self.addresses[kind],
+        # The claims' time is moved by hand, the database's is the machine's: a slow one answers, too.
+        database = Database(self.addresses[kind], deadline_s=PATIENT_S)
+        signature = f"{self.client.service.project}/{LOGSTORE}"
+        return SqlLease(
+            SqlLeases(database, group=GROUP, signature=signature),
             self.settings(holder, **settings),
             lambda: {shard.id: 1 for shard in self.client.shards()},
-            signature=f"{self.client.service.project}/{LOGSTORE}",
             clock=self.time,
         )
 

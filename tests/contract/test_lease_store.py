@@ -12,15 +12,15 @@ from alembic.migration import MigrationContext
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
-from sqlalchemy import create_engine, inspect, text
+from sqlalchemy import Table, create_engine, inspect, text
 
 from sls_io.clock import ManualClock
 from sls_io.coordination.database import Database
 from sls_io.coordination.lease import Take
 from sls_io.coordination.lease_store import SqlLeases
-from sls_io.coordination.lease_tables import METADATA, VERSION_TABLE, ensure
+from sls_io.coordination.lease_tables import INSTANCES, LEASES, METADATA, VERSION_TABLE, ensure
 from sls_io.coordination.sql_lease import SqlLease
-from sls_io.errors import ClaimLost, ConfigError, ConnectFailed, TransportTimeout
+from sls_io.errors import ClaimLost, ConfigError, ConnectFailed, StoreBroken, TransportTimeout
 from sls_io.settings import Group
 from sls_io.window import Cursor
 from tests.contract.lease_databases import DATABASES, Databases
@@ -211,7 +211,7 @@ def test_tables_of_a_newer_release_are_refused(kind: str, databases: Databases) 
     with engine.begin() as connection:
         connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '0999'"))
     engine.dispose()
-    with pytest.raises(ConfigError, match=r"of step 0999.*run the newest release everywhere"):
+    with pytest.raises(ConfigError, match=r"of step .0999.*run the newest release everywhere"):
         ensure(database)
 
 
@@ -243,14 +243,49 @@ def test_tables_of_another_program_are_left_as_they_are(
 
 
 @every
-def test_tables_that_are_gone_are_an_error_that_names_the_database(kind: str, databases: Databases) -> None:
+@pytest.mark.parametrize("gone", [[INSTANCES], [LEASES], [LEASES, INSTANCES]], ids=len)
+def test_a_table_that_is_gone_is_named_with_its_cure_and_is_no_first_start(
+    kind: str, gone: list[Table], databases: Databases
+) -> None:
+    """Said to a process that used it, and to one that starts; the cure makes what is gone, and no more."""
     address = databases.new(kind)
     database = Database(address, deadline_s=30)
     store = SqlLeases(database, group="g", signature="s")
     store.prepare()
-    databases.drop_tables(address)
-    with pytest.raises((ConfigError, ConnectFailed), match=f"database {database.name}"):
-        store.read()
+    store.add([0])
+    engine = create_engine(address)
+    METADATA.drop_all(engine, tables=gone)
+    says = f"{database.name} lost .*{gone[0].name}.*drop the table {VERSION_TABLE}"
+    for say in (store.read, store.prepare, store.there):
+        with pytest.raises(StoreBroken, match=says):
+            say()
+    assert not {table.name for table in gone} & set(inspect(engine).get_table_names())
+    with engine.begin() as connection:
+        connection.execute(text(f"DROP TABLE {VERSION_TABLE}"))
+    engine.dispose()
+    store.prepare()
+    assert set(store.read().leases) == (set() if LEASES in gone else {0})
+
+
+@pytest.mark.parametrize("value", ["NULL", "x'ff'", "''", "'zz'"])
+def test_a_step_that_no_release_wrote_is_refused_with_its_cure(value: str, databases: Databases) -> None:
+    address = databases.new("sqlite")
+    database = Database(address, deadline_s=30)
+    ensure(database)
+    engine = create_engine(address)
+    with engine.begin() as connection:
+        connection.execute(text(f"DROP TABLE {VERSION_TABLE}"))
+        connection.execute(text(f"CREATE TABLE {VERSION_TABLE} (version_num VARCHAR(32))"))
+        connection.execute(text(f"INSERT INTO {VERSION_TABLE} VALUES ({value})"))
+    engine.dispose()
+    with pytest.raises(ConfigError, match=f"of step .*drop the table {VERSION_TABLE}"):
+        ensure(database)
+    engine = create_engine(address)
+    with engine.begin() as connection:
+        connection.execute(text(f"DROP TABLE {VERSION_TABLE}"))
+    engine.dispose()
+    ensure(database)
+    assert SqlLeases(database, group="g", signature="s").there()
 
 
 # --- a database that does not work

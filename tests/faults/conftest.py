@@ -80,7 +80,14 @@ def started(quick: World) -> World:
 
 
 @pytest.fixture(scope="session")
-def forge() -> Iterator[Forge]:
-    """Where runs are forked as processes of their own."""
+def forging() -> Iterator[Forge]:
+    """The process that forks runs."""
     with Forge() as made:
         yield made
+
+
+@pytest.fixture
+def forge(forging: Forge) -> Iterator[Forge]:
+    """Where runs are forked as processes of their own, which end with their test."""
+    yield forging
+    forging.end_run()

@@ -11,6 +11,10 @@ request, and has carried it out while nobody has the answer yet. Without `act` t
 Forking one process that has imported everything costs milliseconds where a new one costs seconds. The
 answers are `pid N`, `stopped` and `ended STATUS` (negative: the signal); the line `continue` wakes a
 stopped run. Status 2 and a sentence on stderr mean an error of ours, 1 anything else.
+
+Story: a test fails between its run's begin and end. The word of that end waits in the pipe, and the next
+test takes it for its own run's. So a run that nobody waited for is ended, and its words are heard, before
+the next one begins. Its process stays there, dead, until then: its number is nobody else's.
 """
 
 import json
@@ -115,20 +119,33 @@ def _land(asked: dict[str, Any]) -> None:
 def serve() -> None:
     """Fork a run for each line of stdin and tell what becomes of it."""
     print("ready", flush=True)  # noqa: T201
+    dead: list[int] = []
     for line in sys.stdin:
+        while dead:
+            os.waitpid(dead.pop(), 0)
         pid = os.fork()
         if pid == 0:
             os.close(0)
             os._exit(run(json.loads(line)))
         print(f"pid {pid}", flush=True)  # noqa: T201
-        while True:
-            _, status = os.waitpid(pid, os.WUNTRACED)
-            if not os.WIFSTOPPED(status):
-                break
+        while (seen := _changed(pid)).si_code == os.CLD_STOPPED:
             print("stopped", flush=True)  # noqa: T201
             sys.stdin.readline()
             os.kill(pid, signal.SIGCONT)
-        print(f"ended {os.waitstatus_to_exitcode(status)}", flush=True)  # noqa: T201
+        status = seen.si_status if seen.si_code == os.CLD_EXITED else -seen.si_status
+        print(f"ended {status}", flush=True)  # noqa: T201
+        dead.append(pid)
+
+
+def _changed(pid: int) -> os.waitid_result:
+    """What became of the run; one that has ended is still there."""
+    seen = os.waitid(os.P_PID, pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
+    if seen is None:
+        raise ChildProcessError
+    if seen.si_code == os.CLD_STOPPED:
+        # Taken, or the next look finds the same stop again. It may have been killed meanwhile.
+        os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOHANG)
+    return seen
 
 
 @dataclass
@@ -137,27 +154,47 @@ class Forked:
 
     forge: "Forge"
     pid: int
+    last: str = ""
+    """The last word that was heard of it."""
 
     def stopped(self) -> None:
         """Wait until it has stopped."""
-        assert (line := self.forge.hear()) == "stopped", line
+        assert self._hear() == "stopped", self.last
 
     def wake(self) -> int:
         """Let it go on, and wait for its end."""
         self.forge.say("continue")
+        self.last = "woken"
         return self.ended()
 
     def ended(self) -> int:
         """Wait for its end: the exit status, negative for a signal."""
-        word, _, status = self.forge.hear().partition(" ")
+        word, _, status = self._hear().partition(" ")
         assert word == "ended", word
         return int(status)
+
+    def end(self) -> None:
+        """End it, where nobody has heard of its end."""
+        if self.last.startswith("ended"):
+            return
+        os.kill(self.pid, signal.SIGKILL)
+        while not self.last.startswith("ended"):
+            # A line too many would be the next run's.
+            if self.last == "stopped":
+                self.forge.say("continue")
+            if not self._hear():
+                return
+
+    def _hear(self) -> str:
+        self.last = self.forge.hear()
+        return self.last
 
 
 class Forge:
     """The forking process; one run at a time."""
 
     def __init__(self) -> None:
+        self._run: Forked | None = None
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.forked_run"],
             cwd=ROOT,
@@ -176,11 +213,18 @@ class Forge:
         point: str = "",
         environment: dict[str, str] | None = None,
     ) -> Forked:
-        """Fork a run, with these variables set; returns as soon as it has begun."""
+        """Fork a run, with these variables set; returns as soon as it has begun. The one before is over."""
+        self.end_run()
         asked = {"logstore": logstore.model_dump(mode="json"), "lake": dict(lake.properties)}
         asked["environment"] = environment or {}
         self.say(json.dumps({**asked, "act": act, "point": point}))
-        return Forked(self, int(self.hear().removeprefix("pid ")))
+        self._run = Forked(self, int(self.hear().removeprefix("pid ")))
+        return self._run
+
+    def end_run(self) -> None:
+        """End the run that nobody waited for, if there is one."""
+        if self._run is not None:
+            self._run.end()
 
     def say(self, line: str) -> None:
         """One line to the forking process."""
@@ -199,6 +243,7 @@ class Forge:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.end_run()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 stream.close()

@@ -196,6 +196,22 @@ def test_disk_full_at(started: World, forge: Forge, point: str, landed: int, sta
     assert_next_run_lands(started, TO_COME - landed)
 
 
+@pytest.mark.parametrize(("act", "heard"), [("stop", True), ("stop", False), ("kill", False)])
+def test_a_run_that_nobody_waited_for_is_over_before_the_next_one(
+    started: World, forge: Forge, act: str, heard: bool
+) -> None:
+    """Its words are not the next one's, which lands what is to be landed."""
+    left = forge.run(started.logstore, started.lake, act=act, point="claim")
+    if heard:
+        left.stopped()
+
+    assert forge.run(started.logstore, started.lake, act="kill", point="write").ended() == -signal.SIGKILL
+
+    assert left.last.startswith("ended")
+    with pytest.raises(ProcessLookupError):
+        signal_to(left.pid, signal.SIGCONT)
+
+
 def logstore(world: World) -> str:
     """The logstore's name, for a fault that is to meet this world only."""
     return world.logstore.service.logstore

@@ -25,7 +25,7 @@ class Tally:
 def tell(folder: str, index: int, done: Tally) -> None:
     """Window `index` is so far. A folder that is gone, or a full disk, is no reason to stop reading."""
     try:
-        file = os.open(os.path.join(folder, str(index)), os.O_WRONLY | os.O_CREAT)
+        file = os.open(os.path.join(folder, str(index)), os.O_WRONLY | os.O_CREAT, 0o600)
         try:
             os.pwrite(file, _LAYOUT.pack(done.pages, done.rows, done.raw_bytes), 0)
         finally:

@@ -1,0 +1,77 @@
+"""Files and folders that our programs make while the shell would let everybody write into them."""
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pipelines.landing.run.tally import Tally, tell
+from sls_io.checkpoints.local_file import LocalFile
+from sls_io.emulator import start
+from sls_io.window import Cursor
+from tests.unit.test_stage import DEFS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@contextmanager
+def no_mask() -> Iterator[None]:
+    """The shell masks nothing."""
+    mask = os.umask(0)
+    try:
+        yield
+    finally:
+        os.umask(mask)
+
+
+def modes(folder: Path) -> dict[str, int]:
+    """What is in the folder, with its mode."""
+    return {str(x.relative_to(folder)): stat.S_IMODE(x.stat().st_mode) for x in folder.rglob("*")}
+
+
+def test_without_a_mask_nobody_else_writes_into_what_the_emulator_keeps(tmp_path: Path) -> None:
+    with no_mask(), start(tmp_path / "made" / "data") as emulator:
+        emulator.admin.now()
+    made = modes(tmp_path)
+    assert len(made) > 3
+    assert not {name: oct(mode) for name, mode in made.items() if mode & 0o022}
+
+
+def test_without_a_mask_nobody_else_writes_into_what_a_verb_makes(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    folder = project / "pipelines" / "defs" / "orders"
+    folder.mkdir(parents=True)
+    (folder / "defs.yaml").write_text(DEFS)
+    (project / "pyproject.toml").write_text("")
+    shutil.copytree(ROOT / "dbt", project / "dbt", ignore=shutil.ignore_patterns("target", "logs"))
+    before = modes(project)
+    verb = "import sys; from pipelines.cli.main import main; main(['stage', '--by-minute'])"
+    with no_mask():
+        done = subprocess.run(
+            [sys.executable, "-c", verb],
+            cwd=project,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    made = {name: mode for name, mode in modes(project).items() if name not in before}
+    assert any(name.endswith(".sql") for name in made)
+    assert not {name: oct(mode) for name, mode in made.items() if mode & 0o022}
+
+
+def test_without_a_mask_nobody_else_writes_into_a_tally_or_a_checkpoint(tmp_path: Path) -> None:
+    with no_mask():
+        tell(str(tmp_path), 0, Tally(1, 1, 1))
+        LocalFile(tmp_path / "made" / "p.json", of="logs-1", reader="dev").write({0: Cursor(1)})
+    assert modes(tmp_path) == {
+        "0": 0o600,
+        "made": 0o700,
+        "made/p.json": 0o600,
+        "made/p.json.lock": 0o600,
+    }
