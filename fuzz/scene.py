@@ -20,7 +20,8 @@ from fuzz import strangers
 from fuzz.lane import Broken
 from fuzz.model import CONTRACTS, Log, Model, Place, Row, Saved, Store, Told
 from pipelines.cli.main import run as command_line
-from pipelines.landing.inspection.verify import Proof, verify
+from pipelines.landing.inspection.proof import NOT_VERIFIED, Proof
+from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger import codec
 from pipelines.landing.logstore import Logstore
 from sls_io.claim import Ledger
@@ -290,9 +291,9 @@ class Scene:
         with self.client(name) as client:
             proof = verify(self.logstore(name), self.lake, client, pull=pull)
         wanted = self.model.proven(name)
-        if proof.ok != wanted:
+        if (proof.verdict != NOT_VERIFIED) != wanted:
             said = [*proof.problems, *(p for s in proof.shards for p in s.problems)]
-            raise Broken(f"verify of {name} is {'green' if proof.ok else f'red ({said})'}; {self.why(name)}")
+            raise Broken(f"verify of {name} says {proof.verdict} {said}; {self.why(name)}")
         return proof
 
     def why(self, name: str) -> str:

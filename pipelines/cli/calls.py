@@ -10,8 +10,9 @@ import shlex
 
 import click
 
-LOGSTORE, TYPED = "logstore", "typed"
-"""In click's object: the logstore of this call, where it had to be chosen; the words that were typed."""
+LOGSTORE, TYPED, SETTINGS = "logstore", "typed", "settings"
+"""In click's object: the logstore of this call, where it had to be chosen; the words that were typed; the
+settings that were read."""
 PROGRAM = "sls-lake"
 HARMLESS = frozenset(
     {
@@ -56,6 +57,12 @@ def choose(name: str) -> None:
     """Remember that this call had to choose the logstore `name`."""
     if (context := click.get_current_context(silent=True)) is not None:
         context.ensure_object(dict)[LOGSTORE] = name
+
+
+def keep(settings: object) -> None:
+    """Remember the settings of the logstore that this call is about."""
+    if (context := click.get_current_context(silent=True)) is not None:
+        context.ensure_object(dict)[SETTINGS] = settings
 
 
 def _told(what: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipelines.cli.calls import choose
+from pipelines.cli.calls import choose, keep
 from sls_io.errors import ConfigError, printable
 
 if TYPE_CHECKING:
@@ -177,7 +177,9 @@ def resolve(name: str | None) -> "Logstore":
     defs_path(chosen, root)
     if name and names != [name]:
         choose(name)  # before it is read: what is said of a bad file names it
-    return load_named(chosen, root)
+    found = load_named(chosen, root)
+    keep(found)
+    return found
 
 
 def resolve_all(names: str | None) -> "list[Logstore]":

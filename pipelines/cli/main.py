@@ -4,7 +4,8 @@ Verbs are imported when they are called: `sls-lake --help` starts in a moment, a
 that lands needs Spark.
 
 Exit codes: 0 done; 1 it was tried and failed, or a check is red; 2 what was asked for cannot
-work (usage, configuration) and nothing was started; 130 stopped by Ctrl-C.
+work (usage, configuration) and nothing was started; 3 nothing is wrong, and logs that can still be
+landed are owed (`verify`); 130 stopped by Ctrl-C.
 
 With `--json` an error is a document on stdout, too, unless the verb has printed its own:
 {"error": {"kind", "message", "exit_code"}}, with "verb" where a command settles it and "code" where
@@ -38,6 +39,7 @@ from sls_io.errors import (
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
+EXIT_OWED: Final = 3
 EXIT_INTERRUPTED: Final = 130
 TYPED_CHARS_MAX: Final = 800
 
@@ -167,6 +169,9 @@ def run(arguments: Sequence[str]) -> int:
             return EXIT_FAILED
         if session.get("debug"):
             raise
+        if isinstance(error, LedgerBroken) and calls.SETTINGS in session:
+            # Whoever met it had Iceberg loaded; other verbs do not wait for that.
+            _loaded("pipelines.landing.inspection.cures").give_cures(error, session[calls.SETTINGS])
         said = calls.completed(sentence(error), str(session.get(calls.LOGSTORE, "")))
         print(f"sls-lake: {said}", file=sys.stderr)
         code = EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED

@@ -246,10 +246,15 @@ def undo(output: Output, *, hours: range, name: str | None, execute: bool) -> No
     metavar="ID",
     help="Files of another origin in the table, as verify names it: one whose logstore is gone.",
 )
+@click.option(
+    "--rows",
+    is_flag=True,
+    help="Read every column of every row, as verify --rows does, and give up files that this finds, too.",
+)
 @logstore_option
 @execute_option
 @verb
-def give_up(output: Output, *, origin: str, name: str | None, execute: bool) -> None:
+def give_up(output: Output, *, origin: str, rows: bool, name: str | None, execute: bool) -> None:
     """Give up the rows of data files that are gone or damaged, these rows and no others.
 
     Only for rows that nothing brings back: `sls-lake verify` names what does. The files leave the table,
@@ -258,7 +263,7 @@ def give_up(output: Output, *, origin: str, name: str | None, execute: bool) -> 
     """
     logstore, lake = resolve(name), Lake.default()
     with SlsClient(logstore.service) as client:
-        planned = plan_give_up(lake, logstore, client, origin=origin)
+        planned = plan_give_up(lake, logstore, client, origin=origin, whole=lambda path: rows)
     view = planned.view
     output.say(
         f"{view.table}: {view.rows:,} rows of {view.origin} were in {len(view.files)} files that are gone or "

@@ -1,17 +1,21 @@
 """`sls-lake verify`: the ledger against the service and the table."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 
 import click
 
 from pipelines.cli.hours import Hours
 from pipelines.cli.logstores import logstore_option, resolve
-from pipelines.cli.main import EXIT_FAILED
+from pipelines.cli.main import EXIT_FAILED, EXIT_OWED
 from pipelines.cli.output import Output, moment, verb
-from pipelines.landing.inspection.verify import Proof, ShardProof
+from pipelines.landing.inspection.proof import NOT_VERIFIED, OWED, VERIFIED, Proof, ShardProof, Verdict
 from pipelines.landing.inspection.verify import verify as prove
+from pipelines.landing.inspection.whole import every_file, no_file
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
+
+_EXIT: Mapping[Verdict, int] = {VERIFIED: 0, OWED: EXIT_OWED, NOT_VERIFIED: EXIT_FAILED}
 
 
 @click.command("verify")
@@ -26,22 +30,28 @@ from sls_io.client import SlsClient
     metavar="A[..B]",
     help="With --pull: only these receive hours, like 2026-11-20-07:00..2026-11-20-09:00.",
 )
+@click.option(
+    "--rows", is_flag=True, help="Read every column of every row, and check the checksums of its pages."
+)
 @verb
-def verify(output: Output, *, name: str | None, pull: bool, hours: range | None) -> None:
+def verify(output: Output, *, name: str | None, pull: bool, hours: range | None, rows: bool) -> None:
     """Prove gaps, holes, rows and identity sums, and that each row is there once.
 
-    Reads the table and asks the service; claims, moves and writes nothing.
+    Reads of the table the columns that tell which rows there are, with --rows all columns, and asks the
+    service; claims, moves and writes nothing. Ends with 0 where all is verified, with 3 where that is so and
+    logs that were skipped are owed, with 1 where something is wrong.
     """
     if hours is not None and not pull:
         raise click.UsageError("--hour says what to pull again: add --pull")
     logstore = resolve(name)
     with SlsClient(logstore.service) as client, output.progress(f"verify {logstore.name}") as progress:
         progress.phase("pulling again and counting the table" if pull else "counting the table")
-        proof = prove(logstore, Lake.default(), client, pull=pull, hours=hours)
+        chosen = every_file if rows else no_file
+        proof = prove(logstore, Lake.default(), client, pull=pull, hours=hours, rows=chosen)
     show(output, proof)
-    output.result({"ok": proof.ok, **asdict(proof)})
-    if not proof.ok:
-        click.get_current_context().exit(EXIT_FAILED)
+    output.result({"ok": proof.ok, "verdict": proof.verdict, **asdict(proof)})
+    if proof.verdict != VERIFIED:
+        click.get_current_context().exit(_EXIT[proof.verdict])
 
 
 def show(output: Output, proof: Proof) -> None:
@@ -56,7 +66,11 @@ def show(output: Output, proof: Proof) -> None:
                     shard.rows_table,
                     str(shard.frontier),
                     _unread(shard),
-                    "[red]wrong[/]" if shard.problems else "[green]ok[/]",
+                    "[red]wrong[/]"
+                    if shard.problems
+                    else "[yellow]owed[/]"
+                    if shard.owed
+                    else "[green]ok[/]",
                 )
                 for shard in proof.shards
             ],
@@ -67,6 +81,7 @@ def show(output: Output, proof: Proof) -> None:
             *(f"gap {gap}" for gap in shard.gaps),
             *(f"withdrawn {w}" for w in shard.withdrawn),
             *shard.notes,
+            *shard.owed,
             *shard.problems,
         ):
             output.say(f"shard {shard.shard}: {text}")
@@ -75,16 +90,22 @@ def show(output: Output, proof: Proof) -> None:
         output.say(note)
     for problem in proof.problems:
         output.say(f"[red]{problem}[/]")
-    if proof.ok:
-        output.say(f"[green]verified[/]: {proof.rows:,} rows in {proof.table}, each once, as the ledger says")
-    else:
+    if proof.verdict == NOT_VERIFIED:
         wrong = any(shard.problems for shard in proof.shards) or not proof.shards
         why = f"{proof.table} does not hold what its ledger says" if wrong else "see above"
         if not proof.begun:
             why = "nothing of this logstore has landed"
-        output.say(f"[red]not verified[/]: {why}")
+        output.say(f"[red]{NOT_VERIFIED}[/]: {why}")
         for cure in proof.cures:
             output.say(cure)
+        return
+    if proof.absent:
+        output.say(f"not there, or not from a landing, and named above: {', '.join(proof.absent)}")
+    there = f"{proof.rows:,} rows in {proof.table}, each once, as the ledger says"
+    if proof.verdict == OWED:
+        output.say(f"[yellow]{OWED}[/]: {there}; logs were skipped, and the backfill named above lands them")
+    else:
+        output.say(f"[green]{VERIFIED}[/]: {there}")
 
 
 def _say_how_far(output: Output, proof: Proof) -> None:
@@ -93,6 +114,14 @@ def _say_how_far(output: Output, proof: Proof) -> None:
         output.say(
             f"{counted} windows counted one by one: those of snapshots kept since "
             f"{moment(proof.since_ms / 1000)} UTC; older ones are proven by the sums of their shard"
+        )
+    whole = proof.whole
+    if whole.files:
+        output.say(f"{whole.rows:,} rows read in every column: {whole.files:,} files")
+    if whole.others:
+        output.say(
+            f"of {whole.others:,} files only the columns were read that tell which rows there are; "
+            "sls-lake verify --rows reads them all"
         )
     pulled = [shard.rows_pulled for shard in proof.shards if shard.rows_pulled is not None]
     if pulled:

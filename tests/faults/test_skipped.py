@@ -1,9 +1,12 @@
 """Live runs that go on from a later time, and the logs they owe."""
 
+import dagster as dg
 import pytest
 
-from pipelines.cli.main import EXIT_USAGE
+from pipelines.cli.main import EXIT_OWED, EXIT_USAGE
+from pipelines.components.logstore.checks import proven_result
 from pipelines.landing.hours import hour_text
+from pipelines.landing.inspection.proof import Proof
 from pipelines.landing.inspection.runway import runway
 from pipelines.landing.inspection.verify import verify
 from sls_io.planning import GAP_SKIPPED
@@ -21,11 +24,14 @@ def world(started: World) -> World:
     return started
 
 
+def proof_of(world: World) -> Proof:
+    with world.client as client:
+        return verify(world.logstore, world.lake, client)
+
+
 def notes_of(world: World) -> list[str]:
     """What the proof says beside its verdict."""
-    with world.client as client:
-        proof = verify(world.logstore, world.lake, client)
-    return [note for shard in proof.shards for note in shard.notes]
+    return [note for shard in proof_of(world).shards for note in (*shard.notes, *shard.owed)]
 
 
 def test_what_was_skipped_is_owed_until_a_backfill_lands_it(world: World, command: Command) -> None:
@@ -42,9 +48,9 @@ def test_what_was_skipped_is_owed_until_a_backfill_lands_it(world: World, comman
 
     assert report.rows == 10 and len(report.readable) == 2
     assert all("skipped and is owed" in line for line in report.readable)
-    with world.client as client:
-        proof = verify(world.logstore, world.lake, client)
-    assert proof.ok and all(any("is owed" in note for note in shard.notes) for shard in proof.shards)
+    proof = proof_of(world)
+    assert all("is owed" in text for shard in proof.shards for text in shard.owed)
+    assert [len(shard.owed) for shard in proof.shards] == [1, 1]
     assert all(GAP_SKIPPED in gap for shard in proof.shards for gap in shard.gaps)
     assert "owed" in command("plan", json=False)["text"]
 
@@ -54,6 +60,35 @@ def test_what_was_skipped_is_owed_until_a_backfill_lands_it(world: World, comman
     assert all(not entry.gaps for entry in world.ledger.shards.values())
     world.assert_each_log_once()
     assert_whole(world)
+
+
+def test_logs_that_are_owed_have_a_word_and_an_exit_code_of_their_own_until_they_have_landed(
+    world: World, command: Command
+) -> None:
+    command("shards", "skip", "--to", "latest", "--execute")
+
+    said, text = command("verify"), command("verify", json=False)
+    assert (said["code"], said["verdict"], said["ok"]) == (EXIT_OWED, "owed", False)
+    assert text["code"] == EXIT_OWED and "\nowed: 20 rows" in text["text"]
+    assert "verified" not in text["text"]
+    result = proven_result(dg.AssetKey("bronze"), proof_of(world), seconds=0.0)
+    assert (result.passed, result.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert (result.description or "").startswith("owed: shard 0: ")
+    assert str(result.metadata["verdict"].value).startswith("- owed\n")
+
+    hours = world.hours
+    world.land(mode="fill", hours=(hours.start, hours.stop))
+    landed = command("verify")
+    assert (landed["code"], landed["verdict"], landed["ok"]) == (0, "verified", True)
+
+
+def test_what_can_land_no_more_has_a_name_and_is_verified(world: World, command: Command) -> None:
+    """Skipped and then lost to retention, or taken back by a person: nobody can, or is to, land it."""
+    command("shards", "skip", "--to", "latest", "--execute")
+    world.emulator.admin.advance(40 * 24 * HOUR_S)
+    lost = command("verify")
+    assert (lost["code"], lost["verdict"]) == (0, "verified")
+    assert "named above: 2 gaps" in command("verify", json=False)["text"]
 
 
 def test_one_shard_goes_on_from_a_time_and_the_other_lands_all(world: World, command: Command) -> None:

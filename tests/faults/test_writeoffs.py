@@ -8,8 +8,9 @@ import pytest
 from fuzz.lies import wire
 from pipelines.landing.hours import hour_of
 from pipelines.landing.inspection.describe import describe, preview
+from pipelines.landing.inspection.proof import Proof
 from pipelines.landing.inspection.runway import runway, spoken
-from pipelines.landing.inspection.verify import Proof, verify
+from pipelines.landing.inspection.verify import verify
 from pipelines.landing.run.report import LandingReport
 from sls_io.planning import CURSOR_UNKNOWN, GAP_SHARD_GONE
 from tests.faults.judge import assert_whole, pass_by

@@ -143,7 +143,9 @@ def test_the_proof_is_a_check_with_counts_and_a_run_that_lands_repeats_it(page: 
     verdict = check(proven, "proven")
     assert verdict.passed and not verdict.blocking
     assert verdict.description == "50 rows, each once, as the ledger says"
-    assert numbers(verdict.metadata) == {
+    said = numbers(verdict.metadata)
+    assert said.pop("files read whole") + said.pop("other files") == len(page.world.published())
+    assert said == {
         "rows": 50,
         "shards": 2,
         "problems": 0,
@@ -151,13 +153,14 @@ def test_the_proof_is_a_check_with_counts_and_a_run_that_lands_repeats_it(page: 
         "withdrawn": 0,
         "rows forgotten": 0,
         "rows adopted": 0,
+        "owed": 0,
     }
     page.world.put(10)
     page.world.emulator.admin.advance(60)
     again = check(page.land(), "proven")
     twice = check(page.land(), "proven")
-    said = "Not proven by this run; the last proof said: 50 rows, each once, as the ledger says"
-    assert again.description == twice.description == said
+    repeated = "Not proven by this run; the last proof said: 50 rows, each once, as the ledger says"
+    assert again.description == twice.description == repeated
     assert again.metadata["proven at"] == verdict.metadata["proven at"]
     assert check(page.run("proof"), "proven").metadata["rows"].value == 60
 

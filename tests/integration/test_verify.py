@@ -11,7 +11,8 @@ from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
 from pyiceberg.expressions import And, EqualTo, LessThan
 
 from pipelines.landing.hours import hour_text
-from pipelines.landing.inspection.verify import Proof, verify
+from pipelines.landing.inspection.proof import Proof
+from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.operations.forget import execute_forget, plan_forget_where
 from pipelines.landing.operations.rollback import execute_rollback, plan_rollback

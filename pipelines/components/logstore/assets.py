@@ -33,7 +33,7 @@ from typing import Any, Literal, cast
 import dagster as dg
 
 from pipelines.components.logstore import checks, metadata, rework
-from pipelines.components.logstore.failures import plainly, require_endpoint
+from pipelines.components.logstore.failures import naming_cures, plainly, require_endpoint
 from pipelines.components.logstore.schedule import (
     BACKFILL_TAG,
     CLAIMS_TAG,
@@ -303,9 +303,10 @@ def _again(
     else:
         events = rework.mended(logstore, bronze, hours, mode, execute=execute)
     try:
-        for event in events:
-            context.log_event(event)
-            context.log.info(rework.sentence(event))
+        with naming_cures(logstore):
+            for event in events:
+                context.log_event(event)
+                context.log.info(rework.sentence(event))
     except _REFUSED:
         for event in rework.untouched(context.instance, bronze, hours, mode):
             context.instance.report_runless_asset_event(event)

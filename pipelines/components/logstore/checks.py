@@ -4,10 +4,11 @@
                 A failing one ends the step, so that the checkpoint, which comes after it, stays
                 where it is. Dagster runs the code after a yielded check although the check failed;
                 whoever yields it returns.
-    proven      every row of the table against the ledger, as `sls-lake verify`. It reads the
-                identity of each row, so a run that lands does not take it: it says again what the
-                last proof said. The page would call the check not evaluated otherwise, since its
-                newest result was older than the newest hour.
+    proven      every row of the table against the ledger, as `sls-lake verify`; of a part of the
+                files, another one each day, every column. It reads the identity of each row, so a
+                run that lands does not take it: it says again what the last proof said. The page
+                would call the check not evaluated otherwise, since its newest result was older than
+                the newest hour. Logs that are owed are a warning.
     runway      retention against the frontiers. Looked at by every run that lands, also by one
                 that fails: landings that stand still are what makes it short.
     clean       rows with errors in the newest receive hours, by the manifests. Looked at by every run
@@ -26,8 +27,10 @@ from pipelines.components.logstore.metadata import bullets
 from pipelines.components.logstore.schedule import ERRORS, MODE_TAG
 from pipelines.landing.hours import hour_text, hours_of
 from pipelines.landing.inspection.error_rows import HOURS, ErrorRows, error_rows
+from pipelines.landing.inspection.proof import OWED, Proof, ShardProof
 from pipelines.landing.inspection.runway import CURE, Runway, runway, spoken
-from pipelines.landing.inspection.verify import Proof, ShardProof, verify
+from pipelines.landing.inspection.verify import verify
+from pipelines.landing.inspection.whole import of_day
 from pipelines.landing.ledger.state import check_newest, reconcile
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import Verdict
@@ -62,7 +65,8 @@ def specs(bronze: dg.AssetKey) -> list[dg.AssetCheckSpec]:
             description=(
                 "Every row is there once and nothing is missing: rows and identity sums of each shard "
                 "against the ledger, apart from named gaps, withdrawn hours and rows removed by decision. "
-                "Reads the whole table's identities; a run that lands repeats the last verdict."
+                "Reads the whole table's identities, and every column of a seventh of its files, each day "
+                "another one. Warns while skipped logs are owed. A run that lands repeats the last verdict."
             ),
         ),
         dg.AssetCheckSpec(
@@ -136,23 +140,33 @@ def prove(logstore: Logstore, bronze: dg.AssetKey, *, pull: str = "") -> dg.Asse
     hours = None if pull in ("", ALL) else hours_of(pull)
     started_s = SYSTEM_CLOCK.monotonic()
     with SlsClient(logstore.service) as client:
-        proof = verify(logstore, Lake.default(), client, pull=bool(pull), hours=hours, sums_of_others=False)
+        proof = verify(
+            logstore,
+            Lake.default(),
+            client,
+            pull=bool(pull),
+            hours=hours,
+            sums_of_others=False,
+            rows=of_day(SYSTEM_CLOCK.now()),
+        )
     return proven_result(bronze, proof, seconds=SYSTEM_CLOCK.monotonic() - started_s)
 
 
 def proven_result(bronze: dg.AssetKey, proof: Proof, *, seconds: float) -> dg.AssetCheckResult:
     """The proof as Dagster stores it: numbers that it plots, the verdict in words, a line a shard."""
     problems = [*proof.problems, *_of_shards(proof.shards, "problems")]
+    owed = list(_of_shards(proof.shards, "owed"))
+    owes = proof.verdict == OWED
+    wrong = problems or [f"{OWED}: {text}" for text in owed]
     return dg.AssetCheckResult(
         asset_key=bronze,
         check_name=PROVEN,
         passed=proof.ok,
-        severity=dg.AssetCheckSeverity.ERROR,
-        description="; ".join(problems[:3]) or f"{proof.rows:,} rows, each once, as the ledger says",
+        severity=dg.AssetCheckSeverity.WARN if owes else dg.AssetCheckSeverity.ERROR,
+        description="; ".join(wrong[:3]) or f"{proof.rows:,} rows, each once, as the ledger says",
         metadata={
             "verdict": _bullets(
-                [*problems, *proof.cures, *proof.notes, *_decided(proof.shards)]
-                or ["nothing is wrong or missing"]
+                [proof.verdict, *problems, *proof.cures, *owed, *proof.notes, *_decided(proof.shards)]
             ),
             "rows": dg.MetadataValue.int(proof.rows),
             "shards": dg.MetadataValue.int(len(proof.shards)),
@@ -161,6 +175,9 @@ def proven_result(bronze: dg.AssetKey, proof: Proof, *, seconds: float) -> dg.As
             "withdrawn": dg.MetadataValue.int(sum(len(s.withdrawn) for s in proof.shards)),
             "rows forgotten": dg.MetadataValue.int(sum(s.rows_forgotten for s in proof.shards)),
             "rows adopted": dg.MetadataValue.int(sum(s.rows_adopted for s in proof.shards)),
+            "owed": dg.MetadataValue.int(len(owed)),
+            "files read whole": dg.MetadataValue.int(proof.whole.files),
+            "other files": dg.MetadataValue.int(proof.whole.others),
             "by shard": _shards(proof.shards),
             "seconds": dg.MetadataValue.float(round(seconds, 1)),
             **_window_by_window(proof),

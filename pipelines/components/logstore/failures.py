@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import dagster as dg
 
+from pipelines.landing.inspection.cures import give_cures
 from pipelines.landing.logstore import Logstore
 from sls_io.errors import ConfigError, SlsError
 
@@ -19,6 +20,17 @@ def plainly() -> Iterator[None]:
         raise dg.Failure(
             description=str(error), metadata={"error": type(error).__name__}, allow_retries=False
         ) from error
+
+
+@contextmanager
+def naming_cures(logstore: Logstore) -> Iterator[None]:
+    """An unreadable file is named with what settles it. Not around what runs every few minutes: looking for
+    cures reads older landings."""
+    try:
+        yield
+    except SlsError as error:
+        give_cures(error, logstore)
+        raise
 
 
 def require_endpoint(logstore: Logstore, unset: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import dagster as dg
 
 from pipelines.components.logstore.dagster_private import IN_PROGRESS_RUN_STATUSES, NOT_FINISHED_STATUSES
-from pipelines.components.logstore.failures import plainly
+from pipelines.components.logstore.failures import naming_cures, plainly
 from pipelines.components.logstore.metadata import MB, Metadata, bullets
 from pipelines.components.logstore.schedule import hour_key
 from pipelines.landing.inspection.history import Orphan
@@ -63,7 +63,7 @@ def maintenance_job(logstore: Logstore, bronze: dg.AssetKey) -> dg.JobDefinition
         tags={"dagster/compute_kind": "iceberg"},
     )
     def maintain(context: dg.OpExecutionContext, config: Upkeep) -> Iterator[dg.Output[None]]:
-        with plainly():
+        with plainly(), naming_cures(logstore):
             _refuse_second(context, logstore)
             maintainer = Maintainer(
                 logstore,

@@ -185,7 +185,7 @@ def _read(table: Table, path: str) -> Iterator[tuple[str, _Longs, _Longs]]:
     or has no such columns: a writer that was killed leaves it."""
     batches: list[pa.RecordBatch] = []
     with suppress(Unreadable), reading(table, path), table.io.new_input(path).open() as stream:
-        parquet = pq.ParquetFile(stream)
+        parquet = pq.ParquetFile(stream, page_checksum_verification=True)
         if set(_COLUMNS) <= set(parquet.schema_arrow.names):
             batches = list(parquet.iter_batches(columns=list(_COLUMNS)))
     yield from _told(batches)
@@ -253,7 +253,7 @@ def same_values(table: Table, one: str, other: str) -> bool:
 
 def _whole(table: Table, path: str) -> pa.Table:
     with reading(table, path), table.io.new_input(path).open() as stream:
-        found: pa.Table = pq.ParquetFile(stream).read()
+        found: pa.Table = pq.ParquetFile(stream, page_checksum_verification=True).read()
     return found
 
 

@@ -15,6 +15,7 @@ landings.
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pyiceberg.table import Table
@@ -23,19 +24,19 @@ from pipelines.landing.contents import slices
 from pipelines.landing.contents.sameness import way_back
 from pipelines.landing.contents.slices import RowsElsewhere
 from pipelines.landing.ledger.codec import ADOPT
-from pipelines.landing.ledger.reading import Unreadable, spans
-from pipelines.landing.ledger.start import known
-from pipelines.landing.ledger.state import TableState, total_records
+from pipelines.landing.ledger.reading import VERIFY_ROWS, Unreadable, listed_files, spans
+from pipelines.landing.ledger.start import find_table, known
+from pipelines.landing.ledger.state import TableState, read_state, total_records
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.adopt import plan_adopt
 from pipelines.landing.operations.fresh_starts import At
-from pipelines.landing.operations.give_up import GIVE_UP, plan_give_up
+from pipelines.landing.operations.give_up import GIVE_UP, GivenUp, plan_give_up
 from pipelines.landing.operations.repair_manifests import REPAIR_MANIFESTS, plan_repair_manifests
 from pipelines.landing.operations.replace import REPLACE, plan_replace
 from pipelines.landing.operations.rollback import kept_by_rollback, plan_rollback
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
-from sls_io.errors import LedgerBroken, SlsError
+from sls_io.errors import LedgerBroken, SlsError, TransportError
 from sls_io.window import IntervalSet
 
 _HOURS_TRIED_MAX = 48
@@ -158,7 +159,7 @@ def of_lost_files(
         for way in (
             None if len(named) == len(lost) else _relisted(lake, logstore, client),
             _rollback(lake, logstore, client, table, state, _BROUGHT_BACK, [each.path for each in lost]),
-            _give_up(lake, logstore, client) if files else None,
+            _give_up(lake, logstore, client, {file.file_path for file in files}) if files else None,
         )
         if way is not None
     ]
@@ -168,23 +169,56 @@ def of_lost_files(
         words, _ = _adopt(lake, logstore, client)
         found += [f"{words} gives up all rows that nothing brings back, also others"] if words else []
     others = {slices.partition_origin(table, file) for file in named} - {origin, None}
-    found += [_give_up_of(lake, logstore, client, str(other)) for other in sorted(map(str, others))]
+    paths = {file.file_path for file in named}
+    found += [_give_up_of(lake, logstore, client, other, paths) for other in sorted(map(str, others))]
     return tuple(found)
 
 
-def _give_up_of(lake: Lake, logstore: Logstore, client: SlsClient, other: str) -> str:
+def give_cures(error: Exception, logstore: Logstore, lake: Lake | None = None) -> None:
+    """Whoever meets an unreadable file that main needs says himself what settles it: the error's `verb`
+    becomes the cures that work now. It stays what it was, a verb that looks for them, where they cannot be
+    looked for now. Any other error is left as it is."""
+    if not isinstance(error, Unreadable):
+        return
+    with suppress(SlsError), SlsClient(logstore.service) as client:
+        lake = lake or Lake.default()
+        table = find_table(lake, logstore, client)
+        head = table.current_snapshot() if table is not None else None
+        if table is None or head is None:
+            return
+        listed = listed_files(table, head, {})
+        if listed is None or error.path in listed:
+            found = of_lost_files(lake, logstore, client, table, read_state(table), [error])
+            error.verb = "; or ".join(found)
+
+
+def _give_up_of(lake: Lake, logstore: Logstore, client: SlsClient, other: str, lost: Collection[str]) -> str:
     """What to do about lost files of another logstore, which may be gone from the service."""
     asked = (
-        f"while origin {other} is there, sls-lake verify --logstore with its name says what brings rows back"
+        f"while origin {other} is there, {VERIFY_ROWS.partition(',')[0]} --logstore with its name says what "
+        "brings rows back"
     )
     try:
-        view = plan_give_up(lake, logstore, client, origin=other).view
+        command, view = _planned_give_up(lake, logstore, client, lost, other)
     except SlsError as error:
         return f"{asked}; from here nothing gives its lost files up: {error}"
     return (
-        f"{asked}; once it is gone, {GIVE_UP} --origin {other} gives up the {view.rows} rows of its lost "
-        "files, and nothing else"
+        f"{asked}; once it is gone, {command} gives up the {view.rows} rows of its lost files, and nothing "
+        "else"
     )
+
+
+def _planned_give_up(
+    lake: Lake, logstore: Logstore, client: SlsClient, lost: Collection[str], origin: str = ""
+) -> tuple[str, GivenUp]:
+    """The command that gives these files (paths) up, and what it does. Raises as `plan_give_up`."""
+    view = plan_give_up(lake, logstore, client, origin=origin, whole=lambda path: path in lost).view
+    command = f"{GIVE_UP} --origin {origin}" if origin else GIVE_UP
+    try:
+        plain = plan_give_up(lake, logstore, client, origin=origin).view
+    except SlsError:
+        return f"{command} --rows", view
+    return (command if plain.files == view.files else f"{command} --rows"), view
 
 
 def of_other_origins(
@@ -256,17 +290,18 @@ def _relisted(lake: Lake, logstore: Logstore, client: SlsClient) -> _Way | None:
     return _Way(text, view.missing)
 
 
-def _give_up(lake: Lake, logstore: Logstore, client: SlsClient) -> _Way | None:
-    """For lost files: what goes with them, or, where that cannot be told, a ledger that begins anew."""
+def _give_up(lake: Lake, logstore: Logstore, client: SlsClient, lost: Collection[str]) -> _Way | None:
+    """For lost files, by path: what goes with them, or, where that cannot be told, a ledger that begins
+    anew."""
     try:
-        view = plan_give_up(lake, logstore, client).view
+        command, view = _planned_give_up(lake, logstore, client, lost)
     except SlsError:
         return None
     again = ""
     if view.kept is not None and view.kept.lost < view.rows:
         calls = " and ".join(f"sls-lake backfill {span}" for span in spans(view.hours))
         again = f"; {calls} lands again what the service still has"
-    text = f"{GIVE_UP} gives up the {view.rows} rows of the lost files, and nothing else{again}"
+    text = f"{command} gives up the {view.rows} rows of the lost files, and nothing else{again}"
     return _Way(text, view.kept.lost if view.kept is not None else view.rows, gives_up=True)
 
 
@@ -303,6 +338,8 @@ def _accepted(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -
         plan_replace(lake, logstore, client, hours)
     except RowsElsewhere as error:
         return error.together
+    except TransportError:
+        raise  # nobody knows whether it works: what loses rows is not named instead
     except SlsError:
         return None
     return hours

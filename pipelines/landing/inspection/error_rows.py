@@ -7,11 +7,13 @@ Rows and errors of an hour come from the manifests alone, where each file says h
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from pyiceberg.expressions import And, NotNull
+from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import Table
 
-from pipelines.landing.ledger.reading import tasks_of
+from pipelines.landing.ledger.reading import batches_of, tasks_of
 from pipelines.landing.ledger.state import read_state
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.contract import hour_place, received_in
@@ -68,11 +70,13 @@ def error_rows(logstore: Logstore, lake: Lake) -> ErrorRows:
     if worst is None or not found[worst].errors:
         return ErrorRows(found, worst)
     only = And(received_in(range(worst, worst + 1)), NotNull(term="__error__"))
-    sample = table.scan(row_filter=only, selected_fields=("__error__",), limit=SAMPLE_ROWS).to_arrow()
-    causes = Counter(
-        part for text in sample.column("__error__").drop_null().to_pylist() for part in read(text).all
-    )
-    return ErrorRows(found, worst, dict(causes.most_common(CAUSES_SHOWN)), sample.num_rows)
+    scan = table.scan(row_filter=only, selected_fields=("__error__",))
+    reader = ArrowScan(table.metadata, table.io, scan.projection(), only)
+    batches = (batch for task in tasks_of(table, scan) for batch in batches_of(table, reader, task))
+    texts = (text for batch in batches for text in batch.column("__error__").to_pylist())
+    sample = list(islice(texts, SAMPLE_ROWS))
+    causes = Counter(part for text in sample for part in read(text).all)
+    return ErrorRows(found, worst, dict(causes.most_common(CAUSES_SHOWN)), len(sample))
 
 
 def by_hour(table: Table, first: int, stop: int) -> dict[int, HourErrors]:

@@ -9,7 +9,8 @@ Questions, each answered for every shard:
 - how far is the frontier from the service's end;
 - does the service show anything that the ledger gave up: a shard, what is in a gap, logs from before a begin;
 - do the rows of the table's other origins add up to their ledgers: from the table alone.
-Only the identity columns are read. The answer names what is wrong and where, never a row's content.
+Only the columns that tell which rows there are are read, unless other ones are asked for (`whole.py`). The
+answer names what is wrong and where, never a row's content.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -22,8 +23,10 @@ from pipelines.landing.contents.tally import Count, Tally, tally
 from pipelines.landing.hours import hour_text, hours_text, moment_text
 from pipelines.landing.inspection import cures
 from pipelines.landing.inspection.other_origins import not_once, other_sums, prove_others
+from pipelines.landing.inspection.proof import Proof, ShardProof
 from pipelines.landing.inspection.runway import CALLS_PARALLEL
 from pipelines.landing.inspection.second_pull import SecondPull, pull_again
+from pipelines.landing.inspection.whole import Chosen, no_file, read_chosen
 from pipelines.landing.ledger.reading import Misread
 from pipelines.landing.ledger.start import begins, check_origin, find_table, unknown_beside
 from pipelines.landing.ledger.state import (
@@ -55,89 +58,6 @@ _NAMED_MAX = 5
 
 
 @dataclass(frozen=True)
-class ShardProof:
-    """One shard: what the ledger says, what the table holds, and what is wrong with it.
-
-    windows         how many windows of kept snapshots were counted one by one
-    windows_left    how many were not, since rows of their hours were removed by decision
-    rows_pulled     rows that the service told again and that were compared, None when it was not asked
-    windows_pulled  how many windows were compared with the service
-    hours_short     receive hours (since 1970) of which rows are missing, where that is known
-    hours_over      receive hours of which rows are there that no landing brought, where that is known
-    others          there are as many rows as the ledger says, and not the same: some are missing and as
-                    many are there that it does not know
-    strange         rows are there that nothing explains, or that are there more than once
-    """
-
-    shard: int
-    rows_ledger: int
-    rows_table: int
-    frontier: Cursor
-    end: Cursor | None
-    closed: bool
-    gaps: tuple[str, ...] = ()
-    problems: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    rows_adopted: int = 0
-    withdrawn: tuple[str, ...] = ()
-    rows_forgotten: int = 0
-    windows: int = 0
-    rows_pulled: int | None = None
-    windows_left: int = 0
-    windows_pulled: int = 0
-    hours_short: tuple[int, ...] = ()
-    others: bool = False
-    hours_over: tuple[int, ...] = ()
-    strange: bool = False
-
-
-@dataclass(frozen=True)
-class Proof:
-    """The verdict over one logstore in one table. `ok` means: every landed log is there once.
-
-    since_ms  time of the oldest snapshot still kept (milliseconds): windows that landed before it are
-              proven by the sums of their shard, not one by one
-    landing   snapshot of the newest landing, which the rows are held against
-    cures     what makes the rows those of the ledger again and brings files back, the way that keeps most
-              first; none where none is needed
-    notes     of the whole table: what is no problem, and rows of other origins, proven or not
-    begun     the table knows this logstore: else there is nothing to prove of it yet
-    """
-
-    table: str
-    origin: str
-    shards: tuple[ShardProof, ...] = ()
-    problems: tuple[str, ...] = ()
-    since_ms: int | None = None
-    landing: int | None = None
-    notes: tuple[str, ...] = ()
-    cures: tuple[str, ...] = ()
-    begun: bool = True
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing is wrong anywhere."""
-        return not self.problems and not any(s.problems for s in self.shards)
-
-    @property
-    def rows(self) -> int:
-        """Rows of this origin in the table."""
-        return sum(s.rows_table for s in self.shards)
-
-    @property
-    def short(self) -> bool:
-        """Whether rows are missing."""
-        return any(
-            s.rows_table < s.rows_ledger + s.rows_adopted or s.hours_short or s.others for s in self.shards
-        )
-
-    @property
-    def strange(self) -> bool:
-        """Whether rows are there that should not be."""
-        return any(s.strange or s.hours_over or s.others for s in self.shards)
-
-
-@dataclass(frozen=True)
 class _Told:
     """What is known of single windows: by their landings, and by a second pull when one was made."""
 
@@ -157,9 +77,11 @@ def verify(
     pull: bool = False,
     hours: range | None = None,
     sums_of_others: bool = True,
+    rows: Chosen = no_file,
 ) -> Proof:
     """Prove the logstore's part of its table. With `pull`, what has landed is pulled again and
-    compared: of these receive hours (since 1970), or of all that retention holds.
+    compared: of these receive hours (since 1970), or of all that retention holds. Of files that `rows` takes
+    every column is read.
 
     Rows of the table's other origins are held against their ledgers, without their services. Without
     `sums_of_others` only their number, by the manifests: where each of them is proven by itself, nobody has
@@ -169,15 +91,23 @@ def verify(
     everything else is a problem in the `Proof`.
     """
     try:
-        return _verified(logstore, lake, client, pull=pull, hours=hours, sums=sums_of_others)
+        return _verified(logstore, lake, client, _Asked(pull, hours, sums_of_others, rows))
     except Misread as error:
         # Nothing is known to be wrong with the table, so nothing is said that would take rows from it.
         return Proof(logstore.table, client.origin().id, problems=(str(error),))
 
 
-def _verified(
-    logstore: Logstore, lake: Lake, client: SlsClient, *, pull: bool, hours: range | None, sums: bool
-) -> Proof:
+@dataclass(frozen=True)
+class _Asked:
+    """What is looked at beside the rows and the ledger."""
+
+    pull: bool
+    hours: range | None
+    sums_of_others: bool
+    rows: Chosen
+
+
+def _verified(logstore: Logstore, lake: Lake, client: SlsClient, asked: _Asked) -> Proof:
     origin = client.origin()
     try:
         table = find_table(lake, logstore, client)
@@ -199,26 +129,29 @@ def _verified(
     if not ledger.started:
         beside = unknown_beside(state, origin, logstore.table)
         problems.append(beside or "the ledger is empty: nothing has landed")
-    told = _Told(_landed_windows(table, ledger), pull_again(client, ledger, hours=hours) if pull else None)
+    told = _Told(
+        _landed_windows(table, ledger), pull_again(client, ledger, hours=asked.hours) if asked.pull else None
+    )
     tallies, unread = tally(table, origin.id, ledger, told.windows)
-    others = prove_others(table, state, origin.id, sums=sums)
+    others = prove_others(table, state, origin.id, sums=asked.sums_of_others)
+    whole, damaged = read_chosen(table, origin.id, asked.rows, others=asked.sums_of_others)
     said = {each.path for each in lost}
     # Of the newest landing's file another logstore's may be gone, too.
-    lost = list({each.path: each for each in (*lost, *unread, *others.lost)}.values())
+    lost = list({each.path: each for each in (*damaged, *lost, *unread, *others.lost)}.values())
     problems += [each.what for each in lost if each.path not in said]
     problems += others.problems
-    ends, shown, owed = _ends(client, ledger, begins(client, logstore, state, origin.id))
+    ends, seen = _ends(client, ledger, begins(client, logstore, state, origin.id))
     decided = _decisions(client, state, ledger, tallies, ends)
     shards = tuple(
-        _prove(s, ledger, tallies.get(s), ends, decided[s], told, shown.get(s, ()), owed.get(s, ()))
+        _prove(s, ledger, tallies.get(s), ends, decided[s], told, seen.get(s, _Seen()))
         for s in sorted(decided)
     )
     since_ms = min((s.timestamp_ms for s in table.metadata.snapshots), default=None)
     notes = [*_refused(logstore, table), *others.notes, *_beside(table)]
     if told.pulled is not None and not any(s.windows_pulled for s in shards):
-        why = _why_none(lake, logstore, client, ledger, hours, told.pulled)
+        why = _why_none(lake, logstore, client, ledger, asked.hours, told.pulled)
         # That an hour is empty here and there was compared; everything else proves nothing.
-        (problems if hours is not None and why != _EMPTY else notes).append(why)
+        (problems if asked.hours is not None and why != _EMPTY else notes).append(why)
     proof = Proof(
         logstore.table,
         origin.id,
@@ -228,6 +161,7 @@ def _verified(
         state.tagged,
         tuple(notes),
         begun=bool(origin.known_as) or ledger.started,
+        whole=whole,
     )
     # Of files that cannot be read nobody knows yet that rows are missing: what is said of them comes first.
     if lost:
@@ -236,11 +170,17 @@ def _verified(
     named = cures.of_other_origins(lake, logstore, client, table, state, others.wrong)
     if not (proof.short or proof.strange):
         return replace(proof, cures=named)
-    wrong = {hour for shard in shards for hour in (*shard.hours_short, *shard.hours_over)}
-    rows_missing = sum(max(0, s.rows_ledger + s.rows_adopted - s.rows_table) for s in shards)
-    trouble = cures.Trouble(wrong, proof.short, proof.strange, rows_missing)
-    found = cures.of_other_rows(lake, logstore, client, table, state, trouble, pulled=pull and hours is None)
+    trouble = _trouble(proof)
+    found = cures.of_other_rows(
+        lake, logstore, client, table, state, trouble, pulled=asked.pull and asked.hours is None
+    )
     return replace(proof, cures=(*found, *(cure for cure in named if cure not in found)))
+
+
+def _trouble(proof: Proof) -> cures.Trouble:
+    wrong = {hour for shard in proof.shards for hour in (*shard.hours_short, *shard.hours_over)}
+    rows_missing = sum(max(0, s.rows_ledger + s.rows_adopted - s.rows_table) for s in proof.shards)
+    return cures.Trouble(wrong, proof.short, proof.strange, rows_missing)
 
 
 def _refused(logstore: Logstore, table: Table) -> list[str]:
@@ -307,14 +247,20 @@ def _landed_windows(table: Table, ledger: Ledger) -> dict[Window, int]:
     return found
 
 
-def _ends(
-    client: SlsClient, ledger: Ledger, asked: Begins
-) -> tuple[dict[int, Cursor], dict[int, list[str]], dict[int, list[str]]]:
-    """The end of each listed shard; what the service shows of shards that the ledger gave up; and what of
-    skipped logs can be landed."""
+@dataclass(frozen=True)
+class _Seen:
+    """What the service shows beside the rows of a shard: what the ledger gave up; what was skipped, and can
+    still be landed, or can no more."""
+
+    shown: tuple[str, ...] = ()
+    owed: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+
+
+def _ends(client: SlsClient, ledger: Ledger, asked: Begins) -> tuple[dict[int, Cursor], dict[int, _Seen]]:
+    """The end of each listed shard, and what the service shows of each that the ledger knows."""
     ends: dict[int, Cursor] = {}
-    shown: dict[int, list[str]] = {}
-    owed: dict[int, list[str]] = {}
+    seen: dict[int, _Seen] = {}
 
     def ask(shard: Shard) -> None:
         entry = ledger.shards.get(shard.id)
@@ -322,14 +268,11 @@ def _ends(
             head = client.head(shard)
             if entry is not None:
                 parts = readable_again(client, head.shard, entry, head, asked)
-                shown[shard.id] = [
-                    *_shown_again(entry, head),
-                    *_asked_again(client, entry, head, asked, parts),
-                ]
-                owed[shard.id] = [
-                    *(said_readable(part) for part in parts if part.owed),
-                    *_owed_no_more(entry, head.begin),
-                ]
+                seen[shard.id] = _Seen(
+                    shown=(*_shown_again(entry, head), *_asked_again(client, entry, head, asked, parts)),
+                    owed=tuple(said_readable(part) for part in parts if part.owed),
+                    lost=_owed_no_more(entry, head.begin),
+                )
         except ShardGone:
             return
         ends[shard.id] = head.end
@@ -338,17 +281,17 @@ def _ends(
         list(pool.map(ask, client.shards()))
     for number, entry in ledger.shards.items():
         if number not in ends:
-            owed[number] = _owed_no_more(entry, CURSOR_UNKNOWN)
-    return ends, shown, owed
+            seen[number] = _Seen(lost=_owed_no_more(entry, CURSOR_UNKNOWN))
+    return ends, seen
 
 
-def _owed_no_more(entry: ShardLedger, begin: int) -> list[str]:
+def _owed_no_more(entry: ShardLedger, begin: int) -> tuple[str, ...]:
     """What was skipped, never landed, and can land no more, since the service's shard begins at `begin`."""
     gone = [gap for gap in entry.gaps if gap.cause == GAP_SKIPPED and gap.begin < begin]
-    return [
+    return tuple(
         f"[{gap.begin}, {min(gap.end, begin)}) was skipped and owed, and retention has taken it: it is lost"
         for gap in gone
-    ]
+    )
 
 
 def _asked_again(
@@ -427,8 +370,7 @@ def _prove(
     ends: Mapping[int, Cursor],
     decided: _Decided,
     told: _Told,
-    shown: Collection[str],
-    owed: Collection[str],
+    seen: _Seen,
 ) -> ShardProof:
     entry = ledger.shards.get(shard)
     rows = tally.rows if tally else 0
@@ -449,8 +391,8 @@ def _prove(
         )  # fmt: skip
     single = _singly(shard, tally, told, decided.forgotten)
     sums, once = other_sums(entry, tally, adopted), not_once(tally, before)
-    problems = [*sums, *once, *single.problems, *shown]
-    notes += [*single.notes, *owed]
+    problems = [*sums, *once, *single.problems, *seen.shown]
+    notes += [*single.notes, *seen.lost]
     if entry.suspect_s:
         notes.append(
             f"suspected since {moment_text(entry.suspect_s)} to be gone from the service: nothing is given "
@@ -458,7 +400,7 @@ def _prove(
         )
     notes += [f"landed ahead of the frontier: [{b}, {e})" for b, e in entry.landed if b > entry.frontier]
     end = ends.get(shard)
-    anew = bool(shown) and entry.frontier == entry.start
+    anew = bool(seen.shown) and entry.frontier == entry.start
     if end is not None and entry.frontier > end and not entry.closed and not anew:
         problems.append(
             f"the ledger reached {entry.frontier}, the service ends at {end}: not the same logstore"
@@ -487,6 +429,8 @@ def _prove(
         others=bool(sums) and rows == entry.rows + before,
         hours_over=tuple(sorted(single.over)),
         strange=bool(once) or rows > entry.rows + before,
+        owed=seen.owed,
+        rows_missing=decided.missing,
     )
 
 

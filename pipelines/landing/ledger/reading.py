@@ -4,18 +4,25 @@ Decoders raise whatever they meet in a file that was cut off or overwritten: Uni
 pyarrow's ValueError, an OSError without a number. They raise the same for a filter or a schema that they
 cannot follow. An OSError with a number of the system, or of S3, is about the storage; of any other error a
 second look by another reader (`second_look.py`) decides whether it is about the file, here and nowhere else.
+
+Whoever reads checks the checksums of pages, where a file has them. Story: a bit of a stored value turns over,
+and the value still is one. A compaction reads it, writes the other value anew with a checksum that fits, and
+nothing ever tells again that it was not what landed.
 """
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cached_property
+from functools import cache, cached_property
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 from pyiceberg.conversions import from_bytes
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.io import pyarrow as pyiceberg_arrow
 from pyiceberg.io.pyarrow import ArrowScan
-from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry, ManifestFile
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestFile
 from pyiceberg.table import DataScan, FileScanTask, ManifestGroupPlanner, Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import NestedField, PrimitiveType
@@ -28,6 +35,7 @@ from sls_io.errors import Breach, InvariantBroken, LedgerBroken, SlsError, Trans
 from sls_io.window import IntervalSet
 
 VERIFY = "sls-lake verify, which looks for what brings rows back and names it"
+VERIFY_ROWS = VERIFY.replace("verify", "verify --rows")
 _ALL = AlwaysTrue()
 _BOUNDED = ("__shard__", "__cursor__")
 _IDENTITY = ("__origin__", "__shard__", "__cursor__", "__index__")
@@ -38,6 +46,21 @@ _EQUALITY = (
     "and PyIceberg cannot tell which"
 )
 _REWRITE = "let that engine write its files anew (rewrite_data_files), and look again"
+
+
+_format_of = pyiceberg_arrow._get_file_format
+
+
+@cache
+def _checking_format(file_format: FileFormat, **options: Any) -> ds.FileFormat:
+    """PyIceberg's own format of data files and delete files, with the checksums of pages checked: it has no
+    option for that."""
+    if file_format == FileFormat.PARQUET:
+        options["page_checksum_verification"] = True
+    return _format_of(file_format, **options)
+
+
+pyiceberg_arrow._get_file_format = _checking_format
 
 
 class Unreadable(LedgerBroken):
@@ -218,6 +241,14 @@ def _other_rows(table: Table, task: FileScanTask, batches: list[pa.RecordBatch],
     return ""
 
 
+def read_whole(table: Table, file: DataFile) -> None:
+    """Every column of every row of a file, a batch in memory at a time. Raises as `reading` does."""
+    with reading(table, file):
+        wrong = _looked_again(table, file)
+    if wrong:
+        raise Unreadable(table, file, _cut_off(file, wrong))
+
+
 def bounds(table: Table, file: DataFile, name: str) -> tuple[int, int] | None:
     """The lowest and highest value of a column of whole numbers in a file, as the table says; None where
     it does not."""
@@ -263,7 +294,9 @@ def cure(table: Table, files: Collection[DataFile | str], *, first: str = "") ->
             f"{restore}; or, since main does not need it, let the snapshots that do expire: "
             "sls-lake table maintain --only expire, with fewer --snapshots"
         )
-    return f"{first or restore}; or {VERIFY}"
+    # Other columns may be damaged than those that tell which rows there are.
+    whole = any(isinstance(file, DataFile) and table.io.new_input(file.file_path).exists() for file in files)
+    return f"{first or restore}; or {VERIFY_ROWS if whole else VERIFY}"
 
 
 def spans(hours: Collection[int]) -> list[str]:
@@ -291,6 +324,10 @@ def _named(file: DataFile | str) -> str:
 def _what(file: DataFile | str, error: Exception, wrong: str) -> str:
     if isinstance(error, FileNotFoundError):
         return f"{_kind(file)} is gone: {_last(_path(file))}"
+    return _cut_off(file, wrong)
+
+
+def _cut_off(file: DataFile | str, wrong: str) -> str:
     return f"{_kind(file)} was cut off or overwritten, it cannot be read ({wrong}): {_last(_path(file))}"
 
 

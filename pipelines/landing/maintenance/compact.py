@@ -331,7 +331,9 @@ def _read(table: Table, task: FileScanTask) -> Iterator[pa.Table]:
 def _counted(table: Table, file: DataFile) -> tuple[int, int]:
     """(rows, identity sum) of a file as it lies in storage."""
     with table.io.new_input(file.file_path).open() as stream:
-        batches = pq.ParquetFile(stream).iter_batches(columns=list(_IDENTITY))
+        batches = pq.ParquetFile(stream, page_checksum_verification=True).iter_batches(
+            columns=list(_IDENTITY)
+        )
         parts = [(batch.num_rows, _sum(pa.Table.from_batches([batch]))) for batch in batches]
     return sum(n for n, _ in parts), sum(s for _, s in parts)
 

@@ -110,7 +110,7 @@ class Maintainer:
             )
         if target_bytes < 1 or snapshots_max < 2 or manifests_max < 1:
             raise ConfigError("a target size and manifests are at least 1, snapshots to keep at least 2")
-        self.lake, self.name, self.clock = lake, logstore.table, clock
+        self.lake, self.name, self.clock, self._logstore = lake, logstore.table, clock, logstore
         self.target_bytes, self.manifests_max = target_bytes, manifests_max
         self.snapshots_max, self.floor_s, self._on_event = snapshots_max, floor_s, on_event
         self._put_off: list[str] = []
@@ -207,6 +207,7 @@ class Maintainer:
         try:
             why = _lost(looked)
         except (Unreadable, Misread) as error:
+            cures.give_cures(error, self._logstore, self.lake)
             why = str(error)
         if why:
             self._put_off.append(f"{', '.join(steps)}: {why}")
@@ -249,6 +250,7 @@ class Maintainer:
                     )
                 )
             except (LandingConflict, LedgerBroken, TransportError) as error:
+                cures.give_cures(error, self._logstore, self.lake)
                 self._put_off.append(f"compact {hour_text(hour.hour)}: {error}")
                 self._unsettled |= isinstance(error, LedgerBroken)
         return tuple(done)

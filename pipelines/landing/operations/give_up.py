@@ -12,7 +12,7 @@ one shard: a row that was lost in another way is never given up with them.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from pyiceberg.manifest import DataFile, DataFileContent
@@ -22,7 +22,7 @@ from pipelines.landing.commit import authored
 from pipelines.landing.contents import slices
 from pipelines.landing.contents.slices import LogstoreTable, Part
 from pipelines.landing.ledger.fence import withdrawn
-from pipelines.landing.ledger.reading import Unreadable, bounds, tasks_of
+from pipelines.landing.ledger.reading import Unreadable, bounds, read_whole, tasks_of
 from pipelines.landing.ledger.state import windows_in
 from pipelines.landing.ledger.values import Adopted, Deed, Landed, Operation
 from pipelines.landing.logstore import Logstore
@@ -75,9 +75,19 @@ class PlannedGiveUp:
     change: authored.Change
 
 
-def plan_give_up(lake: Lake, logstore: Logstore, client: SlsClient, *, origin: str = "") -> PlannedGiveUp:
+def plan_give_up(
+    lake: Lake,
+    logstore: Logstore,
+    client: SlsClient,
+    *,
+    origin: str = "",
+    whole: Callable[[str], bool] = lambda path: False,
+) -> PlannedGiveUp:
     """Look at what giving the lost files of the logstore up would do, or those of another `origin` that the
     table knows. Changes nothing.
+
+    Lost is a file of which nobody can read which rows are in it; of files whose path `whole` takes, also one
+    of which any other column cannot be read.
 
     Raises ConfigError when no file is lost or the table has no ledger of that origin, LedgerBroken when the
     table cannot be trusted or what is missing is not what was in the lost files.
@@ -85,7 +95,7 @@ def plan_give_up(lake: Lake, logstore: Logstore, client: SlsClient, *, origin: s
     own = slices.look_at_table(lake, logstore, client, whole=False)
     place = slices.of_known_origin(own, origin)
     try:
-        kept, lost = _sorted_out(place)
+        kept, lost = _sorted_out(place, whole)
     except Unreadable as error:
         raise named(lake, logstore, client, error) from error
     if not lost:
@@ -132,14 +142,17 @@ def execute_give_up(lake: Lake, planned: PlannedGiveUp, *, clock: Clock = SYSTEM
 _Kept = list[tuple[FileScanTask, tuple[Part, ...]]]
 
 
-def _sorted_out(place: LogstoreTable) -> tuple[_Kept, list[FileScanTask]]:
+def _sorted_out(place: LogstoreTable, whole: Callable[[str], bool]) -> tuple[_Kept, list[FileScanTask]]:
     """The logstore's files that can be read, with their rows, and those that cannot. Raises Unreadable where
     row-level deletes are lost: the rows themselves are all there."""
     kept: _Kept = []
     lost: list[FileScanTask] = []
     for task in tasks_of(place.table, place.table.scan(row_filter=slices.mine(place))):
         try:
-            kept.append((task, slices.parts_of(place, [task])))
+            found = slices.parts_of(place, [task])
+            if whole(task.file.file_path):
+                read_whole(place.table, task.file)
+            kept.append((task, found))
         except Unreadable as error:
             if isinstance(error.file, str) or error.file.content != DataFileContent.DATA:
                 raise

@@ -305,6 +305,9 @@ def arrow_schema(schema: Schema) -> pa.Schema:
 def parquet_writer(stream: OutputStream, schema: pa.Schema, *, long: bool = False) -> pq.ParquetWriter:
     """How every data file of a table is written: by a landing, by a compaction, after a removal.
 
+    Each page has its checksum: a bit that turns over in storage mostly still is a number or a text, only
+    another one. Spark's own writer makes them, too, and readers that do not check pass them over.
+
     `long`: texts of megabytes are to come. The library keeps about five copies of a row group's largest and
     smallest text, and then leaves both out, since they are over 4 KB. So columns of texts then have no
     statistics.
@@ -317,6 +320,7 @@ def parquet_writer(stream: OutputStream, schema: pa.Schema, *, long: bool = Fals
         compression_level=1,
         store_decimal_as_integer=True,
         write_statistics=short if long else True,
+        write_page_checksum=True,
     )
 
 
