@@ -6,7 +6,7 @@ cannot follow. An OSError with a number of the system, or of S3, is about the st
 second look by another reader (`second_look.py`) decides whether it is about the file, here and nowhere else.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
 
@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.conversions import from_bytes
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
-from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry, ManifestFile
 from pyiceberg.table import DataScan, FileScanTask, ManifestGroupPlanner, Table
 from pyiceberg.table.snapshots import Snapshot
@@ -22,6 +21,7 @@ from pyiceberg.types import NestedField, PrimitiveType
 
 from pipelines.landing.hours import hour_text
 from pipelines.landing.table import second_look
+from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import origin_place
 from pipelines.landing.table.lake import is_storage, storage_trouble
 from sls_io.errors import Breach, InvariantBroken, LedgerBroken, SlsError, TransportError
@@ -175,13 +175,18 @@ def _told(table: Table, manifests: Iterable[ManifestFile], error: Exception) -> 
 
 
 def batches_of(
-    table: Table, reader: ArrowScan, task: FileScanTask, *, whole: bool = False
-) -> list[pa.RecordBatch]:
-    """What `reader` takes of one file, with the row-level deletes on it. Raises as `reading` does, also for
-    a whole file with other rows than the table says; `whole`: the reader takes all rows of its origin."""
+    table: Table, reader: BoundedScan, task: FileScanTask, *, whole: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """What `reader` takes of one file, with the row-level deletes on it, a batch at a time. Raises as
+    `reading` does, also for a whole file with other rows than the table says; `whole`: the reader takes all
+    rows of its origin. That they are all is known after the last one, so nobody acts on them before."""
+    rows, spans = 0, {name: bounds(table, task.file, name) for name in _BOUNDED}
     try:
         with reading(table, task.file):
-            batches = list(reader.to_record_batches([task]))
+            for batch in reader.to_record_batches([task]):
+                rows += batch.num_rows
+                _check_rows(table, task, _strange(batch, spans))
+                yield batch
     except (Unreadable, Misread) as error:
         for deletes in task.delete_files:
             if not table.io.new_input(deletes.file_path).exists():
@@ -189,32 +194,40 @@ def batches_of(
             if isinstance(error, Misread) and (wrong := _looked_again(table, deletes)):
                 raise Unreadable(table, deletes, _what(deletes, error, wrong)) from error
         raise
-    if wrong := _other_rows(table, task, batches, whole=whole):
+    if whole:
+        _check_rows(table, task, _other_count(table, task, rows))
+
+
+def _check_rows(table: Table, task: FileScanTask, wrong: str) -> None:
+    """Raises Unreadable where something is `wrong` with the rows of a file that every reader reads.
+
+    Story: somebody restores a lost file from the wrong one. It is a whole file of this very table, and its
+    rows are there twice.
+    """
+    if wrong:
         raise Unreadable(
             table,
             task.file,
             f"file was overwritten by another one ({wrong}): {_last(task.file.file_path)}",
         )
-    return batches
 
 
-def _other_rows(table: Table, task: FileScanTask, batches: list[pa.RecordBatch], *, whole: bool) -> str:
-    """What tells that these rows are not those that the table says of the file; "" when nothing does.
-
-    Story: somebody restores a lost file from the wrong one. It is a whole file of this very table, every
-    reader reads it, and its rows are there twice.
-    """
+def _other_count(table: Table, task: FileScanTask, rows: int) -> str:
+    """What tells that a file of one logstore holds other rows than the table says; "" when nothing does."""
     of_one = origin_place(table.specs()[task.file.spec_id], table.schema()) is not None
-    rows, said = sum(batch.num_rows for batch in batches), int(task.file.record_count)
-    if whole and of_one and not task.delete_files and rows != said:
+    said = int(task.file.record_count)
+    if of_one and not task.delete_files and rows != said:
         return f"it holds {rows} rows of its logstore, the table says {said}"
-    for name in _BOUNDED:
-        span = bounds(table, task.file, name)
-        for batch in batches if span else ():
-            if span and name in batch.schema.names and batch.num_rows:
-                low, high = pc.min_max(batch.column(name)).as_py().values()
-                if low is not None and (low < span[0] or high > span[1]):
-                    return f"its {name.strip('_')}s are not those that the table says"
+    return ""
+
+
+def _strange(batch: pa.RecordBatch, spans: Mapping[str, tuple[int, int] | None]) -> str:
+    """What tells that these are not rows of the file that the table means; "" when nothing does."""
+    for name, span in spans.items():
+        if span and name in batch.schema.names and batch.num_rows:
+            low, high = pc.min_max(batch.column(name)).as_py().values()
+            if low is not None and (low < span[0] or high > span[1]):
+                return f"its {name.strip('_')}s are not those that the table says"
     return ""
 
 
@@ -238,7 +251,7 @@ def live_rows(table: Table, snapshot_id: int | None = None, *, where: BooleanExp
     A snapshot's own total counts hidden rows, too.
     """
     scan = table.scan(selected_fields=("__shard__",), snapshot_id=snapshot_id, row_filter=where)
-    reader = ArrowScan(table.metadata, table.io, scan.projection(), where)
+    reader = BoundedScan(table.metadata, table.io, scan.projection(), where)
     return sum(
         sum(batch.num_rows for batch in batches_of(table, reader, task))
         if task.delete_files or task.residual != _ALL
