@@ -212,8 +212,9 @@ def _spelled(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatc
     parts = min(batch.num_rows, -(-size // BATCH_BYTES))
     if parts <= 1:
         fields = [schema.field(name) for name in batch.schema.names]
+        # What is not copied first is spelled out from a slice's begin to the end of what it is a slice of.
         arrays = [
-            array if array.type == field.type else array.cast(field.type)
+            array if array.type == field.type else pa.concat_arrays([array]).cast(field.type)
             for array, field in zip(batch.columns, fields, strict=True)
         ]
         yield pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)) if arrays else batch
