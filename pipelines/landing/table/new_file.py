@@ -99,4 +99,7 @@ class NewFile:
             self._stream = self._table.io.new_output(self._path).create()
             self._parquet = parquet_writer(self._stream, rows.schema, long=self._long)
         self._parquet.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+        del rows
         self._waiting, self._waiting_bytes, self._waiting_rows = [], 0, 0
+        # Decoded by several threads: without this, what each of them freed stays with the process.
+        pa.default_memory_pool().release_unused()
