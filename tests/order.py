@@ -28,6 +28,7 @@ LONGEST = (
     "tests/integration/test_spark_connect.py",
     "tests/contract/test_emulator_python_sdk.py",
     "tests/integration/test_spark_source.py",
+    "tests/unit/test_rewrites.py",
     "tests/integration/test_maintain.py",
     "tests/integration/test_dbt_rows.py",
     "tests/integration/test_kills.py",
