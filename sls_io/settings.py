@@ -281,6 +281,9 @@ _PAGE_PART, _MEMORY_A_PAGE_BYTE, _MEMORY_A_ROW_BYTE = 0.6, 9.5, 1.5
 decoded rows takes until it is in a file (`python -m bench.bench_shapes --task-mb`)."""
 
 
+_UNENDED = 2**62
+
+
 class Budget(Settings):
     """The most a run may use. A page is the smallest step, so each task may pass its share by a page.
 
@@ -311,6 +314,11 @@ class Budget(Settings):
                 f"it reads anything; at least {TASK_MB_MIN}, or 0 for no bound"
             )
         return self
+
+    @property
+    def unended(self) -> "Budget":
+        """The same with no end to bytes and windows, for what is done whole or not at all."""
+        return self.model_copy(update={"bytes_max": _UNENDED, "windows_max": _UNENDED})
 
     @property
     def page_bytes_max(self) -> int | None:

@@ -29,6 +29,7 @@ LONGEST = (
     "tests/contract/test_emulator_python_sdk.py",
     "tests/contract/test_strange_rows.py",
     "tests/integration/test_spark_source.py",
+    "tests/unit/test_rewrites.py",
     "tests/integration/test_maintain.py",
     "tests/integration/test_dbt_rows.py",
     "tests/integration/test_kills.py",

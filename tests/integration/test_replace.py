@@ -12,9 +12,10 @@ from pyiceberg.expressions import EqualTo
 
 from pipelines.cli.main import EXIT_USAGE
 from pipelines.landing.inspection.history import history
+from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger.codec import VERB_KEY
 from pipelines.landing.ledger.state import reconcile, summary_of
-from pipelines.landing.operations.replace import execute_replace, plan_replace
+from pipelines.landing.operations.replace import REPLACE, execute_replace, plan_replace
 from pipelines.landing.operations.undo import execute_undo
 from pipelines.landing.run.report import LandingReport
 from sls_io.clock import SYSTEM_CLOCK
@@ -231,9 +232,24 @@ def test_an_hour_not_passed_and_an_hour_without_rows_are_refused(started: World,
     assert early["code"] == EXIT_USAGE and "land first" in early["error"]
     empty = command(*verb, "2026-09-21-13:00")
     assert empty["code"] == EXIT_USAGE and "nothing to take back" in empty["error"]
-    few = started.changed(budget={"windows_max": 1, "settle_s": 10})
-    with started.client as client, pytest.raises(ConfigError, match="fewer"):
-        plan_replace(started.lake, few, client, MIDDLE)
+
+
+def test_an_hour_of_more_windows_than_a_run_may_have_is_replaced_and_is_the_cure_that_verify_names(
+    started: World,
+) -> None:
+    narrow = started.changed(budget={"windows_max": 1, "settle_s": 10})
+    lost = next(r for r in started.table_rows() if r["n"] is not None and 10 <= r["n"] < 20)
+    started.table.delete(EqualTo(term="n", value=lost["n"]))
+    with started.client as client:
+        proof = verify(narrow, started.lake, client, pull=True)
+    assert not proof.ok and f"{REPLACE} --from {NEXT}" in proof.cures[0], proof.cures
+
+    report = replaced(started, **narrow.model_dump())
+
+    assert report.rows == 10 and report.windows > narrow.budget.windows_max
+    started.land()
+    started.assert_each_log_once()
+    started.assert_proved()
 
 
 def test_a_lost_answer_is_found_and_a_late_one_refused(started: World) -> None:

@@ -1,16 +1,14 @@
 """Files of a table written anew by a person's decision: other values, or fewer rows, same partition.
 
-Runs in this process, without Spark: one file at a time, with all of its rows in memory. The new files are
-invisible until they are published; the sweep deletes those of a try that fails.
+Runs in this process, without Spark: one file at a time, some megabytes of its rows in memory. The new files
+are invisible until they are published; the sweep deletes those of a try that fails.
 """
 
-import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
-from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask
@@ -21,9 +19,10 @@ from pipelines.landing.contents import slices
 from pipelines.landing.contents.slices import LogstoreTable
 from pipelines.landing.ledger.reading import batches_of, tasks_of
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.table.contract import ROW_GROUP_ROWS, arrow_schema, parquet_writer
-from pipelines.landing.table.data_files import data_file, metrics_of
+from pipelines.landing.table.bounded_scan import BoundedScan
+from pipelines.landing.table.contract import arrow_schema
 from pipelines.landing.table.lake import Lake, storage_trouble
+from pipelines.landing.table.new_file import NewFile
 from sls_io.client import SlsClient
 from sls_io.clock import Clock
 from sls_io.errors import LandingConflict, TransportError
@@ -47,10 +46,9 @@ def read(
     Raises as `reading.py` does.
     """
     wanted = arrow_schema(schema)
-    reader = ArrowScan(place.table.metadata, place.table.io, schema, row_filter or AlwaysTrue())
+    reader = BoundedScan(place.table.metadata, place.table.io, schema, row_filter or AlwaysTrue())
     for batch in batches_of(place.table, reader, task):
-        table = pa.Table.from_batches([batch]).select(wanted.names).cast(wanted)
-        yield from table.combine_chunks().to_batches()
+        yield batch.select(wanted.names).cast(wanted)
 
 
 def write(
@@ -70,34 +68,14 @@ def write(
 def _write(
     place: LogstoreTable, task: FileScanTask, schema: Schema, batches: Iterable[pa.RecordBatch]
 ) -> Rewritten:
-    table, old = place.table, task.file
-    path, stream, parquet = "", None, None
-    rows = 0
+    new = NewFile(place.table, schema, task.file, f"{place.origin.id}/rewritten")
     try:
         for batch in batches:
-            if not batch.num_rows:
-                continue
-            if parquet is None:
-                path = f"{table.location()}/data/{place.origin.id}/rewritten/{uuid.uuid4().hex}.parquet"
-                stream = table.io.new_output(path).create()
-                parquet = parquet_writer(stream, batch.schema)
-            parquet.write_batch(batch, row_group_size=ROW_GROUP_ROWS)
-            rows += batch.num_rows
-    finally:
-        if parquet is not None and stream is not None:
-            parquet.close()
-            size = stream.tell()
-            stream.close()
-    if parquet is None:
-        return Rewritten(task, None)
-    file = data_file(
-        path=path,
-        size=size,
-        metrics=metrics_of(parquet, schema, table.properties),
-        partition=old.partition,
-        spec_id=old.spec_id,
-    )
-    return Rewritten(task, file)
+            new.add(batch)
+        return Rewritten(task, new.close())
+    except BaseException:
+        new.abandon()
+        raise
 
 
 def commit_rewritten(

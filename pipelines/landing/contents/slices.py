@@ -7,6 +7,7 @@ stop whatever was asked.
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +15,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
-from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import prune_columns
 from pyiceberg.table import FileScanTask, Table
@@ -26,6 +26,7 @@ from pipelines.landing.ledger.start import check_origin, find_table
 from pipelines.landing.ledger.state import TableState, check_adds_up, read_state
 from pipelines.landing.ledger.values import Adopted
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import hour_place, origin_place, rows_of
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.table.where import Where
@@ -170,7 +171,7 @@ def _only(place: LogstoreTable, task: FileScanTask, hours: range) -> bool:
     schema, begin, end = place.table.schema(), hours.start * _HOUR_US, hours.stop * _HOUR_US
     ids = {schema.find_field(name).field_id for name in ("__origin__", "__receive_hour__")}
     columns = prune_columns(schema, ids, select_full_types=True)
-    reader = ArrowScan(place.table.metadata, place.table.io, columns, AlwaysTrue())
+    reader = BoundedScan(place.table.metadata, place.table.io, columns, AlwaysTrue())
     for batch in batches_of(place.table, reader, task):
         at = _micros(batch)
         owned = pc.all(pc.equal(batch.column("__origin__"), place.origin.id)).as_py()
@@ -245,15 +246,19 @@ def elsewhere(
             continue
         if not unbounded and bounds(table, task.file, "__cursor__") is None:
             continue
-        try:
-            batches = _batches(place, task)
-        except Unreadable:
-            continue  # what was in it is not there
-        for shard, at, hour in _places(batches):
-            for begin, end in cursors.get(shard, IntervalSet()):
-                found.update(np.unique(hour[(at >= begin) & (at < end)]).tolist())
+        with suppress(Unreadable):  # what was in it is not there
+            found |= _hours_with(_batches(place, task), cursors)
     # A file whose partition says no hour may hold rows of these hours, where they belong.
     return frozenset(hour for hour in found if hour not in hours)
+
+
+def _hours_with(batches: Iterable[pa.RecordBatch], cursors: Mapping[int, IntervalSet]) -> set[int]:
+    """The receive hours of rows with these cursors of each shard."""
+    found: set[int] = set()
+    for shard, at, hour in _places(batches):
+        for begin, end in cursors.get(shard, IntervalSet()):
+            found.update(np.unique(hour[(at >= begin) & (at < end)]).tolist())
+    return found
 
 
 def partition_hour(table: Table, file: DataFile) -> int | None:
@@ -274,12 +279,12 @@ def origin_and_hour(table: Table, file: DataFile) -> tuple[str, int] | None:
     return None if origin is None or hour is None else (origin, hour)
 
 
-def _batches(place: LogstoreTable, task: FileScanTask) -> list[pa.RecordBatch]:
+def _batches(place: LogstoreTable, task: FileScanTask) -> Iterator[pa.RecordBatch]:
     """The identities and receive hours of the logstore's rows in one file. Raises as `reading.py` does."""
     schema = place.table.schema()
     ids = {schema.find_field(name).field_id for name in IDENTITY}
     columns = prune_columns(schema, ids, select_full_types=True)
-    reader = ArrowScan(place.table.metadata, place.table.io, columns, mine(place))
+    reader = BoundedScan(place.table.metadata, place.table.io, columns, mine(place))
     return batches_of(place.table, reader, task, whole=True)
 
 
@@ -421,12 +426,12 @@ def parts_of(
     schema = place.table.schema()
     ids = {schema.find_field(name).field_id for name in IDENTITY} | (where.fields if where else set())
     columns = prune_columns(schema, ids, select_full_types=True)
-    reader = ArrowScan(place.table.metadata, place.table.io, columns, mine(place))
+    reader = BoundedScan(place.table.metadata, place.table.io, columns, mine(place))
     found: dict[tuple[int, int], Part] = {}
     for task in tasks:
         batches = batches_of(place.table, reader, task, whole=True)
         if where is not None:
-            batches = [batch.filter(where.taken(batch)) for batch in batches]
+            batches = (batch.filter(where.taken(batch)) for batch in batches)
         for part in _parts(batches, place.ledger):
             key = part.shard, part.hour
             found[key] = found[key].plus(part) if key in found else part

@@ -5,6 +5,7 @@ find those that share a row. A file is of use when all of its rows are of one lo
 and the ledger calls them landed or they may have been adopted. All others are leftovers.
 """
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -15,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import ArrowScan, PyArrowFileIO, pyarrow_to_schema
+from pyiceberg.io.pyarrow import PyArrowFileIO, pyarrow_to_schema
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestFile
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot
@@ -32,6 +33,7 @@ from pipelines.landing.ledger.reading import (
     reading,
 )
 from pipelines.landing.ledger.state import TableState, ancestry
+from pipelines.landing.table.bounded_scan import BoundedScan, rows_of_file
 from pipelines.landing.table.contract import hour_place, origin_place, partition_of
 from pipelines.landing.table.data_files import data_file, metrics_in
 from pipelines.landing.table.former import listed
@@ -183,12 +185,12 @@ def _may_belong(state: TableState, origin: str, shard: int, cursors: _Longs) -> 
 def _read(table: Table, path: str) -> Iterator[tuple[str, _Longs, _Longs]]:
     """Origin, receive hours and (shards, cursors, indexes) of a file's rows; nothing of one that is cut off,
     or has no such columns: a writer that was killed leaves it."""
-    batches: list[pa.RecordBatch] = []
+    found: list[tuple[str, _Longs, _Longs]] = []
     with suppress(Unreadable), reading(table, path), table.io.new_input(path).open() as stream:
         parquet = pq.ParquetFile(stream, page_checksum_verification=True)
         if set(_COLUMNS) <= set(parquet.schema_arrow.names):
-            batches = list(parquet.iter_batches(columns=list(_COLUMNS)))
-    yield from _told(batches)
+            found = list(_told(parquet.iter_batches(columns=list(_COLUMNS))))
+    yield from found
 
 
 def _told(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, _Longs, _Longs]]:
@@ -237,32 +239,27 @@ def same_values(table: Table, one: str, other: str) -> bool:
     written anew, with the bytes of a key withheld by then; the table is rolled back, or the times of its
     files are those of a copy. Both files hold the same rows, and the newer one is not the table's.
     """
-    tables = [_whole(table, path) for path in (one, other)]
-    keys = [tuple(t.column(name).to_pylist() for name in IDENTITY[:3]) for t in tables]
-    rows = [{key: row for row, key in enumerate(zip(*each, strict=True))} for each in keys]
-    shared = sorted(rows[0].keys() & rows[1].keys())
-    taken = [t.take(pa.array([at[key] for key in shared])) for t, at in zip(tables, rows, strict=True)]
-    nulls = [None] * len(shared)
-    for name in {*taken[0].column_names, *taken[1].column_names}:
-        values = [t.column(name).to_pylist() if name in t.column_names else nulls for t in taken]
-        # By text, in which also NaN is what it is.
-        if repr(values[0]) != repr(values[1]):
-            return False
-    return True
+    ours, theirs = (dict(_digests(table, path)) for path in (one, other))
+    return all(theirs.get(key, digest) == digest for key, digest in ours.items())
 
 
-def _whole(table: Table, path: str) -> pa.Table:
+def _digests(table: Table, path: str) -> Iterator[tuple[tuple[int, ...], bytes]]:
+    """The identity of each row of a file, and a digest of its values that are not null."""
     with reading(table, path), table.io.new_input(path).open() as stream:
-        found: pa.Table = pq.ParquetFile(stream, page_checksum_verification=True).read()
-    return found
+        for batch in rows_of_file(stream):
+            for row in batch.to_pylist():
+                values = sorted((name, value) for name, value in row.items() if value is not None)
+                # By text, in which also NaN is what it is.
+                digest = hashlib.sha256(repr(values).encode(errors="surrogatepass")).digest()
+                yield tuple(row[name] for name in IDENTITY[:3]), digest
 
 
 def _shown(table: Table, task: FileScanTask, origin: str) -> Iterator[_Longs]:
-    reader = ArrowScan(table.metadata, table.io, table.schema().select(*_COLUMNS), AlwaysTrue())
+    reader = BoundedScan(table.metadata, table.io, table.schema().select(*_COLUMNS), AlwaysTrue())
+    found: list[_Longs] = []
     with suppress(Unreadable):
-        for name, _, keys in _told(batches_of(table, reader, task)):
-            if name == origin:
-                yield keys
+        found = [keys for name, _, keys in _told(batches_of(table, reader, task)) if name == origin]
+    yield from found
 
 
 def _shared(files: list[_Longs]) -> set[tuple[int, int]]:

@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.expressions import EqualTo
-from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import FileScanTask, Table
 
 from pipelines.landing.ledger.reading import Unreadable, batches_of, tasks_of
+from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import hour_place, origin_place
 from sls_io.claim import SUM_MODULUS, Ledger, ShardLedger
 from sls_io.decoding.decode import identity_sum
@@ -63,7 +63,7 @@ def tally(
     columns = ("__shard__", "__cursor__", "__index__")
     mine = EqualTo(term="__origin__", value=origin)
     scan = table.scan(row_filter=mine, selected_fields=columns, snapshot_id=snapshot_id)
-    reader = ArrowScan(table.metadata, table.io, scan.projection(), mine)
+    reader = BoundedScan(table.metadata, table.io, scan.projection(), mine)
     tallies: dict[int, Tally] = defaultdict(Tally)
     for window in windows:
         tallies[window.shard].windows[window] = (0, 0)
@@ -100,20 +100,18 @@ def _owned(table: Table, origin: str, tasks: Iterable[FileScanTask]) -> list[Fil
 
 
 def _keys_of(
-    table: Table, reader: ArrowScan, tasks: Iterable[FileScanTask], wrong: list[Unreadable]
+    table: Table, reader: BoundedScan, tasks: Iterable[FileScanTask], wrong: list[Unreadable]
 ) -> dict[int, _Longs]:
     """Cursors and indexes of each shard's rows in these files; what cannot be read is added to `wrong`."""
     keys: dict[int, list[_Longs]] = defaultdict(list)
     for task in tasks:
         try:
-            batches = batches_of(table, reader, task, whole=True)
+            found = list(_identities(batches_of(table, reader, task, whole=True)))
         except Unreadable as error:
             wrong.append(error)
             continue
-        for shards, cursors, indexes in _identities(batches):
-            for shard in np.unique(shards).tolist():
-                at = shards == shard
-                keys[shard].append(np.stack([cursors[at], indexes[at]]))
+        for shard, part in found:
+            keys[shard].append(part)
     return {shard: np.concatenate(parts, axis=1) for shard, parts in keys.items()}
 
 
@@ -130,7 +128,7 @@ def _mixed(spans: list[tuple[int, int, int | None]]) -> list[list[int | None]]:
     return [group for group in groups if len(group) > 1]
 
 
-def _twins(table: Table, reader: ArrowScan, shard: int, tasks: Iterable[FileScanTask]) -> int:
+def _twins(table: Table, reader: BoundedScan, shard: int, tasks: Iterable[FileScanTask]) -> int:
     """Rows of the shard in these files whose identity an earlier one has."""
     keys = _keys_of(table, reader, tasks, []).get(shard)
     return 0 if keys is None else _doubled(keys[0], keys[1])
@@ -152,13 +150,16 @@ def _by_hour(table: Table, tasks: Iterable[FileScanTask]) -> Mapping[int | None,
     return {None: [task for each in hours.values() for task in each]} if None in hours else hours
 
 
-def _identities(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[_Longs, _Longs, _Longs]]:
+def _identities(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, _Longs]]:
+    """Shard, and cursors and indexes of rows of it."""
     for batch in batches:
         shards, cursors, indexes = (
             batch.column(name).to_numpy(zero_copy_only=False).astype(np.int64)
             for name in ("__shard__", "__cursor__", "__index__")
         )
-        yield shards, cursors, indexes
+        for shard in np.unique(shards).tolist():
+            at = shards == shard
+            yield shard, np.stack([cursors[at], indexes[at]])
 
 
 def _count(tally: Tally, shard: int, hour: int | None, keys: _Longs, entry: ShardLedger | None) -> None:

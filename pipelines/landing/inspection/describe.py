@@ -153,7 +153,7 @@ def lacking_hours(
     table = lake.load(logstore.table)
     if table is not None:
         surveys = fill_only(surveys, ledger, facts(table), ledger.origin)
-    plan = plan_fill(surveys=surveys, ledger=ledger, budget=Budget(), until_s=until_s)
+    plan = plan_fill(surveys=surveys, ledger=ledger, budget=Budget().unended, until_s=until_s)
     return frozenset(p.window.hour for p in plan.windows)
 
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from itertools import islice
 
 from pyiceberg.expressions import And, NotNull
-from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import Table
 
 from pipelines.landing.ledger.reading import batches_of, tasks_of
 from pipelines.landing.ledger.state import read_state
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import hour_place, received_in
 from pipelines.landing.table.lake import Lake
 from sls_io.decoding.causes import read
@@ -71,7 +71,7 @@ def error_rows(logstore: Logstore, lake: Lake) -> ErrorRows:
         return ErrorRows(found, worst)
     only = And(received_in(range(worst, worst + 1)), NotNull(term="__error__"))
     scan = table.scan(row_filter=only, selected_fields=("__error__",))
-    reader = ArrowScan(table.metadata, table.io, scan.projection(), only)
+    reader = BoundedScan(table.metadata, table.io, scan.projection(), only)
     batches = (batch for task in tasks_of(table, scan) for batch in batches_of(table, reader, task))
     texts = (text for batch in batches for text in batch.column("__error__").to_pylist())
     sample = list(islice(texts, SAMPLE_ROWS))

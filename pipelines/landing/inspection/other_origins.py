@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pyiceberg.expressions import NotEqualTo
-from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import Table
 
 from pipelines.landing.contents.tally import Count, Tally, tally
 from pipelines.landing.ledger.reading import Unreadable, batches_of, tasks_of
 from pipelines.landing.ledger.state import TableState
+from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import origin_place
 from sls_io.claim import SUM_MODULUS, ShardLedger
 from sls_io.errors import printable
@@ -119,7 +119,7 @@ def _counts(table: Table, origin: str) -> Counter[str]:
     """Rows of each other origin, from the manifests. A file whose partition does not say its origin, and one
     of which row-level deletes hide rows, is read."""
     theirs = NotEqualTo(term="__origin__", value=origin)
-    reader = ArrowScan(table.metadata, table.io, table.schema().select("__origin__"), theirs)
+    reader = BoundedScan(table.metadata, table.io, table.schema().select("__origin__"), theirs)
     places = {number: origin_place(spec, table.schema()) for number, spec in table.specs().items()}
     rows: Counter[str] = Counter()
     lost: Unreadable | None = None

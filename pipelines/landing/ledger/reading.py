@@ -10,25 +10,22 @@ and the value still is one. A compaction reads it, writes the other value anew w
 nothing ever tells again that it was not what landed.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import cache, cached_property
-from typing import Any
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from pyiceberg.conversions import from_bytes
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
-from pyiceberg.io import pyarrow as pyiceberg_arrow
-from pyiceberg.io.pyarrow import ArrowScan
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestFile
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry, ManifestFile
 from pyiceberg.table import DataScan, FileScanTask, ManifestGroupPlanner, Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import NestedField, PrimitiveType
 
 from pipelines.landing.hours import hour_text
 from pipelines.landing.table import second_look
+from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import origin_place
 from pipelines.landing.table.lake import is_storage, storage_trouble
 from sls_io.errors import Breach, InvariantBroken, LedgerBroken, SlsError, TransportError
@@ -46,21 +43,6 @@ _EQUALITY = (
     "and PyIceberg cannot tell which"
 )
 _REWRITE = "let that engine write its files anew (rewrite_data_files), and look again"
-
-
-_format_of = pyiceberg_arrow._get_file_format
-
-
-@cache
-def _checking_format(file_format: FileFormat, **options: Any) -> ds.FileFormat:
-    """PyIceberg's own format of data files and delete files, with the checksums of pages checked: it has no
-    option for that."""
-    if file_format == FileFormat.PARQUET:
-        options["page_checksum_verification"] = True
-    return _format_of(file_format, **options)
-
-
-pyiceberg_arrow._get_file_format = _checking_format
 
 
 class Unreadable(LedgerBroken):
@@ -198,13 +180,18 @@ def _told(table: Table, manifests: Iterable[ManifestFile], error: Exception) -> 
 
 
 def batches_of(
-    table: Table, reader: ArrowScan, task: FileScanTask, *, whole: bool = False
-) -> list[pa.RecordBatch]:
-    """What `reader` takes of one file, with the row-level deletes on it. Raises as `reading` does, also for
-    a whole file with other rows than the table says; `whole`: the reader takes all rows of its origin."""
+    table: Table, reader: BoundedScan, task: FileScanTask, *, whole: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """What `reader` takes of one file, with the row-level deletes on it, a batch at a time. Raises as
+    `reading` does, also for a whole file with other rows than the table says; `whole`: the reader takes all
+    rows of its origin. That they are all is known after the last one, so nobody acts on them before."""
+    rows, spans = 0, {name: bounds(table, task.file, name) for name in _BOUNDED}
     try:
         with reading(table, task.file):
-            batches = list(reader.to_record_batches([task]))
+            for batch in reader.to_record_batches([task]):
+                rows += batch.num_rows
+                _check_rows(table, task, _strange(batch, spans))
+                yield batch
     except (Unreadable, Misread) as error:
         for deletes in task.delete_files:
             if not table.io.new_input(deletes.file_path).exists():
@@ -212,32 +199,40 @@ def batches_of(
             if isinstance(error, Misread) and (wrong := _looked_again(table, deletes)):
                 raise Unreadable(table, deletes, _what(deletes, error, wrong)) from error
         raise
-    if wrong := _other_rows(table, task, batches, whole=whole):
+    if whole:
+        _check_rows(table, task, _other_count(table, task, rows))
+
+
+def _check_rows(table: Table, task: FileScanTask, wrong: str) -> None:
+    """Raises Unreadable where something is `wrong` with the rows of a file that every reader reads.
+
+    Story: somebody restores a lost file from the wrong one. It is a whole file of this very table, and its
+    rows are there twice.
+    """
+    if wrong:
         raise Unreadable(
             table,
             task.file,
             f"file was overwritten by another one ({wrong}): {_last(task.file.file_path)}",
         )
-    return batches
 
 
-def _other_rows(table: Table, task: FileScanTask, batches: list[pa.RecordBatch], *, whole: bool) -> str:
-    """What tells that these rows are not those that the table says of the file; "" when nothing does.
-
-    Story: somebody restores a lost file from the wrong one. It is a whole file of this very table, every
-    reader reads it, and its rows are there twice.
-    """
+def _other_count(table: Table, task: FileScanTask, rows: int) -> str:
+    """What tells that a file of one logstore holds other rows than the table says; "" when nothing does."""
     of_one = origin_place(table.specs()[task.file.spec_id], table.schema()) is not None
-    rows, said = sum(batch.num_rows for batch in batches), int(task.file.record_count)
-    if whole and of_one and not task.delete_files and rows != said:
+    said = int(task.file.record_count)
+    if of_one and not task.delete_files and rows != said:
         return f"it holds {rows} rows of its logstore, the table says {said}"
-    for name in _BOUNDED:
-        span = bounds(table, task.file, name)
-        for batch in batches if span else ():
-            if span and name in batch.schema.names and batch.num_rows:
-                low, high = pc.min_max(batch.column(name)).as_py().values()
-                if low is not None and (low < span[0] or high > span[1]):
-                    return f"its {name.strip('_')}s are not those that the table says"
+    return ""
+
+
+def _strange(batch: pa.RecordBatch, spans: Mapping[str, tuple[int, int] | None]) -> str:
+    """What tells that these are not rows of the file that the table means; "" when nothing does."""
+    for name, span in spans.items():
+        if span and name in batch.schema.names and batch.num_rows:
+            low, high = pc.min_max(batch.column(name)).as_py().values()
+            if low is not None and (low < span[0] or high > span[1]):
+                return f"its {name.strip('_')}s are not those that the table says"
     return ""
 
 
@@ -269,7 +264,7 @@ def live_rows(table: Table, snapshot_id: int | None = None, *, where: BooleanExp
     A snapshot's own total counts hidden rows, too.
     """
     scan = table.scan(selected_fields=("__shard__",), snapshot_id=snapshot_id, row_filter=where)
-    reader = ArrowScan(table.metadata, table.io, scan.projection(), where)
+    reader = BoundedScan(table.metadata, table.io, scan.projection(), where)
     return sum(
         sum(batch.num_rows for batch in batches_of(table, reader, task))
         if task.delete_files or task.residual != _ALL

@@ -15,7 +15,6 @@ The commit is fenced like a landing (`authored.py`): ledgers and rows stay, the 
 marked as deleted. Files with row-level deletes are left alone.
 """
 
-import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -25,7 +24,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
@@ -37,14 +35,15 @@ from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger.reading import batches_of, tasks_of
 from pipelines.landing.ledger.state import TableState, check_adds_up, read_state
 from pipelines.landing.ledger.values import Deed, Operation
+from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import (
-    ROW_GROUP_ROWS,
+    ROW_GROUP_BYTES,
     arrow_schema,
-    parquet_writer,
     rows_of,
 )
-from pipelines.landing.table.data_files import data_file, metrics_of, partition_text
+from pipelines.landing.table.data_files import partition_text
 from pipelines.landing.table.lake import Lake, storage_trouble
+from pipelines.landing.table.new_file import NewFile
 from sls_io.claim import SUM_MODULUS, Ledger
 from sls_io.clock import Clock
 from sls_io.decoding.decode import identity_sum
@@ -56,7 +55,6 @@ FOLDER = "compacted"
 _LARGE = 0.75
 _TRIES_MAX = 20
 _SHARDS_NAMED_MAX = 5
-_GROUP_BYTES = 128 * 1024**2
 Why = Literal["unsealed", "few", "done", "marked", "unknown"]
 _WHY: Mapping[Why, str] = {
     "few": "already as few files as hold their rows",
@@ -309,8 +307,11 @@ def _rewritten(table: Table, hour: CompactableHour, target_bytes: int) -> list[D
                 writer.add(part)
         files = writer.finish()
         written = [_counted(table, file) for file in files]
-    except OSError as error:
-        raise TransportError(storage_trouble(table.location(), error)) from error
+    except BaseException as error:
+        writer.abandon()
+        if isinstance(error, OSError):
+            raise TransportError(storage_trouble(table.location(), error)) from error
+        raise
     if (rows, total % SUM_MODULUS) != (sum(n for n, _ in written), sum(s for _, s in written) % SUM_MODULUS):
         raise InvariantBroken("files written together do not hold the rows that were read")
     if rows != hour.rows:
@@ -321,11 +322,11 @@ def _rewritten(table: Table, hour: CompactableHour, target_bytes: int) -> list[D
     return files
 
 
-def _read(table: Table, task: FileScanTask) -> Iterator[pa.Table]:
+def _read(table: Table, task: FileScanTask) -> Iterator[pa.RecordBatch]:
     wanted = arrow_schema(table.schema())
-    reader = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
+    reader = BoundedScan(table.metadata, table.io, table.schema(), AlwaysTrue())
     for batch in batches_of(table, reader, task):
-        yield pa.Table.from_batches([batch]).select(wanted.names).cast(wanted)
+        yield batch.select(wanted.names).cast(wanted)
 
 
 def _counted(table: Table, file: DataFile) -> tuple[int, int]:
@@ -334,11 +335,11 @@ def _counted(table: Table, file: DataFile) -> tuple[int, int]:
         batches = pq.ParquetFile(stream, page_checksum_verification=True).iter_batches(
             columns=list(_IDENTITY)
         )
-        parts = [(batch.num_rows, _sum(pa.Table.from_batches([batch]))) for batch in batches]
+        parts = [(batch.num_rows, _sum(batch)) for batch in batches]
     return sum(n for n, _ in parts), sum(s for _, s in parts)
 
 
-def _sum(part: pa.Table) -> int:
+def _sum(part: pa.RecordBatch) -> int:
     shards, cursors, indexes = (part.column(name).to_numpy().astype(np.int64) for name in _IDENTITY)
     return sum(
         identity_sum(int(shard), cursors[shards == shard], indexes[shards == shard])
@@ -351,53 +352,29 @@ class _Writer:
 
     def __init__(self, table: Table, hour: CompactableHour, target_bytes: int) -> None:
         self._table, self._hour, self._target = table, hour, target_bytes
-        self._like = hour.tasks[0].file
         self._files: list[DataFile] = []
-        self._buffer: list[pa.Table] = []
-        self._path = ""
-        self._stream: Any = None
-        self._parquet: pq.ParquetWriter | None = None
+        self._new = self._next()
 
-    def add(self, part: pa.Table) -> None:
-        """Keep, and write what makes a row group."""
-        if part.num_rows:
-            self._buffer.append(part)
-        full = sum(p.num_rows for p in self._buffer) >= ROW_GROUP_ROWS
-        if full or sum(p.nbytes for p in self._buffer) >= min(_GROUP_BYTES, 8 * self._target):
-            self._flush()
+    def _next(self) -> NewFile:
+        hour, most = self._hour, min(ROW_GROUP_BYTES, 8 * self._target)
+        like, folder = hour.tasks[0].file, f"{hour.origin}/{FOLDER}"
+        return NewFile(
+            self._table, self._table.schema(), like, folder, name=f"{hour.hour}-", group_bytes=most
+        )
+
+    def add(self, part: pa.RecordBatch) -> None:
+        """Rows for the file that is written now; where it has its size, the next ones go to another."""
+        self._new.add(part)
+        if self._new.size >= self._target:
+            self.finish()
+            self._new = self._next()
 
     def finish(self) -> list[DataFile]:
         """Close the last file; all that were written."""
-        self._flush()
-        self._close()
+        if file := self._new.close():
+            self._files.append(file)
         return self._files
 
-    def _flush(self) -> None:
-        if not self._buffer:
-            return
-        rows, self._buffer = pa.concat_tables(self._buffer), []
-        if self._parquet is None:
-            folder = f"{self._table.location()}/data/{self._hour.origin}/{FOLDER}"
-            self._path = f"{folder}/{self._hour.hour}-{uuid.uuid4().hex}.parquet"
-            self._stream = self._table.io.new_output(self._path).create()
-            self._parquet = parquet_writer(self._stream, rows.schema)
-        self._parquet.write_table(rows, row_group_size=ROW_GROUP_ROWS)
-        if self._stream is not None and self._stream.tell() >= self._target:
-            self._close()
-
-    def _close(self) -> None:
-        parquet, stream = self._parquet, self._stream
-        if parquet is None or stream is None:
-            return
-        parquet.close()
-        size = stream.tell()
-        stream.close()
-        self._parquet = self._stream = None
-        file = data_file(
-            path=self._path,
-            size=size,
-            metrics=metrics_of(parquet, self._table.schema(), self._table.properties),
-            partition=self._like.partition,
-            spec_id=self._like.spec_id,
-        )
-        self._files.append(file)
+    def abandon(self) -> None:
+        """After a failure."""
+        self._new.abandon()

@@ -2,8 +2,9 @@
 
 An undo and a backfill of the same hours, with nothing in between: a reader of the table sees the old
 rows or the new ones. It is all or nothing, so a window that ends early ends all of it, and the run's
-budget of bytes and seconds does not apply. Refused where retention has taken a part: those rows
-could not come back.
+budget of bytes, windows and seconds does not apply: Spark works on as many tasks at a time as it has cores,
+and half the sweep's floor is the time there is. Refused where retention has taken a part: those rows could
+not come back.
 
 The ledger says afterwards what it said before: the cursors are the same, so the rows must be. It is not
 lowered by the rows that leave and raised by those that come, because then nothing would prove that both are
@@ -46,8 +47,6 @@ from sls_io.survey import survey_hours
 from sls_io.window import HOUR_S, Cursor, IntervalSet
 
 _TRIES_MAX = 20
-_BYTES_MAX = 2**62
-_TOO_MANY = "these hours are more windows than one run may have; replace fewer at once"
 _WIDENED_MAX = 4
 REPLACE = "sls-lake backfill --mode replace --local --execute"
 
@@ -76,9 +75,8 @@ class PlannedReplace:
 def plan_replace(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> PlannedReplace:
     """Look at what replacing these receive hours would do. Changes nothing.
 
-    Raises what `undo.plan` does, and ConfigError when retention has taken a part of the hours or they
-    are more than one run's windows. Where rows of the hours lie in others, too, RowsElsewhere names the
-    replace of all of them if that one can be done.
+    Raises what `undo.plan` does, and ConfigError when retention has taken a part of the hours. Where rows
+    of the hours lie in others, too, RowsElsewhere names the replace of all of them if that one can be done.
     """
     try:
         return _plan(lake, logstore, client, hours)
@@ -119,10 +117,8 @@ def _plan(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> Pl
     surveys = since_start(surveys, undone.place.ledger, adopted)
     again = _windows(logstore, surveys, _only(undone), hours)
     lacking = _windows(logstore, surveys, undone.place.ledger, hours)
-    _check_covered(client, undone, again, surveys, hours)
+    _check_covered(client, undone, again, hours)
     slices.check_nowhere_else(undone.place, _cursors(lacking), hours)
-    if len(again) + len(lacking) > logstore.budget.windows_max:
-        raise ConfigError(_TOO_MANY)
     schema = Contract.from_columns(logstore.columns).evolved(undone.place.table.metadata)
     chains = 1 + max((p.chain for p in again), default=0)
     more = tuple(replace(p, chain=p.chain + chains) for p in lacking)
@@ -155,8 +151,8 @@ def _windows(
     logstore: Logstore, surveys: Mapping[int, Survey], ledger: Ledger, hours: range
 ) -> tuple[PlannedWindow, ...]:
     mine = {shard: survey for shard, survey in surveys.items() if shard in ledger.shards}
-    budget = logstore.budget.model_copy(update={"bytes_max": _BYTES_MAX})
-    return plan_fill(surveys=mine, ledger=ledger, budget=budget, until_s=hours.stop * HOUR_S).windows
+    budget, until_s = logstore.budget.unended, hours.stop * HOUR_S
+    return plan_fill(surveys=mine, ledger=ledger, budget=budget, until_s=until_s).windows
 
 
 def execute_replace(
@@ -207,24 +203,18 @@ def execute_replace(
 def _check_covered(
     client: SlsClient,
     undone: PlannedUndo,
-    coming_windows: tuple[PlannedWindow, ...],
-    surveys: Mapping[int, Survey],
+    coming: tuple[PlannedWindow, ...],
     hours: range,
 ) -> None:
+    landing = _cursors(coming)
     for shard, taken in undone.taken.items():
-        mine = (p.window for p in coming_windows if p.window.shard == shard)
-        coming = IntervalSet.of((w.begin, w.end) for w in mine)
-        left = taken.minus(coming)
+        left = taken.minus(landing.get(shard, IntervalSet()))
         if not left:
             continue
         if (other := _hour_of(client, shard, left)) is not None and other not in hours:
             raise RowsElsewhere(
                 undone.view.table, range(other, other + 1), hours, verb="sls-lake verify --pull"
             )
-        survey = surveys.get(shard)
-        spans = IntervalSet.of((s.begin, s.end) for s in survey.spans) if survey else IntervalSet()
-        if not taken.minus(spans):
-            raise ConfigError(_TOO_MANY)
         raise ConfigError(
             f"retention has already taken a part of these hours from shard {shard}: its rows could not "
             "come back, so nothing is replaced"

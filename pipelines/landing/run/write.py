@@ -5,7 +5,7 @@ bytes or time are used up: it pulls pages, decodes them to Arrow, writes Parquet
 FileIO with the Iceberg field ids, and yields one JSON row a file. The closure carries a description of
 where credentials come from, never a key; tasks resolve it themselves.
 
-Memory of a task is one raw page, some of its rows decoded, and at most `_GROUP_BYTES` of decoded batches,
+Memory of a task is one raw page, some of its rows decoded, and at most `ROW_GROUP_BYTES` of decoded batches,
 whatever the backlog and whatever a page holds, and less of both with `budget.task_mb`; rows of a megabyte
 each are written apart from others. A file holds rows of one window; a retried task leaves an orphan file.
 """
@@ -35,7 +35,15 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.tally import Tally, tell
 from pipelines.landing.spark.probe import workers_problem
 from pipelines.landing.spark.session import Engine, Task
-from pipelines.landing.table.contract import ROW_GROUP_ROWS, Contract, decoders_of, parquet_writer
+from pipelines.landing.table.contract import (
+    LONG_GROUP_BYTES,
+    ROW_GROUP_BYTES,
+    ROW_GROUP_ROWS,
+    Contract,
+    decoders_of,
+    long_rows,
+    parquet_writer,
+)
 from pipelines.landing.table.data_files import data_file, metrics_of
 from pipelines.landing.table.lake import CATALOG, storage_trouble
 from pipelines.landing.transform import Transform, TransformFailed
@@ -62,9 +70,6 @@ from sls_io.settings import Service
 from sls_io.window import Cursor, Window
 
 ROW_VERSION = 2
-_GROUP_BYTES = 48 * 1024 * 1024
-_LONG_ROW_BYTES = 1024 * 1024
-_LONG_GROUP_BYTES = 8 * 1024 * 1024
 _FILE_BYTES = 512 * 1024 * 1024
 # Where files lie and how to reach them. A list of what may travel, not of what must not: the next
 # property somebody invents for a secret stays at home without being named here.
@@ -441,7 +446,7 @@ class Writer:
         self._io: FileIO = load_file_io({**_own_properties(), **job.io_properties}, job.location)
         self._done: list[FileRow] = []
         self._next = int(self._window.begin)
-        self._group_bytes = min(_GROUP_BYTES, job.buffer_bytes_max or _GROUP_BYTES)
+        self._group_bytes = min(ROW_GROUP_BYTES, job.buffer_bytes_max or ROW_GROUP_BYTES)
         if job.buffer_bytes_max:
             _be_frugal()
         self._open_file()
@@ -457,7 +462,7 @@ class Writer:
 
     def add(self, part: Part) -> None:
         """Some rows of a page; written when enough have come together for a row group."""
-        long = part.batch.nbytes >= _LONG_ROW_BYTES * part.rows > 0
+        long = long_rows(part.batch)
         if long:
             self._for_long_rows()
         row = self._row
@@ -470,7 +475,7 @@ class Writer:
         self._buffer.append(part.batch)
         self._buffer_bytes += part.batch.nbytes
         if long:
-            self._flush(rows_max=max(1, _LONG_GROUP_BYTES * part.rows // self._buffer_bytes))
+            self._flush(rows_max=max(1, LONG_GROUP_BYTES * part.rows // self._buffer_bytes))
         elif self._buffer_bytes >= self._group_bytes:
             self._flush()
 

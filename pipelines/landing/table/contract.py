@@ -291,6 +291,11 @@ def check_landable(contract: Contract, metadata: TableMetadata) -> None:
 
 ROW_GROUP_ROWS = 1 << 20
 """The most rows of one row group of a data file."""
+ROW_GROUP_BYTES = 48 * 1024 * 1024
+"""Rows that take so much before they are written make a row group."""
+LONG_GROUP_BYTES = 8 * 1024 * 1024
+"""The same of rows of a megabyte each."""
+_LONG_ROW_BYTES = 1024 * 1024
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
@@ -300,6 +305,11 @@ def arrow_schema(schema: Schema) -> pa.Schema:
     2 GB, so the smaller ones save a copy of every column.
     """
     return pa.schema([_narrow(field) for field in schema_to_pyarrow(schema)])
+
+
+def long_rows(batch: pa.RecordBatch) -> bool:
+    """Whether its rows are of a megabyte each: they are written apart from others."""
+    return bool(batch.nbytes >= _LONG_ROW_BYTES * batch.num_rows > 0)
 
 
 def parquet_writer(stream: OutputStream, schema: pa.Schema, *, long: bool = False) -> pq.ParquetWriter:

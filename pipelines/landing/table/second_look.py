@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
+from pipelines.landing.table.bounded_scan import rows_counted
+
 _FIELD_ID = b"PARQUET:field_id"
-_BATCH_ROWS = 1 << 16
 _LIST_PREFIX = "snap-"
 _READ_MANIFEST = (
     "import sys; from pyiceberg_core import manifest; manifest.read_manifest_{kind}(sys.stdin.buffer.read())"
@@ -35,13 +36,12 @@ def data_file(io: FileIO, path: str, *, rows: int | None = None, ids: Collection
     known; "" when it is whole. Raises what the storage raises."""
     with io.new_input(path).open() as stream:
         try:
-            parquet = pq.ParquetFile(stream, page_checksum_verification=True)
-            found = sum(batch.num_rows for batch in parquet.iter_batches(batch_size=_BATCH_ROWS))
+            columns, found = pq.read_schema(stream), rows_counted(stream)
         except (pa.ArrowException, ValueError, EOFError) as error:
             return type(error).__name__
         there = {
             int(field.metadata[_FIELD_ID])
-            for field in parquet.schema_arrow
+            for field in columns
             if field.metadata and _FIELD_ID in field.metadata
         }
     if rows is not None and found != rows:

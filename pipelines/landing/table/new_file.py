@@ -1,0 +1,105 @@
+"""A data file that takes the place of others, as it is written: rows wait until they make a row group.
+
+Both sides of a row group are bounded as a landing's are: by rows, and by the bytes that they take before they
+are in the file.
+"""
+
+import contextlib
+import uuid
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+
+from pipelines.landing.table.contract import (
+    LONG_GROUP_BYTES,
+    ROW_GROUP_BYTES,
+    ROW_GROUP_ROWS,
+    long_rows,
+    parquet_writer,
+)
+from pipelines.landing.table.data_files import data_file, metrics_of
+
+
+class NewFile:
+    """A file in the partition of `like`, in `folder` below the table's data, its name begins with `name`.
+
+    Nothing is in storage before the first row group. `group_bytes`: about the most of one.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        schema: Schema,
+        like: DataFile,
+        folder: str,
+        *,
+        name: str = "",
+        group_bytes: int = ROW_GROUP_BYTES,
+    ) -> None:
+        self._table, self._schema, self._like, self._group_bytes = table, schema, like, group_bytes
+        self._path = f"{table.location()}/data/{folder}/{name}{uuid.uuid4().hex}.parquet"
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = self._waiting_rows = 0
+        self._long = False
+        self._stream: Any = None
+        self._parquet: pq.ParquetWriter | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes in storage so far."""
+        return 0 if self._stream is None else int(self._stream.tell())
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take the rows, and write what makes a row group. Raises OSError as the storage does."""
+        if not batch.num_rows:
+            return
+        long = long_rows(batch)
+        if long != self._long:
+            self._flush()
+        self._long = long
+        self._waiting.append(batch)
+        self._waiting_bytes += batch.nbytes
+        self._waiting_rows += batch.num_rows
+        most = min(LONG_GROUP_BYTES, self._group_bytes) if long else self._group_bytes
+        if self._waiting_bytes >= most or self._waiting_rows >= ROW_GROUP_ROWS:
+            self._flush()
+
+    def close(self) -> DataFile | None:
+        """The entry of the file; None when it was given no row. Raises OSError as the storage does."""
+        self._flush()
+        if self._parquet is None:
+            return None
+        self._parquet.close()
+        size = self.size
+        self._stream.close()
+        return data_file(
+            path=self._path,
+            size=size,
+            metrics=metrics_of(self._parquet, self._schema, self._table.properties),
+            partition=self._like.partition,
+            spec_id=self._like.spec_id,
+        )
+
+    def abandon(self) -> None:
+        """After a failure: let go of the storage; what was written stays behind as an orphan."""
+        for each in (self._parquet, self._stream):
+            if each is not None:
+                with contextlib.suppress(OSError):
+                    each.close()
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        rows = pa.Table.from_batches(self._waiting)
+        if self._parquet is None:
+            self._stream = self._table.io.new_output(self._path).create()
+            self._parquet = parquet_writer(self._stream, rows.schema, long=self._long)
+        self._parquet.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+        del rows
+        self._waiting, self._waiting_bytes, self._waiting_rows = [], 0, 0
+        # Decoded by several threads: without this, what each of them freed stays with the process.
+        pa.default_memory_pool().release_unused()
