@@ -16,7 +16,7 @@ from pipelines.landing.ledger.state import read_state
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.contract import hour_place, received_in
 from pipelines.landing.table.lake import Lake
-from sls_io.decoding.causes import read
+from sls_io.decoding.causes import listed
 from sls_io.window import HOUR_S
 
 HOURS = 24
@@ -70,7 +70,7 @@ def error_rows(logstore: Logstore, lake: Lake) -> ErrorRows:
     only = And(received_in(range(worst, worst + 1)), NotNull(term="__error__"))
     sample = table.scan(row_filter=only, selected_fields=("__error__",), limit=SAMPLE_ROWS).to_arrow()
     causes = Counter(
-        part for text in sample.column("__error__").drop_null().to_pylist() for part in read(text).all
+        part for text in sample.column("__error__").drop_null().to_pylist() for part in listed(text)
     )
     return ErrorRows(found, worst, dict(causes.most_common(CAUSES_SHOWN)), sample.num_rows)
 
