@@ -60,6 +60,9 @@ def replaced(
             }
             for hour in hours
         }
+        if view.others:
+            for values in shown.values():
+                values["values of undeclared columns that leave"] = dg.MetadataValue.json(dict(view.others))
         if not execute:
             yield from _planned(bronze, shown, REPLACE)
             return
