@@ -3,7 +3,8 @@
     fill      lands only what the ledger lacks of the hours, withdrawn intervals included
     replace   drops what is there of the hours and lands them whole again, in one commit
     errors    reads the kept bytes of rows with an error again, after a contract fix; pulls nothing
-    rest      fills columns that were declared later from `__rest__` of older rows; pulls nothing
+    rest      fills columns that were declared later from `__rest__` of older rows, and takes plain values of
+              keys that are drop or hash by now out of all rows; pulls nothing
 
 No mode moves a checkpoint. A second fill of the same hours changes nothing. Fill removes nothing and runs at
 once; the other modes are a dry run until `--execute`, and a dry run is always done in this process.
@@ -53,7 +54,7 @@ from sls_io.window import HOUR_S
     default="fill",
     show_default=True,
     help="fill what is missing; replace whole hours in one commit; read rows with errors again; or fill "
-    "columns that were declared later from __rest__.",
+    "columns that were declared later from __rest__, and take out what is drop or hash by now.",
 )
 @click.option("--local", is_flag=True, help="Land here, without Dagster.")
 @click.option("--execute", is_flag=True, help="Do it; without this, all modes but fill are a dry run.")
@@ -201,7 +202,10 @@ def replace_here(output: Output, logstore: Logstore, hours: range, *, execute: b
 
 _ABOUT: dict[Kept, tuple[str, str]] = {
     "errors": ("with an error", "would have none"),
-    "rest": ("with declared keys in __rest__", "would have them in their columns"),
+    "rest": (
+        "with declared keys in __rest__, or plain values of drop and hash keys",
+        "would have all of them in their place",
+    ),
 }
 
 

@@ -1,8 +1,11 @@
 """What would leave a table, for people: shared by the verbs that take hours back."""
 
+from rich.markup import escape
+
 from pipelines.cli.output import Output, megabytes
 from pipelines.landing.hours import hour_text
 from pipelines.landing.operations.undo import Undo
+from sls_io.errors import printable
 
 
 def show_leaving(output: Output, view: Undo, *, again: bool = False) -> None:
@@ -11,6 +14,11 @@ def show_leaving(output: Output, view: Undo, *, again: bool = False) -> None:
     output.table(
         ["receive hour", ">rows"], [(hour_text(hour), rows) for hour, rows in sorted(view.hours.items())]
     )
+    for name, values in sorted(view.others.items()):
+        output.say(
+            f"[yellow]{values:,} values of column {escape(printable(name))} leave[/]: the logstore does not "
+            "declare it, so it is null in rows that are pulled again"
+        )
     intervals = {s.shard: ", ".join(f"\\[{b}, {e})" for b, e in s.withdrawn) for s in view.shards}
     if again:
         output.table(

@@ -1,17 +1,25 @@
 """Why a row is not represented exactly: the words of `__error__`, and how many of them it holds.
 
-`__error__` is causes joined by `SEPARATOR`, those of the LogGroup first. A reader of stored rows must know
-what `__raw__` holds and which causes are not the log's own. Within the decoder a cause is a `Cause`, with
-what it names beside it. In a stored text, `read` tells causes by how they begin. A key that begins like a
-cause is quoted, so that no producer can write one.
+`__error__` is causes joined by `SEPARATOR`, those of the LogGroup first. Within the decoder a cause is a
+`Cause`, with what it names beside it. A hostile log can have millions of causes, and a hostile group one on
+each of its rows. So a text holds the first few causes and the number of the others.
 
-A hostile log can have millions of causes, and a hostile group one on each of its rows. So a text holds the
-first few causes and the number of the others.
+A row is read again from its log's bytes, and of these all causes of the log follow anew: nobody reads them in
+the text. Those of the group do not follow from the row. Two groups have the tags host=a, host=a and host=a:
+their rows are alike but for `repeated tag host`. A topic that shows `\\xff` was the byte 0xff, or these four
+characters. So their words in the text are the only place that knows them, and they are values there: no cause
+of a log is written with the beginning of one of a group.
+
+Rows that landed before that was so are read by two questions. Is it, word for word, the form of a group's
+cause? `tag is not int` is not: it names the log's key `tag`. Does the row show what it says? A topic without
+any `\\xff` was text; then `topic is not UTF-8` names the log's key `topic`. Only where the topic shows one,
+and the log's own `topic` is no text either, nobody can tell; then it counts as the group's and stays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -79,9 +87,15 @@ _UNREADABLE = frozenset(
 )
 _GROUP_MORE = "of its group: "
 _LOGLESS = (Cause.UNREADABLE_GROUP, Cause.UNREADABLE_PAGE)
-_OF_GROUP = (Cause.TOPIC_BYTES, Cause.SOURCE_BYTES, "tag ", "repeated tag ", Cause.HEAD_ONCE, _GROUP_MORE)
-"""A stored cause that begins with one of these is about the LogGroup, whose bytes `__raw__` does not hold."""
-_RESERVED = (Cause.UNREADABLE_LOG, *_LOGLESS, *_OF_GROUP, Cause.WITHHELD)
+_OF_TAGS = (Cause.TAG_PART, Cause.TAG_BYTES, Cause.TAG_BASE64, Cause.TAG_REPEATED)
+_RESERVED = (
+    *(Cause.UNREADABLE_LOG, *_LOGLESS, Cause.WITHHELD),
+    *(Cause.TOPIC_BYTES, Cause.SOURCE_BYTES, "tag ", "repeated tag ", Cause.HEAD_ONCE, _GROUP_MORE),
+)
+"""No cause that names a key of a log begins like one of these."""
+_TAG_FORMS = tuple(re.compile(re.escape(form).replace(r"\{\}", "(.*)")) for form in _OF_TAGS)
+_MORE_FORM = re.compile(rf"{_GROUP_MORE}and [0-9,]+ more")
+_ESCAPED = re.compile(r"\\x[89a-f][0-9a-f]")
 CAUSES_MAX = 8
 """The most causes that a text shows of the group, and of the log."""
 _NAME_CHARS_MAX = 64
@@ -92,31 +106,57 @@ Told = tuple[Cause, tuple[str, ...]]
 
 
 def named(name: str) -> str:
-    """A key as a cause shows it: short, printable, and never taken for another cause."""
+    """A key or tag as a cause shows it: short, printable, and never the end of its cause."""
     # With a blank, as in most causes one follows: `a;` would end its cause there.
-    shown = f"{printable(name, _NAME_CHARS_MAX)} ".replace(SEPARATOR, ", ")[:-1]
-    return f"key {shown}" if shown.startswith(_RESERVED) else shown
+    return f"{printable(name, _NAME_CHARS_MAX)} ".replace(SEPARATOR, ", ")[:-1]
+
+
+def listed(error: str) -> tuple[str, ...]:
+    """The causes in an `__error__`, for people."""
+    return tuple(error.split(SEPARATOR))
+
+
+def holds_log(error: str) -> bool:
+    """Whether `__raw__` beside this `__error__` is the bytes of one log, and not of a group or page."""
+    return listed(error)[0].partition(":")[0] not in _LOGLESS
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """An `__error__` of a table, read again.
+class Head:
+    """Topic, source and names of the tags as a row shows them."""
 
-    all        its causes
-    group      those of them that are about the LogGroup
-    holds_log  whether `__raw__` is the bytes of one log, and not of a group or page
-    """
+    topic: str | None
+    source: str | None
+    tags: Collection[str]
 
-    all: tuple[str, ...]
-    group: tuple[str, ...]
-    holds_log: bool
+    def causes(self, error: str) -> tuple[str, ...]:
+        """Those in the `__error__` of its row that are about the LogGroup, of this release or an earlier
+        one."""
+        parts = listed(error)
+        once = [part for part in parts if part == Cause.HEAD_ONCE or _MORE_FORM.fullmatch(part)]
+        unseen = bool(once) and self.topic is None and self.source is None and not self.tags
+        found = (part for part in parts if part in once or self._shows(part, unseen=unseen))
+        return tuple(dict.fromkeys(found))
 
-
-def read(error: str) -> Stored:
-    """What an `__error__` says, of this release or an earlier one: nobody else looks into its text."""
-    parts = tuple(error.split(SEPARATOR))
-    group = tuple(part for part in parts if part.startswith(_OF_GROUP))
-    return Stored(parts, group, not error.startswith(_LOGLESS))
+    def _shows(self, part: str, *, unseen: bool) -> bool:
+        """Whether this is a cause of a group, and of this one; what is `unseen` is believed."""
+        texts = {
+            Cause.TOPIC_BYTES: self.topic,
+            Cause.TOPIC_BASE64: self.topic,
+            Cause.SOURCE_BYTES: self.source,
+            Cause.SOURCE_BASE64: self.source,
+        }
+        for cause, text in texts.items():
+            if part == cause:
+                base64 = cause in (Cause.TOPIC_BASE64, Cause.SOURCE_BASE64)
+                fits = (text or "").startswith("base64:") if base64 else _ESCAPED.search(text or "")
+                return unseen or bool(fits)
+        names = [found[1] for form in _TAG_FORMS if (found := form.fullmatch(part))]
+        if unseen or not names:
+            return bool(names)
+        # Earlier releases wrote the name of a tag that begins like a cause with `key` before it.
+        shown = {before + named(tag) for tag in self.tags for before in ("", "key ")}
+        return not shown.isdisjoint(names)
 
 
 def _beginning(name: pa.StringScalar) -> str:
@@ -126,11 +166,22 @@ def _beginning(name: pa.StringScalar) -> str:
     return shown.decode(errors="ignore")
 
 
+def _of_group(told: Told) -> str:
+    cause, names = told
+    return cause.format(*names)
+
+
+def _of_log(told: Told) -> str:
+    """Quoted where a producer's key would make it look like what it is not."""
+    text = _of_group(told)
+    return f"key {text}" if told[1] and text.startswith(_RESERVED) else text
+
+
 class Trouble:
     """Rows and groups that cannot be represented exactly, and why, in order of discovery."""
 
     def __init__(self) -> None:
-        self._rows, self._groups = _Lists("and"), _Lists(f"{_GROUP_MORE}and")
+        self._rows, self._groups = _Lists("and", _of_log), _Lists(f"{_GROUP_MORE}and", _of_group)
 
     def note(self, rows: Ints, cause: Cause, *names: str) -> None:
         """One cause on each of these rows; none is named twice."""
@@ -192,8 +243,8 @@ class Trouble:
 class _Lists:
     """Lists of causes: each different list is kept once, and a place has the number of its list."""
 
-    def __init__(self, more: str) -> None:
-        self._more = more
+    def __init__(self, more: str, told: Callable[[Told], str]) -> None:
+        self._more, self._told = more, told
         self._of = np.zeros(0, dtype=np.int64)
         self._lists: list[tuple[tuple[Told, ...], int]] = [((), 0)]
         self._numbers = {self._lists[0]: 0}
@@ -226,7 +277,7 @@ class _Lists:
     def text(self, number: int) -> str:
         """The causes of a list."""
         found, more = self._lists[number]
-        shown = [cause.format(*names) for cause, names in found]
+        shown = [self._told(each) for each in found]
         return SEPARATOR.join([*shown, f"{self._more} {more:,} more"] if more else shown)
 
     def _longer(self, number: int, cause: Told | int) -> int:

@@ -40,7 +40,7 @@ from sls_io.claim import SUM_MODULUS
 from sls_io.decoding.causes import Cause, Trouble
 from sls_io.decoding.chunks import Chunk, Chunks, whole_page
 from sls_io.decoding.heads import PART_BYTES, Heads, Wide
-from sls_io.decoding.nested import Ints, Logs, Tree, digest
+from sls_io.decoding.nested import Ints, Logs, Tree, digest, digest_once
 from sls_io.decoding.texts import TEXT_MAP, as_text, maps, numbered, replaced
 from sls_io.errors import ConfigError, DecodeError
 from sls_io.window import HOUR_S
@@ -467,10 +467,10 @@ class _Pairs:
 
 def of_texts(declared: Declared, texts: pa.Array) -> pa.Array:
     """Values that were read as text before they were declared, in the declared type; null where one does not
-    fit. Not for a key that is declared `drop`."""
+    fit. A digest stays one. Not for a key that is declared `drop`."""
     if declared.pii == "hash":
         sent = texts.cast(pa.binary()).to_pylist()
-        return pa.array([None if v is None else digest(v).decode() for v in sent], pa.string())
+        return pa.array([None if v is None else digest_once(v).decode() for v in sent], pa.string())
     return _converted(declared, texts.cast(pa.binary()) if declared.of_bytes else texts)
 
 

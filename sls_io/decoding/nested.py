@@ -33,7 +33,8 @@ _STACK_LOCK = threading.Lock()
 _LOGS_MAX = 512 * 1024
 _LOGS, _TAGS = 1, 6
 _BYTES_WIRE, _GROUP_WIRE = 2, 3
-_DIGEST = re.compile(rb"[0-9a-f]{64}")
+DIGEST = re.compile(rb"[0-9a-f]{64}")
+"""What `digest` answers, and nothing else."""
 Ints = NDArray[np.int64]
 """Rows, places, cursors: a numpy array of 64-bit integers."""
 
@@ -391,7 +392,26 @@ def _as_field(tag: int, value: bytes) -> bytes:
     return bytes((tag,)) + loggroup.varint(len(value)) + value
 
 
-def redacted(log: bytes, pii: Mapping[bytes, str]) -> bytes:
+def guarded(
+    message: bytes, pii: Mapping[bytes, str], *, readable: bool, again: bool = False
+) -> tuple[bytes, bool]:
+    """(bytes that may be kept in `__raw__`, whether they may): all that is written there comes from here.
+
+    message   one log where it is `readable`, else bytes in which nobody can say where a value stands; those
+              are not kept when a key of personal data occurs in them
+    again     it was kept before: a value that is a digest stays one, because a digest of a digest would match
+              nothing
+    """
+    if readable:
+        try:
+            return _redacted(message, pii, again=again), True
+        except ValueError:
+            pass
+    held = any(key in message for key in pii)
+    return (b"", False) if held else (message, True)
+
+
+def _redacted(log: bytes, pii: Mapping[bytes, str], *, again: bool) -> bytes:
     """One Log's bytes without the values of `drop` keys and with those of `hash` keys hashed.
 
     Unknown fields are left out, too: nothing says under which key their bytes stand. Raises ValueError when
@@ -405,7 +425,7 @@ def redacted(log: bytes, pii: Mapping[bytes, str]) -> bytes:
             found = {n: log[at:stop] for n, w, at, stop in loggroup.fields(log, begin, end) if w == 2}
             what = pii.get(found.get(1, b""))
             if what == "hash" and 2 in found:  # one without a value stays one
-                found[2] = digest(found[2])
+                found[2] = digest_once(found[2]) if again else digest(found[2])
             if what != "drop":
                 pair = b"".join(_as_field(n << 3 | 2, found[n]) for n in (1, 2) if n in found)
                 out += _as_field(0x12, pair)
@@ -416,38 +436,15 @@ def redacted(log: bytes, pii: Mapping[bytes, str]) -> bytes:
     return bytes(out)
 
 
-def guarded(message: bytes, pii: Mapping[bytes, str], *, readable: bool) -> tuple[bytes, bool]:
-    """(bytes that may be kept, whether they may). In unreadable bytes nobody can say where a value stands, so
-    they are not kept when a key of personal data occurs in them."""
-    if readable:
-        try:
-            return redacted(message, pii), True
-        except ValueError:
-            pass
-    held = any(key in message for key in pii)
-    return (b"", False) if held else (message, True)
-
-
-def hashed_once(log: bytes, keys: frozenset[bytes]) -> bytes:
-    """One Log's bytes with the values of `keys` hashed, unless they are digests already.
-
-    For kept bytes that are read again, because a digest of a digest would match nothing. A plain value of 64
-    hex digits cannot be told from a digest, and stays.
-    """
-    pairs = [
-        {n: log[at:stop] for n, w, at, stop in loggroup.fields(log, begin, end) if w == 2}
-        for number, wire, begin, end in loggroup.fields(log)
-        if (number, wire) == (2, 2)
-    ]
-    values = [pair[2] for pair in pairs if 2 in pair and pair.get(1, b"") in keys]
-    if all(_DIGEST.fullmatch(value) for value in values):
-        return log
-    return redacted(log, dict.fromkeys(keys, "hash"))
-
-
 def digest(value: bytes) -> bytes:
     """SHA-256 in hex: what a `hash` key shows instead of its value."""
     return hashlib.sha256(value).hexdigest().encode()
+
+
+def digest_once(value: bytes) -> bytes:
+    """As `digest`, of a value that may be one already; it stays then. A plain value of 64 hex digits cannot
+    be told from a digest, and stays, too."""
+    return value if DIGEST.fullmatch(value) else digest(value)
 
 
 def is_utf8(value: bytes) -> bool:

@@ -423,7 +423,7 @@ def test_a_column_that_was_declared_later_is_filled_from_the_rest(page: Page) ->
     later = page.world.changed(columns={"n": "long", "status": "int", name: "string"})
     dry = page.run("rest", hour=HOUR0 + 2, logstore=later)
     (plan,) = plans(dry)
-    rows = numbers(plan.metadata)["rows with declared keys in __rest__"]
+    rows = numbers(plan.metadata)["rows with texts of declared keys"]
     assert rows > 0 and name not in page.world.table.schema().column_names
     done = page.run("rest", hour=HOUR0 + 2, logstore=later, config=EXECUTE)
     assert done.success

@@ -4,12 +4,16 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from aliyun.log import log_logs_raw_pb2 as pb
+from pyiceberg.types import StringType
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.landing.ledger.codec import REWRITTEN_KEY, VERB_KEY
 from pipelines.landing.ledger.state import reconcile, summary_of
+from pipelines.landing.maintenance.maintain import Maintainer
+from pipelines.landing.operations.forget import execute_forget, plan_forget_where
 from pipelines.landing.operations.mend import PlannedMend, execute_mend, plan_mend
 from sls_io.errors import ConfigError, LandingConflict, LandingUnknown
 from tests.integration.command_line import Command, command
@@ -219,6 +223,62 @@ def test_causes_of_the_group_stay(world: World) -> None:
     assert (row["status"], row["__error__"]) == (2**40, "repeated tag host")
     assert row["__raw__"] is not None and planned(world, **columns).view.files == 0
     world.assert_proved()
+
+
+def test_a_key_that_was_hashed_stays_one_digest_when_another_is_added(world: World) -> None:
+    before = {"n": "long", "status": "int", "user": "hash"}
+    world.logstore = world.changed(columns=before)
+    with world.client as client:
+        client.put_raw(group([{"n": "1", "status": "no", "user": "ann", "mail": "a@b"}]))
+    world.at(HOUR0_S + 120)
+    world.land()
+    columns = {**before, "mail": "hash"}
+
+    mended(world, planned(world, **columns), **columns)
+
+    row, (user, mail) = by_n(world)[1], (hashlib.sha256(sent).hexdigest() for sent in (b"ann", b"a@b"))
+    assert (row["user"], row["mail"], row["__error__"]) == (user, mail, "status is not int")
+    assert user.encode() in row["__raw__"] and mail.encode() in row["__raw__"]
+    assert planned(world, **columns).view.files == 0
+    world.assert_proved()
+
+
+def test_a_key_called_tag_has_no_error_once_its_contract_is_mended(world: World) -> None:
+    world.logstore = world.changed(columns={"n": "long", "tag": "int"})
+    with world.client as client:
+        client.put_raw(group([{"n": "1", "tag": str(2**40)}]))
+    world.at(HOUR0_S + 120)
+    assert world.land().error_rows == 1
+    columns = {"n": "long", "tag": "long"}
+
+    mended(world, planned(world, **columns), **columns)
+
+    row = by_n(world)[1]
+    assert (row["tag"], row["__error__"], row["__raw__"]) == (2**40, None, None)
+    world.assert_proved()
+
+
+def test_a_column_that_another_engine_filled_keeps_its_values(started: World) -> None:
+    with started.table.update_schema() as update:
+        update.add_column("country", StringType())
+    rows = started.table.scan().to_arrow()
+    countries = pa.array([f"c{n}" for n in rows["n"].to_pylist()], pa.large_string())
+    started.table.overwrite(rows.set_column(rows.schema.get_field_index("country"), "country", countries))
+
+    mended(started, planned(started))
+
+    assert {n: row["country"] for n, row in by_n(started).items()} == {n: f"c{n}" for n in by_n(started)}
+    started.logstore = started.changed(columns=FIXED)
+    started.put(10)
+    started.emulator.admin.advance(7200)
+    started.land()
+    assert Maintainer(started.logstore, started.lake).execute(["compact"]).compacted
+    with started.client as client:
+        gone = plan_forget_where(started.lake, started.logstore, client, "n = 101")
+        execute_forget(started.lake, started.logstore, client, gone)
+    kept = {n: row["country"] for n, row in by_n(started).items() if row["country"] is not None}
+    assert 101 not in kept and len(kept) == 19 and all(c == f"c{n}" for n, c in kept.items())
+    started.assert_proved()
 
 
 # --- races and lost answers ----------------------------------------------------------------------

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aliyun.log import log_logs_raw_pb2 as pb
 
 from pipelines.landing.ledger.codec import VERB_KEY
 from pipelines.landing.ledger.state import reconcile, summary_of
-from pipelines.landing.operations.mend import PlannedMend, execute_mend, plan_mend
+from pipelines.landing.operations.mend import Kept, PlannedMend, execute_mend, plan_mend
 from pipelines.landing.operations.replace import execute_replace, plan_replace
 from sls_io.decoding.nested import digest
 from tests.integration.command_line import Command, command
@@ -122,6 +123,73 @@ def test_the_rows_are_those_of_a_second_pull(started: World) -> None:
         assert pulled[n]["__error__"], "a pull keeps the bytes and says why"
         unmarked = {**pulled[n], "__error__": None, "__raw__": None}
         assert ours[n] == unmarked
+
+
+PLAIN: list[dict[str, str | bytes]] = [
+    {"n": "1", "user": "ann", "pin": "4711", "mail": "ann@b"},
+    {"n": "2", "user": "", "mail": b"ann\xff"},
+    {"n": "many", "user": "ann", "pin": "4711", "mail": "ann@b"},
+]
+
+
+@pytest.mark.parametrize("modes", [("rest",), ("errors", "rest"), ("rest", "errors")])
+def test_no_plain_value_is_left_in_any_row_once_its_key_is_declared_drop_or_hash(
+    world: World, modes: tuple[Kept, ...]
+) -> None:
+    world.logstore = world.changed(columns={"n": "long", "user": "string", "pin": "string"})
+    put(world, PLAIN)
+    message = pb.LogGroupRaw()
+    message.ParseFromString(group([{**PLAIN[0], "n": "4"}]))
+    for _ in range(2):
+        tag = message.LogTags.add()
+        tag.Key, tag.Value = "host", "a"
+    with world.client as client:
+        client.put_raw(message.SerializeToString())
+        client.put_raw(group([{"n": "5", "path": "/p"}]))
+    world.at(HOUR0_S + 3700)
+    assert world.land().error_rows == 3
+    later = {"n": "long", "user": "hash", "pin": "drop", "mail": "hash"}
+    world.logstore = world.changed(columns=later)
+
+    for mode in modes:
+        with world.client as client:
+            plan = plan_mend(world.lake, world.logstore, client, ALL, kept_in=mode)
+            execute_mend(world.lake, world.logstore, client, plan)
+
+    assert "4711" not in repr(world.table_rows()) and "ann" not in repr(world.table_rows())
+    rows, (ann, at) = by_n(world), (digest(sent).decode() for sent in (b"ann", b"ann@b"))
+    assert [rows[n]["user"] for n in (1, 2, None, 4, 5)] == [ann, digest(b"").decode(), ann, ann, None]
+    assert [rows[n]["__error__"] for n in (1, 4, None)] == [None, "repeated tag host", "n is not long"]
+    assert rows[1]["mail"] == at and rows[1]["__rest__"] is None
+    for n in (None, 4):
+        assert ann.encode() in rows[n]["__raw__"] and at.encode() in rows[n]["__raw__"]
+    if "errors" in modes:
+        assert [rows[n]["mail"] for n in (2, None, 4)] == [digest(b"ann\xff").decode(), at, at]
+    with world.client as client:
+        twice = plan_mend(world.lake, world.logstore, client, ALL, kept_in=modes[-1])
+    assert twice.view.files == 0
+    world.assert_proved()
+
+
+def test_a_digest_that_came_to_the_rest_is_not_hashed_again(world: World) -> None:
+    before = {"n": "long", "status": "int", "user": "hash"}
+    world.logstore = world.changed(columns=before)
+    put(world, [{"n": "1", "status": str(2**40), "user": "ann"}])
+    world.at(HOUR0_S + 3700)
+    world.land()
+    without = {"n": "long", "status": "long"}
+    with world.client as client:
+        logstore = world.changed(columns=without)
+        execute_mend(world.lake, logstore, client, plan_mend(world.lake, logstore, client, ALL))
+    ann = digest(b"ann").decode()
+    assert by_n(world)[1]["__rest__"] == {"user": ann}
+
+    filled(world, planned(world, **without, user="hash"), **without, user="hash")
+
+    row = by_n(world)[1]
+    assert (row["user"], row["__rest__"], row["__error__"]) == (ann, None, None)
+    assert planned(world, **without, user="hash").view.rows == 0
+    world.assert_proved()
 
 
 def test_asking_twice_changes_nothing_and_errors_are_another_mode(started: World) -> None:

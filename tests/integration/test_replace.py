@@ -7,8 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.expressions import EqualTo
+from pyiceberg.types import StringType
 
 from pipelines.cli.main import EXIT_USAGE
 from pipelines.landing.inspection.history import history
@@ -139,6 +141,22 @@ def test_a_changed_contract_is_applied_to_the_hours_that_are_replaced(started: W
     started.land(logstore=started.changed(columns=columns))
     started.assert_each_log_once()
     started.assert_proved()
+
+
+def test_a_dry_run_counts_values_of_another_engine_that_a_replace_does_not_bring_back(
+    started: World, command: Command
+) -> None:
+    with started.table.update_schema() as update:
+        update.add_column("country", StringType())
+    rows = started.table.scan().to_arrow()
+    countries = pa.array([f"c{n}" if n % 2 else None for n in rows["n"].to_pylist()], pa.large_string())
+    started.table.overwrite(rows.set_column(rows.schema.get_field_index("country"), "country", countries))
+
+    for verb in (
+        ("backfill", "--mode", "replace", "--from", NEXT, "--local"),
+        ("table", "undo", "--hour", NEXT),
+    ):
+        assert command(*verb)["others"] == {"country": 5}
 
 
 @pytest.mark.parametrize("kind", ["landing", "compaction"])

@@ -7,29 +7,30 @@ import pytest
 from sls_io.decoding import causes
 from sls_io.decoding.causes import CAUSES_MAX, Cause, Trouble
 
+SHOWN = causes.Head("T\\xff", "base64:/w==", ["host"])
+"""A head that bears out whatever is said of it."""
+PLAIN = causes.Head("t", "s", [])
+
 
 def test_a_row_with_very_many_causes_names_the_first_and_counts_the_others() -> None:
     trouble = Trouble()
     names = pa.array([f"k{n}" for n in range(2006)])
     codes = np.arange(2006)[::-1]
     trouble.note_names(np.zeros(2006, dtype=np.int64), codes, names, Cause.KEY_REPEATED, of_groups=False)
-    parts = causes.read(trouble.text(int(trouble.of_rows(1)[0]))).all
+    parts = causes.listed(trouble.text(int(trouble.of_rows(1)[0])))
     assert parts[0] == "repeated key k2005", "in the order in which they come"
     assert len(parts) == CAUSES_MAX + 1 and parts[-1] == "and 1,998 more"
 
 
 def test_causes_of_the_group_are_counted_apart_and_say_whose_they_are() -> None:
     trouble = Trouble()
-    trouble.note_names(
-        np.repeat(3, 20),
-        np.arange(20),
-        pa.array(list("abcdefghijklmnopqrst")),
-        Cause.TAG_BYTES,
-        of_groups=True,
-    )
-    parts = causes.read(trouble.group_text(int(trouble.of_groups(4)[3])))
-    assert parts.group == parts.all
-    assert parts.all[-1] == "of its group: and 12 more"
+    tags = list("abcdefghijklmnopqrst")
+    trouble.note_names(np.repeat(3, 20), np.arange(20), pa.array(tags), Cause.TAG_BYTES, of_groups=True)
+    text = trouble.group_text(int(trouble.of_groups(4)[3]))
+    parts = causes.listed(text)
+    assert causes.Head(None, None, tags).causes(text) == parts
+    assert causes.Head(None, None, []).causes(text) == parts, "what is too large to repeat is not seen"
+    assert parts[-1] == "of its group: and 12 more"
 
 
 @pytest.mark.parametrize(
@@ -40,9 +41,15 @@ def test_causes_of_the_group_are_counted_apart_and_say_whose_they_are() -> None:
         *("tag ", "repeated tag ", "of its group: "),
     ],
 )
-def test_a_key_that_looks_like_a_cause_is_not_taken_for_one(word: str) -> None:
-    text = Cause.NO_VALUE.format(causes.named(word + "x"))
-    assert causes.read(text) == causes.Stored((text,), (), holds_log=True)
+@pytest.mark.parametrize("cause", [Cause.NO_VALUE, Cause.VALUE_BYTES])
+def test_a_key_that_looks_like_a_cause_is_not_taken_for_one(word: str, cause: Cause) -> None:
+    trouble = Trouble()
+    names = pa.array([word + "x"])
+    trouble.note_names(
+        np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), names, cause, of_groups=False
+    )
+    text = trouble.text(int(trouble.of_rows(1)[0]))
+    assert causes.holds_log(text) and SHOWN.causes(text) == ()
     assert not text.startswith(word)
 
 
@@ -52,14 +59,14 @@ def test_a_key_that_looks_like_a_cause_is_not_taken_for_one(word: str) -> None:
 @pytest.mark.parametrize("cause", [Cause.TAG_PART, Cause.NO_VALUE, Cause.KEY_REPEATED])
 def test_a_key_cannot_end_a_cause_and_begin_another(key: str, shown: str, cause: Cause) -> None:
     text = cause.format(causes.named(key))
-    assert causes.read(f"{text}; {Cause.NO_TIME}").all == (cause.format(shown), Cause.NO_TIME)
+    assert causes.listed(f"{text}; {Cause.NO_TIME}") == (cause.format(shown), Cause.NO_TIME)
 
 
 def test_only_a_group_or_a_page_has_other_bytes_than_a_log() -> None:
     for text in ("n is not long", Cause.UNREADABLE_LOG, Cause.TOO_MANY_KEYS):
-        assert causes.read(text).holds_log
+        assert causes.holds_log(text)
     for whole in (Cause.UNREADABLE_GROUP, Cause.UNREADABLE_PAGE, Cause.TOO_MANY_TAGS):
-        assert not causes.read(f"{whole}; {Cause.WITHHELD}").holds_log
+        assert not causes.holds_log(f"{whole}; {Cause.WITHHELD}")
 
 
 # Texts that tables have: a word that changes in `Cause` must not change how these are read.
@@ -73,6 +80,9 @@ STORED = {
     "of its group: and 12 more": True,
     "and 12 more": False,
     "status is not long": False,
+    "tag is not long": False,
+    "tag is not UTF-8": False,
+    "tag has no value": False,
     "key tag x has no value": False,
     "repeated key status": False,
     "a key is not UTF-8": False,
@@ -83,9 +93,27 @@ STORED = {
 
 @pytest.mark.parametrize(("text", "of_group"), STORED.items())
 def test_what_an_earlier_release_stored_is_read_as_it_was_meant(text: str, of_group: bool) -> None:
-    found = causes.read(f"n is not long; {text}")
-    assert found.all == ("n is not long", text) and found.holds_log
-    assert found.group == ((text,) if of_group else ())
+    stored = f"n is not long; {text}"
+    assert causes.listed(stored) == ("n is not long", text) and causes.holds_log(stored)
+    assert SHOWN.causes(stored) == ((text,) if of_group else ())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("topic is not UTF-8", "topic is not UTF-8, shown whole as base64"),
+        *("source is not UTF-8", "source is not UTF-8, shown whole as base64"),
+        *("tag host is not UTF-8", "repeated tag host", "tag host has no key or no value"),
+    ],
+)
+def test_a_stored_cause_of_a_group_that_the_row_does_not_show_is_its_logs(text: str) -> None:
+    assert PLAIN.causes(text) == ()
+
+
+def test_a_tag_that_an_earlier_release_quoted_is_known_again() -> None:
+    head = causes.Head("t", "s", ["tag x", "y" * 1000])
+    stored = f"repeated tag key tag x; tag {'y' * 64}... is not UTF-8"
+    assert head.causes(stored) == causes.listed(stored)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +127,7 @@ def test_what_an_earlier_release_stored_is_read_as_it_was_meant(text: str, of_gr
     ],
 )
 def test_what_an_earlier_release_kept_of_an_unreadable_log_is_known(text: str, holds_log: bool) -> None:
-    assert causes.read(text).holds_log == holds_log
+    assert causes.holds_log(text) == holds_log
 
 
 def test_each_row_has_its_own_causes_in_the_order_in_which_they_were_found() -> None:

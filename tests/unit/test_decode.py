@@ -258,8 +258,8 @@ def test_topic_source_and_tags_that_are_long_and_not_utf8_are_shown_whole_as_bas
         ]
         assert (row["__topic__"], row["__source__"]) == (whole, "S\\xff")
         assert row["__tags__"] in ({whole: "v"}, {"t": whole})
-        found = causes.read(row["__error__"])
-        assert found.group == found.all
+        head = causes.Head(row["__topic__"], row["__source__"], row["__tags__"])
+        assert head.causes(row["__error__"]) == causes.listed(row["__error__"])
 
 
 def test_a_repeated_tag_is_named_on_every_row_of_its_group_only() -> None:

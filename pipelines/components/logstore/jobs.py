@@ -27,7 +27,8 @@ from pipelines.landing.logstore import Logstore
 _REWORK = {
     REPLACE: "Drops the chosen hours and lands them whole again, all of a run in one commit.",
     ERRORS: "Reads rows with an error again after a change of the columns; pulls nothing.",
-    REST: "Fills columns that were declared later from `__rest__` of older rows; pulls nothing.",
+    REST: "Fills columns that were declared later from `__rest__` of older rows, and takes plain values of "
+    "keys that are drop or hash by now out of all rows; pulls nothing.",
 }
 
 

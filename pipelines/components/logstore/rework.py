@@ -6,7 +6,8 @@ and so do the jobs <name>_replace, <name>_errors and <name>_rest:
     fill      what the ledger lacks; always done, and what a run without the tag does (`assets.py`)
     replace   what is there leaves and the hours are pulled again, all of a run in one commit
     errors    rows with an error are read again from their kept bytes; nothing is pulled
-    rest      columns that were declared later are filled from `__rest__`; nothing is pulled
+    rest      columns that were declared later are filled from `__rest__`, and what is declared drop or hash
+              by now leaves the rows; nothing is pulled
 
 The last three take something away, so they only show what they would do, as an observation of each
 hour, until the step's config says `execute: true`. Then each hour is materialized of which the table has
@@ -59,6 +60,9 @@ def replaced(
             }
             for hour in hours
         }
+        if view.others:
+            for values in shown.values():
+                values["values of undeclared columns that leave"] = dg.MetadataValue.json(dict(view.others))
         if not execute:
             yield from _planned(bronze, shown, REPLACE)
             return
@@ -71,7 +75,7 @@ def replaced(
 
 _ABOUT: dict[str, tuple[Kept, str, str]] = {
     ERRORS: ("errors", "rows with an error", "rows without one after"),
-    REST: ("rest", "rows with declared keys in __rest__", "rows with all of them in columns after"),
+    REST: ("rest", "rows with texts of declared keys", "rows with all of them in their place after"),
 }
 
 

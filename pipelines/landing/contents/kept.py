@@ -1,28 +1,22 @@
 """Rows read again from what they keep themselves: nothing is pulled, identities stay.
 
     FromBytes   rows with an error, from the log's own bytes in `__raw__`
-    FromRest    the others, from `__rest__`: the texts of keys that had no column when they landed
+    FromRest    the others, from their texts (`rest.py`)
 
 Both answer rows as today's contract says. What is not part of a log's bytes stays as it is: topic, source and
-tags of its group, and causes that are about those. A value that was hashed when it landed is not hashed
-again. Bytes that are no log (a whole LogGroup that cannot be taken apart, or a log that cannot be read) stay,
-too, unless a key that is declared `drop` or `hash` by now may be in them.
-
-Worked example of the second: a row landed as `n` = 7 and `__rest__` = {city: Rome, code: x7, mail: a@b}.
-Now city is declared as string, code as int, mail as hash. The row becomes n = 7, city = Rome, mail = its
-digest, `__rest__` = {code: x7}. No error: x7 is where it was, and the bytes that belong beside an error are
-not there.
+tags of its group, causes that are about those, and columns that the contract does not own, since another
+engine may have filled them. Bytes that are no log (a whole LogGroup that cannot be taken apart, or a log that
+cannot be read) stay, too, unless a key that is declared `drop` or `hash` by now may be in them.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.expressions import BooleanExpression, IsNull, NotNull
+from pyiceberg.expressions import BooleanExpression, NotNull
 from pyiceberg.schema import Schema
 
 from pipelines.landing.table.contract import Contract, arrow_schema
@@ -30,10 +24,9 @@ from pipelines.landing.transform import Transform
 from sls_io import loggroup
 from sls_io.client import Page
 from sls_io.decoding import causes
-from sls_io.decoding.causes import KEYS_MAX, SEPARATOR, Cause
-from sls_io.decoding.decode import Declared, Decoder, of_texts
-from sls_io.decoding.nested import guarded, hashed_once, plain_log
-from sls_io.decoding.texts import maps
+from sls_io.decoding.causes import KEYS_MAX, SEPARATOR, Cause, Head
+from sls_io.decoding.decode import Declared, Decoder
+from sls_io.decoding.nested import guarded, plain_log
 from sls_io.window import Cursor
 
 _KEPT = (
@@ -46,7 +39,6 @@ _KEPT = (
     "__source__",
     "__tags__",
 )
-_PAIRS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
 _BODY_BYTES = 16 * 1024 * 1024
 
 
@@ -92,62 +84,20 @@ def mended(reader: Reader, batch: pa.RecordBatch) -> pa.RecordBatch:
     return both.take(pc.if_else(chosen, places, rows)).combine_chunks().to_batches()[0]
 
 
-class FromRest:
-    """`__rest__` -> the columns of keys that are declared by now. Rows with an error are not looked at: their
-    bytes say more than their texts."""
+def kept_bytes(raw: bytes | None, error: str | None, pii: Mapping[bytes, str]) -> tuple[bytes | None, str]:
+    """(`__raw__`, `__error__`) of a row that had these, as they may be kept while the keys of `pii` are
+    declared `drop` or `hash`."""
+    told = error or ""
+    if raw is None:
+        return None, told
+    kept, whole = guarded(raw, pii, readable=_is_log(raw, told), again=True)
+    return (kept, told) if whole else (None, SEPARATOR.join(filter(None, (told, Cause.WITHHELD))))
 
-    # PyIceberg 0.12 cannot ask a file's rows for a map that is not null.
-    about: BooleanExpression = IsNull(term="__error__")
 
-    def __init__(self, contract: Contract) -> None:
-        self._declared = contract.declared
-
-    def chosen(self, batch: pa.RecordBatch) -> pa.Array:
-        return pc.and_(pc.is_null(batch.column("__error__")), pc.is_valid(batch.column("__rest__")))
-
-    def again(self, batch: pa.RecordBatch) -> Again:
-        rest = batch.column("__rest__").cast(_PAIRS)
-        keys, items = rest.flatten().field("key"), rest.flatten().field("value")
-        row_of = np.repeat(np.arange(batch.num_rows), pc.list_value_length(rest).fill_null(0).to_numpy())
-        stays = np.ones(len(keys), dtype=np.bool_)
-        about = np.zeros(batch.num_rows, dtype=np.bool_)
-        changed, misfit = about.copy(), about.copy()
-        columns: dict[str, pa.Array] = {}
-        left: dict[str, int] = {}
-        for one in self._declared:
-            pairs = np.flatnonzero(pc.equal(keys, one.name).to_numpy(zero_copy_only=False))
-            if not len(pairs):
-                continue
-            rows = row_of[pairs]
-            about[rows] = True
-            fits = np.ones(len(pairs), dtype=np.bool_)
-            if one.pii != "drop":
-                column = batch.column(one.name)
-                values = of_texts(one, items.take(pa.array(pairs)))
-                fits = values.is_valid().to_numpy(zero_copy_only=False)
-                # A column with a value is right: what stands in `__rest__` beside it was put there by others.
-                fits &= column.take(pa.array(rows)).is_null().to_numpy(zero_copy_only=False)
-                of_row = np.full(batch.num_rows, -1, dtype=np.int64)
-                of_row[rows[fits]] = np.flatnonzero(fits)
-                found = values.take(pa.array(of_row, mask=of_row < 0))
-                columns[one.name] = pc.coalesce(column, found)
-            changed[rows[fits]] = True
-            stays[pairs[fits]] = False
-            if not fits.all():
-                misfit[rows[~fits]] = True
-                left[Cause.MISFIT.format(one.name, one.label)] = int((~fits).sum())
-        if changed.any():
-            offsets = np.zeros(batch.num_rows + 1, dtype=np.int64)
-            np.cumsum(np.bincount(row_of[stays], minlength=batch.num_rows), out=offsets[1:])
-            columns["__rest__"] = maps(offsets, keys.filter(pa.array(stays)), items.filter(pa.array(stays)))
-        after = [columns.get(f.name, batch.column(f.name)) for f in batch.schema]
-        return Again(
-            pa.RecordBatch.from_arrays(after, schema=batch.schema),
-            rows=int(about.sum()),
-            mended=int((about & ~misfit).sum()),
-            changed=int(changed.sum()),
-            left=left,
-        )
+def replaced(batch: pa.RecordBatch, columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    """`batch` with other values in some columns."""
+    after = [columns[f.name] if f.name in columns else batch.column(f.name) for f in batch.schema]
+    return pa.RecordBatch.from_arrays(after, schema=batch.schema)
 
 
 class FromBytes:
@@ -158,10 +108,10 @@ class FromBytes:
     def __init__(self, contract: Contract, origin: str, schema: Schema, transform: Transform) -> None:
         self._transform = transform
         declared = contract.declared
-        self._pii = {d.name.encode(): d.pii for d in declared if d.pii}
-        self._hashed = frozenset(d.name.encode() for d in declared if d.pii == "hash")
+        self._pii = contract.pii
         # Their values are digests by the time they are decoded, so they are taken as they are.
         self._decoder = Decoder(origin, [_unhashed(d) for d in declared], arrow_schema(schema))
+        self._others = contract.others(schema)
 
     def chosen(self, batch: pa.RecordBatch) -> pa.Array:
         return pc.is_valid(batch.column("__error__"))
@@ -179,45 +129,46 @@ class FromBytes:
         )
 
     def _part(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        raws = batch.column("__raw__").to_pylist()
-        if not all(map(_is_log, raws, batch.column("__error__").to_pylist())):
-            return self._guarded(batch)
-        logs = [hashed_once(raw, self._hashed) if self._hashed else raw for raw in raws]
-        body = b"".join(loggroup.frame(loggroup.frame(log)) for log in logs)
+        raws, errors = (batch.column(name).to_pylist() for name in ("__raw__", "__error__"))
+        logs = [kept_bytes(raw, error, self._pii) for raw, error in zip(raws, errors, strict=True)]
+        if not all(map(_is_log, raws, errors)):
+            return replaced(batch, bytes_columns(logs))
+        body = b"".join(loggroup.frame(loggroup.frame(log or b"")) for log, _ in logs)
         count = len(logs)
         page = Page(0, Cursor(0), Cursor(count), count, len(body), "", body, None)
         decoded = self._decoder.decode(page, hour=0).batch
+        own = decoded.column("__error__").to_pylist()
+        told = [
+            _told((*head.causes(old), new)) for head, old, new in zip(_heads(batch), errors, own, strict=True)
+        ]
         columns = {name: batch.column(name) for name in _KEPT}
-        both = zip(
-            batch.column("__error__").to_pylist(), decoded.column("__error__").to_pylist(), strict=True
+        columns.update(
+            bytes_columns([(log if t else None, t) for (log, _), t in zip(logs, told, strict=True)])
         )
-        errors = [_cause(old, new) for old, new in both]
-        kept = zip(errors, decoded.column("__raw__").to_pylist(), logs, strict=True)
-        columns["__error__"] = pa.array(errors, pa.string())
-        columns["__raw__"] = pa.array(
-            [None if e is None else new or log for e, new, log in kept], pa.binary()
-        )
-        read = pa.RecordBatch.from_arrays(
-            [columns[f.name] if f.name in columns else decoded.column(f.name) for f in batch.schema],
-            schema=batch.schema,
-        )
-        return self._transform.of(read, batch.column("__shard__")[0].as_py())
+        read = self._transform.of(replaced(decoded, columns), batch.column("__shard__")[0].as_py())
+        return replaced(read, {name: batch.column(name) for name in self._others})
 
-    def _guarded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """One row whose bytes are no log; they go when personal data may be in them."""
-        raw, error = batch.column("__raw__")[0].as_py(), batch.column("__error__")[0].as_py()
-        if raw is None or not self._pii or guarded(raw, self._pii, readable=False)[1]:
-            return batch
-        gone = {"__raw__": pa.nulls(1, pa.binary())}
-        gone["__error__"] = pa.array([f"{error}{SEPARATOR}{Cause.WITHHELD}"], pa.string())
-        return pa.RecordBatch.from_arrays(
-            [gone.get(f.name, batch.column(f.name)) for f in batch.schema], schema=batch.schema
-        )
+
+def bytes_columns(rows: Iterable[tuple[bytes | None, str | None]]) -> dict[str, pa.Array]:
+    """`__raw__` and `__error__` of rows; an error without a cause is none."""
+    raws, errors = zip(*rows, strict=True)
+    return {
+        "__raw__": pa.array(raws, pa.binary()),
+        "__error__": pa.array([error or None for error in errors], pa.string()),
+    }
+
+
+def _heads(batch: pa.RecordBatch) -> Iterator[Head]:
+    """What each row shows of its LogGroup, one at a time: each may have a group's tags."""
+    topics, sources, tags = (batch.column(name) for name in ("__topic__", "__source__", "__tags__"))
+    for row in range(batch.num_rows):
+        names = [key for key, _ in tags[row].as_py() or ()]
+        yield Head(topics[row].as_py(), sources[row].as_py(), names)
 
 
 def _is_log(raw: bytes | None, error: str) -> bool:
     """Whether the kept bytes are one log that can be read."""
-    if raw is None or not causes.read(error).holds_log:
+    if raw is None or not causes.holds_log(error):
         return False
     try:
         plain_log(raw, 0, len(raw), pairs_max=KEYS_MAX)
@@ -246,11 +197,9 @@ def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(begin)
 
 
-def _cause(old: str, new: str | None) -> str | None:
-    """Causes of today, after those of before that are about the group and not about the log."""
-    found = causes.read(new).all if new else ()
-    group = (cause for cause in causes.read(old).group if cause not in found)
-    return SEPARATOR.join([*group, *found]) or None
+def _told(found: Iterable[str | None]) -> str:
+    """Causes of the group, then those that the log's bytes have today."""
+    return SEPARATOR.join(filter(None, found))
 
 
 def _differing(before: pa.RecordBatch, after: pa.RecordBatch) -> int:

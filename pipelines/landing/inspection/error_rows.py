@@ -18,7 +18,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import hour_place, received_in
 from pipelines.landing.table.lake import Lake
-from sls_io.decoding.causes import read
+from sls_io.decoding.causes import listed
 from sls_io.window import HOUR_S
 
 HOURS = 24
@@ -75,7 +75,7 @@ def error_rows(logstore: Logstore, lake: Lake) -> ErrorRows:
     batches = (batch for task in tasks_of(table, scan) for batch in batches_of(table, reader, task))
     texts = (text for batch in batches for text in batch.column("__error__").to_pylist())
     sample = list(islice(texts, SAMPLE_ROWS))
-    causes = Counter(part for text in sample for part in read(text).all)
+    causes = Counter(part for text in sample for part in listed(text))
     return ErrorRows(found, worst, dict(causes.most_common(CAUSES_SHOWN)), len(sample))
 
 

@@ -151,10 +151,14 @@ def _renamed(schema: Schema, names: Mapping[str, str]) -> Schema:
 
 def _views(schema: Schema, contract: Contract) -> Iterator[ColumnView]:
     declared = {column.name: column for column in contract.shown}
+    dropped = {column.name for column in contract.columns if column.pii == "drop"}
     for field in schema.fields:
         kind, column = str(field.field_type), declared.pop(field.name, None)
         if field.name in SYSTEM_COLUMNS:
             yield ColumnView(field.name, kind, "", "")
+        elif field.name in dropped:
+            note = "null in new rows, older ones keep their values until sls-lake backfill --mode rest"
+            yield ColumnView(field.name, kind, "drop", note)
         elif column is None:
             yield ColumnView(
                 field.name, kind, "", "not declared: null in new rows, older ones keep their values"

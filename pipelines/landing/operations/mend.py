@@ -1,10 +1,11 @@
 """Rows read again with the contract of today, from what the table keeps of them; the service is not asked.
 
     errors   rows that could not be represented exactly, from the log's own bytes: after a contract was mended
-    rest     the others, from `__rest__`: after a column was declared for a key that came before it
+    rest     the others, from `__rest__`: after a column was declared for a key that came before it; and all
+             rows, after a key was declared `drop` or `hash`
 
-How they are read stands in `contents/kept.py`. The identities stay, so the ledger stays too. Asked a second
-time it finds nothing that would change.
+How they are read stands in `contents/kept.py` and `contents/rest.py`. The identities stay, so the ledger
+stays too. Asked a second time it finds nothing that would change.
 """
 
 from collections import Counter
@@ -19,7 +20,7 @@ from pyiceberg.table import FileScanTask
 
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.freshness import Freshness
-from pipelines.landing.contents import kept, rewrite, slices
+from pipelines.landing.contents import kept, rest, rewrite, slices
 from pipelines.landing.contents.slices import LogstoreTable
 from pipelines.landing.hours import hours_text
 from pipelines.landing.ledger.reading import tasks_of
@@ -41,7 +42,8 @@ _OPERATIONS: dict[Kept, Operation] = {"errors": Operation.ERRORS, "rest": Operat
 class Mend:
     """What `backfill --mode errors`, or `rest`, would do.
 
-    rows     rows of these hours with an error; with a declared key in `__rest__`
+    rows     rows of these hours with an error; with a declared key in `__rest__`, or a plain value of a key
+             that is `drop` or `hash`
     mended   those that would have none any more; `changed` counts those, too, that keep another one
     files    files that would be written anew
     left     cause -> rows that would still have it
@@ -114,7 +116,7 @@ def _reader(kept_in: Kept, logstore: Logstore, place: LogstoreTable, schema: Sch
             f"the settings of {logstore.name} have a transform, and it has made these rows what they are: it "
             "cannot be called on them twice. Land the hours again: `sls-lake backfill --mode replace`"
         )
-    return kept.FromRest(contract)
+    return rest.FromRest(contract)
 
 
 def execute_mend(

@@ -9,6 +9,7 @@ retention still has them, and in any case from the first cursor of their rows to
 that should be there and are not: `replace.py` brings them back.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ from pipelines.landing.hours import hours_text
 from pipelines.landing.ledger.fence import withdrawn
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import SlsClient
@@ -42,7 +44,11 @@ class ShardUndone:
 
 @dataclass(frozen=True)
 class Undo:
-    """What `table undo` would do. `hours` are receive hours (since 1970) with their rows."""
+    """What `table undo` would do. `hours` are receive hours (since 1970) with their rows.
+
+    others   column that the logstore does not declare -> its values in these rows; where the rows are pulled
+             again, it is null
+    """
 
     table: str
     origin: str
@@ -51,6 +57,7 @@ class Undo:
     files: int
     file_bytes: int
     shards: tuple[ShardUndone, ...]
+    others: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -109,7 +116,7 @@ def plan_undo(
     )
     state = place.state
     return PlannedUndo(
-        view=_view(place, ledger, parts, tasks, sorted(taken)),
+        view=_view(place, ledger, parts, tasks, sorted(taken), _others(place, logstore, tasks)),
         place=place,
         ledger=ledger,
         taken=taken,
@@ -191,6 +198,7 @@ def _view(
     parts: tuple[Part, ...],
     tasks: list[FileScanTask],
     shards: list[int],
+    others: Mapping[str, int],
 ) -> Undo:
     hours = sorted({p.hour for p in parts})
     before = place.ledger
@@ -210,4 +218,17 @@ def _view(
             )
             for shard in shards
         ),
+        others=others,
     )
+
+
+def _others(place: LogstoreTable, logstore: Logstore, tasks: Iterable[FileScanTask]) -> dict[str, int]:
+    """Values in columns that the logstore does not declare, as the files' statistics count them."""
+    schema, found = place.table.schema(), Counter[str]()
+    others = Contract.from_columns(logstore.columns).others(schema)
+    for task in tasks:
+        values, nulls = task.file.value_counts or {}, task.file.null_value_counts or {}
+        for name in others:
+            number = schema.find_field(name).field_id
+            found[name] += values.get(number, 0) - nulls.get(number, 0)
+    return {name: count for name, count in found.items() if count > 0}

@@ -146,7 +146,8 @@ def _packed(
     wanted: pc.Expression | None,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The columns `names` of a file, texts as distinct values, with the place of each batch's first row in
-    the file; checksums of pages are checked, where they are. Row groups that hold no `wanted` row, as their statistics say, are passed over."""
+    the file. Checksums of pages are checked. Row groups that hold no `wanted` row, as their statistics say,
+    are passed over."""
     leaves = [metadata.schema.column(i) for i in range(metadata.num_columns)]
     columns = [i for i, leaf in enumerate(leaves) if _within(leaf.path, names)]
     stored = (_stored(metadata.row_group(r), columns) for r in range(metadata.num_row_groups))

@@ -139,6 +139,17 @@ class Contract:
         """Keys with a column of their own."""
         return tuple(c for c in self.columns if c.pii != "drop")
 
+    def others(self, schema: Schema) -> tuple[str, ...]:
+        """Columns of `schema` that are neither the system's nor declared: another engine may have filled
+        them."""
+        ours = {*SYSTEM_COLUMNS, *(c.name for c in self.columns)}
+        return tuple(field.name for field in schema.fields if field.name not in ours)
+
+    @property
+    def pii(self) -> Mapping[bytes, Literal["", "drop", "hash"]]:
+        """How the values of each key of personal data are protected; the keys as logs have them."""
+        return {c.name.encode(): c.pii for c in self.columns if c.pii}
+
     def iceberg_schema(self) -> Schema:
         """Schema of a new table: top-level ids in order from 1, then those inside the maps."""
         rows = [*_BEFORE, *((c.name, c.type, False, "") for c in self.shown), *_AFTER]
