@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipelines.cli.logstores import DEFS, project_files, project_root, single_files, written
+from pipelines.cli.logstores import DEFS, one_name, project_files, project_root, single_files, written
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, verb
 from sls_io.errors import ConfigError, printable
@@ -43,10 +43,7 @@ def check(output: Output) -> None:
             logstore = checked(values, place)
             name = logstore.name
             if (other := names.setdefault(name, place)) != place:
-                raise ConfigError(
-                    f"{place}: its table makes it the logstore {name}, and so does {other}: Dagster tells "
-                    "logstores apart by the last part of `table`; rename one"
-                )
+                raise one_name(name, place, other)
             try:
                 _require_functions(logstore)
             except ConfigError as error:

@@ -10,7 +10,7 @@ import click
 from rich.markup import escape
 
 from pipelines.cli.demo.sandbox import noise_into
-from pipelines.cli.logstores import logstore_option, resolve
+from pipelines.cli.logstores import logstore_option, resolve_to_land
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, span, verb
 from pipelines.cli.progress import Line
@@ -31,7 +31,7 @@ def land(output: Output, *, name: str | None) -> None:
     Exits with 1 when the landing does not add up, while a shard is suspected to be gone, and when the run's
     time (`budget.seconds_max`) was over before anything landed.
     """
-    logstore = own_holder(resolve(name))
+    logstore = own_holder(resolve_to_land(name))
     engine = engine_here()
     notes: list[str] = []
     try:

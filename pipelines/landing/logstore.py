@@ -55,6 +55,7 @@ class Logstore(Settings):
     """One logstore and the table it lands in.
 
     table      `namespace.name` in the catalog
+    shared     whether the table may hold other logstores, too; each of them says so
     start      first receive hour of the history, `YYYY-MM-DD-HH:MM` UTC; nothing before it is landed
     reset      where the very first run begins: earliest, latest, group, none, an ISO time, a duration
     expired    what becomes of logs that retention took before they landed: `gap` names them in the ledger and
@@ -70,6 +71,7 @@ class Logstore(Settings):
     service: Service
     group: Group
     table: str
+    shared: bool = False
     start: str
     reset: str = "earliest"
     expired: Literal["gap", "fail"] = "gap"

@@ -107,7 +107,7 @@ def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
     if not ledger.started:
         check_reset(logstore)
         waits = dict.fromkeys((s.id for s in client.shards()), FIRST_START)
-        unknown = unknown_beside(facts(table), client.origin(), logstore.table) if table is not None else ""
+        unknown = unknown_beside(facts(table), client.origin(), logstore) if table is not None else ""
         return PlanReport(ledger.origin, logstore.table, True, until_s, waits=waits, unknown=unknown)
     shards = client.shards()
     plan = upcoming(logstore, client, table, ledger, shards, shards, until_s=until_s)

@@ -197,7 +197,7 @@ def _verified(
     problems, lost = disagreements(table)
     ledger = state.ledger(origin.id)
     if not ledger.started:
-        beside = unknown_beside(state, origin, logstore.table)
+        beside = unknown_beside(state, origin, logstore)
         problems.append(beside or "the ledger is empty: nothing has landed")
     told = _Told(_landed_windows(table, ledger), pull_again(client, ledger, hours=hours) if pull else None)
     tallies, unread = tally(table, origin.id, ledger, told.windows)

@@ -217,20 +217,72 @@ def origin_text(origin: Origin) -> str:
     return f"{origin.region}/{origin.project}/{origin.logstore}@{origin.created_s}"
 
 
-def unknown_beside(state: TableState, origin: Origin, table: str) -> str:
-    """What to say of a logstore that the table does not know, where it holds rows of others: it may be
-    another one, or one of them under another name. "" where the table knows it, or has nothing of others."""
-    names = [name for name, ledger in sorted(state.ledgers.items()) if ledger.started and name != origin.id]
-    if state.ledger(origin.id).started or not names:
+def check_beside(state: TableState, origin: Origin, logstore: Logstore) -> None:
+    """Raises ConfigError where the table holds other logstores, does not know this one, and its settings do
+    not say `shared`.
+
+    Story: a defs.yaml is copied, and its `table` stays. The first run finds a table with a sound ledger and
+    lands: foreign rows, new columns, and every proof is green, since each origin has a ledger of its own.
+    """
+    if not logstore.shared and (said := unknown_beside(state, origin, logstore)):
+        raise ConfigError(f"nothing was landed: {said}")
+
+
+def unknown_beside(state: TableState, origin: Origin, logstore: Logstore) -> str:
+    """What to say of a logstore that the table does not know, where it holds others: its `table` may be
+    wrong, and it may be one of them under another name. "" where the table knows it, or has no others."""
+    others = _others(state, origin)
+    if not others or state.ledger(origin.id).started or known(state, origin).known_as:
         return ""
-    there = ", ".join(f"{name} ({state.origins.get(name, '')})" for name in names[:_NAMED_MAX])
-    more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
-    which = names[0] if len(names) == 1 else "ORIGIN"
-    return (
-        f"{table} holds rows of origin {there}{more}, and does not know {origin_text(origin)}, of which "
-        "nothing has landed. Is that another logstore beside it, just land. Is it the same one under another "
-        f"name: sls-lake table adopt --moved {which} --at begin, latest or an hour, before the next landing"
+    which = next(iter(others)) if len(others) == 1 else "ORIGIN"
+    there = f"{logstore.table} holds rows of {_named(others)}, and does not know {origin_text(origin)}. "
+    mean = (
+        "Its next landing begins a history beside them. "
+        if logstore.shared
+        else (
+            "Is `table` wrong in the defs.yaml: correct it. Are they to share the table: write "
+            "`shared: true` beside `table` in the file of each. "
+        )
     )
+    return (
+        f"{there}{mean}Is it the same logstore under another name: sls-lake table adopt --moved {which} "
+        "--at begin, latest or an hour, before the next landing"
+    )
+
+
+def landing_beside(state: TableState, origin: Origin, logstore: Logstore, since_s: float) -> str:
+    """What to say of other logstores that land in the table, too, where the settings do not say `shared`:
+    those with rows that reached the receive time `since_s` (unix seconds). "" where there are none."""
+    late = {
+        name: text
+        for name, text in _others(state, origin).items()
+        if any(entry.rows and entry.reached_s >= since_s for entry in state.ledger(name).shards.values())
+    }
+    if logstore.shared or not late:
+        return ""
+    return (
+        f"{logstore.table} also takes rows of {_named(late)}. Is that meant: write `shared: true` beside "
+        "`table` in the defs.yaml of each. Else the `table` of one of them is wrong"
+    )
+
+
+def _others(state: TableState, origin: Origin) -> dict[str, str]:
+    """Id -> text of the table's origins that are other logstores: not this one, nor what it was before it was
+    deleted and made again."""
+    name = names_of(origin_text(origin)).rpartition("@")[0]
+    texts = {other: state.origins.get(other, "") for other in {*state.origins, *state.ledgers}}
+    mine = {origin.id, known(state, origin).id}
+    return {
+        other: text
+        for other, text in sorted(texts.items())
+        if other not in mine and names_of(text).rpartition("@")[0] != name
+    }
+
+
+def _named(there: Mapping[str, str]) -> str:
+    named = ", ".join(f"{name} ({text})" for name, text in list(there.items())[:_NAMED_MAX])
+    more = f" and {len(there) - _NAMED_MAX} more" if len(there) > _NAMED_MAX else ""
+    return f"origin {named}{more}"
 
 
 def mislabelled(state: TableState, origin: Origin) -> str | None:

@@ -21,7 +21,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from pipelines.landing.coordinators import published
-from pipelines.landing.ledger.start import NO_GROUP_CODE, check_origin, moved
+from pipelines.landing.ledger.start import NO_GROUP_CODE, check_beside, check_origin, moved
 from pipelines.landing.ledger.start import known as known_as
 from pipelines.landing.ledger.state import facts, read_state, reconcile, total_records
 from pipelines.landing.logstore import Logstore
@@ -153,7 +153,8 @@ def plan_register(
     trouble += [] if state.origins else ["it knows no logstore: sls-lake never landed in it"]
     try:
         check_origin(state, origin, name)
-    except LedgerBroken as error:
+        check_beside(state, origin, logstore)
+    except (LedgerBroken, ConfigError) as error:
         notes.append(f"landings will be refused then: {error}")
     if behind := _behind(lake, name, best, origin, points):
         shards = ", ".join(map(str, behind))

@@ -29,6 +29,7 @@ from pipelines.landing.ledger.start import (
     chosen_of,
     fill_only,
     find_table,
+    landing_beside,
     resolve_starts,
 )
 from pipelines.landing.ledger.state import check_ancestry, landed_snapshot, read_state, reconcile
@@ -75,6 +76,8 @@ PUBLISH_DEADLINE_S = 60.0
 RELOAD_DEADLINE_S = 60.0
 _TRIES_AT_ONCE = 3
 _BACK_OFF_MAX_S = 0.5
+_BESIDE_S = 24 * 3600
+"""How lately another logstore of the table has landed that a run speaks of."""
 
 
 @dataclass(frozen=True)
@@ -267,6 +270,10 @@ class Run:
         attempt = Attempt.begun(table, self.logstore, self._bounds.origin, contract, self._freshness())
         if attempt.origin.id not in attempt.base.origins:
             self._check_identity(attempt.origin)
+        elif self._attempt_begun is None:
+            since_s = self._bounds.begun_s - _BESIDE_S
+            if said := landing_beside(attempt.base, attempt.origin, self.logstore, since_s):
+                self._warn(said)
         self._attempt_begun = attempt
         fenced = self._fencing.read(attempt.base, attempt.origin.id, attempt.id, begun_s=self._bounds.begun_s)
         return protocol.LedgerRead(attempt.ledger, fenced=self._told(fenced))
@@ -437,7 +444,7 @@ class Run:
         self._back_off(len(effect.tries))
         table = self._load_again(before.uuid)
         landed = landed_snapshot(table, effect.tries)
-        attempt = self._attempt_begun = self._attempt.on(table)
+        attempt = self._attempt_begun = self._attempt.on(table, self.logstore)
         fenced = self._fencing.look(attempt.base, attempt.origin.id) if landed is None else None
         return protocol.Reloaded(
             landed=landed,
