@@ -20,6 +20,7 @@ from pipelines.landing.run.driver import Run
 from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport, LandingReport, Verdict
 from pipelines.landing.spark.session import Engine, engine_here
 from pipelines.landing.table.lake import home, made
+from sls_io.waits import Why
 
 
 @click.command("land")
@@ -87,6 +88,8 @@ def show(
     """The landing for people: numbers, hours, what waited, what is wrong."""
     if report.came_to_nothing:
         output.say(f"[red]{report.table}: {report.came_to_nothing}[/]")
+    elif any(wait.kind is Why.AHEAD for wait in report.waits.values()):
+        output.say(f"{report.table}: no history has begun, nothing was landed and no checkpoint moved")
     elif report.snapshot_id is None:
         output.say(f"{report.table}: nothing new")
     elif not report.rows:

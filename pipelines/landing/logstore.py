@@ -204,6 +204,19 @@ class Logstore(Settings):
             return None
         return unix_s(self.reset)
 
+    @property
+    def asked_s(self) -> int:
+        """The oldest receive time that is asked for, unix seconds: `start`, or a later time in `reset`."""
+        named_s = 0 if self.reset_ages else self.reset_time_s(0) or 0
+        return max(self.start_s, named_s)
+
+    def ahead(self, now_s: float) -> str:
+        """What to say where the history begins after `now_s` (unix seconds); "" where it does not."""
+        if self.asked_s <= now_s:
+            return ""
+        name, value = ("start", self.start) if self.start_s > now_s else ("reset", self.reset)
+        return f"`{name}` is {value}, which is to come: nothing lands before"
+
 
 def load_logstore(path: Path) -> Logstore:
     """Read a `defs.yaml`. Raises ConfigError that names the file, the setting and the cure."""

@@ -327,7 +327,7 @@ def _ends(
                     *_asked_again(client, entry, head, asked, parts),
                 ]
                 owed[shard.id] = [
-                    *(said_readable(part) for part in parts if part.owed),
+                    *(said_readable(part, asked.lowered) for part in parts if part.owed),
                     *_owed_no_more(entry, head.begin),
                 ]
         except ShardGone:
@@ -360,7 +360,8 @@ def _asked_again(
             f"the ledger begins this shard at {entry.start}, and the service at {start}; nothing has landed "
             "from there, so nothing is lost: `sls-lake land` lets the shard begin anew"
         )
-    yield from (said_readable(part) for part in parts if not part.owed and (start is None or not part.early))
+    left = (part for part in parts if not part.owed and (start is None or not part.early))
+    yield from (said_readable(part, asked.lowered) for part in left)
 
 
 def _shown_again(entry: ShardLedger, head: Head) -> list[str]:

@@ -10,13 +10,15 @@ from dataclasses import replace
 from pyiceberg.table import Table
 
 from pipelines.landing.coordinators import published
+from pipelines.landing.hours import moment_text
+from pipelines.landing.ledger.codec import ASKED_PROPERTY_PREFIX
 from pipelines.landing.ledger.state import TableState, names_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.former import START_OVER
 from pipelines.landing.table.lake import Lake
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import Origin, SlsClient
-from sls_io.errors import Breach, ConfigError, LedgerBroken, ServiceError
+from sls_io.errors import Breach, ConfigError, CursorExpired, LedgerBroken, ServiceError, ShardGone
 from sls_io.planning import Survey, fallen_back, since_start, since_start_in
 from sls_io.shard import Shard
 from sls_io.survey import Begins, from_hour
@@ -94,6 +96,37 @@ def resolve_starts(
     return found
 
 
+def asked_of(logstore: Logstore, origin: str) -> dict[str, str]:
+    """The property that a first start sets: what the settings asked for."""
+    return {ASKED_PROPERTY_PREFIX + origin: str(logstore.asked_s)}
+
+
+def waiting_before(client: SlsClient, logstore: Logstore) -> str:
+    """What to say of logs that are there while `Logstore.ahead` says something; "" where there are none."""
+    found = logs_before(client, {s.id: client.cursor_at(s.id, logstore.asked_s) for s in client.shards()})
+    if not found:
+        return ""
+    shards = ", ".join(map(str, sorted(found)))
+    return (
+        f"shard {shards} has logs from before it, received since {moment_text(min(found.values()))} UTC, and "
+        "they are not landed. If they are to land, name an earlier hour"
+    )
+
+
+def logs_before(client: SlsClient, starts: Mapping[int, Cursor]) -> dict[int, int]:
+    """The shards with logs before their start -> receive time (unix seconds) of the oldest. Not how many:
+    the service may jump from one cursor to the next."""
+    found: dict[int, int] = {}
+    for shard, start in starts.items():
+        try:
+            begin = client.cursor_at(shard, "begin")
+            if begin < start:
+                found[shard] = client.cursor_time_s(shard, begin)
+        except (CursorExpired, ShardGone):
+            continue  # retention took it between the two calls
+    return found
+
+
 def check_reset(logstore: Logstore) -> None:
     """Raises ConfigError for policy `none` of a logstore without history: somebody has to choose."""
     if logstore.reset == "none":
@@ -129,8 +162,7 @@ def begins(client: SlsClient, logstore: Logstore, state: TableState, origin: str
 
     def at(shard: Shard, entry: ShardLedger) -> Cursor | None:
         if entry.told:
-            named_s = 0 if logstore.reset_ages else logstore.reset_time_s(0) or 0
-            return client.cursor_at(shard.id, max(oldest_s, named_s))
+            return client.cursor_at(shard.id, max(oldest_s, logstore.asked_s))
         if decided:
             return None
         looked_s = entry.reached_s or int(client.now_s())
@@ -138,7 +170,14 @@ def begins(client: SlsClient, logstore: Logstore, state: TableState, origin: str
         stored = published(logstore, client).get(shard.id) if logstore.reset == "group" else None
         return _start(client, logstore, shard, at_s, stored.cursor if stored else None)
 
-    return Begins(at, state.forgotten.hours(origin))
+    return Begins(at, state.forgotten.hours(origin), lowered(logstore, state, origin))
+
+
+def lowered(logstore: Logstore, state: TableState, origin: str) -> bool | None:
+    """Whether the settings name an earlier time than when the history of `origin` began; None where the table
+    does not say what they named then."""
+    then_s = state.asked.get(origin)
+    return None if then_s is None else logstore.asked_s < then_s
 
 
 def known(state: TableState, origin: Origin) -> Origin:

@@ -24,13 +24,16 @@ from pipelines.landing.commit.freshness import Freshness, landing_timeout_s
 from pipelines.landing.ledger.epochs import Fenced
 from pipelines.landing.ledger.left import left_alone
 from pipelines.landing.ledger.start import (
+    asked_of,
     begins,
     check_ends,
     chosen_of,
     fill_only,
     find_table,
     landing_beside,
+    lowered,
     resolve_starts,
+    waiting_before,
 )
 from pipelines.landing.ledger.state import check_ancestry, landed_snapshot, read_state, reconcile
 from pipelines.landing.logstore import Logstore
@@ -185,6 +188,7 @@ class Run:
             now_s=self._now_s(),
             seconds=self.clock.monotonic() - begun_s,
             stopped=self._stopped,
+            lowered=lowered(self.logstore, self._attempt.base, self._attempt.origin.id),
         )
 
     def reconcile(self) -> Verdict:
@@ -302,6 +306,10 @@ class Run:
                 )
 
     def _resolve_start(self, _: protocol.ResolveStart) -> protocol.Event:
+        if to_come := self.logstore.ahead(self._bounds.begun_s):
+            self._warn("; ".join(filter(None, (to_come, waiting_before(self._client, self.logstore)))))
+            wait = Wait(Why.AHEAD, to_come)
+            return protocol.StartResolved({}, ahead={s.id: wait for s in self._client.shards()})
         asked: list[Mapping[int, Cursor | None]] = [{}]
         if self.logstore.reset == "group":
             asked = [self._holding.checkpoints(), self._holding.checkpoints()]
@@ -428,7 +436,10 @@ class Run:
             effect.delta,
             effect.ledger,
             now_ms=int(self.clock.now() * 1000),
-            properties=self._fencing.properties(attempt.base, attempt.origin.id),
+            properties={
+                **self._fencing.properties(attempt.base, attempt.origin.id),
+                **(asked_of(self.logstore, attempt.origin.id) if effect.delta.first else {}),
+            },
         )
         self._on_event("publish.built")
         if attempt.fresh.timed_out:
