@@ -1,4 +1,4 @@
-"""A `start` that a person set wrong: what lies before it is said, stays landable, and nobody else is blamed."""
+"""A `start` that a person set wrong: what lies before it is said and stays landable, and nobody is blamed."""
 
 from pathlib import Path
 

@@ -160,7 +160,11 @@ def check_newest(table: Table) -> None:
         if found is None:
             return
         # Commits that came between the table's load and the listing are no trouble.
-        again = answered(lambda: table.catalog.load_table(table.name()), deadline_s=ANSWER_S)
+        again = answered(
+            lambda: table.catalog.load_table(table.name()),
+            deadline_s=ANSWER_S,
+            waits_for="the Iceberg catalog",
+        )
     except Exception as error:  # every catalog has its own exceptions
         told = storage_trouble(table.location(), error) if is_storage(error) else type(error).__name__
         raise TransportError(f"nobody can say whether {name} is its newest state: {told}") from error

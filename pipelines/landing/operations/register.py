@@ -120,7 +120,9 @@ def plan_register(
     """
     name, known = logstore.table, _known(lake, logstore.table)
     try:
-        found, unreadable = answered(lambda: _candidates(lake, name, known), deadline_s=ANSWER_S)
+        found, unreadable = answered(
+            lambda: _candidates(lake, name, known), deadline_s=ANSWER_S, waits_for=lake.place
+        )
     except OSError as error:
         raise ConfigError(storage_trouble(lake.properties.get("warehouse", ""), error)) from error
     if metadata:
@@ -201,7 +203,7 @@ def register(lake: Lake, planned: PlannedRegistration) -> Table:
     if not planned.there:
         lake.ensure_namespace(view.table)
     try:
-        done = answered(lambda: _send(catalog, planned), deadline_s=ANSWER_S)
+        done = answered(lambda: _send(catalog, planned), deadline_s=ANSWER_S, waits_for=lake.place)
     except _UNABLE as error:
         # The bare class is a server's answer for what it does not do, its subclasses mean other things.
         if planned.there and type(error) in _UNABLE:

@@ -58,6 +58,7 @@ from pipelines.landing.table.lake import Lake
 from pipelines.landing.transform import Transform
 from sls_io.client import Origin, SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.deadline import Deadline
 from sls_io.errors import (
     ConfigError,
     InvariantBroken,
@@ -148,6 +149,8 @@ class Run:
         self._bounds_found: Bounds | None = None
         self._attempt_begun: Attempt | None = None
         self._stopped: Mapping[int, str] = {}
+        self._deadline = Deadline()
+        self._refusal: publish.Refusal | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -166,6 +169,8 @@ class Run:
         Raises what the tree of `sls_io.errors` says; whatever it raises, no checkpoint moved.
         """
         begun_s = self.clock.monotonic()
+        waits_s = self._publish_deadline_s + self._reload_deadline_s
+        self._deadline = Deadline.after(self.logstore.budget.seconds_max + waits_s, tell=self._warn)
         self.engine.require()
         bounds = self._bounds_found = self._look_at_the_clock()
         setting = protocol.Setting(
@@ -230,7 +235,10 @@ class Run:
             effect = self._effects.pop(0)
             name = _EFFECT_NAMES[type(effect)]
             self._on_event(name)
-            event = _EXECUTORS[type(effect)](self, effect)
+            # The shards are let go of, however late it is.
+            deadline = Deadline() if isinstance(effect, protocol.Release) else self._deadline
+            with deadline.kept():
+                event = _EXECUTORS[type(effect)](self, effect)
             self._on_event(f"{name}.done")
             self._feed(event)
 
@@ -426,6 +434,8 @@ class Run:
         stopped = _stopped(plan, written)
         self._stopped = {shard: window.stopped for shard, window in stopped.items()}
         self._attempt_begun = attempt.wrote({w.landed.window: w for w in written if w.landed}, fresh)
+        # However long the writing took, what was written gets its time to be published.
+        self._deadline = self._deadline.at_least(self._publish_deadline_s + self._reload_deadline_s)
         landed = tuple(w.landed for w in written if w.landed)
         reasons = {s: Wait(Why.STOPPED, stop_text(w.stopped, w.cause)) for s, w in stopped.items()}
         return protocol.Written(landed, reasons, claim_valid=self._holding.valid)
@@ -442,13 +452,31 @@ class Run:
             },
         )
         self._on_event("publish.built")
-        if attempt.fresh.timed_out:
-            # Never sent: the table says the same as before, and that the files are too old.
+        if attempt.fresh.timed_out or self._to_publish_s <= 0:
+            # Never sent: the table says the same as before, and that the files are too old or it is too late.
             return protocol.Answered(request.snapshot_id, accepted=False)
-        refusal = publish.send(
-            attempt.table.catalog, attempt.table, request, deadline_s=self._publish_deadline_s
+        deadline_s = min(self._publish_deadline_s, self._to_publish_s)
+        self._refusal = publish.send(attempt.table.catalog, attempt.table, request, deadline_s=deadline_s)
+        return protocol.Answered(request.snapshot_id, accepted=self._refusal is None)
+
+    @property
+    def _to_publish_s(self) -> float:
+        """Seconds in which tries may be sent: after each the table is asked, within the run's deadline."""
+        return self._deadline.left_s - self._reload_deadline_s
+
+    def _check_time(self) -> None:
+        """Raises SlsError when nothing landed by the run's deadline. Story: another process locks the
+        catalog. Each try waits for it, is refused, and by their number tries would go on for hours."""
+        if self._to_publish_s > 0:
+            return
+        why = str(self._refusal) if self._refusal else "no try was sent"
+        text = (
+            f"the Iceberg catalog ({self.lake.place}) did not take the landing of {self.logstore.table} in "
+            f"the run's time, `budget.seconds_max` and {self._publish_deadline_s:g} s to publish: {why}. No "
+            "checkpoint moved. Look who holds the catalog; the next run goes on from what the table has"
         )
-        return protocol.Answered(request.snapshot_id, accepted=refusal is None)
+        unknown = self._refusal is not None and self._refusal.kind == publish.DEADLINE
+        raise LandingUnknown(text) if unknown else TransportError(text)
 
     def _reload(self, effect: protocol.Reload) -> protocol.Event:
         before = self._attempt.base
@@ -457,6 +485,8 @@ class Run:
         landed = landed_snapshot(table, effect.tries)
         attempt = self._attempt_begun = self._attempt.on(table, self.logstore)
         fenced = self._fencing.look(attempt.base, attempt.origin.id) if landed is None else None
+        if landed is None and fenced is None:
+            self._check_time()
         return protocol.Reloaded(
             landed=landed,
             ledger=attempt.ledger,
