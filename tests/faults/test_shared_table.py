@@ -3,10 +3,14 @@
 from collections.abc import Callable, Iterator
 
 import pytest
+from dagster import AssetCheckSeverity, AssetKey
 
-from pipelines.landing.ledger.state import read_state
+from pipelines.components.logstore.checks import clean_result
+from pipelines.landing.inspection.error_rows import error_rows
+from pipelines.landing.ledger.state import TableState, origins_named, read_state
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.driver import Run
+from pipelines.landing.watch.troubles import Kind, Level, troubles
 from sls_io.errors import ConfigError
 from sls_io.window import HOUR_S
 from tests.faults.judge import pass_by
@@ -117,3 +121,41 @@ def test_the_verbs_that_give_a_table_to_a_logstore_refuse_one_that_is_not_its_ow
         assert done["code"] != 0 and "does not know" in done["error"], words
     assert "does not know" in command("plan")["unknown"]
     assert quick.table.metadata == before
+
+
+def test_rows_with_errors_of_another_logstore_of_the_table_are_not_ones_own(
+    quick: World, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.logstore = world.changed(shared=True)
+    world.put(40, value="no status")
+    quick.put(20)
+    quick.put(1, value="no status")
+    pass_by(quick, 60)
+    quick.land()
+    world.land()
+
+    own, theirs = (error_rows(each.logstore, each.lake) for each in (quick, world))
+
+    assert [(h.rows, h.errors) for h in own.hours.values()] == [(21, 1)]
+    assert (own.sample, own.causes) == (1, {"status is not int": 1})
+    # 25 of them came with the logstore.
+    assert [(h.rows, h.errors) for h in theirs.hours.values()] == [(65, 40)]
+    for name, value in quick.lake.properties.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name.upper()}", value)
+    clean = clean_result(quick.logstore, AssetKey("bronze"))
+    assert clean.severity is AssetCheckSeverity.WARN and "4.8% of 21 rows" in (clean.description or "")
+    assert f"__origin__ IN ('{own.origins[0]}')" in str(clean.metadata["see"].value)
+    with quick.client as client:
+        levels = {found.kind: found.level for found in troubles(quick.logstore, quick.lake, client)}
+    assert levels[Kind.ERRORS] is Level.WARN
+
+
+def test_rows_of_a_logstore_from_before_it_was_made_again_are_its_own() -> None:
+    texts = {
+        "a-1": "local/demo/a@17",
+        "a-2": "local/demo/a@99",
+        "a-3": "local/other/a@17",
+        "b-1": "local/demo/b@17",
+    }
+    state = TableState("", None, None, 0, 0, 0, {}, texts)
+    assert origins_named(state, "demo", "a") == ("a-1", "a-2")

@@ -493,6 +493,12 @@ def names_of(text: str) -> str:
     return text.partition("/")[2]
 
 
+def origins_named(state: TableState, project: str, logstore: str) -> tuple[str, ...]:
+    """The table's ids of a logstore, also from before it was made again; known without the service."""
+    name = f"{project}/{logstore}"
+    return tuple(sorted(o for o, text in state.origins.items() if names_of(text).rpartition("@")[0] == name))
+
+
 def total_records(snapshot: Snapshot | None) -> int | None:
     """Rows of the table at `snapshot` as its summary says; None where it does not say."""
     text = summary_of(snapshot).get("total-records")
