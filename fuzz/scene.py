@@ -103,6 +103,7 @@ class Scene:
                     "patience_s": 5,
                 },
                 "table": self.table_name,
+                "shared": True,
                 "start": "2026-01-01-00:00",
                 "columns": dict(CONTRACTS[self.model.contract]),
             }

@@ -2,35 +2,116 @@
 
 Drivers of databases and HTTP clients wait for ever by default, and nobody can tell a thread to stop. So the
 call gets a thread of its own, which is left behind when its time is over: what it does then is unknown.
+
+    with Deadline.after(300, tell=warn).kept():     # a run
+        answered(load, deadline_s=60)               # waits at most 60 s, and never past the 300
+
+Story: a catalog is locked by another process. Each call waits for its own minute, each loop tries so many
+times, and the constants add up to hours in which a run holds its shards. So whatever waits inside of a
+deadline that is kept is cut by it, also in the thread of a call, and one line says what is waited for.
 """
 
+import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from sls_io.clock import SYSTEM_CLOCK
+
 Answer = TypeVar("Answer")
+
+PATIENCE_S = 5.0
+"""After so long a wait says what it is for."""
 
 
 class NoAnswer(Exception):
     """The call was not answered in time; it may still be carried out."""
 
 
-def answered(call: Callable[[], Answer], *, deadline_s: float) -> Answer:
-    """What `call` returns or raises. Raises NoAnswer when that takes longer than `deadline_s`."""
+@dataclass(frozen=True)
+class Deadline:
+    """Until when work waits for others, by the monotonic clock; `tell` hears the first wait of over
+    `patience_s` seconds."""
+
+    until_s: float = math.inf
+    tell: Callable[[str], None] | None = None
+    patience_s: float = PATIENCE_S
+    _told: threading.Event = field(default_factory=threading.Event)
+
+    @classmethod
+    def after(cls, seconds: float, *, tell: Callable[[str], None] | None = None) -> "Deadline":
+        """So many seconds from now. Whom the deadline around it tells is told still, before `tell`."""
+        return cls(SYSTEM_CLOCK.monotonic() + seconds, current().tell or tell, current().patience_s)
+
+    @property
+    def left_s(self) -> float:
+        """Seconds that are left, not below 0."""
+        return max(0.0, self.until_s - SYSTEM_CLOCK.monotonic())
+
+    def at_least(self, seconds: float) -> "Deadline":
+        """The same, with so many seconds left."""
+        return replace(self, until_s=max(self.until_s, SYSTEM_CLOCK.monotonic() + seconds))
+
+    def within(self, seconds: float) -> "Deadline":
+        """The same, with at most so many seconds left."""
+        return replace(self, until_s=min(self.until_s, SYSTEM_CLOCK.monotonic() + seconds))
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """For the time of the block all calls of this thread keep it, and those that they make."""
+        before = _current.set(self)
+        try:
+            yield
+        finally:
+            _current.reset(before)
+
+    def said(self, waits_for: str) -> None:
+        """Tell, once, what is waited for."""
+        if waits_for and self.tell is not None and not self._told.is_set():
+            self._told.set()
+            most = f", for at most {self.left_s:.0f} s more" if math.isfinite(self.until_s) else ""
+            self.tell(f"waiting for {waits_for}: no answer for {self.patience_s:g} s{most}")
+
+
+_current: ContextVar[Deadline] = ContextVar("_current")
+
+
+def current() -> Deadline:
+    """The deadline that this thread keeps; an endless one where it keeps none."""
+    return _current.get(_ENDLESS)
+
+
+_ENDLESS = Deadline()
+
+
+def answered(call: Callable[[], Answer], *, deadline_s: float, waits_for: str = "") -> Answer:
+    """What `call` returns or raises. Raises NoAnswer when that takes longer than `deadline_s`, or than the
+    deadline that is kept; `waits_for` names who answers, for who is told of a long wait."""
+    longest_s = min(deadline_s, current().left_s)
+    bound = current().within(deadline_s)
     answers: list[Answer] = []
     errors: list[BaseException] = []
 
     def work() -> None:
         try:
-            answers.append(call())
+            with bound.kept():
+                answers.append(call())
         except BaseException as error:
             errors.append(error)
 
-    thread = threading.Thread(target=work, name="waiting", daemon=True)
-    thread.start()
-    thread.join(deadline_s)
+    limit_s = bound.left_s
+    thread = threading.Thread(target=copy_context().run, args=(work,), name="waiting", daemon=True)
+    if limit_s > 0:
+        thread.start()
+        thread.join(min(limit_s, bound.patience_s))
+        if thread.is_alive() and limit_s > bound.patience_s:
+            bound.said(waits_for)
+            thread.join(bound.left_s)
     if errors:
         raise errors[0]
     if not answers:
-        raise NoAnswer(f"no answer within {deadline_s:g} s")
+        raise NoAnswer(f"no answer within {longest_s:g} s")
     return answers[0]

@@ -48,10 +48,12 @@ _BEFORE_ALL_S = 1
 @dataclass(frozen=True)
 class Begins:
     """Where histories begin: `at` gives the begin of a shard, by the settings and as the service answers now;
-    None where it must not be asked again. `gone`: receive hours (since 1970) removed for good."""
+    None where it must not be asked again. `gone`: receive hours (since 1970) removed for good. `lowered`:
+    whether the settings name an earlier time than when the history began; None where nobody knows."""
 
     at: Callable[[Shard, ShardLedger], Cursor | None]
     gone: IntervalSet = IntervalSet()
+    lowered: bool | None = None
 
 
 def look_at(

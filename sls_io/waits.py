@@ -16,6 +16,7 @@ class Why(StrEnum):
     DRAINED = "drained"
     NOTHING_MISSING = "nothing_missing"
     FIRST_START = "first_start"
+    AHEAD = "ahead"
     HELD = "held"
     PARENTS = "parents"
     WINDOWS = "windows"

@@ -22,7 +22,7 @@ from pipelines.cli.hours import HourParam
 from pipelines.cli.land import landing_line
 from pipelines.cli.land import show as show_landing
 from pipelines.cli.leaving import show_leaving
-from pipelines.cli.logstores import logstore_option, resolve
+from pipelines.cli.logstores import logstore_option, resolve_to_land
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, moment, verb
 from pipelines.landing.hours import HOURS_MAX, hour_text, hours_text
@@ -82,7 +82,7 @@ def backfill(
     Names what cannot be landed and exits with 1: hours that are not received yet or were removed by decision,
     and logs that retention took.
     """
-    logstore = resolve(name)
+    logstore = resolve_to_land(name)
     end = (first if last is None else last) + 1
     if not first < end <= first + HOURS_MAX:
         raise click.UsageError("--to must not be before --from, nor more than a year after it")

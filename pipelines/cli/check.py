@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipelines.cli.logstores import DEFS, project_files, project_root, single_files, written
+from pipelines.cli.logstores import DEFS, one_name, project_files, project_root, single_files, written
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, verb
+from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import ConfigError, printable
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def check(output: Output) -> None:
         raise ConfigError(f"there is no {DEFS} in {root} or above it: run this in the project's folder")
     found, names = [], dict[str, Path | str]()
     for _, place, attributes in written(root):
-        wrong, unset, unset_database, name = "", "", "", ""
+        wrong, unset, unset_database, name, to_come = "", "", "", "", ""
         try:
             if isinstance(attributes, ConfigError):
                 raise attributes
@@ -43,20 +44,20 @@ def check(output: Output) -> None:
             logstore = checked(values, place)
             name = logstore.name
             if (other := names.setdefault(name, place)) != place:
-                raise ConfigError(
-                    f"{place}: its table makes it the logstore {name}, and so does {other}: Dagster tells "
-                    "logstores apart by the last part of `table`; rename one"
-                )
+                raise one_name(name, place, other)
             try:
                 _require_functions(logstore)
             except ConfigError as error:
                 raise ConfigError(f"{place}: runs of {name} will be refused: {error}") from None
             variable = logstore.coordinator.database_env
+            to_come = logstore.ahead(SYSTEM_CLOCK.now())
             unset_database = variable if variable and not os.environ.get(variable) else ""
         except ConfigError as error:
             wrong = str(error)
         if wrong:
             output.say(f"[red]wrong[/]: {_escaped(wrong)}")
+        if to_come:
+            output.say(f"[yellow]to come[/]: {_escaped(f'{place}: {to_come}')} (by this machine's clock)")
         for what, variable in (("endpoint", unset), ("address of leases", unset_database)):
             if variable and not wrong:
                 output.say(f"[yellow]not set[/]: {_escaped(str(place))} takes its {what} from {variable}")
@@ -67,6 +68,7 @@ def check(output: Output) -> None:
                 "wrong": wrong,
                 "unset": unset,
                 "unset_database": unset_database,
+                "to_come": to_come,
             }
         )
     strange = list(_strangers(root))

@@ -10,7 +10,7 @@ import click
 from rich.markup import escape
 
 from pipelines.cli.demo.sandbox import noise_into
-from pipelines.cli.logstores import logstore_option, resolve
+from pipelines.cli.logstores import logstore_option, resolve_to_land
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, span, verb
 from pipelines.cli.progress import Line
@@ -20,6 +20,7 @@ from pipelines.landing.run.driver import Run
 from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport, LandingReport, Verdict
 from pipelines.landing.spark.session import Engine, engine_here
 from pipelines.landing.table.lake import home, made
+from sls_io.waits import Why
 
 
 @click.command("land")
@@ -31,7 +32,7 @@ def land(output: Output, *, name: str | None) -> None:
     Exits with 1 when the landing does not add up, while a shard is suspected to be gone, and when the run's
     time (`budget.seconds_max`) was over before anything landed.
     """
-    logstore = own_holder(resolve(name))
+    logstore = own_holder(resolve_to_land(name))
     engine = engine_here()
     notes: list[str] = []
     try:
@@ -87,6 +88,8 @@ def show(
     """The landing for people: numbers, hours, what waited, what is wrong."""
     if report.came_to_nothing:
         output.say(f"[red]{report.table}: {report.came_to_nothing}[/]")
+    elif any(wait.kind is Why.AHEAD for wait in report.waits.values()):
+        output.say(f"{report.table}: no history has begun, nothing was landed and no checkpoint moved")
     elif report.snapshot_id is None:
         output.say(f"{report.table}: nothing new")
     elif not report.rows:

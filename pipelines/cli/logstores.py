@@ -182,6 +182,32 @@ def resolve(name: str | None) -> "Logstore":
     return found
 
 
+def resolve_to_land(name: str | None) -> "Logstore":
+    """As `resolve`, for verbs that bring rows or decide whose table it is. Raises ConfigError where two
+    logstores of the project have this one's name, as `check` does: one of them would land in the other's
+    table."""
+    from pipelines.landing.defs_file import filled
+
+    logstore, places = resolve(name), list[Path | str]()
+    for _, place, attributes in written(project_root()):
+        # A file that cannot be read is said by `check`, and by the verbs that mean it.
+        with suppress(ConfigError):
+            if isinstance(attributes, Mapping):
+                table = filled({"table": attributes.get("table")}, place)[0]["table"]
+                places += [place] if str(table).rpartition(".")[2] == logstore.name else []
+    if len(places) > 1:
+        raise one_name(logstore.name, places[1], places[0])
+    return logstore
+
+
+def one_name(name: str, place: Path | str, other: Path | str) -> ConfigError:
+    """What is said of two logstores of a project with one name; `place` is the later one's file."""
+    return ConfigError(
+        f"{place}: its table makes it the logstore {name}, and so does {other}: Dagster tells "
+        "logstores apart by the last part of `table`; rename one"
+    )
+
+
 def resolve_all(names: str | None) -> "list[Logstore]":
     """The logstores of a list of names with commas; without one all that the project has."""
     root = project_root()

@@ -12,9 +12,10 @@ pipe's reader wants whole lines. A command of ours that a text names is printed 
 
 import functools
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import IO, Any
@@ -29,6 +30,7 @@ from rich.table import Table
 
 from pipelines.cli import calls
 from pipelines.cli.progress import Line, line
+from sls_io.deadline import Deadline
 
 WIDTH_WITHOUT_TERMINAL = 100_000
 SAID, UNWRITTEN = "said", "unwritten"
@@ -174,9 +176,33 @@ def verb(function: Callable[..., None]) -> Callable[..., None]:
     def run(context: click.Context, /, *, as_json: bool, wide: bool, debug: bool, **arguments: Any) -> None:
         if debug:
             context.ensure_object(dict)["debug"] = True
-        function(Output(as_json=as_json, wide=wide), **arguments)
+        with _waits_told():
+            function(Output(as_json=as_json, wide=wide), **arguments)
 
     return run
+
+
+@contextmanager
+def _waits_told() -> Iterator[None]:
+    """For the time of the block a long wait for a catalog or a database is said on stderr, once: on a
+    descriptor of its own, since a verb may send what it prints to a log meanwhile."""
+    try:
+        own = os.dup(sys.stderr.fileno())
+    except (OSError, ValueError):  # closed, or no file
+        yield
+        return
+
+    def tell(text: str) -> None:
+        # Over the line of progress, which is drawn again below it.
+        clear = "\r\x1b[2K" if os.isatty(own) else ""
+        with suppress(OSError):
+            os.write(own, f"{clear}sls-lake: {text}\n".encode())
+
+    try:
+        with Deadline(tell=tell).kept():
+            yield
+    finally:
+        os.close(own)
 
 
 def exact(data: object, *, long: bool = False) -> object:

@@ -6,7 +6,7 @@ import click
 from rich.markup import escape
 
 from pipelines.cli.backlog import say_backlog
-from pipelines.cli.logstores import logstore_option, resolve
+from pipelines.cli.logstores import logstore_option, resolve_to_land
 from pipelines.cli.output import Output, moment, verb
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.describe import preview
@@ -20,7 +20,7 @@ from sls_io.client import SlsClient
 @verb
 def plan(output: Output, *, name: str | None) -> None:
     """Show what a run would land now and why the other shards wait."""
-    logstore = resolve(name)
+    logstore = resolve_to_land(name)
     with SlsClient(logstore.service) as client:
         report = preview(logstore, Lake.default(), client)
     show(output, report)

@@ -5,7 +5,7 @@ from dataclasses import asdict
 import click
 from rich.markup import escape
 
-from pipelines.cli.logstores import logstore_option, resolve
+from pipelines.cli.logstores import logstore_option, resolve_to_land
 from pipelines.cli.output import Output, moment, verb
 from pipelines.landing.operations import register as registering
 from pipelines.landing.table.lake import Lake
@@ -25,7 +25,7 @@ def register(output: Output, *, metadata: str, name: str | None, execute: bool) 
     Looks in the table's folder and checks what it finds: the ledger, the files of the newest landing, the
     logstore. Metadata that fails a check is registered only when --metadata names it. Deletes nothing.
     """
-    logstore, lake = resolve(name), Lake.default()
+    logstore, lake = resolve_to_land(name), Lake.default()
     with SlsClient(logstore.service) as client:
         planned = registering.plan_register(lake, logstore, client, metadata=metadata)
     view = planned.view
@@ -59,7 +59,7 @@ def start_over(output: Output, *, name: str | None, execute: bool) -> None:
     The old files stay where they are, and no verb touches them any more. The next run begins where
     `reset` says. Not for a table that is in the catalog and can be read.
     """
-    logstore, lake = resolve(name), Lake.default()
+    logstore, lake = resolve_to_land(name), Lake.default()
     with SlsClient(logstore.service) as client:
         planned = registering.plan_start_over(lake, logstore, client)
     for phrase in planned.found:

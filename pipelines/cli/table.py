@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from pipelines.cli.hours import HourParam, Hours
 from pipelines.cli.leaving import show_leaving
-from pipelines.cli.logstores import logstore_option, resolve
+from pipelines.cli.logstores import logstore_option, resolve, resolve_to_land
 from pipelines.cli.maintain import maintain
 from pipelines.cli.moved import adopt_moved
 from pipelines.cli.output import Output, moment, verb
@@ -423,7 +423,7 @@ def adopt(
 
     With --moved the table goes on with the logstore of the settings, from --at on; what is there stays.
     """
-    logstore, lake = resolve(name), Lake.default()
+    logstore, lake = resolve_to_land(name), Lake.default()
     if moved is not None:
         given = {"without_missing": without_missing, "execute": execute}
         adopt_moved(output, logstore, moved, at=at, cursors=dict(starts), **given)

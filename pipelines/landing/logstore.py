@@ -55,6 +55,7 @@ class Logstore(Settings):
     """One logstore and the table it lands in.
 
     table      `namespace.name` in the catalog
+    shared     whether the table may hold other logstores, too; each of them says so
     start      first receive hour of the history, `YYYY-MM-DD-HH:MM` UTC; nothing before it is landed
     reset      where the very first run begins: earliest, latest, group, none, an ISO time, a duration
     expired    what becomes of logs that retention took before they landed: `gap` names them in the ledger and
@@ -70,6 +71,7 @@ class Logstore(Settings):
     service: Service
     group: Group
     table: str
+    shared: bool = False
     start: str
     reset: str = "earliest"
     expired: Literal["gap", "fail"] = "gap"
@@ -201,6 +203,19 @@ class Logstore(Settings):
         if self.reset in ("earliest", "latest", "group", "none"):
             return None
         return unix_s(self.reset)
+
+    @property
+    def asked_s(self) -> int:
+        """The oldest receive time that is asked for, unix seconds: `start`, or a later time in `reset`."""
+        named_s = 0 if self.reset_ages else self.reset_time_s(0) or 0
+        return max(self.start_s, named_s)
+
+    def ahead(self, now_s: float) -> str:
+        """What to say where the history begins after `now_s` (unix seconds); "" where it does not."""
+        if self.asked_s <= now_s:
+            return ""
+        name, value = ("start", self.start) if self.start_s > now_s else ("reset", self.reset)
+        return f"`{name}` is {value}, which is to come: nothing lands before"
 
 
 def load_logstore(path: Path) -> Logstore:

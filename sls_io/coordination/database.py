@@ -72,7 +72,7 @@ class Database:
         """
         limit_s = deadline_s or self._deadline_s
         try:
-            return answered(lambda: self._asked(call), deadline_s=limit_s)
+            return answered(lambda: self._asked(call), deadline_s=limit_s, waits_for=f"database {self.name}")
         except NoAnswer as error:
             raise TransportTimeout(
                 f"database {self.name} did not answer within {limit_s:g} s; look whether it is up"

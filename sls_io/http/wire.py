@@ -25,6 +25,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ProxyError, SSLError
 from urllib3.exceptions import TimeoutError as PoolTimeoutError
+from urllib3.util.ssl_match_hostname import CertificateError
 
 from sls_io.clock import Clock
 from sls_io.errors import ConfigError, printable
@@ -39,6 +40,7 @@ _CHUNK = re.compile(rb"[0-9A-Fa-f]{1,15}[ \t]*(?:;[^\r\n]*)?\r?\n")
 _CHUNK_LINE_MAX = 4096
 _CONNECTIONS_MAX = 16
 _RECEIVE_BYTES = 256 * 1024
+_OF_CERTIFICATE = (ssl.SSLCertVerificationError, CertificateError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +116,25 @@ class _Http(HTTPConnection):
     response_class = _Received
 
 
+class _NotShaken(ConnectionError):
+    """The TLS handshake was cut off, or failed by anything but the certificate: nothing was sent."""
+
+
 class _Https(HTTPSConnection):
     response_class = _Received
+
+    def connect(self) -> None:
+        try:
+            super().connect()
+        except ssl.SSLCertVerificationError:
+            raise
+        except ssl.SSLError as error:
+            raise _NotShaken(error.reason or type(error).__name__) from error
+        except (ConnectionResetError, BrokenPipeError) as error:
+            # Through a proxy it may have been the tunnel that was cut.
+            if self.proxy is not None:
+                raise
+            raise _NotShaken(type(error).__name__) from error
 
 
 class _HttpPool(HTTPConnectionPool):
@@ -208,7 +227,13 @@ def _lost(error: Exception, place: str, proxy: str) -> Lost:
         )
     name = type(error).__name__
     place += f" (through the proxy {proxy})" if proxy else ""
-    if isinstance(error, SSLError):
+    if unshaken := [cause for cause in error.args if isinstance(cause, _NotShaken)]:
+        return Lost(
+            f"{place} closed the connection in the TLS handshake, or speaks no TLS ({unshaken[0]}); check "
+            "the endpoint and the network",
+            sent=False,
+        )
+    if isinstance(error, SSLError) and any(isinstance(e, _OF_CERTIFICATE) for e in error.args):
         # The text of OpenSSL's verification is fixed but for the name that was asked for.
         reasons = [e.verify_message for e in error.args if isinstance(e, ssl.SSLCertVerificationError)]
         why = f" ({printable(reasons[0].rstrip('.'))})" if reasons else ""

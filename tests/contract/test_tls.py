@@ -1,6 +1,7 @@
 """https as it is in production: a certificate that must be trusted, valid and of the right name."""
 
 import socket
+import struct
 import threading
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from sls_io.settings import Service
 from tests.contract.test_client import LOGSTORE, ONE_LOG, PROJECT
 from tests.contract.tls_front import carry_both, make_papers, tls_front
 from tests.unit.scripted_service import raw_server
+
+HANDSHAKE = b"\x16"
+"""First byte of a TLS record that belongs to a handshake."""
 
 
 def service(endpoint: str, region: str = "") -> Service:
@@ -72,6 +76,51 @@ def test_a_certificate_that_is_not_right_is_refused_at_once_and_nothing_is_sent(
     assert f"({why}); check the endpoint" in str(raised.value)
     assert not client.transport.retries, "the same request would fail the same way"
     assert [f["hits"] for f in emulator.admin.faults() if f["id"] == fault] == [0]
+
+
+@pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
+def test_a_connection_that_is_cut_in_its_handshake_is_tried_again_also_for_a_write(
+    emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reset: bool
+) -> None:
+    """Nothing was sent, so the service cannot have acted on it."""
+    papers, cuts, tried = make_papers(tmp_path), [2], list[dict[str, int]]()
+    monkeypatch.setenv("SSL_CERT_FILE", str(papers.authority))
+
+    def cut_first(connection: socket.socket, over: threading.Event) -> None:
+        if cuts[0]:
+            cuts[0] -= 1
+            assert connection.recv(65536)[:1] == HANDSHAKE
+            if reset:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            return
+        with socket.create_connection(("127.0.0.1", inside)) as inner:
+            carry_both(connection, inner)
+
+    with tls_front(emulator.port, papers) as (front, _), raw_server(cut_first) as outside:
+        inside = int(front.rpartition(":")[2])
+        endpoint = outside.replace("http:", "https:")
+        with SlsClient(service(endpoint)) as client:
+            client.transport.create_project(PROJECT, "")
+            client.transport.create_logstore(PROJECT, LOGSTORE, ttl=30, shard_count=1)
+            tried.append(dict(client.transport.retries))
+        cuts[0] = 2
+        with SlsClient(service(endpoint)) as client:
+            client.put_raw(ONE_LOG)
+            tried.append(dict(client.transport.retries))
+        cuts[0] = 100
+        with SlsClient(service(endpoint)) as client, pytest.raises(ConnectFailed) as raised:
+            client.shards()
+    assert "closed the connection in the TLS handshake" in str(raised.value)
+    assert "certificate" not in str(raised.value)
+    assert cuts == [97], "three tries"
+    assert tried == [{"ConnectFailed": 2}, {"ConnectFailed": 2}]
+
+
+def test_an_address_that_speaks_no_tls_is_not_said_to_show_a_certificate(emulator: Emulator) -> None:
+    endpoint = emulator.endpoint.replace("http:", "https:")
+    with SlsClient(service(endpoint)) as client, pytest.raises(ConnectFailed) as raised:
+        client.shards()
+    assert "or speaks no TLS" in str(raised.value) and "certificate" not in str(raised.value)
 
 
 def test_a_proxy_of_the_settings_carries_everything_and_sees_nothing(

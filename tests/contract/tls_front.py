@@ -121,5 +121,9 @@ def tls_front(port: int, papers: Papers) -> Iterator[tuple[str, list[ssl.SSLSock
     finally:
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
+        for each in shaken:
+            # A test that fails holds its connection, and is to end all the same.
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
         for thread in (acceptor, *threads):
             thread.join()

@@ -274,7 +274,7 @@ def test_a_shard_that_begins_beyond_its_end_is_said_with_the_verb_that_mends_it(
     assert f"begins this shard at {at[high][0]}, and the service at {at[low][0]}" in said
     assert "`sls-lake land`" in said
     (line,) = quick.land().readable
-    assert f"begins at {at[low][0]}; the service had told {at[high][0]}" in line
+    assert f"begins at {at[low][0]} and no longer at {at[high][0]}: the service told a wrong begin" in line
     assert_whole(quick)
 
 

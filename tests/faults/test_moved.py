@@ -29,7 +29,7 @@ def old(started: World) -> World:
 @pytest.fixture
 def world(old: World) -> Iterator[World]:
     """The same settings with the new name, in the same table: 13 logs an hour ago and as many now."""
-    new = World(old.emulator, old.lake, second_logstore(old, rows=13), old.engine)
+    new = World(old.emulator, old.lake, second_logstore(old, rows=13, shared=False), old.engine)
     pass_by(new, HOUR_S)
     new.put(13)
     pass_by(new, 60)

@@ -189,9 +189,9 @@ def test_of_two_first_starts_one_decides_where_history_begins(world: World) -> N
     world.assert_proved()
 
 
-def second_logstore(world: World, *, rows: int = 25) -> Logstore:
-    """A logstore `other_logs` of one shard with `rows` logs, landed into the same table."""
-    settings = logstore_settings(world.emulator, "other_logs", table=world.logstore.table)
+def second_logstore(world: World, *, rows: int = 25, shared: bool = True) -> Logstore:
+    """A logstore `other_logs` of one shard with `rows` logs, whose settings name the same table."""
+    settings = logstore_settings(world.emulator, "other_logs", table=world.logstore.table, shared=shared)
     with world.client as client:
         client.transport.create_logstore(PROJECT, "other_logs", ttl=30, shard_count=1)
     other = World(world.emulator, world.lake, settings, world.engine)

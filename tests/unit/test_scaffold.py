@@ -188,6 +188,37 @@ def test_two_logstores_of_one_name_are_found_before_dagster_meets_them(
     assert "rename one" in "".join(capsys.readouterr())
 
 
+@pytest.mark.parametrize(
+    "verb", ["land", "plan", "backfill --from 2026-11-20-00:00", "table adopt", "table register"]
+)
+def test_what_check_says_of_two_logstores_of_one_name_the_verbs_that_land_say_before_they_ask_anybody(
+    project: Path, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    for name in ("one", "two"):
+        scaffold(project / name, start="2026-11-20-00:00", endpoint="http://127.0.0.1:9", table="bronze.shop")
+    (project / "third").mkdir()
+    (project / "third" / "defs.yaml").write_text("type: pipelines.components.SlsLogstore\nattributes: [\n")
+    capsys.readouterr()
+    assert run([*verb.split(), "-l", "one"]) != 0
+    said = " ".join("".join(capsys.readouterr()).split())
+    assert "two/defs.yaml: its table makes it the logstore shop" in said and "rename one" in said
+    assert not (project.parent.parent / "var").exists()
+
+
+def test_a_start_that_is_to_come_is_said_and_no_error(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scaffold(project / "clicks", start="2026-01-01-00:00", endpoint="http://127.0.0.1:9")
+    scaffold(project / "orders", start="2199-01-01-00:00", endpoint="http://127.0.0.1:9")
+    said = "`start` is 2199-01-01-00:00, which is to come: nothing lands before"
+    capsys.readouterr()
+    assert run(["check", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["logstores"]
+    assert [each["to_come"] for each in found] == ["", said]
+    assert run(["check"]) == 0
+    assert f"orders/defs.yaml: {said}" in "".join(capsys.readouterr())
+
+
 def test_another_variable_that_is_not_set_is_an_error_and_named(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

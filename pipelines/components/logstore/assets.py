@@ -380,7 +380,7 @@ def _landed(
     for line in (*report.suspects, *report.readable):
         context.log.warning(line)
     in_table = hour_rows(logstore, Lake.default(), report.origin, reached)
-    errors = _errors_of(logstore, reached)
+    errors = _errors_of(logstore, report.origin, reached)
     windows = _windows_of(logstore, report)
     for event in hour_events(logstore, report, reached, in_table, errors, runway.metadata(), windows):
         context.log_event(event)
@@ -497,10 +497,12 @@ def _windows_of(logstore: Logstore, report: LandingReport) -> dict[int, list[Lan
     return found
 
 
-def _errors_of(logstore: Logstore, hours: set[int]) -> dict[int, HourErrors]:
+def _errors_of(logstore: Logstore, origin: str, hours: set[int]) -> dict[int, HourErrors]:
     """Rows with errors that the table holds of these hours by now."""
     table = Lake.default().load(logstore.table)
-    return by_hour(table, min(hours), max(hours) + 1) if table is not None and hours else {}
+    if table is None or not hours:
+        return {}
+    return by_hour(table, {origin}, min(hours), max(hours) + 1)
 
 
 def hour_events(

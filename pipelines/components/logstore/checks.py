@@ -353,10 +353,11 @@ def _causes(logstore: Logstore, found: ErrorRows, hour: int) -> dict[str, dg.Met
         return {}
     columns = dg.TableSchema(columns=[dg.TableColumn("rows", "int"), dg.TableColumn("why", "string")])
     records = [dg.TableRecord({"rows": rows, "why": why}) for why, rows in found.causes.items()]
-    at = hour_text(hour)
+    at, owners = hour_text(hour), ", ".join(f"'{name}'" for name in found.origins)
     see = (
         f"SELECT __error__, count(*) FROM {logstore.table} WHERE __error__ IS NOT NULL AND "
-        f"__receive_hour__ = TIMESTAMP '{at[:10]} {at[11:]}:00+00:00' GROUP BY __error__ ORDER BY 2 DESC"
+        f"__receive_hour__ = TIMESTAMP '{at[:10]} {at[11:]}:00+00:00' AND __origin__ IN ({owners}) "
+        "GROUP BY __error__ ORDER BY 2 DESC"
     )
     config = f"ops: {{bronze__{logstore.name}: {{config: {{execute: true}}}}}}"
     here = f"Materialize [{at}...{at}] with the tag {MODE_TAG}: {ERRORS} and the config {config}"

@@ -185,6 +185,10 @@ def properties_set(texts: Mapping[str, str]) -> tuple[TableUpdate, ...]:
     return (SetPropertiesUpdate(updates=dict(texts)),) if texts else ()
 
 
+DEADLINE = "deadline"
+"""Kind of a try that nobody answered in time."""
+
+
 @dataclass(frozen=True)
 class Refusal:
     """A try that was not accepted: the kind of the error, and why nothing can be written where that is known.
@@ -219,10 +223,12 @@ def send(catalog: Catalog, table: Table, request: Request, *, deadline_s: float)
 def _answer(catalog: Catalog, table: Table, request: Request, deadline_s: float) -> Refusal | None:
     try:
         answered(
-            lambda: catalog.commit_table(table, request.requirements, request.updates), deadline_s=deadline_s
+            lambda: catalog.commit_table(table, request.requirements, request.updates),
+            deadline_s=deadline_s,
+            waits_for="the Iceberg catalog, which takes the commit",
         )
     except NoAnswer:
-        return Refusal("deadline")
+        return Refusal(DEADLINE)
     except Exception as error:  # a refusal, a lost answer, a driver's error: all mean "ask the table"
         return Refusal(type(error).__name__, not_taken(error))
     return None

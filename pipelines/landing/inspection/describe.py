@@ -21,6 +21,7 @@ from pipelines.landing.ledger.start import (
     check_reset,
     fill_only,
     find_table,
+    lowered,
     unknown_beside,
 )
 from pipelines.landing.ledger.state import (
@@ -42,7 +43,7 @@ from sls_io.planning import plan_fill
 from sls_io.settings import Budget
 from sls_io.shard import Head, Shard
 from sls_io.survey import survey_hours
-from sls_io.waits import FIRST_START
+from sls_io.waits import FIRST_START, Wait, Why
 from sls_io.window import HOUR_S, Cursor
 
 
@@ -106,8 +107,10 @@ def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
     until_s = int(client.now_s()) - logstore.budget.settle_s
     if not ledger.started:
         check_reset(logstore)
-        waits = dict.fromkeys((s.id for s in client.shards()), FIRST_START)
-        unknown = unknown_beside(facts(table), client.origin(), logstore.table) if table is not None else ""
+        to_come = logstore.ahead(client.now_s())
+        wait = Wait(Why.AHEAD, to_come) if to_come else FIRST_START
+        waits = dict.fromkeys((s.id for s in client.shards()), wait)
+        unknown = unknown_beside(facts(table), client.origin(), logstore) if table is not None else ""
         return PlanReport(ledger.origin, logstore.table, True, until_s, waits=waits, unknown=unknown)
     shards = client.shards()
     plan = upcoming(logstore, client, table, ledger, shards, shards, until_s=until_s)
@@ -124,7 +127,7 @@ def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
             logstore, table, ledger, {p.window.shard: p.window.hour for p in plan.windows[::-1]}, until_s
         ),
         suspects=suspect_lines(plan),
-        readable=readable_lines(plan),
+        readable=readable_lines(plan, lowered(logstore, facts(table), ledger.origin) if table else None),
     )
 
 

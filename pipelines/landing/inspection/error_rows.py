@@ -5,18 +5,18 @@ Rows and errors of an hour come from the manifests alone, where each file says h
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from pyiceberg.expressions import And, NotNull
+from pyiceberg.expressions import And, BooleanExpression, In, NotNull
 from pyiceberg.table import Table
 
 from pipelines.landing.ledger.reading import batches_of, tasks_of
-from pipelines.landing.ledger.state import read_state
+from pipelines.landing.ledger.state import origins_named, read_state
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.bounded_scan import BoundedScan
-from pipelines.landing.table.contract import hour_place, received_in
+from pipelines.landing.table.contract import hour_place, origin_place, received_in
 from pipelines.landing.table.lake import Lake
 from sls_io.decoding.causes import listed
 from sls_io.window import HOUR_S
@@ -44,51 +44,68 @@ class HourErrors:
 class ErrorRows:
     """Receive hour (since 1970) -> its rows and errors; the worst hour, None where there are no rows.
 
+    origins  ids of the logstore in the table, whose rows these are
     causes   cause -> rows of the sample that have it, of the worst hour, most frequent first
     sample   rows that were read for it
     """
 
     hours: Mapping[int, HourErrors]
     worst: int | None = None
+    origins: tuple[str, ...] = ()
     causes: Mapping[str, int] | None = None
     sample: int = 0
 
 
 def error_rows(logstore: Logstore, lake: Lake) -> ErrorRows:
-    """The newest hours of the table, up to the newest that any shard has reached.
+    """The newest hours of the logstore in its table, up to the newest that any of its shards has reached.
 
+    Story: two logstores share a table, and one of them sends what no column takes. The other one's check must
+    not be red for it. Which rows are its own is known without the service, by project and logstore.
     Files whose writer counted no nulls are left out. Raises LedgerBroken when the table cannot be read.
     """
     table = lake.load(logstore.table)
     if table is None or table.current_snapshot() is None:
         return ErrorRows({})
-    shards = [entry for ledger in read_state(table).ledgers.values() for entry in ledger.shards.values()]
+    state = read_state(table)
+    origins = origins_named(state, logstore.service.project, logstore.service.logstore)
+    shards = [entry for name in origins for entry in state.ledger(name).shards.values()]
     newest = max((entry.reached_s // HOUR_S for entry in shards), default=0)
     # Rows may be in the hour after the newest that is reached: a run may stop in it.
-    found = by_hour(table, newest - HOURS + 1, newest + 2)
+    found = by_hour(table, origins, newest - HOURS + 1, newest + 2)
     worst = max(found, key=lambda hour: (found[hour].share, hour), default=None)
     if worst is None or not found[worst].errors:
-        return ErrorRows(found, worst)
-    only = And(received_in(range(worst, worst + 1)), NotNull(term="__error__"))
+        return ErrorRows(found, worst, origins)
+    only = And(_of(origins, range(worst, worst + 1)), NotNull(term="__error__"))
     scan = table.scan(row_filter=only, selected_fields=("__error__",))
     reader = BoundedScan(table.metadata, table.io, scan.projection(), only)
     batches = (batch for task in tasks_of(table, scan) for batch in batches_of(table, reader, task))
     texts = (text for batch in batches for text in batch.column("__error__").to_pylist())
     sample = list(islice(texts, SAMPLE_ROWS))
     causes = Counter(part for text in sample for part in listed(text))
-    return ErrorRows(found, worst, dict(causes.most_common(CAUSES_SHOWN)), len(sample))
+    return ErrorRows(found, worst, origins, dict(causes.most_common(CAUSES_SHOWN)), len(sample))
 
 
-def by_hour(table: Table, first: int, stop: int) -> dict[int, HourErrors]:
-    """Of each receive hour first..stop (not included) that has rows. Raises LedgerBroken as above."""
+def by_hour(table: Table, origins: Collection[str], first: int, stop: int) -> dict[int, HourErrors]:
+    """Of each receive hour first..stop (not included) that has rows of these origins. Raises LedgerBroken as
+    above."""
     field = table.schema().find_field("__error__").field_id
-    places = {number: hour_place(spec, table.schema()) for number, spec in table.specs().items()}
+    specs, schema = table.specs().items(), table.schema()
+    places = {number: (hour_place(spec, schema), origin_place(spec, schema)) for number, spec in specs}
+    hours = range(max(0, first), max(0, stop))
     found: dict[int, HourErrors] = {}
-    for task in tasks_of(table, table.scan(row_filter=received_in(range(max(0, first), max(0, stop))))):
-        place, nulls = places[task.file.spec_id], (task.file.null_value_counts or {}).get(field)
-        if place is None or nulls is None:
+    if not origins:
+        return found
+    for task in tasks_of(table, table.scan(row_filter=_of(origins, hours))):
+        (place, owner), partition = places[task.file.spec_id], task.file.partition
+        nulls = (task.file.null_value_counts or {}).get(field)
+        # A file of a partitioning by hand may hold rows of others, too: it does not say whose errors.
+        if place is None or owner is None or nulls is None or partition[owner] not in origins:
             continue
-        hour, rows = int(task.file.partition[place]), task.file.record_count
+        hour, rows = int(partition[place]), task.file.record_count
         before = found.get(hour, HourErrors())
         found[hour] = HourErrors(before.rows + rows, before.errors + rows - nulls)
     return found
+
+
+def _of(origins: Collection[str], hours: range) -> BooleanExpression:
+    return And(In(term="__origin__", literals=set(origins)), received_in(hours))

@@ -127,7 +127,7 @@ def _verified(logstore: Logstore, lake: Lake, client: SlsClient, asked: _Asked) 
     problems, lost = disagreements(table)
     ledger = state.ledger(origin.id)
     if not ledger.started:
-        beside = unknown_beside(state, origin, logstore.table)
+        beside = unknown_beside(state, origin, logstore)
         problems.append(beside or "the ledger is empty: nothing has landed")
     told = _Told(
         _landed_windows(table, ledger), pull_again(client, ledger, hours=asked.hours) if asked.pull else None
@@ -270,7 +270,7 @@ def _ends(client: SlsClient, ledger: Ledger, asked: Begins) -> tuple[dict[int, C
                 parts = readable_again(client, head.shard, entry, head, asked)
                 seen[shard.id] = _Seen(
                     shown=(*_shown_again(entry, head), *_asked_again(client, entry, head, asked, parts)),
-                    owed=tuple(said_readable(part) for part in parts if part.owed),
+                    owed=tuple(said_readable(part, asked.lowered) for part in parts if part.owed),
                     lost=_owed_no_more(entry, head.begin),
                 )
         except ShardGone:
@@ -303,7 +303,8 @@ def _asked_again(
             f"the ledger begins this shard at {entry.start}, and the service at {start}; nothing has landed "
             "from there, so nothing is lost: `sls-lake land` lets the shard begin anew"
         )
-    yield from (said_readable(part) for part in parts if not part.owed and (start is None or not part.early))
+    left = (part for part in parts if not part.owed and (start is None or not part.early))
+    yield from (said_readable(part, asked.lowered) for part in left)
 
 
 def _shown_again(entry: ShardLedger, head: Head) -> list[str]:

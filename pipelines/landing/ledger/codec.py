@@ -44,6 +44,9 @@ ORIGIN_PROPERTY_PREFIX = "sls-lake.origin."
 PAUSED_PROPERTY_PREFIX = "sls-lake.paused."
 """Of a table property: the shards of an origin that a person paused, as decimal numbers and blanks. It is no
 part of a ledger: a rollback to a landing from before the pause does not end it."""
+ASKED_PROPERTY_PREFIX = "sls-lake.asked."
+"""Of a table property: the oldest receive time, unix seconds, that the settings asked for when the history of
+an origin began. Without it nobody could tell a begin that the service told wrong from a lowered `start`."""
 VERSION = "1"
 _SUSPECTS = "2"
 """Version of the text of a ledger in which a shard is suspected to be gone; 1 where none is."""

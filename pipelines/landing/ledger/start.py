@@ -10,13 +10,15 @@ from dataclasses import replace
 from pyiceberg.table import Table
 
 from pipelines.landing.coordinators import published
+from pipelines.landing.hours import moment_text
+from pipelines.landing.ledger.codec import ASKED_PROPERTY_PREFIX
 from pipelines.landing.ledger.state import TableState, names_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.former import START_OVER
 from pipelines.landing.table.lake import Lake
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import Origin, SlsClient
-from sls_io.errors import Breach, ConfigError, LedgerBroken, ServiceError
+from sls_io.errors import Breach, ConfigError, CursorExpired, LedgerBroken, ServiceError, ShardGone
 from sls_io.planning import Survey, fallen_back, since_start, since_start_in
 from sls_io.shard import Shard
 from sls_io.survey import Begins, from_hour
@@ -94,6 +96,37 @@ def resolve_starts(
     return found
 
 
+def asked_of(logstore: Logstore, origin: str) -> dict[str, str]:
+    """The property that a first start sets: what the settings asked for."""
+    return {ASKED_PROPERTY_PREFIX + origin: str(logstore.asked_s)}
+
+
+def waiting_before(client: SlsClient, logstore: Logstore) -> str:
+    """What to say of logs that are there while `Logstore.ahead` says something; "" where there are none."""
+    found = logs_before(client, {s.id: client.cursor_at(s.id, logstore.asked_s) for s in client.shards()})
+    if not found:
+        return ""
+    shards = ", ".join(map(str, sorted(found)))
+    return (
+        f"shard {shards} has logs from before it, received since {moment_text(min(found.values()))} UTC, and "
+        "they are not landed. If they are to land, name an earlier hour"
+    )
+
+
+def logs_before(client: SlsClient, starts: Mapping[int, Cursor]) -> dict[int, int]:
+    """The shards with logs before their start -> receive time (unix seconds) of the oldest. Not how many:
+    the service may jump from one cursor to the next."""
+    found: dict[int, int] = {}
+    for shard, start in starts.items():
+        try:
+            begin = client.cursor_at(shard, "begin")
+            if begin < start:
+                found[shard] = client.cursor_time_s(shard, begin)
+        except (CursorExpired, ShardGone):
+            continue  # retention took it between the two calls
+    return found
+
+
 def check_reset(logstore: Logstore) -> None:
     """Raises ConfigError for policy `none` of a logstore without history: somebody has to choose."""
     if logstore.reset == "none":
@@ -129,8 +162,7 @@ def begins(client: SlsClient, logstore: Logstore, state: TableState, origin: str
 
     def at(shard: Shard, entry: ShardLedger) -> Cursor | None:
         if entry.told:
-            named_s = 0 if logstore.reset_ages else logstore.reset_time_s(0) or 0
-            return client.cursor_at(shard.id, max(oldest_s, named_s))
+            return client.cursor_at(shard.id, max(oldest_s, logstore.asked_s))
         if decided:
             return None
         looked_s = entry.reached_s or int(client.now_s())
@@ -138,7 +170,14 @@ def begins(client: SlsClient, logstore: Logstore, state: TableState, origin: str
         stored = published(logstore, client).get(shard.id) if logstore.reset == "group" else None
         return _start(client, logstore, shard, at_s, stored.cursor if stored else None)
 
-    return Begins(at, state.forgotten.hours(origin))
+    return Begins(at, state.forgotten.hours(origin), lowered(logstore, state, origin))
+
+
+def lowered(logstore: Logstore, state: TableState, origin: str) -> bool | None:
+    """Whether the settings name an earlier time than when the history of `origin` began; None where the table
+    does not say what they named then."""
+    then_s = state.asked.get(origin)
+    return None if then_s is None else logstore.asked_s < then_s
 
 
 def known(state: TableState, origin: Origin) -> Origin:
@@ -217,20 +256,72 @@ def origin_text(origin: Origin) -> str:
     return f"{origin.region}/{origin.project}/{origin.logstore}@{origin.created_s}"
 
 
-def unknown_beside(state: TableState, origin: Origin, table: str) -> str:
-    """What to say of a logstore that the table does not know, where it holds rows of others: it may be
-    another one, or one of them under another name. "" where the table knows it, or has nothing of others."""
-    names = [name for name, ledger in sorted(state.ledgers.items()) if ledger.started and name != origin.id]
-    if state.ledger(origin.id).started or not names:
+def check_beside(state: TableState, origin: Origin, logstore: Logstore) -> None:
+    """Raises ConfigError where the table holds other logstores, does not know this one, and its settings do
+    not say `shared`.
+
+    Story: a defs.yaml is copied, and its `table` stays. The first run finds a table with a sound ledger and
+    lands: foreign rows, new columns, and every proof is green, since each origin has a ledger of its own.
+    """
+    if not logstore.shared and (said := unknown_beside(state, origin, logstore)):
+        raise ConfigError(f"nothing was landed: {said}")
+
+
+def unknown_beside(state: TableState, origin: Origin, logstore: Logstore) -> str:
+    """What to say of a logstore that the table does not know, where it holds others: its `table` may be
+    wrong, and it may be one of them under another name. "" where the table knows it, or has no others."""
+    others = _others(state, origin)
+    if not others or state.ledger(origin.id).started or known(state, origin).known_as:
         return ""
-    there = ", ".join(f"{name} ({state.origins.get(name, '')})" for name in names[:_NAMED_MAX])
-    more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
-    which = names[0] if len(names) == 1 else "ORIGIN"
-    return (
-        f"{table} holds rows of origin {there}{more}, and does not know {origin_text(origin)}, of which "
-        "nothing has landed. Is that another logstore beside it, just land. Is it the same one under another "
-        f"name: sls-lake table adopt --moved {which} --at begin, latest or an hour, before the next landing"
+    which = next(iter(others)) if len(others) == 1 else "ORIGIN"
+    there = f"{logstore.table} holds rows of {_named(others)}, and does not know {origin_text(origin)}. "
+    mean = (
+        "Its next landing begins a history beside them. "
+        if logstore.shared
+        else (
+            "Is `table` wrong in the defs.yaml: correct it. Are they to share the table: write "
+            "`shared: true` beside `table` in the file of each. "
+        )
     )
+    return (
+        f"{there}{mean}Is it the same logstore under another name: sls-lake table adopt --moved {which} "
+        "--at begin, latest or an hour, before the next landing"
+    )
+
+
+def landing_beside(state: TableState, origin: Origin, logstore: Logstore, since_s: float) -> str:
+    """What to say of other logstores that land in the table, too, where the settings do not say `shared`:
+    those with rows that reached the receive time `since_s` (unix seconds). "" where there are none."""
+    late = {
+        name: text
+        for name, text in _others(state, origin).items()
+        if any(entry.rows and entry.reached_s >= since_s for entry in state.ledger(name).shards.values())
+    }
+    if logstore.shared or not late:
+        return ""
+    return (
+        f"{logstore.table} also takes rows of {_named(late)}. Is that meant: write `shared: true` beside "
+        "`table` in the defs.yaml of each. Else the `table` of one of them is wrong"
+    )
+
+
+def _others(state: TableState, origin: Origin) -> dict[str, str]:
+    """Id -> text of the table's origins that are other logstores: not this one, nor what it was before it was
+    deleted and made again."""
+    name = names_of(origin_text(origin)).rpartition("@")[0]
+    texts = {other: state.origins.get(other, "") for other in {*state.origins, *state.ledgers}}
+    mine = {origin.id, known(state, origin).id}
+    return {
+        other: text
+        for other, text in sorted(texts.items())
+        if other not in mine and names_of(text).rpartition("@")[0] != name
+    }
+
+
+def _named(there: Mapping[str, str]) -> str:
+    named = ", ".join(f"{name} ({text})" for name, text in list(there.items())[:_NAMED_MAX])
+    more = f" and {len(there) - _NAMED_MAX} more" if len(there) > _NAMED_MAX else ""
+    return f"origin {named}{more}"
 
 
 def mislabelled(state: TableState, origin: Origin) -> str | None:

@@ -51,7 +51,8 @@ class TableState:
     `head` is the snapshot of `main`, `tagged` the newest landing's; both None before any.
     `last_updated_ms` is the latest time that the table names: a new snapshot must be younger.
     `paused` are the shards of each origin that a person paused, `epochs` the newest run of each deployment
-    by origin, `aborted` the landings that may not be committed, with the time that was said.
+    by origin, `aborted` the landings that may not be committed, with the time that was said, `asked` the
+    oldest receive time (unix seconds) that the settings named when the history of an origin began.
     """
 
     uuid: str
@@ -67,6 +68,7 @@ class TableState:
     paused: Mapping[str, frozenset[int]] = field(default_factory=dict)
     epochs: Mapping[str, Mapping[str, Epoch]] = field(default_factory=dict)
     aborted: Mapping[str, int] = field(default_factory=dict)
+    asked: Mapping[str, int] = field(default_factory=dict)
 
     def ledger(self, origin: str) -> Ledger:
         """The origin's ledger; empty when the origin never landed here."""
@@ -120,6 +122,7 @@ def facts(table: Table, *, damaged_too: bool = False) -> TableState:
         paused=_paused(metadata.properties),
         epochs=_epochs(metadata.properties),
         aborted=epochs.decode_aborted(metadata.properties.get(epochs.ABORTED_PROPERTY, "")),
+        asked=_asked(metadata.properties),
     )
 
 
@@ -127,6 +130,13 @@ def _paused(properties: Mapping[str, str]) -> Mapping[str, frozenset[int]]:
     prefix = codec.PAUSED_PROPERTY_PREFIX
     texts = {name.removeprefix(prefix): text for name, text in properties.items() if name.startswith(prefix)}
     return {origin: codec.decode_paused(origin, text) for origin, text in texts.items()}
+
+
+def _asked(properties: Mapping[str, str]) -> Mapping[str, int]:
+    prefix = codec.ASKED_PROPERTY_PREFIX
+    texts = {name.removeprefix(prefix): text for name, text in properties.items() if name.startswith(prefix)}
+    # It only words a line for people: one that somebody changed by hand is as good as none.
+    return {origin: int(text) for origin, text in texts.items() if text.isascii() and text.isdigit()}
 
 
 def _epochs(properties: Mapping[str, str]) -> Mapping[str, Mapping[str, Epoch]]:
@@ -150,7 +160,11 @@ def check_newest(table: Table) -> None:
         if found is None:
             return
         # Commits that came between the table's load and the listing are no trouble.
-        again = answered(lambda: table.catalog.load_table(table.name()), deadline_s=ANSWER_S)
+        again = answered(
+            lambda: table.catalog.load_table(table.name()),
+            deadline_s=ANSWER_S,
+            waits_for="the Iceberg catalog",
+        )
     except Exception as error:  # every catalog has its own exceptions
         told = storage_trouble(table.location(), error) if is_storage(error) else type(error).__name__
         raise TransportError(f"nobody can say whether {name} is its newest state: {told}") from error
@@ -477,6 +491,12 @@ def forgotten_of(snapshot: Snapshot | None, *, damaged_too: bool = False) -> For
 def names_of(text: str) -> str:
     """project/logstore@created of an origin's readable identity: all of it but the region."""
     return text.partition("/")[2]
+
+
+def origins_named(state: TableState, project: str, logstore: str) -> tuple[str, ...]:
+    """The table's ids of a logstore, also from before it was made again; known without the service."""
+    name = f"{project}/{logstore}"
+    return tuple(sorted(o for o, text in state.origins.items() if names_of(text).rpartition("@")[0] == name))
 
 
 def total_records(snapshot: Snapshot | None) -> int | None:

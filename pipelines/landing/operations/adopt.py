@@ -30,7 +30,7 @@ from pipelines.landing.contents.tally import Tally
 from pipelines.landing.ledger.codec import LEDGER_PREFIX
 from pipelines.landing.ledger.fence import lowered
 from pipelines.landing.ledger.reading import VERIFY, Unreadable
-from pipelines.landing.ledger.start import check_origin, find_table, known, origin_text
+from pipelines.landing.ledger.start import check_beside, check_origin, find_table, known, origin_text
 from pipelines.landing.ledger.state import (
     TableState,
     adopted_of,
@@ -222,6 +222,7 @@ def _find(lake: Lake, logstore: Logstore, client: SlsClient) -> _Found:
         raise ConfigError(f"table {name} has no snapshots yet: the first run starts its ledger by itself")
     state = facts(table, damaged_too=True)
     origin = known(state, client.origin())
+    check_beside(state, origin, logstore)
     stops = _trouble(table, origin, name)
     newest = _newest(table)
     every = {*state.origins, *newest, origin.id}

@@ -21,7 +21,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from pipelines.landing.coordinators import published
-from pipelines.landing.ledger.start import NO_GROUP_CODE, check_origin, moved
+from pipelines.landing.ledger.start import NO_GROUP_CODE, check_beside, check_origin, moved
 from pipelines.landing.ledger.start import known as known_as
 from pipelines.landing.ledger.state import facts, read_state, reconcile, total_records
 from pipelines.landing.logstore import Logstore
@@ -120,7 +120,9 @@ def plan_register(
     """
     name, known = logstore.table, _known(lake, logstore.table)
     try:
-        found, unreadable = answered(lambda: _candidates(lake, name, known), deadline_s=ANSWER_S)
+        found, unreadable = answered(
+            lambda: _candidates(lake, name, known), deadline_s=ANSWER_S, waits_for=lake.place
+        )
     except OSError as error:
         raise ConfigError(storage_trouble(lake.properties.get("warehouse", ""), error)) from error
     if metadata:
@@ -153,7 +155,8 @@ def plan_register(
     trouble += [] if state.origins else ["it knows no logstore: sls-lake never landed in it"]
     try:
         check_origin(state, origin, name)
-    except LedgerBroken as error:
+        check_beside(state, origin, logstore)
+    except (LedgerBroken, ConfigError) as error:
         notes.append(f"landings will be refused then: {error}")
     if behind := _behind(lake, name, best, origin, points):
         shards = ", ".join(map(str, behind))
@@ -200,7 +203,7 @@ def register(lake: Lake, planned: PlannedRegistration) -> Table:
     if not planned.there:
         lake.ensure_namespace(view.table)
     try:
-        done = answered(lambda: _send(catalog, planned), deadline_s=ANSWER_S)
+        done = answered(lambda: _send(catalog, planned), deadline_s=ANSWER_S, waits_for=lake.place)
     except _UNABLE as error:
         # The bare class is a server's answer for what it does not do, its subclasses mean other things.
         if planned.there and type(error) in _UNABLE:

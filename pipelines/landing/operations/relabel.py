@@ -25,7 +25,14 @@ from dataclasses import dataclass, field
 from pyiceberg.table import Table
 
 from pipelines.landing.commit import authored, publish
-from pipelines.landing.ledger.start import check_origin, find_table, known, mislabelled, origin_text
+from pipelines.landing.ledger.start import (
+    check_origin,
+    find_table,
+    known,
+    logs_before,
+    mislabelled,
+    origin_text,
+)
 from pipelines.landing.ledger.state import TableState, check_adds_up, read_state
 from pipelines.landing.ledger.values import Deed, Forgotten, Operation
 from pipelines.landing.logstore import Logstore
@@ -38,9 +45,7 @@ from sls_io.errors import (
     GONE_CODES,
     NO_PROJECT_CODES,
     ConfigError,
-    CursorExpired,
     ServiceError,
-    ShardGone,
     SlsError,
 )
 from sls_io.window import Cursor
@@ -195,7 +200,7 @@ def plan_moved(
         starts=starts,
         left=left,
         unasked=unasked,
-        before_s=_before(client, starts),
+        before_s=logs_before(client, starts),
     )
     begun = Ledger(origin.id, {shard: ShardLedger(start=cursor) for shard, cursor in starts.items()})
     change = authored.Change(
@@ -219,20 +224,6 @@ def execute_moved(
         raise ConfigError(planned.view.refusal)
     now_ms = int(clock.now() * 1000)
     return authored.commit(lake, planned.table, planned.state, planned.change, now_ms=now_ms)
-
-
-def _before(client: SlsClient, starts: Mapping[int, Cursor]) -> dict[int, int]:
-    """The shards with logs before their start, and when the oldest was received. Not how many: the service
-    may jump from one cursor to the next."""
-    found: dict[int, int] = {}
-    for shard, start in starts.items():
-        try:
-            begin = client.cursor_at(shard, "begin")
-            if begin < start:
-                found[shard] = client.cursor_time_s(shard, begin)
-        except (CursorExpired, ShardGone):
-            continue  # retention took it between the two calls
-    return found
 
 
 def _left(logstore: Logstore, text: str, ledger: Ledger) -> tuple[tuple[int, ...] | None, str]:

@@ -19,7 +19,7 @@ from pipelines.landing.commit import publish
 from pipelines.landing.commit.freshness import Freshness
 from pipelines.landing.contents.slices import LogstoreTable, check_nowhere
 from pipelines.landing.ledger.left import rates_of
-from pipelines.landing.ledger.start import check_origin, origin_text
+from pipelines.landing.ledger.start import check_beside, check_origin, origin_text
 from pipelines.landing.ledger.state import TableState, check_adds_up, read_state
 from pipelines.landing.ledger.values import Delta, Landed
 from pipelines.landing.logstore import Logstore
@@ -55,8 +55,10 @@ class Attempt:
         cls, table: Table, logstore: Logstore, origin: Origin, contract: Contract, fresh: Freshness
     ) -> "Attempt":
         """A new attempt on `table` as it is. Raises LedgerBroken when the table's newest landing does not add
-        up, or the table cannot be written to; ConfigError when the declared columns do not fit the table."""
+        up, or the table cannot be written to; ConfigError when the declared columns do not fit the table, or
+        it is another logstore's."""
         base = read_state(table)
+        check_beside(base, origin, logstore)
         check_adds_up(table, "nothing was landed and no checkpoint moved")
         found = cls(
             id=uuid.uuid4().hex,
@@ -88,10 +90,16 @@ class Attempt:
         """With these files, none of them older than `fresh`."""
         return replace(self, rows=rows, fresh=fresh)
 
-    def on(self, table: Table) -> "Attempt":
-        """The same files on the table as it is now; `fits` says whether they can be published there."""
+    def on(self, table: Table, logstore: Logstore) -> "Attempt":
+        """The same files on the table as it is now; `fits` says whether they can be published there.
+
+        Story: of two logstores with one `table` each finds it empty, and one registers first. Raises
+        ConfigError for the other.
+        """
         # Its landing was proven when the run began; what came since is a race, not damage.
-        return replace(self, table=table, base=read_state(table, newest=False))
+        base = read_state(table, newest=False)
+        check_beside(base, self.origin, logstore)
+        return replace(self, table=table, base=base)
 
     def fits(self, base: TableState, *, fill: bool) -> bool:
         """Whether files written for `base` can be published on this table."""

@@ -24,12 +24,16 @@ from pipelines.landing.commit.freshness import Freshness, landing_timeout_s
 from pipelines.landing.ledger.epochs import Fenced
 from pipelines.landing.ledger.left import left_alone
 from pipelines.landing.ledger.start import (
+    asked_of,
     begins,
     check_ends,
     chosen_of,
     fill_only,
     find_table,
+    landing_beside,
+    lowered,
     resolve_starts,
+    waiting_before,
 )
 from pipelines.landing.ledger.state import check_ancestry, landed_snapshot, read_state, reconcile
 from pipelines.landing.logstore import Logstore
@@ -54,6 +58,7 @@ from pipelines.landing.table.lake import Lake
 from pipelines.landing.transform import Transform
 from sls_io.client import Origin, SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.deadline import Deadline
 from sls_io.errors import (
     ConfigError,
     InvariantBroken,
@@ -75,6 +80,8 @@ PUBLISH_DEADLINE_S = 60.0
 RELOAD_DEADLINE_S = 60.0
 _TRIES_AT_ONCE = 3
 _BACK_OFF_MAX_S = 0.5
+_BESIDE_S = 24 * 3600
+"""How lately another logstore of the table has landed that a run speaks of."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +149,8 @@ class Run:
         self._bounds_found: Bounds | None = None
         self._attempt_begun: Attempt | None = None
         self._stopped: Mapping[int, str] = {}
+        self._deadline = Deadline()
+        self._refusal: publish.Refusal | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -160,6 +169,8 @@ class Run:
         Raises what the tree of `sls_io.errors` says; whatever it raises, no checkpoint moved.
         """
         begun_s = self.clock.monotonic()
+        waits_s = self._publish_deadline_s + self._reload_deadline_s
+        self._deadline = Deadline.after(self.logstore.budget.seconds_max + waits_s, tell=self._warn)
         self.engine.require()
         bounds = self._bounds_found = self._look_at_the_clock()
         setting = protocol.Setting(
@@ -182,6 +193,7 @@ class Run:
             now_s=self._now_s(),
             seconds=self.clock.monotonic() - begun_s,
             stopped=self._stopped,
+            lowered=lowered(self.logstore, self._attempt.base, self._attempt.origin.id),
         )
 
     def reconcile(self) -> Verdict:
@@ -223,7 +235,10 @@ class Run:
             effect = self._effects.pop(0)
             name = _EFFECT_NAMES[type(effect)]
             self._on_event(name)
-            event = _EXECUTORS[type(effect)](self, effect)
+            # The shards are let go of, however late it is.
+            deadline = Deadline() if isinstance(effect, protocol.Release) else self._deadline
+            with deadline.kept():
+                event = _EXECUTORS[type(effect)](self, effect)
             self._on_event(f"{name}.done")
             self._feed(event)
 
@@ -267,6 +282,10 @@ class Run:
         attempt = Attempt.begun(table, self.logstore, self._bounds.origin, contract, self._freshness())
         if attempt.origin.id not in attempt.base.origins:
             self._check_identity(attempt.origin)
+        elif self._attempt_begun is None:
+            since_s = self._bounds.begun_s - _BESIDE_S
+            if said := landing_beside(attempt.base, attempt.origin, self.logstore, since_s):
+                self._warn(said)
         self._attempt_begun = attempt
         fenced = self._fencing.read(attempt.base, attempt.origin.id, attempt.id, begun_s=self._bounds.begun_s)
         return protocol.LedgerRead(attempt.ledger, fenced=self._told(fenced))
@@ -295,6 +314,10 @@ class Run:
                 )
 
     def _resolve_start(self, _: protocol.ResolveStart) -> protocol.Event:
+        if to_come := self.logstore.ahead(self._bounds.begun_s):
+            self._warn("; ".join(filter(None, (to_come, waiting_before(self._client, self.logstore)))))
+            wait = Wait(Why.AHEAD, to_come)
+            return protocol.StartResolved({}, ahead={s.id: wait for s in self._client.shards()})
         asked: list[Mapping[int, Cursor | None]] = [{}]
         if self.logstore.reset == "group":
             asked = [self._holding.checkpoints(), self._holding.checkpoints()]
@@ -411,6 +434,8 @@ class Run:
         stopped = _stopped(plan, written)
         self._stopped = {shard: window.stopped for shard, window in stopped.items()}
         self._attempt_begun = attempt.wrote({w.landed.window: w for w in written if w.landed}, fresh)
+        # However long the writing took, what was written gets its time to be published.
+        self._deadline = self._deadline.at_least(self._publish_deadline_s + self._reload_deadline_s)
         landed = tuple(w.landed for w in written if w.landed)
         reasons = {s: Wait(Why.STOPPED, stop_text(w.stopped, w.cause)) for s, w in stopped.items()}
         return protocol.Written(landed, reasons, claim_valid=self._holding.valid)
@@ -421,24 +446,47 @@ class Run:
             effect.delta,
             effect.ledger,
             now_ms=int(self.clock.now() * 1000),
-            properties=self._fencing.properties(attempt.base, attempt.origin.id),
+            properties={
+                **self._fencing.properties(attempt.base, attempt.origin.id),
+                **(asked_of(self.logstore, attempt.origin.id) if effect.delta.first else {}),
+            },
         )
         self._on_event("publish.built")
-        if attempt.fresh.timed_out:
-            # Never sent: the table says the same as before, and that the files are too old.
+        if attempt.fresh.timed_out or self._to_publish_s <= 0:
+            # Never sent: the table says the same as before, and that the files are too old or it is too late.
             return protocol.Answered(request.snapshot_id, accepted=False)
-        refusal = publish.send(
-            attempt.table.catalog, attempt.table, request, deadline_s=self._publish_deadline_s
+        deadline_s = min(self._publish_deadline_s, self._to_publish_s)
+        self._refusal = publish.send(attempt.table.catalog, attempt.table, request, deadline_s=deadline_s)
+        return protocol.Answered(request.snapshot_id, accepted=self._refusal is None)
+
+    @property
+    def _to_publish_s(self) -> float:
+        """Seconds in which tries may be sent: after each the table is asked, within the run's deadline."""
+        return self._deadline.left_s - self._reload_deadline_s
+
+    def _check_time(self) -> None:
+        """Raises SlsError when nothing landed by the run's deadline. Story: another process locks the
+        catalog. Each try waits for it, is refused, and by their number tries would go on for hours."""
+        if self._to_publish_s > 0:
+            return
+        why = str(self._refusal) if self._refusal else "no try was sent"
+        text = (
+            f"the Iceberg catalog ({self.lake.place}) did not take the landing of {self.logstore.table} in "
+            f"the run's time, `budget.seconds_max` and {self._publish_deadline_s:g} s to publish: {why}. No "
+            "checkpoint moved. Look who holds the catalog; the next run goes on from what the table has"
         )
-        return protocol.Answered(request.snapshot_id, accepted=refusal is None)
+        unknown = self._refusal is not None and self._refusal.kind == publish.DEADLINE
+        raise LandingUnknown(text) if unknown else TransportError(text)
 
     def _reload(self, effect: protocol.Reload) -> protocol.Event:
         before = self._attempt.base
         self._back_off(len(effect.tries))
         table = self._load_again(before.uuid)
         landed = landed_snapshot(table, effect.tries)
-        attempt = self._attempt_begun = self._attempt.on(table)
+        attempt = self._attempt_begun = self._attempt.on(table, self.logstore)
         fenced = self._fencing.look(attempt.base, attempt.origin.id) if landed is None else None
+        if landed is None and fenced is None:
+            self._check_time()
         return protocol.Reloaded(
             landed=landed,
             ledger=attempt.ledger,

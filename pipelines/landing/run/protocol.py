@@ -176,10 +176,12 @@ class LedgerRead:
 
 @dataclass(frozen=True, slots=True)
 class StartResolved:
-    """Where each listed shard's history begins; `chosen` are those where a policy chose that."""
+    """Where each listed shard's history begins; `chosen` are those where a policy chose that. `ahead`: no
+    history begins yet, and what each shard waits for."""
 
     starts: Mapping[int, Cursor]
     chosen: frozenset[int] = frozenset()
+    ahead: Mapping[int, Wait] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +323,10 @@ def _read(state: State, event: LedgerRead) -> Step:
 
 def _start_resolved(state: State, event: StartResolved) -> Step:
     origin = _ledger(state).origin
+    if event.ahead:
+        # A cursor of a time to come is the end of now. Fixed as the start, it would be published as a
+        # checkpoint past logs that nobody has read, and an earlier `start` would come too late for them.
+        return replace(state, phase=Phase.RELEASING, waits=event.ahead), (Release(),)
     if not event.starts:
         raise ConfigError("the logstore lists no shards, so its history cannot begin; check its name")
     delta = Delta(

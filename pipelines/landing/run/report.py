@@ -231,17 +231,20 @@ def suspect_lines(plan: Plan) -> tuple[str, ...]:
     return tuple(f"shard {shard}: {why}" for shard, why in sorted(plan.suspects.items()))
 
 
-def readable_lines(plan: Plan) -> tuple[str, ...]:
+def readable_lines(plan: Plan, lowered: bool | None) -> tuple[str, ...]:
     """One line for each gap that can be read after all, and for logs before a start that the service told,
-    with the command that lands them; and one for each shard that begins anew."""
-    parts = [(shard, said_readable(part)) for shard, found in plan.readable.items() for part in found]
-    parts += [(shard, _said_anew(*starts)) for shard, starts in plan.anew.items()]
+    with the command that lands them; and one for each shard that begins anew. `lowered`: whether the settings
+    name an earlier time than when the history began; None where nobody knows."""
+    parts = [
+        (shard, said_readable(part, lowered)) for shard, found in plan.readable.items() for part in found
+    ]
+    parts += [(shard, _said_anew(*starts, lowered)) for shard, starts in plan.anew.items()]
     return tuple(f"shard {shard}: {said}" for shard, said in sorted(parts))
 
 
-def said_readable(part: Again) -> str:
+def said_readable(part: Again, lowered: bool | None) -> str:
     """A part of a gap that can be read after all, or logs from before a start, with the command that lands
-    them."""
+    them; `lowered` as in `readable_lines`."""
     first, last = hour_text(part.hours.start), hour_text(part.hours.stop - 1)
     what = "is a gap and the service can read it again"
     if part.owed:
@@ -249,15 +252,23 @@ def said_readable(part: Again) -> str:
     if part.early:
         what = (
             "lies before where this shard begins in the table, and the service has logs there that the "
-            "settings include: the service told a wrong begin then, or `start` was lowered since"
+            f"settings include: {_EARLIER[lowered]}"
         )
     return (
         f"[{part.begin}, {part.end}) {what}: `sls-lake backfill --local --from {first} --to {last}` lands it"
     )
 
 
-def _said_anew(seen: int, start: int) -> str:
+def _said_anew(seen: int, start: int, lowered: bool | None) -> str:
     return (
-        f"begins at {start}; the service had told {seen}, which was wrong. Nothing had landed from there, so "
-        "no log is lost or twice, and live runs go on from the right start"
+        f"begins at {start} and no longer at {seen}: {_EARLIER[lowered]}. Nothing had landed from there, so "
+        "no log is lost or twice, and live runs go on from the new start"
     )
+
+
+_EARLIER = {
+    True: "`start` or `reset` names an earlier time than when the history began",
+    False: "the service told a wrong begin then",
+    None: "the service told a wrong begin then, or `start` was lowered since",
+}
+"""Why a history begins earlier than the ledger says."""

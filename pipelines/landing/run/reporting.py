@@ -19,9 +19,10 @@ def report_of(
     now_s: float,
     seconds: float,
     stopped: Mapping[int, str],
+    lowered: bool | None,
 ) -> LandingReport:
     """The landing in numbers. `now_s` and `until_s` are the service's time, `seconds` how long it took;
-    `stopped` says which shards were left before their planned end."""
+    `stopped` says which shards were left before their planned end, `lowered` is as in `readable_lines`."""
     files = [row for landed in state.landed for row in attempt.file_rows(landed)]
     plan, ledger = state.plan, state.ledger
     return LandingReport(
@@ -43,7 +44,7 @@ def report_of(
         stopped=dict(sorted(stopped.items())),
         gaps=gap_lines(plan) if plan else (),
         suspects=suspect_lines(plan) if plan else (),
-        readable=readable_lines(plan) if plan else (),
+        readable=readable_lines(plan, lowered) if plan else (),
         # A window that stopped early leaves its shard open, whatever was planned.
         closed=tuple(s for s in sorted(plan.closings) if ledger and ledger.closed({s})) if plan else (),
         lag_s=lag_s(ledger, state.waits or {}, until_s=until_s, now_s=now_s) if mode == "live" else None,
@@ -69,12 +70,12 @@ def _hours(state: State, attempt: Attempt) -> dict[int, HourReport]:
 
 def lag_s(ledger: Ledger | None, waits: Mapping[int, Wait], *, until_s: int, now_s: float) -> float | None:
     """At most how long the oldest log waits that a live run leaves, in seconds; 0 where none was left, None
-    where nothing was reached of a shard with logs.
+    before a history has begun, and where nothing was reached of a shard with logs.
 
     A shard that was read up to `until_s`, or that had nothing new, leaves none, however long ago its last log
     came. In any other no log that waits is older than the receive time that the shard has reached.
     """
-    if ledger is None:
+    if ledger is None or not ledger.started:
         return None
     left = [
         entry.reached_s

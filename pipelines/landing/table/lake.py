@@ -34,9 +34,15 @@ from pyiceberg.utils.config import Config
 from pipelines.landing.table import second_look
 from pipelines.landing.table.contract import Contract, partition_spec
 from pipelines.landing.table.former import REGISTER, START_OVER, Former, gone_with, look_for
-from pipelines.landing.table.sql_catalog import SharingSqlCatalog, UnreadableMetadata, repoint
+from pipelines.landing.table.sql_catalog import (
+    SharingSqlCatalog,
+    UnreadableMetadata,
+    busy_s,
+    repoint,
+    wait_no_longer,
+)
 from sls_io.clock import SYSTEM_CLOCK
-from sls_io.deadline import NoAnswer, answered
+from sls_io.deadline import NoAnswer, answered, current
 from sls_io.errors import ConfigError, InvariantBroken, LedgerBroken, printable
 
 CATALOG = "lake"
@@ -174,12 +180,17 @@ class Lake:
             return what
         return f"{what} at {where[0]}{f':{where[1]}' if where[1] else ''}" if where[0] else what
 
+    @property
+    def _named(self) -> str:
+        """Whom a call of it waits for."""
+        return f"the Iceberg catalog ({self.place})"
+
     def catalog(self, *, deadline_s: float = ANSWER_S) -> Catalog:
         """Open the catalog. Raises ConfigError when it cannot be reached, or not within the deadline."""
         key = tuple(sorted(self.properties.items()))
         for look in range(_LOOKS_MAX):
             try:
-                return answered(lambda: _open(key), deadline_s=deadline_s)
+                return answered(lambda: _open(key), deadline_s=deadline_s, waits_for=self._named)
             except NoCatalog:
                 raise
             except Exception as error:  # every catalog has its own exceptions; none of them is ours
@@ -197,6 +208,10 @@ class Lake:
         """
         if self._never_used():
             return None
+        with current().within(deadline_s).kept():
+            return self._found(table, deadline_s)
+
+    def _found(self, table: str, deadline_s: float) -> Table | None:
         found = self._load(table, deadline_s)
         if found is not None:
             return found
@@ -211,14 +226,14 @@ class Lake:
         """What the storage says of a table that is not in the catalog. Raises ConfigError as `load`."""
         catalog = self.catalog(deadline_s=deadline_s)
         try:
-            return answered(lambda: look_for(catalog, table), deadline_s=deadline_s)
+            return answered(lambda: look_for(catalog, table), deadline_s=deadline_s, waits_for=self._named)
         except Exception as error:
             raise _failed(self, error) from error
 
     def _load(self, table: str, deadline_s: float) -> Table | None:
         catalog = self.catalog(deadline_s=deadline_s)
         try:
-            return answered(lambda: catalog.load_table(table), deadline_s=deadline_s)
+            return answered(lambda: catalog.load_table(table), deadline_s=deadline_s, waits_for=self._named)
         except (NoSuchTableError, NoSuchNamespaceError):
             return None
         except Exception as error:
@@ -248,6 +263,7 @@ class Lake:
                     properties=_TABLE_PROPERTIES,
                 ),
                 deadline_s=ANSWER_S,
+                waits_for=self._named,
             )
         except TableAlreadyExistsError:
             found = self._load(table, ANSWER_S)
@@ -284,7 +300,7 @@ class Lake:
         """
         catalog, name = self.catalog(), table.split(".", maxsplit=1)[0]
         try:
-            answered(lambda: catalog.create_namespace(name), deadline_s=ANSWER_S)
+            answered(lambda: catalog.create_namespace(name), deadline_s=ANSWER_S, waits_for=self._named)
         except NamespaceAlreadyExistsError:
             return
         except Exception as error:
@@ -444,6 +460,8 @@ def _open(properties: _Properties) -> Catalog:
         opened: Catalog = SharingSqlCatalog(CATALOG, **{**_configured(), **settings})
     else:
         opened = load_catalog(CATALOG, **settings)
+    if lake.sqlite_path is not None and isinstance(opened, SqlCatalog):
+        wait_no_longer(opened)
     with _catalogs_lock:
         catalog = _catalogs.setdefault(properties, opened)
         unused = [] if catalog is opened else [opened]
@@ -492,10 +510,11 @@ def _prepare_sqlite(path: Path) -> None:
     on how long A is kept from the processor, so it is time that bounds the looks.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S)
+    wait_s = busy_s(_BUSY_TIMEOUT_S)
+    connection = sqlite3.connect(path, timeout=wait_s)
     try:
         _check_ours(path, connection)
-        until_s = SYSTEM_CLOCK.monotonic() + _BUSY_TIMEOUT_S
+        until_s = SYSTEM_CLOCK.monotonic() + wait_s
         while True:
             try:
                 if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):

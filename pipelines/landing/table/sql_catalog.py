@@ -17,10 +17,14 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
-from sqlalchemy import ColumnElement, or_, select, update
+from sqlalchemy import ColumnElement, event, or_, select, update
 from sqlalchemy.orm import Session
 
+from sls_io.deadline import current
+
 Entry = TypeVar("Entry")
+_BUSY_MS = "busy_ms"
+_BUSY_PART = 0.8
 
 
 class Kept(list[Entry]):
@@ -93,6 +97,24 @@ class SharingSqlCatalog(SqlCatalog):
         )
         self._loaded = table.metadata_location, table.metadata
         return table
+
+
+def busy_s(longest_s: float) -> float:
+    """How long SQLite waits for a lock: a part of what is left of the deadline that is kept, so that its own
+    answer, which says that nothing was done, comes before nobody knows any more."""
+    return min(longest_s, _BUSY_PART * current().left_s)
+
+
+def wait_no_longer(catalog: SqlCatalog) -> None:
+    """Let each connection to a SQLite catalog wait as `busy_s` says, where its address may allow more."""
+
+    def as_used(connection: Any, record: Any, _: Any) -> None:
+        if _BUSY_MS not in record.info:
+            (record.info[_BUSY_MS],) = connection.execute("PRAGMA busy_timeout").fetchone()
+        most_s = busy_s(record.info[_BUSY_MS] / 1000)
+        connection.execute(f"PRAGMA busy_timeout = {int(most_s * 1000)}")
+
+    event.listen(catalog.engine, "checkout", as_used)
 
 
 def named(catalog: SqlCatalog, table: str) -> str | None:

@@ -1,0 +1,161 @@
+"""Two logstores and one table: only where the settings say that it is shared."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from dagster import AssetCheckSeverity, AssetKey
+
+from pipelines.components.logstore.checks import clean_result
+from pipelines.landing.inspection.error_rows import error_rows
+from pipelines.landing.ledger.state import TableState, origins_named, read_state
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.run.driver import Run
+from pipelines.landing.watch.troubles import Kind, Level, troubles
+from sls_io.errors import ConfigError
+from sls_io.window import HOUR_S
+from tests.faults.judge import pass_by
+from tests.integration.command_line import Command, command
+from tests.integration.test_races import At, second_logstore
+from tests.integration.world import PROJECT, World
+
+__all__ = ["command"]
+
+
+@pytest.fixture
+def world(quick: World) -> Iterator[World]:
+    """Another logstore with 25 logs, and two columns of its own, whose file names the table of `quick`."""
+    settings = second_logstore(quick, shared=False)
+    settings = settings.model_copy(update={"columns": {"n": "long", "status": "int", "sku": "string"}})
+    yield World(quick.emulator, quick.lake, settings, quick.engine)
+    with quick.client as client:
+        client.transport.delete_logstore(PROJECT, settings.service.logstore)
+
+
+def live(world: World) -> None:
+    """A live run."""
+    world.land()
+
+
+def fill(world: World) -> None:
+    """A backfill of the hour that is running."""
+    hour = int(world.emulator.admin.now()) // HOUR_S
+    world.land(mode="fill", hours=(hour, hour + 1))
+
+
+@pytest.mark.parametrize("run", [live, fill])
+def test_a_logstore_lands_in_the_table_of_another_only_where_its_settings_say_shared(
+    quick: World, world: World, run: Callable[[World], None]
+) -> None:
+    quick.put(20)
+    pass_by(quick, 60)
+    quick.land()
+    before = quick.table.metadata
+
+    with pytest.raises(ConfigError) as refused:
+        run(world)
+
+    (was, text), *_ = read_state(quick.table).origins.items()
+    said = str(refused.value)
+    assert f"holds rows of origin {was} ({text})" in said and "`shared: true`" in said
+    assert f"sls-lake table adopt --moved {was} --at begin" in said
+    assert quick.table.metadata == before, "neither rows nor columns nor an origin"
+    world.logstore = world.changed(shared=True)
+    run(world)
+    assert len(world.table_rows()) == 20 + 25
+    world.assert_proved()
+    quick.assert_proved()
+
+
+def test_of_two_first_runs_into_one_table_the_second_is_refused(quick: World, world: World) -> None:
+    """Each found the table empty; what the first registered the second meets when its try is refused."""
+    quick.put(20)
+    pass_by(quick, 60)
+    first = At("resolve_start.done", lambda: [quick.land()])
+
+    with pytest.raises(ConfigError, match="does not know"):
+        world.land(on_event=first)
+
+    assert {row["__origin__"] for row in quick.table_rows()} == set(read_state(quick.table).origins)
+    assert len(quick.table_rows()) == 20
+    quick.assert_proved()
+
+
+def said_by(world: World, logstore: Logstore) -> list[str]:
+    """What a run tells its operator."""
+    said: list[str] = []
+    with Run(logstore, world.engine, lake=world.lake, warn=said.append) as run:
+        run.land()
+    return said
+
+
+def test_a_table_that_two_logstores_fill_already_goes_on_and_a_line_says_it(
+    quick: World, world: World
+) -> None:
+    quick.put(20)
+    pass_by(quick, 60)
+    quick.land()
+    world.logstore = world.changed(shared=True)
+    world.land()
+    for each in (quick, world):
+        each.put(5)
+    pass_by(quick, 60)
+
+    for each, beside in ((quick, world), (world, quick)):
+        (line,) = said_by(each, each.changed(shared=False))
+        assert beside.logstore.service.logstore in line and "also takes rows of origin" in line
+        each.put(5)
+        pass_by(each, 60)
+        assert said_by(each, each.changed(shared=True)) == []
+    assert len(quick.table_rows()) == 20 + 25 + 4 * 5
+
+
+def test_the_verbs_that_give_a_table_to_a_logstore_refuse_one_that_is_not_its_own(
+    quick: World, world: World, command: Command
+) -> None:
+    quick.put(20)
+    pass_by(quick, 60)
+    quick.land()
+    before = quick.table.metadata
+    for words in (("land",), ("table", "adopt")):
+        done = command(*words)
+        assert done["code"] != 0 and "does not know" in done["error"], words
+    assert "does not know" in command("plan")["unknown"]
+    assert quick.table.metadata == before
+
+
+def test_rows_with_errors_of_another_logstore_of_the_table_are_not_ones_own(
+    quick: World, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.logstore = world.changed(shared=True)
+    world.put(40, value="no status")
+    quick.put(20)
+    quick.put(1, value="no status")
+    pass_by(quick, 60)
+    quick.land()
+    world.land()
+
+    own, theirs = (error_rows(each.logstore, each.lake) for each in (quick, world))
+
+    assert [(h.rows, h.errors) for h in own.hours.values()] == [(21, 1)]
+    assert (own.sample, own.causes) == (1, {"status is not int": 1})
+    # 25 of them came with the logstore.
+    assert [(h.rows, h.errors) for h in theirs.hours.values()] == [(65, 40)]
+    for name, value in quick.lake.properties.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name.upper()}", value)
+    clean = clean_result(quick.logstore, AssetKey("bronze"))
+    assert clean.severity is AssetCheckSeverity.WARN and "4.8% of 21 rows" in (clean.description or "")
+    assert f"__origin__ IN ('{own.origins[0]}')" in str(clean.metadata["see"].value)
+    with quick.client as client:
+        levels = {found.kind: found.level for found in troubles(quick.logstore, quick.lake, client)}
+    assert levels[Kind.ERRORS] is Level.WARN
+
+
+def test_rows_of_a_logstore_from_before_it_was_made_again_are_its_own() -> None:
+    texts = {
+        "a-1": "local/demo/a@17",
+        "a-2": "local/demo/a@99",
+        "a-3": "local/other/a@17",
+        "b-1": "local/demo/b@17",
+    }
+    state = TableState("", None, None, 0, 0, 0, {}, texts)
+    assert origins_named(state, "demo", "a") == ("a-1", "a-2")
