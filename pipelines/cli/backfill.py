@@ -24,6 +24,7 @@ from pipelines.cli.leaving import show_leaving
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, moment, verb
+from pipelines.landing.commit.standing import commits
 from pipelines.landing.hours import HOURS_MAX, hour_text, hours_text
 from pipelines.landing.inspection.history import hours_of
 from pipelines.landing.logstore import Logstore
@@ -149,13 +150,15 @@ def fill_here(output: Output, logstore: Logstore, hours: tuple[int, int]) -> Non
         click.get_current_context().exit(EXIT_FAILED)
     open_ones = _say_not_over(output, logstore, asked)
     engine = engine_here()
-    with (
-        landing_line(output, f"backfill {logstore.name}", engine) as line,
-        Run(logstore, engine, mode="fill", hours=hours, on_event=line.phase) as run,
-    ):
-        report = run.land()
-        verdict = run.reconcile()
-    lacking = _lacking(logstore, asked)
+    with commits(logstore.table) as made:
+        with (
+            landing_line(output, f"backfill {logstore.name}", engine) as line,
+            Run(logstore, engine, mode="fill", hours=hours, on_event=line.phase) as run,
+        ):
+            report = run.land()
+            made.snapshot = report.snapshot_id
+            verdict = run.reconcile()
+        lacking = _lacking(logstore, asked)
     if lacking:
         waits = {shard: why for shard, why in report.waits.items() if why.kind is not Why.NOTHING_MISSING}
         report = replace(report, waits=waits)

@@ -19,9 +19,6 @@ from pipelines.components.logstore.assets import (
     Options,
     bronze_key,
     checkpoint_key,
-    complete_hours,
-    hour_events,
-    landed_hours,
     landing_assets,
     mode_of,
     origin_spec,
@@ -41,9 +38,10 @@ from pipelines.components.logstore.schedule import (
     hour_of_key,
     live_tags,
     microbatch_schedule,
-    oldest_reached_s,
 )
 from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK
+from pipelines.components.logstore.telling import News, hour_events
+from pipelines.landing.inspection.brought import complete_hours, landed_hours, oldest_reached_s
 from pipelines.landing.inspection.error_rows import HourErrors
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import (
@@ -434,7 +432,7 @@ def test_a_run_whose_service_failed_it_says_so_whatever_landed(kind: str) -> Non
 def test_hours_are_reported_oldest_first_each_with_its_own_numbers() -> None:
     first = logstore().start_hour
     report = landing(hours={first + 2: HourReport(rows=5, raw_bytes=2_000_000, files=1, file_bytes=10)})
-    events = list(hour_events(logstore(), report, {first + 2, first}, {first + 2: 8}))
+    events = list(hour_events(logstore(), report, News(frozenset({first + 2, first})), {first + 2: 8}))
     assert [e.partition for e in events] == ["2026-11-20-00:00", "2026-11-20-02:00"]
     assert [e.metadata["rows"].value for e in events] == [0, 5]
     assert events[1].metadata["MB"].value == 2.0

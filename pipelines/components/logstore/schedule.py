@@ -6,16 +6,16 @@ progress. What to land the run finds out itself, by the service's clock. Now is 
 evaluated: the page previews ticks of days ago, and these ask for the same run.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import dagster as dg
 
 from pipelines.components.logstore.dagster_private import NOT_FINISHED_STATUSES, UnresolvedAssetJobDefinition
+from pipelines.landing.inspection.brought import oldest_reached_s
 from pipelines.landing.ledger.state import read_state
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
-from sls_io.claim import Ledger
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import LedgerBroken
 from sls_io.window import HOUR_S
@@ -125,14 +125,6 @@ def live_request(
 def unset_text(logstore: Logstore, unset: str) -> str:
     """Why nothing is done while the environment variable of the endpoint is not set."""
     return f"set the environment variable {unset} to the endpoint of {logstore.name}"
-
-
-def oldest_reached_s(ledgers: Iterable[Ledger]) -> int | None:
-    """The oldest receive time reached over all open shards, or over all shards when none is open
-    (a split whose children are not in the table yet). None before first start."""
-    shards = [entry for ledger in ledgers for entry in ledger.shards.values()]
-    open_shards = [entry for entry in shards if not entry.closed]
-    return min((entry.reached_s for entry in open_shards or shards), default=None)
 
 
 def reached_s(logstore: Logstore) -> int | None:
