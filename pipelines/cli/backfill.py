@@ -25,7 +25,7 @@ from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, moment, verb
 from pipelines.landing.commit.standing import commits
-from pipelines.landing.hours import HOURS_MAX, hour_text, hours_text
+from pipelines.landing.hours import HOURS_MAX, check_begun, hour_text, hours_text
 from pipelines.landing.inspection.history import hours_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
@@ -37,7 +37,7 @@ from pipelines.landing.spark.session import engine_here
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.errors import ConfigError, SlsError
+from sls_io.errors import SlsError
 from sls_io.waits import Why
 from sls_io.window import HOUR_S
 
@@ -97,21 +97,8 @@ def backfill(
     elif local:
         fill_here(output, logstore, (first, end))
     else:
-        refuse_to_come(hours, SYSTEM_CLOCK.now())
+        check_begun(hours, SYSTEM_CLOCK.now())
         by_dagster(output, logstore, hours, mode, dagster_url)
-
-
-def refuse_to_come(hours: range, now_s: float) -> None:
-    """Raise ConfigError for hours that have not begun at `now_s`, the machine's time: Dagster, which has no
-    other clock, knows no such partition and would answer with an error of its own."""
-    running = int(now_s) // HOUR_S
-    if hours[-1] > running:
-        ahead = hours_text(range(max(hours.start, running + 1), hours.stop))
-        raise ConfigError(
-            f"{ahead} has not begun by this machine's clock ({moment(now_s)} UTC), and Dagster goes by that, "
-            f"wherever the clock of the service is: ask for hours up to {hour_text(running)}, wait, or land "
-            "it without Dagster: --local"
-        )
 
 
 def _say_not_over(output: Output, logstore: Logstore, hours: range) -> range:

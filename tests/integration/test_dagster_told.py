@@ -91,7 +91,7 @@ def test_a_replace_whose_answer_was_lost_is_unknown_and_has_a_new_data_version(
     assert event.metadata["mode"].value == "unknown, look: replace may have been committed"
     assert version(page, HOUR0) not in (before, str(page.world.table.metadata.current_snapshot_id))
     page.land()
-    assert told(page, HOUR0).metadata["told"].value.startswith("late")
+    assert str(told(page, HOUR0).metadata["told"].value).startswith("late")
     assert version(page, HOUR0) == str(page.world.table.metadata.current_snapshot_id)
 
 

@@ -28,6 +28,7 @@ from pipelines.components.logstore.maintenance import Upkeep
 from pipelines.components.logstore.schedule import (
     BACKFILL_TAG,
     CLAIMS_TAG,
+    HOURS_NAMED_MAX,
     MAX_RUNTIME_TAG,
     MODE_TAG,
     RANGE_END_TAG,
@@ -521,6 +522,31 @@ def test_a_tick_asks_from_the_hour_reached_to_the_hour_that_has_settled(
     assert asked(decide(logstore(), now_s=at(now), reached_s=int(at(reached)), busy=None)) == hours
 
 
+@pytest.mark.parametrize(
+    ("reached", "held", "hours"),
+    [
+        (None, None, ("2026-11-14-09:00", "2026-11-21-08:00")),
+        (None, "2026-10-22T08:00:00", ("2026-10-22-08:00", "2026-10-29-07:00")),
+        ("1970-01-01T00:00:00", "2026-10-22T08:00:00", ("2026-10-22-08:00", "2026-10-29-07:00")),
+        ("2025-01-01T00:00:00", "2026-10-22T08:00:00", ("2026-10-22-08:00", "2026-10-29-07:00")),
+        ("2026-11-01T10:20:00", "2026-10-22T08:00:00", ("2026-11-01-10:00", "2026-11-08-09:00")),
+        ("2026-11-21T07:59:00", None, ("2026-11-21-07:00", "2026-11-21-08:00")),
+    ],
+)
+@pytest.mark.parametrize("start", ["1970-01-01-00:00", "2021-01-01-00:00"])
+def test_a_tick_names_a_week_at_most_of_hours_that_the_service_may_hold(
+    start: str, reached: str | None, held: str | None, hours: tuple[str, str]
+) -> None:
+    decision = decide(
+        logstore(start=start),
+        now_s=at("2026-11-21T08:20:00"),
+        reached_s=int(at(reached)) if reached else None,
+        busy=None,
+        held_s=at(held) if held else None,
+    )
+    assert asked(decision) == hours
+
+
 def test_a_tick_before_the_start_is_skipped_and_says_so() -> None:
     decision = decide(logstore(), now_s=at("2026-11-19T23:00:00"), reached_s=None, busy=None)
     assert isinstance(decision, dg.SkipReason)
@@ -552,14 +578,15 @@ def test_runs_that_ended_and_runs_of_other_logstores_hold_nobody_up(lake_home: P
         create_run_for_test(instance, status=dg.DagsterRunStatus.STARTED, tags={CLAIMS_TAG: "orders"})
         create_run_for_test(instance, status=dg.DagsterRunStatus.STARTED, tags={BACKFILL_TAG: "b"})
         assert busy_run(instance, "access_logs") is None
-        assert asked(tick(instance))[0] == EARLY
+        assert isinstance(tick(instance), dg.RunRequest)
 
 
 def test_a_tick_of_days_ago_asks_for_the_hours_up_to_now(lake_home: Path) -> None:
     now_s = SYSTEM_CLOCK.now()
     with instance_for_test() as instance:
         first, last = asked(tick(instance))
-    assert first == EARLY and hour_of_key(last) >= int(now_s - logstore().budget.settle_s) // 3600
+    assert hour_of_key(last) >= int(now_s - logstore().budget.settle_s) // 3600
+    assert hour_of_key(last) - hour_of_key(first) + 1 == HOURS_NAMED_MAX, "the service does not answer"
 
 
 EARLY = "2020-01-01-00:00"

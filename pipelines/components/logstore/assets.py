@@ -42,14 +42,15 @@ from pipelines.components.logstore.schedule import (
     LIVE,
     MODE_TAG,
     MODES,
+    RANGE_END_TAG,
+    RANGE_START_TAG,
     REPLACE,
     busy_run,
-    hour_of_key,
 )
 from pipelines.components.logstore.spark import SparkEngine
 from pipelines.components.logstore.telling import News, hour_events, untold
 from pipelines.landing.commit.standing import commits
-from pipelines.landing.hours import hours_text, minute_of
+from pipelines.landing.hours import check_begun, hour_of, hour_text, hours_text, minute_of
 from pipelines.landing.inspection.brought import complete_hours
 from pipelines.landing.inspection.describe import hour_rows, lacking_hours
 from pipelines.landing.inspection.error_rows import HourErrors, by_hour
@@ -62,6 +63,7 @@ from pipelines.landing.run.driver import Run
 from pipelines.landing.run.report import LandingReport, Verdict
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
+from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import ConfigError, LedgerBroken, ServiceError, SlsError, TransportError
 from sls_io.window import HOUR_S
 
@@ -281,14 +283,23 @@ def _table(
 
 
 def _hours_asked(context: dg.AssetExecutionContext, logstore: Logstore) -> range:
-    """The hours of the run's partitions. Raises ConfigError for a run that names none."""
+    """The hours of the run's partitions. Raises ConfigError for a run that names none, or such as Dagster's
+    page does not offer: whoever launches a run by GraphQL may tag it with any two."""
     if not context.has_partition_key and not context.has_partition_key_range:
         raise ConfigError(
             f"this run names no receive hours, so it can land nothing: give it a partition (--partition "
             f"{logstore.start}), or for what is new launch the job {logstore.name}_now"
         )
-    keys = context.partition_keys
-    return range(hour_of_key(keys[0]), hour_of_key(keys[-1]) + 1)
+    # Not the context's list of keys: an end before the begin ends in Dagster's own error there.
+    keys = [context.run.tags.get(tag) for tag in (RANGE_START_TAG, RANGE_END_TAG)]
+    first, last = (hour_of(key) for key in (keys if all(keys) else [context.partition_key] * 2) if key)
+    if last < first:
+        raise ConfigError(
+            f"the hours of this run end before they begin: {hour_text(first)} is its first and "
+            f"{hour_text(last)} its last. Launch it again with the two the other way round"
+        )
+    check_begun(range(first, last + 1), SYSTEM_CLOCK.now())
+    return range(first, last + 1)
 
 
 def _again(
