@@ -236,7 +236,8 @@ def by_dagster(output: Output, logstore: Logstore, hours: range, mode: str, url:
     try:
         output.say(f"backfill {backfill_id} of {len(hours)} hours: {url}/runs/b/{backfill_id}")
         state = _followed(output, logstore, url, backfill_id)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SlsError):
+        # Dagster was asked already: whoever lands the same hours without it now would do them twice.
         output.say(f"it goes on in Dagster; to end it, cancel it there: {url}/runs/b/{backfill_id}")
         raise
     output.say(f"{state.status}: {state.done} of {state.total} hours done, {state.failed} failed")

@@ -5,8 +5,8 @@ receive time reached in the table to the hour of now - settle, so that the parti
 progress. What to land the run finds out itself, by the service's clock. Now is when the tick is
 evaluated: the page previews ticks of days ago, and these ask for the same run.
 
-Before a run begins Dagster writes an event for each hour that it names, and it ends runs that do not begin. So
-a tick names a week of hours at most: the oldest that the service may still hold, where a run begins.
+Before a run begins Dagster writes an event for each hour that it names, and it ends runs that do not begin.
+So a tick names a week of hours at most: the oldest that the service may still hold, where a run begins.
 """
 
 from collections.abc import Mapping

@@ -12,14 +12,15 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing.ledger import codec
-from pipelines.landing.ledger.state import added_entries, ancestry, ledgers_of, summary_of, windows_of
+from pipelines.landing.ledger.state import added_entries, ancestry, summary_of, windows_of
 from pipelines.landing.ledger.values import Landed, Operation
 from pipelines.landing.table.contract import hour_place
 from sls_io.claim import Ledger
 from sls_io.errors import LedgerBroken, SlsError
 from sls_io.window import HOUR_S
 
-COMMITS_MAX = 200
+COMMITS_MAX = 100
+"""With 256 shards each ledger takes some milliseconds to read, and a live run reads all of these."""
 _REREAD = frozenset({Operation.ERRORS, Operation.REST})
 """They bring no window, and rows of their hours are others since."""
 
@@ -79,8 +80,9 @@ def complete_hours(asked: Iterable[int], reached_s: int) -> set[int]:
 
 
 def _ledger(snapshot: Snapshot, origin: str) -> Ledger | None:
+    text = summary_of(snapshot).get(f"{codec.LEDGER_PREFIX}{origin}")
     try:
-        return ledgers_of(snapshot, damaged_too=True).get(origin)
+        return codec.decode(origin, text) if text is not None else None
     except LedgerBroken:
         return None
 
