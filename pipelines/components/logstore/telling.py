@@ -52,7 +52,8 @@ def untold(
     }
     rows = {hour: sum(w.rows for w in windows[hour]) for hour in newer}
     in_table = hour_rows(logstore, lake, report.origin, newer)
-    others = [h for h in newer if h not in report.hours and (in_table.get(h, 1) or not rows[h])]
+    there = [h for h in newer if h >= logstore.start_hour and (in_table.get(h, 1) or not rows[h])]
+    others = [h for h in there if h not in report.hours]
     # Those with rows first: a run after a long pause passes thousands of empty hours.
     chosen = sorted(others, key=lambda h: (not rows[h], h))[:LATE_MAX]
     hours = frozenset({*report.hours, *chosen})
