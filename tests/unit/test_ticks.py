@@ -134,10 +134,9 @@ EARLY = "2020-01-01-00:00"
 def tick(instance: dg.DagsterInstance) -> dg.RunRequest | dg.SkipReason:
     """The decision of a tick that was due long ago, which is the first one that the page offers."""
     job = dg.define_asset_job("access_logs_microbatch", selection="*")
-    context = dg.build_schedule_context(
-        instance, scheduled_execution_time=datetime.fromisoformat("2020-01-03T08:20:00+00:00")
-    )
-    decision = microbatch_schedule(logstore(start=EARLY), job)(context)
+    due = datetime.fromisoformat("2020-01-03T08:20:00+00:00")
+    with dg.build_schedule_context(instance, scheduled_execution_time=due) as context:
+        decision = microbatch_schedule(logstore(start=EARLY), job)(context)
     assert isinstance(decision, dg.RunRequest | dg.SkipReason)
     return decision
 
