@@ -13,6 +13,7 @@
     + DecodeError          one page or record; shard, cursor, index; never the payload
     + LandingConflict      another landing won; read the ledger, plan again
     + LandingUnknown       answer lost and not decidable in time; nothing may be deleted
+    + CommitStands         the commit is made; what came after it failed. Look, do not repeat
     + LedgerBroken         the table contradicts itself; a person decides, the verb is named
     + StoreError           checkpoints or leases cannot be read or written; what was kept, is
     |  + StoreBroken         what is kept is not what was written; a person decides, it is never "none"
@@ -116,6 +117,10 @@ class LandingUnknown(SlsError):
 
     Nothing may be deleted; the next run reads the ledger and knows.
     """
+
+
+class CommitStands(SlsError):
+    """A commit was made and stands; what was to follow it failed. Look before anything is asked for again."""
 
 
 class Breach(StrEnum):

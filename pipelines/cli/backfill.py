@@ -25,7 +25,8 @@ from pipelines.cli.leaving import show_leaving
 from pipelines.cli.logstores import logstore_option, resolve_to_land
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, moment, verb
-from pipelines.landing.hours import HOURS_MAX, hour_text, hours_text
+from pipelines.landing.commit.standing import commits
+from pipelines.landing.hours import HOURS_MAX, check_begun, hour_text, hours_text
 from pipelines.landing.inspection.history import hours_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
@@ -37,7 +38,7 @@ from pipelines.landing.spark.session import engine_here
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.errors import ConfigError, SlsError
+from sls_io.errors import SlsError
 from sls_io.waits import Why
 from sls_io.window import HOUR_S
 
@@ -97,21 +98,8 @@ def backfill(
     elif local:
         fill_here(output, logstore, (first, end))
     else:
-        refuse_to_come(hours, SYSTEM_CLOCK.now())
+        check_begun(hours, SYSTEM_CLOCK.now())
         by_dagster(output, logstore, hours, mode, dagster_url)
-
-
-def refuse_to_come(hours: range, now_s: float) -> None:
-    """Raise ConfigError for hours that have not begun at `now_s`, the machine's time: Dagster, which has no
-    other clock, knows no such partition and would answer with an error of its own."""
-    running = int(now_s) // HOUR_S
-    if hours[-1] > running:
-        ahead = hours_text(range(max(hours.start, running + 1), hours.stop))
-        raise ConfigError(
-            f"{ahead} has not begun by this machine's clock ({moment(now_s)} UTC), and Dagster goes by that, "
-            f"wherever the clock of the service is: ask for hours up to {hour_text(running)}, wait, or land "
-            "it without Dagster: --local"
-        )
 
 
 def _say_not_over(output: Output, logstore: Logstore, hours: range) -> range:
@@ -150,13 +138,15 @@ def fill_here(output: Output, logstore: Logstore, hours: tuple[int, int]) -> Non
         click.get_current_context().exit(EXIT_FAILED)
     open_ones = _say_not_over(output, logstore, asked)
     engine = engine_here()
-    with (
-        landing_line(output, f"backfill {logstore.name}", engine) as line,
-        Run(logstore, engine, mode="fill", hours=hours, on_event=line.phase) as run,
-    ):
-        report = run.land()
-        verdict = run.reconcile()
-    lacking = _lacking(logstore, asked)
+    with commits(logstore.table) as made:
+        with (
+            landing_line(output, f"backfill {logstore.name}", engine) as line,
+            Run(logstore, engine, mode="fill", hours=hours, on_event=line.phase) as run,
+        ):
+            report = run.land()
+            made.snapshot = report.snapshot_id
+            verdict = run.reconcile()
+        lacking = _lacking(logstore, asked)
     if lacking:
         waits = {shard: why for shard, why in report.waits.items() if why.kind is not Why.NOTHING_MISSING}
         report = replace(report, waits=waits)
@@ -250,7 +240,8 @@ def by_dagster(output: Output, logstore: Logstore, hours: range, mode: str, url:
     try:
         output.say(f"backfill {backfill_id} of {len(hours)} hours: {url}/runs/b/{backfill_id}")
         state = _followed(output, logstore, url, backfill_id)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SlsError):
+        # Dagster was asked already: whoever lands the same hours without it now would do them twice.
         output.say(f"it goes on in Dagster; to end it, cancel it there: {url}/runs/b/{backfill_id}")
         raise
     output.say(f"{state.status}: {state.done} of {state.total} hours done, {state.failed} failed")

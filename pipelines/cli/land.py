@@ -14,6 +14,7 @@ from pipelines.cli.logstores import logstore_option, resolve_to_land
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, span, verb
 from pipelines.cli.progress import Line
+from pipelines.landing.commit.standing import commits
 from pipelines.landing.hours import hour_text
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.driver import Run
@@ -39,8 +40,10 @@ def land(output: Output, *, name: str | None) -> None:
         with (
             landing_line(output, f"land {logstore.name}", engine) as line,
             Run(logstore, engine, mode="live", warn=notes.append, on_event=line.phase) as run,
+            commits(logstore.table) as made,
         ):
             report = run.land()
+            made.snapshot = report.snapshot_id
             verdict = run.reconcile()
             checkpoints = run.checkpoint() if verdict.ok else []
     finally:

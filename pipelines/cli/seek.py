@@ -14,6 +14,7 @@ from pipelines.cli.leaving import show_leaving
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output
 from pipelines.cli.stores import PLACES
+from pipelines.landing.commit.standing import commits
 from pipelines.landing.hours import hours_text
 from pipelines.landing.inspection.describe import read_ledger
 from pipelines.landing.logstore import Logstore
@@ -68,8 +69,9 @@ def seek(
     committed, points = None, []
     if execute and planned.moves:
         check_unread(logstore, client)
-        committed = _executed(output, lake, logstore, client, planned)
-        points = execute_repair(logstore, client, plan_repair(logstore, lake, client))
+        with commits(logstore.table) as made:
+            made.snapshot = committed = _executed(output, lake, logstore, client, planned)
+            points = execute_repair(logstore, client, plan_repair(logstore, lake, client))
         output.say(f"done: snapshot {committed}; the group's checkpoints follow the table")
     elif not planned.moves:
         output.say("every shard is there already: nothing to change")

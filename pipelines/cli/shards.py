@@ -162,9 +162,9 @@ def _resharded(
     before = {shard.id for shard in client.shards()}
     try:
         change()
+        new = sorted({shard.id for shard in client.shards()} - before)
     except TransportError as error:
         raise TransportError(f"{error}; it may have been done: `sls-lake shards list` says") from error
-    new = sorted({shard.id for shard in client.shards()} - before)
     output.say(f"done: new {'shard' if len(new) == 1 else 'shards'} {', '.join(map(str, new))}")
     return new
 

@@ -64,6 +64,19 @@ def hours_text(hours: range) -> str:
     return "..".join(map(hour_text, sorted({hours.start, hours.stop - 1})))
 
 
+def check_begun(hours: range, now_s: float) -> None:
+    """Raise ConfigError for hours that have not begun at `now_s`, the machine's time: Dagster, which has no
+    other clock, knows no such partition, and would call it landed when a run of it has found nothing."""
+    running = int(now_s) // HOUR_S
+    if hours[-1] > running:
+        ahead = hours_text(range(max(hours.start, running + 1), hours.stop))
+        raise ConfigError(
+            f"{ahead} has not begun by this machine's clock ({moment_text(int(now_s))} UTC), and Dagster "
+            "goes by that, wherever the clock of the service is: ask for hours up to "
+            f"{hour_text(running)}, wait, or land it without Dagster: sls-lake backfill --local"
+        )
+
+
 def moment_text(time_s: int) -> str:
     """Unix seconds as `2026-11-20-07:00`, UTC."""
     return datetime.fromtimestamp(time_s, UTC).strftime(_FORM)

@@ -8,6 +8,8 @@ It is a catalog of its own as PyIceberg loads one (`py-catalog-impl`), with the 
     silent    the request stays on its way and is not answered at all until `deliver`
     full      the commit is tried while no file of this process may grow: a full disk
     doubled   the commit is made and answered, and the same request comes again at `deliver`
+    last      the commit is made and answered, and it is the last answer: no table is loaded while `down`
+    gone      the same, and that answer is lost, too
 """
 
 import threading
@@ -18,6 +20,7 @@ from typing import Any
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.typedef import Identifier
 
 from pipelines.landing.table.lake import Lake
 from tests.faults.forked_run import disk
@@ -39,6 +42,7 @@ class LossyCatalog(SqlCatalog):
         self.snapshots: list[list[int]] = []
         self.deliveries: list[str] = []
         self.error: Exception | None = None
+        self.down = False
         self._held: list[Callable[[], object]] = []
         self._delivered = threading.Event()
 
@@ -49,6 +53,11 @@ class LossyCatalog(SqlCatalog):
         self.snapshots.append([u.snapshot.snapshot_id for u in updates if u.action == "add-snapshot"])
         word = self.script.popleft() if self.script else ""
         commit = super().commit_table
+        if word in ("last", "gone"):
+            answer, self.down = commit(table, requirements, updates), True
+            if word == "last":
+                return answer
+            raise ConnectionError("server closed the connection")
         if word == "lost":
             commit(table, requirements, updates)
             raise self.error or ConnectionError("server closed the connection")
@@ -68,6 +77,12 @@ class LossyCatalog(SqlCatalog):
                 self._delivered.wait(_SILENT_S)
             raise ConnectionError("no answer in time")
         return commit(table, requirements, updates)
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        """As the catalog behind it, unless that is down."""
+        if self.down:
+            raise ConnectionError("connection refused")
+        return super().load_table(identifier)
 
     def deliver(self) -> None:
         """Let what is on its way arrive, in order."""

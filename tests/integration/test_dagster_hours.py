@@ -3,6 +3,7 @@
 from typing import Any
 
 import dagster as dg
+import pytest
 from dagster._core.storage.partition_status_cache import AssetPartitionStatus
 
 from pipelines.components.logstore.assets import bronze_key, checkpoint_key, hours_of
@@ -82,6 +83,23 @@ def test_a_refused_replace_is_red_and_leaves_its_hours_as_they_looked(page: Page
     assert told is not None and told.metadata["rows"].value == 20
     assert told.metadata["mode"].value == "as before, replace was refused"
     page.world.assert_proved()
+
+
+@pytest.mark.parametrize("mode", ["fill", "replace"])
+def test_hours_that_only_a_tag_can_name_end_the_run_with_a_sentence_and_its_cure(
+    page: Page, mode: str
+) -> None:
+    def refused(first: int, last: int) -> str:
+        run = page.run("microbatch", tags={MODE_TAG: mode, **of_hours(first, last)}, config=EXECUTE)
+        assert not run.success and hours(run) == {}
+        return why(run)
+
+    said = refused(HOUR0 + 1, HOUR0)
+    assert "the hours of this run end before they begin" in said and "the other way round" in said
+    later = int(SYSTEM_CLOCK.now()) // 3600 + 2
+    said = refused(later, later + 1)
+    assert f"{hour_key(later)}..{hour_key(later + 1)} has not begun by this machine's clock" in said
+    assert "--local" in said
 
 
 def of_hours(first: int, last: int) -> dict[str, str]:

@@ -11,7 +11,16 @@ from dagster._core.test_utils import create_run_for_test
 from pipelines.components import SlsLogstore
 from pipelines.components.logstore.assets import bronze_key, checkpoint_key, hours_of
 from pipelines.components.logstore.checks import NAMES
-from pipelines.components.logstore.schedule import CLAIMS_TAG, MODE_TAG, hour_key
+from pipelines.components.logstore.schedule import (
+    CLAIMS_TAG,
+    HOURS_NAMED_MAX,
+    MODE_TAG,
+    RANGE_END_TAG,
+    RANGE_START_TAG,
+    hour_key,
+    hour_of_key,
+    live_request,
+)
 from pipelines.components.logstore.sensors.sealed import sealed_condition, sealed_key
 from pipelines.components.logstore.sensors.topology import shards_key
 from pipelines.landing.operations.adopt import execute_adopt, plan_adopt
@@ -396,3 +405,26 @@ def test_one_batch_from_the_page_tells_the_checks_that_the_page_leaves_out(make_
     newest = site.instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
     assert {newest[key].run_id for key in keys} == {done.run_id}
     site.world.assert_each_log_once()
+
+
+# --- the tick of a schedule ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", ["1970-01-01-00:00", "2021-01-01-00:00"])
+def test_a_history_that_starts_long_ago_begins_with_the_first_tick(make_site: MakeSite, start: str) -> None:
+    site = make_site(f"since_{start[:4]}")
+    site.world.logstore = site.world.changed(start=start)
+    site.world.put(20)
+    made = int(site.world.emulator.admin.now()) // 3600
+    site.world.emulator.admin.advance(3600)
+    asked = live_request(site.instance, site.logstore)
+    assert isinstance(asked, dg.RunRequest)
+    first, last = (hour_of_key(asked.tags[tag]) for tag in (RANGE_START_TAG, RANGE_END_TAG))
+    assert first == made, "the logstore is no older"
+    assert last - first < HOURS_NAMED_MAX
+    run = site.launch(asked, "microbatch")
+    assert run.success
+    site.world.assert_each_log_once()
+    assert (hour_key(made), 20) in [
+        (h, m["rows"].value) for h, m in site.materialized(bronze_key(site.logstore))
+    ]

@@ -1,6 +1,7 @@
 """What the trouble and maintenance sensors tell and ask for, and what sensors of one's own may ask for."""
 
 import re
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -176,6 +177,98 @@ def test_without_the_service_what_the_table_says_is_told_and_the_rest_is_a_warni
     site.world.emulator.admin.remove(fault)
     assert {name for name, (passed, _) in told(answer).items() if not passed} == {"lag", "runway"}
     assert not answer.run_requests and "nobody knows" in answer.skip_message
+
+
+@dataclass
+class Watch:
+    """The sensor by a clock of its own, from three hours ago on: runs go by the machine's, and come later.
+    `tick` stores the events, as the daemon does, and returns what was asked for."""
+
+    site: Site
+    clock: ManualClock = field(default_factory=lambda: ManualClock(SYSTEM_CLOCK.now() - 3 * 3600))
+    cursor: str = ""
+
+    def tick(self, after_s: float = 0.0) -> list[dg.RunRequest]:
+        self.clock.advance(after_s)
+        origin, logstore = origin_key(self.site.logstore), self.site.logstore
+        sensor = trouble_sensor(logstore, trouble_job(logstore, origin), origin, clock=self.clock)
+        with dg.build_sensor_context(instance=self.site.instance, cursor=self.cursor) as context:
+            answer = sensor.evaluate_tick(context)
+        for event in answer.asset_events:
+            self.site.instance.report_runless_asset_event(event)
+        self.cursor = answer.cursor or ""
+        return list(answer.run_requests or ())
+
+    def shown(self, kind: Kind) -> tuple[bool, str, str]:
+        """What the page shows of a check: passed, severity, text."""
+        key = dg.AssetCheckKey(origin_key(self.site.logstore), kind.value)
+        (record,) = self.site.instance.event_log_storage.get_asset_check_execution_history(key, limit=1)
+        assert record.evaluation is not None
+        return record.evaluation.passed, record.evaluation.severity.value, record.evaluation.description or ""
+
+
+def test_a_catalog_that_is_down_for_longer_than_a_log_may_wait_is_one_run_that_says_so(
+    make_site: MakeSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = Watch(landed(make_site("catalog_down")))
+    assert not watch.tick()
+    with monkeypatch.context() as patched:
+        patched.setenv("PYICEBERG_CATALOG__LAKE__URI", "postgresql+psycopg2://nobody@127.0.0.1:1/none")
+        assert not watch.tick(600) and not watch.tick(7000), "two hours are not over"
+        (asked,) = watch.tick(600)
+        assert not watch.tick(300), "told once"
+        run = watch.site.launch(asked, "trouble")
+        assert not run.success
+        (failed,) = (e for e in run.all_events if e.is_step_failure)
+        why = failed.step_failure_data.user_failure_data
+        assert why is not None and "cannot be reached" in str(why.description)
+        assert "Nobody could look for" in str(why.description)
+    assert not watch.tick(60)
+    assert watch.shown(Kind.COMMIT)[0], "it is seen again"
+
+
+def test_keys_that_are_refused_before_the_first_landing_become_a_run_that_fails(make_site: MakeSite) -> None:
+    watch = Watch(make_site("refused_keys"))
+    fault = watch.site.world.emulator.admin.fault(
+        "error", status=401, code="Unauthorized", logstore=watch.site.name, times=None
+    )
+    assert not watch.tick() and not watch.tick(3600)
+    (asked,) = watch.tick(4000)
+    assert asked.run_key is not None and asked.run_key.startswith("trouble-lag-runway-")
+    assert watch.shown(Kind.LAG)[:2] == (False, "ERROR") and "Unauthorized" in watch.shown(Kind.LAG)[2]
+    watch.site.world.emulator.admin.remove(fault)
+    assert not watch.tick(60) and watch.shown(Kind.LAG)[0]
+
+
+def test_what_failed_goes_on_failing_while_nobody_can_look(make_site: MakeSite) -> None:
+    watch = Watch(landed(make_site("hidden_lag", trouble={"lag_s": {"warn": 600, "fail": 3000}})))
+    watch.site.world.put(5)
+    watch.site.world.emulator.admin.advance(4000)
+    (asked,) = watch.tick()
+    fault = watch.site.world.emulator.admin.fault("error", status=503, logstore=watch.site.name, times=None)
+    assert not watch.tick(60)
+    assert watch.shown(Kind.LAG)[:2] == (False, "ERROR") and "nobody knows" in watch.shown(Kind.LAG)[2]
+    assert not watch.site.launch(asked, "trouble").success
+    watch.site.world.emulator.admin.remove(fault)
+    watch.site.world.land()
+    assert not watch.tick(60) and watch.shown(Kind.LAG)[0]
+
+
+def test_blindness_begins_anew_after_a_look(make_site: MakeSite) -> None:
+    watch = Watch(landed(make_site("seldom_blind", trouble={"lag_s": {"warn": 0, "fail": 7200}})))
+
+    def blind() -> int:
+        return watch.site.world.emulator.admin.fault(
+            "error", status=503, logstore=watch.site.name, times=None
+        )
+
+    fault = blind()
+    assert not watch.tick() and not watch.tick(5000)
+    watch.site.world.emulator.admin.remove(fault)
+    watch.tick(60)
+    fault = blind()
+    assert not watch.tick(3000) and not watch.tick(5000)
+    watch.site.world.emulator.admin.remove(fault)
 
 
 def test_before_the_first_landing_nothing_is_wrong(make_site: MakeSite) -> None:

@@ -11,13 +11,13 @@ import click
 import pytest
 
 from pipelines.cli import logstores
-from pipelines.cli.backfill import follow, refuse_to_come
+from pipelines.cli.backfill import follow
 from pipelines.cli.dagster_client import Progress
 from pipelines.cli.hours import HourParam
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, VERBS, cli, run, sentence
 from pipelines.cli.output import Output, moment, shown, span
 from pipelines.cli.stores import Moment, Place
-from pipelines.landing.hours import hour_text
+from pipelines.landing.hours import check_begun, hour_text
 from pipelines.landing.logstore import Logstore
 from sls_io.clock import SYSTEM_CLOCK, ManualClock
 from sls_io.emulator import Emulator
@@ -201,11 +201,11 @@ def test_values_read_well() -> None:
 
 def test_hours_that_dagster_has_not_yet_are_refused_with_the_hour_the_clock_and_the_cure() -> None:
     hour = 494_000
-    refuse_to_come(range(hour - 3, hour + 1), hour * 3600.0)
+    check_begun(range(hour - 3, hour + 1), hour * 3600.0)
     with pytest.raises(ConfigError) as refused:
-        refuse_to_come(range(hour - 3, hour + 2), hour * 3600.0 + 65)
+        check_begun(range(hour - 3, hour + 2), hour * 3600.0 + 65)
     said = str(refused.value)
-    assert said.startswith("2026-05-10-09:00 has not begun by this machine's clock (2026-05-10 08:01:05 UTC)")
+    assert said.startswith("2026-05-10-09:00 has not begun by this machine's clock (2026-05-10-08:01 UTC)")
     assert "ask for hours up to 2026-05-10-08:00" in said and "--local" in said
 
 

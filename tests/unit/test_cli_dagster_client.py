@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pipelines.cli import dagster_client
-from pipelines.cli.main import EXIT_INTERRUPTED
+from pipelines.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, run
 from sls_io.errors import ConfigError, ConnectFailed, ServiceError
 
 
@@ -181,6 +181,22 @@ attributes:
   table: bronze.logs
   start: 2026-01-01-00:00
 """
+
+
+def test_who_hears_no_more_of_a_backfill_that_was_launched_is_told_that_it_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "defs.yaml").write_text(_DEFS)
+    answer = data(
+        launchPartitionBackfill={"__typename": "LaunchBackfillSuccess", "backfillId": "abc"},
+        partitionBackfillOrError={"__typename": "PythonError", "message": "the daemon's database is away"},
+    )
+    verb = ["backfill", "-l", str(tmp_path / "defs.yaml"), "--mode", "errors", "--execute"]
+    with answering(answer) as url:
+        code = run([*verb, "--from", "2026-01-01-00:00", "--dagster-url", url])
+    said = capsys.readouterr()
+    assert code == EXIT_FAILED and "database is away" in said.err
+    assert "it goes on in Dagster" in said.out
 
 
 def test_who_stops_following_hears_that_the_backfill_goes_on_and_where_to_cancel_it(tmp_path: Path) -> None:

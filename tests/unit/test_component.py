@@ -1,4 +1,4 @@
-"""A logstore's definitions, what a run may do, and what a tick asks for. No engine, no service."""
+"""A logstore's definitions, and what a run may do. No engine, no service."""
 
 import io
 from collections.abc import Iterator
@@ -19,9 +19,6 @@ from pipelines.components.logstore.assets import (
     Options,
     bronze_key,
     checkpoint_key,
-    complete_hours,
-    hour_events,
-    landed_hours,
     landing_assets,
     mode_of,
     origin_spec,
@@ -31,19 +28,16 @@ from pipelines.components.logstore.maintenance import Upkeep
 from pipelines.components.logstore.schedule import (
     BACKFILL_TAG,
     CLAIMS_TAG,
-    MAX_RUNTIME_TAG,
     MODE_TAG,
     RANGE_END_TAG,
     RANGE_START_TAG,
-    busy_run,
-    decide,
     hour_key,
     hour_of_key,
     live_tags,
-    microbatch_schedule,
-    oldest_reached_s,
 )
 from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK
+from pipelines.components.logstore.telling import News, hour_events
+from pipelines.landing.inspection.brought import complete_hours, landed_hours
 from pipelines.landing.inspection.error_rows import HourErrors
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import (
@@ -57,11 +51,8 @@ from pipelines.landing.run.report import (
     Verdict,
     stop_text,
 )
-from sls_io.claim import Ledger, ShardLedger
-from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import ConfigError
 from sls_io.waits import DRAINED, Wait, Why
-from sls_io.window import Cursor
 
 START = "2026-11-20-00:00"
 ATTRIBUTES: dict[str, Any] = {
@@ -434,7 +425,7 @@ def test_a_run_whose_service_failed_it_says_so_whatever_landed(kind: str) -> Non
 def test_hours_are_reported_oldest_first_each_with_its_own_numbers() -> None:
     first = logstore().start_hour
     report = landing(hours={first + 2: HourReport(rows=5, raw_bytes=2_000_000, files=1, file_bytes=10)})
-    events = list(hour_events(logstore(), report, {first + 2, first}, {first + 2: 8}))
+    events = list(hour_events(logstore(), report, News(frozenset({first + 2, first})), {first + 2: 8}))
     assert [e.partition for e in events] == ["2026-11-20-00:00", "2026-11-20-02:00"]
     assert [e.metadata["rows"].value for e in events] == [0, 5]
     assert events[1].metadata["MB"].value == 2.0
@@ -486,105 +477,3 @@ def test_shares_of_errors_that_make_no_sense_are_refused(errors: dict[str, float
 
 def test_hour_keys_go_both_ways() -> None:
     assert hour_key(hour_of_key("2026-11-20-23:00")) == "2026-11-20-23:00"
-
-
-# --- ticks -----------------------------------------------------------------------------------
-
-
-def asked(decision: dg.RunRequest | dg.SkipReason) -> tuple[str, str]:
-    assert isinstance(decision, dg.RunRequest)
-    return decision.tags[RANGE_START_TAG], decision.tags[RANGE_END_TAG]
-
-
-def test_the_first_run_asks_for_all_hours_from_the_start() -> None:
-    decision = decide(logstore(), now_s=at("2026-11-20T03:20:00"), reached_s=None, busy=None)
-    assert asked(decision) == ("2026-11-20-00:00", "2026-11-20-03:00")
-    assert isinstance(decision, dg.RunRequest)
-    assert decision.tags[MODE_TAG] == "live"
-    assert decision.tags[CLAIMS_TAG] == "access_logs"
-    assert int(decision.tags[MAX_RUNTIME_TAG]) > logstore().budget.seconds_max
-
-
-@pytest.mark.parametrize(
-    ("reached", "now", "hours"),
-    [
-        ("2026-11-21T05:59:59", "2026-11-21T08:20:00", ("2026-11-21-05:00", "2026-11-21-08:00")),
-        ("2026-11-21T08:19:00", "2026-11-21T08:20:00", ("2026-11-21-08:00", "2026-11-21-08:00")),
-        # An hour has begun, but not by as much as the service needs to settle.
-        ("2026-11-21T08:59:00", "2026-11-21T09:00:05", ("2026-11-21-08:00", "2026-11-21-08:00")),
-        # A shard that has not reached anything, and a table that is ahead of the tick's time.
-        ("1970-01-01T00:00:00", "2026-11-20T01:20:00", ("2026-11-20-00:00", "2026-11-20-01:00")),
-        ("2026-11-21T10:00:00", "2026-11-21T08:20:00", ("2026-11-21-08:00", "2026-11-21-08:00")),
-    ],
-)
-def test_a_tick_asks_from_the_hour_reached_to_the_hour_that_has_settled(
-    reached: str, now: str, hours: tuple[str, str]
-) -> None:
-    assert asked(decide(logstore(), now_s=at(now), reached_s=int(at(reached)), busy=None)) == hours
-
-
-def test_a_tick_before_the_start_is_skipped_and_says_so() -> None:
-    decision = decide(logstore(), now_s=at("2026-11-19T23:00:00"), reached_s=None, busy=None)
-    assert isinstance(decision, dg.SkipReason)
-    assert START in (decision.skip_message or "")
-
-
-@pytest.mark.parametrize(
-    "status",
-    [
-        dg.DagsterRunStatus.NOT_STARTED,
-        dg.DagsterRunStatus.STARTING,
-        dg.DagsterRunStatus.STARTED,
-        dg.DagsterRunStatus.CANCELING,
-    ],
-)
-def test_a_tick_is_skipped_while_a_run_claims_and_names_it(
-    status: dg.DagsterRunStatus, lake_home: Path
-) -> None:
-    with instance_for_test() as instance:
-        run = create_run_for_test(instance, status=status, tags={CLAIMS_TAG: "access_logs"})
-        decision = tick(instance)
-        assert isinstance(decision, dg.SkipReason)
-        assert run.run_id in (decision.skip_message or "")
-
-
-def test_runs_that_ended_and_runs_of_other_logstores_hold_nobody_up(lake_home: Path) -> None:
-    with instance_for_test() as instance:
-        create_run_for_test(instance, status=dg.DagsterRunStatus.FAILURE, tags={CLAIMS_TAG: "access_logs"})
-        create_run_for_test(instance, status=dg.DagsterRunStatus.STARTED, tags={CLAIMS_TAG: "orders"})
-        create_run_for_test(instance, status=dg.DagsterRunStatus.STARTED, tags={BACKFILL_TAG: "b"})
-        assert busy_run(instance, "access_logs") is None
-        assert asked(tick(instance))[0] == EARLY
-
-
-def test_a_tick_of_days_ago_asks_for_the_hours_up_to_now(lake_home: Path) -> None:
-    now_s = SYSTEM_CLOCK.now()
-    with instance_for_test() as instance:
-        first, last = asked(tick(instance))
-    assert first == EARLY and hour_of_key(last) >= int(now_s - logstore().budget.settle_s) // 3600
-
-
-EARLY = "2020-01-01-00:00"
-
-
-def tick(instance: dg.DagsterInstance) -> dg.RunRequest | dg.SkipReason:
-    """The decision of a tick that was due long ago, which is the first one that the page offers."""
-    job = dg.define_asset_job("access_logs_microbatch", selection="*")
-    context = dg.build_schedule_context(
-        instance, scheduled_execution_time=datetime.fromisoformat("2020-01-03T08:20:00+00:00")
-    )
-    decision = microbatch_schedule(logstore(start=EARLY), job)(context)
-    assert isinstance(decision, dg.RunRequest | dg.SkipReason)
-    return decision
-
-
-def entry(reached_s: int, *, closed: bool = False) -> ShardLedger:
-    return ShardLedger(start=Cursor(0), reached_s=reached_s, end=Cursor(0) if closed else None)
-
-
-def test_the_oldest_receive_time_is_taken_over_open_shards() -> None:
-    assert oldest_reached_s([]) is None
-    assert oldest_reached_s([Ledger("o")]) is None
-    mixed = Ledger("o", {0: entry(10, closed=True), 1: entry(30), 2: entry(20)})
-    assert oldest_reached_s([mixed]) == 20
-    assert oldest_reached_s([Ledger("o", {0: entry(10, closed=True)})]) == 10

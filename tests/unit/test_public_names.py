@@ -19,6 +19,7 @@ ERRORS = {
     *("ServiceError", "CursorExpired", "ShardGone", "ClaimLost", "DecodeError", "LandingConflict"),
     *("LandingUnknown", "LedgerBroken", "Breach", "InvariantBroken", "StoreError", "StoreBroken"),
     "CheckpointOutside",
+    "CommitStands",
 }
 PUBLIC = READING | CLIENT | SETTINGS | VALUES | LEDGER | HOLDING | KEEPING | TIME | ERRORS
 

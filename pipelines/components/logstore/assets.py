@@ -25,7 +25,7 @@ moved. A run that is both live and a backfill is refused: Dagster splits a backf
 claim shards side by side.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, cast
@@ -42,14 +42,16 @@ from pipelines.components.logstore.schedule import (
     LIVE,
     MODE_TAG,
     MODES,
+    RANGE_END_TAG,
+    RANGE_START_TAG,
     REPLACE,
     busy_run,
-    hour_key,
-    hour_of_key,
-    reached_s,
 )
 from pipelines.components.logstore.spark import SparkEngine
-from pipelines.landing.hours import hours_text, minute_of
+from pipelines.components.logstore.telling import News, hour_events, untold
+from pipelines.landing.commit.standing import commits
+from pipelines.landing.hours import check_begun, hour_of, hour_text, hours_text, minute_of
+from pipelines.landing.inspection.brought import complete_hours
 from pipelines.landing.inspection.describe import hour_rows, lacking_hours
 from pipelines.landing.inspection.error_rows import HourErrors, by_hour
 from pipelines.landing.ledger.state import windows_of
@@ -61,15 +63,14 @@ from pipelines.landing.run.driver import Run
 from pipelines.landing.run.report import LandingReport, Verdict
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
-from sls_io.errors import ConfigError, LandingConflict, LedgerBroken, ServiceError, SlsError, TransportError
+from sls_io.clock import SYSTEM_CLOCK
+from sls_io.errors import ConfigError, LedgerBroken, ServiceError, SlsError, TransportError
 from sls_io.window import HOUR_S
 
 Mode = Literal["live", "fill", "replace", "errors", "rest", "publish", "nothing"]
 Results = Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]
 
 _SUSPECTS_MAX = 5
-_REFUSED = (ConfigError, LandingConflict, ServiceError, TransportError)
-"""What says that hours which are there were left as they are."""
 _FRESH_MIN_S = 60
 """Dagster refuses shorter bounds."""
 HOURS_PER_RUN_MAX = 6
@@ -282,14 +283,23 @@ def _table(
 
 
 def _hours_asked(context: dg.AssetExecutionContext, logstore: Logstore) -> range:
-    """The hours of the run's partitions. Raises ConfigError for a run that names none."""
+    """The hours of the run's partitions. Raises ConfigError for a run that names none, or such as Dagster's
+    page does not offer: whoever launches a run by GraphQL may tag it with any two."""
     if not context.has_partition_key and not context.has_partition_key_range:
         raise ConfigError(
             f"this run names no receive hours, so it can land nothing: give it a partition (--partition "
             f"{logstore.start}), or for what is new launch the job {logstore.name}_now"
         )
-    keys = context.partition_keys
-    return range(hour_of_key(keys[0]), hour_of_key(keys[-1]) + 1)
+    # Not the context's list of keys: an end before the begin ends in Dagster's own error there.
+    keys = [context.run.tags.get(tag) for tag in (RANGE_START_TAG, RANGE_END_TAG)]
+    first, last = (hour_of(key) for key in (keys if all(keys) else [context.partition_key] * 2) if key)
+    if last < first:
+        raise ConfigError(
+            f"the hours of this run end before they begin: {hour_text(first)} is its first and "
+            f"{hour_text(last)} its last. Launch it again with the two the other way round"
+        )
+    check_begun(range(first, last + 1), SYSTEM_CLOCK.now())
+    return range(first, last + 1)
 
 
 def _again(
@@ -298,22 +308,22 @@ def _again(
     """Do hours again that are there, or say what would happen."""
     bronze, hours = bronze_key(logstore), _hours_asked(context, logstore)
     context.log.info(f"{mode} {hours_text(hours)}{'' if execute else ', dry run'}")
-    if mode == REPLACE:
-        events = rework.replaced(logstore, bronze, spark, hours, execute=execute)
-    else:
-        events = rework.mended(logstore, bronze, hours, mode, execute=execute)
-    try:
-        with naming_cures(logstore):
-            for event in events:
-                context.log_event(event)
-                context.log.info(rework.sentence(event))
-    except _REFUSED:
-        for event in rework.untouched(context.instance, bronze, hours, mode):
-            context.instance.report_runless_asset_event(event)
-        raise
-    if not execute:
-        context.log.warning(rework.DRY)
-    yield from _checked(context, bronze, checks.reconciled_now(logstore))
+    with commits(logstore.table) as made:
+        try:
+            with naming_cures(logstore):
+                if mode == REPLACE:
+                    events, made.snapshot = rework.replaced(logstore, bronze, spark, hours, execute=execute)
+                else:
+                    events, made.snapshot = rework.mended(logstore, bronze, hours, mode, execute=execute)
+        except SlsError as error:
+            rework.once_more(context, bronze, hours, mode, error)
+            raise
+        for event in events:
+            context.log_event(event)
+            context.log.info(rework.sentence(event))
+        if not execute:
+            context.log.warning(rework.DRY)
+        yield from _checked(context, bronze, checks.reconciled_now(logstore))
 
 
 def _land(
@@ -333,10 +343,6 @@ def _land(
         from_s, until_s = config.part(hours)
         asked = {"hours": (hours.start, hours.stop), "from_s": from_s, "until_s": until_s}
     mode: Literal["live", "fill"] = "live" if live else "fill"
-    try:
-        before_s = reached_s(logstore) if live else None
-    except LedgerBroken:
-        before_s = None  # the run meets it, too, and says so on the check
     with Run(
         logstore, spark.engine(), mode=mode, on_event=_log(context), warn=context.log.warning, **asked
     ) as run:
@@ -347,21 +353,38 @@ def _land(
             yield from _checked(context, bronze, Verdict(problems=(str(error),)))
             return Outcome()
         try:
-            lacks = () if live else _cannot_come(context, logstore, hours)
-            if live:
-                reached = _live_hours(logstore, report, before_s)
-            else:
-                reached = _filled_hours(logstore, report, hours, until_s)
-                reached -= {hour for lack in lacks for hour in lack.hours}
-                _observe(context, logstore, report, set(report.hours) - reached)
-            yield from _landed(context, logstore, run, report, reached, runway)
-            if lacks:
-                raise ConfigError(
-                    f"{'; '.join(x.text for x in lacks[:_SUSPECTS_MAX])}. What else was asked for has landed"
-                )
+            with commits(logstore.table) as made:
+                made.snapshot = report.snapshot_id
+                lacks = () if live else _cannot_come(context, logstore, hours)
+                if live:
+                    news = untold(context.instance, logstore, bronze, report)
+                else:
+                    reached = _filled_hours(logstore, report, hours, until_s)
+                    reached -= {hour for lack in lacks for hour in lack.hours}
+                    _observe(context, logstore, report, set(report.hours) - reached)
+                    news = News(frozenset(reached), _windows_of(logstore, report))
+                yield from _landed(context, logstore, run, report, news, runway)
         except SlsError as error:
             return Outcome(report.gaps, error)
-    return Outcome(report.gaps)
+    return Outcome(report.gaps, _undone(report, lacks))
+
+
+def _undone(report: LandingReport, lacks: Sequence[Lack]) -> SlsError | None:
+    """Why a run is red although what it landed stands; None: it is not."""
+    if report.suspects:
+        return ServiceError(
+            "ShardSuspect",
+            "; ".join(report.suspects[:_SUSPECTS_MAX]),
+            hint="Nothing was given up; the next run asks again. See `sls-lake plan`",
+        )
+    if report.trouble:
+        return TransportError(f"the service failed before the end, what landed stands: {report.trouble}")
+    if report.spent:
+        return ConfigError(report.came_to_nothing)
+    if lacks:
+        told = "; ".join(lack.text for lack in lacks[:_SUSPECTS_MAX])
+        return ConfigError(f"{told}. What else was asked for has landed")
+    return None
 
 
 def _landed(
@@ -369,20 +392,20 @@ def _landed(
     logstore: Logstore,
     run: Run,
     report: LandingReport,
-    reached: set[int],
+    news: News,
     runway: checks.RunwayLook,
 ) -> Results:
-    """Report the hours that were reached, check; publish last, and only where the check passed. Raises for a
-    run that is red although what it landed stands."""
+    """Report the hours, check; publish last, and only where the check passed."""
     bronze, live = bronze_key(logstore), run.mode == "live"
     if report.came_to_nothing:
         context.log.warning(report.came_to_nothing)
     for line in (*report.suspects, *report.readable):
         context.log.warning(line)
-    in_table = hour_rows(logstore, Lake.default(), report.origin, reached)
-    errors = _errors_of(logstore, report.origin, reached)
-    windows = _windows_of(logstore, report)
-    for event in hour_events(logstore, report, reached, in_table, errors, runway.metadata(), windows):
+    if news.left:
+        context.log.info(f"{news.left:,} more hours were not told yet: the next runs tell them")
+    in_table = hour_rows(logstore, Lake.default(), report.origin, news.hours)
+    errors = _errors_of(logstore, report.origin, news.hours)
+    for event in hour_events(logstore, report, news, in_table, errors, runway.metadata()):
         context.log_event(event)
     verdict = run.reconcile()
     yield from _checked(context, bronze, verdict)
@@ -391,18 +414,6 @@ def _landed(
             asset_key=checkpoint_key(logstore),
             metadata={**metadata.checkpoint(run.checkpoint()), **metadata.landing(report)},
         )
-    if report.suspects:
-        # Last, so that the other shards' hours and checkpoints stand: the run itself is red.
-        raise ServiceError(
-            "ShardSuspect",
-            "; ".join(report.suspects[:_SUSPECTS_MAX]),
-            hint="Nothing was given up; the next run asks again. See `sls-lake plan`",
-        )
-    if report.trouble:
-        # What was read landed and its checkpoints moved; a run that the service failed is red all the same.
-        raise TransportError(f"the service failed before the end, what landed stands: {report.trouble}")
-    if report.spent:
-        raise ConfigError(report.came_to_nothing)
 
 
 def _checked(context: dg.AssetExecutionContext, bronze: dg.AssetKey, verdict: Verdict) -> Results:
@@ -430,25 +441,6 @@ def _log(context: dg.AssetExecutionContext) -> Callable[[str], None]:
     return lambda event: context.log.info(f"landing: {event}")
 
 
-def _live_hours(logstore: Logstore, report: LandingReport, before_s: int | None) -> set[int]:
-    """Hours with rows and, when the commit moved the ledger, those that every frontier has passed since. With
-    a gap the frontier passes hours that were lost, and nobody knows which: then only those with rows."""
-    if report.snapshot_id is None or report.gaps:
-        return set(report.hours)
-    return landed_hours(report.hours, before_s, reached_s(logstore) or 0)
-
-
-def landed_hours(with_rows: Iterable[int], before_s: int | None, reached_s: int) -> set[int]:
-    """Hours with rows, and those that the oldest receive time reached has passed on its way from `before_s`.
-
-    Before the first landing there is no such time. Hours older than the first row are not shown then: the
-    history of the table may begin after them.
-    """
-    rows = set(with_rows)
-    first = before_s // HOUR_S if before_s else min(rows, default=reached_s // HOUR_S)
-    return rows | complete_hours(range(first, reached_s // HOUR_S + 1), reached_s)
-
-
 def _cannot_come(context: dg.AssetExecutionContext, logstore: Logstore, hours: range) -> list[Lack]:
     """Say what of the asked hours cannot come, whoever asks; returns what retention has taken. Hours that are
     still to come, that nothing was received in, or that somebody removed for good are no failure."""
@@ -464,7 +456,7 @@ def _observe(
     context: dg.AssetExecutionContext, logstore: Logstore, report: LandingReport, hours: set[int]
 ) -> None:
     """Show what came of hours that stay to be done."""
-    for event in hour_events(logstore, report, hours, {}):
+    for event in hour_events(logstore, report, News(frozenset(hours)), {}):
         context.log_event(
             dg.AssetObservation(event.asset_key, partition=event.partition, metadata=event.metadata)
         )
@@ -482,11 +474,6 @@ def _filled_hours(logstore: Logstore, report: LandingReport, asked: range, until
     return done - lacking
 
 
-def complete_hours(asked: Iterable[int], reached_s: int) -> set[int]:
-    """The asked hours that lie wholly before the receive time reached."""
-    return {hour for hour in asked if (hour + 1) * HOUR_S <= reached_s}
-
-
 def _windows_of(logstore: Logstore, report: LandingReport) -> dict[int, list[Landed]]:
     """What a landing pulled, by receive hour; nothing when its snapshot is gone by now."""
     table = Lake.default().load(logstore.table) if report.snapshot_id is not None else None
@@ -497,35 +484,12 @@ def _windows_of(logstore: Logstore, report: LandingReport) -> dict[int, list[Lan
     return found
 
 
-def _errors_of(logstore: Logstore, origin: str, hours: set[int]) -> dict[int, HourErrors]:
+def _errors_of(logstore: Logstore, origin: str, hours: Collection[int]) -> dict[int, HourErrors]:
     """Rows with errors that the table holds of these hours by now."""
     table = Lake.default().load(logstore.table)
     if table is None or not hours:
         return {}
     return by_hour(table, {origin}, min(hours), max(hours) + 1)
-
-
-def hour_events(
-    logstore: Logstore,
-    report: LandingReport,
-    reached: Iterable[int],
-    in_table: Mapping[int, int],
-    errors: Mapping[int, HourErrors] | None = None,
-    also: metadata.Metadata | None = None,
-    windows: Mapping[int, Sequence[Landed]] | None = None,
-) -> Iterator[dg.AssetMaterialization]:
-    """One event per hour that a landing reached, oldest first, with the hour's own numbers and windows;
-    `also` goes to all of them."""
-    for hour in sorted(reached):
-        numbers = metadata.hour(
-            report, hour, rows_in_table=in_table.get(hour), errors=(errors or {}).get(hour)
-        )
-        yield dg.AssetMaterialization(
-            bronze_key(logstore),
-            partition=hour_key(hour),
-            metadata={**numbers, **metadata.windows((windows or {}).get(hour, ())), **(also or {})},
-            tags=metadata.version_tags(report),
-        )
 
 
 def _publish(context: dg.AssetExecutionContext, logstore: Logstore) -> dg.MaterializeResult[None]:

@@ -59,6 +59,25 @@ def hour(
         "landing MB/s": _short(report.raw_mb_per_s),
         **_beside(report),
     }
+    return values | _held(rows_in_table, errors)
+
+
+def late_hour(
+    landed: Sequence[Landed], snapshot: int, *, rows_in_table: int | None, errors: HourErrors | None = None
+) -> Metadata:
+    """Of one hour that an earlier commit brought, `snapshot` the newest, and nobody was told of."""
+    values: Metadata = {
+        "rows": dg.MetadataValue.int(sum(x.rows for x in landed)),
+        "MB": _short(sum(x.raw_bytes for x in landed) / MB),
+        "snapshot": dg.MetadataValue.text(str(snapshot)),
+        "told": dg.MetadataValue.text("late: whoever landed it ended before it said so, or was not Dagster"),
+    }
+    return values | _held(rows_in_table, errors)
+
+
+def _held(rows_in_table: int | None, errors: HourErrors | None) -> Metadata:
+    """What the table holds of an hour by now, where that is known."""
+    values: Metadata = {}
     if rows_in_table is not None:
         values["dagster/partition_row_count"] = dg.MetadataValue.int(rows_in_table)
     if errors is not None:
@@ -160,9 +179,9 @@ def not_moved() -> Metadata:
     }
 
 
-def version_tags(report: LandingReport) -> dict[str, str]:
+def version_tags(snapshot: int | None) -> dict[str, str]:
     """The snapshot as data version; a landing without a commit leaves the version as it was."""
-    return {DATA_VERSION_TAG: str(report.snapshot_id)} if report.snapshot_id is not None else {}
+    return {DATA_VERSION_TAG: str(snapshot)} if snapshot is not None else {}
 
 
 def _short(number: float) -> dg.MetadataValue:

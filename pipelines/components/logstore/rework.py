@@ -12,6 +12,8 @@ and so do the jobs <name>_replace, <name>_errors and <name>_rest:
 The last three take something away, so they only show what they would do, as an observation of each
 hour, until the step's config says `execute: true`. Then each hour is materialized of which the table has
 rows, or which the table has whole and empty.
+
+Whatever asks somebody is done before the commit: nothing fails between it and the word that it was made.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,26 +21,33 @@ from collections.abc import Iterator, Mapping
 import dagster as dg
 
 from pipelines.components.logstore import metadata
-from pipelines.components.logstore.schedule import ERRORS, REPLACE, REST, hour_key, reached_s
+from pipelines.components.logstore.schedule import ERRORS, REPLACE, REST, hour_key
 from pipelines.components.logstore.spark import SparkEngine
 from pipelines.landing.hours import hours_text
+from pipelines.landing.inspection.brought import oldest_reached_s
 from pipelines.landing.inspection.describe import hour_rows
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.mend import Kept, execute_mend, plan_mend
 from pipelines.landing.operations.replace import execute_replace, plan_replace
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
+from sls_io.errors import ConfigError, LandingConflict, LandingUnknown, ServiceError, SlsError, TransportError
 from sls_io.window import HOUR_S
 
 DRY = "Dry run, nothing was changed: launch again with `execute: true` to do it."
 _CAUSES_MAX = 20
 
+_REFUSED = (ConfigError, LandingConflict, ServiceError, TransportError)
+"""What says that hours which are there were left as they are."""
+
 Event = dg.AssetMaterialization | dg.AssetObservation
+Done = tuple[list[Event], int | None]
+"""An event for each hour, and the snapshot that was committed; None: none was."""
 
 
 def replaced(
     logstore: Logstore, bronze: dg.AssetKey, spark: SparkEngine, hours: range, *, execute: bool
-) -> Iterator[Event]:
+) -> Done:
     """Drop the hours and land them again in one commit; without `execute` say what would happen.
 
     Raises ConfigError when there is nothing to replace, a frontier has not passed the hours, or
@@ -61,16 +70,16 @@ def replaced(
             for hour in hours
         }
         if view.others:
-            for values in shown.values():
-                values["values of undeclared columns that leave"] = dg.MetadataValue.json(dict(view.others))
+            for numbers in shown.values():
+                numbers["values of undeclared columns that leave"] = dg.MetadataValue.json(dict(view.others))
         if not execute:
-            yield from _planned(bronze, shown, REPLACE)
-            return
+            return _planned(bronze, shown, REPLACE), None
         report = execute_replace(lake, logstore, client, spark.engine(), planned)
-    rows = hour_rows(logstore, lake, report.origin, hours)
-    for hour in hours:
-        values = metadata.hour(report, hour, rows_in_table=rows.get(hour))
-        yield _done(bronze, hour, REPLACE, {**values, **shown[hour]}, metadata.version_tags(report))
+    # What landed of an hour is all that the table has of it: the rest of it has left.
+    rows = {hour: report.hours[hour].rows if hour in report.hours else 0 for hour in hours}
+    values = {hour: metadata.hour(report, hour, rows_in_table=rows[hour]) | shown[hour] for hour in hours}
+    tags = metadata.version_tags(report.snapshot_id)
+    return [_done(bronze, hour, REPLACE, values[hour], tags) for hour in hours], report.snapshot_id
 
 
 _ABOUT: dict[str, tuple[Kept, str, str]] = {
@@ -79,9 +88,7 @@ _ABOUT: dict[str, tuple[Kept, str, str]] = {
 }
 
 
-def mended(
-    logstore: Logstore, bronze: dg.AssetKey, hours: range, mode: str, *, execute: bool
-) -> Iterator[Event]:
+def mended(logstore: Logstore, bronze: dg.AssetKey, hours: range, mode: str, *, execute: bool) -> Done:
     """Read rows of the hours again from what they keep; without `execute` say what would become of them."""
     lake, (kept, before, after) = Lake.default(), _ABOUT[mode]
     with SlsClient(logstore.service) as client:
@@ -95,41 +102,56 @@ def mended(
             "causes that stay": _causes(view.left),
         }
         if not execute:
-            yield from _planned(bronze, dict.fromkeys(hours, shown), mode)
-            return
+            return _planned(bronze, dict.fromkeys(hours, shown), mode), None
+        rows = hour_rows(logstore, lake, view.origin, hours)  # each stays, whatever is read anew
+        whole_s = oldest_reached_s([planned.place.ledger]) or 0
         # Asked a second time nothing would change, and that is no failure: the hours are done.
         snapshot = execute_mend(lake, logstore, client, planned) if view.files else None
-    rows = hour_rows(logstore, lake, view.origin, hours)
-    tags = {} if snapshot is None else {metadata.DATA_VERSION_TAG: str(snapshot)}
+    tags = metadata.version_tags(snapshot)
     if snapshot is not None:
         shown["snapshot"] = dg.MetadataValue.text(str(snapshot))
-    whole_s = reached_s(logstore) or 0
-    for hour in hours:
-        if rows.get(hour) or (hour + 1) * HOUR_S <= whole_s:
-            count = {"dagster/partition_row_count": dg.MetadataValue.int(rows.get(hour, 0))}
-            yield _done(bronze, hour, mode, {**shown, **count}, tags)
+    there = {h: rows.get(h, 0) for h in hours if rows.get(h) or (h + 1) * HOUR_S <= whole_s}
+    counts = {h: {"dagster/partition_row_count": dg.MetadataValue.int(n)} for h, n in there.items()}
+    return [_done(bronze, hour, mode, {**shown, **counts[hour]}, tags) for hour in there], snapshot
 
 
-def untouched(
-    instance: dg.DagsterInstance, bronze: dg.AssetKey, hours: range, mode: str
-) -> Iterator[dg.AssetMaterialization]:
-    """The hours once more as they were told last, after a run that was refused and so changed none of them.
+def once_more(
+    context: dg.AssetExecutionContext, bronze: dg.AssetKey, hours: range, mode: str, error: SlsError
+) -> None:
+    """Tell the hours once more as they were told last, after a run that did not say what became of them.
 
-    Dagster shows each hour of a failed run as failed, until it is materialized. An hour that was never told
-    stays so. The data version stays, so nothing downstream takes it for new. To be reported without the
-    run: a backfill would count them as done.
+        refused   nothing was changed: the data version stays, so nothing downstream takes the hour for new
+        unknown   the answer to the commit was lost: a new data version, so that whoever reads looks again;
+                  the next live run tells what became of it
+        else      nobody can tell: Dagster shows each hour of a failed run as failed
+
+    An hour that was never told stays so. Reported without the run: a backfill would count them as done.
     """
+    if isinstance(error, LandingUnknown):
+        told, version = f"unknown, look: {mode} may have been committed", f"unknown-{context.run.run_id}"
+    elif isinstance(error, _REFUSED):
+        told, version = f"as before, {mode} was refused", ""
+    else:
+        return
+    for event in _told_last(context.instance, bronze, hours, told, version):
+        context.instance.report_runless_asset_event(event)
+
+
+def _told_last(
+    instance: dg.DagsterInstance, bronze: dg.AssetKey, hours: range, mode: str, version: str
+) -> Iterator[dg.AssetMaterialization]:
+    """Their newest events with another mode; with their own data version where `version` is empty."""
     for hour in hours:
         asked = dg.AssetRecordsFilter(asset_key=bronze, asset_partitions=[hour_key(hour)])
         records = instance.fetch_materializations(asked, limit=1).records
         told = records[0].asset_materialization if records else None
         if told is not None:
-            version = (told.tags or {}).get(metadata.DATA_VERSION_TAG)
+            of_hour = version or (told.tags or {}).get(metadata.DATA_VERSION_TAG)
             yield dg.AssetMaterialization(
                 bronze,
                 partition=hour_key(hour),
-                metadata={**told.metadata, "mode": f"as before, {mode} was refused"},
-                tags={metadata.DATA_VERSION_TAG: version} if version else None,
+                metadata={**told.metadata, "mode": mode},
+                tags={metadata.DATA_VERSION_TAG: of_hour} if of_hour else None,
             )
 
 
@@ -143,14 +165,16 @@ def sentence(event: Event) -> str:
     return f"{event.partition}: {', '.join(numbers)}"
 
 
-def _planned(bronze: dg.AssetKey, shown: Mapping[int, metadata.Metadata], mode: str) -> Iterator[Event]:
-    for hour, values in shown.items():
-        yield dg.AssetObservation(
+def _planned(bronze: dg.AssetKey, shown: Mapping[int, metadata.Metadata], mode: str) -> list[Event]:
+    return [
+        dg.AssetObservation(
             bronze,
             partition=hour_key(hour),
             description=DRY,
             metadata={"mode": f"{mode}, dry run", **values},
         )
+        for hour, values in shown.items()
+    ]
 
 
 def _done(

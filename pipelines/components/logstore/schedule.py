@@ -4,20 +4,24 @@ It plans no work. It names the hours that the run will probably touch, from the 
 receive time reached in the table to the hour of now - settle, so that the partition bar shows what is in
 progress. What to land the run finds out itself, by the service's clock. Now is when the tick is
 evaluated: the page previews ticks of days ago, and these ask for the same run.
+
+Before a run begins Dagster writes an event for each hour that it names, and it ends runs that do not begin.
+So a tick names a week of hours at most: the oldest that the service may still hold, where a run begins.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import dagster as dg
 
 from pipelines.components.logstore.dagster_private import NOT_FINISHED_STATUSES, UnresolvedAssetJobDefinition
+from pipelines.landing.inspection.brought import oldest_reached_s
 from pipelines.landing.ledger.state import read_state
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
-from sls_io.claim import Ledger
+from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK
-from sls_io.errors import LedgerBroken
+from sls_io.errors import LedgerBroken, SlsError
 from sls_io.window import HOUR_S
 
 Job = UnresolvedAssetJobDefinition | dg.JobDefinition
@@ -36,6 +40,11 @@ LIVE, FILL, REPLACE, ERRORS, REST = "live", "fill", "replace", "errors", "rest"
 MODES = (LIVE, FILL, REPLACE, ERRORS, REST)
 """What the tag `sls/mode` may say; without it a run fills."""
 LIVE_PRIORITY = "10"
+HOURS_NAMED_MAX = 7 * 24
+"""Of one tick. Story: `start` is five years ago, each tick's run names 40,000 hours, is ended by the monitor
+before all of them are written down, and the next tick asks for the same."""
+_ASK_S = 5.0
+"""Seconds for the one question that a tick may ask the service."""
 
 
 def hour_key(hour: int) -> str:
@@ -80,11 +89,17 @@ def busy_run(instance: dg.DagsterInstance, logstore: str, *, but: str = "") -> d
 
 
 def decide(
-    logstore: Logstore, *, now_s: float, reached_s: int | None, busy: dg.DagsterRun | None
+    logstore: Logstore,
+    *,
+    now_s: float,
+    reached_s: int | None,
+    busy: dg.DagsterRun | None,
+    held_s: float | None = None,
 ) -> dg.RunRequest | dg.SkipReason:
     """One live run over the hours that lie between the table and now, or why not.
 
-    `reached_s` is the oldest receive time reached over all open shards, None before first start.
+    `reached_s` is the oldest receive time reached over all open shards, None before first start; `held_s` the
+    oldest that the service may hold, None where nobody asked. Where neither is known, the newest are named.
     """
     if busy is not None:
         return dg.SkipReason(
@@ -94,8 +109,10 @@ def decide(
     last = int(now_s - logstore.budget.settle_s) // HOUR_S
     if last < start:
         return dg.SkipReason(f"{logstore.name} starts at {logstore.start} UTC, which is still to come")
-    first = start if reached_s is None else max(start, min(last, reached_s // HOUR_S))
-    return dg.RunRequest(tags=live_tags(logstore, first, last))
+    known = max(reached_s or 0, held_s or 0)
+    first = max(start, int(known) // HOUR_S if known else last - HOURS_NAMED_MAX + 1)
+    first = min(last, first)
+    return dg.RunRequest(tags=live_tags(logstore, first, min(last, first + HOURS_NAMED_MAX - 1)))
 
 
 def live_request(
@@ -116,23 +133,28 @@ def live_request(
     except LedgerBroken:
         # The run meets the same and says so on the check, where people look; a tick could not.
         reached = int(now_s)
-    asked = decide(logstore, now_s=now_s, reached_s=reached, busy=busy)
+    behind = now_s - max(reached or 0, logstore.start_hour * HOUR_S)
+    held_s = _held_since_s(logstore, now_s) if not busy and behind > HOURS_NAMED_MAX * HOUR_S else None
+    asked = decide(logstore, now_s=now_s, reached_s=reached, busy=busy, held_s=held_s)
     if isinstance(asked, dg.SkipReason):
         return asked
     return dg.RunRequest(run_key=run_key, tags={**asked.tags, **(tags or {})})
 
 
+def _held_since_s(logstore: Logstore, now_s: float) -> float | None:
+    """The oldest receive time of which the service may hold logs, unix seconds: its retention ago, or when
+    the logstore was made. None where it does not say."""
+    try:
+        with SlsClient(logstore.service, deadline_s=_ASK_S) as client:
+            retention_s, made_s = client.retention_s(), client.origin().created_s
+    except SlsError:
+        return None
+    return max(float(made_s), 0.0 if retention_s is None else now_s - retention_s)
+
+
 def unset_text(logstore: Logstore, unset: str) -> str:
     """Why nothing is done while the environment variable of the endpoint is not set."""
     return f"set the environment variable {unset} to the endpoint of {logstore.name}"
-
-
-def oldest_reached_s(ledgers: Iterable[Ledger]) -> int | None:
-    """The oldest receive time reached over all open shards, or over all shards when none is open
-    (a split whose children are not in the table yet). None before first start."""
-    shards = [entry for ledger in ledgers for entry in ledger.shards.values()]
-    open_shards = [entry for entry in shards if not entry.closed]
-    return min((entry.reached_s for entry in open_shards or shards), default=None)
 
 
 def reached_s(logstore: Logstore) -> int | None:

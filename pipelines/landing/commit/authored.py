@@ -48,7 +48,7 @@ from pipelines.landing.table.data_files import partition_text
 from pipelines.landing.table.lake import Lake, storage_trouble
 from pipelines.landing.table.usable import check_usable
 from sls_io.claim import Ledger
-from sls_io.errors import ConfigError, InvariantBroken, LandingConflict, LandingUnknown, TransportError
+from sls_io.errors import InvariantBroken, LandingConflict, LandingUnknown, SlsError, TransportError
 
 DEADLINE_S = 60.0
 _TOTALS = (
@@ -190,7 +190,7 @@ def commit(
         return request.snapshot_id
     try:
         reloaded = lake.load(name)
-    except ConfigError as error:
+    except SlsError as error:
         raise LandingUnknown(
             f"the answer to the commit was lost and {name} cannot be read: {error}. Look at "
             "`sls-lake windows` when it can be; asking for the same again is safe"

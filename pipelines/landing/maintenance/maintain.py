@@ -25,6 +25,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate
 
 from pipelines.landing.commit import authored, publish
+from pipelines.landing.commit.standing import Made, commits
 from pipelines.landing.contents import sameness
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection import cures
@@ -115,6 +116,7 @@ class Maintainer:
         self.snapshots_max, self.floor_s, self._on_event = snapshots_max, floor_s, on_event
         self._put_off: list[str] = []
         self._unsettled = False
+        self._made = Made()
 
     def plan(self, steps: Collection[str] = STEPS) -> Maintenance:
         """What `execute` would do to the table as it is now. Changes nothing.
@@ -154,9 +156,14 @@ class Maintainer:
         """Do it, each step on the table as it is by then.
 
         Raises what `plan` does; LandingConflict when others committed before each try, LandingUnknown when an
-        answer was lost. Whatever it raises, asking for the same again is safe.
+        answer was lost, CommitStands for what came after a commit of its own. Whatever it raises, asking for
+        the same again is safe.
         """
         steps, self._put_off, self._unsettled = _ordered(steps), [], False
+        with commits(self.name) as self._made:
+            return self._execute(steps)
+
+    def _execute(self, steps: tuple[str, ...]) -> Maintenance:
         looked = load_with_state(self.lake, self.name)
         if not self._whole(looked, steps):
             return self._nothing(looked.table, steps, executed=True)
@@ -239,20 +246,21 @@ class Maintainer:
         for hour in hours:
             looked = load_with_state(self.lake, self.name)
             try:
-                done.append(
-                    compact.execute_compaction(
-                        self.lake,
-                        looked,
-                        hour,
-                        target_bytes=self.target_bytes,
-                        clock=self.clock,
-                        on_event=self._on_event,
-                    )
+                compacted = compact.execute_compaction(
+                    self.lake,
+                    looked,
+                    hour,
+                    target_bytes=self.target_bytes,
+                    clock=self.clock,
+                    on_event=self._on_event,
                 )
             except (LandingConflict, LedgerBroken, TransportError) as error:
                 cures.give_cures(error, self._logstore, self.lake)
                 self._put_off.append(f"compact {hour_text(hour.hour)}: {error}")
                 self._unsettled |= isinstance(error, LedgerBroken)
+            else:
+                self._made.snapshot = compacted.snapshot_id
+                done.append(compacted)
         return tuple(done)
 
     def _regroup(self, wanted: bool) -> tuple[int, int]:
@@ -281,6 +289,7 @@ class Maintainer:
                 )
             except LandingConflict:
                 continue
+            self._made.snapshot = snapshot
             after = load_with_state(self.lake, self.name)
             if landed_snapshot(after.table, [snapshot]) is not None:
                 return after

@@ -1,13 +1,14 @@
 """What somebody should hear of: lag, runway, a stale commit, rows with errors, files that are gone.
 
-Each kind has a level. What cannot be looked at is a warning that says why: an alert for every answer that
-is lost would be switched off, and landings that stand still show as lag and as a stale commit.
+Each kind has a level. What cannot be looked at is a warning that says why, since an alert for every answer
+that is lost would be switched off. Not to be able to look for longer than a log may wait is the trouble
+itself: nobody knows then whether one does. So whoever looks again says what was told before (`settled`).
 
 Shards are asked only where the ledger leaves open whether a bound is passed: see `look.py`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from pipelines.landing.bounds import Falling, Rising, Trouble
@@ -45,24 +46,27 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One kind: its level, a sentence with the cure, and numbers by name, units last."""
+    """One kind: its level, a sentence with the cure, and numbers by name, units last. `unseen`: nobody could
+    look; `since_s`: since when, unix seconds, where that is known."""
 
     kind: Kind
     level: Level
     text: str
     numbers: dict[str, float] = field(default_factory=dict)
+    unseen: bool = False
+    since_s: float | None = None
 
 
 def troubles(
     logstore: Logstore, lake: Lake, client: SlsClient, *, clock: Clock = SYSTEM_CLOCK
 ) -> tuple[Finding, ...]:
-    """One finding for each kind, in their order. Changes nothing; raises nothing of `SlsError`."""
+    """One finding for each kind, in their order. Changes nothing; raises no SlsError and no OSError."""
     bounds = logstore.sensors.trouble
     try:
-        seen: Look | SlsError = look(logstore, lake, client)
+        seen: Look | SlsError | OSError = look(logstore, lake, client)
     except LedgerBroken as error:
         return _broken(logstore, lake, error)
-    except SlsError as error:
+    except (SlsError, OSError) as error:
         seen = error
     return (
         *_by_the_service(logstore, lake, client, seen, bounds),
@@ -70,6 +74,23 @@ def troubles(
         _errors(logstore, lake),
         _reconciled(logstore, lake),
     )
+
+
+def settled(found: Finding, told: Finding | None, bounds: Trouble, now_s: float) -> Finding:
+    """What is said of a kind after `told`, which was said last; None: nothing was.
+
+    What cannot be looked at stays as bad as it was told, is at least a warning, and fails once nobody could
+    look for longer than a log may wait (`lag_s.fail`; where that is off, `commit_s.fail`).
+    """
+    if not found.unseen:
+        return found
+    since_s = told.since_s if told is not None and told.unseen and told.since_s is not None else now_s
+    failing = told is not None and told.level is Level.FAIL
+    longest_s = bounds.lag_s.fail or bounds.commit_s.fail
+    blind_s = max(0.0, now_s - since_s)
+    level = Level.FAIL if failing or 0 < longest_s < blind_s else Level.WARN
+    text = f"{found.text}. Nobody could look for {days(blind_s)}" if blind_s else found.text
+    return replace(found, level=level, text=text, since_s=since_s)
 
 
 def _broken(logstore: Logstore, lake: Lake, error: LedgerBroken) -> tuple[Finding, ...]:
@@ -80,11 +101,11 @@ def _broken(logstore: Logstore, lake: Lake, error: LedgerBroken) -> tuple[Findin
 
 
 def _by_the_service(
-    logstore: Logstore, lake: Lake, client: SlsClient, seen: Look | SlsError, bounds: Trouble
+    logstore: Logstore, lake: Lake, client: SlsClient, seen: Look | SlsError | OSError, bounds: Trouble
 ) -> tuple[Finding, Finding]:
     """Lag and runway."""
     try:
-        if isinstance(seen, SlsError):
+        if not isinstance(seen, Look):
             raise seen
         passed_s, retention_s = seen.passed_s, client.retention_s()
         age_s = 0.0 if passed_s is None else max(0.0, seen.now_s - passed_s)
@@ -93,9 +114,9 @@ def _by_the_service(
         if age_s <= bounds.lag_s.warn and (left_s is None or left_s >= limits.warn):
             return _lag(age_s, bounds.lag_s, at_most=True), _runway(left_s, limits, None)
         found = runway(logstore, lake, client)
-    except SlsError as error:
+    except (SlsError, OSError) as error:
         why = f"nobody knows, the service was not asked to the end: {error}"
-        return Finding(Kind.LAG, Level.WARN, why), Finding(Kind.RUNWAY, Level.WARN, why)
+        return _unseen(Kind.LAG, why), _unseen(Kind.RUNWAY, why)
     since = [s.waiting_since_s for s in found.shards if s.waiting_since_s is not None]
     lag_s = max(0.0, seen.now_s - min(since)) if since else 0.0
     return _lag(lag_s, bounds.lag_s), _runway(found.shortest_s, limits, found)
@@ -185,7 +206,11 @@ def _asked(kind: Kind, of: Callable[[], Finding]) -> Finding:
         level = Level.FAIL if kind is Kind.RECONCILED else Level.WARN
         return Finding(kind, level, str(error))
     except (SlsError, OSError) as error:
-        return Finding(kind, Level.WARN, f"nobody knows: {error}")
+        return _unseen(kind, f"nobody knows: {error}")
+
+
+def _unseen(kind: Kind, why: str) -> Finding:
+    return Finding(kind, Level.WARN, why, unseen=True)
 
 
 def rising(value: float, limits: Rising) -> Level:

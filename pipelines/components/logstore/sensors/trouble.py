@@ -5,6 +5,9 @@ warns, or fails with severity ERROR. That asset has no hours, so a verdict stays
 changes; the checks of `bronze/<name>` are those of its runs. The sensor tells a check's verdict when its
 level changes, so the event log stays small.
 
+What nobody can look at stays as it was told, and fails when nobody could for as long as a log may wait: how
+long that is stands in the newest event of the check itself, for the sensor and for the run that it asks for.
+
 Where a check begins to fail, the sensor asks for the job `<name>_trouble` as well. It looks again and fails
 with the sentences of what is wrong: whatever sends failures of runs, sends these. At most once an hour for
 a kind: one that fails again sooner is owed, and asked for when the hour is over, if it still fails.
@@ -19,15 +22,19 @@ from typing import Any
 import dagster as dg
 from pydantic import TypeAdapter, ValidationError
 
-from pipelines.components.logstore.dagster_private import UnresolvedAssetJobDefinition
+from pipelines.components.logstore.dagster_private import (
+    COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES,
+    UnresolvedAssetJobDefinition,
+)
 from pipelines.components.logstore.failures import plainly, require_endpoint
 from pipelines.components.logstore.sensors.ticks import Answer, Job, client_of, sensor_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
-from pipelines.landing.watch.troubles import Finding, Kind, Level, troubles
+from pipelines.landing.watch.troubles import Finding, Kind, Level, settled, troubles
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.window import HOUR_S
 
+_SINCE = "nobody could look since"
 _WHAT = {
     Kind.LAG: "Age of the oldest log that has not landed.",
     Kind.RUNWAY: "Time until retention deletes the oldest log that has not landed.",
@@ -48,7 +55,8 @@ def trouble_checks(
         asked = {key.name for key in context.selected_asset_check_keys}
         with plainly():
             require_endpoint(logstore, unset)
-            found = [each for each in _looked(logstore, clock) if each.kind.value in asked]
+            found = _looked(logstore, context.instance, origin, clock)
+            found = [each for each in found if each.kind.value in asked]
         for each in found:
             yield dg.AssetCheckResult(**_verdict(origin, each))
         red = [f"{each.kind.value}: {each.text}" for each in found if each.level is Level.FAIL]
@@ -81,11 +89,14 @@ def trouble_sensor(
     settings = logstore.sensors.trouble
 
     def evaluate(context: dg.SensorEvaluationContext) -> Answer:
-        memory, found, now_s = _memory(context.cursor), _looked(logstore, clock), clock.now()
-        changed = [each for each in found if memory.levels.get(each.kind.value) != each.level.value]
+        memory, now_s = _memory(context.cursor), clock.now()
+        found = _looked(logstore, context.instance, origin, clock)
         levels = {each.kind.value: each.level.value for each in found}
+        unseen = [each.kind.value for each in found if each.unseen]
+        begun = {kind for kind, level in levels.items() if memory.levels.get(kind) != level}
+        told = begun.union({*unseen} ^ {*memory.unseen})
         failing = {each.kind.value for each in found if each.level is Level.FAIL}
-        begun = failing & {each.kind.value for each in changed}
+        begun &= failing
         owed = begun | (failing & {*memory.owed})
         red = sorted(kind for kind in owed if now_s - memory.asked_s.get(kind, 0.0) >= HOUR_S)
         requests = [dg.RunRequest(run_key=f"trouble-{'-'.join(red)}-{int(now_s)}")] if red else []
@@ -93,8 +104,10 @@ def trouble_sensor(
         return dg.SensorResult(
             run_requests=requests,
             skip_reason=None if red else _said(found),
-            asset_events=[dg.AssetCheckEvaluation(**_verdict(origin, each)) for each in changed],
-            cursor=json.dumps(asdict(_Memory(levels, asked_s, sorted(owed.difference(red))))),
+            asset_events=[
+                dg.AssetCheckEvaluation(**_verdict(origin, each)) for each in found if each.kind.value in told
+            ],
+            cursor=json.dumps(asdict(_Memory(levels, asked_s, sorted(owed.difference(red)), unseen))),
         )
 
     return sensor_of(
@@ -109,9 +122,32 @@ def trouble_sensor(
     )
 
 
-def _looked(logstore: Logstore, clock: Clock) -> tuple[Finding, ...]:
+def _looked(
+    logstore: Logstore, instance: dg.DagsterInstance, origin: dg.AssetKey, clock: Clock
+) -> list[Finding]:
+    """What is found now, and of what nobody can look at what was told last."""
     with client_of(logstore) as client:
-        return troubles(logstore, Lake.default(), client, clock=clock)
+        found = troubles(logstore, Lake.default(), client, clock=clock)
+    bounds, now_s = logstore.sensors.trouble, clock.now()
+    return [
+        settled(each, _told_last(instance, origin, each.kind) if each.unseen else None, bounds, now_s)
+        for each in found
+    ]
+
+
+def _told_last(instance: dg.DagsterInstance, origin: dg.AssetKey, kind: Kind) -> Finding | None:
+    """What the newest event of a check says of its kind; None where there is none."""
+    history = instance.event_log_storage.get_asset_check_execution_history(
+        dg.AssetCheckKey(origin, kind.value), limit=1, status=COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
+    )
+    said = history[0].evaluation if history else None
+    if said is None:
+        return None
+    bad = Level.FAIL if said.severity is dg.AssetCheckSeverity.ERROR else Level.WARN
+    since = said.metadata.get(_SINCE)
+    since_s = since.value if isinstance(since, dg.TimestampMetadataValue) else None
+    level = Level.OK if said.passed else bad
+    return Finding(kind, level, said.description or "", unseen=since_s is not None, since_s=since_s)
 
 
 def _verdict(origin: dg.AssetKey, found: Finding) -> dict[str, Any]:
@@ -122,18 +158,22 @@ def _verdict(origin: dg.AssetKey, found: Finding) -> dict[str, Any]:
         "passed": found.level is Level.OK,
         "severity": dg.AssetCheckSeverity.ERROR if found.level is Level.FAIL else dg.AssetCheckSeverity.WARN,
         "description": found.text,
-        "metadata": {n: dg.MetadataValue.float(round(value, 2)) for n, value in found.numbers.items()},
+        "metadata": {
+            **{n: dg.MetadataValue.float(round(value, 2)) for n, value in found.numbers.items()},
+            **({} if found.since_s is None else {_SINCE: dg.MetadataValue.timestamp(found.since_s)}),
+        },
     }
 
 
 @dataclass(frozen=True, slots=True)
 class _Memory:
     """What a tick leaves to the next, by kind: the level that was told, when a run was asked for, unix
-    seconds, and for which kinds one is still owed."""
+    seconds, for which kinds one is still owed, and which nobody could look at."""
 
     levels: dict[str, str] = field(default_factory=dict)
     asked_s: dict[str, float] = field(default_factory=dict)
     owed: list[str] = field(default_factory=list)
+    unseen: list[str] = field(default_factory=list)
 
 
 def _memory(cursor: str | None) -> _Memory:

@@ -1,0 +1,111 @@
+"""What Dagster is told of the hours behind a landing, each with numbers and a data version of its own.
+
+A live run tells what nobody was told of yet: the newest event of each hour is compared with the newest commit
+of `main` that changed it. Its own hours are among these, and those of a run that died behind its commit, of
+`sls-lake land`, and of a replace whose answer was lost. Hour by hour, so that nothing has to be remembered.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import dagster as dg
+
+from pipelines.components.logstore import metadata
+from pipelines.components.logstore.schedule import hour_key
+from pipelines.landing.inspection.brought import Brought, brought
+from pipelines.landing.inspection.describe import hour_rows
+from pipelines.landing.inspection.error_rows import HourErrors
+from pipelines.landing.ledger.values import Landed
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.run.report import LandingReport
+from pipelines.landing.table.lake import Lake
+
+LATE_MAX = 100
+"""Hours that a run tells beside those with rows of its own: an event costs some milliseconds, and a table
+that another Dagster looked after has years of them. The next run goes on."""
+
+
+@dataclass(frozen=True)
+class News:
+    """Hours to tell, what was pulled of them, and the newest commit that changed each, where that is known.
+    `left`: how many more are left for the next run."""
+
+    hours: frozenset[int]
+    windows: Mapping[int, Sequence[Landed]] = field(default_factory=dict)
+    versions: Mapping[int, int] = field(default_factory=dict)
+    left: int = 0
+
+
+def untold(
+    instance: dg.DagsterInstance, logstore: Logstore, bronze: dg.AssetKey, report: LandingReport
+) -> News:
+    """What a live run has to tell: hours with rows of its own, and what the table says that others left.
+
+    An hour whose rows have left since (an undo) is not told: nothing is there to look at.
+    """
+    lake = Lake.default()
+    table = lake.load(logstore.table)
+    commits = [*brought(table, report.origin)] if table is not None else []
+    newer = _newer_than_told(instance, bronze, commits)
+    windows = {
+        hour: [w for each in found for w in each.windows.get(hour, ())] for hour, found in newer.items()
+    }
+    rows = {hour: sum(w.rows for w in windows[hour]) for hour in newer}
+    in_table = hour_rows(logstore, lake, report.origin, newer)
+    there = [h for h in newer if h >= logstore.start_hour and (in_table.get(h, 1) or not rows[h])]
+    others = [h for h in there if h not in report.hours]
+    # Those with rows first: a run after a long pause passes thousands of empty hours.
+    chosen = sorted(others, key=lambda h: (not rows[h], h))[:LATE_MAX]
+    hours = frozenset({*report.hours, *chosen})
+    return News(
+        hours,
+        {hour: windows[hour] for hour in hours if hour in windows},
+        {hour: newer[hour][0].snapshot_id for hour in hours if hour in newer},
+        len(others) - len(chosen),
+    )
+
+
+def _newer_than_told(
+    instance: dg.DagsterInstance, bronze: dg.AssetKey, commits: Sequence[Brought]
+) -> dict[int, list[Brought]]:
+    """Hour -> the commits that changed it since Dagster was told of it, newest first; `commits` likewise.
+
+    A data version that is none of these commits is older than all of them, or says that nobody knew.
+    """
+    place = {str(each.snapshot_id): at for at, each in enumerate(commits)}
+    keys = {hour: hour_key(hour) for each in commits for hour in each.hours}
+    told = instance.event_log_storage.get_latest_tags_by_partition(
+        bronze, dg.DagsterEventType.ASSET_MATERIALIZATION, [metadata.DATA_VERSION_TAG], [*keys.values()]
+    )
+    of = {hour: told.get(key, {}).get(metadata.DATA_VERSION_TAG, "") for hour, key in keys.items()}
+    found = {
+        hour: [each for each in commits[: place.get(version, len(commits))] if hour in each.hours]
+        for hour, version in of.items()
+    }
+    return {hour: newer for hour, newer in found.items() if newer}
+
+
+def hour_events(
+    logstore: Logstore,
+    report: LandingReport,
+    news: News,
+    in_table: Mapping[int, int],
+    errors: Mapping[int, HourErrors] | None = None,
+    also: metadata.Metadata | None = None,
+) -> Iterator[dg.AssetMaterialization]:
+    """One event per hour, oldest first, with the hour's own numbers and windows; `also` goes to all."""
+    bronze = dg.AssetKey(["bronze", logstore.name])
+    for hour in sorted(news.hours):
+        version = news.versions.get(hour, report.snapshot_id)
+        landed = news.windows.get(hour, ())
+        rows, wrong = in_table.get(hour), (errors or {}).get(hour)
+        if hour in report.hours or version is None or version == report.snapshot_id:
+            numbers = metadata.hour(report, hour, rows_in_table=rows, errors=wrong)
+        else:
+            numbers = metadata.late_hour(landed, version, rows_in_table=rows, errors=wrong)
+        yield dg.AssetMaterialization(
+            bronze,
+            partition=hour_key(hour),
+            metadata={**numbers, **metadata.windows(landed), **(also or {})},
+            tags=metadata.version_tags(version),
+        )

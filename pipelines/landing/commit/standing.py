@@ -1,0 +1,40 @@
+"""After a commit the only words are "done" and "unknown, look".
+
+An error of ours says what its own call did: "nothing was started", "run it again". Raised after a commit it
+would say so of the commit, too. Story: a replace commits, the catalog is restarted and does not count the
+rows; told as the catalog's error it reads as a replace that was refused, and whoever reads the table waits.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sls_io.errors import CommitStands, InvariantBroken, LandingUnknown, LedgerBroken, SlsError
+
+
+@dataclass
+class Made:
+    """What was committed so far: the newest snapshot, None before any."""
+
+    snapshot: int | None = None
+
+
+@contextmanager
+def commits(table: str) -> Iterator[Made]:
+    """Around a commit and all that follows it; whoever commits keeps the snapshot in what it is given.
+
+    Raises CommitStands for an error that came after one. Errors that speak of the table itself, or of a bug,
+    stay what they are.
+    """
+    made = Made()
+    try:
+        yield made
+    except (CommitStands, LandingUnknown, LedgerBroken, InvariantBroken):
+        raise
+    except (SlsError, OSError) as error:
+        if made.snapshot is None:
+            raise
+        raise CommitStands(
+            f"snapshot {made.snapshot} of {table} is committed and stands. What came after it failed: "
+            f"{error}. Look at `sls-lake windows` before you ask for the same again"
+        ) from error

@@ -1,0 +1,173 @@
+"""What hours say after a commit, whatever fails behind it: done, or unknown and look; never refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from dagster._core.storage.partition_status_cache import AssetPartitionStatus
+
+from pipelines.cli.main import EXIT_FAILED, run
+from pipelines.components.logstore.assets import bronze_key, hours_of
+from pipelines.components.logstore.metadata import DATA_VERSION_TAG
+from pipelines.components.logstore.schedule import MODE_TAG, hour_key
+from pipelines.components.logstore.telling import LATE_MAX
+from pipelines.landing.operations.undo import execute_undo, plan_undo
+from tests.integration.command_line import settings
+from tests.integration.lossy_catalog import LossyCatalog, lossy
+from tests.integration.test_dagster_hours import of_hours
+from tests.integration.test_dagster_repair import EXECUTE, Page, hours, page, why
+from tests.integration.world import HOUR0
+
+__all__ = ["page"]
+
+
+@pytest.fixture
+def catalog(page: Page, monkeypatch: pytest.MonkeyPatch) -> LossyCatalog:
+    """The catalog that this process finds from now on."""
+    behind, catalog = lossy(page.world.lake)
+    monkeypatch.delenv("PYICEBERG_CATALOG__LAKE__TYPE")
+    for name, value in behind.properties.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name.upper()}", value)
+    return catalog
+
+
+def told(page: Page, hour: int) -> dg.AssetMaterialization:
+    """The newest event of an hour."""
+    newest = dg.AssetRecordsFilter(bronze_key(page.world.logstore), asset_partitions=[hour_key(hour)])
+    (record,) = page.instance.fetch_materializations(newest, limit=1).records
+    assert record.asset_materialization is not None
+    return record.asset_materialization
+
+
+def version(page: Page, hour: int) -> str:
+    return (told(page, hour).tags or {})[DATA_VERSION_TAG]
+
+
+def again(page: Page, mode: str) -> dg.ExecuteInProcessResult:
+    return page.run("microbatch", tags={MODE_TAG: mode, **of_hours(HOUR0, HOUR0 + 1)}, config=EXECUTE)
+
+
+def test_a_replace_is_told_as_done_although_the_catalog_is_silent_after_its_commit(
+    page: Page, catalog: LossyCatalog
+) -> None:
+    before = version(page, HOUR0)
+    catalog.script.append("last")
+    done = again(page, "replace")
+    catalog.down = False
+    head = page.world.table.metadata.current_snapshot_id
+    assert not done.success and f"snapshot {head} of bronze.access_logs is committed and stands" in why(done)
+    assert set(hours(done)) == {hour_key(HOUR0), hour_key(HOUR0 + 1)}
+    assert told(page, HOUR0).metadata["mode"].value == "replace"
+    assert told(page, HOUR0 + 1).metadata["dagster/partition_row_count"].value == 30
+    assert version(page, HOUR0) == str(head) != before
+    page.world.assert_proved()
+
+
+def test_a_mend_is_told_as_done_although_the_catalog_is_silent_after_its_commit(
+    page: Page, catalog: LossyCatalog
+) -> None:
+    page.world.logstore = page.world.changed(columns={"n": "long", "status": "int", "path": "string"})
+    catalog.script.append("last")
+    done = again(page, "rest")
+    catalog.down = False
+    head = page.world.table.metadata.current_snapshot_id
+    assert "is committed and stands" in why(done)
+    assert told(page, HOUR0).metadata["mode"].value == "rest"
+    assert version(page, HOUR0) == str(head)
+
+
+def test_a_replace_whose_answer_was_lost_is_unknown_and_has_a_new_data_version(
+    page: Page, catalog: LossyCatalog
+) -> None:
+    before = version(page, HOUR0)
+    catalog.script.append("gone")
+    lost = again(page, "replace")
+    catalog.down = False
+    assert not lost.success and "the answer to the commit was lost" in why(lost)
+    assert hours(lost) == {}, "a backfill counts what its runs materialize"
+    event = told(page, HOUR0)
+    assert event.metadata["mode"].value == "unknown, look: replace may have been committed"
+    assert version(page, HOUR0) not in (before, str(page.world.table.metadata.current_snapshot_id))
+    page.land()
+    assert str(told(page, HOUR0).metadata["told"].value).startswith("late")
+    assert version(page, HOUR0) == str(page.world.table.metadata.current_snapshot_id)
+
+
+def test_a_maintenance_that_failed_after_a_commit_says_that_the_commit_stands(
+    page: Page, catalog: LossyCatalog, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    defs = tmp_path / "defs.yaml"
+    defs.write_text(settings(page.world))
+    catalog.script.append("last")
+    code = run(["table", "maintain", "--execute", "--logstore", str(defs), "--json"])
+    catalog.down = False
+    error: Any = json.loads(capsys.readouterr().out)["error"]
+    head = page.world.table.metadata.current_snapshot_id
+    assert code == EXIT_FAILED and error["kind"] == "CommitStands"
+    assert f"snapshot {head} of bronze.access_logs is committed and stands" in error["message"]
+
+
+# --- what nobody was told of ---------------------------------------------------------------------------
+
+
+def status(page: Page, *hours: int) -> list[AssetPartitionStatus | None]:
+    """What Dagster shows of the hours."""
+    keys, of = [hour_key(hour) for hour in hours], hours_of(page.world.logstore)
+    found = page.instance.get_status_by_partition(bronze_key(page.world.logstore), keys, of) or {}
+    return [found[key] for key in keys]
+
+
+def test_hours_of_a_run_that_ended_right_behind_its_commit_are_told_by_the_next(
+    page: Page, catalog: LossyCatalog
+) -> None:
+    page.world.put(10)
+    page.world.emulator.admin.advance(2 * 3600)
+    catalog.script.append("last")
+    died = page.land()
+    catalog.down = False
+    landed = str(page.world.table.metadata.current_snapshot_id)
+    assert not died.success and hours(died) == {} and f"snapshot {landed} of" in why(died)
+    assert status(page, HOUR0 + 2, HOUR0 + 3) == [AssetPartitionStatus.FAILED] * 2
+    following = page.land()
+    assert following.success
+    assert status(page, HOUR0 + 2, HOUR0 + 3) == [AssetPartitionStatus.MATERIALIZED] * 2
+    assert {h: m["rows"].value for h, m in hours(following).items()} == {
+        hour_key(HOUR0 + 2): 10,
+        hour_key(HOUR0 + 3): 0,
+    }
+    assert [version(page, hour) for hour in (HOUR0 + 2, HOUR0 + 3)] == [landed] * 2
+    assert hours(page.land()) == {}, "nothing is told twice"
+
+
+def test_an_hour_that_grew_beside_dagster_shows_what_the_table_holds(page: Page) -> None:
+    page.world.put(10)
+    page.world.emulator.admin.advance(60)
+    page.land()
+    page.world.put(7)
+    page.world.emulator.admin.advance(60)
+    page.world.land()
+    page.land()
+    event = told(page, HOUR0 + 2)
+    assert event.metadata["dagster/partition_row_count"].value == 17
+    assert event.metadata["rows"].value == 7
+
+
+def test_a_run_tells_so_many_late_hours_and_the_next_one_goes_on(page: Page) -> None:
+    page.world.put(10)
+    page.world.emulator.admin.advance((LATE_MAX + 30) * 3600)
+    page.world.land()
+    first, second, third = page.land(), page.land(), page.land()
+    assert (len(hours(first)), len(hours(second)), len(hours(third))) == (LATE_MAX, 30, 0)
+    assert hour_key(HOUR0 + 2) in hours(first), "those with rows come first"
+
+
+def test_an_hour_whose_rows_have_left_since_is_not_told(page: Page) -> None:
+    world = page.world
+    world.put(10)
+    world.emulator.admin.advance(2 * 3600)
+    world.land()
+    with world.client as client:
+        execute_undo(world.lake, plan_undo(world.lake, world.logstore, client, range(HOUR0 + 2, HOUR0 + 3)))
+    assert set(hours(page.land())) == {hour_key(HOUR0 + 3)}
