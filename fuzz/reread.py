@@ -7,14 +7,16 @@ twin's, but for what the documents allow, each with its reason:
 
 - origin, shard, cursor, receive hour are a row's own, and stay (ARCHITECTURE, "identities stay")
 - what the first contract dropped is gone, and what it hashed is a digest (reference, `columns`): so the twin
-  was sent that, and its contract takes a digest as it is ("a hashed value is not hashed again")
+  was sent that, and its contract takes a digest as it is: a digest stays one
+- a column that the second contract does not declare stays as it is, of a removed key or another engine's:
+  nobody can tell the two apart. The twin has the values of a removed key in `__rest__` alone
 - a row without an error is not decoded again, since its bytes were not kept. It gets no error. A key that had
   a column keeps it as it was read, and nothing of it is in `__rest__`: also where its type is another one by
-  now, where it is no longer declared, and where it is declared `drop` or `hash` by now. What was in
-  `__rest__` is read by the second contract; what does not fit stays there (ARCHITECTURE, "A column that was
-  declared later")
+  now. What was in `__rest__` is read by the second contract; what does not fit stays there (ARCHITECTURE, "A
+  column that was declared later")
+- a key that is declared `drop` or `hash` by now has no plain value left, in no row. In a row without an error
+  the digest is that of the text that stood in the column, whatever bytes it was read from
 - bytes that were withheld by the first contract stay withheld
-- a column that another engine added and filled stays as it is; a twin has none
 """
 
 import math
@@ -157,16 +159,22 @@ class Reread:
 def expected(old: Row, fresh: Row, before: Types, after: Types) -> Row:
     """What a row that landed as `old` must be after it was read again; `fresh` is the twin's."""
     own = {name: old[name] for name in OWN}
-    columns = {key: None for key in before if before[key] != "drop"}
+    had = [key for key, kind in before.items() if kind != "drop"]
+    undeclared = {key: old[key] for key in had if key not in after}
+    dropped = {key: None for key in had if after.get(key) == "drop"}
     if old["__error__"] is not None:
         if old["__raw__"] is None:  # withheld
-            return columns | {k: None for k in after if after[k] != "drop"} | old
-        return columns | fresh | own
-    shown = {key: old[key] for key in columns}
-    later = {k: None if k in before else fresh[k] for k in after if after[k] != "drop"}
+            return {key: None for key, kind in after.items() if kind != "drop"} | old
+        return {**fresh, **dropped, **undeclared, **own}
+    shown = {k: _hidden(old[k]) if after[k] == "hash" != before[k] else old[k] for k in had if k in after}
+    later = {k: None if k in before else fresh[k] for k, kind in after.items() if kind != "drop"}
     rest = {k: v for k, v in (fresh["__rest__"] or {}).items() if k not in before}
-    none = {"__error__": None, "__raw__": None}
-    return {**fresh, **later, **shown, **own, **none, "__rest__": rest or None}
+    none = {"__error__": None, "__raw__": None, "__rest__": rest or None}
+    return {**fresh, **later, **shown, **dropped, **undeclared, **own, **none}
+
+
+def _hidden(text: str | None) -> str | None:
+    return None if text is None else kept_logs.digest(text.encode()).decode()
 
 
 def differences(is_: Row, must: Row) -> list[tuple[str, object, object]]:
