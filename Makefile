@@ -70,7 +70,7 @@ chaos: setup ## workers killed and paused beside a faulty service, then every ro
 	@$(BIN)/python -m chaos --minutes $(or $(MINUTES),1) $(if $(LANE),--lane $(LANE)) $(if $(SEED),--seed $(SEED))
 
 .PHONY: fuzz
-fuzz: setup ## hostile values, LogGroups, answers and sequences of verbs, each against an answer worked out apart; MINUTES=4 SEED= LANE=
+fuzz: setup ## hostile values, LogGroups, answers, sequences of verbs and contracts that change, each against an answer worked out apart; MINUTES=4 SEED= LANE=
 	@$(BIN)/python -m fuzz --minutes $(or $(MINUTES),4) $(if $(LANE),--lane $(LANE)) $(if $(SEED),--seed $(SEED))
 
 .PHONY: clean

@@ -19,7 +19,7 @@ from typing import cast
 from fuzz.lane import SEEDS_A_RUN, Opener
 from sls_io.clock import SYSTEM_CLOCK
 
-LANES = ("values", "groups", "answers", "verbs")
+LANES = ("values", "groups", "answers", "verbs", "reread")
 FAILURES_MAX = 5
 
 

@@ -2,6 +2,7 @@
 
     SlsError
     + ConfigError          ours;   never retry; nothing was started
+    |  + CodeFailed          code that a setting names raised, or gave what cannot be used
     + TransportError       theirs; retry inside the deadline; claim and windows still valid
     |  + TransportTimeout    the deadline passed before an answer
     |  + ConnectFailed       no connection: refused, unresolved, closed before an answer
@@ -45,6 +46,16 @@ class SlsError(Exception):
 
 class ConfigError(SlsError):
     """What was asked for cannot work. Ours to fix; nothing was started, nothing moved."""
+
+
+class CodeFailed(ConfigError):
+    """Code that `path` of `setting` names raised, or answered what cannot be used. `kind` is the name of the
+    type of what it raised, "" where it raised nothing. Never the text of that: it may hold a log or a key."""
+
+    def __init__(self, setting: str, path: str, what: str, *, kind: str = "", cure: str = "") -> None:
+        said = f"{setting} {printable(path)!r} {what}"
+        super().__init__(f"{said}: {cure}" if cure else said)
+        self.setting, self.path, self.kind = setting, path, kind
 
 
 class TransportError(SlsError):

@@ -1,30 +1,117 @@
-"""Somebody's own code, named in a setting as `package.module:name`."""
+"""Somebody's own code, named in a setting as `package.module:name`: loaded here, and called here alone.
+
+What such code raises may hold what it was reading, a log or a key, in its text and in its trace. It may be
+anything: the panic of a library in Rust, the CancelledError of a loop, an exit. So nothing of it goes on but
+the name of its type, in a CodeFailed that chains nothing. What it answers may run code, too, once somebody
+looks at it. So that happens in the same place, by a function `reads` that makes a value of ours of it.
+
+A person who ends the process is heard all the same: Ctrl-C, and what the process's own handler of SIGINT or
+SIGTERM raises. Story: a run was terminated in Dagster while it waited for a hook. Dagster's handler raises in
+the middle of the hook; called the hook's failure, that was said in a warning, and the run went on.
+"""
 
 import importlib
-from typing import Any
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from typing import Any, TypeVar
 
-from sls_io.errors import ConfigError, printable
+from sls_io.errors import CodeFailed
+
+Value = TypeVar("Value")
+_PROMISES = (AsyncGeneratorType, CoroutineType, GeneratorType)
+
+
+@dataclass(frozen=True)
+class Refused:
+    """An answer that cannot be used: `what` says why, with nothing of the answer in it."""
+
+    what: str
 
 
 def load(setting: str, path: str, kind: str = "a function") -> Any:
     """What `path` names, also a module of a package; `kind` is what to write there, in words.
 
-    Raises ConfigError that names the setting and the cure. The module may raise anything, also what would end
-    the process (`sys.exit`). Its error is never chained: its text may hold what it was reading.
+    Raises CodeFailed that names the setting and the cure.
     """
     module, _, name = path.partition(":")
-    try:
+
+    def found() -> Any:
         if not name:
-            raise ImportError(path)
-        found = importlib.import_module(module)
-        if not hasattr(found, name) and hasattr(found, "__path__"):
+            raise ImportError
+        place = importlib.import_module(module)
+        if not hasattr(place, name) and hasattr(place, "__path__"):
             # A package knows a module of its own only once somebody has imported that.
             importlib.import_module(f"{module}.{name}")
-        return getattr(found, name)
+        return getattr(place, name)
+
+    return attempted(setting, path, found, cure=f"name {kind} as module:{kind.rsplit(maxsplit=1)[-1]}")
+
+
+def called(
+    setting: str,
+    path: str,
+    function: Callable[..., Any],
+    *arguments: Any,
+    reads: Callable[[Any], Value | Refused],
+    cure: str = "",
+) -> Value:
+    """What `reads` makes of the answer of `function`, which `path` of `setting` names.
+
+    Arguments that must not change are copies. Raises as `attempted`, also where nothing was done yet: a
+    function with `async` or `yield` in it answers at once, and runs only when somebody waits for it.
+    """
+
+    def work() -> Value | Refused:
+        answer = function(*arguments)
+        if isinstance(answer, _PROMISES):
+            if not isinstance(answer, AsyncGeneratorType):
+                answer.close()
+            return Refused(
+                f"gave a {type_name(answer)}, and nothing was done: name one without async or yield"
+            )
+        return reads(answer)
+
+    return attempted(setting, path, work, cure=cure)
+
+
+def attempted(setting: str, path: str, work: Callable[[], Value | Refused], *, cure: str = "") -> Value:
+    """What `work` gives, which runs code that `path` of `setting` names.
+
+    Raises CodeFailed where it raises or is Refused, with the `cure`; what ends the process goes on as it is.
+    """
+    ended: BaseException | None = None
+    refused, kind = "", ""
+    try:
+        answer = work()
+        if type(answer) is not Refused:
+            return answer  # type: ignore[return-value]
+        refused = answer.what
     except KeyboardInterrupt:
-        raise
+        ended = KeyboardInterrupt()
     except BaseException as error:
-        raise ConfigError(
-            f"{setting} {printable(path)!r} failed ({type(error).__name__}): name {kind} as "
-            f"module:{kind.rsplit(maxsplit=1)[-1]}"
-        ) from None
+        kind = type_name(error)
+        if _of_a_signal(error):
+            ended = error
+    # Behind the `except`, not in it: there Python notes what is handled as the context of what is raised, and
+    # `from None` hides that from a trace alone.
+    if ended is not None:
+        ended.__context__ = ended.__cause__ = None
+        raise ended.with_traceback(None)
+    raise CodeFailed(setting, path, refused or f"failed ({kind})", kind=kind, cure=cure)
+
+
+def type_name(value: object) -> str:
+    """Name of the type of somebody's value, by no code of theirs."""
+    name = type.__dict__["__name__"].__get__(type(value))
+    return str(name) if name.isidentifier() else "type without a name"
+
+
+def _of_a_signal(error: BaseException) -> bool:
+    """Whether this process's handler of a signal that ends it has raised this, not what it interrupted."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    handlers = (signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM))
+    return at is not None and at.tb_frame.f_code in [getattr(h, "__code__", None) for h in handlers]

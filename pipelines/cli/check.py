@@ -1,6 +1,5 @@
 """`sls-lake check`: every logstore's defs.yaml read as Dagster will read it. Asks no service."""
 
-import importlib
 import os
 from collections.abc import Iterator
 from difflib import get_close_matches
@@ -14,6 +13,7 @@ from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, verb
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import ConfigError, printable
+from sls_io.named import load
 
 if TYPE_CHECKING:
     from pipelines.landing.logstore import Logstore
@@ -117,10 +117,8 @@ def _require_type(path: Path, kind: object) -> None:
         raise ConfigError(f"{path}: it has no `type:`; a logstore's is {known[0]}")
     module, _, name = kind.rpartition(".")
     try:
-        getattr(importlib.import_module(module), name)
-    except KeyboardInterrupt:
-        raise
-    except BaseException:  # a module of somebody else may raise anything
+        load("type", f"{module}:{name}", "a class")
+    except ConfigError:
         meant = get_close_matches(kind, known, 1, 0.8)
         hint = f"did you mean {meant[0]}?" if meant else f"a logstore's is {known[0]}"
         raise ConfigError(f"{path}: there is no type {printable(kind)!r}: {hint}") from None

@@ -19,12 +19,13 @@ it fails, nothing of the window lands and its shard stays where it is.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import pyarrow as pa
 
-from pipelines.landing.table.casts import unsound
-from sls_io.errors import ConfigError, printable
-from sls_io.named import load
+from pipelines.landing.table.casts import type_text, unsound
+from sls_io.errors import CodeFailed, ConfigError, printable
+from sls_io.named import Refused, called, load, type_name
 
 _NAMES_SHOWN = 5
 
@@ -51,30 +52,44 @@ class Transform:
         if self._function is None or not batch.num_rows:
             return batch
         try:
-            given = self._function(batch)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # what would end the process, too
-            # Its text and its trace may hold what it was reading.
-            raise self._failed(shard, f"raised {type(error).__name__}") from None
-        if not isinstance(given, pa.RecordBatch):
-            raise self._failed(shard, f"gave a {type(given).__name__}, not a RecordBatch")
-        if given.num_rows != batch.num_rows:
-            raise self._failed(shard, f"gave {given.num_rows} rows for {batch.num_rows}")
-        if wrong := _wrong(batch, given):
-            raise self._failed(shard, wrong)
-        missing = set(batch.schema.names).difference(given.schema.names)
-        columns = [
-            pa.nulls(batch.num_rows, field.type) if field.name in missing else given.column(field.name)
-            for field in batch.schema
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+            return called(
+                "transform", self._path, self._function, _copied(batch), reads=partial(_landable, batch)
+            )
+        except CodeFailed as failed:
+            raise TransformFailed(
+                f"{failed}, of rows of shard {shard}: nothing of the window was landed, and nothing is "
+                "skipped. Mend the function, or take it out of the settings"
+            ) from None
 
-    def _failed(self, shard: int, what: str) -> TransformFailed:
-        return TransformFailed(
-            f"transform {printable(self._path)} {what}, of rows of shard {shard}: nothing of the window was "
-            "landed, and nothing is skipped. Mend the function, or take it out of the settings"
-        )
+
+def _landable(batch: pa.RecordBatch, given: object) -> pa.RecordBatch | Refused:
+    """What the function gave for `batch`, with the columns of that; ours are those that it never had."""
+    if type(given) is not pa.RecordBatch:
+        return Refused(f"gave a {type_name(given)}, not a RecordBatch")
+    if given.num_rows != batch.num_rows:
+        return Refused(f"gave {given.num_rows} rows for {batch.num_rows}")
+    if wrong := _wrong(batch, given):
+        return Refused(wrong)
+    theirs = _copied(given.select([name for name in given.schema.names if not _ours(name)]))
+    columns = [
+        batch.column(field.name)
+        if _ours(field.name)
+        else theirs.column(field.name)
+        if field.name in theirs.schema.names
+        else pa.nulls(batch.num_rows, field.type)
+        for field in batch.schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def _copied(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same in memory of its own: an array of Arrow's cannot be changed, but by who writes to its memory.
+
+    Story: a function turned the cursors round in the memory that it was given, and gave the same batch back.
+    Compared with itself that was unchanged, and rows landed under the identities of others. Another function
+    wrote all its answers to one buffer: rows that waited for their file became those of the next call.
+    """
+    return pa.ipc.read_record_batch(batch.serialize(), batch.schema)
 
 
 def _wrong(batch: pa.RecordBatch, given: pa.RecordBatch) -> str:
@@ -84,17 +99,21 @@ def _wrong(batch: pa.RecordBatch, given: pa.RecordBatch) -> str:
         return "gave a column twice"
     if strange := [name for name in names if name not in batch.schema.names]:
         return f"gave {_listed(strange)}, which the settings do not declare"
-    ours = [name for name in batch.schema.names if name.startswith("__")]
+    ours = [name for name in batch.schema.names if _ours(name)]
     changed = [n for n in ours if n not in names or not _same(given.column(n), batch.column(n))]
     if changed:
         return f"changed or left out {_listed(changed)}, which must come back as given, in the same order"
     types = {field.name: field.type for field in batch.schema}
     for name in names:
         if given.schema.field(name).type != types[name]:
-            return f"gave {name} as {given.schema.field(name).type}, declared is {types[name]}"
+            return f"gave {name} as {type_text(given.schema.field(name).type)}, declared is {types[name]}"
         if found := unsound(given.column(name)):
             return f"gave {name} {found}"
     return ""
+
+
+def _ours(name: str) -> bool:
+    return name.startswith("__")
 
 
 def _same(one: pa.Array, other: pa.Array) -> bool:

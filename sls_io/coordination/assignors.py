@@ -22,9 +22,10 @@ consumers is not a kind of its own here. `named` finds one by its name, or a fun
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from sls_io.errors import ConfigError, printable
-from sls_io.named import load
+from sls_io.named import attempted, called, load, type_name
 
 Assignment = Mapping[str, tuple[int, ...]]
 """The shards of each member, sorted; a member that stands by has none."""
@@ -142,7 +143,44 @@ def named(name: str) -> Assignor:
     found = load("assignor", name)
     if not callable(found):
         raise ConfigError(f"assignor {shown!r} is no function: name one that takes members, weights, owners")
-    return found  # type: ignore[no-any-return]
+    return _Own(name, found)
+
+
+@dataclass(frozen=True)
+class _Own:
+    """An assignor of somebody's own. It works on copies: one that takes shards out of `weights` as it gives
+    them would be compared with what it left there."""
+
+    path: str
+    function: Assignor
+
+    def __call__(
+        self, members: Sequence[str], weights: Mapping[int, int], owners: Mapping[int, str]
+    ) -> Assignment:
+        return called(
+            "assignor",
+            self.path,
+            self.function,
+            members,
+            dict(weights),
+            dict(owners),
+            reads=lambda answer: {str(m): tuple(sorted(map(int, shards))) for m, shards in answer.items()},
+            cure="it takes members, weights and owners, and returns the shards of each member",
+        )
+
+
+def _own(assignor: Assignor) -> _Own:
+    """One that was handed in as a function is named by where it stands."""
+    if type(assignor) is _Own:
+        return assignor
+    place = attempted(
+        "assignor",
+        type_name(assignor),
+        lambda: (
+            f"{getattr(assignor, '__module__', '')}:{getattr(assignor, '__qualname__', type_name(assignor))}"
+        ),
+    )
+    return _Own(place, assignor)
 
 
 def assigned(
@@ -153,19 +191,12 @@ def assigned(
     Raises ConfigError, naming the function and the cure, when a shard is left out, given twice or given to
     nobody of the members, or when the function fails.
     """
-    name = getattr(assignor, "__qualname__", type(assignor).__name__)
-    in_order = tuple(sorted(set(members)))
+    own = _own(assignor)
+    in_order, name = tuple(sorted(set(members))), printable(own.path)
     if not in_order:
         raise ConfigError("shards cannot be shared among nobody: name at least one member")
     known = dict(sorted(weights.items()))
-    try:
-        answer = assignor(in_order, known, {s: owners[s] for s in known if s in owners})
-        found = {str(member): tuple(sorted(int(s) for s in shards)) for member, shards in answer.items()}
-    except Exception as error:
-        raise ConfigError(
-            f"assignor {name} fails with {type(error).__name__}; it takes members, weights and owners, and "
-            "returns the shards of each member"
-        ) from error
+    found = own(in_order, known, {s: owners[s] for s in known if s in owners})
     if strangers := sorted(found.keys() - set(in_order)):
         raise ConfigError(
             f"assignor {name}: {printable(strangers[0])!r} is no member; give shards to members"

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sls_io.errors import ConfigError
-from sls_io.named import load
+from sls_io.named import Refused, called, load
 from sls_io.settings import Credentials
 
 ENV_ID = "ALIBABA_CLOUD_ACCESS_KEY_ID"
 ENV_SECRET = "ALIBABA_CLOUD_ACCESS_KEY_SECRET"
 ENV_TOKEN = "ALIBABA_CLOUD_SECURITY_TOKEN"
+_RETURNS = "(id, secret, token or '')"
+_ENDS = "when the keys end, in unix seconds or like 2026-11-20T07:00:00Z"
 
 
 class Keys(NamedTuple):
@@ -44,7 +46,7 @@ def resolve(credentials: Credentials) -> Keys:
         place = f"write profile {credentials.profile!r} with mode AK or StsToken in ~/.aliyun/config.json"
     else:
         keys = _from_import(credentials.path)
-        place = f"let {credentials.path} return (id, secret, token or '')"
+        place = f"let {credentials.path} return {_RETURNS}"
     if not (keys.id and keys.secret):
         raise ConfigError(f"no key pair for the log service: {place}")
     return keys
@@ -70,28 +72,26 @@ def _from_profile(name: str) -> Keys:
 
 
 def _from_import(path: str) -> Keys:
-    function = load("credentials.path", path)
-    try:
-        found = function()
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        raise ConfigError(
-            f"credentials.path {path!r} failed when it was called ({type(error).__name__}): "
-            "let it return (id, secret, token or '')"
-        ) from None
+    setting = "credentials.path"
+    return called(
+        setting,
+        path,
+        load(setting, path),
+        reads=_keys,
+        cure=f"let it return {_RETURNS}, or a fourth part, too: {_ENDS}",
+    )
+
+
+def _keys(found: object) -> Keys | Refused:
     if not isinstance(found, tuple | list) or len(found) not in (3, 4):
-        raise ConfigError(f"credentials.path {path!r} must return (id, secret, token or '')")
+        return Refused("gave no keys")
     if not all(part is None or isinstance(part, str) for part in found[:3]):
-        raise ConfigError(f"credentials.path {path!r} must return texts: (id, secret, token or '')")
+        return Refused("gave keys that are no texts")
     pair = [str(part or "") for part in found[:3]]
     try:
         return Keys(pair[0], pair[1], pair[2], _moment_s(found[3] if len(found) == 4 else None))
     except (ValueError, OverflowError):
-        raise ConfigError(
-            f"credentials.path {path!r}: the fourth part is when the keys end, in unix seconds or like "
-            "2026-11-20T07:00:00Z"
-        ) from None
+        return Refused("gave an end of the keys that is no moment")
 
 
 def _moment_s(value: object) -> float:

@@ -82,12 +82,12 @@ def test_the_shard_whose_rows_it_fails_at_stays_where_it_is_and_the_other_lands(
 
     report = world.land(logstore=failing)
 
-    assert report.undone and f"transform {HERE}:stumbles raised ValueError" in report.trouble
+    assert report.undone and f"transform '{HERE}:stumbles' failed (ValueError)" in report.trouble
     assert "shard 0" in report.trouble and "canary" not in report.trouble
     moved = {s for s, entry in world.ledger.shards.items() if entry.frontier != frontiers[s]}
     assert moved == {1} and report.rows > 0
     world.assert_proved()
-    with pytest.raises(ConfigError, match=f"{HERE}:stumbles raised ValueError, of rows of shard 0"):
+    with pytest.raises(ConfigError, match=rf"{HERE}:stumbles' failed \(ValueError\), of rows of shard 0"):
         world.land(logstore=failing)
     assert_next_run_lands(world, 61 - report.rows)
 
@@ -96,6 +96,22 @@ def test_one_that_leaves_rows_out_lands_nothing(world: World) -> None:
     with pytest.raises(ConfigError, match=r"gave \d+ rows for \d+, of rows of shard \d: nothing"):
         world.land(logstore=world.changed(transform=f"{HERE}:shorter"))
     assert_next_run_lands(world, 60)
+
+
+def test_one_that_writes_into_what_it_was_given_lands_nothing(world: World) -> None:
+    with pytest.raises(ConfigError, match="changed or left out __cursor__, which must come back as given"):
+        world.land(logstore=world.changed(transform="tests.unit.test_transform:rotated"))
+    assert_next_run_lands(world, 60)
+
+
+@pytest.mark.parametrize("decoder", ["panics", "cancelled", "generator_exit", "leaves", "config_error"])
+def test_a_decoder_that_raises_what_is_no_ordinary_error_stops_no_shard(world: World, decoder: str) -> None:
+    kind = f"custom(tests.unit.custom_troubles:{decoder}, string)"
+    report = world.land(logstore=world.changed(columns={"n": "long", "path": kind}))
+    assert (report.rows, report.error_rows, report.trouble) == (60, 60, "")
+    errors = Counter(row["__error__"] for row in world.table_rows())
+    assert errors == {f"path is not {kind}": 60, None: 20}
+    world.assert_proved()
 
 
 def test_one_that_cannot_be_loaded_ends_the_run_before_it_began(world: World) -> None:

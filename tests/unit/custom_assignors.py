@@ -25,6 +25,18 @@ def gives_away(members: Sequence[str], weights: Mapping[int, int], owners: Mappi
     return {"stranger": list(weights)}
 
 
+def forgets_while_it_works(members: Sequence[str], weights: dict[int, int], owners: dict[int, str]) -> Answer:
+    """Takes shards out of what it was given, one of them for good."""
+    owners.clear()
+    weights.popitem()
+    return {members[0]: [weights.popitem()[0] for _ in range(len(weights))]}
+
+
+def works_off(members: Sequence[str], weights: dict[int, int], owners: dict[int, str]) -> Answer:
+    """Takes all shards out of what it was given, and gives them to the first."""
+    return {members[0]: [weights.popitem()[0] for _ in range(len(weights))]}
+
+
 def fails(members: Sequence[str], weights: Mapping[int, int], owners: Mapping[int, str]) -> Answer:
     """Does not work."""
     raise KeyError("a shard's payload")

@@ -1,5 +1,6 @@
 """Decoders of a column as somebody would write them, named by tests as `tests.unit.custom_decoders:name`."""
 
+import ctypes
 import gzip
 import struct
 
@@ -46,6 +47,13 @@ def leaves(raw: pa.Array) -> pa.Array:
 def moments(raw: pa.Array) -> pa.Array:
     """Microseconds since 1970, of any year."""
     return pa.array([int(value) for value in raw.to_pylist()], pa.int64()).cast(pa.timestamp("us", "UTC"))
+
+
+def blanked(raw: pa.Array) -> pa.Array:
+    """A text of what was sent, over which it writes blanks afterwards."""
+    texts, sent = raw.cast(pa.string()).to_pylist(), raw.buffers()[2]
+    ctypes.memset(sent.address, ord(" "), sent.size)
+    return pa.array(texts, pa.string())
 
 
 def as_it_is(raw: pa.Array) -> pa.Array:

@@ -170,6 +170,12 @@ def test_an_assignor_of_ones_own_is_named_by_its_import_path() -> None:
     assert standing_by(found) == ("b",)
 
 
+def test_an_assignor_may_work_off_what_it_was_given_and_is_held_to_what_that_was() -> None:
+    weights = dict(TEN)
+    assert assigned(named(f"{CUSTOM}works_off"), ["a", "b"], weights, {})["a"] == tuple(range(10))
+    assert weights == TEN
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -191,7 +197,8 @@ def test_a_name_that_leads_nowhere_is_said_with_the_cure(name: str, said: str) -
         ("forgets_one", "forgets_one: shard 9 is left out"),
         ("gives_twice", "gives_twice: shard 0 is left out, unknown, or given twice"),
         ("gives_away", "'stranger' is no member"),
-        ("fails", "fails with KeyError"),
+        ("forgets_while_it_works", "forgets_while_it_works: shard 9 is left out"),
+        ("fails", r"failed \(KeyError\)"),
     ],
 )
 def test_an_assignor_that_breaks_the_contract_is_named_with_the_cure(function: str, said: str) -> None:

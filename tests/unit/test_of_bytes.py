@@ -143,6 +143,13 @@ def test_an_answer_that_no_reader_could_read_does_not_fit(decoder: str, good: by
     assert [row["__error__"] is not None for row in found] == [False, True, False]
 
 
+def test_a_decoder_that_writes_over_what_it_was_given_changes_nothing_else() -> None:
+    one = [("s", b"abc"), ("t", b"xyz"), ("t", b"x")]
+    found = decode(declared(f"custom({MODULE}blanked, string)"), one, one, [("s", b"d"), ("u", b"v")])
+    expected = decode(declared("string"), one, one, [("s", b"d"), ("u", b"v")])
+    assert found == expected and found[0]["__raw__"] is not None
+
+
 def test_types_that_a_decoder_may_have() -> None:
     wanted = {"string": pa.string(), "long": pa.int64(), "decimal(9,2)": pa.decimal128(9, 2)}
     wanted |= {"timestamp": pa.timestamp("us", tz="UTC"), "date": pa.date32(), "boolean": pa.bool_()}

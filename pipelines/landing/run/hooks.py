@@ -21,8 +21,8 @@ from contextlib import contextmanager
 from itertools import chain, repeat
 from typing import Any
 
-from sls_io.errors import ConfigError
-from sls_io.named import load
+from sls_io.errors import CodeFailed, ConfigError
+from sls_io.named import attempted, called, load
 
 NAMES = ("on_assigned", "before_release", "on_lost")
 SAID_S = (30.0, 30.0, 60.0, 120.0, 240.0)
@@ -40,9 +40,7 @@ class Hooks:
         self, logstore: str, path: str, warn: Callable[[str], None], *, said_s: Iterable[float] = SAID_S
     ) -> None:
         self._logstore, self._path, self._warn, self._said_s = logstore, path, warn, tuple(said_s)
-        self._there = load("hooks", path, "an object") if path else None
-        if path and not any(callable(getattr(self._there, name, None)) for name in NAMES):
-            raise ConfigError(f"hooks {path!r} has none of {', '.join(NAMES)}: name an object that has one")
+        self._hooks = _found(path) if path else {}
         self._shards: frozenset[int] | None = None
 
     def assigned(self, shards: frozenset[int]) -> None:
@@ -63,22 +61,26 @@ class Hooks:
             shards, self._shards = self._shards, None
             self._said(self._call("on_lost", shards, why))
 
-    def _said(self, trouble: str | None) -> None:
+    def _said(self, trouble: CodeFailed | None) -> None:
         if trouble is not None:
             self._warn(f"{trouble}; the run goes on without it")
 
-    def _call(self, name: str, *arguments: Any) -> str | None:
-        """What went wrong, without the text of the error: it may hold what nobody should see."""
-        hook = getattr(self._there, name, None)
-        if not callable(hook):
+    def _call(self, name: str, *arguments: Any) -> CodeFailed | None:
+        """What went wrong."""
+        if name not in self._hooks:
             return None
-        try:
-            with self._watched(name):
-                hook(self._logstore, *arguments)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # what would end the process, too: a green run that landed nothing
-            return f"the hook {name} of {self._path} failed ({type(error).__name__})"
+        with self._watched(name):
+            try:
+                called(
+                    f"the hook {name} of",
+                    self._path,
+                    self._hooks[name],
+                    self._logstore,
+                    *arguments,
+                    reads=lambda _: None,
+                )
+            except CodeFailed as failed:
+                return failed
         return None
 
     @contextmanager
@@ -104,3 +106,12 @@ class Hooks:
         finally:
             over.set()
             watcher.join()
+
+
+def _found(path: str) -> dict[str, Callable[..., object]]:
+    """The hooks of the object that `path` names. Raises ConfigError where there are none."""
+    there = load("hooks", path, "an object")
+    every = attempted("hooks", path, lambda: {name: getattr(there, name, None) for name in NAMES})
+    if found := {name: hook for name, hook in every.items() if callable(hook)}:
+        return found
+    raise ConfigError(f"hooks {path!r} has none of {', '.join(NAMES)}: name an object that has one")

@@ -52,6 +52,7 @@ from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.decoding.decode import Decoder, Part
 from sls_io.errors import (
+    CodeFailed,
     ConfigError,
     CursorExpired,
     InvariantBroken,
@@ -250,7 +251,7 @@ def _task_failure(engine: Engine, error: Exception, job: WriteJob) -> SlsError:
     kind, message = raised[-1]
     return (
         ConfigError(message)
-        if kind == ConfigError.__name__
+        if kind in (ConfigError.__name__, CodeFailed.__name__)
         else TransportError(f"{kind}: {printable(message, _MESSAGE_CHARS_MAX)}")
     )
 

@@ -36,7 +36,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -44,7 +45,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sls_io.errors import ConfigError, printable
+from sls_io.errors import CodeFailed, ConfigError, printable
+from sls_io.named import Refused, called, type_name
 from sls_io.named import load as load_named
 
 Ints = NDArray[np.int64]
@@ -286,19 +288,37 @@ class Custom:
         return _each_once(raw, self._exactly)
 
     def _exactly(self, raw: pa.Array) -> pa.Array:
+        setting = "a column's decoder"
         try:
-            made = load_named("a column's decoder", self.path)(raw)
-        except SystemExit as error:
-            raise ValueError("ended the process") from error
-        if not isinstance(made, pa.Array) or len(made) != len(raw) or made.type != self.type:
-            found = f"{len(made)} of {made.type}" if isinstance(made, pa.Array) else type(made).__name__
-            raise ConfigError(
-                f"the decoder {self.path!r} was given {len(raw)} values and answered {found}; let it answer "
-                f"one pyarrow array of {self.type} with a value, or null, for each"
+            made = called(
+                setting,
+                self.path,
+                load_named(setting, self.path),
+                raw,
+                reads=partial(self._read, len(raw)),
+                cure=f"let it answer one pyarrow array of {self.type} with a value, or null, for each",
             )
+        except CodeFailed as failed:
+            if not failed.kind:
+                raise
+            raise ValueError(failed.kind) from None
         if found := unsound(made):
             raise ValueError(found)  # as where it raises: the values asked one by one tell which it is
         return made
+
+    def _read(self, asked: int, made: Any) -> pa.Array | Refused:
+        # Of this very class: a subclass of somebody's has a length and a type of theirs.
+        if type(made) is type(pa.nulls(0, self.type)) and len(made) == asked and made.type == self.type:
+            return made
+        known = type(made).__module__ == pa.lib.__name__ and isinstance(made, pa.Array)
+        found = f"{len(made)} of {type_text(made.type)}" if known else type_name(made)
+        return Refused(f"was given {asked} values and answered {found}")
+
+
+def type_text(type_: pa.DataType) -> str:
+    """A type of somebody's array in words. A struct's names may be what a log said."""
+    plain = type(type_).__module__ == pa.lib.__name__ and not type_.num_fields
+    return str(type_) if plain else type_name(type_)
 
 
 def unsound(values: pa.Array) -> str:

@@ -1,0 +1,242 @@
+"""Logs landed with one contract and read again with another, beside the same logs landed with the other.
+
+A round draws two contracts and some logs. They land in a table under the first; then `backfill --mode errors`
+and `--mode rest` read the rows again under the second. Beside it the twin: a logstore that was sent what the
+first contract let the table keep, landed once, under the second. Every column of every row must be the
+twin's, but for what the documents allow, each with its reason:
+
+- origin, shard, cursor, receive hour are a row's own, and stay (ARCHITECTURE, "identities stay")
+- what the first contract dropped is gone, and what it hashed is a digest (reference, `columns`): so the twin
+  was sent that, and its contract takes a digest as it is: a digest stays one
+- a column that the second contract does not declare stays as it is, of a removed key or another engine's:
+  nobody can tell the two apart. The twin has the values of a removed key in `__rest__` alone
+- a row without an error is not decoded again, since its bytes were not kept. It gets no error. A key that had
+  a column keeps it as it was read, and nothing of it is in `__rest__`: also where its type is another one by
+  now. What was in `__rest__` is read by the second contract; what does not fit stays there (ARCHITECTURE, "A
+  column that was declared later")
+- a key that is declared `drop` or `hash` by now has no plain value left, in no row. In a row without an error
+  the digest is that of the text that stood in the column, whatever bytes it was read from
+- bytes that were withheld by the first contract stay withheld
+"""
+
+import math
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+from pyiceberg.types import LongType
+
+from chaos.engine import InProcess
+from fuzz import kept_logs
+from fuzz.kept_logs import Group, Types
+from fuzz.lane import Broken, drawn
+from pipelines.landing.inspection.verify import verify
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.operations.mend import execute_mend, plan_mend
+from pipelines.landing.run.driver import Run
+from pipelines.landing.table.lake import Lake
+from sls_io.client import SlsClient
+from sls_io.emulator import Emulator, Limits, start
+from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
+
+PROJECT = "fuzz"
+NOW_S = 1_790_000_000 // 3600 * 3600 + 60
+HOURS = range(NOW_S // 3600, NOW_S // 3600 + 10**5)
+OWN = ("__origin__", "__shard__", "__cursor__", "__receive_hour__")
+THEIRS = "remark_of_theirs"
+MODES: tuple[Literal["errors", "rest"], ...] = ("errors", "rest")
+Row = dict[str, Any]
+
+
+@dataclass
+class Reread:
+    """The lane: one emulator for all rounds."""
+
+    emulator: Emulator
+    folder: Path
+    rounds_min: int = 20
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def play(self, seed: int) -> None:
+        """One table and its twin. Raises Broken with the contracts and the first row that is wrong."""
+        before, after, rows = self.read_again(seed)
+        wrong = [(old, told) for old, is_, must in rows if (told := differences(is_, must))]
+        shutil.rmtree(self.folder / str(seed))
+        if wrong:
+            old, told = wrong[0]
+            texts = [f"{name}: is {is_!r}, must be {must!r}" for name, is_, must in told]
+            raise Broken(f"{before} -> {after}: {len(wrong)} rows; {'; '.join(texts)}; it landed as {old}")
+
+    def read_again(self, seed: int) -> tuple[Types, Types, list[tuple[Row, Row, Row]]]:
+        """The two contracts; of each row how it landed, how it was read again, and what it must be."""
+        rng = drawn(seed)
+        before, after = kept_logs.contracts(rng)
+        keys = sorted({*before, *after, *rng.sample(kept_logs.COLUMNS, 2)})
+        groups = kept_logs.groups(rng, before if rng.random() < 0.5 else after, keys)
+        strangers = rng.random() < 0.2
+        name, lake = f"table-{seed}", _lake(self.folder / str(seed) / "table")
+        was = self._landed(lake, name, before, [group.written() for group in groups])
+        if strangers:
+            _fill_a_column_of_theirs(lake, self._logstore(name, before))
+        self._mend(lake, self._logstore(name, after))
+        found = _rows(lake, self._logstore(name, after))
+        twin = self._twin(seed, before, after, groups)
+        if not len(was) == len(found) == len(twin):
+            raise Broken(f"{len(was)} rows, {len(found)} read again, {len(twin)} of the twin")
+        rows = []
+        for old, is_, fresh in zip(was, found, twin, strict=True):
+            theirs = {THEIRS: old["__cursor__"] + old["__index__"]} if strangers else {}
+            rows.append((old, is_, expected(old, fresh, before, after) | theirs))
+            self._count(old, is_)
+        return before, after, rows
+
+    def _twin(self, seed: int, before: Types, after: Types, groups: list[Group]) -> list[Row]:
+        hashed = {key for key, kind in before.items() if kind == "hash"}
+        columns = {k: "string" if k in hashed and kind == "hash" else kind for k, kind in after.items()}
+        lake, sent = _lake(self.folder / str(seed) / "twin"), [group.written(before) for group in groups]
+        return self._landed(lake, f"twin-{seed}", columns, sent)
+
+    def _landed(self, lake: Lake, name: str, columns: Types, sent: list[bytes]) -> list[Row]:
+        """The rows of a logstore of its own, landed once."""
+        logstore = self._logstore(name, columns)
+        with SlsClient(logstore.service) as client:
+            client.transport.create_logstore(PROJECT, name, ttl=30, shard_count=1)
+            for raw in sent:
+                client.put_raw(raw)
+            self.emulator.admin.advance(120)
+        with Run(logstore, InProcess(), lake=lake) as run:
+            report = run.land()
+            run.checkpoint()
+        if report.waits or report.trouble:
+            raise Broken(f"{columns}: {report.waits} {report.trouble}")
+        return _rows(lake, logstore)
+
+    def _mend(self, lake: Lake, logstore: Logstore) -> None:
+        """Both modes, and once more, which must change nothing; then the proof."""
+        with SlsClient(logstore.service) as client:
+            for mode in MODES:
+                planned = plan_mend(lake, logstore, client, HOURS, kept_in=mode)
+                self.counts[f"{mode}: rows changed"] += planned.view.changed
+                if planned.view.changed:
+                    execute_mend(lake, logstore, client, planned)
+            for mode in MODES:
+                again = plan_mend(lake, logstore, client, HOURS, kept_in=mode).view
+                if again.changed:
+                    raise Broken(f"read again with the same contract {again.changed} rows change: {again}")
+            proof = verify(logstore, lake, client, pull=True)
+            if not proof.ok:
+                raise Broken(f"{proof}")
+
+    def _logstore(self, name: str, columns: Types) -> Logstore:
+        return Logstore.model_validate(
+            {
+                "service": {"endpoint": self.emulator.endpoint, "project": PROJECT, "logstore": name},
+                "group": {"name": "lake", "timeout_s": 30, "heartbeat_s": 1, "heartbeat_deadline_s": 1},
+                "table": f"fuzz.{name.replace('-', '_')}",
+                "start": "2026-01-01-00:00",
+                "columns": dict(columns),
+            }
+        )
+
+    def _count(self, old: Row, is_: Row) -> None:
+        with_error = old["__error__"] is not None
+        self.counts.update(
+            {
+                "rows": 1,
+                "rows that landed with an error": with_error,
+                "of them well by now": with_error and is_["__error__"] is None,
+                "rows that landed without one": not with_error,
+            }
+        )
+
+
+def expected(old: Row, fresh: Row, before: Types, after: Types) -> Row:
+    """What a row that landed as `old` must be after it was read again; `fresh` is the twin's."""
+    own = {name: old[name] for name in OWN}
+    had = [key for key, kind in before.items() if kind != "drop"]
+    undeclared = {key: old[key] for key in had if key not in after}
+    dropped = {key: None for key in had if after.get(key) == "drop"}
+    if old["__error__"] is not None:
+        if old["__raw__"] is None:  # withheld
+            return {key: None for key, kind in after.items() if kind != "drop"} | old
+        return {**fresh, **dropped, **undeclared, **own}
+    shown = {k: _hidden(old[k]) if after[k] == "hash" != before[k] else old[k] for k in had if k in after}
+    later = {k: None if k in before else fresh[k] for k, kind in after.items() if kind != "drop"}
+    rest = {k: v for k, v in (fresh["__rest__"] or {}).items() if k not in before}
+    none = {"__error__": None, "__raw__": None, "__rest__": rest or None}
+    return {**fresh, **later, **shown, **dropped, **undeclared, **own, **none}
+
+
+def _hidden(text: str | None) -> str | None:
+    return None if text is None else kept_logs.digest(text.encode()).decode()
+
+
+def differences(is_: Row, must: Row) -> list[tuple[str, object, object]]:
+    """(column, what it is, what it must be) of each that differs."""
+    both = [(name, is_.get(name), must.get(name)) for name in sorted({*is_, *must})]
+    return [(name, one, other) for name, one, other in both if not _same(one, other)]
+
+
+def _rows(lake: Lake, logstore: Logstore) -> list[Row]:
+    """In the order in which the logs were sent; maps as dicts."""
+    table = lake.load(logstore.table)
+    if table is None:
+        raise Broken("there is no table")
+    rows = sorted(table.scan().to_arrow().to_pylist(), key=lambda r: (r["__cursor__"], r["__index__"]))
+    return [
+        {k: dict(v) if v is not None and k in ("__tags__", "__rest__") else v for k, v in row.items()}
+        for row in rows
+    ]
+
+
+def _fill_a_column_of_theirs(lake: Lake, logstore: Logstore) -> None:
+    """As another engine does: a column, and files written anew with a value in each row."""
+    table = lake.load(logstore.table)
+    if table is None:
+        raise Broken("there is no table")
+    with table.update_schema() as update:
+        update.add_column(THEIRS, LongType())
+    rows = table.refresh().scan().to_arrow()
+    place = rows.schema.get_field_index(THEIRS)
+    marks = [
+        c + i for c, i in zip(rows["__cursor__"].to_pylist(), rows["__index__"].to_pylist(), strict=True)
+    ]
+    table.overwrite(rows.set_column(place, rows.schema.field(place), pa.array(marks, pa.int64())))
+
+
+def _same(one: object, other: object) -> bool:
+    if isinstance(one, float) and isinstance(other, float) and math.isnan(one):
+        return math.isnan(other)
+    return one == other
+
+
+def _lake(folder: Path) -> Lake:
+    folder.mkdir(parents=True)
+    uri, warehouse = f"sqlite:///{folder}/catalog.sqlite?timeout=30", f"file://{folder}/warehouse"
+    return Lake({"type": "sql", "uri": uri, "warehouse": warehouse})
+
+
+@contextmanager
+def open_lane(folder: Path) -> Iterator[Reread]:
+    """The lane with an emulator in `folder`."""
+    keep = {name: os.environ.get(name) for name in _KEYS}
+    os.environ.update(_KEYS)
+    os.environ.pop("ALIBABA_CLOUD_SECURITY_TOKEN", None)
+    try:
+        with start(folder / "emulator", limits=Limits(check_groups=False), now=float(NOW_S)) as emulator:
+            lane = Reread(emulator, folder / "lakes")
+            with SlsClient(lane._logstore("none", {}).service) as client:
+                client.transport.create_project(PROJECT, "")
+            yield lane
+    finally:
+        for name, value in keep.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+_KEYS = {"ALIBABA_CLOUD_ACCESS_KEY_ID": FAKE_ID, "ALIBABA_CLOUD_ACCESS_KEY_SECRET": FAKE_SECRET}
