@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help:
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: java $(INSTALLED) $(JARS) ## virtual environment, pinned packages and jars under var/; S3=1 for Spark SQL on S3, too
@@ -35,10 +35,17 @@ demo: setup ## logs through the whole path to a printed proof; LOGS=file FORMAT=
 dev: setup ## emulator, steady producers and the Dagster page with schedules and sensors on, until Ctrl-C; LOGSTORE=a,b, SPARK=cold, PORT= UI_PORT=
 	@$(BIN)/sls-lake dev $(if $(PORT),--port '$(PORT)') $(if $(UI_PORT),--ui-port '$(UI_PORT)') $(if $(LOGSTORE),--logstore '$(LOGSTORE)') $(if $(filter cold,$(SPARK)),--no-spark-server)
 
+LIVE := tests/integration/live tests/browser
+WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
+
 # Three workers on two cores: a test waits a third of its time for servers and daemons.
 .PHONY: test
-test: setup check $(BACKENDS) ## what CI runs: check, then every test
-	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+test: setup check $(BACKENDS) ## check, then every test that needs no daemon, browser, server of others or clock
+	@$(BIN)/python -m pytest $(WORKERS) $(addprefix --ignore=,$(LIVE))
+
+.PHONY: test-live
+test-live: setup $(BACKENDS) ## the others: Dagster's daemon and page, demo, dev, tutorial, dbt, databases, Spark Connect, chaos
+	@$(BIN)/python -m pytest $(WORKERS) $(LIVE)
 
 .PHONY: check
 check: $(INSTALLED) ## style, types and import layers; no test is run

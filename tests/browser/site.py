@@ -2,7 +2,7 @@
 
 Its files are those a newcomer would have, and a text editor may change them. Rows are written in the process
 of the run, without a JVM: what stands on the page is the same, and Spark under Dagster is
-`integration/test_dagster_live.py`.
+`integration/live/test_dagster_live.py`.
 """
 
 import json

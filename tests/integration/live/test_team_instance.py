@@ -16,7 +16,7 @@ pytestmark = pytest.mark.dagster
 
 __all__ = ["page"]
 
-DEPLOY = Path(__file__).parents[2] / "docs" / "deploy"
+DEPLOY = Path(__file__).parents[3] / "docs" / "deploy"
 
 
 @pytest.fixture

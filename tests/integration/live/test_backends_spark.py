@@ -19,7 +19,7 @@ from pipelines.landing.spark.session import JARS_VARIABLE, Engine, require_jars
 from tests.backends.jars import FOLDER
 from tests.backends.places import PLACES, Place, Servers, made
 from tests.integration.command_line import settings
-from tests.integration.test_backends import proved, world
+from tests.integration.live.test_backends import proved, world
 from tests.integration.world import World
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from tests.integration.world import HOUR0_S, World
 
 pytestmark = pytest.mark.spark
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 _PROGRAM_S = 600.0
 _OF_JAVA = ("-Xshare", "cds", "archive", "warning")
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.test_docs import READ, snippet
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 LINE = '10.0.0.{n} - - [17/May/2015:10:05:03 +0000] "GET /{n} HTTP/1.1" {status} {n} "-" "curl/8"\n'
 
 pytestmark = [pytest.mark.dagster, pytest.mark.spark, pytest.mark.slow]

@@ -28,7 +28,7 @@ from sls_io.errors import ConfigError
 from sls_io.settings import Group, Service
 from tests.test_docs import TERMINAL, snippet
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 DEFS = """type: pipelines.components.SlsLogstore
 requirements:
   env:

@@ -12,7 +12,7 @@ from pipelines.landing.table.lake import Lake
 from sls_io.errors import ConfigError, LandingUnknown, SlsError, TransportError
 from tests.backends import s3
 from tests.backends.places import Place, Servers, made
-from tests.integration.test_backends import proved, world
+from tests.integration.live.test_backends import proved, world
 from tests.integration.test_races import At
 from tests.integration.world import World
 

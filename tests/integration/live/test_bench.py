@@ -11,7 +11,7 @@ from tests import needs
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_a_landing_and_the_vendors_consumer_write_the_same_rows_and_every_figure_is_printed() -> None:

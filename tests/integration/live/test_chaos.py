@@ -29,7 +29,7 @@ from chaos.proof import (
     truth_of,
 )
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PROGRAM_S = 600.0
 KILLS_MIN, STOPS_MIN, CONFLICTS_MIN, ROWS_MIN = 20, 3, 8, 40_000
 WORDS = (

@@ -16,7 +16,7 @@ from tests import needs
 from tests.integration.command_line import environment, settings
 from tests.integration.world import HOUR0_S, PROJECT, World
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 NAME = "access_logs"
 PROGRAM_S = 600.0
 
