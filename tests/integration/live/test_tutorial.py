@@ -11,8 +11,8 @@ from pipelines.cli.demo.sandbox import Sandbox
 from pipelines.landing.spark.session import JARS_VARIABLE, installed_jars
 from sls_io.emulator import start
 from tests import needs
-from tests.integration.spark_server import deployed
 from tests.integration.live.test_dev import project
+from tests.integration.spark_server import deployed
 from tests.test_docs import ROOT, blocks
 
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
