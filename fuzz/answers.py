@@ -7,7 +7,6 @@ While answers are wrong a run may end with one of our errors, or say what it sus
 """
 
 import base64
-import os
 import random
 import shlex
 from collections import Counter
@@ -20,6 +19,7 @@ from typing import Any
 from aliyun.log import log_logs_raw_pb2 as pb
 
 from chaos.engine import InProcess
+from fuzz.ground import new_lake, serving
 from fuzz.lane import Broken, drawn
 from fuzz.lies import DAY_S, Facts, Lie, all_lies
 from pipelines.landing.hours import hour_of
@@ -31,8 +31,7 @@ from pipelines.landing.run.report import LandingReport
 from pipelines.landing.table.lake import Lake
 from sls_io.claim import ShardLedger
 from sls_io.client import SlsClient
-from sls_io.emulator import Emulator, start
-from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
+from sls_io.emulator import Emulator
 from sls_io.errors import InvariantBroken, SlsError
 from sls_io.window import HOUR_S
 
@@ -240,7 +239,7 @@ class Answers:
     def scene(self, name: str, **changes: Any) -> Scene:
         """A logstore of that name, not made yet."""
         return Scene(
-            self.emulator, settings(self.emulator, name, **changes), a_lake(self.folder / name), self.counts
+            self.emulator, settings(self.emulator, name, **changes), new_lake(self.folder / name), self.counts
         )
 
     def play(self, seed: int) -> None:
@@ -314,28 +313,11 @@ def settings(emulator: Emulator, name: str, **changes: Any) -> Logstore:
     )
 
 
-def a_lake(folder: Path) -> Lake:
-    """A catalog and a warehouse in `folder`."""
-    folder.mkdir(parents=True)
-    uri, warehouse = f"sqlite:///{folder}/catalog.sqlite?timeout=30", f"file://{folder}/warehouse"
-    return Lake({"type": "sql", "uri": uri, "warehouse": warehouse})
-
-
-_KEYS = {"ALIBABA_CLOUD_ACCESS_KEY_ID": FAKE_ID, "ALIBABA_CLOUD_ACCESS_KEY_SECRET": FAKE_SECRET}
-
-
 @contextmanager
 def open_lane(folder: Path) -> Iterator[Answers]:
     """The lane with an emulator in `folder`."""
-    keep = {name: os.environ.get(name) for name in _KEYS}
-    os.environ.update(_KEYS)
-    os.environ.pop("ALIBABA_CLOUD_SECURITY_TOKEN", None)
-    try:
-        with start(folder / "emulator", now=float(NOW_S)) as emulator:
-            lane = Answers(emulator, folder / "lakes")
-            with SlsClient(settings(emulator, "none").service) as client:
-                client.transport.create_project(PROJECT, "")
-            yield lane
-    finally:
-        for name, value in keep.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
+    with serving(folder / "emulator", now=float(NOW_S)) as emulator:
+        lane = Answers(emulator, folder / "lakes")
+        with SlsClient(settings(emulator, "none").service) as client:
+            client.transport.create_project(PROJECT, "")
+        yield lane

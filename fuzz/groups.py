@@ -6,7 +6,6 @@ the bytes that the service stored. Half of the rounds declare personal data.
 """
 
 import base64
-import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.engine import InProcess
+from fuzz.ground import new_lake, serving
 from fuzz.group_fields import CANARY, mutated, valid
 from fuzz.group_oracle import LONG, Group, Log, read_group
 from fuzz.lane import Broken, drawn
@@ -24,10 +24,8 @@ from pipelines.landing.inspection.verify import verify
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.mend import plan_mend
 from pipelines.landing.run.driver import Run
-from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
-from sls_io.emulator import Emulator, Limits, start
-from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
+from sls_io.emulator import Emulator, Limits
 
 PROJECT = "fuzz"
 NOW_S = 1_790_000_000 // 3600 * 3600 + 60
@@ -50,7 +48,7 @@ class Groups:
         rng = drawn(seed)
         columns = GUARDED if rng.random() < 0.5 else PLAIN
         logstore = self._logstore(f"round-{seed}", columns, rng.choice((1, 2, 5, 100)))
-        lake = _lake(self.folder / str(seed))
+        lake = new_lake(self.folder / str(seed))
         with SlsClient(logstore.service) as client:
             client.transport.create_logstore(PROJECT, logstore.service.logstore, ttl=30, shard_count=1)
             for _ in range(rng.choice((1, 3, 8, 15))):
@@ -191,27 +189,11 @@ def _text(value: bytes | None) -> str | None:
     return None if value is None else value.decode()
 
 
-def _lake(folder: Path) -> Lake:
-    folder.mkdir(parents=True)
-    uri, warehouse = f"sqlite:///{folder}/catalog.sqlite?timeout=30", f"file://{folder}/warehouse"
-    return Lake({"type": "sql", "uri": uri, "warehouse": warehouse})
-
-
 @contextmanager
 def open_lane(folder: Path) -> Iterator[Groups]:
     """The lane with an emulator in `folder`."""
-    keep = {name: os.environ.get(name) for name in _KEYS}
-    os.environ.update(_KEYS)
-    os.environ.pop("ALIBABA_CLOUD_SECURITY_TOKEN", None)
-    try:
-        with start(folder / "emulator", limits=Limits(check_groups=False), now=float(NOW_S)) as emulator:
-            lane = Groups(emulator, folder / "lakes")
-            with SlsClient(lane._logstore("none", PLAIN, 1).service) as client:
-                client.transport.create_project(PROJECT, "")
-            yield lane
-    finally:
-        for name, value in keep.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
-
-
-_KEYS = {"ALIBABA_CLOUD_ACCESS_KEY_ID": FAKE_ID, "ALIBABA_CLOUD_ACCESS_KEY_SECRET": FAKE_SECRET}
+    with serving(folder / "emulator", limits=Limits(check_groups=False), now=float(NOW_S)) as emulator:
+        lane = Groups(emulator, folder / "lakes")
+        with SlsClient(lane._logstore("none", PLAIN, 1).service) as client:
+            client.transport.create_project(PROJECT, "")
+        yield lane

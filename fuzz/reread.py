@@ -20,7 +20,6 @@ twin's, but for what the documents allow, each with its reason:
 """
 
 import math
-import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -34,6 +33,7 @@ from pyiceberg.types import LongType
 
 from chaos.engine import InProcess
 from fuzz import kept_logs
+from fuzz.ground import new_lake, serving
 from fuzz.kept_logs import Group, Types
 from fuzz.lane import Broken, drawn
 from pipelines.landing.inspection.verify import verify
@@ -42,8 +42,7 @@ from pipelines.landing.operations.mend import execute_mend, plan_mend
 from pipelines.landing.run.driver import Run
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
-from sls_io.emulator import Emulator, Limits, start
-from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
+from sls_io.emulator import Emulator, Limits
 
 PROJECT = "fuzz"
 NOW_S = 1_790_000_000 // 3600 * 3600 + 60
@@ -80,7 +79,7 @@ class Reread:
         keys = sorted({*before, *after, *rng.sample(kept_logs.COLUMNS, 2)})
         groups = kept_logs.groups(rng, before if rng.random() < 0.5 else after, keys)
         strangers = rng.random() < 0.2
-        name, lake = f"table-{seed}", _lake(self.folder / str(seed) / "table")
+        name, lake = f"table-{seed}", new_lake(self.folder / str(seed) / "table")
         was = self._landed(lake, name, before, [group.written() for group in groups])
         if strangers:
             _fill_a_column_of_theirs(lake, self._logstore(name, before))
@@ -99,7 +98,7 @@ class Reread:
     def _twin(self, seed: int, before: Types, after: Types, groups: list[Group]) -> list[Row]:
         hashed = {key for key, kind in before.items() if kind == "hash"}
         columns = {k: "string" if k in hashed and kind == "hash" else kind for k, kind in after.items()}
-        lake, sent = _lake(self.folder / str(seed) / "twin"), [group.written(before) for group in groups]
+        lake, sent = new_lake(self.folder / str(seed) / "twin"), [group.written(before) for group in groups]
         return self._landed(lake, f"twin-{seed}", columns, sent)
 
     def _landed(self, lake: Lake, name: str, columns: Types, sent: list[bytes]) -> list[Row]:
@@ -216,27 +215,11 @@ def _same(one: object, other: object) -> bool:
     return one == other
 
 
-def _lake(folder: Path) -> Lake:
-    folder.mkdir(parents=True)
-    uri, warehouse = f"sqlite:///{folder}/catalog.sqlite?timeout=30", f"file://{folder}/warehouse"
-    return Lake({"type": "sql", "uri": uri, "warehouse": warehouse})
-
-
 @contextmanager
 def open_lane(folder: Path) -> Iterator[Reread]:
     """The lane with an emulator in `folder`."""
-    keep = {name: os.environ.get(name) for name in _KEYS}
-    os.environ.update(_KEYS)
-    os.environ.pop("ALIBABA_CLOUD_SECURITY_TOKEN", None)
-    try:
-        with start(folder / "emulator", limits=Limits(check_groups=False), now=float(NOW_S)) as emulator:
-            lane = Reread(emulator, folder / "lakes")
-            with SlsClient(lane._logstore("none", {}).service) as client:
-                client.transport.create_project(PROJECT, "")
-            yield lane
-    finally:
-        for name, value in keep.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
-
-
-_KEYS = {"ALIBABA_CLOUD_ACCESS_KEY_ID": FAKE_ID, "ALIBABA_CLOUD_ACCESS_KEY_SECRET": FAKE_SECRET}
+    with serving(folder / "emulator", limits=Limits(check_groups=False), now=float(NOW_S)) as emulator:
+        lane = Reread(emulator, folder / "lakes")
+        with SlsClient(lane._logstore("none", {}).service) as client:
+            client.transport.create_project(PROJECT, "")
+        yield lane

@@ -14,7 +14,6 @@ good is in the table. A failing round is played again without one operation afte
 sequence that still fails is in the text.
 """
 
-import os
 import random
 import re
 import shlex
@@ -29,11 +28,12 @@ from pathlib import Path
 from pyiceberg.table import Table
 
 from fuzz import strangers
+from fuzz.ground import serving
 from fuzz.lane import Broken, drawn
 from fuzz.moves import CALM, Killed, Move, Moves, Trouble
 from fuzz.scene import BEGIN_S, Scene
 from pipelines.landing.hours import hour_of
-from sls_io.emulator import Emulator, start
+from sls_io.emulator import Emulator
 from sls_io.errors import DecodeError, InvariantBroken, SlsError
 
 WEIGHTS = {
@@ -566,14 +566,6 @@ def _settled(table: Table, dice: random.Random) -> Move:
 @contextmanager
 def open_lane(folder: Path) -> Iterator[Verbs]:
     """An emulator in memory for all rounds."""
-    kept = dict(os.environ)
-    os.environ["ALIBABA_CLOUD_ACCESS_KEY_ID"] = "emulator-key"
-    os.environ["ALIBABA_CLOUD_ACCESS_KEY_SECRET"] = "emulator-secret"
-    os.environ.pop("ALIBABA_CLOUD_SECURITY_TOKEN", None)
-    try:
-        with warnings.catch_warnings(), start(now=BEGIN_S + 60.0) as emulator:
-            warnings.simplefilter("ignore")
-            yield Verbs(emulator, folder)
-    finally:
-        os.environ.clear()
-        os.environ.update(kept)
+    with warnings.catch_warnings(), serving(now=BEGIN_S + 60.0) as emulator:
+        warnings.simplefilter("ignore")
+        yield Verbs(emulator, folder)
