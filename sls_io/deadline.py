@@ -113,5 +113,5 @@ def answered(call: Callable[[], Answer], *, deadline_s: float, waits_for: str = 
     if errors:
         raise errors[0]
     if not answers:
-        raise NoAnswer(f"no answer within {longest_s:g} s")
+        raise NoAnswer(f"no answer within {round(longest_s, 2):g} s")
     return answers[0]
