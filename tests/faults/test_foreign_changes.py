@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.table.update import RemovePropertiesUpdate, SetCurrentSchemaUpdate, SetPropertiesUpdate
 from pyiceberg.transforms import (
@@ -19,12 +20,13 @@ from pyiceberg.transforms import (
     Transform,
     TruncateTransform,
 )
-from pyiceberg.types import LongType, StringType
+from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
 from pipelines.cli.main import EXIT_USAGE
 from pipelines.landing.hours import hour_text
 from pipelines.landing.operations.mend import execute_mend, plan_mend
 from pipelines.landing.operations.replace import execute_replace, plan_replace
+from pipelines.landing.operations.undo import plan_undo
 from sls_io.errors import ConfigError, LedgerBroken
 from sls_io.window import HOUR_S
 from tests.faults.judge import assert_whole
@@ -493,3 +495,28 @@ def test_a_table_without_its_branch_main_is_rolled_back_to_its_newest_landing(
     assert done["executed"], done
     assert world.land().rows == 20
     assert_whole(world)
+
+
+def test_values_of_another_engine_that_leave_with_an_hour_are_counted_in_nested_columns_too(
+    world: World,
+) -> None:
+    """Files have statistics of what is inside of a list, a map or a struct, and none of itself."""
+    nested: dict[str, Any] = {
+        "list": ListType(901, StringType(), element_required=False),
+        "map": MapType(902, StringType(), 903, StringType(), value_required=False),
+        "struct": StructType(NestedField(904, "a", StringType()), NestedField(905, "b", StringType())),
+        "empty": ListType(906, StringType(), element_required=False),
+    }
+    with world.table.update_schema() as update:
+        for name, kind in nested.items():
+            update.add_column(name, kind)
+    rows = [dict(row) for row in world.table.scan().to_arrow().to_pylist()]
+    for row in rows[::2]:
+        row |= {"list": ["x"], "map": [("k", "v")], "struct": {"a": None, "b": "y"}, "empty": []}
+    world.table.overwrite(pa.Table.from_pylist(rows, world.table.schema().as_arrow()))
+
+    hours = sorted({row["__receive_hour__"] for row in rows})
+    first = int(hours[0].timestamp()) // HOUR_S
+    with world.client as client:
+        view = plan_undo(world.lake, world.logstore, client, range(first, first + len(hours))).view
+    assert view.others == dict.fromkeys(("list", "map", "struct"), len(rows[::2]))

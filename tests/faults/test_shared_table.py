@@ -1,14 +1,17 @@
 """Two logstores and one table: only where the settings say that it is shared."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from dagster import AssetCheckSeverity, AssetKey
+from pyiceberg.transforms import HourTransform, IdentityTransform
 
 from pipelines.components.logstore.checks import clean_result
 from pipelines.landing.inspection.error_rows import error_rows
 from pipelines.landing.ledger.state import TableState, origins_named, read_state
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.operations.mend import Kept, execute_mend, plan_mend
 from pipelines.landing.run.driver import Run
 from pipelines.landing.watch.troubles import Kind, Level, troubles
 from sls_io.errors import ConfigError
@@ -78,6 +81,55 @@ def test_of_two_first_runs_into_one_table_the_second_is_refused(quick: World, wo
     assert {row["__origin__"] for row in quick.table_rows()} == set(read_state(quick.table).origins)
     assert len(quick.table_rows()) == 20
     quick.assert_proved()
+
+
+@pytest.mark.parametrize(("mode", "value"), [("rest", "200"), ("errors", "no number")])
+def test_rows_of_another_logstore_in_the_same_file_are_not_read_again(
+    quick: World, world: World, mode: Kept, value: str
+) -> None:
+    """One logstore declares a key `drop`; rows of another one lie in a file with its own."""
+    for each in (quick, world):
+        each.logstore = each.changed(shared=True)
+        each.put(10, value=value)
+    pass_by(quick, 60)
+    for each in (quick, world):
+        each.land()
+    in_one_file(quick)
+    before = of_both(quick)
+
+    dropping = quick.changed(columns={"n": "long", "status": "drop"})
+    hours = range(int(quick.emulator.admin.now()) // HOUR_S + 1)
+    with quick.client as client:
+        planned = plan_mend(quick.lake, dropping, client, hours, kept_in=mode)
+        execute_mend(quick.lake, dropping, client, planned)
+
+    after = of_both(quick)
+    (other,) = (name for name in before if name.startswith("other_logs"))
+    (mine,) = before.keys() - {other}
+    assert after[other] == before[other]
+    assert planned.view.rows == len(after[mine]) == 10
+    assert {(row["status"], row["__error__"], row["__raw__"]) for row in after[mine]} == {(None, None, None)}
+
+
+def in_one_file(world: World) -> None:
+    """Another engine writes all rows anew while the table has no partitions, and gives it those it had."""
+    rows, names = world.table.scan().to_arrow(), [field.name for field in world.table.spec().fields]
+    with world.table.update_spec() as update:
+        for name in names:
+            update.remove_field(name)
+    world.table.overwrite(rows)
+    with world.table.update_spec() as update:
+        update.add_field("__origin__", IdentityTransform(), "again_origin")
+        update.add_field("__receive_hour__", HourTransform(), "again_hour")
+    assert len(world.published()) == 1
+
+
+def of_both(world: World) -> dict[str, list[dict[str, Any]]]:
+    """Rows by their origin."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in sorted(world.table_rows(), key=lambda r: (r["__shard__"], r["__cursor__"], r["__index__"])):
+        found.setdefault(row["__origin__"], []).append(row)
+    return found
 
 
 def said_by(world: World, logstore: Logstore) -> list[str]:

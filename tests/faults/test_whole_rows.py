@@ -20,9 +20,10 @@ from pipelines.landing.inspection.cures import give_cures, of_lost_files
 from pipelines.landing.inspection.error_rows import error_rows
 from pipelines.landing.inspection.proof import Proof
 from pipelines.landing.inspection.verify import verify
-from pipelines.landing.inspection.whole import DAYS, of_day
+from pipelines.landing.inspection.whole import DAYS, every_file, of_day
 from pipelines.landing.ledger.reading import Unreadable, read_whole
 from pipelines.landing.ledger.state import read_state
+from pipelines.landing.maintenance.maintain import Maintainer
 from sls_io.errors import TransportError
 from sls_io.settings import Service
 from sls_io.window import HOUR_S
@@ -202,6 +203,34 @@ def test_a_proof_on_one_day_of_the_week_meets_every_file_within_seven_weeks() ->
     for day in range(DAYS):
         met = [{f for f in files if of_day((week * DAYS + day) * _DAY_S)(f)} for week in range(DAYS)]
         assert set.union(*met) == set(files) and sum(map(len, met)) == len(files)
+
+
+def test_a_cure_of_one_damaged_file_does_not_say_that_it_leaves_other_damaged_ones(
+    world: World, command: Command
+) -> None:
+    """Only a part of the files is read whole each day, and what is given up then is every damaged one."""
+    take_all_hours(world)
+    first, second = (data_of(world, hour) for hour in hours(world)[:2])
+    zero(first)
+    zero(second)
+    met = proof_of(world, rows=lambda path: path.endswith(first.name))
+    (cure,) = (each for each in met.cures if "give-up" in each)
+    assert "and of others that prove damaged" in cure and "nothing else" not in cure
+    assert command(*printed(cure)[0])["rows"] == sum(pq.read_metadata(p).num_rows for p in (first, second))
+
+
+def test_a_compaction_that_meets_many_unreadable_files_looks_for_cures_once(world: World) -> None:
+    """A search reads what tells which rows the whole table holds."""
+    paths = [data_of(world, hour) for hour in hours(world)]
+    for path in paths:
+        zero(path)
+    made = Maintainer(world.logstore, world.lake).execute(["compact"])
+
+    assert made.unsettled and len(made.put_off) == len(paths)
+    assert all(path.name in said for path, said in zip(paths, made.put_off, strict=True))
+    assert [said.count("Cure: ") for said in made.put_off] == [0, 0, 1]
+    ways = printed(made.put_off[-1])
+    assert ways == [shown for cure in proof_of(world, rows=every_file).cures for shown in printed(cure)]
 
 
 def test_files_from_before_the_checksums_are_read_and_proven(world: World, command: Command) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.landing.contents.kept import FromBytes
+from pipelines.landing.contents.rest import FromRest
 from pipelines.landing.table.contract import Contract, arrow_schema
 from pipelines.landing.transform import Transform
 from sls_io import loggroup
@@ -217,3 +218,18 @@ def test_a_column_that_another_engine_filled_keeps_its_values_when_rows_are_read
     assert [row["country"] for row in after] == ["it", "at"]
     assert [row["n"] for row in after] == [5_000_000_000, None]
     assert after[1]["__rest__"] == [("n", "x"), ("country", "of the log")]
+
+
+@pytest.mark.parametrize("text", ["nan", "1.5", "-0.0"])
+def test_a_text_that_says_what_its_column_has_leaves_the_rest(text: str) -> None:
+    """Rows with errors were read again while `x` was not declared; the column kept its values."""
+    rows = landed({}, group([[(b"x", text.encode())]]))
+    contract = Contract.from_columns({"x": "double"})
+    schema = arrow_schema(contract.iceberg_schema())
+    columns = {**{name: rows.column(name) for name in rows.schema.names}, "x": pa.array([float(text)])}
+    batch = pa.RecordBatch.from_arrays([columns[f.name].cast(f.type) for f in schema], schema=schema)
+
+    read = FromRest(contract).again(batch)
+
+    (row,) = read.batch.to_pylist()
+    assert (repr(row["x"]), row["__rest__"], read.mended, read.left) == (repr(float(text)), None, 1, {})

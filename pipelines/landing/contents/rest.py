@@ -93,7 +93,7 @@ class _Rows:
         fits = values.is_valid().to_numpy(zero_copy_only=False)
         # A column with another value is right: what stands in `__rest__` was put there by others.
         there = column.take(pa.array(rows))
-        fits &= pc.fill_null(pc.equal(there, values), True).to_numpy(zero_copy_only=False)
+        fits &= pc.fill_null(_same(there, values), True).to_numpy(zero_copy_only=False)
         of_row = np.full(self._batch.num_rows, -1, dtype=np.int64)
         of_row[rows[fits]] = np.flatnonzero(fits)
         found = values.take(pa.array(of_row, mask=of_row < 0))
@@ -173,6 +173,12 @@ class _Rows:
 
     def _note(self, rows: Ints) -> None:
         self._about[rows] = self._changed[rows] = True
+
+
+def _same(one: pa.Array, other: pa.Array) -> pa.Array:
+    """Which values are the same; NaN is what it is."""
+    same = pc.equal(one, other)
+    return pc.or_(same, pc.and_(pc.is_nan(one), pc.is_nan(other))) if pa.types.is_floating(one.type) else same
 
 
 def _digests(texts: pa.Array) -> pa.Array:

@@ -175,11 +175,19 @@ def of_lost_files(
 
 
 def give_cures(error: Exception, logstore: Logstore, lake: Lake | None = None) -> None:
-    """Whoever meets an unreadable file that main needs says himself what settles it: the error's `verb`
-    becomes the cures that work now. It stays what it was, a verb that looks for them, where they cannot be
-    looked for now. Any other error is left as it is."""
-    if not isinstance(error, Unreadable):
-        return
+    """As `give_cures_of_all`, of any error; one that is about no file is left as it is."""
+    if isinstance(error, Unreadable):
+        give_cures_of_all([error], logstore, lake)
+
+
+def give_cures_of_all(errors: Sequence[Unreadable], logstore: Logstore, lake: Lake | None = None) -> None:
+    """Whoever meets unreadable files that main needs says himself what settles it: the `verb` of each error
+    becomes the cures that work now, for all of them together. It stays what it was, a verb that looks for
+    them, where they cannot be looked for now.
+
+    All at once: one search reads what tells which rows the whole table holds, and some cures are about every
+    file that cannot be read, so that of one file alone they would name too few rows.
+    """
     with suppress(SlsError), SlsClient(logstore.service) as client:
         lake = lake or Lake.default()
         table = find_table(lake, logstore, client)
@@ -187,9 +195,12 @@ def give_cures(error: Exception, logstore: Logstore, lake: Lake | None = None) -
         if table is None or head is None:
             return
         listed = listed_files(table, head, {})
-        if listed is None or error.path in listed:
-            found = of_lost_files(lake, logstore, client, table, read_state(table), [error])
-            error.verb = "; or ".join(found)
+        needed = [error for error in errors if listed is None or error.path in listed]
+        if not needed:
+            return
+        verb = "; or ".join(of_lost_files(lake, logstore, client, table, read_state(table), needed))
+        for error in needed:
+            error.verb = verb
 
 
 def _give_up_of(lake: Lake, logstore: Logstore, client: SlsClient, other: str, lost: Collection[str]) -> str:
@@ -203,8 +214,8 @@ def _give_up_of(lake: Lake, logstore: Logstore, client: SlsClient, other: str, l
     except SlsError as error:
         return f"{asked}; from here nothing gives its lost files up: {error}"
     return (
-        f"{asked}; once it is gone, {command} gives up the {view.rows} rows of its lost files, and nothing "
-        "else"
+        f"{asked}; once it is gone, {command} gives up the {view.rows} rows of its lost files, "
+        f"{_beside(command)}"
     )
 
 
@@ -219,6 +230,11 @@ def _planned_give_up(
     except SlsError:
         return f"{command} --rows", view
     return (command if plain.files == view.files else f"{command} --rows"), view
+
+
+def _beside(command: str) -> str:
+    """What else this command gives up: with `--rows` it reads files that nobody has read whole yet."""
+    return "and of others that prove damaged" if command.endswith("--rows") else "and nothing else"
 
 
 def of_other_origins(
@@ -301,7 +317,7 @@ def _give_up(lake: Lake, logstore: Logstore, client: SlsClient, lost: Collection
     if view.kept is not None and view.kept.lost < view.rows:
         calls = " and ".join(f"sls-lake backfill {span}" for span in spans(view.hours))
         again = f"; {calls} lands again what the service still has"
-    text = f"{command} gives up the {view.rows} rows of the lost files, and nothing else{again}"
+    text = f"{command} gives up the {view.rows} rows of the lost files, {_beside(command)}{again}"
     return _Way(text, view.kept.lost if view.kept is not None else view.rows, gives_up=True)
 
 

@@ -15,7 +15,7 @@ there its files are older than half of the floor, so it plans afresh. Whoever re
 refresh writes files younger than it, and what is deleted is older than the refresh by the whole floor.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pyarrow.fs import FileInfo
@@ -243,6 +243,7 @@ class Maintainer:
 
     def _compact(self, hours: Iterable[CompactableHour]) -> tuple[CompactableHour, ...]:
         done = []
+        unreadable: list[tuple[CompactableHour, Unreadable]] = []
         for hour in hours:
             looked = load_with_state(self.lake, self.name)
             try:
@@ -254,14 +255,27 @@ class Maintainer:
                     clock=self.clock,
                     on_event=self._on_event,
                 )
+            except Unreadable as error:
+                unreadable.append((hour, error))
             except (LandingConflict, LedgerBroken, TransportError) as error:
-                cures.give_cures(error, self._logstore, self.lake)
                 self._put_off.append(f"compact {hour_text(hour.hour)}: {error}")
                 self._unsettled |= isinstance(error, LedgerBroken)
             else:
                 self._made.snapshot = compacted.snapshot_id
                 done.append(compacted)
+        self._put_off_unreadable(unreadable)
         return tuple(done)
+
+    def _put_off_unreadable(self, hours: Sequence[tuple[CompactableHour, Unreadable]]) -> None:
+        """Cures are looked for once, behind the last hour: a search reads the whole table."""
+        if not hours:
+            return
+        cures.give_cures_of_all([error for _, error in hours], self._logstore, self.lake)
+        self._unsettled = True
+        for hour, error in hours[:-1]:
+            self._put_off.append(f"compact {hour_text(hour.hour)}: {error.what}")
+        last, error = hours[-1]
+        self._put_off.append(f"compact {hour_text(last.hour)}: {error}")
 
     def _regroup(self, wanted: bool) -> tuple[int, int]:
         looked = load_with_state(self.lake, self.name)

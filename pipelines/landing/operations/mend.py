@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.expressions import And
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
@@ -83,7 +85,7 @@ def plan_mend(
     contract = Contract.from_columns(logstore.columns)
     evolved = contract.evolved(place.table.metadata)
     schema = evolved or place.table.schema()
-    reader = _reader(kept_in, logstore, place, schema)
+    reader = _reader(kept_in, logstore, place, schema, hours)
     tasks: list[FileScanTask] = []
     rows = mended = changed = 0
     left: Counter[str] = Counter()
@@ -107,16 +109,37 @@ def plan_mend(
     return PlannedMend(view, place, hours, schema, evolved is not None, tuple(tasks))
 
 
-def _reader(kept_in: Kept, logstore: Logstore, place: LogstoreTable, schema: Schema) -> kept.Reader:
+class _Own:
+    """As `reader`, of the rows of one logstore and of these receive hours only.
+
+    Story: another engine partitions the table anew, and a file holds rows of two logstores. One of them
+    declares a key `drop`; read again by its contract, the rows of the other one lost theirs, for good.
+    """
+
+    def __init__(self, reader: kept.Reader, origin: str, hours: range) -> None:
+        self._reader, self._origin, self._hours = reader, origin, hours
+        self.about = reader.about
+        self.again = reader.again
+
+    def chosen(self, batch: pa.RecordBatch) -> pa.Array:
+        at = slices.receive_hours(batch)
+        inside = pa.array((at >= self._hours.start) & (at < self._hours.stop))
+        own = pc.and_(pc.equal(batch.column("__origin__"), self._origin), inside)
+        return pc.and_(self._reader.chosen(batch), own)
+
+
+def _reader(
+    kept_in: Kept, logstore: Logstore, place: LogstoreTable, schema: Schema, hours: range
+) -> kept.Reader:
     contract, transform = Contract.from_columns(logstore.columns), Transform(logstore.transform)
     if kept_in == "errors":
-        return kept.FromBytes(contract, place.origin.id, schema, transform)
+        return _Own(kept.FromBytes(contract, place.origin.id, schema, transform), place.origin.id, hours)
     if logstore.transform:
         raise ConfigError(
             f"the settings of {logstore.name} have a transform, and it has made these rows what they are: it "
             "cannot be called on them twice. Land the hours again: `sls-lake backfill --mode replace`"
         )
-    return rest.FromRest(contract)
+    return _Own(rest.FromRest(contract), place.origin.id, hours)
 
 
 def execute_mend(
@@ -127,7 +150,7 @@ def execute_mend(
     view, place, schema = planned.view, planned.place, planned.schema
     if not planned.tasks:
         raise ConfigError(f"no row of these hours of {view.table} would change")
-    reader = _reader(view.mode, logstore, place, schema)
+    reader = _reader(view.mode, logstore, place, schema, planned.hours)
     files: list[DataFile] = []
     fresh = Freshness(clock)
     for task in planned.tasks:

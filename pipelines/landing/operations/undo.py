@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask
 
 from pipelines.landing.commit import authored
@@ -223,12 +224,13 @@ def _view(
 
 
 def _others(place: LogstoreTable, logstore: Logstore, tasks: Iterable[FileScanTask]) -> dict[str, int]:
-    """Values in columns that the logstore does not declare, as the files' statistics count them."""
+    """Values in columns that the logstore does not declare, as the files' statistics count them. Of a column
+    with others inside these are counted, since files tell nothing of itself: those of the fullest."""
     schema, found = place.table.schema(), Counter[str]()
     others = Contract.from_columns(logstore.columns).others(schema)
+    inside = {name: frozenset(Schema(schema.find_field(name)).field_ids) for name in others}
     for task in tasks:
         values, nulls = task.file.value_counts or {}, task.file.null_value_counts or {}
-        for name in others:
-            number = schema.find_field(name).field_id
-            found[name] += values.get(number, 0) - nulls.get(number, 0)
+        for name, numbers in inside.items():
+            found[name] += max(values.get(number, 0) - nulls.get(number, 0) for number in numbers)
     return {name: count for name, count in found.items() if count > 0}
