@@ -163,6 +163,18 @@ def test_a_run_tells_so_many_late_hours_and_the_next_one_goes_on(page: Page) -> 
     assert hour_key(HOUR0 + 2) in hours(first), "those with rows come first"
 
 
+@pytest.mark.parametrize("mode", ["fill", "errors", "rest"])
+def test_hours_of_a_run_that_had_nothing_to_do_keep_their_version_and_are_not_told_again(
+    page: Page, mode: str
+) -> None:
+    before = version(page, HOUR0)
+    tags = {MODE_TAG: mode, **of_hours(HOUR0, HOUR0 + 1)}
+    done = page.run("microbatch", tags=tags, config=EXECUTE if mode != "fill" else {})
+    assert done.success and hour_key(HOUR0) in hours(done)
+    assert version(page, HOUR0) == before
+    assert hours(page.land()) == {}
+
+
 def test_an_hour_whose_rows_have_left_since_is_not_told(page: Page) -> None:
     world = page.world
     world.put(10)
