@@ -22,7 +22,10 @@ from pipelines.landing.table.lake import Lake
 
 LATE_MAX = 100
 """Hours that a run tells beside those with rows of its own: an event costs some milliseconds, and a table
-that another Dagster looked after has years of them. The next run goes on."""
+that another Dagster looked after has years of them. The next run goes on, as far as the commits that
+`brought` reads."""
+_ASKED_MAX = 10_000
+"""Hours of one question: SQLite takes 32,766 values in a statement, and one landing may pass more hours."""
 
 
 @dataclass(frozen=True)
@@ -90,12 +93,14 @@ def versions_told(instance: dg.DagsterInstance, bronze: dg.AssetKey, hours: Iter
     Story: a backfill asks for hours that are there, nothing is to do, and its events name no version. The
     next live run would take the hours for such that nobody was told of.
     """
-    keys = {hour_key(hour): hour for hour in hours}
-    told = instance.event_log_storage.get_latest_tags_by_partition(
-        bronze, dg.DagsterEventType.ASSET_MATERIALIZATION, [metadata.DATA_VERSION_TAG], [*keys]
-    )
-    tag = metadata.DATA_VERSION_TAG
-    return {keys[key]: tags[tag] for key, tags in told.items() if tag in tags}
+    keys, tag = {hour_key(hour): hour for hour in hours}, metadata.DATA_VERSION_TAG
+    asked, found = [*keys], dict[int, str]()
+    for at in range(0, len(asked), _ASKED_MAX):
+        told = instance.event_log_storage.get_latest_tags_by_partition(
+            bronze, dg.DagsterEventType.ASSET_MATERIALIZATION, [tag], asked[at : at + _ASKED_MAX]
+        )
+        found |= {keys[key]: tags[tag] for key, tags in told.items() if tag in tags}
+    return found
 
 
 def hour_events(
