@@ -3,6 +3,7 @@
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from pipelines.landing.run.driver import Run
 from sls_io.deadline import Deadline
 from sls_io.errors import ConfigError, LandingUnknown, TransportError
 from tests.integration.command_line import environment, settings
+from tests.integration.lossy_catalog import LossyCatalog
 from tests.integration.world import World
 
 
@@ -91,3 +93,59 @@ def test_a_verb_that_only_looks_says_after_five_seconds_what_it_waits_for(
         process.kill()
     assert "waiting for the Iceberg catalog" in line and str(waiting.lake.sqlite_path) in line
     assert "no answer for 5 s" in line
+
+
+# --- what a run waits for beside its catalog ---------------------------------------------------------------
+
+LONGER_S = 2.7
+"""Past the deadline of a run that reads for half a second and gives its catalog a second, and another."""
+
+
+class Restores:
+    """A hook that works for longer than the run has."""
+
+    def on_assigned(self, logstore: str, shards: frozenset[int]) -> None:
+        """Waits for what does not come."""
+        threading.Event().wait(LONGER_S)
+
+
+RESTORES = Restores()
+
+
+def test_a_hook_that_works_for_longer_than_the_run_has_is_no_catalog_out_of_reach(waiting: World) -> None:
+    slow = waiting.changed(hooks=f"{__name__}:RESTORES")
+    report = waiting.land(logstore=slow, publish_deadline_s=1.0, reload_deadline_s=1.0)
+    assert report.came_to_nothing, "its time to read was over"
+    assert waiting.land().rows == 30
+
+
+def test_what_is_told_of_a_landing_may_take_longer_than_the_run_has(waiting: World) -> None:
+    """Dagster writes an event for each hour before the landing is checked and its checkpoints move."""
+    before = waiting.checkpoints()
+    with waiting.run(publish_deadline_s=1.0, reload_deadline_s=1.0) as run:
+        assert run.land().rows == 30
+        threading.Event().wait(LONGER_S)
+        assert run.reconcile().ok
+        assert {str(report.outcome) for report in run.checkpoint()} == {"moved"}
+    assert waiting.checkpoints() != before
+
+
+def test_a_try_that_was_not_answered_may_land_yet_whatever_became_of_those_after_it(
+    started: World,
+) -> None:
+    catalog = started.lake.catalog()
+    assert isinstance(catalog, LossyCatalog)
+    budget = {**started.logstore.budget.model_dump(), "seconds_max": 2.0}
+    catalog.script.extend(["silent", *["refused"] * 1000])
+    with (
+        started.run(
+            logstore=started.changed(budget=budget), publish_deadline_s=0.3, reload_deadline_s=0.5
+        ) as run,
+        pytest.raises(LandingUnknown, match=r"did not confirm .*: ConnectionError\. .* may land yet"),
+    ):
+        run.land()
+    catalog.script.clear()
+    catalog.deliver()
+    assert catalog.deliveries == [""], "it landed"
+    assert started.land().rows == 0
+    started.assert_each_log_once()

@@ -138,6 +138,18 @@ def test_a_table_that_does_not_say_what_was_asked_for_then_leaves_open_who_was_w
     world.assert_each_log_once()
 
 
+@pytest.mark.parametrize("text", ["9" * 5000, "-1", "soon", "\u0661"])
+def test_what_was_asked_for_then_and_edited_by_hand_is_as_good_as_none(world: World, text: str) -> None:
+    world.land()
+    (origin,) = facts(world.table).asked
+    with world.table.transaction() as change:
+        change.set_properties({ASKED_PROPERTY_PREFIX + origin: text})
+    assert not facts(world.table).asked
+    world.put(5)
+    world.emulator.admin.advance(60)
+    assert world.land().rows == 5
+
+
 def forget_asked(table: Table) -> None:
     """Take the property out that a first start sets."""
     names = [name for name in table.properties if name.startswith(ASKED_PROPERTY_PREFIX)]

@@ -1,18 +1,21 @@
 """What hours say after a commit, whatever fails behind it: done, or unknown and look; never refused."""
 
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
 from dagster._core.storage.partition_status_cache import AssetPartitionStatus
+from dagster._core.test_utils import instance_for_test
+from sqlalchemy import Engine, event
 
 from pipelines.cli.main import EXIT_FAILED, run
 from pipelines.components.logstore.assets import bronze_key, hours_of
 from pipelines.components.logstore.metadata import DATA_VERSION_TAG
 from pipelines.components.logstore.schedule import MODE_TAG, hour_key
-from pipelines.components.logstore.telling import LATE_MAX
+from pipelines.components.logstore.telling import LATE_MAX, versions_told
 from pipelines.landing.operations.undo import execute_undo, plan_undo
 from tests.integration.command_line import settings
 from tests.integration.lossy_catalog import LossyCatalog, lossy
@@ -161,6 +164,35 @@ def test_a_run_tells_so_many_late_hours_and_the_next_one_goes_on(page: Page) -> 
     first, second, third = page.land(), page.land(), page.land()
     assert (len(hours(first)), len(hours(second)), len(hours(third))) == (LATE_MAX, 30, 0)
     assert hour_key(HOUR0 + 2) in hours(first), "those with rows come first"
+
+
+@pytest.mark.parametrize("mode", ["fill", "errors", "rest"])
+def test_hours_of_a_run_that_had_nothing_to_do_keep_their_version_and_are_not_told_again(
+    page: Page, mode: str
+) -> None:
+    before = version(page, HOUR0)
+    tags = {MODE_TAG: mode, **of_hours(HOUR0, HOUR0 + 1)}
+    done = page.run("microbatch", tags=tags, config=EXECUTE if mode != "fill" else {})
+    assert done.success and hour_key(HOUR0) in hours(done)
+    assert version(page, HOUR0) == before
+    assert hours(page.land()) == {}
+
+
+def test_more_hours_than_a_statement_of_sqlite_takes_are_asked_for_in_parts() -> None:
+    """One landing passes years of a logstore that was quiet. Some builds of SQLite take more than others."""
+
+    def stock(connection: sqlite3.Connection, _: object) -> None:
+        connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 32_766)
+
+    hours, bronze = range(HOUR0, HOUR0 + 40_000), dg.AssetKey(["bronze", "quiet"])
+    event.listen(Engine, "connect", stock)
+    try:
+        with instance_for_test() as instance:
+            last: Any = {"partition": hour_key(hours[-1]), "tags": {DATA_VERSION_TAG: "7"}}
+            instance.report_runless_asset_event(dg.AssetMaterialization(bronze, **last))
+            assert versions_told(instance, bronze, hours) == {hours[-1]: "7"}
+    finally:
+        event.remove(Engine, "connect", stock)
 
 
 def test_an_hour_whose_rows_have_left_since_is_not_told(page: Page) -> None:

@@ -240,6 +240,22 @@ def test_keys_that_are_refused_before_the_first_landing_become_a_run_that_fails(
     assert not watch.tick(60) and watch.shown(Kind.LAG)[0]
 
 
+def test_keys_that_are_gone_become_a_run_that_fails_and_what_the_table_says_is_told(
+    make_site: MakeSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = Watch(landed(make_site("gone_keys")))
+    assert not watch.tick()
+    with monkeypatch.context() as patched:
+        patched.delenv("ALIBABA_CLOUD_ACCESS_KEY_ID")
+        assert not watch.tick(600)
+        assert watch.shown(Kind.LAG)[:2] == (False, "WARN") and "no key pair" in watch.shown(Kind.LAG)[2]
+        assert watch.shown(Kind.RECONCILED)[0]
+        (asked,) = watch.tick(7300)
+        assert asked.run_key is not None and "lag-runway" in asked.run_key
+        assert not watch.site.launch(asked, "trouble").success
+    assert not watch.tick(60) and watch.shown(Kind.LAG)[0]
+
+
 def test_what_failed_goes_on_failing_while_nobody_can_look(make_site: MakeSite) -> None:
     watch = Watch(landed(make_site("hidden_lag", trouble={"lag_s": {"warn": 600, "fail": 3000}})))
     watch.site.world.put(5)

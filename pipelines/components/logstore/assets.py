@@ -48,7 +48,7 @@ from pipelines.components.logstore.schedule import (
     busy_run,
 )
 from pipelines.components.logstore.spark import SparkEngine
-from pipelines.components.logstore.telling import News, hour_events, untold
+from pipelines.components.logstore.telling import News, hour_events, untold, versions_told
 from pipelines.landing.commit.standing import commits
 from pipelines.landing.hours import check_begun, hour_of, hour_text, hours_text, minute_of
 from pipelines.landing.inspection.brought import complete_hours
@@ -314,7 +314,9 @@ def _again(
                 if mode == REPLACE:
                     events, made.snapshot = rework.replaced(logstore, bronze, spark, hours, execute=execute)
                 else:
-                    events, made.snapshot = rework.mended(logstore, bronze, hours, mode, execute=execute)
+                    events, made.snapshot = rework.mended(
+                        context.instance, logstore, bronze, hours, mode, execute=execute
+                    )
         except SlsError as error:
             rework.once_more(context, bronze, hours, mode, error)
             raise
@@ -362,7 +364,8 @@ def _land(
                     reached = _filled_hours(logstore, report, hours, until_s)
                     reached -= {hour for lack in lacks for hour in lack.hours}
                     _observe(context, logstore, report, set(report.hours) - reached)
-                    news = News(frozenset(reached), _windows_of(logstore, report))
+                    told = versions_told(context.instance, bronze, reached)
+                    news = News(frozenset(reached), _windows_of(logstore, report), told=told)
                 yield from _landed(context, logstore, run, report, news, runway)
         except SlsError as error:
             return Outcome(report.gaps, error)

@@ -179,9 +179,9 @@ def not_moved() -> Metadata:
     }
 
 
-def version_tags(snapshot: int | None) -> dict[str, str]:
-    """The snapshot as data version; a landing without a commit leaves the version as it was."""
-    return {DATA_VERSION_TAG: str(snapshot)} if snapshot is not None else {}
+def version_tags(version: int | str | None) -> dict[str, str]:
+    """A snapshot as data version; or, where there was no commit, the version that was told before."""
+    return {DATA_VERSION_TAG: str(version)} if version is not None else {}
 
 
 def _short(number: float) -> dg.MetadataValue:

@@ -23,6 +23,7 @@ import dagster as dg
 from pipelines.components.logstore import metadata
 from pipelines.components.logstore.schedule import ERRORS, REPLACE, REST, hour_key
 from pipelines.components.logstore.spark import SparkEngine
+from pipelines.components.logstore.telling import versions_told
 from pipelines.landing.hours import hours_text
 from pipelines.landing.inspection.brought import oldest_reached_s
 from pipelines.landing.inspection.describe import hour_rows
@@ -88,7 +89,15 @@ _ABOUT: dict[str, tuple[Kept, str, str]] = {
 }
 
 
-def mended(logstore: Logstore, bronze: dg.AssetKey, hours: range, mode: str, *, execute: bool) -> Done:
+def mended(
+    instance: dg.DagsterInstance,
+    logstore: Logstore,
+    bronze: dg.AssetKey,
+    hours: range,
+    mode: str,
+    *,
+    execute: bool,
+) -> Done:
     """Read rows of the hours again from what they keep; without `execute` say what would become of them."""
     lake, (kept, before, after) = Lake.default(), _ABOUT[mode]
     with SlsClient(logstore.service) as client:
@@ -105,14 +114,15 @@ def mended(logstore: Logstore, bronze: dg.AssetKey, hours: range, mode: str, *, 
             return _planned(bronze, dict.fromkeys(hours, shown), mode), None
         rows = hour_rows(logstore, lake, view.origin, hours)  # each stays, whatever is read anew
         whole_s = oldest_reached_s([planned.place.ledger]) or 0
+        told = versions_told(instance, bronze, hours)
         # Asked a second time nothing would change, and that is no failure: the hours are done.
         snapshot = execute_mend(lake, logstore, client, planned) if view.files else None
-    tags = metadata.version_tags(snapshot)
+    tags = {h: metadata.version_tags(told.get(h) if snapshot is None else snapshot) for h in hours}
     if snapshot is not None:
         shown["snapshot"] = dg.MetadataValue.text(str(snapshot))
     there = {h: rows.get(h, 0) for h in hours if rows.get(h) or (h + 1) * HOUR_S <= whole_s}
     counts = {h: {"dagster/partition_row_count": dg.MetadataValue.int(n)} for h, n in there.items()}
-    return [_done(bronze, hour, mode, {**shown, **counts[hour]}, tags) for hour in there], snapshot
+    return [_done(bronze, hour, mode, {**shown, **counts[hour]}, tags[hour]) for hour in there], snapshot
 
 
 def once_more(

@@ -5,7 +5,7 @@ of `main` that changed it. Its own hours are among these, and those of a run tha
 `sls-lake land`, and of a replace whose answer was lost. Hour by hour, so that nothing has to be remembered.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import dagster as dg
@@ -22,18 +22,23 @@ from pipelines.landing.table.lake import Lake
 
 LATE_MAX = 100
 """Hours that a run tells beside those with rows of its own: an event costs some milliseconds, and a table
-that another Dagster looked after has years of them. The next run goes on."""
+that another Dagster looked after has years of them. The next run goes on, as far as the commits that
+`brought` reads."""
+_ASKED_MAX = 10_000
+"""Hours of one question: SQLite takes 32,766 values in a statement, and one landing may pass more hours."""
 
 
 @dataclass(frozen=True)
 class News:
     """Hours to tell, what was pulled of them, and the newest commit that changed each, where that is known.
-    `left`: how many more are left for the next run."""
+    `left`: how many more are left for the next run. `told`: the data version that each has by now; it stays
+    where no commit is behind the event."""
 
     hours: frozenset[int]
     windows: Mapping[int, Sequence[Landed]] = field(default_factory=dict)
     versions: Mapping[int, int] = field(default_factory=dict)
     left: int = 0
+    told: Mapping[int, str] = field(default_factory=dict)
 
 
 def untold(
@@ -73,16 +78,29 @@ def _newer_than_told(
     A data version that is none of these commits is older than all of them, or says that nobody knew.
     """
     place = {str(each.snapshot_id): at for at, each in enumerate(commits)}
-    keys = {hour: hour_key(hour) for each in commits for hour in each.hours}
-    told = instance.event_log_storage.get_latest_tags_by_partition(
-        bronze, dg.DagsterEventType.ASSET_MATERIALIZATION, [metadata.DATA_VERSION_TAG], [*keys.values()]
-    )
-    of = {hour: told.get(key, {}).get(metadata.DATA_VERSION_TAG, "") for hour, key in keys.items()}
+    hours = {hour for each in commits for hour in each.hours}
+    told = versions_told(instance, bronze, hours)
     found = {
-        hour: [each for each in commits[: place.get(version, len(commits))] if hour in each.hours]
-        for hour, version in of.items()
+        hour: [each for each in commits[: place.get(told.get(hour, ""), len(commits))] if hour in each.hours]
+        for hour in hours
     }
     return {hour: newer for hour, newer in found.items() if newer}
+
+
+def versions_told(instance: dg.DagsterInstance, bronze: dg.AssetKey, hours: Iterable[int]) -> dict[int, str]:
+    """Hour -> data version of its newest event, for those that have one.
+
+    Story: a backfill asks for hours that are there, nothing is to do, and its events name no version. The
+    next live run would take the hours for such that nobody was told of.
+    """
+    keys, tag = {hour_key(hour): hour for hour in hours}, metadata.DATA_VERSION_TAG
+    asked, found = [*keys], dict[int, str]()
+    for at in range(0, len(asked), _ASKED_MAX):
+        told = instance.event_log_storage.get_latest_tags_by_partition(
+            bronze, dg.DagsterEventType.ASSET_MATERIALIZATION, [tag], asked[at : at + _ASKED_MAX]
+        )
+        found |= {keys[key]: tags[tag] for key, tags in told.items() if tag in tags}
+    return found
 
 
 def hour_events(
@@ -107,5 +125,5 @@ def hour_events(
             bronze,
             partition=hour_key(hour),
             metadata={**numbers, **metadata.windows(landed), **(also or {})},
-            tags=metadata.version_tags(version),
+            tags=metadata.version_tags(news.told.get(hour) if version is None else version),
         )

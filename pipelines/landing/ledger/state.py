@@ -136,7 +136,8 @@ def _asked(properties: Mapping[str, str]) -> Mapping[str, int]:
     prefix = codec.ASKED_PROPERTY_PREFIX
     texts = {name.removeprefix(prefix): text for name, text in properties.items() if name.startswith(prefix)}
     # It only words a line for people: one that somebody changed by hand is as good as none.
-    return {origin: int(text) for origin, text in texts.items() if text.isascii() and text.isdigit()}
+    plain = {o: t for o, t in texts.items() if t.isascii() and t.isdigit() and len(t) < _DIGITS_MAX}
+    return {origin: int(text) for origin, text in plain.items()}
 
 
 def _epochs(properties: Mapping[str, str]) -> Mapping[str, Mapping[str, Epoch]]:

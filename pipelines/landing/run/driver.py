@@ -136,6 +136,7 @@ class Run:
         self._from_s, self._asked_until_s = from_s, until_s
         self._on_event, self._warn = on_event, warn
         self._publish_deadline_s, self._reload_deadline_s = publish_deadline_s, reload_deadline_s
+        self._waits_s = publish_deadline_s + reload_deadline_s
         self._client = SlsClient(logstore.service, clock=clock)
         run = uuid.uuid4().hex
         self._tag = f"sls-lake-{run[:12]}"
@@ -151,6 +152,7 @@ class Run:
         self._stopped: Mapping[int, str] = {}
         self._deadline = Deadline()
         self._refusal: publish.Refusal | None = None
+        self._unanswered = False
 
     def __enter__(self) -> Self:
         return self
@@ -169,8 +171,7 @@ class Run:
         Raises what the tree of `sls_io.errors` says; whatever it raises, no checkpoint moved.
         """
         begun_s = self.clock.monotonic()
-        waits_s = self._publish_deadline_s + self._reload_deadline_s
-        self._deadline = Deadline.after(self.logstore.budget.seconds_max + waits_s, tell=self._warn)
+        self._deadline = Deadline.after(self.logstore.budget.seconds_max + self._waits_s, tell=self._warn)
         self.engine.require()
         bounds = self._bounds_found = self._look_at_the_clock()
         setting = protocol.Setting(
@@ -198,11 +199,13 @@ class Run:
 
     def reconcile(self) -> Verdict:
         """Check the landing under the tag; while that fails no checkpoint moves."""
+        self._worked()
         self._drive(before=(protocol.PublishCheckpoints, protocol.Release))
         return Verdict(problems=self._protocol.problems)
 
     def checkpoint(self) -> list[CheckpointReport]:
         """Publish the frontiers (live runs whose check held) and let go of the shards."""
+        self._worked()
         self._drive(before=())
         return list(self._checkpoints)
 
@@ -239,8 +242,15 @@ class Run:
             deadline = Deadline() if isinstance(effect, protocol.Release) else self._deadline
             with deadline.kept():
                 event = _EXECUTORS[type(effect)](self, effect)
+            if isinstance(effect, _WORK):
+                self._worked()
             self._on_event(f"{name}.done")
             self._feed(event)
+
+    def _worked(self) -> None:
+        """However long others took, the catalog gets its time after them. Story: a hook works for ten
+        minutes, the run's deadline is over, and a catalog that nobody asked is called out of reach."""
+        self._deadline = self._deadline.at_least(self._waits_s)
 
     def _look_at_the_clock(self) -> Bounds:
         """The service's time: the earlier of two answers. With a time that is too early the next run catches
@@ -434,8 +444,6 @@ class Run:
         stopped = _stopped(plan, written)
         self._stopped = {shard: window.stopped for shard, window in stopped.items()}
         self._attempt_begun = attempt.wrote({w.landed.window: w for w in written if w.landed}, fresh)
-        # However long the writing took, what was written gets its time to be published.
-        self._deadline = self._deadline.at_least(self._publish_deadline_s + self._reload_deadline_s)
         landed = tuple(w.landed for w in written if w.landed)
         reasons = {s: Wait(Why.STOPPED, stop_text(w.stopped, w.cause)) for s, w in stopped.items()}
         return protocol.Written(landed, reasons, claim_valid=self._holding.valid)
@@ -457,6 +465,7 @@ class Run:
             return protocol.Answered(request.snapshot_id, accepted=False)
         deadline_s = min(self._publish_deadline_s, self._to_publish_s)
         self._refusal = publish.send(attempt.table.catalog, attempt.table, request, deadline_s=deadline_s)
+        self._unanswered |= self._refusal is not None and self._refusal.kind == publish.DEADLINE
         return protocol.Answered(request.snapshot_id, accepted=self._refusal is None)
 
     @property
@@ -467,16 +476,10 @@ class Run:
     def _check_time(self) -> None:
         """Raises SlsError when nothing landed by the run's deadline. Story: another process locks the
         catalog. Each try waits for it, is refused, and by their number tries would go on for hours."""
-        if self._to_publish_s > 0:
-            return
-        why = str(self._refusal) if self._refusal else "no try was sent"
-        text = (
-            f"the Iceberg catalog ({self.lake.place}) did not take the landing of {self.logstore.table} in "
-            f"the run's time, `budget.seconds_max` and {self._publish_deadline_s:g} s to publish: {why}. No "
-            "checkpoint moved. Look who holds the catalog; the next run goes on from what the table has"
-        )
-        unknown = self._refusal is not None and self._refusal.kind == publish.DEADLINE
-        raise LandingUnknown(text) if unknown else TransportError(text)
+        if self._to_publish_s <= 0:
+            bound = f"`budget.seconds_max` and {self._publish_deadline_s:g} s to publish"
+            catalog, table = f"the Iceberg catalog ({self.lake.place})", self.logstore.table
+            raise publish.out_of_time(catalog, table, bound, self._refusal, unanswered=self._unanswered)
 
     def _reload(self, effect: protocol.Reload) -> protocol.Event:
         before = self._attempt.base
@@ -570,6 +573,7 @@ def _stopped(plan: Plan, written: list[WrittenWindow]) -> dict[int, WrittenWindo
     return found
 
 
+_WORK = (protocol.ClaimShards, protocol.ResolveStart, protocol.SurveyShards, protocol.WriteWindows)
 _EXECUTORS: dict[type, Callable[[Run, Any], protocol.Event]] = {
     protocol.ClaimShards: Run._claim,
     protocol.ReadLedger: Run._read_ledger,

@@ -58,12 +58,15 @@ class Finding:
 
 
 def troubles(
-    logstore: Logstore, lake: Lake, client: SlsClient, *, clock: Clock = SYSTEM_CLOCK
+    logstore: Logstore, lake: Lake, client: SlsClient | SlsError, *, clock: Clock = SYSTEM_CLOCK
 ) -> tuple[Finding, ...]:
-    """One finding for each kind, in their order. Changes nothing; raises no SlsError and no OSError."""
+    """One finding for each kind, in their order. Changes nothing; raises no SlsError and no OSError.
+
+    `client` is why there is none where its keys are gone: then nobody can look, either.
+    """
     bounds = logstore.sensors.trouble
     try:
-        seen: Look | SlsError | OSError = look(logstore, lake, client)
+        seen: Look | SlsError | OSError = look(logstore, lake, _there(client))
     except LedgerBroken as error:
         return _broken(logstore, lake, error)
     except (SlsError, OSError) as error:
@@ -93,6 +96,12 @@ def settled(found: Finding, told: Finding | None, bounds: Trouble, now_s: float)
     return replace(found, level=level, text=text, since_s=since_s)
 
 
+def _there(client: SlsClient | SlsError) -> SlsClient:
+    if isinstance(client, SlsError):
+        raise client
+    return client
+
+
 def _broken(logstore: Logstore, lake: Lake, error: LedgerBroken) -> tuple[Finding, ...]:
     """A ledger that contradicts itself: nothing else can be known, and one alert is enough."""
     unknown = f"nobody knows: {error}"
@@ -101,10 +110,15 @@ def _broken(logstore: Logstore, lake: Lake, error: LedgerBroken) -> tuple[Findin
 
 
 def _by_the_service(
-    logstore: Logstore, lake: Lake, client: SlsClient, seen: Look | SlsError | OSError, bounds: Trouble
+    logstore: Logstore,
+    lake: Lake,
+    asked: SlsClient | SlsError,
+    seen: Look | SlsError | OSError,
+    bounds: Trouble,
 ) -> tuple[Finding, Finding]:
     """Lag and runway."""
     try:
+        client = _there(asked)
         if not isinstance(seen, Look):
             raise seen
         passed_s, retention_s = seen.passed_s, client.retention_s()
