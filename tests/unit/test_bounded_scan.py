@@ -1,6 +1,7 @@
 """Data files are read and written a few megabytes at a time, and as PyIceberg reads them."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, GreaterThan, IsNull, NotNull
-from pyiceberg.io.pyarrow import ArrowScan  # noqa: TID251 - what it is compared with
+from pyiceberg.io.pyarrow import ArrowScan, PyArrowFileIO  # noqa: TID251 - what it is compared with
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
@@ -27,6 +28,7 @@ from pyiceberg.types import (
     StructType,
 )
 
+from pipelines.landing.table import second_look
 from pipelines.landing.table.bounded_scan import BATCH_BYTES, BoundedScan, rows_counted, rows_of_file
 from pipelines.landing.table.contract import LONG_GROUP_BYTES, ROW_GROUP_BYTES, arrow_schema
 from pipelines.landing.table.new_file import NewFile
@@ -192,3 +194,28 @@ def test_a_file_without_a_row_is_not_written(tmp_path: Path, table: Table) -> No
     new = NewFile(table, table.schema(), stored(tmp_path / "like.parquet", rows(1)), "o-1/rewritten")
     new.add(rows(1).to_batches()[0].slice(0, 0))
     assert new.close() is None and not list(tmp_path.rglob("rewritten/*"))
+
+
+def test_what_another_reader_cannot_read_is_damaged_wherever_the_bit_is(tmp_path: Path) -> None:
+    whole = tmp_path / "whole.parquet"
+    texts = pa.table({"text": [f"word {i % 5}" for i in range(40)]})
+    pq.write_table(texts, whole, compression="zstd", write_page_checksum=True)
+    good = whole.read_bytes()
+    column = pq.read_metadata(whole).row_group(0).column(0)
+    begin, end = column.dictionary_page_offset, column.data_page_offset
+    unreadable, called_whole = 0, []
+    for place in range(8 * begin, 8 * end):
+        content = bytearray(good)
+        content[place // 8] ^= 1 << place % 8
+        whole.write_bytes(content)
+        try:
+            pq.read_table(whole)
+        except (pa.ArrowException, OSError, ValueError):
+            unreadable += 1
+            # What it raises without a number is damage for who asked it, too.
+            with suppress(OSError):
+                if not second_look.data_file(PyArrowFileIO(), str(whole), rows=40):
+                    called_whole.append(place)
+
+    assert unreadable
+    assert called_whole == []
