@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, settings
 from sls_io.emulator import Emulator
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
 from tests.backends import s3
+from tests.inherited import forget
 from tests.order import longest_first
 
 pytest_plugins = ["sls_io.emulator.pytest_plugin"]
@@ -18,18 +19,16 @@ settings.register_profile("search", deadline=None, suppress_health_check=[Health
 settings.register_profile("suite", settings.get_profile("search"), derandomize=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or "suite")
 
-# Before any client is built, in this process and in the ones it starts: the pair of the emulator,
-# never the developer's own, and no proxy in between.
+# Before any client is built, in this process and in the ones it starts: nobody's lake, the pair of the
+# emulator, never the developer's own, and no proxy in between.
+forget(os.environ)
+os.environ["DAGSTER_DISABLE_TELEMETRY"] = "yes"
 os.environ["ALIBABA_CLOUD_ACCESS_KEY_ID"] = FAKE_ID
 os.environ["ALIBABA_CLOUD_ACCESS_KEY_SECRET"] = FAKE_SECRET
 # The same for storage: tasks of a landing find its key pair in their environment, and nothing else.
 os.environ["AWS_ACCESS_KEY_ID"] = s3.KEY_ID
 os.environ["AWS_SECRET_ACCESS_KEY"] = s3.KEY_SECRET
 os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
-for _name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL"):
-    os.environ.pop(_name, None)
-for _name in ("ALIBABA_CLOUD_SECURITY_TOKEN", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-    os.environ.pop(_name, None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -61,7 +61,7 @@ from sls_io.window import HOUR_S
 @click.option("--execute", is_flag=True, help="Do it; without this, all modes but fill are a dry run.")
 @click.option(
     "--dagster-url",
-    envvar="DAGSTER_WEBSERVER_URL",
+    envvar=dagster_client.URL_VARIABLE,
     default=dagster_client.DEFAULT_URL,
     show_default=True,
     help="Where the Dagster page is.",

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from sls_io.errors import ConfigError, ConnectFailed, ServiceError, printable
 
 DEFAULT_URL = "http://127.0.0.1:3000"
+URL_VARIABLE = "DAGSTER_WEBSERVER_URL"
 LOCATION = "sls_lake"
 _REPOSITORY = {"repositoryName": "__repository__", "repositoryLocationName": LOCATION}
 POLL_S = 1.0

@@ -352,20 +352,8 @@ def report(
     )
     if file is not None:
         output.say(f"read {file.path.name} as {file.format_name}")
-    if counts.odd_lines:
-        output.say(f"{counts.odd_lines:,} lines did not have the format: kept whole under the key `line`")
-    if counts.blank_lines:
-        output.say(f"{counts.blank_lines:,} blank lines left out")
-    if counts.late_rows:
-        output.say(
-            f"{counts.late_rows:,} rows are older than the 7 days the service takes: "
-            "they got the time of loading as log time, their own stays in its key"
-        )
-    if counts.future_rows:
-        output.say(
-            f"{counts.future_rows:,} rows are further ahead than the 15 minutes the service takes: "
-            "they got the time of loading as log time, their own stays in its key"
-        )
+    for oddity in oddities(counts):
+        output.say(oddity)
     output.result(
         {
             "project": service.project,
@@ -377,11 +365,26 @@ def report(
             "raw_bytes": counts.bytes,
             "odd_lines": counts.odd_lines,
             "blank_lines": counts.blank_lines,
+            "valueless": counts.valueless,
             "late_rows": counts.late_rows,
             "future_rows": counts.future_rows,
             "seconds": round(counts.seconds, 3),
         }
     )
+
+
+def oddities(counts: Counts) -> list[str]:
+    """What of a load was not as usual, and how often: all that a log does not carry as its file has it."""
+    null = "values are null, or `-` in the place of one, and are not sent: their keys are left out"
+    time = "they got the time of loading as log time, their own stays in its key"
+    found = {
+        "lines did not have the format: kept whole under the key `line`": counts.odd_lines,
+        "blank lines left out": counts.blank_lines,
+        null: counts.valueless,
+        f"rows are older than the 7 days the service takes: {time}": counts.late_rows,
+        f"rows are further ahead than the 15 minutes the service takes: {time}": counts.future_rows,
+    }
+    return [f"{count:,} {what}" for what, count in found.items() if count]
 
 
 def _source(path: Path | None) -> str:

@@ -1,5 +1,6 @@
 """`sls-lake load` against an emulator: what arrives is what was said, and bad input is one sentence."""
 
+import csv
 import gzip
 import json
 import os
@@ -9,12 +10,15 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from pipelines.cli.demo.accesslog import content_of, generated, parse_request_id
 from pipelines.cli.emulator_admin import Stored, stored
 from pipelines.cli.files.log_files import LINE_BYTES_MAX
 from pipelines.cli.files.packing import unpack
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, run
+from sls_io import open_logstore
 from sls_io.emulator import Emulator
 from sls_io.settings import Service
 from sls_io.window import HOUR_S
@@ -283,6 +287,53 @@ def test_a_plan_before_the_first_landing_refuses_what_the_landing_would(
     capsys.readouterr()
     assert run(["plan"]) == EXIT_USAGE
     assert told in capsys.readouterr().err
+
+
+# --- what a file says, and what comes out again ------------------------------------------------
+
+CELL = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from('",\r\n'), max_size=9)
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=st.lists(st.tuples(CELL, CELL | st.none()), min_size=1, max_size=12))
+@example(rows=[("", ""), ("a\r\nb", None), (" x ", "null")])
+def test_a_table_in_a_file_is_pulled_as_it_was_written(
+    rows: list[tuple[str, str | None]], project: Path, emulator: Emulator
+) -> None:
+    assert run(["load", "--rows", "1", "--create", "--shards", "1"]) == 0
+    with open_logstore(emulator.endpoint, "demo", "clicks") as logs:
+        for name, absent in (("a.csv", ""), ("a.json", None)):
+            path, begin = project / name, logs.extent(0).end
+            with path.open("w", newline="", encoding="utf-8") as file:
+                if absent is None:
+                    file.writelines(json.dumps({"k": k, "v": v}) + "\n" for k, v in rows)
+                else:
+                    csv.writer(file).writerows([("k", "v"), *rows])
+            said = ["load", "--file", str(path), "--format", path.suffix[1:]]
+            assert run(said) == 0
+            pulled = [
+                dict(rest or ())
+                for batch in logs.batches(0, begin=begin)
+                for rest in batch.column("__rest__").to_pylist()
+            ]
+            written = [{"k": k, "v": absent if v is None else v} for k, v in rows]
+            assert pulled == [{k: v for k, v in row.items() if v is not None} for row in written]
+
+
+def test_what_a_load_does_not_send_is_said_in_numbers(
+    project: Path, emulator: Emulator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = project / "a.jsonl"
+    path.write_text('{"a": null, "b": ""}\n{"a": null, "b": null}\n\n')
+    assert run(["load", "--file", str(path), "--create"]) == 0
+    said = capsys.readouterr().out
+    assert "3 values are null, or `-` in the place of one, and are not sent" in said
+    assert "1 blank lines left out" in said
+    assert run(["load", "--file", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["valueless"] == 3
+    for group in kept(emulator):
+        logs = [{c.Key: c.Value for c in log.Contents} for log in unpack(group.body).Logs]
+        assert logs == [{"b": b""}, {}]
 
 
 # --- the format ------------------------------------------------------------------------------

@@ -50,6 +50,9 @@ def test_a_common_line_has_no_referer_and_a_dash_is_an_absent_field() -> None:
     assert {k for k, _ in log.contents} == {
         "remote_addr", "time_local", "request_method", "request_uri", "server_protocol", "status"
     }  # fmt: skip
+    assert log.valueless == 3
+    named = combined(b'h ann - [17/May/2015:10:05:03 +0000] "GET / HTTP/1.0" 304 -')
+    assert dict(named.contents)["remote_ident"] == b"ann"
 
 
 def test_a_request_that_is_no_request_stays_whole_under_one_key() -> None:
@@ -68,11 +71,12 @@ def test_bytes_that_are_not_utf8_pass_unchanged() -> None:
     assert dict(log.contents)["request_uri"] == b"/\xff\xfe?x=1"
 
 
-def test_a_json_line_keeps_text_repeated_keys_and_other_values_as_json() -> None:
+def test_a_json_line_keeps_text_repeated_keys_and_other_values_as_json_and_leaves_null_out() -> None:
     log = json_line('{"a":"é","n":5,"b":true,"z":null,"o":{"x":[1,"y"]},"a":"2"}'.encode())
     assert log.contents == (
-        ("a", "é".encode()), ("n", b"5"), ("b", b"true"), ("z", b"null"), ("o", b'{"x":[1,"y"]}'), ("a", b"2")
+        ("a", "é".encode()), ("n", b"5"), ("b", b"true"), ("o", b'{"x":[1,"y"]}'), ("a", b"2")
     )  # fmt: skip
+    assert log.whole and log.valueless == 1
 
 
 @pytest.mark.parametrize(

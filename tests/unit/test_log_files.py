@@ -112,8 +112,8 @@ def test_a_csv_record_has_the_names_of_the_header_and_may_go_over_lines(tmp_path
     )
     file, logs = logs_of(tmp_path / "a.csv", body, "csv")
     assert [dict(log.contents) for log in logs] == [
-        {"time": b"1795345141", "user name": b"ann", "note": b'said "no",\n\nthen yes'},
-        {"time": b"2026-11-22T10:59:01Z", "note": b"\xff"},
+        {"time": b"1795345141", "user name": b"ann", "note": b'said "no",\r\n\r\nthen yes'},
+        {"time": b"2026-11-22T10:59:01Z", "user name": b"", "note": b"\xff"},
         {"line": b"too,many,fields,here"},
         {"line": b'4,"never closed,x'},
         {"time": b"5", "user name": b"bob", "note": b"last"},
@@ -123,6 +123,45 @@ def test_a_csv_record_has_the_names_of_the_header_and_may_go_over_lines(tmp_path
     assert count_records(file) == 5
     again = list(parse_file(file, Counts(), first_line=7))
     assert again == logs[2:], "going on needs the header, which stands before"
+
+
+def test_a_quote_that_closes_in_the_middle_of_a_field_costs_its_own_line_alone(tmp_path: Path) -> None:
+    stray = b'2,"never meant'
+    body = b"n,note\n" + stray + b"\n3,plain\n" + b'4,"a\nb"\n' + b"5,last\n"
+    _, logs = logs_of(tmp_path / "a.csv", body, "csv")
+    assert [dict(log.contents) for log in logs] == [
+        {"line": stray},
+        {"n": b"3", "note": b"plain"},
+        {"n": b"4", "note": b"a\nb"},
+        {"n": b"5", "note": b"last"},
+    ]
+    assert [log.whole for log in logs] == [False, True, True, True]
+
+
+def test_a_header_may_go_over_lines_and_names_may_stand_twice(tmp_path: Path) -> None:
+    _, logs = logs_of(tmp_path / "a.csv", b'n,"first\r\nname",n,\r\n1,ann,2,3\r\n', "csv")
+    assert [log.contents for log in logs] == [
+        (("n", b"1"), ("first\r\nname", b"ann"), ("n", b"2"), ("column_4", b"3"))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"n,\xff\n1,2\n", "a name in its header is not UTF-8"),
+        (b"n,note\r\n", "no lines behind its header"),
+        ("n,note\n1,2\n".encode("utf-16"), "text in UTF-16"),
+    ],
+)
+def test_a_csv_file_that_no_log_can_carry_is_refused(body: bytes, words: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=words):
+        logs_of(tmp_path / "a.csv", body, "csv")
+
+
+def test_only_one_end_is_taken_from_a_line(tmp_path: Path) -> None:
+    _, logs = logs_of(tmp_path / "a.log", b"one \r\r\n\rtwo\nthree\rfour\r\n five\t", "text")
+    lines = [b"one \r", b"\rtwo", b"three\rfour", b" five\t"]
+    assert [log.contents for log in logs] == [(("line", line),) for line in lines]
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress, bytes])

@@ -1,4 +1,4 @@
-"""The last word of the demo: the service's own stored log against the table's own files.
+"""The last word but one of the demo: the service's own stored log against the table's own files.
 
 On one side the LogGroups as the emulator stored them, parsed with the vendor's protobuf classes.
 On the other the Parquet files that the table lists, opened with pyarrow. Nothing in between is
@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
+from pipelines.cli.demo.file_audit import FileAudit
 from pipelines.cli.emulator_admin import Stored
 from pipelines.cli.files.packing import unpack, unpack_log
 from sls_io.window import HOUR_S
@@ -29,7 +30,8 @@ Row = Mapping[str, Any]
 @dataclass(slots=True)
 class Audit:
     """What the comparison found. `files_gone` are files that the table lists and nobody has;
-    `untyped` rows carry `__error__` and the log's own bytes."""
+    `untyped` rows carry `__error__` and the log's own bytes. `file` is what was found of the file that the
+    logs come from, None for generated ones."""
 
     stored: int = 0
     landed: int = 0
@@ -41,11 +43,14 @@ class Audit:
     untyped: int = 0
     files_gone: list[str] = field(default_factory=list)
     examples: list[str] = field(default_factory=list)
+    file: FileAudit | None = None
 
     @property
     def ok(self) -> bool:
-        """Every stored log is in the table exactly once, with its content, and nothing else is."""
-        return self.stored == self.landed == self.same and not self.files_gone
+        """Every stored log is in the table exactly once, with its content, and nothing else is; and every
+        record of the file is a stored log."""
+        whole = self.file is None or self.file.ok
+        return self.stored == self.landed == self.same and not self.files_gone and whole
 
     def note(self, example: str) -> None:
         """Keep the first few places where something is wrong: positions, never content."""

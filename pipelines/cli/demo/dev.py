@@ -82,13 +82,14 @@ def dev(
     # nothing would end. A request to end is taken as Ctrl-C, so that children end with us.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
-    box = replace(sandbox.at("dev", port), spark_remote=free_address() if warm else "")
+    url = f"http://127.0.0.1:{ui_port}"
+    box = replace(sandbox.at("dev", port), spark_remote=free_address() if warm else "", dagster_url=url)
     with box.owned():
         _refuse_taken(port, "PORT", "--port")
         _refuse_taken(ui_port, "UI_PORT", "--ui-port")
         box.prepare(fresh=fresh)
         box.enter()
-        _run(output, box, _own(resolve_all(names), box), ui_port, rate)
+        _run(output, box, _own(resolve_all(names), box), rate)
 
 
 def _own(logstores: list[Logstore], box: sandbox.Sandbox) -> list[Logstore]:
@@ -102,9 +103,9 @@ def _own(logstores: list[Logstore], box: sandbox.Sandbox) -> list[Logstore]:
     return logstores
 
 
-def _run(output: Output, box: sandbox.Sandbox, logstores: list[Logstore], ui_port: int, rate: int) -> None:
+def _run(output: Output, box: sandbox.Sandbox, logstores: list[Logstore], rate: int) -> None:
     """All parts, until Ctrl-C; `box` is ours."""
-    url, env, log = f"http://127.0.0.1:{ui_port}", box.home / "env", box.home / "dagster.log"
+    url, env, log = box.dagster_url, box.home / "env", box.home / "dagster.log"
     command = [sys.executable, "-m", "dagster", "dev", "-w", "workspace.yaml", "-h", "127.0.0.1"]
     with Service(output, box) as service, ExitStack() as stack:
         spark = stack.enter_context(SparkServer(output, box)) if box.spark_remote else None
@@ -118,7 +119,7 @@ def _run(output: Output, box: sandbox.Sandbox, logstores: list[Logstore], ui_por
         env.write_text(box.exports())
         output.say(f"emulator  {box.endpoint} (process {service.process_id})")
         try:
-            with sandbox.started([*command, "-p", str(ui_port)], log) as dagster:
+            with sandbox.started([*command, "-p", url.rpartition(":")[2]], log) as dagster:
                 _wait_until_loaded(url, dagster, log)
                 for logstore in logstores:
                     dagster_client.start_schedule(url, f"{logstore.name}_schedule")

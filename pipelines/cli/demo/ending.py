@@ -3,7 +3,7 @@
 Every function prints for people and returns the same as plain values for `--json`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,9 @@ from pipelines.cli import describe as describing
 from pipelines.cli import verify as verifying
 from pipelines.cli.demo import audit as auditing
 from pipelines.cli.demo.audit import Audit
+from pipelines.cli.demo.file_audit import FileAudit, compare_file
 from pipelines.cli.emulator_admin import Stored
+from pipelines.cli.files.log_files import LogFile
 from pipelines.cli.output import Output, moment
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection import describe
@@ -147,6 +149,24 @@ def audit(
     colour, verdict = ("green", "each once, with the same content") if found.ok else ("red", _faults(found))
     counted = loaded if sum(parts) == found.stored else f"{found.stored:,}"
     output.say(f"[{colour}]{counted} rows in the service, {found.landed:,} in the table, {verdict}[/]")
+    return found
+
+
+def file_audit(output: Output, file: LogFile, kept: Iterable[Stored], unlike: Sequence[str]) -> FileAudit:
+    """The file, read anew, against the emulator's stored log, record by record; says it in one sentence.
+    `unlike` are the sentences about what a log does not carry as the file has it."""
+    found = compare_file(file.path, file.format_name, file.delimiter, kept)
+    output.say()
+    output.say(f"[bold]{file.path.name}, read anew, against the service's own store, record by record[/]")
+    for sentence in unlike:
+        output.say(sentence)
+    for example in found.examples:
+        output.say(f"[red]wrong[/]: {example}")
+    verdict = f"{found.records:,} records in the file, {found.same + found.extra:,} in the service"
+    if found.ok:
+        output.say(f"[green]{verdict}, each once, with the same content[/]")
+    else:
+        output.say(f"[red]{verdict}, {found.missing:,} missing, {found.extra:,} unknown to the file[/]")
     return found
 
 

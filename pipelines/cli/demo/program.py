@@ -8,7 +8,7 @@ Iceberg commits and Dagster runs are the real ones, only the service is the emul
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,7 +23,7 @@ from pipelines.cli.emulator_admin import stored
 from pipelines.cli.files.lines import Log
 from pipelines.cli.files.log_files import AUTO, LogFile, count_records, parse_file
 from pipelines.cli.files.packing import GROUP_ROWS, Counts, Packer
-from pipelines.cli.load import create, format_option, put, put_over_hours, recognised
+from pipelines.cli.load import create, format_option, oddities, put, put_over_hours, recognised
 from pipelines.cli.logstores import resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, verb
@@ -53,7 +53,15 @@ UI_PORT = 3000
 
 
 class Rows(Protocol):
-    """Where the demo's rows come from: `first` of them before the shard split, `second` after it."""
+    """Where the demo's rows come from: `first` of them before the shard split, `second` after it.
+
+    `file` is what they are read from, None for generated ones."""
+
+    @property
+    def file(self) -> LogFile | None: ...
+
+    @property
+    def counts(self) -> Counts: ...
 
     @property
     def first(self) -> int: ...
@@ -71,6 +79,8 @@ class GeneratedRows:
     """Access-log rows of one seed; a fifth of the first comes after the split."""
 
     first: int
+    counts: Counts = field(default_factory=Counts)
+    file: None = None
 
     @property
     def second(self) -> int:
@@ -173,7 +183,7 @@ class Demo:
         self.admin, self.spark = admin, spark
         # Groups small enough that each shard gets some of them, also of a short file.
         group_rows = max(1, min(GROUP_ROWS, rows.second // GROUPS_MIN))
-        self.packer = Packer("demo-host", (("env", "demo"),), group_rows)
+        self.packer = Packer("demo-host", (("env", "demo"),), group_rows, rows.counts)
         self.children: frozenset[int] = frozenset()
         self.story: dict[str, Any] = {}
 
@@ -232,14 +242,8 @@ class Demo:
 
     def say_oddities(self) -> None:
         """What of a file was not as usual."""
-        counts = self.packer.counts
-        if counts.odd_lines:
-            self.output.say(f"{'':<12} {counts.odd_lines:,} did not have the format: kept whole under `line`")
-        if counts.late_rows:
-            self.output.say(f"{'':<12} {counts.late_rows:,} are older than 7 days: got the time of loading")
-        if counts.future_rows:
-            ahead = f"{counts.future_rows:,} are ahead of the clock by over 15 minutes"
-            self.output.say(f"{'':<12} {ahead}: got the time of loading")
+        for oddity in oddities(self.packer.counts):
+            self.output.say(f"{'':<12} {oddity}")
 
     def settle(self) -> None:
         """Move the clock over the settle time: the newest seconds are left for the next run."""
@@ -301,6 +305,9 @@ class Demo:
             stored(self.admin, self.client.service),
             parts=(self.rows.first, self.rows.second),
         )
+        if self.rows.file is not None:
+            kept = stored(self.admin, self.client.service)
+            audit.file = ending.file_audit(output, self.rows.file, kept, oddities(self.rows.counts))
         output.result({**self.story, "audit": {**asdict(audit), "ok": audit.ok}})
         return audit
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO
 
+from pipelines.cli.dagster_client import URL_VARIABLE
 from pipelines.cli.demo import follower
 from pipelines.cli.logstores import project_root
 from pipelines.landing.spark.remote import REMOTE_VARIABLE
@@ -28,16 +29,20 @@ STOP_S = 20.0
 _MARK = ".sls-lake-sandbox"
 _INSTANCE_SETTINGS = Path("docs") / "deploy" / "dagster.yaml"
 _CATALOG_PREFIX = "PYICEBERG_CATALOG__LAKE__"
-_DROPPED = ("ALIBABA_CLOUD_SECURITY_TOKEN", "DAGSTER_RUN_JOB_NAME", "SPARK_REMOTE", REMOTE_VARIABLE)
+_DROPPED = (
+    "ALIBABA_CLOUD_SECURITY_TOKEN", "DAGSTER_RUN_JOB_NAME", "SPARK_REMOTE", REMOTE_VARIABLE, URL_VARIABLE
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """`home` is absolute; `port` is the emulator's, `spark_remote` the address of a Spark server, if any."""
+    """`home` is absolute; `port` is the emulator's, `spark_remote` the address of a Spark server, if any,
+    `dagster_url` that of Dagster's page, if there is one."""
 
     home: Path
     port: int = 0
     spark_remote: str = ""
+    dagster_url: str = ""
 
     @property
     def endpoint(self) -> str:
@@ -52,9 +57,9 @@ class Sandbox:
     def variables(self) -> dict[str, str]:
         """What the environment must say, for this process and every child."""
         lake = self.home / "lake"
-        spark = {REMOTE_VARIABLE: self.spark_remote} if self.spark_remote else {}
+        servers = {REMOTE_VARIABLE: self.spark_remote, URL_VARIABLE: self.dagster_url}
         return {
-            **spark,
+            **{name: address for name, address in servers.items() if address},
             "SLS_LAKE_HOME": str(self.home),
             "SLS_ENDPOINT": self.endpoint,
             "DAGSTER_HOME": str(self.dagster_home),

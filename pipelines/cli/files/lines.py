@@ -4,8 +4,10 @@ A line is never dropped: one that does not have the shape of its format becomes 
 single key `line`, and says so by `whole=False`. Values stay bytes from the file to the wire,
 because a log line need not be UTF-8 and the log service does not require it of a value.
 
-Keys of a combined line are the ones nginx and the vendor's own nginx mode use. A field that the
-server wrote as `-` is absent there and absent here.
+Keys of a combined line are the ones nginx and the vendor's own nginx mode use.
+
+The service has no key without a value. A field that a server wrote as `-`, and a JSON value null, say that
+there is none: the key is left out and counted. An empty text is a value, and is sent.
 
 A syslog line is what RFC 3164 and RFC 5424 say, or what a syslog daemon writes to a file, with and without
 `<priority>`. A time without a zone is taken as UTC, one without a year as the last such time before now.
@@ -21,7 +23,7 @@ from typing import NamedTuple
 LINE_KEY = "line"
 
 _COMBINED = re.compile(
-    rb"(?P<remote_addr>\S+) \S+ (?P<remote_user>\S+) \[(?P<time_local>[^\]]+)\] "
+    rb"(?P<remote_addr>\S+) (?P<remote_ident>\S+) (?P<remote_user>\S+) \[(?P<time_local>[^\]]+)\] "
     rb'"(?P<request>(?:[^"\\]|\\.)*)" (?P<status>\d{3}) (?P<body_bytes_sent>\d+|-)'
     rb'(?: "(?P<http_referer>(?:[^"\\]|\\.)*)" "(?P<http_user_agent>(?:[^"\\]|\\.)*)")?'
 )
@@ -33,9 +35,9 @@ _MONTHS = {
     for number, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), start=1)
 }
 _MONTH_TIME = re.compile(r"([A-Z][a-z]{2}) +(\d{1,2}) (\d\d):(\d\d):(\d\d)(\.\d+)?")
-_PRIORITY = rb"(?:<(?P<priority>\d{1,3})>)"
+_PRIORITY = rb"(?:<(?P<priority>0|[1-9]\d{0,2})>)"
 _ISO = rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)"
-_TAG = rb"(?P<program>[^\s:\[\]]{1,64})(?:\[(?P<pid>[^\]\s]{1,32})\])?: ?"
+_TAG = rb"(?P<program>[^\s:\[\]]{1,64})(?:\[(?P<pid>[^\]\s]{1,32})\])?:(?: |\Z)"
 _SYSLOG = (
     re.compile(
         _PRIORITY + rb"1 (?P<time>-|" + _ISO + rb") (?P<hostname>\S+) (?P<program>\S+) (?P<pid>\S+) "
@@ -68,11 +70,13 @@ _MILLISECONDS_FROM = 1e11
 
 class Log(NamedTuple):
     """One log on its way in. `time_s` is its own time (unix seconds, fraction kept) where it has one.
+    `valueless` counts its keys that are left out, because the file says of them that there is no value.
     `line` is the number of its line in a file, 0 for one of no file."""
 
     time_s: float | None
     contents: tuple[tuple[str, bytes], ...]
     whole: bool = True
+    valueless: int = 0
     line: int = 0
 
 
@@ -85,15 +89,18 @@ def combined(line: bytes) -> Log:
     if match is None:
         return kept(line)
     contents: list[tuple[str, bytes]] = []
+    valueless = 0
     for key, value in match.groupdict().items():
         if value is None or value == b"-":
+            valueless += value is not None
             continue
         request = _REQUEST.fullmatch(value) if key == "request" else None
         if request is None:
             contents.append((key, value))
         else:
             contents.extend(zip(_REQUEST_KEYS, request.groups(), strict=True))
-    return Log(local_time_s(match["time_local"].decode("ascii", "replace")), tuple(contents))
+    time_s = local_time_s(match["time_local"].decode("ascii", "replace"))
+    return Log(time_s, tuple(contents), valueless=valueless)
 
 
 def json_line(line: bytes) -> Log:
@@ -103,10 +110,17 @@ def json_line(line: bytes) -> Log:
     """
     try:
         members = list(_members(line.decode(json.detect_encoding(line))))
-        contents = tuple((_encodable(key), value.encode()) for key, value, _ in members)
+        sent = [(_encodable(key), text.encode(), value is None) for key, text, value in members]
     except (ValueError, RecursionError):
         return kept(line)
-    return Log(_json_time_s({key: value for key, _, value in members}), contents)
+    contents = tuple((key, text) for key, text, null in sent if not null)
+    time_s = _json_time_s({key: value for key, _, value in members})
+    return Log(time_s, contents, valueless=len(sent) - len(contents))
+
+
+def body(line: bytes) -> bytes:
+    """A line without its end, which is LF or CRLF: any other CR belongs to what the line says."""
+    return line.removesuffix(b"\n").removesuffix(b"\r")
 
 
 def text(line: bytes) -> Log:
@@ -127,14 +141,18 @@ def syslog(now_s: float) -> Parser:
         if match is None:
             return kept(line)
         contents: list[tuple[str, bytes]] = []
+        valueless = 0
         for key, value in match.groupdict().items():
             if key == "priority" and value is not None:
                 facility, severity = divmod(int(value), 8)
                 contents += [("facility", b"%d" % facility), ("severity", b"%d" % severity)]
-            elif value is not None and (value != b"-" or key == "message"):
+            elif value == b"-" and key != "message":
+                valueless += 1
+            elif value is not None:
                 contents.append((key, value))
         time = match["time"].decode()
-        return Log(epoch_s(time) if time[:1].isdigit() else month_time_s(time, now_s), tuple(contents))
+        time_s = epoch_s(time) if time[:1].isdigit() else month_time_s(time, now_s)
+        return Log(time_s, tuple(contents), valueless=valueless)
 
     return parsed
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from pipelines.cli.files import csv_records
-from pipelines.cli.files.lines import Log, Parser, combined, json_line, syslog, text
+from pipelines.cli.files.lines import Log, Parser, body, combined, json_line, syslog, text
 from pipelines.cli.files.packing import Counts
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import ConfigError
@@ -31,6 +31,8 @@ _NO_LINES = {
     b"PK\x03\x04": "a zip file",
     b"PAR1": "a Parquet file",
     b"SQLite format 3": "a SQLite database",
+    b"\xff\xfe": "text in UTF-16",
+    b"\xfe\xff": "text in UTF-16",
 }
 """What begins like this has no lines; landed, it would be rows of noise."""
 
@@ -46,8 +48,16 @@ class LogFile:
     """The lines of what can be read only once, such as a pipe, where its format was looked at."""
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
-        """(number, line without its end) from the first line on."""
+        """(number, line with its end) from the first line on."""
         return _numbered(self.path) if self.once is None else self.once
+
+    @property
+    def delimiter(self) -> bytes:
+        """What stands between the fields of a CSV file, b"" for any other. Reads its first line."""
+        if self.format_name != "csv":
+            return b""
+        head = next((line for _, line in self.lines() if body(line)), b"")
+        return csv_records.delimiter_of(body(head))
 
     @property
     def doubt(self) -> str:
@@ -68,12 +78,12 @@ def recognise(path: Path, format_name: str = AUTO) -> LogFile:
     lines = _numbered(path)
     sample = list(_sampled(lines))
     once = None if path.is_file() else chain(sample, lines)
-    found = detect([line for _, line in sample if line])
+    found = detect([line for _, line in _without_blank(sample, Counts())])
     return LogFile(path, found or "text", found is not None or not sample, once)
 
 
 def detect(sample: list[bytes]) -> str | None:
-    """The format that most of these lines have, and at least half of them; None for none."""
+    """The format that most of these lines (without their ends) have, at least half of them; None for none."""
     if not sample:
         return None
     parsers = {name: _parser_of(name) for name in ("combined", "json", "syslog")}
@@ -107,7 +117,7 @@ def check_file(file: LogFile, *, first_line: int = 1) -> int | None:
 
 
 def read_lines(path: Path, counts: Counts) -> Iterator[tuple[int, bytes]]:
-    """(number, line without its end) of a file; blank ones are counted and left out.
+    """(number, line without its end) of a file; empty ones are counted and left out.
 
     Raises ConfigError that names the line from which on the file cannot be loaded.
     """
@@ -117,25 +127,33 @@ def read_lines(path: Path, counts: Counts) -> Iterator[tuple[int, bytes]]:
 def _parse(
     file: LogFile, counts: Counts, first_line: int, log_of: Callable[[Parser, bytes], Log]
 ) -> Iterator[Log]:
-    lines = file.lines()
-    parser, records = _records(file, lines, first_line)
-    records = _without_blank(records, counts)
+    parser, records = _records(file)
+    records = _without_blank((entry for entry in records if entry[0] >= first_line), counts)
     first = next(records, None)
     if first is None:
-        where = f" from line {first_line} on" if first_line > 1 else ""
+        behind = " behind its header" if file.format_name == "csv" else ""
+        where = f" from line {first_line} on" if first_line > 1 else behind
         raise ConfigError(f"{file.path.name} has no lines{where}: nothing to load")
     return (log_of(parser, line)._replace(line=number) for number, line in chain([first], records))
 
 
-def _records(
-    file: LogFile, lines: Iterator[tuple[int, bytes]], first_line: int
-) -> tuple[Parser, Iterator[tuple[int, bytes]]]:
-    """The parser of the file, and its records that begin at `first_line` or after it."""
-    if file.format_name == "csv":
-        header = next((line for _, line in lines if line), b"")
-        delimiter, parser = csv_records.parser(header)
-        return parser, csv_records.joined(_from(lines, first_line), delimiter)
-    return _parser_of(file.format_name), _from(lines, first_line)
+def _records(file: LogFile) -> tuple[Parser, Iterator[tuple[int, bytes]]]:
+    """The parser of the file, and its records, each with the number of its last line and with its end."""
+    lines = file.lines()
+    if file.format_name != "csv":
+        return _parser_of(file.format_name), lines
+    number, head = next(((number, line) for number, line in lines if body(line)), (0, b""))
+    head = head.removeprefix(csv_records.BOM)
+    delimiter = csv_records.delimiter_of(body(head))
+    records = csv_records.joined(chain([(number, head)], lines), delimiter)
+    _, header = next(records)
+    try:
+        return csv_records.parser(body(header), delimiter), records
+    except ValueError:
+        raise ConfigError(
+            f"{file.path.name}: a name in its header is not UTF-8, and no key of a log can be so; "
+            "write the header in UTF-8"
+        ) from None
 
 
 def _parser_of(format_name: str) -> Parser:
@@ -144,14 +162,11 @@ def _parser_of(format_name: str) -> Parser:
     return parsers[format_name] if format_name in parsers else syslog(SYSTEM_CLOCK.now())
 
 
-def _from(lines: Iterator[tuple[int, bytes]], first_line: int) -> Iterator[tuple[int, bytes]]:
-    return (entry for entry in lines if entry[0] >= first_line)
-
-
 def _without_blank(records: Iterable[tuple[int, bytes]], counts: Counts) -> Iterator[tuple[int, bytes]]:
+    """The records without their ends; empty ones are counted and left out."""
     for number, record in records:
-        if record:
-            yield number, record
+        if found := body(record):
+            yield number, found
         else:
             counts.blank_lines += 1
 
@@ -161,13 +176,13 @@ def _sampled(lines: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
     count = 0
     for number, line in lines:
         yield number, line
-        count += bool(line)
+        count += bool(body(line))
         if count == SAMPLE_LINES:
             return
 
 
 def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:
-    """(number, line without its end), blank ones, too. Raises ConfigError as `read_lines` does."""
+    """(number, line with its end), empty ones, too. Raises ConfigError as `read_lines` does."""
     with _opened(path) as (stream, packed):
         number = 0
         try:
@@ -178,7 +193,7 @@ def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:
                         f"{path.name}, line {number}: longer than {LINE_BYTES_MAX:,} bytes; "
                         "the service would refuse it, so split the line or take it out"
                     )
-                yield number, line.rstrip(b"\r\n")
+                yield number, line
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise _broken(path, packed, number) from error
         except OSError as error:

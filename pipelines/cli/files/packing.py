@@ -27,7 +27,8 @@ class Counts:
     """What a load did. `bytes` are raw LogGroup bytes before compression.
 
     `rows`, `groups` and `bytes` count what was packed, `stored` and `stored_line` what the service has
-    taken of it: rows, and the number of the last one's line in the file.
+    taken of it: rows, and the number of the last one's line in the file. `valueless` counts the keys of the
+    file without a value, which cannot be sent.
     """
 
     rows: int = 0
@@ -35,6 +36,7 @@ class Counts:
     bytes: int = 0
     odd_lines: int = 0
     blank_lines: int = 0
+    valueless: int = 0
     late_rows: int = 0
     future_rows: int = 0
     stored: int = 0
@@ -98,6 +100,7 @@ class Packer:
         for key, value in log.contents:
             record.Contents.add(Key=key, Value=value)
         self.counts.odd_lines += not log.whole
+        self.counts.valueless += log.valueless
 
     def _closed(self, group: LogGroupRaw, line: int) -> Packed:
         body = group.SerializeToString()

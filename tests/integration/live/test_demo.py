@@ -33,7 +33,10 @@ def test_lines_of_a_file_end_in_a_proof_that_each_landed_once(tmp_path: Path) ->
     code, said, errors = demo(tmp_path / "var" / "demo", "--logs", str(path))
     assert code == 0, errors + said
     assert "500 + 100 rows in the service, 600 in the table, each once, with the same content" in said
-    assert "1 did not have the format: kept whole under `line`" in said
+    assert "1 lines did not have the format: kept whole under the key `line`" in said
+    # The file itself, read anew by nothing of the loader.
+    assert "600 records in the file, 600 in the service, each once, with the same content" in said
+    assert "1,797 values are null, or `-` in the place of one, and are not sent" in said
     assert "verified: 600 rows" in said
     # Each batch says what it landed itself: together that is the file, each line once.
     assert (

@@ -164,6 +164,9 @@ def test_dev_runs_every_logstore_and_lives_through_what_a_newcomer_does_to_it(
         shown = in_the_shell(root, line)
         assert shown.returncode == 0, shown.stderr
         assert "demo/access_logs, group lake" in shown.stdout
+        # Dagster's page is at a port of its own, and the verbs that ask it know where.
+        (url,) = re.findall(r"^Dagster +(\S+)/assets", said, flags=re.MULTILINE)
+        assert in_the_shell(root, f'. {env}; printf %s "$DAGSTER_WEBSERVER_URL"').stdout == url
         # A second one is refused, and changes nothing.
         before = env.read_bytes()
         with running(root, "--fresh") as second:
