@@ -39,6 +39,7 @@ from sls_io.deadline import answered
 from sls_io.errors import Breach, LedgerBroken, TransportError
 
 _CALLS_PARALLEL = 8
+_OF_CONTRACT = frozenset({Operation.COLUMNS, Operation.ERRORS, Operation.REPLACE, Operation.REST})
 _TRIES_MAX = 5
 """The search for a way back ends after so many landings whose files are not all there."""
 _OTHERS_NAMED_MAX = 3
@@ -271,8 +272,9 @@ def ancestry(table: Table, newest: int | None = None) -> Iterator[Snapshot]:
 def held_columns(table: Table) -> Held:
     """The columns of the newest landing, and older ones' that it has not, back to the last `table columns`.
 
-    Story: a column is dropped and a compaction moves the tag. The newest landing's schema has no such column
-    any more, while the rows of all earlier ones do. Only a person's own renaming ends what was before it.
+    Story: a column is dropped and added anew, then manifests are regrouped, which moves the tag. That commit
+    found the table's schema and looked at no contract: it proves nothing. Only what wrote with the declared
+    columns does, and only a person's own renaming ends what was before it.
     """
     metadata, found = table.metadata, dict[str, NestedField]()
     schemas = {schema.schema_id: schema for schema in metadata.schemas}
@@ -280,14 +282,16 @@ def held_columns(table: Table) -> Held:
     tag = metadata.refs.get(codec.TAG)
     at = metadata.current_snapshot_id if tag is None else tag.snapshot_id
     while at is not None and (snapshot := snapshots.get(at)) is not None:
-        at, summary = snapshot.parent_snapshot_id, summary_of(snapshot)
+        at, deed = (
+            snapshot.parent_snapshot_id,
+            codec.decode_deed(summary_of(snapshot).get(codec.VERB_KEY, "")),
+        )
         schema = schemas.get(snapshot.schema_id) if snapshot.schema_id is not None else None
-        if schema is None or not is_landing(snapshot):
+        if schema is None or not is_landing(snapshot) or (deed and deed.operation not in _OF_CONTRACT):
             continue
         for column in schema.fields:
             found.setdefault(column.name, column)
-        deed = codec.decode_deed(summary.get(codec.VERB_KEY, ""))
-        if deed is not None and deed.operation is Operation.COLUMNS:
+        if deed and deed.operation is Operation.COLUMNS:
             break
     return found
 
