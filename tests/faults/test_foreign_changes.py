@@ -19,7 +19,7 @@ from pyiceberg.transforms import (
     Transform,
     TruncateTransform,
 )
-from pyiceberg.types import BinaryType, LongType, StringType
+from pyiceberg.types import LongType, StringType
 
 from pipelines.cli.main import EXIT_USAGE
 from pipelines.landing.hours import hour_text
@@ -110,6 +110,17 @@ def required(document: dict[str, Any]) -> None:
     )
     document["schemas"].append(added)
     document["current-schema-id"] = added["schema-id"]
+
+
+def added_anew(document: dict[str, Any]) -> None:
+    """A column of ours that was dropped and added with the same name and type."""
+    other = json.loads(json.dumps(document["schemas"][-1]))
+    other["schema-id"] += 1
+    document["last-column-id"] += 1
+    (field,) = (f for f in other["fields"] if f["name"] == "__raw__")
+    field["id"] = document["last-column-id"]
+    document["schemas"].append(other)
+    document["current-schema-id"] = other["schema-id"]
 
 
 def retyped(document: dict[str, Any]) -> None:
@@ -207,10 +218,7 @@ UNUSABLE: dict[str, tuple[Change, str, str]] = {
         "sls-lake table columns --restore --execute",
     ),
     "a system column under another id": (
-        lambda world: (
-            schema(lambda u: u.delete_column("__raw__"))(world),
-            schema(lambda u: u.add_column("__raw__", BinaryType()))(world),
-        )[0],
+        metadata(added_anew),
         "'__raw__' of table",
         "sls-lake table columns --restore --execute",
     ),

@@ -282,10 +282,8 @@ def held_columns(table: Table) -> Held:
     tag = metadata.refs.get(codec.TAG)
     at = metadata.current_snapshot_id if tag is None else tag.snapshot_id
     while at is not None and (snapshot := snapshots.get(at)) is not None:
-        at, deed = (
-            snapshot.parent_snapshot_id,
-            codec.decode_deed(summary_of(snapshot).get(codec.VERB_KEY, "")),
-        )
+        at = snapshot.parent_snapshot_id
+        deed = codec.decode_deed(summary_of(snapshot).get(codec.VERB_KEY, ""))
         schema = schemas.get(snapshot.schema_id) if snapshot.schema_id is not None else None
         if schema is None or not is_landing(snapshot) or (deed and deed.operation not in _OF_CONTRACT):
             continue
