@@ -163,6 +163,13 @@ class Renaming(click.ParamType[tuple[str, str]]):
     help="Give this column the type that the logstore declares: in place where Iceberg can (int to long, "
     "float to double); else the column gets another name, and one of the declared type begins beside it.",
 )
+@click.option(
+    "--restore",
+    "restored",
+    is_flag=True,
+    help="Put sls-lake's own and the declared columns back that other hands dropped, renamed or began anew: "
+    "older rows show their values again. What took a name since gets another one.",
+)
 @logstore_option
 @execute_option
 @verb
@@ -171,16 +178,17 @@ def columns(
     *,
     renamed: tuple[tuple[str, str], ...],
     retyped: tuple[str, ...],
+    restored: bool,
     name: str | None,
     execute: bool,
 ) -> None:
-    """Show the table's columns beside the declared ones; rename some, or give them the declared type.
+    """Show the table's columns beside the declared ones; rename some, retype them or put them back.
 
     No file is written anew: rows that are there keep what they have. sls-lake backfill --mode replace lands
     hours again with the new type, as far as the service still has them.
     """
     logstore, lake = resolve(name), Lake.default()
-    planned = plan_columns(lake, logstore, renamed=dict(renamed), retyped=retyped)
+    planned = plan_columns(lake, logstore, renamed=dict(renamed), retyped=retyped, restored=restored)
     view = planned.view
     output.table(
         ["column", "type", "declared", ""],

@@ -42,7 +42,7 @@ from pyiceberg.table.update import (
 from pipelines.landing.commit import publish
 from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.reading import Unreadable, entries_of, manifests_of
-from pipelines.landing.ledger.state import TableState, landed_snapshot, summary_of
+from pipelines.landing.ledger.state import TableState, held_columns, landed_snapshot, summary_of
 from pipelines.landing.ledger.values import Adopted, Deed, Forgotten, Landed
 from pipelines.landing.table.data_files import partition_text
 from pipelines.landing.table.lake import Lake, storage_trouble
@@ -110,13 +110,14 @@ def build(table: Table, state: TableState, change: Change, *, now_ms: int) -> pu
     Raises LedgerBroken for a table that cannot be written to, InvariantBroken when a file that shall leave
     is not there.
     """
-    check_usable(table)
+    # Who changes columns has planned that on a table that was checked, or puts right what is wrong with them.
+    check_usable(table, held_columns(table), columns=change.schema is None)
     # Where somebody dropped the branch main, it goes on from what it shall be.
     metadata, head = table.metadata, table.current_snapshot() or change.content
     snapshot_id, sequence = metadata.new_snapshot_id(), metadata.next_sequence_number()
     location = table.location_provider().new_metadata_location(f"snap-{snapshot_id}-0-{uuid.uuid4()}.avro")
     manifests, totals = _manifests(table, change, snapshot_id)
-    schema_updates = publish.schema_updates(change.schema)
+    schema_updates = publish.schema_updates(metadata, change.schema)
     with write_manifest_list(
         format_version=2,
         output_file=table.io.new_output(location),

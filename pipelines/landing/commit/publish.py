@@ -96,7 +96,7 @@ def build(
 
     Raises TransportError when its manifests cannot be written, and as `reading.py` does.
     """
-    evolved = schema_updates(schema)
+    evolved = schema_updates(table.metadata, schema)
     staged = _staged(table, evolved)
     producer = (
         Unchanging(staged)
@@ -146,10 +146,16 @@ def fence(table: Table, state: TableState, main: Sequence[TableRequirement]) -> 
     )
 
 
-def schema_updates(schema: Schema | None) -> tuple[TableUpdate, ...]:
-    """The evolved schema as the table's current one; nothing when it does not change."""
+def schema_updates(metadata: TableMetadata, schema: Schema | None) -> tuple[TableUpdate, ...]:
+    """The evolved schema as the table's current one; nothing when it does not change.
+
+    One that the table has goes by its id: a REST server would not add it again under another, and the
+    snapshot would name a schema that is not there.
+    """
     if schema is None:
         return ()
+    if any(known.schema_id == schema.schema_id for known in metadata.schemas):
+        return (SetCurrentSchemaUpdate(schema_id=schema.schema_id),)
     return AddSchemaUpdate(schema_=schema), SetCurrentSchemaUpdate(schema_id=-1)
 
 

@@ -33,6 +33,7 @@ from pipelines.landing.ledger.state import (
     TableState,
     disagreements,
     facts,
+    held_columns,
     others_here,
     others_text,
     read_state,
@@ -187,7 +188,7 @@ def _refused(logstore: Logstore, table: Table) -> list[str]:
     """Says that nothing lands, although the rows may be right: the table's columns do not fit the
     contract."""
     try:
-        check_landable(Contract.from_columns(logstore.columns), table.metadata)
+        check_landable(Contract.from_columns(logstore.columns), table.metadata, held_columns(table))
     except ConfigError as error:
         return [f"landings are refused: {error}"]
     return []

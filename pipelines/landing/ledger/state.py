@@ -15,6 +15,7 @@ from pyiceberg.expressions import In
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.types import NestedField
 
 from pipelines.landing.ledger import codec, epochs
 from pipelines.landing.ledger.epochs import Epoch
@@ -28,7 +29,8 @@ from pipelines.landing.ledger.reading import (
     live_rows,
     manifests_of,
 )
-from pipelines.landing.ledger.values import Adopted, Forgotten, Landed
+from pipelines.landing.ledger.values import Adopted, Forgotten, Landed, Operation
+from pipelines.landing.table.contract import Held
 from pipelines.landing.table.former import REGISTER, newer, number_of, strangers
 from pipelines.landing.table.lake import ANSWER_S, is_storage, storage_trouble
 from pipelines.landing.table.usable import check_usable
@@ -37,6 +39,7 @@ from sls_io.deadline import answered
 from sls_io.errors import Breach, LedgerBroken, TransportError
 
 _CALLS_PARALLEL = 8
+_OF_CONTRACT = frozenset({Operation.COLUMNS, Operation.ERRORS, Operation.REPLACE, Operation.REST})
 _TRIES_MAX = 5
 """The search for a way back ends after so many landings whose files are not all there."""
 _OTHERS_NAMED_MAX = 3
@@ -79,13 +82,14 @@ class TableState:
         return self.paused.get(origin, frozenset())
 
 
-def read_state(table: Table, *, newest: bool = True) -> TableState:
+def read_state(table: Table, *, newest: bool = True, columns: bool = True) -> TableState:
     """Read and check `table`. Raises LedgerBroken when its ledger cannot be trusted, or other hands changed
     it so that nothing can be written to it.
 
-    `newest`: also that the catalog was not put back to an older state, which lists a folder.
+    `newest`: also that the catalog was not put back to an older state, which lists a folder. `columns`: False
+    for who puts columns back.
     """
-    check_usable(table)
+    check_usable(table, held_columns(table), columns=columns)
     if newest:
         check_newest(table)
     state = facts(table)
@@ -264,6 +268,31 @@ def ancestry(table: Table, newest: int | None = None) -> Iterator[Snapshot]:
         yield snapshot
         parent = snapshot.parent_snapshot_id
         snapshot = table.snapshot_by_id(parent) if parent is not None else None
+
+
+def held_columns(table: Table) -> Held:
+    """The columns of the newest landing, and older ones' that it has not, back to the last `table columns`.
+
+    Story: a column is dropped and added anew, then manifests are regrouped, which moves the tag. That commit
+    found the table's schema and looked at no contract: it proves nothing. Only what wrote with the declared
+    columns does, and only a person's own renaming ends what was before it.
+    """
+    metadata, found = table.metadata, dict[str, NestedField]()
+    schemas = {schema.schema_id: schema for schema in metadata.schemas}
+    snapshots = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
+    tag = metadata.refs.get(codec.TAG)
+    at = metadata.current_snapshot_id if tag is None else tag.snapshot_id
+    while at is not None and (snapshot := snapshots.get(at)) is not None:
+        at = snapshot.parent_snapshot_id
+        deed = codec.decode_deed(summary_of(snapshot).get(codec.VERB_KEY, ""))
+        schema = schemas.get(snapshot.schema_id) if snapshot.schema_id is not None else None
+        if schema is None or not is_landing(snapshot) or (deed and deed.operation not in _OF_CONTRACT):
+            continue
+        for column in schema.fields:
+            found.setdefault(column.name, column)
+        if deed and deed.operation is Operation.COLUMNS:
+            break
+    return found
 
 
 def landings(table: Table) -> list[Snapshot]:

@@ -32,12 +32,20 @@ from pipelines.landing.inspection import cures
 from pipelines.landing.inspection.history import Orphan, find_orphans, needed_by
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.ledger.reading import Misread, Unreadable, live_rows, manifests_of
-from pipelines.landing.ledger.state import ancestry, landed_snapshot, missing_rows, others_here, others_text
+from pipelines.landing.ledger.state import (
+    ancestry,
+    held_columns,
+    landed_snapshot,
+    missing_rows,
+    others_here,
+    others_text,
+)
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance import compact
 from pipelines.landing.maintenance.compact import CompactableHour, Left, Looked, load_with_state, tidied
 from pipelines.landing.run.driver import PUBLISH_DEADLINE_S, RELOAD_DEADLINE_S
+from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.former import listed
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
 from sls_io.clock import SYSTEM_CLOCK, Clock
@@ -236,6 +244,9 @@ class Maintainer:
     ) -> tuple[tuple[CompactableHour, ...], tuple[Left, ...]]:
         if "compact" not in steps:
             return (), ()
+        # Files that are written anew have the table's columns only: what was dropped would be lost for good.
+        schema, held = looked.table.schema(), held_columns(looked.table)
+        Contract.from_columns(self._logstore.columns).check_held(schema, held)
         hours = tuple(compact.plan_compaction(looked, target_bytes=self.target_bytes))
         return hours, compact.left(looked, hours, target_bytes=self.target_bytes)
 

@@ -18,13 +18,20 @@ from pyiceberg.table import Table
 from pyiceberg.types import NestedField
 
 from pipelines.landing.commit import authored
-from pipelines.landing.ledger.state import TableState, check_adds_up, read_state
+from pipelines.landing.ledger.state import TableState, check_adds_up, held_columns, read_state
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.names import check_names
-from pipelines.landing.table.contract import SYSTEM_COLUMNS, Contract, next_schema_id, widens
+from pipelines.landing.table.contract import (
+    RESTORE,
+    SYSTEM_COLUMNS,
+    Contract,
+    Held,
+    displaced,
+    next_schema_id,
+    widens,
+)
 from pipelines.landing.table.lake import Lake
-from pipelines.landing.table.usable import check_usable
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ConfigError, printable
 
@@ -59,34 +66,43 @@ class PlannedColumns:
 
 
 def plan_columns(
-    lake: Lake, logstore: Logstore, *, renamed: Mapping[str, str], retyped: Collection[str]
+    lake: Lake,
+    logstore: Logstore,
+    *,
+    renamed: Mapping[str, str],
+    retyped: Collection[str],
+    restored: bool = False,
 ) -> PlannedColumns:
     """The columns, after some got another name (old name -> new) and some the type that is declared.
 
-    Changes nothing. Raises ConfigError for a column that is not there or may not change, and when nothing has
-    landed; LedgerBroken for a table that cannot be written to.
+    `restored`: before that, sls-lake's own and the declared ones are put back under the ids that files have
+    them by. Changes nothing. Raises ConfigError for a column that is not there or may not change, and when
+    nothing has landed; LedgerBroken for a table that cannot be written to.
     """
     table = lake.load(logstore.table)
     if table is None or table.current_snapshot() is None:
         raise ConfigError(
             f"nothing has landed in {logstore.table} yet: its columns come with the first landing"
         )
-    check_usable(table)
+    state, schema, held = read_state(table, columns=not restored), table.schema(), held_columns(table)
     check_adds_up(table)
-    state, schema = read_state(table), table.schema()
     contract = Contract.from_columns(logstore.columns)
-    aside = {name: _aside(name, schema, contract) for name in retyped}
+    after = _restored(schema, held, contract) if restored else schema
+    if renamed or retyped:
+        contract.check_held(after, held)
+    aside = {name: _aside(name, after, contract) for name in retyped}
     names = {**renamed, **{name: new for name, new in aside.items() if new}}
-    after = _renamed(schema, names)
+    after = _renamed(after, names)
     if retyped:
         last = table.metadata.last_column_id
         after = contract.evolve(after, last_column_id=last, schema_id=schema.schema_id) or after
-    view = Columns(logstore.table, tuple(_views(after, contract)), tuple(_changes(schema, after)))
+    views = tuple(_views(after, contract, {} if names else held))
+    view = Columns(logstore.table, views, tuple(_changes(schema, after, table.metadata.last_column_id)))
     if after == schema:
         return PlannedColumns(view, table, state, None)
     number = next_schema_id(table.metadata)
     new = Schema(*after.fields, schema_id=number, identifier_field_ids=schema.identifier_field_ids)
-    return PlannedColumns(view, table, state, new)
+    return PlannedColumns(view, table, state, next((s for s in table.metadata.schemas if s == new), new))
 
 
 def execute_columns(lake: Lake, planned: PlannedColumns, *, clock: Clock = SYSTEM_CLOCK) -> int:
@@ -130,6 +146,29 @@ def _aside(name: str, schema: Schema, contract: Contract) -> str:
     return f"{name}_{kind}"
 
 
+def _restored(schema: Schema, held: Held, contract: Contract) -> Schema:
+    """`schema` with sls-lake's own and the declared columns as `held` has them, and all others.
+
+    What took such a column's name since gets another one: somebody may have filled it. A declared column
+    keeps the type it has, which may be a wider one that files have by now.
+    """
+    names = {*SYSTEM_COLUMNS, *(column.name for column in contract.shown)}
+    mine = [field for name, field in held.items() if name in names]
+    own, taken = {field.field_id: field for field in mine}, {field.name.lower() for field in mine}
+    fields = []
+    for field in schema.fields:
+        back = own.get(field.field_id)
+        if back is None:
+            name = f"{field.name}_{field.field_id}" if field.name.lower() in taken else field.name
+            back = field.model_copy(update={"name": name})
+        elif back.name not in SYSTEM_COLUMNS:
+            back = field.model_copy(update={"name": back.name})
+        fields.append(back)
+    there = {field.field_id for field in fields}
+    fields.extend(field for field in mine if field.field_id not in there)
+    return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
+
+
 def _renamed(schema: Schema, names: Mapping[str, str]) -> Schema:
     """`schema` with other names for some columns. Raises ConfigError for one that cannot be, or is there."""
     changed = {_field(schema, old).field_id: new for old, new in names.items()}
@@ -149,7 +188,7 @@ def _renamed(schema: Schema, names: Mapping[str, str]) -> Schema:
     return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
 
 
-def _views(schema: Schema, contract: Contract) -> Iterator[ColumnView]:
+def _views(schema: Schema, contract: Contract, held: Held) -> Iterator[ColumnView]:
     declared = {column.name: column for column in contract.shown}
     dropped = {column.name for column in contract.columns if column.pii == "drop"}
     for field in schema.fields:
@@ -163,6 +202,8 @@ def _views(schema: Schema, contract: Contract) -> Iterator[ColumnView]:
             yield ColumnView(
                 field.name, kind, "", "not declared: null in new rows, older ones keep their values"
             )
+        elif what := displaced(schema, held, field.name):
+            yield ColumnView(field.name, kind, column.text, f"{what}, nothing lands: {RESTORE}")
         elif column.type == field.field_type:
             yield ColumnView(field.name, kind, column.text, "")
         elif widens(field.field_type, column.type):
@@ -171,15 +212,19 @@ def _views(schema: Schema, contract: Contract) -> Iterator[ColumnView]:
             cure = f"sls-lake table columns --retype {field.name} --execute"
             yield ColumnView(field.name, kind, column.text, f"disagrees, nothing lands: {cure}")
     for name, column in declared.items():
-        yield ColumnView(name, "", column.text, "is made by the next landing")
+        what = displaced(schema, held, name)
+        note = f"{what}, nothing lands: {RESTORE}" if what else "is made by the next landing"
+        yield ColumnView(name, "", column.text, note)
 
 
-def _changes(before: Schema, after: Schema) -> Iterator[str]:
-    """What is different, a few words a column."""
+def _changes(before: Schema, after: Schema, last: int) -> Iterator[str]:
+    """What is different, a few words a column; `last`: the highest id that any column had before."""
     known = {field.field_id: field for field in before.fields}
     for field in after.fields:
         old = known.get(field.field_id)
-        if old is None:
+        if old is None and field.field_id <= last:
+            yield f"{field.name} is put back, with all its values"
+        elif old is None:
             yield f"{field.name} begins as {field.field_type}"
         elif old.name != field.name:
             yield f"{old.name} becomes {field.name}, with all its values"

@@ -30,8 +30,10 @@ from pipelines.landing.contents.sameness import check_all_same
 from pipelines.landing.contents.slices import LogstoreTable, Part
 from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger.reading import tasks_of
+from pipelines.landing.ledger.state import held_columns
 from pipelines.landing.ledger.values import Deed, Forgotten, Gone, Operation
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.table.where import Where, parse
 from sls_io.claim import SUM_MODULUS, Ledger
@@ -98,7 +100,10 @@ def plan_forget_where(
     rows.
     """
     place = slices.of_known_origin(slices.look_at_table(lake, logstore, client), origin)
-    asked = parse(where, place.table.schema())
+    # Files that are written anew have the table's columns only: what was dropped would be lost for good.
+    schema = place.table.schema()
+    Contract.from_columns(logstore.columns).check_held(schema, held_columns(place.table))
+    asked = parse(where, schema)
     if not without_missing:
         slices.check_none_missing(place)
         check_all_same(place)

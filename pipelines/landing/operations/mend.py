@@ -26,6 +26,7 @@ from pipelines.landing.contents import kept, rest, rewrite, slices
 from pipelines.landing.contents.slices import LogstoreTable
 from pipelines.landing.hours import hours_text
 from pipelines.landing.ledger.reading import tasks_of
+from pipelines.landing.ledger.state import held_columns
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.contract import Contract, partition_of
@@ -83,7 +84,7 @@ def plan_mend(
     """
     place = slices.look_at_table(lake, logstore, client)
     contract = Contract.from_columns(logstore.columns)
-    evolved = contract.evolved(place.table.metadata)
+    evolved = contract.evolved(place.table.metadata, held_columns(place.table))
     schema = evolved or place.table.schema()
     reader = _reader(kept_in, logstore, place, schema, hours)
     tasks: list[FileScanTask] = []

@@ -29,6 +29,7 @@ from pipelines.landing.contents.slices import LogstoreTable, RowsElsewhere
 from pipelines.landing.ledger.epochs import RUN_CHARS, Fenced
 from pipelines.landing.ledger.fence import merge
 from pipelines.landing.ledger.reading import spans
+from pipelines.landing.ledger.state import held_columns
 from pipelines.landing.ledger.values import Delta, Landed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.skip import Skip, skipped
@@ -119,7 +120,8 @@ def _plan(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> Pl
     lacking = _windows(logstore, surveys, undone.place.ledger, hours)
     _check_covered(client, undone, again, hours)
     slices.check_nowhere_else(undone.place, _cursors(lacking), hours)
-    schema = Contract.from_columns(logstore.columns).evolved(undone.place.table.metadata)
+    table = undone.place.table
+    schema = Contract.from_columns(logstore.columns).evolved(table.metadata, held_columns(table))
     chains = 1 + max((p.chain for p in again), default=0)
     more = tuple(replace(p, chain=p.chain + chains) for p in lacking)
     return PlannedReplace(undone, hours, (*again, *more), len(more), schema)

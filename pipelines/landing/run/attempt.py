@@ -20,7 +20,7 @@ from pipelines.landing.commit.freshness import Freshness
 from pipelines.landing.contents.slices import LogstoreTable, check_nowhere
 from pipelines.landing.ledger.left import rates_of
 from pipelines.landing.ledger.start import check_beside, check_origin, origin_text
-from pipelines.landing.ledger.state import TableState, check_adds_up, read_state
+from pipelines.landing.ledger.state import TableState, check_adds_up, held_columns, read_state
 from pipelines.landing.ledger.values import Delta, Landed
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.write import FileRow, WrittenWindow, to_data_file
@@ -65,7 +65,7 @@ class Attempt:
             origin=check_origin(base, origin, logstore.table),
             table=table,
             base=base,
-            evolved=contract.evolved(table.metadata),
+            evolved=contract.evolved(table.metadata, held_columns(table)),
             fresh=fresh,
         )
         found.partition(0, 0)  # a partitioning that we cannot write is refused before any work

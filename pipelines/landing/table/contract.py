@@ -97,6 +97,10 @@ _AFTER: tuple[tuple[str, PrimitiveType | None, bool, str], ...] = (
 )
 SYSTEM_COLUMNS = tuple(name for name, *_ in (*_BEFORE, *_AFTER))
 """The columns that every table of ours has, in their order; declared ones stand before the last three."""
+RESTORE = "sls-lake table columns --restore --execute"
+"""The verb that puts columns back under the ids that files have them by."""
+Held = Mapping[str, NestedField]
+"""The columns that landings had, by name: only their ids say what a file has, names change hands."""
 _REST = "__rest__"
 _SHORT_TEXTS = ("__origin__", "__error__")
 _HOUR_US = 3_600_000_000
@@ -212,13 +216,30 @@ class Contract:
         number = current.schema_id + 1 if schema_id is None else schema_id
         return Schema(*fields, schema_id=number, identifier_field_ids=current.identifier_field_ids)
 
-    def evolved(self, metadata: TableMetadata) -> Schema | None:
-        """As `evolve`, for the table of `metadata`: with ids that nothing in it ever had."""
+    def evolved(self, metadata: TableMetadata, held: Held) -> Schema | None:
+        """As `evolve`, for the table of `metadata`: with ids that nothing in it ever had.
+
+        Raises ConfigError also for a declared column that is not under the id of `held` any more.
+        """
+        self.check_held(metadata.schema(), held)
         return self.evolve(
             metadata.schema(),
             last_column_id=metadata.last_column_id,
             schema_id=next_schema_id(metadata),
         )
+
+    def check_held(self, schema: Schema, held: Held) -> None:
+        """Raises ConfigError for a declared column that other hands dropped, renamed or began anew.
+
+        Story: somebody drops a column that is declared. Begun anew by the next landing, it would be null in
+        all older rows, and nobody would be told.
+        """
+        for column in self.shown:
+            if what := displaced(schema, held, column.name):
+                raise ConfigError(
+                    f"column {column.name!r} {what} by other hands, and the contract still declares it. "
+                    f"Put it back under its own id ({RESTORE}), or declare it no more"
+                )
 
 
 def partition_spec(schema: Schema) -> PartitionSpec:
@@ -294,9 +315,9 @@ def partition_of(spec: PartitionSpec, schema: Schema, *, origin: str, shard: int
     return Record(*values)
 
 
-def check_landable(contract: Contract, metadata: TableMetadata) -> None:
+def check_landable(contract: Contract, metadata: TableMetadata, held: Held) -> None:
     """Raises ConfigError for a table whose columns or partitioning the contract cannot follow."""
-    schema = contract.evolved(metadata) or metadata.schema()
+    schema = contract.evolved(metadata, held) or metadata.schema()
     partition_of(metadata.spec(), schema, origin="", shard=0, hour=0)
 
 
@@ -432,22 +453,36 @@ def widens(before: IcebergType, after: IcebergType) -> bool:
     return (before, after) in _WIDER
 
 
-def lacking_column(schema: Schema) -> str | None:
-    """The first column that we always fill and that `schema` has not, or with another type; None: none."""
+def displaced(schema: Schema, held: Held, name: str) -> str:
+    """What became of the column that files have as `name`, as the end of a sentence; "" where it is there, or
+    no landing had it."""
+    own = held.get(name)
+    now = name if own is None else schema.find_column_name(own.field_id)
+    if now == name:
+        return ""
+    if now is not None:
+        return f"was renamed to {printable(now)!r}"
+    anew = any(field.name == name for field in schema.fields)
+    return "was dropped and added anew" if anew else "was dropped"
+
+
+def lacking_column(schema: Schema, held: Held) -> str | None:
+    """The first column that we always fill and that `schema` has not, or with another type, or under another
+    id than `held`; None: none."""
     fields = {f.name: f for f in schema.fields}
     for name, kind, _, _ in (*_BEFORE, *_AFTER):
         field = fields.get(name)
         fits = field is not None and (
             field.field_type == kind if kind is not None else isinstance(field.field_type, MapType)
         )
-        if not fits:
+        if not fits or displaced(schema, held, name):
             return name
     return None
 
 
 def _check_system_columns(current: Schema) -> None:
     """The table is one of ours: every column we always fill is there, and nothing else is required."""
-    name = lacking_column(current)
+    name = lacking_column(current, {})
     if name is not None:
         raise ConfigError(
             f"the table has no column {name!r} of the type sls-lake writes; name another table, "

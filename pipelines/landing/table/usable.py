@@ -9,7 +9,15 @@ from pyiceberg.avro.codecs import CODEC_MAPPING_ICEBERG_TO_AVRO, KNOWN_CODECS
 from pyiceberg.io.pyarrow import compute_statistics_plan
 from pyiceberg.table import Table
 
-from pipelines.landing.table.contract import SYSTEM_COLUMNS, hour_place, lacking_column, origin_place
+from pipelines.landing.table.contract import (
+    RESTORE,
+    SYSTEM_COLUMNS,
+    Held,
+    displaced,
+    hour_place,
+    lacking_column,
+    origin_place,
+)
 from sls_io.errors import LedgerBroken, printable
 
 FORMAT = 2
@@ -26,8 +34,12 @@ _FLAGS = (
 )
 
 
-def check_usable(table: Table) -> None:
-    """Raises LedgerBroken, with what settles it, for a table that no landing could be written to."""
+def check_usable(table: Table, held: Held, *, columns: bool = True) -> None:
+    """Raises LedgerBroken, with what settles it, for a table that no landing could be written to.
+
+    `held`: the columns as landings had them. `columns`: False for who changes the columns, and so the
+    partitioning, which rests on them.
+    """
     name = ".".join(table.name())
     version = table.metadata.format_version
     if version != FORMAT:
@@ -36,8 +48,9 @@ def check_usable(table: Table) -> None:
             "was changed",
             verb=_older(name) if version < FORMAT else _newer(name),
         )
-    _check_columns(table, name)
-    _check_partitioning(table, name)
+    if columns:
+        _check_columns(table, name, held)
+        _check_partitioning(table, name)
     _check_properties(table, name)
     _check_places(table, name)
 
@@ -54,11 +67,12 @@ def _newer(name: str) -> str:
     )
 
 
-def _check_columns(table: Table, name: str) -> None:
-    """Our columns are there under their names, and nobody else's is required."""
-    lacking = lacking_column(table.schema())
+def _check_columns(table: Table, name: str, held: Held) -> None:
+    """Our columns are there under their names and ids, and nobody else's is required."""
+    schema = table.schema()
+    lacking = lacking_column(schema, held)
     if lacking is None:
-        required = [f.name for f in table.schema().fields if f.required and f.name not in SYSTEM_COLUMNS]
+        required = [f.name for f in schema.fields if f.required and f.name not in SYSTEM_COLUMNS]
         if not required:
             return
         column = printable(required[0])
@@ -67,24 +81,15 @@ def _check_columns(table: Table, name: str) -> None:
             "changed",
             verb=f"ALTER TABLE lake.{name} ALTER COLUMN `{column}` DROP NOT NULL in Spark",
         )
-    before = [s for s in table.metadata.schemas if lacking_column(s) is None]
-    if not before:
+    if lacking not in held:
         raise LedgerBroken(
-            f"table {name} has no column {lacking!r} of the type that sls-lake writes: sls-lake did not make "
-            "it",
+            f"table {name} has no column {lacking!r} of the type that sls-lake writes, and no landing had it",
             verb="name another `table` in the logstore's settings",
         )
-    known = max(before, key=lambda s: s.schema_id)
-    now = table.schema().find_column_name(known.find_field(lacking).field_id)
-    if now is not None and now != lacking:
-        raise LedgerBroken(
-            f"the column {lacking!r} of table {name} was renamed to {printable(now)!r}; nothing was changed",
-            verb=f"ALTER TABLE lake.{name} RENAME COLUMN `{printable(now)}` TO `{lacking}` in Spark",
-        )
-    what = "dropped" if now is None else "given another type"
+    what = displaced(schema, held, lacking) or "was given another type"
     raise LedgerBroken(
-        f"the column {lacking!r} of table {name} was {what}; its files still have it, nothing was changed",
-        verb=f"make the table's schema {known.schema_id} the current one again, as any engine's API can",
+        f"the column {lacking!r} of table {name} {what}; files still have its values, nothing was changed",
+        verb=RESTORE,
     )
 
 
