@@ -128,9 +128,9 @@ def test_what_is_refused_names_function_shard_and_cause_and_no_value(name: str, 
 
 
 def rotated(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The cursors turned round in the memory where they are, and the same batch."""
-    cursors = in_place(batch["__cursor__"])
-    cursors[0], cursors[1] = cursors[1], cursors[0]
+    """The cursors of the first and the last row exchanged in the memory where they are; the same batch."""
+    cursors, last = in_place(batch["__cursor__"]), batch.num_rows - 1
+    cursors[0], cursors[last] = cursors[last], cursors[0]
     return batch
 
 
