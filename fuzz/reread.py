@@ -218,7 +218,9 @@ def _same(one: object, other: object) -> bool:
 @contextmanager
 def open_lane(folder: Path) -> Iterator[Reread]:
     """The lane with an emulator in `folder`."""
-    with serving(folder / "emulator", limits=Limits(check_groups=False), now=float(NOW_S)) as emulator:
+    with serving(
+        folder / "emulator", limits=Limits(check_groups=False, logstores_max=10**6), now=float(NOW_S)
+    ) as emulator:
         lane = Reread(emulator, folder / "lakes")
         with SlsClient(lane._logstore("none", {}).service) as client:
             client.transport.create_project(PROJECT, "")
