@@ -19,6 +19,8 @@ from pyiceberg.table.snapshots import Snapshot
 from pipelines.landing.ledger import codec, epochs
 from pipelines.landing.ledger.epochs import Epoch
 from pipelines.landing.ledger.reading import (
+    BY_VALUE,
+    REWRITE,
     Misread,
     Unreadable,
     cure,
@@ -298,7 +300,7 @@ def ways_back(
             known = known_rows(ledgers, adopted)
             tries += hidden
             rows = shown_rows(table, snapshot)
-            if rows is None or (total_records(snapshot) or 0) > known:
+            if rows is None or rows > known:
                 continue
             if not holed and missing_rows(table, snapshot, rows, ledgers, adopted) > 0:
                 continue
@@ -500,8 +502,23 @@ def origins_named(state: TableState, project: str, logstore: str) -> tuple[str, 
 
 
 def total_records(snapshot: Snapshot | None) -> int | None:
-    """Rows of the table at `snapshot` as its summary says; None where it does not say."""
-    text = summary_of(snapshot).get("total-records")
+    """Rows in the files of `snapshot` as its summary says, also those that row-level deletes hide; None where
+    it does not say."""
+    return _total(snapshot, "total-records")
+
+
+def least_rows(snapshot: Snapshot | None) -> int | None:
+    """Rows that `snapshot` shows at the least, as its summary says; None where it does not say.
+
+    Two deletes may hide the same row, or one that a rewrite has taken away, so it may show more. How many
+    rows a delete by value hides nobody can tell, so these count as hiding none.
+    """
+    rows = total_records(snapshot)
+    return None if rows is None else max(0, rows - (_total(snapshot, "total-position-deletes") or 0))
+
+
+def _total(snapshot: Snapshot | None, name: str) -> int | None:
+    text = summary_of(snapshot).get(name)
     plain = text is not None and text.isascii() and text.isdigit() and len(text) < _DIGITS_MAX
     return int(text) if text is not None and plain else None
 
@@ -517,9 +534,9 @@ def missing_rows(
     """How many fewer rows a snapshot shows (`rows`) than its ledgers and adopted rows explain; below 0 when
     it shows more. Raises as `reading.py` does.
 
-    Story: another engine marks rows as deleted, and a person adopts what is left. A snapshot's total counts
-    the hidden rows, too, so they were adopted as rows of nobody, and counted as lost they would keep the
-    maintenance off the table for ever. They explain only what is lacking of rows of nobody.
+    Story: another engine marks rows as deleted, and a person adopts what is left. Adopting once counted
+    the hidden rows, too, and kept them as rows of nobody; counted as lost they would keep the maintenance
+    off the table for ever. They explain only what is lacking of rows of nobody.
     """
     known, hidden = known_rows(ledgers, adopted), (total_records(snapshot) or 0) - rows
     if rows >= known or not adopted.others or hidden <= 0:
@@ -550,14 +567,20 @@ def _check_origins(table: Table, state: TableState) -> None:
             verb=codec.ADOPT,
             kind=Breach.UNEXPLAINED,
         )
-    known = known_rows(state.ledgers, state.adopted)
-    if total is not None and total > known:
+    known, least = known_rows(state.ledgers, state.adopted), least_rows(head)
+    if least is not None and least > known:
         # Which landing takes them out has to be looked at row by row. Story: a row is deleted by hand, a
         # foreign one appended: the landing has as many rows as its ledger says. The deleted one is landed
         # again, and a rollback to that landing, chosen by its number of rows, takes it out and leaves the
         # foreign one, again and again.
+        if _total(head, "total-equality-deletes"):
+            raise LedgerBroken(
+                f"nobody can tell how many rows table {name} has: its files hold {total}, its ledger knows "
+                f"{known}, and {BY_VALUE}",
+                verb=REWRITE,
+            )
         raise LedgerBroken(
-            f"table {name} has {total} rows, its ledger knows {known}: rows of unknown origin were added",
+            f"table {name} has {least} rows, its ledger knows {known}: rows of unknown origin were added",
             verb=f"sls-lake verify names what takes them out, {codec.ADOPT} keeps them",
             kind=Breach.FOREIGN,
         )
