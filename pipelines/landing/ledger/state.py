@@ -190,10 +190,13 @@ def check_ancestry(table: Table) -> None:
     tagged = table.snapshot_by_id(tag.snapshot_id)
     floor = tagged.sequence_number if tagged and tagged.sequence_number is not None else 0
     last_seen: Snapshot | None = None
+    ahead: Snapshot | None = None
     for snapshot in ancestry(table):
         if snapshot.snapshot_id == tag.snapshot_id:
+            _check_newest_tagged(table, snapshot, ahead)
             return
         last_seen = snapshot
+        ahead = ahead or (snapshot if is_landing(snapshot) else None)
         if (snapshot.sequence_number or 0) < floor:
             break
     rolled_back = last_seen is None or (last_seen.sequence_number or 0) < floor
@@ -214,6 +217,18 @@ def check_ancestry(table: Table) -> None:
         verb=codec.ADOPT,
         kind=Breach.UNEXPLAINED,
     )
+
+
+def _check_newest_tagged(table: Table, tagged: Snapshot, ahead: Snapshot | None) -> None:
+    """Raises LedgerBroken when a landing `ahead` of the tagged one is in main. Each landing moves the tag in
+    its own commit, so somebody moved it back: what landed since would look like rows of nobody."""
+    if ahead is not None:
+        name, newest = ".".join(table.name()), ahead.snapshot_id
+        raise LedgerBroken(
+            f"the tag {codec.TAG} of table {name} was moved back by hand to snapshot {tagged.snapshot_id}: "
+            f"the newest landing in main is snapshot {newest}; nothing was changed",
+            verb=f"ALTER TABLE lake.{name} REPLACE TAG `{codec.TAG}` AS OF VERSION {newest} in Spark",
+        )
 
 
 def check_removed(table: Table) -> None:
@@ -510,8 +525,7 @@ def total_records(snapshot: Snapshot | None) -> int | None:
 def least_rows(snapshot: Snapshot | None) -> int | None:
     """Rows that `snapshot` shows at the least, as its summary says; None where it does not say.
 
-    Two deletes may hide the same row, or one that a rewrite has taken away, so it may show more. How many
-    rows a delete by value hides nobody can tell, so these count as hiding none.
+    Two deletes may hide the same row, or one that a rewrite took away. Those by value count as hiding none.
     """
     rows = total_records(snapshot)
     return None if rows is None else max(0, rows - (_total(snapshot, "total-position-deletes") or 0))
