@@ -187,7 +187,7 @@ def _refused(logstore: Logstore, table: Table) -> list[str]:
     """Says that nothing lands, although the rows may be right: the table's columns do not fit the
     contract."""
     try:
-        check_landable(Contract.from_columns(logstore.columns), table.metadata)
+        check_landable(Contract.from_columns(logstore.columns), table.metadata, logstore.table)
     except ConfigError as error:
         return [f"landings are refused: {error}"]
     return []
