@@ -10,7 +10,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitStateUnknownException, ServerError, ServiceUnavailableError
 
 from sls_io.clock import SystemClock
-from sls_io.errors import ConfigError, LandingUnknown
+from sls_io.errors import ConfigError, LandingUnknown, TransportError
 from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
 from tests.integration.lossy_catalog import LossyCatalog
 from tests.integration.test_races import At
@@ -295,6 +295,41 @@ def test_a_catalog_that_refuses_a_burst_of_tries_is_asked_ever_more_slowly(start
     assert len(clock.slept) == 9, "the first tries follow at once: that is a lost race"
     assert sum(clock.slept) > 1.0
     assert_whole(started)
+
+
+@pytest.mark.fault("4a.5a.disk_full")
+def test_a_catalog_whose_disk_is_full_is_asked_three_times_and_named(started: World) -> None:
+    catalog, before = lossy_catalog(started), started.table.metadata
+    catalog.script.extend(["full"] * 1000)
+    catalog.snapshots.clear()
+
+    with pytest.raises(TransportError) as ended:
+        started.land(clock=Slept())
+
+    text = str(ended.value)
+    assert len(catalog.snapshots) == 3
+    assert started.lake.place in text and "OSError: file too large" in text and "Make room" in text
+    assert started.table.metadata == before
+    catalog.script.clear()
+    assert_next_run_lands(started, 60)
+
+
+@pytest.mark.fault("4a.5a.refused")
+def test_a_catalog_that_takes_nothing_of_an_unchanged_table_is_named_with_its_error(started: World) -> None:
+    """Nobody else won, so planning again is no help."""
+    catalog = lossy_catalog(started)
+    catalog.error = ServiceUnavailableError("password=hunter2")
+    catalog.script.extend(["refused"] * 1000)
+    catalog.snapshots.clear()
+
+    with pytest.raises(TransportError) as ended:
+        started.land(clock=Slept())
+
+    text = str(ended.value)
+    assert len(catalog.snapshots) == 20
+    assert started.lake.place in text and "ServiceUnavailableError" in text and "hunter2" not in text
+    catalog.script.clear()
+    assert_next_run_lands(started, 60)
 
 
 @pytest.mark.fault("4a.5b.late", "4a.5a.late")

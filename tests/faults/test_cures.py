@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,12 +18,16 @@ from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThan
 
 from pipelines.cli.backfill import backfill
 from pipelines.cli.main import EXIT_FAILED, cli
+from pipelines.landing.commit import authored
 from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger.codec import TAG
+from pipelines.landing.ledger.state import read_state
+from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.operations.replace import execute_replace, plan_replace
+from sls_io.errors import LedgerBroken
 from sls_io.window import HOUR_S
 from tests.integration.command_line import Command, command
-from tests.integration.foreign_deletes import delete_by_value, mark_deleted
+from tests.integration.foreign_deletes import delete_by_value, mark_deleted, update, update_by_value
 from tests.integration.world import PROJECT, World
 
 __all__ = ["command"]
@@ -442,13 +447,69 @@ def first_hour(world: World) -> str:
     return hour_text(min(w.window.hour for _, windows in world.landings() for w in windows))
 
 
+def test_rows_that_another_engine_changed_by_marking_are_counted_once(world: World, command: Command) -> None:
+    """The files hold six rows more than a reader sees, and the total of the snapshot counts these, too."""
+    assert update(world, lambda n: n % 10 == 0) == 6
+    proof, settled = command("verify"), command("table", "adopt", "--at", "rows", "--execute")
+    assert proof["code"] == 0, proof
+    assert "nothing to settle" in settled["error"]
+    land_more(world)
+    assert command("table", "maintain", "--execute")["put_off"] == []
+    assert command("verify")["code"] == 0
+    world.assert_each_log_once()
+
+
+def test_foreign_rows_beside_changed_ones_are_refused_with_their_number(
+    world: World, command: Command
+) -> None:
+    update(world, lambda n: n % 10 == 0)
+    world.table.append(world.table.scan(row_filter="n < 3").to_arrow())
+    with pytest.raises(LedgerBroken, match="has 63 rows, its ledger knows 60: rows of unknown origin"):
+        world.land()
+    settle(world, command)
+    world.land()
+    world.assert_each_log_once()
+
+
+def test_rows_that_another_engine_changed_by_value_stop_landings_until_it_writes_its_files_anew(
+    world: World, command: Command
+) -> None:
+    update_by_value(world, 7)
+    with pytest.raises(LedgerBroken, match=r"61, its ledger knows 60, and .*equality deletes") as refused:
+        world.land()
+    assert "rewrite_data_files" in refused.value.verb
+    assert command("table", "adopt", "--at", "rows")["code"] == EXIT_FAILED
+
+
+def test_rows_of_nobody_that_are_not_there_are_given_up_by_adopting_again(
+    world: World, command: Command
+) -> None:
+    """The release before counted rows in files, and adopted those that a change had hidden."""
+    adopt_others(world, 6)
+    assert "its ledger says 66" in command("table", "maintain")["put_off"][0]
+    assert command("table", "adopt", "--execute")["others"] == 0
+    assert command("table", "maintain", "--execute")["put_off"] == []
+    assert "nothing to settle" in command("table", "adopt", "--execute")["error"]
+
+
+def adopt_others(world: World, rows: int) -> None:
+    """The ledger calls so many rows adopted of which it knows no origin."""
+    state = read_state(world.table)
+    head = world.table.current_snapshot()
+    assert head is not None
+    adopted = replace(state.adopted, others=rows)
+    change = authored.Change(head, state.ledgers, adopted, Deed(Operation.ADOPT))
+    authored.commit(world.lake, world.table, state, change, now_ms=state.last_updated_ms + 1)
+
+
 def test_maintenance_goes_on_once_the_rows_that_another_engine_left_were_adopted(
     world: World, command: Command
 ) -> None:
-    """A snapshot's total counts hidden rows, too: they were adopted as rows of nobody, then missed."""
+    """A snapshot's total counts hidden rows, too. The release before adopted them as rows of nobody."""
     assert mark_deleted(world, lambda n: n % 10 == 0) == 6
     adopted = command("table", "adopt", "--at", "rows", "--without-missing", "--execute")
-    assert (adopted["code"], adopted["missing"], adopted["others"]) == (0, 6, 6)
+    assert (adopted["code"], adopted["missing"], adopted["others"]) == (0, 6, 0)
+    adopt_others(world, 6)
     done = command("table", "maintain", "--execute")
     assert (done["code"], done["put_off"]) == (0, []), "nothing is missing"
 

@@ -33,6 +33,21 @@ def mark_deleted(world: World, wanted: Callable[[int], bool]) -> int:
     return marked
 
 
+def update(world: World, wanted: Callable[[int], bool]) -> int:
+    """Position deletes for the rows whose `n` is wanted, and the same rows in another file; how many."""
+    rows = world.table.scan().to_arrow()
+    marked = mark_deleted(world, wanted)
+    world.table.append(rows.filter(pa.array([wanted(n) for n in rows["n"].to_pylist()])))
+    return marked
+
+
+def update_by_value(world: World, n: int) -> None:
+    """An equality delete for one `n`, and the same row in another file."""
+    rows = world.table.scan().to_arrow()
+    delete_by_value(world, n)
+    world.table.append(rows.filter(pa.array([number == n for number in rows["n"].to_pylist()])))
+
+
 def delete_by_value(world: World, n: int) -> None:
     """An equality delete for one `n`."""
     table = world.table

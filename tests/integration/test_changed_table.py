@@ -86,7 +86,8 @@ def test_sparks_own_compaction_between_write_and_publish(started: World, spark_l
 
 
 def test_what_a_refusal_names_runs_in_spark_as_it_is_printed(started: World, spark_lake: Lake) -> None:
-    """A partitioning without origin and hour, files of several hours, metadata elsewhere: each taken back."""
+    """A partitioning by a value, one without origin and hour, files of many hours, metadata elsewhere: each
+    is taken back."""
     own = started.changed(
         table="bronze.partitioned", group=started.logstore.group.model_dump() | {"name": "partitioned"}
     )
@@ -103,6 +104,8 @@ def test_what_a_refusal_names_runs_in_spark_as_it_is_printed(started: World, spa
     sql(f"CALL lake.system.{rewrite}").collect()
     sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('write.metadata.path'='{world.table.location()}-else')")
 
+    sql(f"ALTER TABLE {name} ADD PARTITION FIELD bucket(4, n)")
+
     ran = []
     for _ in range(2):
         with pytest.raises(LedgerBroken) as refused:
@@ -111,6 +114,11 @@ def test_what_a_refusal_names_runs_in_spark_as_it_is_printed(started: World, spa
             sql(statement)
             ran.append(statement)
     assert len(ran) == 3
+    with pytest.raises(ConfigError, match="partitioned by 'n'") as split:
+        world.land()
+    dropped = re.search(r"ALTER TABLE lake.*(?= in Spark)", str(split.value))
+    assert dropped
+    sql(dropped[0])
     hours = range(HOUR0, HOUR0 + 1)
     with world.client as client, pytest.raises(ConfigError, match="rewrite_data_files") as mixed:
         plan_undo(spark_lake, own, client, hours)

@@ -61,3 +61,24 @@ def test_a_compaction_that_was_planned_before_brings_no_marked_row_back(landed: 
     landed.land()
     landed.assert_each_log_once()
     landed.assert_proved()
+
+
+def test_rows_that_spark_updates_by_marking_land_on_and_are_maintained_before_and_after_a_rewrite(
+    landed: World,
+) -> None:
+    ask = sql(landed)
+    ask(f"ALTER TABLE lake.{TABLE} SET TBLPROPERTIES ('write.update.mode'='merge-on-read')")
+    ask(f"UPDATE lake.{TABLE} SET n = n WHERE {MARKED}")
+    assert any(task.delete_files for task in landed.table.scan().plan_files())
+    landed.assert_proved()
+
+    landed.put(20)
+    landed.land()
+    for rewrite in ("rewrite_data_files", "rewrite_position_delete_files"):
+        assert Maintainer(landed.logstore, landed.lake).execute().put_off == ()
+        ask(f"CALL lake.system.{rewrite}(table => '{TABLE}', options => map('rewrite-all', 'true'))")
+    assert Maintainer(landed.logstore, landed.lake).execute().put_off == ()
+    landed.emulator.admin.advance(3600)
+    landed.land()
+    landed.assert_each_log_once()
+    landed.assert_proved()

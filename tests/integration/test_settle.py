@@ -418,6 +418,26 @@ def test_a_deleted_tag_is_set_again_on_the_ledger_that_the_rows_prove(
     started.assert_proved()
 
 
+def test_a_tag_that_somebody_moved_back_is_moved_forward_and_no_row_is_called_foreign(
+    started: World, command: Command
+) -> None:
+    *_, older, newest = snapshots(started)
+    started.table.manage_snapshots().remove_tag(TAG).create_tag(older, TAG).commit()
+
+    with pytest.raises(LedgerBroken, match=rf"tag {TAG} .*moved back.*{newest}") as behind:
+        started.land()
+    assert behind.value.verb == (
+        f"ALTER TABLE lake.{started.logstore.table} REPLACE TAG `{TAG}` AS OF VERSION {newest} in Spark"
+    )
+    assert behind.value.verb in command("verify")["problems"][0]
+    assert command("table", "adopt", "--execute")["code"] == EXIT_FAILED
+
+    started.table.manage_snapshots().remove_tag(TAG).create_tag(newest, TAG).commit()
+    assert started.land().rows == 60
+    started.assert_each_log_once()
+    started.assert_proved()
+
+
 def test_a_damaged_ledger_gives_way_to_the_one_before_when_the_rows_prove_that(
     started: World, command: Command
 ) -> None:

@@ -43,7 +43,7 @@ from pipelines.landing.ledger.values import Adopted, Delta, Forgotten
 from pipelines.landing.table.lake import not_taken, storage_trouble
 from sls_io.claim import Ledger
 from sls_io.deadline import NoAnswer, answered
-from sls_io.errors import LandingUnknown, TransportError
+from sls_io.errors import TransportError
 
 REF_AGE_MS_MAX = 2**63 - 1
 """The tag carries its own age: table properties would let an expiry delete it."""
@@ -207,21 +207,6 @@ class Refusal:
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.why}" if self.why else self.kind
-
-
-def out_of_time(
-    catalog: str, table: str, bound: str, last: Refusal | None, *, unanswered: bool
-) -> LandingUnknown | TransportError:
-    """What is said of a landing that no try brought into the table in the time that `bound` names; `last` is
-    the newest try. `unanswered`: one of them was not answered, and may be carried out still, whatever was
-    said of the tries after it."""
-    said = "did not confirm" if unanswered else "did not take"
-    text = (
-        f"{catalog} {said} the landing of {table} in the run's time, {bound}: {last or 'no try was sent'}. "
-        f"{'A try that it did not answer may land yet. ' if unanswered else ''}No checkpoint moved. Look who "
-        "holds the catalog; the next run goes on from what the table has"
-    )
-    return LandingUnknown(text) if unanswered else TransportError(text)
 
 
 def send(catalog: Catalog, table: Table, request: Request, *, deadline_s: float) -> Refusal | None:

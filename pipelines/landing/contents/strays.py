@@ -299,14 +299,14 @@ def entry_of(table: Table, stray: Stray, known: Known) -> DataFile | None:
 
 def _partition(table: Table, stray: Stray) -> tuple[int, Record] | None:
     """The newest spec, the table's own before all, in which the file is of one partition."""
-    (origin, hour), schema = stray.place, table.schema()
+    (origin, hour), schema, name = stray.place, table.schema(), ".".join(table.name())
     current = table.spec().spec_id
     for number, spec in sorted(table.specs().items(), key=lambda item: (item[0] != current, -item[0])):
         if origin_place(spec, schema) is None or hour_place(spec, schema) is None:
             continue
         with suppress(ConfigError):
             found = {
-                partition_of(spec, schema, origin=origin, shard=shard, hour=hour)
+                partition_of(spec, schema, table=name, origin=origin, shard=shard, hour=hour)
                 for _, shard in stray.leaf.counts
             }
             if len(found) == 1:

@@ -188,7 +188,8 @@ def _refused(logstore: Logstore, table: Table) -> list[str]:
     """Says that nothing lands, although the rows may be right: the table's columns do not fit the
     contract."""
     try:
-        check_landable(Contract.from_columns(logstore.columns), table.metadata, held_columns(table))
+        contract = Contract.from_columns(logstore.columns)
+        check_landable(contract, table.metadata, logstore.table, held_columns(table))
     except ConfigError as error:
         return [f"landings are refused: {error}"]
     return []

@@ -38,11 +38,9 @@ _BOUNDED = ("__shard__", "__cursor__")
 _IDENTITY = ("__origin__", "__shard__", "__cursor__", "__index__")
 
 
-_EQUALITY = (
-    "another engine marked rows as deleted by their values (equality deletes): rows of the table are gone, "
-    "and PyIceberg cannot tell which"
-)
-_REWRITE = "let that engine write its files anew (rewrite_data_files), and look again"
+BY_VALUE = "another engine marked rows as deleted by their values (equality deletes)"
+_EQUALITY = f"{BY_VALUE}: rows of the table are gone, and PyIceberg cannot tell which"
+REWRITE = "let that engine write its files anew (rewrite_data_files), and look again"
 
 
 class Unreadable(LedgerBroken):
@@ -171,7 +169,7 @@ def _told(table: Table, manifests: Iterable[ManifestFile], error: Exception) -> 
     for manifest in manifests:
         for entry in entries_of(table, manifest):
             if entry.data_file.content == DataFileContent.EQUALITY_DELETES:
-                return Unreadable(table, entry.data_file, _EQUALITY, first=_REWRITE)
+                return Unreadable(table, entry.data_file, _EQUALITY, first=REWRITE)
     _raise_storage(table, error)
     return Misread(
         f"all manifests of table {'.'.join(table.name())} can be read, but its files could not be told "

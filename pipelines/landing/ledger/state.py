@@ -20,6 +20,8 @@ from pyiceberg.types import NestedField
 from pipelines.landing.ledger import codec, epochs
 from pipelines.landing.ledger.epochs import Epoch
 from pipelines.landing.ledger.reading import (
+    BY_VALUE,
+    REWRITE,
     Misread,
     Unreadable,
     cure,
@@ -193,10 +195,13 @@ def check_ancestry(table: Table) -> None:
     tagged = table.snapshot_by_id(tag.snapshot_id)
     floor = tagged.sequence_number if tagged and tagged.sequence_number is not None else 0
     last_seen: Snapshot | None = None
+    ahead: Snapshot | None = None
     for snapshot in ancestry(table):
         if snapshot.snapshot_id == tag.snapshot_id:
+            _check_newest_tagged(table, snapshot, ahead)
             return
         last_seen = snapshot
+        ahead = ahead or (snapshot if is_landing(snapshot) else None)
         if (snapshot.sequence_number or 0) < floor:
             break
     rolled_back = last_seen is None or (last_seen.sequence_number or 0) < floor
@@ -217,6 +222,18 @@ def check_ancestry(table: Table) -> None:
         verb=codec.ADOPT,
         kind=Breach.UNEXPLAINED,
     )
+
+
+def _check_newest_tagged(table: Table, tagged: Snapshot, ahead: Snapshot | None) -> None:
+    """Raises LedgerBroken when a landing `ahead` of the tagged one is in main. Each landing moves the tag in
+    its own commit, so somebody moved it back: what landed since would look like rows of nobody."""
+    if ahead is not None:
+        name, newest = ".".join(table.name()), ahead.snapshot_id
+        raise LedgerBroken(
+            f"the tag {codec.TAG} of table {name} was moved back by hand to snapshot {tagged.snapshot_id}: "
+            f"the newest landing in main is snapshot {newest}; nothing was changed",
+            verb=f"ALTER TABLE lake.{name} REPLACE TAG `{codec.TAG}` AS OF VERSION {newest} in Spark",
+        )
 
 
 def check_removed(table: Table) -> None:
@@ -328,7 +345,7 @@ def ways_back(
             known = known_rows(ledgers, adopted)
             tries += hidden
             rows = shown_rows(table, snapshot)
-            if rows is None or (total_records(snapshot) or 0) > known:
+            if rows is None or rows > known:
                 continue
             if not holed and missing_rows(table, snapshot, rows, ledgers, adopted) > 0:
                 continue
@@ -530,8 +547,22 @@ def origins_named(state: TableState, project: str, logstore: str) -> tuple[str, 
 
 
 def total_records(snapshot: Snapshot | None) -> int | None:
-    """Rows of the table at `snapshot` as its summary says; None where it does not say."""
-    text = summary_of(snapshot).get("total-records")
+    """Rows in the files of `snapshot` as its summary says, also those that row-level deletes hide; None where
+    it does not say."""
+    return _total(snapshot, "total-records")
+
+
+def least_rows(snapshot: Snapshot | None) -> int | None:
+    """Rows that `snapshot` shows at the least, as its summary says; None where it does not say.
+
+    Two deletes may hide the same row, or one that a rewrite took away. Those by value count as hiding none.
+    """
+    rows = total_records(snapshot)
+    return None if rows is None else max(0, rows - (_total(snapshot, "total-position-deletes") or 0))
+
+
+def _total(snapshot: Snapshot | None, name: str) -> int | None:
+    text = summary_of(snapshot).get(name)
     plain = text is not None and text.isascii() and text.isdigit() and len(text) < _DIGITS_MAX
     return int(text) if text is not None and plain else None
 
@@ -547,9 +578,9 @@ def missing_rows(
     """How many fewer rows a snapshot shows (`rows`) than its ledgers and adopted rows explain; below 0 when
     it shows more. Raises as `reading.py` does.
 
-    Story: another engine marks rows as deleted, and a person adopts what is left. A snapshot's total counts
-    the hidden rows, too, so they were adopted as rows of nobody, and counted as lost they would keep the
-    maintenance off the table for ever. They explain only what is lacking of rows of nobody.
+    Story: another engine marks rows as deleted, and a person adopts what is left. Adopting once counted
+    the hidden rows, too, and kept them as rows of nobody; counted as lost they would keep the maintenance
+    off the table for ever. They explain only what is lacking of rows of nobody.
     """
     known, hidden = known_rows(ledgers, adopted), (total_records(snapshot) or 0) - rows
     if rows >= known or not adopted.others or hidden <= 0:
@@ -580,14 +611,20 @@ def _check_origins(table: Table, state: TableState) -> None:
             verb=codec.ADOPT,
             kind=Breach.UNEXPLAINED,
         )
-    known = known_rows(state.ledgers, state.adopted)
-    if total is not None and total > known:
+    known, least = known_rows(state.ledgers, state.adopted), least_rows(head)
+    if least is not None and least > known:
         # Which landing takes them out has to be looked at row by row. Story: a row is deleted by hand, a
         # foreign one appended: the landing has as many rows as its ledger says. The deleted one is landed
         # again, and a rollback to that landing, chosen by its number of rows, takes it out and leaves the
         # foreign one, again and again.
+        if _total(head, "total-equality-deletes"):
+            raise LedgerBroken(
+                f"nobody can tell how many rows table {name} has: its files hold {total}, its ledger knows "
+                f"{known}, and {BY_VALUE}",
+                verb=REWRITE,
+            )
         raise LedgerBroken(
-            f"table {name} has {total} rows, its ledger knows {known}: rows of unknown origin were added",
+            f"table {name} has {least} rows, its ledger knows {known}: rows of unknown origin were added",
             verb=f"sls-lake verify names what takes them out, {codec.ADOPT} keeps them",
             kind=Breach.FOREIGN,
         )

@@ -29,7 +29,7 @@ from pipelines.landing.contents.sameness import way_back
 from pipelines.landing.contents.tally import Tally
 from pipelines.landing.ledger.codec import LEDGER_PREFIX
 from pipelines.landing.ledger.fence import lowered
-from pipelines.landing.ledger.reading import VERIFY, Unreadable
+from pipelines.landing.ledger.reading import VERIFY, Unreadable, live_rows
 from pipelines.landing.ledger.start import check_beside, check_origin, find_table, known, origin_text
 from pipelines.landing.ledger.state import (
     TableState,
@@ -44,7 +44,6 @@ from pipelines.landing.ledger.state import (
     ledgers_of,
     read_state,
     summary_of,
-    total_records,
 )
 from pipelines.landing.ledger.values import Adopted, Deed, Operation
 from pipelines.landing.logstore import Logstore
@@ -230,7 +229,7 @@ def _find(lake: Lake, logstore: Logstore, client: SlsClient) -> _Found:
         tallies, lost = tally(table, {o: newest[o].ledger if o in newest else Ledger(o) for o in every})
     except Unreadable as error:
         raise repair_manifests.named(lake, logstore, client, error) from error
-    trouble = stops or _short(name, state, tallies, lost)
+    trouble = stops or _short(table, state, tallies, lost)
     return _Found(table, head, state, origin, newest, tallies, tuple(lost), stops, trouble)
 
 
@@ -304,10 +303,9 @@ def execute_adopt(
 
 
 def _others(table: Table, ours: Collection[str], tallies: Mapping[Key, Tally], lost: Collection[Lost]) -> int:
-    """Rows of origins that are none of ours. Those that row-level deletes hide still count in the total."""
-    rows = max(total_records(table.current_snapshot()) or 0, table.scan().count())
+    """Rows of origins that are none of ours."""
     known_ones = sum(t.rows for k, t in tallies.items() if k[0] in ours) + sum(x.rows for x in lost)
-    return max(0, rows - known_ones)
+    return max(0, live_rows(table) - known_ones)
 
 
 def _trouble(table: Table, origin: Origin, name: str) -> str:
@@ -324,19 +322,22 @@ def _trouble(table: Table, origin: Origin, name: str) -> str:
     return ""
 
 
-def _short(name: str, state: TableState, tallies: Mapping[Key, Tally], lost: Collection[Lost]) -> str:
+def _short(table: Table, state: TableState, tallies: Mapping[Key, Tally], lost: Collection[Lost]) -> str:
     """What is wrong with a table into which landings go on. Raises ConfigError when nothing is.
 
     Story: rows are lost, retention and the sweep have taken what could bring them back, and maintenance
-    leaves the table alone for as long as its ledger knows more rows than it holds.
+    leaves the table alone for as long as its ledger knows more rows than it holds. Or rows of nobody are
+    lacking: they are known by their number alone, and nothing says which they were.
     """
+    name = ".".join(table.name())
     if lost and all(proves(ledger, state.adopted, tallies, lost) for ledger in state.ledgers.values()):
         raise LedgerBroken(
             f"{len(lost)} files of table {name} are gone or damaged, and its ledger explains all other rows: "
             f"{', '.join(sorted(each.name for each in lost)[:_FILES_NAMED_MAX])}",
             verb=f"restore them; or {VERIFY}",
         )
-    if all(proves(ledger, state.adopted, tallies) for ledger in state.ledgers.values()):
+    proven = all(proves(ledger, state.adopted, tallies) for ledger in state.ledgers.values())
+    if proven and _others(table, {*state.origins, *state.ledgers}, tallies, lost) >= state.adopted.others:
         raise ConfigError(f"the ledger of table {name} explains its rows: there is nothing to settle")
     return (
         f"table {name} does not hold the rows that its ledger says; sls-lake verify names what may bring "

@@ -183,7 +183,8 @@ def _check_accounted(place: LogstoreTable, task: FileScanTask) -> None:
     """Raises ConfigError for a file whose partition says values of its rows: read again, they may differ."""
     table = place.table
     try:
-        partition_of(table.specs()[task.file.spec_id], table.schema(), origin="", shard=0, hour=0)
+        spec, name = table.specs()[task.file.spec_id], ".".join(table.name())
+        partition_of(spec, table.schema(), table=name, origin="", shard=0, hour=0)
     except ConfigError as error:
         raise ConfigError(
             f"{error}; then let that engine write its files anew (rewrite_data_files)"

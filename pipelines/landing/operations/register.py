@@ -23,7 +23,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pipelines.landing.coordinators import published
 from pipelines.landing.ledger.start import NO_GROUP_CODE, check_beside, check_origin, moved
 from pipelines.landing.ledger.start import known as known_as
-from pipelines.landing.ledger.state import facts, read_state, reconcile, total_records
+from pipelines.landing.ledger.state import facts, least_rows, read_state, reconcile
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.former import (
@@ -170,7 +170,7 @@ def plan_register(
         metadata=best.version.path,
         named=known.old or "",
         uuid=str(best.metadata.table_uuid),
-        rows=total_records(table.current_snapshot()),
+        rows=least_rows(table.current_snapshot()),
         snapshots=len(best.metadata.snapshots),
         updated_ms=best.metadata.last_updated_ms,
         trouble=tuple(trouble),

@@ -267,6 +267,7 @@ def _files(planned: PlannedReplace, written: list[WrittenWindow]) -> tuple[DataF
             partition=partition_of(
                 spec,
                 schema,
+                table=place.name,
                 origin=place.origin.id,
                 shard=w.landed.window.shard,
                 hour=w.landed.window.hour,

@@ -30,13 +30,13 @@ from pipelines.landing.ledger.state import (
     is_landing,
     known_rows,
     landings,
+    least_rows,
     ledgers_of,
     missing_files,
     missing_rows,
     newest_forgotten,
     shown_rows,
     summary_of,
-    total_records,
     windows_of,
 )
 from pipelines.landing.ledger.values import Deed, Operation
@@ -155,8 +155,8 @@ def plan_rollback(
         table=name,
         snapshot_id=snapshot_id,
         landed_ms=target.timestamp_ms,
-        rows=total_records(table.current_snapshot()),
-        rows_then=total_records(target),
+        rows=least_rows(table.current_snapshot()),
+        rows_then=least_rows(target),
         rows_leaving=None if now is None else sum(_rows(now[path]) for path in leaving),
         rows_returning=None if now is None else sum(_rows(then[path]) for path in returning),
         files_leaving=None if now is None else len(leaving),
@@ -267,10 +267,10 @@ def _check_content(table: Table, target: Snapshot, files: Mapping[str, DataFile]
 
 
 def _check_known(table: Table, target: Snapshot, known: int) -> None:
-    total = total_records(target)
-    if total is not None and total > known:
+    rows = least_rows(target)
+    if rows is not None and rows > known:
         raise LedgerBroken(
-            f"snapshot {target.snapshot_id} of table {'.'.join(table.name())} has {total} rows, its ledger "
+            f"snapshot {target.snapshot_id} of table {'.'.join(table.name())} has {rows} rows, its ledger "
             f"knows {known}: rows of unknown origin were in it",
             verb="sls-lake windows, and choose an older landing",
         )

@@ -123,7 +123,8 @@ class Attempt:
 
     def partition(self, shard: int, hour: int) -> Record:
         """Where rows of a shard and a receive hour (since 1970) lie in the table."""
-        return partition_of(self.table.spec(), self.schema, origin=self.origin.id, shard=shard, hour=hour)
+        name, spec = ".".join(self.table.name()), self.table.spec()
+        return partition_of(spec, self.schema, table=name, origin=self.origin.id, shard=shard, hour=hour)
 
     def file_rows(self, landed: Landed) -> tuple[FileRow, ...]:
         """What the task said of the files of a window."""

@@ -10,7 +10,6 @@ group and moves frontiers; a fill run names receive hours, holds nothing and mov
 """
 
 import contextlib
-import random
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -42,6 +41,7 @@ from pipelines.landing.run.attempt import Attempt
 from pipelines.landing.run.fencing import Fencing
 from pipelines.landing.run.holding import Holding, Now
 from pipelines.landing.run.hooks import Hooks
+from pipelines.landing.run.refusals import Refusals
 from pipelines.landing.run.report import CheckpointReport, LandingReport, Verdict, stop_text
 from pipelines.landing.run.reporting import report_of
 from pipelines.landing.run.write import (
@@ -78,8 +78,6 @@ Mode = Literal["live", "fill"]
 
 PUBLISH_DEADLINE_S = 60.0
 RELOAD_DEADLINE_S = 60.0
-_TRIES_AT_ONCE = 3
-_BACK_OFF_MAX_S = 0.5
 _BESIDE_S = 24 * 3600
 """How lately another logstore of the table has landed that a run speaks of."""
 
@@ -151,8 +149,7 @@ class Run:
         self._attempt_begun: Attempt | None = None
         self._stopped: Mapping[int, str] = {}
         self._deadline = Deadline()
-        self._refusal: publish.Refusal | None = None
-        self._unanswered = False
+        self._refusals = Refusals(self.lake.place, logstore.table, clock)
 
     def __enter__(self) -> Self:
         return self
@@ -464,32 +461,26 @@ class Run:
             # Never sent: the table says the same as before, and that the files are too old or it is too late.
             return protocol.Answered(request.snapshot_id, accepted=False)
         deadline_s = min(self._publish_deadline_s, self._to_publish_s)
-        self._refusal = publish.send(attempt.table.catalog, attempt.table, request, deadline_s=deadline_s)
-        self._unanswered |= self._refusal is not None and self._refusal.kind == publish.DEADLINE
-        return protocol.Answered(request.snapshot_id, accepted=self._refusal is None)
+        refusal = publish.send(attempt.table.catalog, attempt.table, request, deadline_s=deadline_s)
+        self._refusals.hear(refusal)
+        return protocol.Answered(request.snapshot_id, refusal is None, str(refusal or ""))
 
     @property
     def _to_publish_s(self) -> float:
         """Seconds in which tries may be sent: after each the table is asked, within the run's deadline."""
         return self._deadline.left_s - self._reload_deadline_s
 
-    def _check_time(self) -> None:
-        """Raises SlsError when nothing landed by the run's deadline. Story: another process locks the
-        catalog. Each try waits for it, is refused, and by their number tries would go on for hours."""
-        if self._to_publish_s <= 0:
-            bound = f"`budget.seconds_max` and {self._publish_deadline_s:g} s to publish"
-            catalog, table = f"the Iceberg catalog ({self.lake.place})", self.logstore.table
-            raise publish.out_of_time(catalog, table, bound, self._refusal, unanswered=self._unanswered)
-
     def _reload(self, effect: protocol.Reload) -> protocol.Event:
         before = self._attempt.base
-        self._back_off(len(effect.tries))
+        self._refusals.back_off(len(effect.tries))
         table = self._load_again(before.uuid)
         landed = landed_snapshot(table, effect.tries)
         attempt = self._attempt_begun = self._attempt.on(table, self.logstore)
         fenced = self._fencing.look(attempt.base, attempt.origin.id) if landed is None else None
         if landed is None and fenced is None:
-            self._check_time()
+            self._refusals.check(moved=attempt.base != before)
+            if self._to_publish_s <= 0:
+                raise self._refusals.too_late(self._publish_deadline_s)
         return protocol.Reloaded(
             landed=landed,
             ledger=attempt.ledger,
@@ -498,14 +489,6 @@ class Run:
             claim_valid=self._holding.valid,
             fenced=self._told(fenced),
         )
-
-    def _back_off(self, tries: int) -> None:
-        """A lost race is tried again at once; who keeps being refused waits, longer each time and not in step
-        with others. Story: a catalog answers 429 within a millisecond, so without the wait all tries of a run
-        are used up before it could recover, and each of them was one more request."""
-        if tries > _TRIES_AT_ONCE:
-            longest: float = min(_BACK_OFF_MAX_S, 0.02 * 2.0 ** (tries - _TRIES_AT_ONCE))
-            self.clock.sleep(longest * random.uniform(0.5, 1.0))
 
     def _load_again(self, table_uuid: str) -> Table:
         deadline_s = self.clock.monotonic() + self._reload_deadline_s

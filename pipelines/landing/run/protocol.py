@@ -209,10 +209,11 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A try was answered: accepted, or anything else at all."""
+    """A try was answered: accepted, or anything else at all, and `why` in that case, for people."""
 
     snapshot_id: int
     accepted: bool
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +268,7 @@ class State:
     `ledger` is the newest proven one; after a publish was accepted it is the one we published.
     `tries` are the snapshot ids of this attempt's requests; `landed` sums what was accepted; `suspected`
     is what the ledger suspected when this run first read it. `fenced`: why it let go before its end.
+    `refusal`: why the last try was refused.
     """
 
     setting: Setting
@@ -284,6 +286,7 @@ class State:
     conflicts: int = 0
     suspected: Mapping[int, int] | None = None
     fenced: Fenced | None = None
+    refusal: str = ""
 
 
 Step = tuple[State, tuple[Effect, ...]]
@@ -376,7 +379,7 @@ def _written(state: State, event: Written) -> Step:
 
 
 def _answered(state: State, event: Answered) -> Step:
-    state = replace(state, tries=(*state.tries, event.snapshot_id))
+    state = replace(state, tries=(*state.tries, event.snapshot_id), refusal=event.why)
     if event.accepted:
         ledger = merge(_ledger(state), _delta_of(state)).ledger
         return _published(state, ledger, event.snapshot_id)
@@ -396,7 +399,8 @@ def _reloaded(state: State, event: Reloaded) -> Step:
     if not event.files_fresh:
         return _again(state, Phase.READING, "the landing took longer than its time-out")
     if len(state.tries) >= state.setting.tries_max:
-        return _again(state, Phase.READING, f"{len(state.tries)} tries were refused")
+        why = f", the last one as {state.refusal}" if state.refusal else ""
+        return _again(state, Phase.READING, f"{len(state.tries)} tries were refused{why}")
     delta = _delta_of(state)
     merged = merge(event.ledger, delta)
     if delta.first and event.ledger.started:

@@ -292,8 +292,10 @@ def received_in(hours: range) -> BooleanExpression:
     )
 
 
-def partition_of(spec: PartitionSpec, schema: Schema, *, origin: str, shard: int, hour: int) -> Record:
-    """The one partition that all rows of a window of `shard` and `hour` (since 1970) are in.
+def partition_of(
+    spec: PartitionSpec, schema: Schema, *, table: str, origin: str, shard: int, hour: int
+) -> Record:
+    """The one partition of `table` that all rows of a window of `shard` and `hour` (since 1970) are in.
 
     A table may be partitioned anew by hand. Raises ConfigError for a field that a window does not
     settle: its rows could be in several partitions, a file is always in one.
@@ -310,15 +312,16 @@ def partition_of(spec: PartitionSpec, schema: Schema, *, origin: str, shard: int
         else:
             raise ConfigError(
                 f"the table is partitioned by {name!r}, in which the rows of one window differ; partition it "
-                f"by {', '.join(settled)} only (ALTER TABLE ... DROP PARTITION FIELD)"
+                f"by {', '.join(settled)} only: ALTER TABLE lake.{table} DROP PARTITION FIELD "
+                f"`{printable(field.name)}` in Spark"
             )
     return Record(*values)
 
 
-def check_landable(contract: Contract, metadata: TableMetadata, held: Held) -> None:
-    """Raises ConfigError for a table whose columns or partitioning the contract cannot follow."""
+def check_landable(contract: Contract, metadata: TableMetadata, table: str, held: Held) -> None:
+    """Raises ConfigError for metadata of `table` whose columns or partitioning the contract cannot follow."""
     schema = contract.evolved(metadata, held) or metadata.schema()
-    partition_of(metadata.spec(), schema, origin="", shard=0, hour=0)
+    partition_of(metadata.spec(), schema, table=table, origin="", shard=0, hour=0)
 
 
 ROW_GROUP_ROWS = 1 << 20
