@@ -24,7 +24,7 @@ _PROMISES = (AsyncGeneratorType, CoroutineType, GeneratorType)
 
 
 @dataclass(frozen=True)
-class Refused:
+class Unusable:
     """An answer that cannot be used: `what` says why, with nothing of the answer in it."""
 
     what: str
@@ -54,7 +54,7 @@ def called(
     path: str,
     function: Callable[..., Any],
     *arguments: Any,
-    reads: Callable[[Any], Value | Refused],
+    reads: Callable[[Any], Value | Unusable],
     cure: str = "",
 ) -> Value:
     """What `reads` makes of the answer of `function`, which `path` of `setting` names.
@@ -63,12 +63,12 @@ def called(
     function with `async` or `yield` in it answers at once, and runs only when somebody waits for it.
     """
 
-    def work() -> Value | Refused:
+    def work() -> Value | Unusable:
         answer = function(*arguments)
         if isinstance(answer, _PROMISES):
             if not isinstance(answer, AsyncGeneratorType):
                 answer.close()
-            return Refused(
+            return Unusable(
                 f"gave a {type_name(answer)}, and nothing was done: name one without async or yield"
             )
         return reads(answer)
@@ -76,16 +76,16 @@ def called(
     return attempted(setting, path, work, cure=cure)
 
 
-def attempted(setting: str, path: str, work: Callable[[], Value | Refused], *, cure: str = "") -> Value:
+def attempted(setting: str, path: str, work: Callable[[], Value | Unusable], *, cure: str = "") -> Value:
     """What `work` gives, which runs code that `path` of `setting` names.
 
-    Raises CodeFailed where it raises or is Refused, with the `cure`; what ends the process goes on as it is.
+    Raises CodeFailed where it raises or is Unusable, with the `cure`; what ends the process goes on as it is.
     """
     ended: BaseException | None = None
     refused, kind = "", ""
     try:
         answer = work()
-        if type(answer) is not Refused:
+        if type(answer) is not Unusable:
             return answer  # type: ignore[return-value]
         refused = answer.what
     except KeyboardInterrupt:

@@ -275,7 +275,7 @@ def test_product_code_does_not_assert() -> None:
 def test_nothing_decides_by_the_words_of_a_message() -> None:
     complain(
         f"{at(p, line)}: {what} reads a message; ask its type, `LedgerBroken.kind`, `Wait.kind`, "
-        "`Deed.operation` or `causes.Head`; else give it a kind"
+        "`Deed.operation` or `causes.HeadShown`; else give it a kind"
         for p in python_files("sls_io", "pipelines", "chaos", "fuzz", "bench")
         for line, function, what in read_messages(tree(p))
         if f"{at(p)}:{function}" not in FOREIGN_WORDS

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from pipelines.landing.table.casts import type_text, unsound
 from sls_io.errors import CodeFailed, ConfigError, printable
-from sls_io.named import Refused, called, load, type_name
+from sls_io.named import Unusable, called, load, type_name
 
 _NAMES_SHOWN = 5
 
@@ -62,14 +62,14 @@ class Transform:
             ) from None
 
 
-def _landable(batch: pa.RecordBatch, given: object) -> pa.RecordBatch | Refused:
+def _landable(batch: pa.RecordBatch, given: object) -> pa.RecordBatch | Unusable:
     """What the function gave for `batch`, with the columns of that; ours are those that it never had."""
     if type(given) is not pa.RecordBatch:
-        return Refused(f"gave a {type_name(given)}, not a RecordBatch")
+        return Unusable(f"gave a {type_name(given)}, not a RecordBatch")
     if given.num_rows != batch.num_rows:
-        return Refused(f"gave {given.num_rows} rows for {batch.num_rows}")
+        return Unusable(f"gave {given.num_rows} rows for {batch.num_rows}")
     if wrong := _wrong(batch, given):
-        return Refused(wrong)
+        return Unusable(wrong)
     theirs = _copied(given.select([name for name in given.schema.names if not _ours(name)]))
     columns = [
         batch.column(field.name)

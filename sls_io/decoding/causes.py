@@ -122,7 +122,7 @@ def holds_log(error: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class HeadShown:
     """Topic, source and names of the tags as a row shows them."""
 
     topic: str | None

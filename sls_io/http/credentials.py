@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sls_io.errors import ConfigError
-from sls_io.named import Refused, called, load
+from sls_io.named import Unusable, called, load
 from sls_io.settings import Credentials
 
 ENV_ID = "ALIBABA_CLOUD_ACCESS_KEY_ID"
@@ -82,16 +82,16 @@ def _from_import(path: str) -> Keys:
     )
 
 
-def _keys(found: object) -> Keys | Refused:
+def _keys(found: object) -> Keys | Unusable:
     if not isinstance(found, tuple | list) or len(found) not in (3, 4):
-        return Refused("gave no keys")
+        return Unusable("gave no keys")
     if not all(part is None or isinstance(part, str) for part in found[:3]):
-        return Refused("gave keys that are no texts")
+        return Unusable("gave keys that are no texts")
     pair = [str(part or "") for part in found[:3]]
     try:
         return Keys(pair[0], pair[1], pair[2], _moment_s(found[3] if len(found) == 4 else None))
     except (ValueError, OverflowError):
-        return Refused("gave an end of the keys that is no moment")
+        return Unusable("gave an end of the keys that is no moment")
 
 
 def _moment_s(value: object) -> float:

@@ -7,9 +7,9 @@ import pytest
 from sls_io.decoding import causes
 from sls_io.decoding.causes import CAUSES_MAX, Cause, Trouble
 
-SHOWN = causes.Head("T\\xff", "base64:/w==", ["host"])
+SHOWN = causes.HeadShown("T\\xff", "base64:/w==", ["host"])
 """A head that bears out whatever is said of it."""
-PLAIN = causes.Head("t", "s", [])
+PLAIN = causes.HeadShown("t", "s", [])
 
 
 def test_a_row_with_very_many_causes_names_the_first_and_counts_the_others() -> None:
@@ -28,8 +28,8 @@ def test_causes_of_the_group_are_counted_apart_and_say_whose_they_are() -> None:
     trouble.note_names(np.repeat(3, 20), np.arange(20), pa.array(tags), Cause.TAG_BYTES, of_groups=True)
     text = trouble.group_text(int(trouble.of_groups(4)[3]))
     parts = causes.listed(text)
-    assert causes.Head(None, None, tags).causes(text) == parts
-    assert causes.Head(None, None, []).causes(text) == parts, "what is too large to repeat is not seen"
+    assert causes.HeadShown(None, None, tags).causes(text) == parts
+    assert causes.HeadShown(None, None, []).causes(text) == parts, "what is too large to repeat is not seen"
     assert parts[-1] == "of its group: and 12 more"
 
 
@@ -111,7 +111,7 @@ def test_a_stored_cause_of_a_group_that_the_row_does_not_show_is_its_logs(text: 
 
 
 def test_a_tag_that_an_earlier_release_quoted_is_known_again() -> None:
-    head = causes.Head("t", "s", ["tag x", "y" * 1000])
+    head = causes.HeadShown("t", "s", ["tag x", "y" * 1000])
     stored = f"repeated tag key tag x; tag {'y' * 64}... is not UTF-8"
     assert head.causes(stored) == causes.listed(stored)
 

@@ -258,7 +258,7 @@ def test_topic_source_and_tags_that_are_long_and_not_utf8_are_shown_whole_as_bas
         ]
         assert (row["__topic__"], row["__source__"]) == (whole, "S\\xff")
         assert row["__tags__"] in ({whole: "v"}, {"t": whole})
-        head = causes.Head(row["__topic__"], row["__source__"], row["__tags__"])
+        head = causes.HeadShown(row["__topic__"], row["__source__"], row["__tags__"])
         assert head.causes(row["__error__"]) == causes.listed(row["__error__"])
 
 

@@ -14,7 +14,7 @@ from pipelines.landing.table.contract import Contract, arrow_schema
 from pipelines.landing.transform import Transform
 from sls_io import loggroup
 from sls_io.client import Page
-from sls_io.decoding.causes import Head, listed
+from sls_io.decoding.causes import HeadShown, listed
 from sls_io.decoding.nested import digest
 from sls_io.window import Cursor
 
@@ -159,7 +159,7 @@ def test_causes_of_a_group_are_told_from_those_of_its_logs_whatever_they_are_cal
     of_group = both[1]["__error__"]
     assert both[0]["__error__"] == ("; ".join(filter(None, [of_group, own])) or None)
     if both[0]["__error__"] is not None:
-        head = Head(
+        head = HeadShown(
             topic=both[0]["__topic__"], source=both[0]["__source__"], tags=dict(both[0]["__tags__"] or [])
         )
         assert head.causes(both[0]["__error__"]) == (listed(of_group) if of_group else ())

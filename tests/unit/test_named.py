@@ -14,7 +14,7 @@ from pipelines.landing.transform import Transform
 from sls_io.coordination.assignors import assigned, named
 from sls_io.errors import CodeFailed, ConfigError
 from sls_io.http.credentials import resolve
-from sls_io.named import Refused, attempted, called, load
+from sls_io.named import Unusable, attempted, called, load
 from sls_io.settings import Credentials
 from tests.unit import custom_troubles as troubles
 from tests.unit.custom_troubles import NOT_DONE, SECRET, TROUBLES
@@ -162,7 +162,7 @@ def test_the_same_error_raised_by_the_code_itself_is_its_failure(terminable: Non
 
 def test_what_is_refused_has_no_kind_and_what_was_raised_has_one() -> None:
     with pytest.raises(CodeFailed) as told:
-        attempted("transform", "a:b", lambda: Refused("gave nothing"), cure="give something")
+        attempted("transform", "a:b", lambda: Unusable("gave nothing"), cure="give something")
     assert (str(told.value), told.value.kind) == ("transform 'a:b' gave nothing: give something", "")
     with pytest.raises(CodeFailed) as told:
         load("transform", "no.such.module:f")

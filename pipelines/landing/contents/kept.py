@@ -24,7 +24,7 @@ from pipelines.landing.transform import Transform
 from sls_io import loggroup
 from sls_io.client import Page
 from sls_io.decoding import causes
-from sls_io.decoding.causes import KEYS_MAX, SEPARATOR, Cause, Head
+from sls_io.decoding.causes import KEYS_MAX, SEPARATOR, Cause, HeadShown
 from sls_io.decoding.decode import Declared, Decoder
 from sls_io.decoding.nested import guarded, plain_log
 from sls_io.window import Cursor
@@ -158,12 +158,12 @@ def bytes_columns(rows: Iterable[tuple[bytes | None, str | None]]) -> dict[str, 
     }
 
 
-def _heads(batch: pa.RecordBatch) -> Iterator[Head]:
+def _heads(batch: pa.RecordBatch) -> Iterator[HeadShown]:
     """What each row shows of its LogGroup, one at a time: each may have a group's tags."""
     topics, sources, tags = (batch.column(name) for name in ("__topic__", "__source__", "__tags__"))
     for row in range(batch.num_rows):
         names = [key for key, _ in tags[row].as_py() or ()]
-        yield Head(topics[row].as_py(), sources[row].as_py(), names)
+        yield HeadShown(topics[row].as_py(), sources[row].as_py(), names)
 
 
 def _is_log(raw: bytes | None, error: str) -> bool:

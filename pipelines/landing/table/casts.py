@@ -46,7 +46,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sls_io.errors import CodeFailed, ConfigError, printable
-from sls_io.named import Refused, called, type_name
+from sls_io.named import Unusable, called, type_name
 from sls_io.named import load as load_named
 
 Ints = NDArray[np.int64]
@@ -306,13 +306,13 @@ class Custom:
             raise ValueError(found)  # as where it raises: the values asked one by one tell which it is
         return made
 
-    def _read(self, asked: int, made: Any) -> pa.Array | Refused:
+    def _read(self, asked: int, made: Any) -> pa.Array | Unusable:
         # Of this very class: a subclass of somebody's has a length and a type of theirs.
         if type(made) is type(pa.nulls(0, self.type)) and len(made) == asked and made.type == self.type:
             return made
         known = type(made).__module__ == pa.lib.__name__ and isinstance(made, pa.Array)
         found = f"{len(made)} of {type_text(made.type)}" if known else type_name(made)
-        return Refused(f"was given {asked} values and answered {found}")
+        return Unusable(f"was given {asked} values and answered {found}")
 
 
 def type_text(type_: pa.DataType) -> str:
