@@ -24,7 +24,8 @@ from pyiceberg.table import Table
 
 from chaos import history
 from chaos.troubles.catalog import deliver
-from pipelines.landing.ledger.state import facts, total_records
+from pipelines.landing.ledger.state import facts
+from pipelines.landing.ledger.summary import total_records
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
 from sls_io.claim import ShardLedger

@@ -14,7 +14,7 @@ import pytest
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.landing.contents.slices import RowsElsewhere
 from pipelines.landing.hours import hour_text
-from pipelines.landing.ledger.state import summary_of
+from pipelines.landing.ledger.summary import summary_of
 from pipelines.landing.operations.replace import plan_replace
 from sls_io.errors import LedgerBroken
 from sls_io.window import HOUR_S

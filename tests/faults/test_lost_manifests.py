@@ -15,7 +15,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.landing.hours import hour_text
-from pipelines.landing.ledger.state import summary_of
+from pipelines.landing.ledger.summary import summary_of
 from tests.faults.test_cures import (
     expire_all,
     land_more,

@@ -16,7 +16,8 @@ from pipelines.cli.verify import show
 from pipelines.landing.inspection.describe import lacking_hours
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger.codec import TAG, VERB_KEY
-from pipelines.landing.ledger.state import read_state, reconcile, summary_of, total_records
+from pipelines.landing.ledger.state import read_state, reconcile
+from pipelines.landing.ledger.summary import summary_of, total_records
 from pipelines.landing.operations.forget import (
     PlannedForget,
     execute_forget,

@@ -11,7 +11,8 @@ from pyiceberg.types import StringType
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.landing.ledger.codec import REWRITTEN_KEY, VERB_KEY
-from pipelines.landing.ledger.state import reconcile, summary_of
+from pipelines.landing.ledger.state import reconcile
+from pipelines.landing.ledger.summary import summary_of
 from pipelines.landing.maintenance.maintain import Maintainer
 from pipelines.landing.operations.forget import execute_forget, plan_forget_where
 from pipelines.landing.operations.mend import PlannedMend, execute_mend, plan_mend

@@ -8,7 +8,8 @@ import pytest
 from aliyun.log import log_logs_raw_pb2 as pb
 
 from pipelines.landing.ledger.codec import VERB_KEY
-from pipelines.landing.ledger.state import reconcile, summary_of
+from pipelines.landing.ledger.state import reconcile
+from pipelines.landing.ledger.summary import summary_of
 from pipelines.landing.operations.mend import Kept, PlannedMend, execute_mend, plan_mend
 from pipelines.landing.operations.replace import execute_replace, plan_replace
 from sls_io.decoding.nested import digest

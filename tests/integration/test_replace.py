@@ -16,7 +16,8 @@ from pipelines.cli.main import EXIT_USAGE
 from pipelines.landing.inspection.history import history
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger.codec import VERB_KEY
-from pipelines.landing.ledger.state import reconcile, summary_of
+from pipelines.landing.ledger.state import reconcile
+from pipelines.landing.ledger.summary import summary_of
 from pipelines.landing.operations.replace import REPLACE, execute_replace, plan_replace
 from pipelines.landing.operations.undo import execute_undo
 from pipelines.landing.run.report import LandingReport

@@ -17,7 +17,8 @@ from pipelines.landing.commit import authored, publish
 from pipelines.landing.inspection.describe import lacking_hours
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger.codec import LEDGER_PREFIX, TAG
-from pipelines.landing.ledger.state import ancestry, facts, read_state, total_records
+from pipelines.landing.ledger.state import ancestry, facts, read_state
+from pipelines.landing.ledger.summary import total_records
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.operations.adopt import execute_adopt, plan_adopt
 from pipelines.landing.operations.rollback import execute_rollback, plan_rollback

@@ -9,7 +9,8 @@ from pipelines.landing.inspection.describe import lacking_hours
 from pipelines.landing.inspection.history import history
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger.codec import VERB_KEY
-from pipelines.landing.ledger.state import reconcile, summary_of, total_records
+from pipelines.landing.ledger.state import reconcile
+from pipelines.landing.ledger.summary import summary_of, total_records
 from pipelines.landing.operations.rollback import execute_rollback, plan_rollback
 from pipelines.landing.operations.undo import PlannedUndo, execute_undo, plan_undo
 from pipelines.landing.table.lake import Lake

@@ -54,7 +54,7 @@ from pipelines.landing.hours import check_begun, hour_of, hour_text, hours_text,
 from pipelines.landing.inspection.brought import complete_hours
 from pipelines.landing.inspection.describe import hour_rows, lacking_hours
 from pipelines.landing.inspection.error_rows import HourErrors, by_hour
-from pipelines.landing.ledger.state import windows_of
+from pipelines.landing.ledger.summary import windows_of
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance.repair import execute_repair, plan_repair

@@ -15,7 +15,8 @@ from pipelines.landing.contents.explained import holds, proves
 from pipelines.landing.contents.slices import LogstoreTable, of_origin
 from pipelines.landing.contents.tally import Tally, tally
 from pipelines.landing.ledger.reading import Misread
-from pipelines.landing.ledger.state import adopted_of, ledgers_of, ways_back
+from pipelines.landing.ledger.state import ways_back
+from pipelines.landing.ledger.summary import adopted_of, ledgers_of
 from sls_io.errors import LedgerBroken
 
 _TRIES_MAX = 5

@@ -12,7 +12,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing.ledger import codec
-from pipelines.landing.ledger.state import added_entries, ancestry, summary_of, windows_of
+from pipelines.landing.ledger.state import added_entries, ancestry
+from pipelines.landing.ledger.summary import summary_of, windows_of
 from pipelines.landing.ledger.values import Landed, Operation
 from pipelines.landing.table.contract import hour_place
 from sls_io.claim import Ledger

@@ -26,7 +26,8 @@ from pipelines.landing.contents.slices import RowsElsewhere
 from pipelines.landing.ledger.codec import ADOPT
 from pipelines.landing.ledger.reading import VERIFY_ROWS, Unreadable, listed_files, spans
 from pipelines.landing.ledger.start import find_table, known
-from pipelines.landing.ledger.state import TableState, read_state, total_records
+from pipelines.landing.ledger.state import TableState, read_state
+from pipelines.landing.ledger.summary import total_records
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.adopt import plan_adopt
 from pipelines.landing.operations.fresh_starts import At

@@ -31,8 +31,8 @@ from pipelines.landing.ledger.state import (
     facts,
     held_columns,
     read_state,
-    windows_of,
 )
+from pipelines.landing.ledger.summary import windows_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import Backlog, PlanReport, gap_lines, readable_lines, suspect_lines
 from pipelines.landing.table.contract import Contract, check_landable, hour_place, rows_of

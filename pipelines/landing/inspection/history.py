@@ -16,17 +16,8 @@ from pyiceberg.table.snapshots import Snapshot
 from pipelines.landing.contents.slices import origin_and_hour
 from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.reading import Misread, Unreadable, entries_of, manifests_of
-from pipelines.landing.ledger.state import (
-    TableState,
-    ancestry,
-    facts,
-    is_landing,
-    names_of,
-    others_here,
-    read_state,
-    summary_of,
-    windows_of,
-)
+from pipelines.landing.ledger.state import TableState, ancestry, facts, names_of, others_here, read_state
+from pipelines.landing.ledger.summary import is_landing, summary_of, windows_of
 from pipelines.landing.ledger.values import Deed, Landed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake

@@ -26,7 +26,8 @@ from pipelines.landing.commit.freshness import landing_timeout_s
 from pipelines.landing.inspection.history import Orphan, find_orphans, origins_of
 from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.epochs import RUN_CHARS
-from pipelines.landing.ledger.state import TableState, facts, is_landing, summary_of, windows_of
+from pipelines.landing.ledger.state import TableState, facts
+from pipelines.landing.ledger.summary import is_landing, summary_of, windows_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
 from sls_io.clock import SYSTEM_CLOCK, Clock

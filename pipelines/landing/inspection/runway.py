@@ -18,7 +18,8 @@ from pyiceberg.table import Table
 
 from pipelines.landing.inspection.upcoming import upcoming
 from pipelines.landing.ledger.start import check_origin, find_table
-from pipelines.landing.ledger.state import ancestry, is_landing, ledgers_of, read_state
+from pipelines.landing.ledger.state import ancestry, read_state
+from pipelines.landing.ledger.summary import is_landing, ledgers_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
 from sls_io.claim import Ledger, ShardLedger

@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
 
-from pyiceberg.expressions import In
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
@@ -30,6 +29,19 @@ from pipelines.landing.ledger.reading import (
     listed_files,
     live_rows,
     manifests_of,
+)
+from pipelines.landing.ledger.summary import (
+    adopted_of,
+    forgotten_of,
+    is_landing,
+    known_rows,
+    least_rows,
+    ledgers_of,
+    missing_rows,
+    summary_of,
+    total_of,
+    total_records,
+    windows_of,
 )
 from pipelines.landing.ledger.values import Adopted, Forgotten, Landed, Operation
 from pipelines.landing.table.contract import Held
@@ -476,63 +488,11 @@ def added_entries(table: Table, snapshot: Snapshot | None) -> Iterator[ManifestE
                 yield entry
 
 
-def summary_of(snapshot: Snapshot | None) -> Mapping[str, str]:
-    """The properties in a snapshot's summary; none for no snapshot."""
-    if snapshot is None or snapshot.summary is None:
-        return {}
-    return snapshot.summary.additional_properties
-
-
-def windows_of(snapshot: Snapshot | None) -> tuple[str, tuple[Landed, ...]]:
-    """The windows that a landing brought, and the id of their logstore; "" and none for other snapshots."""
-    return codec.decode_windows(summary_of(snapshot).get(codec.WINDOWS_KEY, ""))
-
-
 def windows_in(table: Table, origin: str, snapshots_max: int | None = None) -> Iterator[Landed]:
     """The windows of a logstore that the newest snapshots of `main` brought, the newest first."""
     for snapshot in islice(ancestry(table), snapshots_max):
         of, windows = windows_of(snapshot)
         yield from windows if of == origin else ()
-
-
-def is_landing(snapshot: Snapshot) -> bool:
-    """Whether it carries a ledger, as every landing and every settling commit does."""
-    return any(name.startswith(codec.LEDGER_PREFIX) for name in summary_of(snapshot))
-
-
-def ledgers_of(snapshot: Snapshot | None, *, damaged_too: bool = False) -> dict[str, Ledger]:
-    """The ledgers in a snapshot's summary; raises and leaves out as `facts` does."""
-    found: dict[str, Ledger] = {}
-    for name, text in summary_of(snapshot).items():
-        if not name.startswith(codec.LEDGER_PREFIX):
-            continue
-        origin = name.removeprefix(codec.LEDGER_PREFIX)
-        try:
-            found[origin] = codec.decode(origin, text)
-        except LedgerBroken as error:
-            if not (damaged_too and error.kind is Breach.DAMAGED):
-                raise
-    return found
-
-
-def adopted_of(snapshot: Snapshot | None, *, damaged_too: bool = False) -> Adopted:
-    """The adopted rows in a snapshot's summary; raises and leaves out as `facts` does."""
-    try:
-        return codec.decode_adopted(summary_of(snapshot).get(codec.ADOPTED_KEY, ""))
-    except LedgerBroken as error:
-        if not (damaged_too and error.kind is Breach.DAMAGED):
-            raise
-        return Adopted()
-
-
-def forgotten_of(snapshot: Snapshot | None, *, damaged_too: bool = False) -> Forgotten:
-    """The forgotten rows in a snapshot's summary; raises and leaves out as `facts` does."""
-    try:
-        return codec.decode_forgotten(summary_of(snapshot).get(codec.FORGOTTEN_KEY, ""))
-    except LedgerBroken as error:
-        if not (damaged_too and error.kind is Breach.DAMAGED):
-            raise
-        return Forgotten()
 
 
 def names_of(text: str) -> str:
@@ -544,51 +504,6 @@ def origins_named(state: TableState, project: str, logstore: str) -> tuple[str, 
     """The table's ids of a logstore, also from before it was made again; known without the service."""
     name = f"{project}/{logstore}"
     return tuple(sorted(o for o, text in state.origins.items() if names_of(text).rpartition("@")[0] == name))
-
-
-def total_records(snapshot: Snapshot | None) -> int | None:
-    """Rows in the files of `snapshot` as its summary says, also those that row-level deletes hide; None where
-    it does not say."""
-    return _total(snapshot, "total-records")
-
-
-def least_rows(snapshot: Snapshot | None) -> int | None:
-    """Rows that `snapshot` shows at the least, as its summary says; None where it does not say.
-
-    Two deletes may hide the same row, or one that a rewrite took away. Those by value count as hiding none.
-    """
-    rows = total_records(snapshot)
-    return None if rows is None else max(0, rows - (_total(snapshot, "total-position-deletes") or 0))
-
-
-def _total(snapshot: Snapshot | None, name: str) -> int | None:
-    text = summary_of(snapshot).get(name)
-    plain = text is not None and text.isascii() and text.isdigit() and len(text) < _DIGITS_MAX
-    return int(text) if text is not None and plain else None
-
-
-def known_rows(ledgers: Mapping[str, Ledger], adopted: Adopted) -> int:
-    """How many rows the ledgers and the adopted rows explain."""
-    return adopted.rows + sum(e.rows for ledger in ledgers.values() for e in ledger.shards.values())
-
-
-def missing_rows(
-    table: Table, snapshot: Snapshot, rows: int, ledgers: Mapping[str, Ledger], adopted: Adopted
-) -> int:
-    """How many fewer rows a snapshot shows (`rows`) than its ledgers and adopted rows explain; below 0 when
-    it shows more. Raises as `reading.py` does.
-
-    Story: another engine marks rows as deleted, and a person adopts what is left. Adopting once counted
-    the hidden rows, too, and kept them as rows of nobody; counted as lost they would keep the maintenance
-    off the table for ever. They explain only what is lacking of rows of nobody.
-    """
-    known, hidden = known_rows(ledgers, adopted), (total_records(snapshot) or 0) - rows
-    if rows >= known or not adopted.others or hidden <= 0:
-        return known - rows
-    origins = {*ledgers, *(origin for origin, _ in adopted.shards)}
-    ours = live_rows(table, snapshot.snapshot_id, where=In(term="__origin__", literals=origins))
-    lacking = adopted.others - (rows - ours)
-    return known - adopted.others - ours + (lacking if lacking < 0 else max(0, lacking - hidden))
 
 
 def _check_origins(table: Table, state: TableState) -> None:
@@ -617,7 +532,7 @@ def _check_origins(table: Table, state: TableState) -> None:
         # foreign one appended: the landing has as many rows as its ledger says. The deleted one is landed
         # again, and a rollback to that landing, chosen by its number of rows, takes it out and leaves the
         # foreign one, again and again.
-        if _total(head, "total-equality-deletes"):
+        if total_of(head, "total-equality-deletes"):
             raise LedgerBroken(
                 f"nobody can tell how many rows table {name} has: its files hold {total}, its ledger knows "
                 f"{known}, and {BY_VALUE}",

@@ -32,14 +32,8 @@ from pipelines.landing.inspection import cures
 from pipelines.landing.inspection.history import Orphan, find_orphans, needed_by
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.ledger.reading import Misread, Unreadable, live_rows, manifests_of
-from pipelines.landing.ledger.state import (
-    ancestry,
-    held_columns,
-    landed_snapshot,
-    missing_rows,
-    others_here,
-    others_text,
-)
+from pipelines.landing.ledger.state import ancestry, held_columns, landed_snapshot, others_here, others_text
+from pipelines.landing.ledger.summary import missing_rows
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance import compact

@@ -33,18 +33,14 @@ from pipelines.landing.ledger.reading import VERIFY, Unreadable, live_rows
 from pipelines.landing.ledger.start import check_beside, check_origin, find_table, known, origin_text
 from pipelines.landing.ledger.state import (
     TableState,
-    adopted_of,
     ancestry,
     check_ancestry,
     check_removed,
     facts,
-    forgotten_of,
-    is_landing,
     landings,
-    ledgers_of,
     read_state,
-    summary_of,
 )
+from pipelines.landing.ledger.summary import adopted_of, forgotten_of, is_landing, ledgers_of, summary_of
 from pipelines.landing.ledger.values import Adopted, Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import repair_manifests

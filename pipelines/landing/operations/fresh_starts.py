@@ -9,7 +9,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pipelines.landing.contents.explained import Key
 from pipelines.landing.contents.tally import Tally
 from pipelines.landing.hours import moment_text
-from pipelines.landing.ledger.state import forgotten_of
+from pipelines.landing.ledger.summary import forgotten_of
 from pipelines.landing.ledger.values import Adopted, Forgotten
 from pipelines.landing.logstore import Logstore
 from sls_io.claim import Ledger

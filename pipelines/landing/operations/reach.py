@@ -16,7 +16,8 @@ from pyiceberg.table import Table
 from pipelines.landing.hours import hour_text, hours_text, moment_text
 from pipelines.landing.ledger.reading import tasks_of
 from pipelines.landing.ledger.start import known
-from pipelines.landing.ledger.state import TableState, ancestry, facts, is_landing, ledgers_of, windows_in
+from pipelines.landing.ledger.state import TableState, ancestry, facts, windows_in
+from pipelines.landing.ledger.summary import is_landing, ledgers_of
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.contract import hour_place

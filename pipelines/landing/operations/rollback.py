@@ -22,20 +22,22 @@ from pipelines.landing.ledger import codec, fence
 from pipelines.landing.ledger.reading import VERIFY, Misread, Unreadable
 from pipelines.landing.ledger.state import (
     TableState,
-    adopted_of,
     ancestry,
     facts,
     files_of,
+    landings,
+    missing_files,
+    newest_forgotten,
+    shown_rows,
+)
+from pipelines.landing.ledger.summary import (
+    adopted_of,
     forgotten_of,
     is_landing,
     known_rows,
-    landings,
     least_rows,
     ledgers_of,
-    missing_files,
     missing_rows,
-    newest_forgotten,
-    shown_rows,
     summary_of,
     windows_of,
 )

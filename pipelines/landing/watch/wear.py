@@ -7,7 +7,8 @@ from pyiceberg.table import Table
 from pipelines.landing.bounds import Upkeep
 from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.reading import manifests_of
-from pipelines.landing.ledger.state import ancestry, summary_of
+from pipelines.landing.ledger.state import ancestry
+from pipelines.landing.ledger.summary import summary_of
 from pipelines.landing.ledger.values import Operation
 
 _DIGITS_MAX = 20
