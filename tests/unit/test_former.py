@@ -1,7 +1,11 @@
 """The metadata files in a folder: which is the newest, and whose they are."""
 
 import gzip
+import multiprocessing
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -115,3 +119,33 @@ def test_a_folder_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
 def test_no_two_tables_share_a_folder() -> None:
     assert new_location("s3://bucket/logs") != new_location("s3://bucket/logs/")
     assert new_location("s3://bucket/logs/").startswith("s3://bucket/logs-")
+
+
+@contextmanager
+def coming_and_going(folder: Path) -> Iterator[None]:
+    """A folder that another process makes and removes, thousands of times a second."""
+    processes = multiprocessing.get_context("spawn")
+    here, there = processes.Pipe()
+    other = processes.Process(target=_flip, args=(folder, there))
+    other.start()
+    try:
+        assert here.recv() == "begun"
+        yield
+    finally:
+        here.send("over")
+        other.join()
+
+
+def _flip(folder: Path, there: Connection) -> None:
+    there.send("begun")
+    while not there.poll():
+        folder.mkdir()
+        folder.rmdir()
+
+
+def test_a_folder_that_another_makes_while_it_is_listed_is_no_error(tmp_path: Path) -> None:
+    """Of 5,000 listings about a hundred fail here at their first try."""
+    folder = tmp_path / "bronze"
+    with coming_and_going(folder):
+        for _ in range(5_000):
+            assert listed(IO, str(folder), recursive=True) == []

@@ -7,7 +7,6 @@ a person looks before deciding. Nothing is changed.
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from pyarrow.fs import FileSelector, FileType
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
@@ -20,6 +19,7 @@ from pipelines.landing.ledger.state import TableState, ancestry, facts, names_of
 from pipelines.landing.ledger.summary import is_landing, summary_of, windows_of
 from pipelines.landing.ledger.values import Deed, Landed, Operation
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table.former import listed
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ConfigError, LedgerBroken
@@ -209,18 +209,18 @@ def find_orphans(
 
     Raises ConfigError for storage that is not read through pyarrow, else as `reading.py` does.
     """
-    if not isinstance(table.io, PyArrowFileIO):
+    found = listed(table.io, f"{table.location()}/data", recursive=True)
+    if found is None:
         raise ConfigError(
             f"files of table {'.'.join(table.name())} cannot be listed through {type(table.io).__name__}; "
             "look with `sls-lake windows --no-orphans`"
         )
     parse = PyArrowFileIO.parse_location
-    scheme, netloc, folder = parse(f"{table.location()}/data", table.io.properties)
+    folder = parse(f"{table.location()}/data", table.io.properties)[2]
     paths = needed_by(table) if needed is None else needed
     known = {parse(path, table.io.properties)[2] for path in paths}
-    selector = FileSelector(folder, allow_not_found=True, recursive=True)
-    for info in table.io.fs_by_scheme(scheme, netloc).get_file_info(selector):
-        if info.type is not FileType.File or info.path in known or info.mtime is None:
+    for info in found:
+        if info.path in known or info.mtime is None:
             continue
         modified_s = info.mtime.timestamp()
         if modified_s < older_than_s:

@@ -19,8 +19,9 @@ import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import cast
 
-from pyarrow.fs import FileInfo, FileSelector, FileType
+from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import BadRequestError, NoSuchNamespaceError, TableAlreadyExistsError
 from pyiceberg.io import FileIO, load_file_io
@@ -40,6 +41,7 @@ _HEAD_BYTES = 64 * 1024
 _GZIP_BITS = 31
 _READS_PARALLEL = 8
 _NAMED_MAX = 3
+_LISTINGS_MAX = 8
 _ANY_SCHEMA = Schema(NestedField(1, "n", LongType(), required=False))
 
 
@@ -245,7 +247,22 @@ def _listed(io: FileIO, folder: str, kind: FileType, *, recursive: bool = False)
         return None
     scheme, netloc, path = PyArrowFileIO.parse_location(folder, io.properties)
     selector = FileSelector(path, allow_not_found=True, recursive=recursive)
-    return [info for info in io.fs_by_scheme(scheme, netloc).get_file_info(selector) if info.type is kind]
+    return [info for info in _selected(io.fs_by_scheme(scheme, netloc), selector) if info.type is kind]
+
+
+def _selected(files: FileSystem, selector: FileSelector) -> list[FileInfo]:
+    """What a selector finds. Arrow opens a local folder and, when that fails, looks whether it is there.
+
+    Story: A asks for the folder of a namespace that has no table yet and opens nothing. B, who makes the
+    first table, makes the folder. Arrow looks for A, finds it and tells "no such folder", although A
+    asked for none to be an answer. Each further try fails only if the folder went and came again.
+    """
+    for _ in range(_LISTINGS_MAX - 1):
+        try:
+            return cast("list[FileInfo]", files.get_file_info(selector))
+        except FileNotFoundError:
+            continue
+    return cast("list[FileInfo]", files.get_file_info(selector))
 
 
 def _is_gone(io: FileIO, folder: str) -> bool:
