@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -28,49 +29,14 @@ def check(output: Output) -> None:
     and say so when something runs. Everything that would keep them from loading is an error, and so is a
     hook or a transform that is not there: definitions load without it, and every run is refused.
     """
-    from pipelines.landing.environment import filled
-    from pipelines.landing.logstore import checked
-
     root = project_root()
     if not (root / DEFS).is_dir():
         raise ConfigError(f"there is no {DEFS} in {root} or above it: run this in the project's folder")
     found, names = [], dict[str, Path | str]()
     for _, place, attributes in written(root):
-        wrong, unset, unset_database, name, to_come = "", "", "", "", ""
-        try:
-            if isinstance(attributes, ConfigError):
-                raise attributes
-            values, unset = filled(attributes, place)
-            logstore = checked(values, place)
-            name = logstore.name
-            if (other := names.setdefault(name, place)) != place:
-                raise one_name(name, place, other)
-            try:
-                _require_functions(logstore)
-            except ConfigError as error:
-                raise ConfigError(f"{place}: runs of {name} will be refused: {error}") from None
-            variable = logstore.coordinator.database_env
-            to_come = logstore.ahead(SYSTEM_CLOCK.now())
-            unset_database = variable if variable and not os.environ.get(variable) else ""
-        except ConfigError as error:
-            wrong = str(error)
-        if wrong:
-            output.say(f"[red]wrong[/]: {_escaped(wrong)}")
-        if to_come:
-            output.say(f"[yellow]to come[/]: {_escaped(f'{place}: {to_come}')} (by this machine's clock)")
-        for what, variable in (("endpoint", unset), ("address of leases", unset_database)):
-            if variable and not wrong:
-                output.say(f"[yellow]not set[/]: {_escaped(str(place))} takes its {what} from {variable}")
-        found.append(
-            {
-                "path": str(place),
-                "logstore": name,
-                "wrong": wrong,
-                "unset": unset,
-                "unset_database": unset_database,
-                "to_come": to_come,
-            }
-        )
+        read = _read(place, attributes, names)
+        found.append(asdict(read))
+        _show(output, read)
     strange = list(_strangers(root))
     for wrong in strange:
         output.say(f"[red]wrong[/]: {_escaped(wrong)}")
@@ -79,6 +45,60 @@ def check(output: Output) -> None:
     output.result({"logstores": found, "others_wrong": strange, "ok": not bad})
     if bad:
         click.get_current_context().exit(EXIT_FAILED)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What is said of one logstore: what is `wrong`, variables that are not set, a start `to_come`."""
+
+    path: str
+    logstore: str = ""
+    wrong: str = ""
+    unset: str = ""
+    unset_database: str = ""
+    to_come: str = ""
+
+
+def _read(place: Path | str, attributes: Any, names: dict[str, Path | str]) -> _Read:
+    """One logstore's file; `names` gets its name, which no other may have."""
+    from pipelines.landing.environment import filled
+    from pipelines.landing.logstore import checked
+
+    read = _Read(str(place))
+    try:
+        if isinstance(attributes, ConfigError):
+            raise attributes
+        values, unset = filled(attributes, place)
+        read = replace(read, unset=unset)
+        logstore = checked(values, place)
+        read = replace(read, logstore=logstore.name)
+        if (other := names.setdefault(logstore.name, place)) != place:
+            raise one_name(logstore.name, place, other)
+        try:
+            _require_functions(logstore)
+        except ConfigError as error:
+            raise ConfigError(f"{place}: runs of {logstore.name} will be refused: {error}") from None
+    except ConfigError as error:
+        return replace(read, wrong=str(error))
+    variable = logstore.coordinator.database_env
+    return replace(
+        read,
+        to_come=logstore.ahead(SYSTEM_CLOCK.now()),
+        unset_database=variable if variable and not os.environ.get(variable) else "",
+    )
+
+
+def _show(output: Output, read: _Read) -> None:
+    if read.wrong:
+        output.say(f"[red]wrong[/]: {_escaped(read.wrong)}")
+        return
+    if read.to_come:
+        output.say(
+            f"[yellow]to come[/]: {_escaped(f'{read.path}: {read.to_come}')} (by this machine's clock)"
+        )
+    for what, variable in (("endpoint", read.unset), ("address of leases", read.unset_database)):
+        if variable:
+            output.say(f"[yellow]not set[/]: {_escaped(read.path)} takes its {what} from {variable}")
 
 
 def _require_functions(logstore: "Logstore") -> None:

@@ -89,20 +89,7 @@ def show(
     output: Output, report: LandingReport, verdict: Verdict, checkpoints: list[CheckpointReport]
 ) -> None:
     """The landing for people: numbers, hours, what waited, what is wrong."""
-    if report.came_to_nothing:
-        output.say(f"[red]{report.table}: {report.came_to_nothing}[/]")
-    elif any(wait.kind is Why.AHEAD for wait in report.waits.values()):
-        output.say(f"{report.table}: no history has begun, nothing was landed and no checkpoint moved")
-    elif report.snapshot_id is None:
-        output.say(f"{report.table}: nothing new")
-    elif not report.rows:
-        output.say(f"{report.table}: no new rows; snapshot {report.snapshot_id} moves the ledger on")
-    else:
-        output.say(
-            f"{report.rows:,} rows into {report.table}, {megabytes(report.raw_bytes)} raw in "
-            f"{report.seconds:.1f} s ({report.raw_mb_per_s:.1f} MB/s), {report.files} files of "
-            f"{megabytes(report.file_bytes)}, snapshot {report.snapshot_id}"
-        )
+    output.say(_in_one_line(report))
     if report.hours:
         output.table(
             ["receive hour", ">rows", ">files", ">file MB"],
@@ -125,6 +112,22 @@ def show(
     for problem in verdict.problems:
         output.say(f"[red]not reconciled[/]: {problem}; no checkpoint moved")
     _show_checkpoints(output, report, checkpoints)
+
+
+def _in_one_line(report: LandingReport) -> str:
+    if report.came_to_nothing:
+        return f"[red]{report.table}: {report.came_to_nothing}[/]"
+    if any(wait.kind is Why.AHEAD for wait in report.waits.values()):
+        return f"{report.table}: no history has begun, nothing was landed and no checkpoint moved"
+    if report.snapshot_id is None:
+        return f"{report.table}: nothing new"
+    if not report.rows:
+        return f"{report.table}: no new rows; snapshot {report.snapshot_id} moves the ledger on"
+    return (
+        f"{report.rows:,} rows into {report.table}, {megabytes(report.raw_bytes)} raw in "
+        f"{report.seconds:.1f} s ({report.raw_mb_per_s:.1f} MB/s), {report.files} files of "
+        f"{megabytes(report.file_bytes)}, snapshot {report.snapshot_id}"
+    )
 
 
 def _show_checkpoints(output: Output, report: LandingReport, checkpoints: list[CheckpointReport]) -> None:

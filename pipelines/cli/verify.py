@@ -66,11 +66,7 @@ def show(output: Output, proof: Proof) -> None:
                     shard.rows_table,
                     str(shard.frontier),
                     _unread(shard),
-                    "[red]wrong[/]"
-                    if shard.problems
-                    else "[yellow]owed[/]"
-                    if shard.owed
-                    else "[green]ok[/]",
+                    _word(shard),
                 )
                 for shard in proof.shards
             ],
@@ -90,22 +86,7 @@ def show(output: Output, proof: Proof) -> None:
         output.say(note)
     for problem in proof.problems:
         output.say(f"[red]{problem}[/]")
-    if proof.verdict == NOT_VERIFIED:
-        wrong = any(shard.problems for shard in proof.shards) or not proof.shards
-        why = f"{proof.table} does not hold what its ledger says" if wrong else "see above"
-        if not proof.begun:
-            why = "nothing of this logstore has landed"
-        output.say(f"[red]{NOT_VERIFIED}[/]: {why}")
-        for cure in proof.cures:
-            output.say(cure)
-        return
-    if proof.absent:
-        output.say(f"not there, or not from a landing, and named above: {', '.join(proof.absent)}")
-    there = f"{proof.rows:,} rows in {proof.table}, each once, as the ledger says"
-    if proof.verdict == OWED:
-        output.say(f"[yellow]{OWED}[/]: {there}; logs were skipped, and the backfill named above lands them")
-    else:
-        output.say(f"[green]{VERIFIED}[/]: {there}")
+    _say_verdict(output, proof)
 
 
 def _say_how_far(output: Output, proof: Proof) -> None:
@@ -129,6 +110,31 @@ def _say_how_far(output: Output, proof: Proof) -> None:
         output.say(
             f"{sum(pulled):,} rows pulled again and compared, {windows} windows: what the service still holds"
         )
+
+
+def _say_verdict(output: Output, proof: Proof) -> None:
+    if proof.verdict == NOT_VERIFIED:
+        wrong = any(shard.problems for shard in proof.shards) or not proof.shards
+        why = f"{proof.table} does not hold what its ledger says" if wrong else "see above"
+        if not proof.begun:
+            why = "nothing of this logstore has landed"
+        output.say(f"[red]{NOT_VERIFIED}[/]: {why}")
+        for cure in proof.cures:
+            output.say(cure)
+        return
+    if proof.absent:
+        output.say(f"not there, or not from a landing, and named above: {', '.join(proof.absent)}")
+    there = f"{proof.rows:,} rows in {proof.table}, each once, as the ledger says"
+    if proof.verdict == OWED:
+        output.say(f"[yellow]{OWED}[/]: {there}; logs were skipped, and the backfill named above lands them")
+    else:
+        output.say(f"[green]{VERIFIED}[/]: {there}")
+
+
+def _word(shard: ShardProof) -> str:
+    if shard.problems:
+        return "[red]wrong[/]"
+    return "[yellow]owed[/]" if shard.owed else "[green]ok[/]"
 
 
 def _unread(shard: ShardProof) -> str:

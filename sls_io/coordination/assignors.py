@@ -143,11 +143,11 @@ def named(name: str) -> Assignor:
     found = load("assignor", name)
     if not callable(found):
         raise ConfigError(f"assignor {shown!r} is no function: name one that takes members, weights, owners")
-    return _Own(name, found)
+    return _Somebodys(name, found)
 
 
 @dataclass(frozen=True)
-class _Own:
+class _Somebodys:
     """An assignor of somebody's own. It works on copies: one that takes shards out of `weights` as it gives
     them would be compared with what it left there."""
 
@@ -169,9 +169,9 @@ class _Own:
         )
 
 
-def _own(assignor: Assignor) -> _Own:
+def _somebodys(assignor: Assignor) -> _Somebodys:
     """One that was handed in as a function is named by where it stands."""
-    if type(assignor) is _Own:
+    if type(assignor) is _Somebodys:
         return assignor
     place = attempted(
         "assignor",
@@ -180,7 +180,7 @@ def _own(assignor: Assignor) -> _Own:
             f"{getattr(assignor, '__module__', '')}:{getattr(assignor, '__qualname__', type_name(assignor))}"
         ),
     )
-    return _Own(place, assignor)
+    return _Somebodys(place, assignor)
 
 
 def assigned(
@@ -191,7 +191,7 @@ def assigned(
     Raises ConfigError, naming the function and the cure, when a shard is left out, given twice or given to
     nobody of the members, or when the function fails.
     """
-    own = _own(assignor)
+    own = _somebodys(assignor)
     in_order, name = tuple(sorted(set(members))), printable(own.path)
     if not in_order:
         raise ConfigError("shards cannot be shared among nobody: name at least one member")

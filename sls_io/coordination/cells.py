@@ -126,13 +126,17 @@ def _wrong(column: Column[Any], value: object) -> str:
     if isinstance(kind, Boolean):
         return "" if type(value) in (bool, int) and value in (0, 1) else "not true or false"
     if isinstance(kind, Integer | Float):
-        most = column.info.get(MOST, _BIG_INTEGER_MAX if isinstance(kind, BigInteger) else _INTEGER_MAX)
-        known = (int, float) if isinstance(kind, Float) else (int,)
-        # NaN is neither below nor above, and a bool is an int to Python.
-        if isinstance(value, int | float) and type(value) in known and 0 <= value <= most:
-            return ""
-        return f"not a {'whole ' if isinstance(kind, Integer) else ''}number from 0 to {most}"
+        return _wrong_number(column, kind, value)
     length = getattr(kind, "length", None)
     if not isinstance(value, str) or not value.isprintable():
         return "not a printable text"
     return f"longer than {length} characters" if length is not None and len(value) > length else ""
+
+
+def _wrong_number(column: Column[Any], kind: Integer | Float[Any], value: object) -> str:
+    most = column.info.get(MOST, _BIG_INTEGER_MAX if isinstance(kind, BigInteger) else _INTEGER_MAX)
+    known = (int, float) if isinstance(kind, Float) else (int,)
+    # NaN is neither below nor above, and a bool is an int to Python.
+    if isinstance(value, int | float) and type(value) in known and 0 <= value <= most:
+        return ""
+    return f"not a {'whole ' if isinstance(kind, Integer) else ''}number from 0 to {most}"

@@ -110,7 +110,7 @@ def plan_mend(
     return PlannedMend(view, place, hours, schema, evolved is not None, tuple(tasks))
 
 
-class _Own:
+class _OwnRows:
     """As `reader`, of the rows of one logstore and of these receive hours only.
 
     Story: another engine partitions the table anew, and a file holds rows of two logstores. One of them
@@ -134,13 +134,13 @@ def _reader(
 ) -> kept.Reader:
     contract, transform = Contract.from_columns(logstore.columns), Transform(logstore.transform)
     if kept_in == "errors":
-        return _Own(kept.FromBytes(contract, place.origin.id, schema, transform), place.origin.id, hours)
+        return _OwnRows(kept.FromBytes(contract, place.origin.id, schema, transform), place.origin.id, hours)
     if logstore.transform:
         raise ConfigError(
             f"the settings of {logstore.name} have a transform, and it has made these rows what they are: it "
             "cannot be called on them twice. Land the hours again: `sls-lake backfill --mode replace`"
         )
-    return _Own(rest.FromRest(contract), place.origin.id, hours)
+    return _OwnRows(rest.FromRest(contract), place.origin.id, hours)
 
 
 def execute_mend(
