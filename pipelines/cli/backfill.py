@@ -10,7 +10,7 @@ No mode moves a checkpoint. A second fill of the same hours changes nothing. Fil
 once; the other modes are a dry run until `--execute`, and a dry run is always done in this process.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -115,18 +115,25 @@ def _say_not_over(output: Output, logstore: Logstore, hours: range) -> range:
     return open_ones
 
 
-def _landed_of(output: Output, logstore: Logstore, open_ones: range) -> list[dict[str, object]]:
-    """Say what the table has of hours that are not over; the same as values."""
+def _landed_of(logstore: Logstore, open_ones: range) -> dict[int, int]:
+    """Hour -> rows that the table has of it, of hours that are not over."""
     rows = dict.fromkeys(open_ones, 0)
     if open_ones:
         for files in hours_of(logstore, Lake.default()):
             if files.hour in rows:
                 rows[files.hour] += files.rows
-    for hour, count in rows.items():
+    return rows
+
+
+def _say_so_far(output: Output, so_far: Mapping[int, int]) -> None:
+    for hour, count in so_far.items():
         output.say(
             f"{hour_text(hour)}: {count:,} rows are in the table so far; not done, since it is not over"
         )
-    return [{"hour": hour_text(hour), "rows": count} for hour, count in rows.items()]
+
+
+def _as_values(so_far: Mapping[int, int]) -> list[dict[str, object]]:
+    return [{"hour": hour_text(hour), "rows": count} for hour, count in so_far.items()]
 
 
 def fill_here(output: Output, logstore: Logstore, hours: tuple[int, int]) -> None:
@@ -144,17 +151,22 @@ def fill_here(output: Output, logstore: Logstore, hours: tuple[int, int]) -> Non
             Run(logstore, engine, mode="fill", hours=hours, on_event=line.phase) as run,
         ):
             report = run.land()
-            made.snapshot = report.snapshot_id
+            made.snapshot(report.snapshot_id)
             verdict = run.reconcile()
-        lacking = _lacking(logstore, asked)
+        lacking, so_far = _lacking(logstore, asked), _landed_of(logstore, open_ones)
     if lacking:
         waits = {shard: why for shard, why in report.waits.items() if why.kind is not Why.NOTHING_MISSING}
         report = replace(report, waits=waits)
     show_landing(output, report, verdict, [])
     lacks = _say(output, lacking)
-    so_far = _landed_of(output, logstore, open_ones)
+    _say_so_far(output, so_far)
     output.result(
-        {**asdict(report), "problems": list(verdict.problems), "cannot_come": lacks, "not_over": so_far}
+        {
+            **asdict(report),
+            "problems": list(verdict.problems),
+            "cannot_come": lacks,
+            "not_over": _as_values(so_far),
+        }
     )
     if lacks or report.undone or not verdict.ok:
         click.get_current_context().exit(EXIT_FAILED)
@@ -245,10 +257,11 @@ def by_dagster(output: Output, logstore: Logstore, hours: range, mode: str, url:
         output.say(f"it goes on in Dagster; to end it, cancel it there: {url}/runs/b/{backfill_id}")
         raise
     output.say(f"{state.status}: {state.done} of {state.total} hours done, {state.failed} failed")
-    so_far: list[dict[str, object]] = []
+    so_far: dict[int, int] = {}
     failures: list[str] = []
     try:
-        so_far = _landed_of(output, logstore, open_ones)
+        so_far = _landed_of(logstore, open_ones)
+        _say_so_far(output, so_far)
         lacks = _say(output, _lacking(logstore, hours))
         failures = [] if state.ok else dagster_client.reasons(url, backfill_id)
         for text in failures:
@@ -262,7 +275,7 @@ def by_dagster(output: Output, logstore: Logstore, hours: range, mode: str, url:
             **asdict(state),
             "failures": failures,
             "cannot_come": lacks,
-            "not_over": so_far,
+            "not_over": _as_values(so_far),
         }
     )
     if lacks or not state.ok:

@@ -43,7 +43,7 @@ def land(output: Output, *, name: str | None) -> None:
             commits(logstore.table) as made,
         ):
             report = run.land()
-            made.snapshot = report.snapshot_id
+            made.snapshot(report.snapshot_id)
             verdict = run.reconcile()
             checkpoints = run.checkpoint() if verdict.ok else []
     finally:

@@ -70,7 +70,8 @@ def seek(
     if execute and planned.moves:
         check_unread(logstore, client)
         with commits(logstore.table) as made:
-            made.snapshot = committed = _executed(output, lake, logstore, client, planned)
+            committed = _executed(output, lake, logstore, client, planned)
+            made.snapshot(committed)
             points = execute_repair(logstore, client, plan_repair(logstore, lake, client))
         output.say(f"done: snapshot {committed}; the group's checkpoints follow the table")
     elif not planned.moves:

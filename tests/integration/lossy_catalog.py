@@ -17,18 +17,18 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
 
 from pipelines.landing.table.lake import Lake
+from pipelines.landing.table.sql_catalog import SharingSqlCatalog
 from tests.faults.forked_run import disk
 
 _SILENT_S = 60.0
 
 
-class LossyCatalog(SqlCatalog):
+class LossyCatalog(SharingSqlCatalog):
     """`script` says what happens to the commits to come, one word each; then all is well.
 
     `snapshots` are the ids each commit wanted to add, in order of arrival; `deliveries` is what
@@ -43,6 +43,7 @@ class LossyCatalog(SqlCatalog):
         self.deliveries: list[str] = []
         self.error: Exception | None = None
         self.down = False
+        self.loads_left: int | None = None
         self._held: list[Callable[[], object]] = []
         self._delivered = threading.Event()
 
@@ -79,9 +80,11 @@ class LossyCatalog(SqlCatalog):
         return commit(table, requirements, updates)
 
     def load_table(self, identifier: str | Identifier) -> Table:
-        """As the catalog behind it, unless that is down."""
-        if self.down:
+        """As the catalog behind it, unless that is down, or the `loads_left` are over."""
+        if self.down or self.loads_left == 0:
             raise ConnectionError("connection refused")
+        if self.loads_left is not None:
+            self.loads_left -= 1
         return super().load_table(identifier)
 
     def deliver(self) -> None:

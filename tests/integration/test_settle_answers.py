@@ -1,12 +1,15 @@
 """The answer to what a person asked for is lost: the table says what became of it, never twice."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from pipelines.landing.maintenance.maintain import Maintainer
 from pipelines.landing.operations.adopt import execute_adopt, plan_adopt
+from pipelines.landing.operations.register import plan_register, plan_start_over, register, start_over
 from pipelines.landing.operations.rollback import PlannedRollback, execute_rollback, plan_rollback
-from sls_io.errors import ConfigError, LandingUnknown
+from sls_io.errors import CommitStands, ConfigError, LandingUnknown
 from tests.integration.lossy_catalog import LossyCatalog, lossy
 from tests.integration.test_changed_table import append_by_hand
 from tests.integration.world import HOUR0_S, World
@@ -117,4 +120,79 @@ def test_an_adoption_that_arrives_late_leaves_nothing_to_settle(world: World, ca
         with pytest.raises(ConfigError, match="nothing to settle"):
             plan_adopt(world.lake, world.logstore, client)
 
+    assert world.land().rows == 30
+
+
+def test_a_registration_stands_where_the_catalog_is_silent_after_it(
+    world: World, catalog: LossyCatalog
+) -> None:
+    newest = world.table.metadata_location
+    catalog.drop_table(world.logstore.table)
+    with world.client as client:
+        plan = plan_register(world.lake, world.logstore, client)
+    catalog.loads_left = 1  # by PyIceberg, at the end of its own call
+
+    with pytest.raises(CommitStands, match=f"registration of {newest.rpartition('/')[2]} for .* stands"):
+        register(world.lake, plan)
+
+    catalog.loads_left = None
+    assert world.land().rows == 30
+    world.assert_each_log_once()
+
+
+def test_a_table_that_began_anew_stands_where_the_catalog_is_silent_after_it(
+    world: World, catalog: LossyCatalog
+) -> None:
+    file = Path(world.table.metadata_location.removeprefix("file://"))
+    away = file.rename(file.with_suffix(".away"))
+    with world.client as client:
+        plan = plan_start_over(world.lake, world.logstore, client)
+    catalog.loads_left = 1
+
+    with pytest.raises(CommitStands, match=r"a new, empty table bronze\.access_logs in .* stands"):
+        start_over(world.lake, world.logstore, plan)
+
+    catalog.loads_left = None
+    assert away.exists()
+    assert world.land().rows == 50, "the service has all that the old table had"
+
+
+def test_an_expiry_that_the_catalog_refuses_is_unknown_after_one_try_and_blames_nobody(
+    world: World, catalog: LossyCatalog
+) -> None:
+    before = len(world.table.metadata.snapshots)
+    catalog.script.extend(["refused"] * 3)
+
+    with pytest.raises(LandingUnknown, match="not confirmed") as refused:
+        Maintainer(world.logstore, world.lake, snapshots_max=2).execute(["expire"])
+
+    assert "others" not in str(refused.value) and len(catalog.script) == 2
+    assert len(world.table.metadata.snapshots) == before
+    catalog.script.clear()
+    expired = Maintainer(world.logstore, world.lake, snapshots_max=2).execute(["expire"]).expired
+    assert len(expired) == before - 2 and len(world.table.metadata.snapshots) == 2
+    assert world.land().rows == 30
+
+
+def test_a_lost_answer_of_an_expiry_that_was_made_is_found_in_the_table(
+    world: World, catalog: LossyCatalog
+) -> None:
+    before = len(world.table.metadata.snapshots)
+    catalog.script.append("lost")
+
+    done = Maintainer(world.logstore, world.lake, snapshots_max=2).execute(["expire"])
+
+    assert len(done.expired) == before - 2 and len(world.table.metadata.snapshots) == 2
+    assert world.land().rows == 30
+
+
+def test_an_expiry_stands_where_the_catalog_is_silent_after_it(world: World, catalog: LossyCatalog) -> None:
+    before = len(world.table.metadata.snapshots)
+    catalog.script.append("last")
+
+    with pytest.raises(CommitStands, match=f"an expiry of {before - 2} snapshots of .* committed and stands"):
+        Maintainer(world.logstore, world.lake, snapshots_max=2).execute(["expire"])
+
+    catalog.down = False
+    assert len(world.table.metadata.snapshots) == 2
     assert world.land().rows == 30

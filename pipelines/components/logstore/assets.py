@@ -312,11 +312,12 @@ def _again(
         try:
             with naming_cures(logstore):
                 if mode == REPLACE:
-                    events, made.snapshot = rework.replaced(logstore, bronze, spark, hours, execute=execute)
+                    events, snapshot = rework.replaced(logstore, bronze, spark, hours, execute=execute)
                 else:
-                    events, made.snapshot = rework.mended(
+                    events, snapshot = rework.mended(
                         context.instance, logstore, bronze, hours, mode, execute=execute
                     )
+                made.snapshot(snapshot)
         except SlsError as error:
             rework.once_more(context, bronze, hours, mode, error)
             raise
@@ -356,7 +357,7 @@ def _land(
             return Outcome()
         try:
             with commits(logstore.table) as made:
-                made.snapshot = report.snapshot_id
+                made.snapshot(report.snapshot_id)
                 lacks = () if live else _cannot_come(context, logstore, hours)
                 if live:
                     news = untold(context.instance, logstore, bronze, report)

@@ -14,7 +14,7 @@ require the `main` and the tag they read, so whoever comes second is refused and
 """
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pyiceberg.manifest import (
@@ -179,7 +179,6 @@ def commit(
     `state` any more (nothing was changed then), and LandingUnknown when the answer was lost and may
     still come true.
     """
-    name = ".".join(table.name())
     try:
         request = build(table, state, change, now_ms=now_ms)
     except OSError as error:
@@ -187,9 +186,35 @@ def commit(
     except Unreadable as error:
         # Also what was swept between the look and the commit.
         raise TransportError(f"{error.what}, so nothing was changed; {error.verb}") from error
+    send(
+        lake,
+        table,
+        state,
+        request,
+        there=lambda now: landed_snapshot(now, [request.snapshot_id]) is not None,
+        deadline_s=deadline_s,
+    )
+    return request.snapshot_id
+
+
+def send(
+    lake: Lake,
+    table: Table,
+    state: TableState,
+    request: publish.Request,
+    *,
+    there: Callable[[Table], bool],
+    deadline_s: float = DEADLINE_S,
+) -> None:
+    """Send a request once; where it is not accepted the table decides, and `there` says whether it has it.
+
+    Raises LandingConflict when the table is not `state` any more (nothing was changed then), and
+    LandingUnknown when nobody else changed it and the request is not there, so that it may still arrive.
+    """
+    name = ".".join(table.name())
     refusal = publish.send(table.catalog, table, request, deadline_s=deadline_s)
     if refusal is None:
-        return request.snapshot_id
+        return
     try:
         reloaded = lake.load(name)
     except SlsError as error:
@@ -197,20 +222,29 @@ def commit(
             f"the answer to the commit was lost and {name} cannot be read: {error}. Look at "
             "`sls-lake windows` when it can be; asking for the same again is safe"
         ) from error
-    if reloaded is not None and landed_snapshot(reloaded, [request.snapshot_id]) is not None:
-        return request.snapshot_id
-    metadata = reloaded.metadata if reloaded is not None else None
-    if metadata is not None and metadata.current_snapshot_id == state.head:
+    if reloaded is not None and there(reloaded):
+        return
+    if reloaded is not None and _is_as(reloaded, state):
         raise LandingUnknown(
             f"the commit to {name} was not confirmed by the catalog ({lake.place}: {refusal}) and is not "
             f"there{'' if refusal.why else ' yet; another program may hold it'}. "
-            f"{'Make room or give the right, then run' if refusal.why else 'Run'} it again: should the first "
-            "one still arrive, the second is refused"
+            f"{'Make room or give the right, then run' if refusal.why else 'Run'} it again: nothing is done "
+            "twice, should the first one still arrive"
         )
     raise LandingConflict(
         f"somebody else committed to {name} between the look and the commit, so nothing was changed; "
         "look again without --execute"
     )
+
+
+def _is_as(table: Table, state: TableState) -> bool:
+    """Whether all that a request was fenced by is still so."""
+    now, tag = table.metadata, table.metadata.refs.get(codec.TAG)
+    return (now.current_snapshot_id, now.current_schema_id, now.default_spec_id) == (
+        state.head,
+        state.schema_id,
+        state.spec_id,
+    ) and (tag.snapshot_id if tag else None) == state.tagged
 
 
 def _manifests(

@@ -14,27 +14,33 @@ from sls_io.errors import CommitStands, InvariantBroken, LandingUnknown, LedgerB
 
 @dataclass
 class Made:
-    """What was committed so far: the newest snapshot, None before any."""
+    """What the catalog took last of one table, as a sentence without its end; "" before anything."""
 
-    snapshot: int | None = None
+    table: str
+    what: str = ""
+
+    def snapshot(self, snapshot_id: int | None) -> None:
+        """This one is committed; None where there was nothing to commit."""
+        if snapshot_id is not None:
+            self.what = f"snapshot {snapshot_id} of {self.table} is committed"
 
 
 @contextmanager
 def commits(table: str) -> Iterator[Made]:
-    """Around a commit and all that follows it; whoever commits keeps the snapshot in what it is given.
+    """Around a commit and all that follows it; whoever commits tells it what was made, right after it was.
 
     Raises CommitStands for an error that came after one. Errors that speak of the table itself, or of a bug,
     stay what they are.
     """
-    made = Made()
+    made = Made(table)
     try:
         yield made
     except (CommitStands, LandingUnknown, LedgerBroken, InvariantBroken):
         raise
     except (SlsError, OSError) as error:
-        if made.snapshot is None:
+        if not made.what:
             raise
         raise CommitStands(
-            f"snapshot {made.snapshot} of {table} is committed and stands. What came after it failed: "
-            f"{error}. Look at `sls-lake windows` before you ask for the same again"
+            f"{made.what} and stands. What came after it failed: {error}. Look at `sls-lake windows` before "
+            "you ask for the same again"
         ) from error

@@ -17,6 +17,7 @@ refresh writes files younger than it, and what is deleted is older than the refr
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from pyarrow.fs import FileInfo
 from pyiceberg.manifest import ManifestContent
@@ -43,7 +44,7 @@ from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.former import listed
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
 from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.errors import ConfigError, LandingConflict, LandingUnknown, LedgerBroken, TransportError
+from sls_io.errors import ConfigError, LandingConflict, LedgerBroken, TransportError
 
 STEPS = ("compact", "manifests", "expire", "sweep", "metadata")
 SNAPSHOTS_MAX = 200
@@ -52,6 +53,7 @@ _FILES_A_MANIFEST = 2000
 _TRIES_MAX = 20
 _METADATA = ".metadata.json"
 _DELETING = frozenset({"sweep", "metadata"})
+Done = TypeVar("Done")
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ class Maintainer:
         self.snapshots_max, self.floor_s, self._on_event = snapshots_max, floor_s, on_event
         self._put_off: list[str] = []
         self._unsettled = False
-        self._made = Made()
+        self._made = Made(self.name)
 
     def plan(self, steps: Collection[str] = STEPS) -> Maintenance:
         """What `execute` would do to the table as it is now. Changes nothing.
@@ -266,7 +268,7 @@ class Maintainer:
                 self._put_off.append(f"compact {hour_text(hour.hour)}: {error}")
                 self._unsettled |= isinstance(error, LedgerBroken)
             else:
-                self._made.snapshot = compacted.snapshot_id
+                self._made.snapshot(compacted.snapshot_id)
                 done.append(compacted)
         self._put_off_unreadable(unreadable)
         return tuple(done)
@@ -297,53 +299,65 @@ class Maintainer:
         return self._commit(Operation.REFRESH)
 
     def _commit(self, operation: Operation, *, regroup: int = 0) -> Looked:
+        return self._tried(lambda: self._commit_once(operation, regroup=regroup), "nothing was deleted")
+
+    def _commit_once(self, operation: Operation, *, regroup: int = 0) -> Looked:
         """A commit that leaves all rows, and the table loaded after it, which contains it."""
-        for _ in range(_TRIES_MAX):
-            looked = load_with_state(self.lake, self.name)
-            change = replace(tidied(looked, Deed(operation)), regroup=regroup, same_rows=bool(regroup))
-            self._on_event(f"{operation}.built")
-            try:
-                snapshot = authored.commit(
-                    self.lake, looked.table, looked.state, change, now_ms=int(self.clock.now() * 1000)
-                )
-            except LandingConflict:
-                continue
-            self._made.snapshot = snapshot
-            after = load_with_state(self.lake, self.name)
-            if landed_snapshot(after.table, [snapshot]) is not None:
-                return after
-        raise LandingConflict(
-            f"others committed to table {self.name} before each try; nothing was deleted, run it again"
+        looked = load_with_state(self.lake, self.name)
+        change = replace(tidied(looked, Deed(operation)), regroup=regroup, same_rows=bool(regroup))
+        self._on_event(f"{operation}.built")
+        snapshot = authored.commit(
+            self.lake, looked.table, looked.state, change, now_ms=int(self.clock.now() * 1000)
         )
+        self._made.snapshot(snapshot)
+        after = load_with_state(self.lake, self.name)
+        if landed_snapshot(after.table, [snapshot]) is None:
+            raise LandingConflict(f"snapshot {snapshot} of {self.name} was taken back at once")
+        return after
 
     def _expire(self, snapshots_max: int) -> tuple[int, ...]:
+        return self._tried(lambda: self._expire_once(snapshots_max), "no snapshot was expired")
+
+    def _expire_once(self, snapshots_max: int) -> tuple[int, ...]:
+        """The snapshots that left the metadata."""
+        looked = load_with_state(self.lake, self.name)
+        if not expired(looked.table, snapshots_max):
+            return ()
+        if looked.state.tagged != looked.state.head:
+            # Somebody else's commits are on top of the newest landing. With snapshots between the two
+            # gone nobody could prove any more that the landing is part of main: move the tag first.
+            looked = self._commit_once(Operation.REFRESH)
+        table, state = looked.table, looked.state
+        if state.tagged != state.head:
+            raise LandingConflict(f"others committed to {self.name} right behind the tag")
+        leaving = expired(table, snapshots_max)
+        request = publish.Request(
+            snapshot_id=state.head or 0,
+            updates=(RemoveSnapshotsUpdate(snapshot_ids=list(leaving)),),
+            requirements=publish.fence(
+                table, state, (AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=state.head),)
+            ),
+        )
+        self._on_event("expire.built")
+        authored.send(
+            self.lake,
+            table,
+            state,
+            request,
+            there=lambda now: not set(leaving) & {s.snapshot_id for s in now.metadata.snapshots},
+        )
+        self._made.what = f"an expiry of {len(leaving)} snapshots of {self.name} is committed"
+        return leaving
+
+    def _tried(self, one: Callable[[], Done], without: str) -> Done:
+        """What one try gives, each on the table as it is by then, until others are not faster."""
         for _ in range(_TRIES_MAX):
-            looked = load_with_state(self.lake, self.name)
-            table, state = looked.table, looked.state
-            if not expired(table, snapshots_max):
-                return ()
-            if state.tagged != state.head:
-                # Somebody else's commits are on top of the newest landing. With snapshots between the two
-                # gone nobody could prove any more that the landing is part of main: move the tag first.
-                self._refresh()
+            try:
+                return one()
+            except LandingConflict:
                 continue
-            leaving = expired(table, snapshots_max)
-            request = publish.Request(
-                snapshot_id=state.head or 0,
-                updates=(RemoveSnapshotsUpdate(snapshot_ids=list(leaving)),),
-                requirements=publish.fence(
-                    table, state, (AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=state.head),)
-                ),
-            )
-            self._on_event("expire.built")
-            refusal = publish.send(table.catalog, table, request, deadline_s=PUBLISH_DEADLINE_S)
-            there = {s.snapshot_id for s in load_with_state(self.lake, self.name).table.metadata.snapshots}
-            if not there & set(leaving):
-                return leaving
-            if refusal is None:
-                raise LandingUnknown(f"snapshots of {self.name} were expired and are there; run it again")
         raise LandingConflict(
-            f"others committed to table {self.name} before each try; no snapshot was expired, run it again"
+            f"others committed to table {self.name} before each try; {without}, run it again"
         )
 
     # --- files -----------------------------------------------------------------------------------

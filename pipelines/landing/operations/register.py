@@ -20,6 +20,7 @@ from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
+from pipelines.landing.commit.standing import commits
 from pipelines.landing.coordinators import published
 from pipelines.landing.ledger.start import NO_GROUP_CODE, check_beside, check_origin, moved
 from pipelines.landing.ledger.start import known as known_as
@@ -194,7 +195,7 @@ def register(lake: Lake, planned: PlannedRegistration) -> Table:
     says something else by now, ConfigError for a catalog that cannot do it, LandingUnknown when it did
     not answer.
     """
-    view, catalog = planned.view, lake.catalog()
+    view = planned.view
     if view.trouble and not planned.chosen:
         raise LedgerBroken(
             f"{view.metadata} is not registered: {'; '.join(view.trouble)}. Name it to register it "
@@ -203,27 +204,42 @@ def register(lake: Lake, planned: PlannedRegistration) -> Table:
         )
     if not planned.there:
         lake.ensure_namespace(view.table)
+    with commits(view.table) as made:
+        if not _registered(lake, planned):
+            raise _changed(view.table)
+        made.what = f"the registration of {_last(view.metadata)} for {view.table} is committed"
+        return _there(lake, view.table)
+
+
+def _registered(lake: Lake, planned: PlannedRegistration) -> bool:
+    """Whether the catalog took it; False where it says something else of the table by now."""
+    catalog = lake.catalog()
     try:
-        done = answered(lambda: _send(catalog, planned), deadline_s=ANSWER_S, waits_for=lake.place)
-    except _UNABLE as error:
+        return answered(lambda: _send(catalog, planned), deadline_s=ANSWER_S, waits_for=lake.place)
+    except Exception as error:  # every catalog has its own exceptions
         # The bare class is a server's answer for what it does not do, its subclasses mean other things.
         if planned.there and type(error) in _UNABLE:
             raise ConfigError(
                 f"{lake.place} does not let a table that it has name other metadata; drop the table there, "
                 f"without its files (purge), then run {REGISTER} again"
             ) from error
-        if not isinstance(error, TableAlreadyExistsError):
-            raise LandingUnknown(f"{unreachable(lake, error)}; asking for the same again is safe") from error
-        done = False
-    except Exception as error:  # every catalog has its own exceptions
+        if isinstance(error, TableAlreadyExistsError):
+            return False
         raise LandingUnknown(f"{unreachable(lake, error)}; asking for the same again is safe") from error
-    table = lake.load(view.table)
-    if not done or table is None:
-        raise LandingConflict(
-            f"the catalog says something else of {view.table} by now, so nothing was changed; look again "
-            "without --execute"
-        )
+
+
+def _there(lake: Lake, name: str) -> Table:
+    table = lake.load(name)
+    if table is None:
+        raise LandingConflict(f"the catalog ({lake.place}) has no table {name} any more")
     return table
+
+
+def _changed(name: str) -> LandingConflict:
+    return LandingConflict(
+        f"the catalog says something else of {name} by now, so nothing was changed; look again "
+        "without --execute"
+    )
 
 
 def plan_start_over(lake: Lake, logstore: Logstore, client: SlsClient) -> StartOver:
@@ -273,8 +289,9 @@ def start_over(lake: Lake, logstore: Logstore, planned: StartOver) -> Table:
             f"{lake.place} does not let a table that it has begin anew; drop the table there, without its "
             f"files (purge), then run {START_OVER} again"
         )
-    done = False
-    if known.table is None and known.old == planned.named:
+    with commits(name) as made:
+        if known.table is not None or known.old != planned.named:
+            raise _changed(name)
         try:
             done = answered(
                 lambda: lake.create_instead(
@@ -286,13 +303,10 @@ def start_over(lake: Lake, logstore: Logstore, planned: StartOver) -> Table:
             raise ConfigError(f"{storage_trouble(planned.location, error)}; nothing was changed") from error
         except Exception as error:  # every catalog has its own exceptions
             raise LandingUnknown(f"{unreachable(lake, error)}; asking for the same again is safe") from error
-    table = lake.load(name) if done else None
-    if table is None:
-        raise LandingConflict(
-            f"the catalog says something else of {name} by now, so nothing was changed; look again "
-            "without --execute"
-        )
-    return table
+        if not done:
+            raise _changed(name)
+        made.what = f"a new, empty table {name} in {planned.location} is committed"
+        return _there(lake, name)
 
 
 def _send(catalog: Catalog, planned: PlannedRegistration) -> bool:
