@@ -103,7 +103,8 @@ class Model:
     others     rows of nobody that were adopted as a number
     decided    how many removals for good there were
     contained  how many of them `main` knows of
-    hidden     rows that row-level deletes hide: a table's total counts them
+    dangling   row-level deletes that hide nothing: a run takes each for a row that is not shown, so the table
+               may show as many more than it knows before a run refuses it; verify counts row by row
     paused     shards that no live run lands
     lineage    how `main` stands to the newest landing: well, untagged, behind, undecided
     """
@@ -114,7 +115,7 @@ class Model:
     others: int = 0
     decided: int = 0
     contained: int = 0
-    hidden: int = 0
+    dangling: int = 0
     lineage: str = "well"
     contract: int = 0
     paused: dict[str, set[int]] = field(default_factory=dict)
@@ -144,10 +145,10 @@ class Model:
 
     @property
     def trusted(self) -> bool:
-        """Whether a ledger can be relied on at all: it is of `main`, of every logstore, and the table's
-        total holds no row more than it knows."""
+        """Whether a ledger can be relied on at all: it is of `main`, of every logstore, and the table shows
+        no row more than it knows, as far as that is seen without looking into files."""
         begun = all(told is not None for told in self.told.values())
-        more = self.rows.total() + self.hidden > self.known
+        more = self.rows.total() - self.dangling > self.known
         return self.lineage == "well" and self.contained == self.decided and begun and not more
 
     def short(self, name: str) -> bool:
@@ -158,20 +159,19 @@ class Model:
         """Whether rows are there that nothing explains."""
         return bool(self.there(name) - self.expected(name))
 
-    def proven(self, name: str) -> bool:
-        """Whether the rows of a logstore are exactly what the ledger says: then verify is green."""
+    def well(self, name: str) -> bool:
+        """Whether the rows of a logstore are exactly what the ledger says."""
         return self.trusted and not self.short(name) and not self.strange(name)
 
     @property
-    def lost(self) -> bool:
-        """Whether the table holds fewer rows than are known: maintenance leaves it alone.
+    def proven(self) -> bool:
+        """Whether that is so of every logstore of the table: then verify is green, whoever asks."""
+        return all(self.well(name) for name in self.told)
 
-        A row that deletes hide when its table is adopted is adopted as one of nobody, since the total counts
-        it: of those nothing is lost.
-        """
-        nobody = sum(times for (owner, _, _), times in self.rows.items() if owner not in self.told)
-        explained = min(self.hidden, max(0, self.others - nobody))
-        return self.rows.total() + explained < self.known
+    @property
+    def lost(self) -> bool:
+        """Whether the table shows fewer rows than are known: maintenance leaves it alone."""
+        return self.rows.total() < self.known
 
     def open(self, name: str) -> set[Place]:
         """Logs that the service has and that nobody has settled."""
@@ -253,7 +253,7 @@ class Model:
         assert then.told is not None
         self.rows, self.others = then.rows, then.others
         self.told = {name: then.told.get(name, Told()) for name in self.told}
-        self.contained, self.lineage, self.hidden = then.forgotten, "well", 0
+        self.contained, self.lineage, self.dangling = then.forgotten, "well", 0
         for store in self.stores.values():
             store.sealed = 0
 

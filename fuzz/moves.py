@@ -309,7 +309,7 @@ class Moves:
 
         words = ["table", "undo", "--hour", hours_text(hours)]
         act = lambda: self.decide(name, words, look, execute_undo, trouble, became)  # noqa: E731
-        never = self._never(name, hours) or ("rows are missing or strange" if not model.proven(name) else "")
+        never = self._never(name, hours) or ("rows are missing or strange" if not model.well(name) else "")
         must = "" if never or trouble != CALM or self._adopted(name, hours) else self._passed(name, hours)
         if not model.of_hours(name, hours):
             must = ""
@@ -476,7 +476,7 @@ class Moves:
             self._adopted_as(name, done)
 
         names = list(model.told)
-        fine = model.trusted and all(model.proven(each) for each in names)
+        fine = model.trusted and model.proven
         # One of another logstore stops that one's adoption, and may leave this one to be settled.
         doubled = any(times > 1 for times in model.there(name).values())
         never = "nothing is wrong" if fine else "a row is there twice" if doubled else ""
@@ -508,9 +508,7 @@ class Moves:
                 model.told[each] = None
             model.stores[each].sealed = 0
         ours = set(model.told)
-        model.others = sum(times for row, times in model.rows.items() if row[0] not in ours) + (
-            model.hidden if model.rows.total() + model.hidden > 0 else 0
-        )
+        model.others = sum(times for row, times in model.rows.items() if row[0] not in ours)
 
     # --- the house and strangers -------------------------------------------------------------------
 
@@ -567,11 +565,11 @@ class Moves:
         return ""
 
     def _well(self) -> bool:
-        return all(self.model.proven(each) for each in self.model.told)
+        return self.model.proven
 
     def _never_forgets(self, name: str) -> str:
         """A rollback brings back rows of every logstore, and none goes back past a removal."""
-        if not self.model.proven(name):
+        if not self.model.well(name):
             return "rows are missing or strange"
         short = [each for each in sorted(self.model.told) if self.model.short(each)]
         return f"rows of {short[0]} are missing, too" if short else ""

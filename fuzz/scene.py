@@ -245,7 +245,7 @@ class Scene:
         rows = self.rows(table)
         if rows != model.rows:
             raise Broken(difference("rows", rows, model.rows))
-        model.hidden = strangers.records(table) - rows.total()
+        model.dangling = strangers.deletes(table) - (strangers.records(table) - rows.total())
         model.lineage = strangers.lineage(table) if table.current_snapshot() is not None else "well"
         self._compare_ledgers()
         head = table.current_snapshot()
@@ -291,7 +291,7 @@ class Scene:
         """What verify says, which has to be green exactly when it may be."""
         with self.client(name) as client:
             proof = verify(self.logstore(name), self.lake, client, pull=pull)
-        wanted = self.model.proven(name)
+        wanted = self.model.proven
         if (proof.verdict != NOT_VERIFIED) != wanted:
             said = [*proof.problems, *(p for s in proof.shards for p in s.problems)]
             raise Broken(f"verify of {name} says {proof.verdict} {said}; {self.why(name)}")
@@ -301,10 +301,10 @@ class Scene:
         """How the model sees a logstore, in a line."""
         model = self.model
         return (
-            f"the model says: proven {model.proven(name)}, trusted {model.trusted}, {model.lineage}, short "
+            f"the model says: proven {model.proven}, trusted {model.trusted}, {model.lineage}, short "
             f"{sorted((model.expected(name) - model.there(name)).elements())}, strange "
             f"{sorted((model.there(name) - model.expected(name)).elements())}, removals {model.contained} of "
-            f"{model.decided}, rows {model.rows.total()} and {model.hidden} hidden, known {model.known}"
+            f"{model.decided}, rows {model.rows.total()}, known {model.known}"
         )
 
     # --- the command line --------------------------------------------------------------------------

@@ -47,11 +47,20 @@ def identities(rows: pa.Table) -> list[Identity]:
 
 def records(table: Table) -> int:
     """Rows of all live data files, hidden ones too, from the manifests."""
+    return _counted(table, ManifestContent.DATA)
+
+
+def deletes(table: Table) -> int:
+    """Rows that the live delete files name, whether they hide one or not."""
+    return _counted(table, ManifestContent.DELETES)
+
+
+def _counted(table: Table, content: ManifestContent) -> int:
     head = table.current_snapshot()
     return sum(
         entry.data_file.record_count
         for manifest in (head.manifests(table.io) if head else [])
-        if manifest.content == ManifestContent.DATA
+        if manifest.content == content
         for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
     )
 

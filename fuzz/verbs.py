@@ -266,7 +266,7 @@ class Round:
         return Move(f"drain {name}:", lambda: self._nested(lambda: self.drain(name)))
 
     def _cured(self, name: str) -> Move | None:
-        if all(self.model.proven(each) for each in self.model.told):
+        if self.model.proven:
             return None
         return Move("cure:", lambda: self._nested(lambda: self.cure(name)))
 
@@ -422,7 +422,7 @@ class Round:
     def cure(self, name: str) -> bool:
         """Run what verify names, as printed, the first that is accepted; whether one was."""
         for each in sorted(self.model.told, key=lambda other: (other != name, other)):
-            if self.model.proven(each):
+            if self.model.well(each):
                 continue
             proof = self.scene.prove(each, pull=True)
             said = [*proof.problems, *(p for s in proof.shards for p in s.problems), *proof.cures]
@@ -487,7 +487,7 @@ class Round:
         self.scene.advance(2 * 3600)
         self.story.append("at the end:")
         for _ in range(_CURES_MAX):
-            unwell = [name for name in sorted(self.model.told) if not self.model.proven(name)]
+            unwell = [name for name in sorted(self.model.told) if not self.model.well(name)]
             if not unwell:
                 break
             if not any(self.cure(name) for name in unwell):
