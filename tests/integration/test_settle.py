@@ -419,6 +419,19 @@ def test_a_deleted_tag_is_set_again_on_the_ledger_that_the_rows_prove(
     started.assert_proved()
 
 
+def test_a_logstore_that_began_since_keeps_its_start_also_where_the_tag_is_gone(started: World) -> None:
+    target = snapshots(started)[-1]
+    other = World(started.emulator, started.lake, second_logstore(started), started.engine)
+    assert other.land().rows == 25
+    began = {shard: entry.start for shard, entry in other.ledger.shards.items()}
+    started.table.manage_snapshots().remove_tag(TAG).commit()
+
+    execute_rollback(started.lake, plan_rollback(started.lake, started.logstore.table, target))
+
+    assert {shard: entry.start for shard, entry in other.ledger.shards.items()} == began
+    assert other.land().rows == 25
+
+
 def test_a_tag_that_somebody_moved_back_is_moved_forward_and_no_row_is_called_foreign(
     started: World, command: Command
 ) -> None:

@@ -138,7 +138,10 @@ def plan_rollback(
         _check_missing(table, target)
     known = now or {}
     leaving, returning = known.keys() - then.keys(), then.keys() - known.keys()
-    lowered_ledgers = fence.lowered(ledgers, state.ledgers)
+    # Not what the tag says, which may be gone or have been moved by hand: a logstore that began behind it
+    # would lose its start.
+    current = ledgers_of(next(iter(landings(table)), None), damaged_too=True)
+    lowered_ledgers = fence.lowered(ledgers, current)
     as_it_was = (lowered_ledgers, adopted) == (dict(state.ledgers), state.adopted)
     as_it_was = as_it_was and state.tagged is not None and _in_main(table, state.tagged)
     if as_it_was and now is not None and not leaving and not returning:
@@ -151,8 +154,8 @@ def plan_rollback(
         forgotten=state.forgotten,
     )
     since = [s for s in _since(table, state, target) if is_landing(s)]
-    shards = tuple(_shards_back(state.ledgers, lowered_ledgers))
-    hours, hours_out = _hours(since, shards, set(ledgers) - set(state.ledgers))
+    shards = tuple(_shards_back(current, lowered_ledgers))
+    hours, hours_out = _hours(since, shards, set(ledgers) - set(current))
     view = Rollback(
         table=name,
         snapshot_id=snapshot_id,
