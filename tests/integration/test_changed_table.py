@@ -9,6 +9,7 @@ import pytest
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
 
+from pipelines.landing.operations.rollback import execute_rollback, plan_rollback
 from pipelines.landing.operations.undo import execute_undo, plan_undo
 from pipelines.landing.run.report import LandingReport
 from pipelines.landing.table.contract import Contract
@@ -17,7 +18,7 @@ from sls_io.errors import ConfigError, LedgerBroken
 from sls_io.window import HOUR_S
 from tests import needs
 from tests.integration.test_races import At, second_logstore
-from tests.integration.world import HOUR0, HOUR0_S, World
+from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World
 
 pytestmark = pytest.mark.spark
 
@@ -156,6 +157,27 @@ def test_a_table_rolled_back_and_written_to_is_still_refused(started: World) -> 
 
     with pytest.raises(LedgerBroken, match="rolled back by hand"):
         started.land()
+
+
+def test_of_the_ways_back_from_a_rollback_by_hand_the_one_that_loses_nothing_is_named_first(
+    started: World,
+) -> None:
+    """Retention has taken what the hand took out: only the newest landing still has it."""
+    newest, rows = started.table.metadata.current_snapshot_id, len(started.table_rows())
+    roll_back(started)
+    started.at(HOUR0_S + 40 * 24 * 3600)
+    started.emulator.admin.retain(PROJECT, "access_logs", before_s=HOUR0_S + 24 * 3600)
+
+    with pytest.raises(LedgerBroken) as raised:
+        started.land()
+
+    first, _, second = raised.value.verb.partition("; ")
+    assert first == f"sls-lake table rollback {newest} brings back what was there by then"
+    assert second.startswith("sls-lake table rollback ") and "lost where retention has taken it" in second
+    execute_rollback(started.lake, plan_rollback(started.lake, started.logstore.table, newest or 0))
+    started.land()
+    assert len(started.table_rows()) == rows
+    started.assert_proved()
 
 
 @pytest.mark.fault("4b.drift.commit")

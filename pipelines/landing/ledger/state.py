@@ -219,14 +219,20 @@ def check_ancestry(table: Table) -> None:
     rolled_back = last_seen is None or (last_seen.sequence_number or 0) < floor
     name = ".".join(table.name())
     if rolled_back:
+        since, verb = "", _verb_back(table, tag.snapshot_id)
         # What main holds now may be no landing (a compaction, rows by hand): a ledger goes with one.
-        target, since = next((s.snapshot_id for s in ancestry(table) if is_landing(s)), tag.snapshot_id), ""
-        if (removal := removal_undone(table)) is not None:
-            target, since = removal, ", and rows that `table forget` removed are back"
+        target = next((s.snapshot_id for s in ancestry(table) if is_landing(s)), None)
+        if removal_undone(table) is not None:
+            since = ", and rows that `table forget` removed are back"
+        elif target is not None and (other := _verb_back(table, target)) != verb:
+            verb = (
+                f"{verb} brings back what was there by then; {other} leaves it out: what landed since is "
+                "pulled again, or lost where retention has taken it"
+            )
         raise LedgerBroken(
             f"table {name} was rolled back by hand: main no longer contains the newest landing "
             f"(snapshot {tag.snapshot_id}){since}",
-            verb=_verb_back(table, target),
+            verb=verb,
         )
     raise LedgerBroken(
         f"table {name}: snapshots between main and the newest landing (snapshot {tag.snapshot_id}) were "
