@@ -16,7 +16,7 @@ from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.landing.commit import authored, publish
 from pipelines.landing.inspection.describe import lacking_hours
 from pipelines.landing.inspection.verify import verify
-from pipelines.landing.ledger.codec import LEDGER_PREFIX, TAG
+from pipelines.landing.ledger.codec import LEDGER_PREFIX, TAG, WINDOWS_KEY
 from pipelines.landing.ledger.state import ancestry, facts, read_state
 from pipelines.landing.ledger.summary import total_records
 from pipelines.landing.ledger.values import Deed, Operation
@@ -339,8 +339,8 @@ def test_spark_reads_and_expires_a_table_that_was_rolled_back_and_forth(
 # --- adopt ---------------------------------------------------------------------------------------
 
 
-def damage(world: World, text: str = "1;9;damaged") -> None:
-    """A landing-shaped commit whose ledger text is broken, tagged like one."""
+def damage(world: World, text: str = "1;9;damaged", key: str = "") -> None:
+    """A landing-shaped commit whose text `key` is broken, that of the ledger without one, tagged like one."""
     table = world.table
     origin = next(iter(read_state(table).ledgers))
     state = facts(table)
@@ -350,7 +350,7 @@ def damage(world: World, text: str = "1;9;damaged") -> None:
     request = authored.build(table, state, change, now_ms=state.last_updated_ms)
     added = request.updates[0]
     assert isinstance(added, AddSnapshotUpdate) and added.snapshot.summary is not None
-    added.snapshot.summary[LEDGER_PREFIX + origin] = text
+    added.snapshot.summary[key or LEDGER_PREFIX + origin] = text
     assert publish.send(table.catalog, table, request, deadline_s=30) is None
 
 
@@ -452,11 +452,12 @@ def test_a_tag_that_somebody_moved_back_is_moved_forward_and_no_row_is_called_fo
     started.assert_proved()
 
 
+@pytest.mark.parametrize(("key", "text"), [("", "1;9;damaged"), ("", ""), (WINDOWS_KEY, "1;a;0:1:2")])
 def test_a_damaged_ledger_gives_way_to_the_one_before_when_the_rows_prove_that(
-    started: World, command: Command
+    key: str, text: str, started: World, command: Command
 ) -> None:
     before = started.ledger
-    damage(started)
+    damage(started, text, key)
 
     verb = refused(started)
     assert verb == ["table", "adopt"]

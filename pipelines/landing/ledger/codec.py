@@ -28,7 +28,7 @@ from dataclasses import replace
 
 from pipelines.landing.ledger.values import Adopted, Deed, Forgotten, Gone, Landed, Operation
 from sls_io.claim import Gap, Ledger, ShardLedger
-from sls_io.errors import Breach, LedgerBroken
+from sls_io.errors import Breach, InvariantBroken, LedgerBroken
 from sls_io.planning import GAP_EXPIRED, GAP_SHARD_GONE, GAP_SKIPPED
 from sls_io.window import Cursor, IntervalSet, Window
 
@@ -94,13 +94,9 @@ def decode_paused(origin: str, text: str) -> frozenset[int]:
 
 def decode(origin: str, text: str) -> Ledger:
     """The ledger in a summary property. Raises LedgerBroken for text of another version or shape."""
-    version, _, body = text.partition(";")
-    if version not in (VERSION, _SUSPECTS):
-        raise LedgerBroken(
-            f"the ledger of {origin} has version {version[:8]!r}, this release reads {VERSION} and "
-            f"{_SUSPECTS}",
-            verb=_UPGRADE,
-        )
+    what = f"the ledger of {origin}"
+    body = _body(text, what, VERSION, _SUSPECTS)
+    version = text[:1]
     try:
         count, *parts = body.split(";")
         # Counted, because a text that was cut between two shards would read as a smaller ledger.
@@ -110,7 +106,7 @@ def decode(origin: str, text: str) -> Ledger:
             return Ledger(origin, dict(_decode_shard(part) for part in parts))
         return Ledger(origin, dict(_decode_suspect(part) for part in parts))
     except (ValueError, KeyError, IndexError) as error:
-        raise _damaged(f"the ledger of {origin}") from error
+        raise _damaged(what) from error
 
 
 def decode_deed(text: str) -> Deed | None:
@@ -130,15 +126,17 @@ def _damaged(what: str) -> LedgerBroken:
     return LedgerBroken(f"{what} cannot be read: its text is damaged", verb=ADOPT, kind=Breach.DAMAGED)
 
 
-def _body(text: str, rows: str, *versions: str) -> str:
+def _body(text: str, what: str, *versions: str) -> str:
+    """What follows the version. Raises LedgerBroken for a later one, which is a number, and for damage."""
     version, _, body = text.partition(";")
-    if version not in (VERSION, *versions):
-        raise LedgerBroken(
-            f"the {rows} rows have version {version[:8]!r}, this release reads "
-            f"{' and '.join((VERSION, *versions))}",
-            verb=_UPGRADE,
-        )
-    return body
+    if version in versions:
+        return body
+    if not (version.isascii() and version.isdecimal()):
+        raise _damaged(what)
+    raise LedgerBroken(
+        f"{what}: the text has version {version[:8]}, this release reads {' and '.join(versions)}",
+        verb=_UPGRADE,
+    )
 
 
 def encode_adopted(adopted: Adopted) -> str:
@@ -158,7 +156,7 @@ def decode_adopted(text: str) -> Adopted:
     """The inverse; an absent text means that nothing was adopted. Raises LedgerBroken as `decode`."""
     if not text:
         return Adopted()
-    body = _body(text, "adopted", _ADOPTED_MISSING)
+    body = _body(text, "the count of adopted rows", VERSION, _ADOPTED_MISSING)
     fields = 3 if text.startswith(VERSION) else 4
     try:
         others, *parts = body.split(";")
@@ -197,7 +195,7 @@ def decode_forgotten(text: str) -> Forgotten:
     """The inverse; an absent text means that nothing was. Raises LedgerBroken as `decode`."""
     if not text:
         return Forgotten()
-    body = _body(text, "forgotten")
+    body = _body(text, "the count of forgotten rows", VERSION)
     try:
         shards: dict[tuple[str, int], Gone] = {}
         for part in body.split(";"):
@@ -222,15 +220,20 @@ def encode_windows(origin: str, windows: Iterable[Landed]) -> str:
 
 
 def decode_windows(text: str) -> tuple[str, tuple[Landed, ...]]:
-    """(origin, windows) of a landing; sums are not in it. An empty text is no landing of ours."""
+    """(origin, windows) of a landing; sums are not in it. An empty text is no landing of ours. Raises
+    LedgerBroken for a damaged one."""
     parts = text.split(";")
     if len(parts) < 2 or parts[0] != VERSION:
         return "", ()
     windows = []
-    for part in parts[2:]:
-        *numbers, flags = part.split(":")
-        shard, begin, end, hour, rows, raw_bytes = (int(n, 36) for n in numbers)
-        windows.append(Landed(Window(shard, Cursor(begin), Cursor(end), hour), rows, 0, raw_bytes, flags))
+    try:
+        for part in parts[2:]:
+            *numbers, flags = part.split(":")
+            shard, begin, end, hour, rows, raw_bytes = (int(n, 36) for n in numbers)
+            window = Window(shard, Cursor(begin), Cursor(end), hour)
+            windows.append(Landed(window, rows, 0, raw_bytes, flags))
+    except (ValueError, InvariantBroken) as error:
+        raise _damaged(f"what the newest landing of {parts[1]} brought") from error
     return parts[1], tuple(windows)
 
 

@@ -32,6 +32,7 @@ from pipelines.landing.ledger.reading import (
 )
 from pipelines.landing.ledger.summary import (
     adopted_of,
+    check_windows,
     forgotten_of,
     is_landing,
     known_rows,
@@ -125,6 +126,8 @@ def facts(table: Table, *, damaged_too: bool = False) -> TableState:
     prefix = codec.ORIGIN_PROPERTY_PREFIX
     tagged = table.snapshot_by_id(tag.snapshot_id) if tag else None
     forgotten_of(tagged, damaged_too=damaged_too)
+    if not damaged_too:
+        check_windows(tagged)
     return TableState(
         uuid=str(metadata.table_uuid),
         head=metadata.current_snapshot_id,
