@@ -22,12 +22,13 @@ from pipelines.components.logstore.schedule import (
 )
 from pipelines.components.logstore.sensors.trouble import trouble_job, trouble_sensor
 from pipelines.landing.bounds import MANIFESTS_KEPT, SNAPSHOTS_KEPT, Falling, Rising, Upkeep
-from pipelines.landing.maintenance.maintain import MANIFESTS_MAX, SNAPSHOTS_MAX
-from pipelines.landing.watch.troubles import Kind, Level, falling, rising, troubles
+from pipelines.landing.maintenance.maintain import MANIFESTS_MAX, SNAPSHOTS_MAX, Maintainer
+from pipelines.landing.watch.troubles import Finding, Kind, Level, falling, rising, troubles
 from pipelines.landing.watch.wear import Wear, wear
 from sls_io.clock import SYSTEM_CLOCK, ManualClock
 from sls_io.errors import ConfigError
 from tests.integration.sensor_site import MakeSite, Site, landed
+from tests.integration.world import PROJECT, World, logstore_settings
 
 BEHIND_DAYS = 45
 SNIPPETS = (Path(__file__).parents[2] / "docs" / "sensors.md").read_text(encoding="utf-8")
@@ -141,6 +142,38 @@ def test_a_commit_that_is_old_warns_and_fails(make_site: MakeSite) -> None:
     assert levels(site)[Kind.COMMIT] is Level.OK
     assert levels(site, later_s=3 * 3600)[Kind.COMMIT] is Level.WARN
     assert levels(site, later_s=7 * 3600)[Kind.COMMIT] is Level.FAIL
+
+
+def test_only_its_own_landings_make_a_commit_young_whoever_else_commits_to_the_table(
+    make_site: MakeSite,
+) -> None:
+    site = landed(make_site("dead_schedule"))
+    world, late = site.world, ManualClock(SYSTEM_CLOCK.now() + 7 * 3600)
+    beside = logstore_settings(world.emulator, "living", table=site.logstore.table, shared=True)
+    other = World(world.emulator, world.lake, beside, world.engine)
+    with other.client as client:
+        client.transport.create_logstore(PROJECT, "living", ttl=30, shard_count=1)
+
+    def commit() -> Finding:
+        with world.client as client:
+            found = troubles(site.logstore, world.lake, client, clock=late)
+        return next(each for each in found if each.kind is Kind.COMMIT)
+
+    alone = commit()
+    other.land_hours(4)
+    assert commit() == alone, "the other logstore lands"
+    before, after = Maintainer(beside, world.lake, manifests_max=1).execute(["manifests"]).manifests
+    assert after < before and commit() == alone, "a maintenance commits, and names an origin"
+    Maintainer(beside, world.lake, snapshots_max=2).execute(["expire"])
+    hidden = commit()
+    assert hidden.level is Level.FAIL and "is at least 7.0 h old" in hidden.text, "its landing expired"
+    world.logstore = world.changed(shared=True)
+    world.emulator.admin.advance(3600)
+    world.land()
+    assert not world.reports[-1].rows, "nothing came"
+    again = commit()
+    assert "at least" not in again.text
+    assert again.numbers["commit age s"] < hidden.numbers["commit age s"]
 
 
 def test_rows_with_errors_are_trouble_by_the_bounds_of_the_check_clean(make_site: MakeSite) -> None:

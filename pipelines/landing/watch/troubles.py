@@ -11,11 +11,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
 from pipelines.landing.bounds import Falling, Rising, Trouble
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.error_rows import error_rows
 from pipelines.landing.inspection.runway import CURE, Runway, days, runway, spoken
-from pipelines.landing.ledger.state import reconcile
+from pipelines.landing.ledger import codec
+from pipelines.landing.ledger.state import ancestry, facts, origins_named, reconcile
+from pipelines.landing.ledger.summary import summary_of, windows_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake, NoMetadata
 from pipelines.landing.watch.look import Look, look
@@ -167,21 +172,43 @@ def _runway(left_s: float | None, limits: Falling, found: Runway | None) -> Find
 
 
 def _commit(logstore: Logstore, lake: Lake, limits: Rising, clock: Clock) -> Finding:
-    """How old the newest commit is. A schedule that runs commits once an hour, also where nothing comes."""
+    """How old the newest landing is. A schedule that runs commits once an hour, also where nothing comes."""
 
     def of() -> Finding:
         table = lake.load(logstore.table)
-        head = table.current_snapshot() if table is not None else None
-        if head is None:
+        newest, kept = _newest_landing(logstore, table) if table is not None else (None, True)
+        if newest is None:
             return Finding(Kind.COMMIT, Level.OK, "nothing has landed yet")
-        age_s = max(0.0, clock.now() - head.timestamp_ms / 1000)
-        level, said = rising(age_s, limits), f"the newest commit is {days(age_s)} old"
+        age_s, least = max(0.0, clock.now() - newest.timestamp_ms / 1000), "" if kept else "at least "
+        level, said = (
+            rising(age_s, limits),
+            f"the newest landing of {logstore.name} is {least}{days(age_s)} old",
+        )
         cure = f": turn on {logstore.name}_schedule, and look at its newest run"
         return Finding(
             Kind.COMMIT, level, said if level is Level.OK else said + cure, {"commit age s": age_s}
         )
 
     return _asked(Kind.COMMIT, of)
+
+
+def _newest_landing(logstore: Logstore, table: Table) -> tuple[Snapshot | None, bool]:
+    """Its newest landing in `main`; where none is kept, the oldest snapshot with its ledger, and False.
+
+    Story: the schedule of one logstore is dead. Another one lands in the same table, a maintenance compacts
+    it, another engine writes: all of them commit, and a maintenance lets the last landing expire. Whatever
+    has its ledger is younger than that landing was.
+    """
+    state, oldest = facts(table, damaged_too=True), None
+    mine = origins_named(state, logstore.service.project, logstore.service.logstore)
+    for snapshot in ancestry(table):
+        said = summary_of(snapshot)
+        # What a person or a maintenance does names an origin, too, and is no landing.
+        if codec.VERB_KEY not in said and windows_of(snapshot)[0] in mine:
+            return snapshot, True
+        if any(f"{codec.LEDGER_PREFIX}{origin}" in said for origin in mine):
+            oldest = snapshot
+    return oldest, False
 
 
 def _errors(logstore: Logstore, lake: Lake) -> Finding:

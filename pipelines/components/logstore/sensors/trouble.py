@@ -41,7 +41,7 @@ _SINCE = "nobody could look since"
 _WHAT = {
     Kind.LAG: "Age of the oldest log that has not landed.",
     Kind.RUNWAY: "Time until retention deletes the oldest log that has not landed.",
-    Kind.COMMIT: "Age of the newest commit: a schedule that runs commits once an hour at least.",
+    Kind.COMMIT: "Age of this logstore's newest landing: a schedule that runs commits once an hour at least.",
     Kind.ERRORS: "Rows with an error in the worst of the newest hours.",
     Kind.RECONCILED: "The newest landing is there, file by file, and the ledger can be trusted.",
 }
