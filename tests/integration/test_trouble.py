@@ -22,6 +22,7 @@ from pipelines.components.logstore.schedule import (
 )
 from pipelines.components.logstore.sensors.trouble import trouble_job, trouble_sensor
 from pipelines.landing.bounds import MANIFESTS_KEPT, SNAPSHOTS_KEPT, Falling, Rising, Upkeep
+from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.maintenance.maintain import MANIFESTS_MAX, SNAPSHOTS_MAX, Maintainer
 from pipelines.landing.watch.troubles import Finding, Kind, Level, falling, rising, troubles
 from pipelines.landing.watch.wear import Wear, wear
@@ -192,6 +193,40 @@ def test_a_landing_whose_file_is_gone_is_trouble_at_once(make_site: MakeSite) ->
     answer = site.tick("trouble")
     assert told(answer)["reconciled"] == (False, "ERROR")
     assert len(answer.run_requests) == 1
+
+
+def without_ledger(site: Site) -> None:
+    """Somebody deletes the tag under which the ledger is."""
+    with site.world.table.manage_snapshots() as refs:
+        refs.remove_tag(TAG)
+
+
+def test_beside_a_ledger_that_cannot_be_trusted_what_failed_goes_on_failing_and_the_rest_fails_in_time(
+    make_site: MakeSite,
+) -> None:
+    watch = Watch(landed(make_site("late_and_lost", trouble={"lag_s": {"warn": 600, "fail": 3000}})))
+    watch.site.world.put(5)
+    watch.site.world.emulator.admin.advance(4000)
+    assert watch.tick()
+    without_ledger(watch.site)
+    (asked,) = watch.tick(60)
+    assert asked.run_key is not None and asked.run_key.startswith("trouble-reconciled-")
+    assert watch.shown(Kind.LAG)[:2] == (False, "ERROR")
+    assert watch.shown(Kind.COMMIT)[:2] == (False, "WARN")
+    (asked,) = watch.tick(3100)
+    assert asked.run_key is not None and "commit-errors-runway" in asked.run_key
+    assert "Nobody could look for 52 min" in watch.shown(Kind.COMMIT)[2]
+
+
+def test_a_ledger_that_cannot_be_trusted_is_trouble_while_the_service_is_down_too(
+    make_site: MakeSite,
+) -> None:
+    site = landed(make_site("lost_and_down"))
+    without_ledger(site)
+    assert levels(site)[Kind.RECONCILED] is Level.FAIL
+    fault = site.world.emulator.admin.fault("error", status=503, logstore=site.name, times=None)
+    assert levels(site)[Kind.RECONCILED] is Level.FAIL
+    site.world.emulator.admin.remove(fault)
 
 
 def test_a_ledger_that_cannot_be_trusted_is_one_trouble_and_not_five(make_site: MakeSite) -> None:

@@ -19,7 +19,7 @@ from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.error_rows import error_rows
 from pipelines.landing.inspection.runway import CURE, Runway, days, runway, spoken
 from pipelines.landing.ledger import codec
-from pipelines.landing.ledger.state import ancestry, facts, origins_named, reconcile
+from pipelines.landing.ledger.state import ancestry, facts, origins_named, read_state, reconcile
 from pipelines.landing.ledger.summary import summary_of, windows_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake, NoMetadata
@@ -73,7 +73,7 @@ def troubles(
     try:
         seen: Look | SlsError | OSError = look(logstore, lake, _there(client))
     except LedgerBroken as error:
-        return _broken(logstore, lake, error)
+        return _broken(error)
     except (SlsError, OSError) as error:
         seen = error
     return (
@@ -107,10 +107,9 @@ def _there(client: SlsClient | SlsError) -> SlsClient:
     return client
 
 
-def _broken(logstore: Logstore, lake: Lake, error: LedgerBroken) -> tuple[Finding, ...]:
-    """A ledger that contradicts itself: nothing else can be known, and one alert is enough."""
-    unknown = f"nobody knows: {error}"
-    others = (Finding(kind, Level.WARN, unknown) for kind in Kind if kind is not Kind.RECONCILED)
+def _broken(error: LedgerBroken) -> tuple[Finding, ...]:
+    """A ledger that contradicts itself: nothing else can be looked at, and one alert is enough for now."""
+    others = (_unseen(kind, f"nobody knows: {error}") for kind in Kind if kind is not Kind.RECONCILED)
     return (*others, Finding(Kind.RECONCILED, Level.FAIL, str(error)))
 
 
@@ -231,6 +230,8 @@ def _errors(logstore: Logstore, lake: Lake) -> Finding:
 def _reconciled(logstore: Logstore, lake: Lake) -> Finding:
     def of() -> Finding:
         table = lake.load(logstore.table)
+        if table is not None:
+            read_state(table)  # `look` comes so far only where the service answers
         problems = reconcile(table) if table is not None else []
         if problems:
             return Finding(Kind.RECONCILED, Level.FAIL, "; ".join(problems[:_LINES_MAX]))
@@ -240,13 +241,12 @@ def _reconciled(logstore: Logstore, lake: Lake) -> Finding:
 
 
 def _asked(kind: Kind, of: Callable[[], Finding]) -> Finding:
-    """What can be known of the table; a ledger that cannot be trusted is red, whoever meets it."""
+    """What can be known of the table; a ledger that cannot be trusted is what `reconciled` is about."""
     try:
         return of()
-    except (LedgerBroken, NoMetadata) as error:
-        level = Level.FAIL if kind is Kind.RECONCILED else Level.WARN
-        return Finding(kind, level, str(error))
     except (SlsError, OSError) as error:
+        if kind is Kind.RECONCILED and isinstance(error, LedgerBroken | NoMetadata):
+            return Finding(kind, Level.FAIL, str(error))
         return _unseen(kind, f"nobody knows: {error}")
 
 
