@@ -212,7 +212,7 @@ def test_a_service_that_does_not_answer_is_a_failed_tick_with_the_cause_and_noth
     assert str(observed(answer)[0].description).startswith("shard 0 was split")
 
 
-def test_an_unset_endpoint_skips_every_tick_and_names_the_variable(
+def test_an_unset_endpoint_skips_every_tick_but_that_of_trouble_and_names_the_variable(
     sensor_instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SLS_ENDPOINT", raising=False)
@@ -226,7 +226,7 @@ def test_an_unset_endpoint_skips_every_tick_and_names_the_variable(
     )
     defs = component.build_defs(dg.ComponentTree.for_test().load_context)
     with dg.build_sensor_context(instance=sensor_instance, definitions=defs) as context:
-        for what in ("topology", "backlog", "sealed", "trouble"):
+        for what in ("topology", "backlog", "sealed"):
             sensor = defs.resolve_sensor_def(f"access_logs_{what}_sensor")
             said = sensor.evaluate_tick(context).skip_message
             assert said == "set the environment variable SLS_ENDPOINT to the endpoint of access_logs"

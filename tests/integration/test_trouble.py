@@ -10,6 +10,7 @@ import dagster as dg
 import pytest
 from dagster._core.test_utils import create_run_for_test
 
+from pipelines.components import SlsLogstore
 from pipelines.components.logstore.assets import bronze_key, origin_key
 from pipelines.components.logstore.maintenance import MAINTAINS_TAG
 from pipelines.components.logstore.requests import HOURS_MAX, backfill_request, landing_request
@@ -255,11 +256,13 @@ class Watch:
     site: Site
     clock: ManualClock = field(default_factory=lambda: ManualClock(SYSTEM_CLOCK.now() - 3 * 3600))
     cursor: str = ""
+    unset: str = ""
 
     def tick(self, after_s: float = 0.0) -> list[dg.RunRequest]:
         self.clock.advance(after_s)
         origin, logstore = origin_key(self.site.logstore), self.site.logstore
-        sensor = trouble_sensor(logstore, trouble_job(logstore, origin), origin, clock=self.clock)
+        job = trouble_job(logstore, origin)
+        sensor = trouble_sensor(logstore, job, origin, unset=self.unset, clock=self.clock)
         with dg.build_sensor_context(instance=self.site.instance, cursor=self.cursor) as context:
             answer = sensor.evaluate_tick(context)
         for event in answer.asset_events:
@@ -321,6 +324,50 @@ def test_keys_that_are_gone_become_a_run_that_fails_and_what_the_table_says_is_t
         (asked,) = watch.tick(7300)
         assert asked.run_key is not None and "lag-runway" in asked.run_key
         assert not watch.site.launch(asked, "trouble").success
+    assert not watch.tick(60) and watch.shown(Kind.LAG)[0]
+
+
+def test_a_home_that_is_no_folder_becomes_a_run_that_fails_and_is_seen_again_once_it_is_mended(
+    make_site: MakeSite, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    watch = Watch(landed(make_site("no_home")))
+    assert not watch.tick()
+    (tmp_path / "home").write_text("a file")
+    with monkeypatch.context() as patched:
+        patched.setenv("SLS_LAKE_HOME", str(tmp_path / "home"))
+        for name in watch.site.world.lake.properties:
+            patched.delenv(f"PYICEBERG_CATALOG__LAKE__{name.upper()}")
+        assert not watch.tick(600)
+        assert {watch.shown(kind)[:2] for kind in Kind} == {(False, "WARN")}
+        assert all("is no folder: name another" in watch.shown(kind)[2] for kind in Kind)
+        (asked,) = watch.tick(7300)
+        assert {watch.shown(kind)[:2] for kind in Kind} == {(False, "ERROR")}
+        assert not watch.site.launch(asked, "trouble").success
+    assert not watch.tick(60) and all(watch.shown(kind)[0] for kind in Kind)
+
+
+def test_an_endpoint_that_is_not_set_becomes_a_run_that_fails_and_what_the_table_says_is_told(
+    make_site: MakeSite,
+) -> None:
+    watch = Watch(landed(make_site("no_endpoint")))
+    assert not watch.tick()
+    watch.unset = "SLS_ENDPOINT"
+    assert not watch.tick(600)
+    for kind in (Kind.LAG, Kind.RUNWAY):
+        assert watch.shown(kind)[:2] == (False, "WARN")
+        assert "set the environment variable SLS_ENDPOINT" in watch.shown(kind)[2]
+    assert watch.shown(Kind.RECONCILED)[0] and watch.shown(Kind.COMMIT)[0]
+    (asked,) = watch.tick(7300)
+    assert asked.run_key is not None and "lag-runway" in asked.run_key
+    load = dg.ComponentTree.for_test().load_context
+    defs = SlsLogstore(watch.site.logstore, unset=watch.unset).build_defs(load)
+    job = defs.resolve_job_def(f"{watch.site.name}_trouble")
+    run = job.execute_in_process(instance=watch.site.instance, raise_on_error=False)
+    assert {e.check_name: e.passed for e in run.get_asset_check_evaluations()} == {
+        kind.value: kind not in (Kind.LAG, Kind.RUNWAY) for kind in Kind
+    }
+    assert not run.success
+    watch.unset = ""
     assert not watch.tick(60) and watch.shown(Kind.LAG)[0]
 
 

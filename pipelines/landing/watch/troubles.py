@@ -10,6 +10,7 @@ Shards are asked only where the ledger leaves open whether a bound is passed: se
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import TypeVar
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
@@ -29,6 +30,7 @@ from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import LedgerBroken, SlsError
 
 _LINES_MAX = 3
+_Given = TypeVar("_Given", Lake, SlsClient)
 
 
 class Kind(StrEnum):
@@ -63,15 +65,19 @@ class Finding:
 
 
 def troubles(
-    logstore: Logstore, lake: Lake, client: SlsClient | SlsError, *, clock: Clock = SYSTEM_CLOCK
+    logstore: Logstore,
+    lake: Lake | SlsError,
+    client: SlsClient | SlsError,
+    *,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> tuple[Finding, ...]:
     """One finding for each kind, in their order. Changes nothing; raises no SlsError and no OSError.
 
-    `client` is why there is none where its keys are gone: then nobody can look, either.
+    `lake` and `client` are why there is none where a setting or keys are gone: then nobody can look, either.
     """
     bounds = logstore.sensors.trouble
     try:
-        seen: Look | SlsError | OSError = look(logstore, lake, _there(client))
+        seen: Look | SlsError | OSError = look(logstore, _there(lake), _there(client))
     except LedgerBroken as error:
         return _broken(error)
     except (SlsError, OSError) as error:
@@ -101,21 +107,21 @@ def settled(found: Finding, told: Finding | None, bounds: Trouble, now_s: float)
     return replace(found, level=level, text=text, since_s=since_s)
 
 
-def _there(client: SlsClient | SlsError) -> SlsClient:
-    if isinstance(client, SlsError):
-        raise client
-    return client
+def _there(given: _Given | SlsError) -> _Given:
+    if isinstance(given, SlsError):
+        raise given
+    return given
 
 
 def _broken(error: LedgerBroken) -> tuple[Finding, ...]:
     """A ledger that contradicts itself: nothing else can be looked at, and one alert is enough for now."""
-    others = (_unseen(kind, f"nobody knows: {error}") for kind in Kind if kind is not Kind.RECONCILED)
+    others = (_unseen(kind, error) for kind in Kind if kind is not Kind.RECONCILED)
     return (*others, Finding(Kind.RECONCILED, Level.FAIL, str(error)))
 
 
 def _by_the_service(
     logstore: Logstore,
-    lake: Lake,
+    lake: Lake | SlsError,
     asked: SlsClient | SlsError,
     seen: Look | SlsError | OSError,
     bounds: Trouble,
@@ -131,10 +137,9 @@ def _by_the_service(
         limits = _runway_limits(bounds.runway_s, retention_s)
         if age_s <= bounds.lag_s.warn and (left_s is None or left_s >= limits.warn):
             return _lag(age_s, bounds.lag_s, at_most=True), _runway(left_s, limits, None)
-        found = runway(logstore, lake, client)
+        found = runway(logstore, _there(lake), client)
     except (SlsError, OSError) as error:
-        why = f"nobody knows, the service was not asked to the end: {error}"
-        return _unseen(Kind.LAG, why), _unseen(Kind.RUNWAY, why)
+        return _unseen(Kind.LAG, error), _unseen(Kind.RUNWAY, error)
     since = [s.waiting_since_s for s in found.shards if s.waiting_since_s is not None]
     lag_s = max(0.0, seen.now_s - min(since)) if since else 0.0
     return _lag(lag_s, bounds.lag_s), _runway(found.shortest_s, limits, found)
@@ -170,11 +175,11 @@ def _runway(left_s: float | None, limits: Falling, found: Runway | None) -> Find
     return Finding(Kind.RUNWAY, level, said if level is Level.OK else f"{said}: {CURE}", numbers)
 
 
-def _commit(logstore: Logstore, lake: Lake, limits: Rising, clock: Clock) -> Finding:
+def _commit(logstore: Logstore, lake: Lake | SlsError, limits: Rising, clock: Clock) -> Finding:
     """How old the newest landing is. A schedule that runs commits once an hour, also where nothing comes."""
 
     def of() -> Finding:
-        table = lake.load(logstore.table)
+        table = _there(lake).load(logstore.table)
         newest, kept = _newest_landing(logstore, table) if table is not None else (None, True)
         if newest is None:
             return Finding(Kind.COMMIT, Level.OK, "nothing has landed yet")
@@ -210,9 +215,9 @@ def _newest_landing(logstore: Logstore, table: Table) -> tuple[Snapshot | None, 
     return oldest, False
 
 
-def _errors(logstore: Logstore, lake: Lake) -> Finding:
+def _errors(logstore: Logstore, lake: Lake | SlsError) -> Finding:
     def of() -> Finding:
-        found = error_rows(logstore, lake)
+        found = error_rows(logstore, _there(lake))
         if found.worst is None:
             return Finding(Kind.ERRORS, Level.OK, "no rows in the newest hours")
         hour, limits = found.hours[found.worst], logstore.errors
@@ -227,9 +232,9 @@ def _errors(logstore: Logstore, lake: Lake) -> Finding:
     return _asked(Kind.ERRORS, of)
 
 
-def _reconciled(logstore: Logstore, lake: Lake) -> Finding:
+def _reconciled(logstore: Logstore, lake: Lake | SlsError) -> Finding:
     def of() -> Finding:
-        table = lake.load(logstore.table)
+        table = _there(lake).load(logstore.table)
         if table is not None:
             read_state(table)  # `look` comes so far only where the service answers
         problems = reconcile(table) if table is not None else []
@@ -247,11 +252,11 @@ def _asked(kind: Kind, of: Callable[[], Finding]) -> Finding:
     except (SlsError, OSError) as error:
         if kind is Kind.RECONCILED and isinstance(error, LedgerBroken | NoMetadata):
             return Finding(kind, Level.FAIL, str(error))
-        return _unseen(kind, f"nobody knows: {error}")
+        return _unseen(kind, error)
 
 
-def _unseen(kind: Kind, why: str) -> Finding:
-    return Finding(kind, Level.WARN, why, unseen=True)
+def _unseen(kind: Kind, error: SlsError | OSError) -> Finding:
+    return Finding(kind, Level.WARN, f"nobody knows: {error}", unseen=True)
 
 
 def rising(value: float, limits: Rising) -> Level:

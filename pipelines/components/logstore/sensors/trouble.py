@@ -57,8 +57,7 @@ def trouble_checks(
     def look(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         asked = {key.name for key in context.selected_asset_check_keys}
         with plainly():
-            require_endpoint(logstore, unset)
-            found = _looked(logstore, context.instance, origin, clock)
+            found = _looked(logstore, context.instance, origin, unset, clock)
             found = [each for each in found if each.kind.value in asked]
         for each in found:
             yield dg.AssetCheckResult(**_verdict(origin, each))
@@ -88,12 +87,13 @@ def trouble_sensor(
     unset: str = "",
     clock: Clock = SYSTEM_CLOCK,
 ) -> dg.SensorDefinition:
-    """The sensor; `job` fails where a check does."""
+    """The sensor; `job` fails where a check does. `unset` names the endpoint's variable where it is not set:
+    nobody can look at the service then."""
     settings = logstore.sensors.trouble
 
     def evaluate(context: dg.SensorEvaluationContext) -> Answer:
         memory, now_s = _memory(context.cursor), clock.now()
-        found = _looked(logstore, context.instance, origin, clock)
+        found = _looked(logstore, context.instance, origin, unset, clock)
         levels = {each.kind.value: each.level.value for each in found}
         unseen = [each.kind.value for each in found if each.unseen]
         begun = {kind for kind, level in levels.items() if memory.levels.get(kind) != level}
@@ -120,22 +120,31 @@ def trouble_sensor(
         job=job,
         every_s=settings.every_s,
         running=settings.running,
-        unset=unset,
         description="Tells the checks of the logstore, and runs the trouble job where one begins to fail.",
     )
 
 
 def _looked(
-    logstore: Logstore, instance: dg.DagsterInstance, origin: dg.AssetKey, clock: Clock
+    logstore: Logstore, instance: dg.DagsterInstance, origin: dg.AssetKey, unset: str, clock: Clock
 ) -> list[Finding]:
-    """What is found now, and of what nobody can look at what was told last."""
+    """What is found now, and of what nobody can look at what was told last.
+
+    What is missing is found, too: keys that are gone, an endpoint, a home that is no folder. Raised, each
+    tick would be red on its page, or skipped, and nobody hear of it.
+    """
+    lake: Lake | SlsError
+    client: SlsClient | SlsError
     with ExitStack() as opened:
         try:
-            client: SlsClient | SlsError = opened.enter_context(client_of(logstore))
+            lake = Lake.default()
         except SlsError as error:
-            # Keys that are gone, for one. Raised, each tick would be red on its page, and nobody hear of it.
+            lake = error
+        try:
+            require_endpoint(logstore, unset)
+            client = opened.enter_context(client_of(logstore))
+        except SlsError as error:
             client = error
-        found = troubles(logstore, Lake.default(), client, clock=clock)
+        found = troubles(logstore, lake, client, clock=clock)
     bounds, now_s = logstore.sensors.trouble, clock.now()
     return [
         settled(each, _told_last(instance, origin, each.kind) if each.unseen else None, bounds, now_s)
