@@ -18,26 +18,22 @@ import json
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 import dagster as dg
 from pydantic import TypeAdapter, ValidationError
 
-from pipelines.components.logstore.dagster_private import (
-    COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES,
-    UnresolvedAssetJobDefinition,
-)
+from pipelines.components.logstore.dagster_private import UnresolvedAssetJobDefinition
 from pipelines.components.logstore.failures import plainly, require_endpoint
 from pipelines.components.logstore.sensors.ticks import Answer, Job, client_of, sensor_of
+from pipelines.components.logstore.verdicts import after_last, verdict
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
-from pipelines.landing.watch.troubles import Finding, Kind, Level, settled, troubles
+from pipelines.landing.watch.troubles import Finding, Kind, Level, troubles
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import SlsError
 from sls_io.window import HOUR_S
 
-_SINCE = "nobody could look since"
 _WHAT = {
     Kind.LAG: "Age of the oldest log that has not landed.",
     Kind.RUNWAY: "Time until retention deletes the oldest log that has not landed.",
@@ -60,7 +56,7 @@ def trouble_checks(
             found = _looked(logstore, context.instance, origin, unset, clock)
             found = [each for each in found if each.kind.value in asked]
         for each in found:
-            yield dg.AssetCheckResult(**_verdict(origin, each))
+            yield dg.AssetCheckResult(**verdict(dg.AssetCheckKey(origin, each.kind.value), each))
         red = [f"{each.kind.value}: {each.text}" for each in found if each.level is Level.FAIL]
         if red:
             raise dg.Failure(description="; ".join(red), allow_retries=False)
@@ -108,7 +104,9 @@ def trouble_sensor(
             run_requests=requests,
             skip_reason=None if red else _said(found),
             asset_events=[
-                dg.AssetCheckEvaluation(**_verdict(origin, each)) for each in found if each.kind.value in told
+                dg.AssetCheckEvaluation(**verdict(dg.AssetCheckKey(origin, each.kind.value), each))
+                for each in found
+                if each.kind.value in told
             ],
             cursor=json.dumps(asdict(_Memory(levels, asked_s, sorted(owed.difference(red)), unseen))),
         )
@@ -147,39 +145,8 @@ def _looked(
         found = troubles(logstore, lake, client, clock=clock)
     bounds, now_s = logstore.sensors.trouble, clock.now()
     return [
-        settled(each, _told_last(instance, origin, each.kind) if each.unseen else None, bounds, now_s)
-        for each in found
+        after_last(instance, dg.AssetCheckKey(origin, each.kind.value), each, bounds, now_s) for each in found
     ]
-
-
-def _told_last(instance: dg.DagsterInstance, origin: dg.AssetKey, kind: Kind) -> Finding | None:
-    """What the newest event of a check says of its kind; None where there is none."""
-    history = instance.event_log_storage.get_asset_check_execution_history(
-        dg.AssetCheckKey(origin, kind.value), limit=1, status=COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
-    )
-    said = history[0].evaluation if history else None
-    if said is None:
-        return None
-    bad = Level.FAIL if said.severity is dg.AssetCheckSeverity.ERROR else Level.WARN
-    since = said.metadata.get(_SINCE)
-    since_s = since.value if isinstance(since, dg.TimestampMetadataValue) else None
-    level = Level.OK if said.passed else bad
-    return Finding(kind, level, said.description or "", unseen=since_s is not None, since_s=since_s)
-
-
-def _verdict(origin: dg.AssetKey, found: Finding) -> dict[str, Any]:
-    """What a check says, for the result of a run and the event of a sensor: Dagster has a type for each."""
-    return {
-        "asset_key": origin,
-        "check_name": found.kind.value,
-        "passed": found.level is Level.OK,
-        "severity": dg.AssetCheckSeverity.ERROR if found.level is Level.FAIL else dg.AssetCheckSeverity.WARN,
-        "description": found.text,
-        "metadata": {
-            **{n: dg.MetadataValue.float(round(value, 2)) for n, value in found.numbers.items()},
-            **({} if found.since_s is None else {_SINCE: dg.MetadataValue.timestamp(found.since_s)}),
-        },
-    }
 
 
 @dataclass(frozen=True, slots=True)
