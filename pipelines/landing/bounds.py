@@ -73,7 +73,7 @@ class Trouble(Settings):
     """What somebody should hear of.
 
     lag_s      age of the oldest log that waits; nobody may be unable to look for longer than `fail`, either
-    commit_s   age of the newest commit: a schedule that runs commits at least once an hour
+    commit_s   age of the logstore's newest landing: a schedule that runs commits at least once an hour
     runway_s   time until retention deletes the oldest log that waits; never over a quarter of the retention
                as a warning, nor over an eighth as an error
 

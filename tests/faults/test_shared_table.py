@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from dagster import AssetCheckSeverity, AssetKey
+from dagster import AssetCheckSeverity, AssetKey, DagsterInstance
 from pyiceberg.transforms import HourTransform, IdentityTransform
 
 from pipelines.components.logstore.checks import clean_result
@@ -194,7 +194,8 @@ def test_rows_with_errors_of_another_logstore_of_the_table_are_not_ones_own(
     assert [(h.rows, h.errors) for h in theirs.hours.values()] == [(65, 40)]
     for name, value in quick.lake.properties.items():
         monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name.upper()}", value)
-    clean = clean_result(quick.logstore, AssetKey("bronze"))
+    with DagsterInstance.ephemeral() as instance:
+        clean = clean_result(quick.logstore, AssetKey("bronze"), instance)
     assert clean.severity is AssetCheckSeverity.WARN and "4.8% of 21 rows" in (clean.description or "")
     assert f"__origin__ IN ('{own.origins[0]}')" in str(clean.metadata["see"].value)
     with quick.client as client:

@@ -20,14 +20,16 @@ from pipelines.components.logstore.schedule import (
     hour_key,
     hour_of_key,
     live_request,
+    reached_s,
 )
 from pipelines.components.logstore.sensors.sealed import sealed_condition, sealed_key
 from pipelines.components.logstore.sensors.topology import shards_key
 from pipelines.landing.operations.adopt import execute_adopt, plan_adopt
 from pipelines.landing.operations.pause import execute_pause, plan_pause
+from sls_io.client import SlsClient
 from sls_io.errors import SlsError
 from tests.integration.sensor_site import MakeSite, Site, landed
-from tests.integration.world import HOUR0, PROJECT
+from tests.integration.world import HOUR0, PROJECT, World, logstore_settings
 
 
 def split(site: Site, shard: int = 0) -> None:
@@ -210,7 +212,7 @@ def test_a_service_that_does_not_answer_is_a_failed_tick_with_the_cause_and_noth
     assert str(observed(answer)[0].description).startswith("shard 0 was split")
 
 
-def test_an_unset_endpoint_skips_every_tick_and_names_the_variable(
+def test_an_unset_endpoint_skips_every_tick_but_that_of_trouble_and_names_the_variable(
     sensor_instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SLS_ENDPOINT", raising=False)
@@ -224,7 +226,7 @@ def test_an_unset_endpoint_skips_every_tick_and_names_the_variable(
     )
     defs = component.build_defs(dg.ComponentTree.for_test().load_context)
     with dg.build_sensor_context(instance=sensor_instance, definitions=defs) as context:
-        for what in ("topology", "backlog", "sealed", "trouble"):
+        for what in ("topology", "backlog", "sealed"):
             sensor = defs.resolve_sensor_def(f"access_logs_{what}_sensor")
             said = sensor.evaluate_tick(context).skip_message
             assert said == "set the environment variable SLS_ENDPOINT to the endpoint of access_logs"
@@ -428,3 +430,16 @@ def test_a_history_that_starts_long_ago_begins_with_the_first_tick(make_site: Ma
     assert (hour_key(made), 20) in [
         (h, m["rows"].value) for h, m in site.materialized(bronze_key(site.logstore))
     ]
+
+
+def test_a_tick_names_no_hours_of_a_logstore_whose_name_only_begins_like_its_own(make_site: MakeSite) -> None:
+    site = make_site("shop")
+    beside = logstore_settings(site.world.emulator, "shop-eu", table=site.logstore.table, shared=True)
+    with SlsClient(beside.service) as client:
+        client.transport.create_logstore(PROJECT, "shop-eu", ttl=30, shard_count=1)
+    World(site.world.emulator, site.world.lake, beside, site.world.engine).land()
+    site.world.emulator.admin.advance(5 * 3600)
+    site.world.logstore = site.world.changed(shared=True)
+    site.world.land()
+    own = min(entry.reached_s for entry in site.world.ledger.shards.values())
+    assert reached_s(site.logstore) == own

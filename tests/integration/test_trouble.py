@@ -10,6 +10,7 @@ import dagster as dg
 import pytest
 from dagster._core.test_utils import create_run_for_test
 
+from pipelines.components import SlsLogstore
 from pipelines.components.logstore.assets import bronze_key, origin_key
 from pipelines.components.logstore.maintenance import MAINTAINS_TAG
 from pipelines.components.logstore.requests import HOURS_MAX, backfill_request, landing_request
@@ -22,12 +23,14 @@ from pipelines.components.logstore.schedule import (
 )
 from pipelines.components.logstore.sensors.trouble import trouble_job, trouble_sensor
 from pipelines.landing.bounds import MANIFESTS_KEPT, SNAPSHOTS_KEPT, Falling, Rising, Upkeep
-from pipelines.landing.maintenance.maintain import MANIFESTS_MAX, SNAPSHOTS_MAX
-from pipelines.landing.watch.troubles import Kind, Level, falling, rising, troubles
+from pipelines.landing.ledger.codec import TAG
+from pipelines.landing.maintenance.maintain import MANIFESTS_MAX, SNAPSHOTS_MAX, Maintainer
+from pipelines.landing.watch.troubles import Finding, Kind, Level, falling, rising, troubles
 from pipelines.landing.watch.wear import Wear, wear
 from sls_io.clock import SYSTEM_CLOCK, ManualClock
 from sls_io.errors import ConfigError
 from tests.integration.sensor_site import MakeSite, Site, landed
+from tests.integration.world import PROJECT, World, logstore_settings
 
 BEHIND_DAYS = 45
 SNIPPETS = (Path(__file__).parents[2] / "docs" / "sensors.md").read_text(encoding="utf-8")
@@ -143,6 +146,38 @@ def test_a_commit_that_is_old_warns_and_fails(make_site: MakeSite) -> None:
     assert levels(site, later_s=7 * 3600)[Kind.COMMIT] is Level.FAIL
 
 
+def test_only_its_own_landings_make_a_commit_young_whoever_else_commits_to_the_table(
+    make_site: MakeSite,
+) -> None:
+    site = landed(make_site("dead_schedule"))
+    world, late = site.world, ManualClock(SYSTEM_CLOCK.now() + 7 * 3600)
+    beside = logstore_settings(world.emulator, "living", table=site.logstore.table, shared=True)
+    other = World(world.emulator, world.lake, beside, world.engine)
+    with other.client as client:
+        client.transport.create_logstore(PROJECT, "living", ttl=30, shard_count=1)
+
+    def commit() -> Finding:
+        with world.client as client:
+            found = troubles(site.logstore, world.lake, client, clock=late)
+        return next(each for each in found if each.kind is Kind.COMMIT)
+
+    alone = commit()
+    other.land_hours(4)
+    assert commit() == alone, "the other logstore lands"
+    before, after = Maintainer(beside, world.lake, manifests_max=1).execute(["manifests"]).manifests
+    assert after < before and commit() == alone, "a maintenance commits, and names an origin"
+    Maintainer(beside, world.lake, snapshots_max=2).execute(["expire"])
+    hidden = commit()
+    assert hidden.level is Level.FAIL and "is at least 7.0 h old" in hidden.text, "its landing expired"
+    world.logstore = world.changed(shared=True)
+    world.emulator.admin.advance(3600)
+    world.land()
+    assert not world.reports[-1].rows, "nothing came"
+    again = commit()
+    assert "at least" not in again.text
+    assert again.numbers["commit age s"] < hidden.numbers["commit age s"]
+
+
 def test_rows_with_errors_are_trouble_by_the_bounds_of_the_check_clean(make_site: MakeSite) -> None:
     site = make_site("wrong_rows")
     site.world.put(10, value="not a number")
@@ -159,6 +194,40 @@ def test_a_landing_whose_file_is_gone_is_trouble_at_once(make_site: MakeSite) ->
     answer = site.tick("trouble")
     assert told(answer)["reconciled"] == (False, "ERROR")
     assert len(answer.run_requests) == 1
+
+
+def without_ledger(site: Site) -> None:
+    """Somebody deletes the tag under which the ledger is."""
+    with site.world.table.manage_snapshots() as refs:
+        refs.remove_tag(TAG)
+
+
+def test_beside_a_ledger_that_cannot_be_trusted_what_failed_goes_on_failing_and_the_rest_fails_in_time(
+    make_site: MakeSite,
+) -> None:
+    watch = Watch(landed(make_site("late_and_lost", trouble={"lag_s": {"warn": 600, "fail": 3000}})))
+    watch.site.world.put(5)
+    watch.site.world.emulator.admin.advance(4000)
+    assert watch.tick()
+    without_ledger(watch.site)
+    (asked,) = watch.tick(60)
+    assert asked.run_key is not None and asked.run_key.startswith("trouble-reconciled-")
+    assert watch.shown(Kind.LAG)[:2] == (False, "ERROR")
+    assert watch.shown(Kind.COMMIT)[:2] == (False, "WARN")
+    (asked,) = watch.tick(3100)
+    assert asked.run_key is not None and "commit-errors-runway" in asked.run_key
+    assert "Nobody could look for 52 min" in watch.shown(Kind.COMMIT)[2]
+
+
+def test_a_ledger_that_cannot_be_trusted_is_trouble_while_the_service_is_down_too(
+    make_site: MakeSite,
+) -> None:
+    site = landed(make_site("lost_and_down"))
+    without_ledger(site)
+    assert levels(site)[Kind.RECONCILED] is Level.FAIL
+    fault = site.world.emulator.admin.fault("error", status=503, logstore=site.name, times=None)
+    assert levels(site)[Kind.RECONCILED] is Level.FAIL
+    site.world.emulator.admin.remove(fault)
 
 
 def test_a_ledger_that_cannot_be_trusted_is_one_trouble_and_not_five(make_site: MakeSite) -> None:
@@ -187,11 +256,13 @@ class Watch:
     site: Site
     clock: ManualClock = field(default_factory=lambda: ManualClock(SYSTEM_CLOCK.now() - 3 * 3600))
     cursor: str = ""
+    unset: str = ""
 
     def tick(self, after_s: float = 0.0) -> list[dg.RunRequest]:
         self.clock.advance(after_s)
         origin, logstore = origin_key(self.site.logstore), self.site.logstore
-        sensor = trouble_sensor(logstore, trouble_job(logstore, origin), origin, clock=self.clock)
+        job = trouble_job(logstore, origin)
+        sensor = trouble_sensor(logstore, job, origin, unset=self.unset, clock=self.clock)
         with dg.build_sensor_context(instance=self.site.instance, cursor=self.cursor) as context:
             answer = sensor.evaluate_tick(context)
         for event in answer.asset_events:
@@ -253,6 +324,50 @@ def test_keys_that_are_gone_become_a_run_that_fails_and_what_the_table_says_is_t
         (asked,) = watch.tick(7300)
         assert asked.run_key is not None and "lag-runway" in asked.run_key
         assert not watch.site.launch(asked, "trouble").success
+    assert not watch.tick(60) and watch.shown(Kind.LAG)[0]
+
+
+def test_a_home_that_is_no_folder_becomes_a_run_that_fails_and_is_seen_again_once_it_is_mended(
+    make_site: MakeSite, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    watch = Watch(landed(make_site("no_home")))
+    assert not watch.tick()
+    (tmp_path / "home").write_text("a file")
+    with monkeypatch.context() as patched:
+        patched.setenv("SLS_LAKE_HOME", str(tmp_path / "home"))
+        for name in watch.site.world.lake.properties:
+            patched.delenv(f"PYICEBERG_CATALOG__LAKE__{name.upper()}")
+        assert not watch.tick(600)
+        assert {watch.shown(kind)[:2] for kind in Kind} == {(False, "WARN")}
+        assert all("is no folder: name another" in watch.shown(kind)[2] for kind in Kind)
+        (asked,) = watch.tick(7300)
+        assert {watch.shown(kind)[:2] for kind in Kind} == {(False, "ERROR")}
+        assert not watch.site.launch(asked, "trouble").success
+    assert not watch.tick(60) and all(watch.shown(kind)[0] for kind in Kind)
+
+
+def test_an_endpoint_that_is_not_set_becomes_a_run_that_fails_and_what_the_table_says_is_told(
+    make_site: MakeSite,
+) -> None:
+    watch = Watch(landed(make_site("no_endpoint")))
+    assert not watch.tick()
+    watch.unset = "SLS_ENDPOINT"
+    assert not watch.tick(600)
+    for kind in (Kind.LAG, Kind.RUNWAY):
+        assert watch.shown(kind)[:2] == (False, "WARN")
+        assert "set the environment variable SLS_ENDPOINT" in watch.shown(kind)[2]
+    assert watch.shown(Kind.RECONCILED)[0] and watch.shown(Kind.COMMIT)[0]
+    (asked,) = watch.tick(7300)
+    assert asked.run_key is not None and "lag-runway" in asked.run_key
+    load = dg.ComponentTree.for_test().load_context
+    defs = SlsLogstore(watch.site.logstore, unset=watch.unset).build_defs(load)
+    job = defs.resolve_job_def(f"{watch.site.name}_trouble")
+    run = job.execute_in_process(instance=watch.site.instance, raise_on_error=False)
+    assert {e.check_name: e.passed for e in run.get_asset_check_evaluations()} == {
+        kind.value: kind not in (Kind.LAG, Kind.RUNWAY) for kind in Kind
+    }
+    assert not run.success
+    watch.unset = ""
     assert not watch.tick(60) and watch.shown(Kind.LAG)[0]
 
 

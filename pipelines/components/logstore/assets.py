@@ -243,9 +243,9 @@ def _looked_at(context: dg.AssetExecutionContext, logstore: Logstore, *, pull: s
     if checks.RECONCILED in asked:
         yield checks.reconciled_result(bronze, checks.reconciled_now(logstore))
     if checks.RUNWAY in asked:
-        yield checks.RunwayLook(logstore, bronze).result()
+        yield checks.RunwayLook(logstore, bronze, context.instance).result()
     if checks.CLEAN in asked:
-        yield checks.clean_result(logstore, bronze)
+        yield checks.clean_result(logstore, bronze, context.instance)
     if checks.PROVEN in asked:
         yield checks.prove(logstore, bronze, pull=pull)
 
@@ -259,14 +259,14 @@ def _table(
 ) -> Results:
     """Land, or do hours again; then the checks beside, whatever became of it."""
     bronze = bronze_key(logstore)
-    runway = checks.RunwayLook(logstore, bronze)
+    runway = checks.RunwayLook(logstore, bronze, context.instance)
     if (config.since or config.until) and mode != FILL:
         raise ConfigError(f"since and until are for a fill, and this run is {mode}: leave them out")
 
     def also(gaps: tuple[str, ...]) -> Results:
         yield from _told(context, bronze, runway.result(gaps))
         yield from _told(context, bronze, checks.proven_before(context.instance, bronze))
-        yield from _told(context, bronze, checks.clean_result(logstore, bronze))
+        yield from _told(context, bronze, checks.clean_result(logstore, bronze, context.instance))
 
     try:
         if mode in (LIVE, FILL):

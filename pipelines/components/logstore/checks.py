@@ -14,6 +14,8 @@
     clean       rows with errors in the newest receive hours, by the manifests. Looked at by every run
                 that lands: what producers changed is seen at once.
 
+What nobody can look at, runway or rows with errors, stays as it was told and is red when nobody could for as
+long as a log may wait, like the checks of trouble.
 Each can be launched alone.
 """
 
@@ -22,9 +24,9 @@ from functools import cached_property
 
 import dagster as dg
 
-from pipelines.components.logstore.dagster_private import COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
 from pipelines.components.logstore.metadata import bullets
 from pipelines.components.logstore.schedule import ERRORS, MODE_TAG
+from pipelines.components.logstore.verdicts import after_last, last_said, verdict
 from pipelines.landing.hours import hour_text, hours_of
 from pipelines.landing.inspection.error_rows import HOURS, ErrorRows, error_rows
 from pipelines.landing.inspection.proof import OWED, Proof, ShardProof
@@ -35,8 +37,9 @@ from pipelines.landing.ledger.state import check_newest, reconcile
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import Verdict
 from pipelines.landing.table.lake import Lake, NoMetadata
+from pipelines.landing.watch.troubles import Finding, Kind, Level
 from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK
+from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import LedgerBroken, SlsError
 from sls_io.window import HOUR_S
 
@@ -44,6 +47,7 @@ NAMES = RECONCILED, PROVEN, RUNWAY, CLEAN = "reconciled", "proven", "runway", "c
 ALL = "all"
 _LINES_MAX = 50
 """Of a text in metadata: a table with thousands of wrong shards must not fill the run's storage."""
+_LINES_SAID = 3
 _PROVEN_AT = "proven at"
 
 
@@ -163,7 +167,7 @@ def proven_result(bronze: dg.AssetKey, proof: Proof, *, seconds: float) -> dg.As
         check_name=PROVEN,
         passed=proof.ok,
         severity=dg.AssetCheckSeverity.WARN if owes else dg.AssetCheckSeverity.ERROR,
-        description="; ".join(wrong[:3]) or f"{proof.rows:,} rows, each once, as the ledger says",
+        description="; ".join(wrong[:_LINES_SAID]) or f"{proof.rows:,} rows, each once, as the ledger says",
         metadata={
             "verdict": _bullets(
                 [proof.verdict, *problems, *proof.cures, *owed, *proof.notes, *_decided(proof.shards)]
@@ -189,10 +193,7 @@ def proven_result(bronze: dg.AssetKey, proof: Proof, *, seconds: float) -> dg.As
 
 def proven_before(instance: dg.DagsterInstance, bronze: dg.AssetKey) -> dg.AssetCheckResult:
     """The last proof once more, for a run that takes none; a warning where nobody has taken one."""
-    history = instance.event_log_storage.get_asset_check_execution_history(
-        dg.AssetCheckKey(bronze, PROVEN), limit=1, status=COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
-    )
-    last = history[0].evaluation if history else None
+    last = last_said(instance, dg.AssetCheckKey(bronze, PROVEN))
     if last is None or last.metadata.get(_NEVER):
         return dg.AssetCheckResult(
             asset_key=bronze,
@@ -259,8 +260,14 @@ def _of_shards(shards: Iterable[ShardProof], part: str) -> Iterator[str]:
 class RunwayLook:
     """The runway of one run: looked at once, when it is first wanted."""
 
-    def __init__(self, logstore: Logstore, bronze: dg.AssetKey) -> None:
-        self._logstore, self._bronze = logstore, bronze
+    def __init__(
+        self,
+        logstore: Logstore,
+        bronze: dg.AssetKey,
+        instance: dg.DagsterInstance,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._logstore, self._bronze, self._instance, self._clock = logstore, bronze, instance, clock
 
     @cached_property
     def found(self) -> Runway | str:
@@ -278,22 +285,18 @@ class RunwayLook:
 
     def result(self, gaps: tuple[str, ...] = ()) -> dg.AssetCheckResult:
         """The check; `gaps` are those that a landing of this run has just named."""
-        return runway_result(self._bronze, self.found, gaps)
+        named = [f"{gap}: lost to retention, this run named the gap" for gap in gaps]
+        if isinstance(self.found, Runway):
+            return runway_result(self._bronze, self.found, named)
+        said = "; ".join([*named[:_LINES_SAID], f"nobody knows the runway: {self.found}"])
+        level = Level.FAIL if named else Level.WARN
+        found = Finding(Kind.RUNWAY, level, said, unseen=not named)
+        return _blind(self._logstore, self._bronze, RUNWAY, found, self._instance, self._clock)
 
 
-def runway_result(
-    bronze: dg.AssetKey, found: Runway | str, gaps: tuple[str, ...] = ()
-) -> dg.AssetCheckResult:
+def runway_result(bronze: dg.AssetKey, found: Runway, gaps: list[str]) -> dg.AssetCheckResult:
     """The runway as Dagster stores it. A gap that was named now is a loss although nothing is short."""
-    if isinstance(found, str):
-        return dg.AssetCheckResult(
-            asset_key=bronze,
-            check_name=RUNWAY,
-            passed=False,
-            severity=dg.AssetCheckSeverity.WARN,
-            description=f"nobody knows the runway: {found}",
-        )
-    lines = [*(f"{gap}: lost to retention, this run named the gap" for gap in gaps), *spoken(found)]
+    lines = [*gaps, *spoken(found)]
     lost = bool(gaps) or found.level == "lost"
     passed = found.level == "ok" and not gaps
     helps = bool(gaps) or found.level in ("short", "lost")
@@ -314,7 +317,7 @@ def runway_result(
         check_name=RUNWAY,
         passed=passed,
         severity=dg.AssetCheckSeverity.ERROR if lost else dg.AssetCheckSeverity.WARN,
-        description=lines[0] if passed else f"{'; '.join(lines[:3])}{f': {CURE}' * helps}",
+        description=lines[0] if passed else f"{'; '.join(lines[:_LINES_SAID])}{f': {CURE}' * helps}",
         metadata=metadata,
     )
 
@@ -322,12 +325,16 @@ def runway_result(
 # --- clean -------------------------------------------------------------------------------------------
 
 
-def clean_result(logstore: Logstore, bronze: dg.AssetKey) -> dg.AssetCheckResult:
-    """Rows with errors as Dagster stores them; a warning also where nobody can know."""
+def clean_result(
+    logstore: Logstore, bronze: dg.AssetKey, instance: dg.DagsterInstance, clock: Clock = SYSTEM_CLOCK
+) -> dg.AssetCheckResult:
+    """Rows with errors as Dagster stores them."""
     try:
         found = error_rows(logstore, Lake.default())
     except (SlsError, OSError) as error:
-        return _clean(bronze, False, f"nobody knows how many rows have errors: {error}")
+        said = f"nobody knows how many rows have errors: {error}"
+        unseen = Finding(Kind.ERRORS, Level.WARN, said, unseen=True)
+        return _blind(logstore, bronze, CLEAN, unseen, instance, clock)
     worst = found.worst
     if worst is None:
         return _clean(bronze, True, f"no rows in the newest {HOURS} receive hours")
@@ -386,6 +393,20 @@ def _clean(
         description=said,
         metadata=metadata or {},
     )
+
+
+def _blind(
+    logstore: Logstore,
+    bronze: dg.AssetKey,
+    name: str,
+    found: Finding,
+    instance: dg.DagsterInstance,
+    clock: Clock,
+) -> dg.AssetCheckResult:
+    """What nobody could look at, as the checks of trouble say it: as bad as it was told, and red in time."""
+    key = dg.AssetCheckKey(bronze, name)
+    settled = after_last(instance, key, found, logstore.sensors.trouble, clock.now())
+    return dg.AssetCheckResult(**verdict(key, settled))
 
 
 def _hours(seconds: float) -> dg.MetadataValue:

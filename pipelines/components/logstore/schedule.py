@@ -16,7 +16,7 @@ import dagster as dg
 
 from pipelines.components.logstore.dagster_private import NOT_FINISHED_STATUSES, UnresolvedAssetJobDefinition
 from pipelines.landing.inspection.brought import oldest_reached_s
-from pipelines.landing.ledger.state import read_state
+from pipelines.landing.ledger.state import origins_named, read_state
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
@@ -158,17 +158,13 @@ def unset_text(logstore: Logstore, unset: str) -> str:
 
 
 def reached_s(logstore: Logstore) -> int | None:
-    """`oldest_reached_s` as the table has it now. Milliseconds, no JVM, no call to the service.
-
-    An origin's id begins with the name of its logstore; two projects' logstores of one name that
-    land in one table are taken together, which only makes the range longer.
-    """
+    """`oldest_reached_s` as the table has it now. Milliseconds, no JVM, no call to the service."""
     table = Lake.default().load(logstore.table)
     if table is None:
         return None
-    prefix = f"{logstore.service.logstore}-"
-    ledgers = read_state(table).ledgers
-    return oldest_reached_s(ledger for origin, ledger in ledgers.items() if origin.startswith(prefix))
+    state = read_state(table)
+    mine = origins_named(state, logstore.service.project, logstore.service.logstore)
+    return oldest_reached_s(map(state.ledger, mine))
 
 
 def microbatch_schedule(logstore: Logstore, job: Job, *, unset: str = "") -> dg.ScheduleDefinition:

@@ -15,7 +15,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pipelines.landing.contents.slices import origin_and_hour
 from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.reading import Misread, Unreadable, entries_of, manifests_of
-from pipelines.landing.ledger.state import TableState, ancestry, facts, names_of, others_here, read_state
+from pipelines.landing.ledger.state import TableState, ancestry, facts, origins_named, others_here, read_state
 from pipelines.landing.ledger.summary import is_landing, summary_of, windows_of
 from pipelines.landing.ledger.values import Deed, Landed, Operation
 from pipelines.landing.logstore import Logstore
@@ -137,7 +137,7 @@ def history(
             "in it; check `table` of the logstore"
         )
     state = facts(table, damaged_too=True)
-    mine = origins_of(logstore, state)
+    mine = origins_named(state, logstore.service.project, logstore.service.logstore)
     snapshots = sorted(table.metadata.snapshots, key=lambda s: s.sequence_number or 0)
     files, beside, unreadable = tuple[HourFiles, ...](), None, ""
     others = tuple[str, ...]()
@@ -168,14 +168,9 @@ def hours_of(logstore: Logstore, lake: Lake) -> tuple[HourFiles, ...]:
     table = lake.load(logstore.table)
     if table is None:
         return ()
-    mine = origins_of(logstore, facts(table, damaged_too=True))
+    state = facts(table, damaged_too=True)
+    mine = origins_named(state, logstore.service.project, logstore.service.logstore)
     return tuple(f for f in files_per_hour(table) if f.origin in mine)
-
-
-def origins_of(logstore: Logstore, state: TableState) -> tuple[str, ...]:
-    """The origins of the table that are this logstore, by its names: a logstore made again is two."""
-    names = f"{logstore.service.project}/{logstore.service.logstore}"
-    return tuple(sorted(o for o, text in state.origins.items() if names_of(text).rpartition("@")[0] == names))
 
 
 def files_per_hour(table: Table) -> list[HourFiles]:

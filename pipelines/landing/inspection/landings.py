@@ -23,10 +23,10 @@ import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
 from pipelines.landing.commit.freshness import landing_timeout_s
-from pipelines.landing.inspection.history import Orphan, find_orphans, origins_of
+from pipelines.landing.inspection.history import Orphan, find_orphans
 from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.epochs import RUN_CHARS
-from pipelines.landing.ledger.state import TableState, facts
+from pipelines.landing.ledger.state import TableState, facts, origins_named
 from pipelines.landing.ledger.summary import is_landing, summary_of, windows_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
@@ -155,7 +155,8 @@ def landings_of(logstore: Logstore, lake: Lake, *, clock: Clock = SYSTEM_CLOCK) 
 def landings_in(table: Table, logstore: Logstore, *, clock: Clock = SYSTEM_CLOCK) -> Landings:
     """The same of a loaded table. Raises as `landings_of`."""
     state, now_s = facts(table, damaged_too=True), clock.now()
-    mine, timeout_s = origins_of(logstore, state), landing_timeout_s(logstore.budget.seconds_max)
+    mine = origins_named(state, logstore.service.project, logstore.service.logstore)
+    timeout_s = landing_timeout_s(logstore.budget.seconds_max)
     staged, others = _staged(find_orphans(table, older_than_s=now_s + SWEEP_FLOOR_S), mine)
     found = _committed(table, mine, staged)
     there = {x.run for x in found}

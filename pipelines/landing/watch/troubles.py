@@ -10,12 +10,18 @@ Shards are asked only where the ledger leaves open whether a bound is passed: se
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import TypeVar
+
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing.bounds import Falling, Rising, Trouble
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.error_rows import error_rows
 from pipelines.landing.inspection.runway import CURE, Runway, days, runway, spoken
-from pipelines.landing.ledger.state import reconcile
+from pipelines.landing.ledger import codec
+from pipelines.landing.ledger.state import ancestry, facts, origins_named, read_state, reconcile
+from pipelines.landing.ledger.summary import summary_of, windows_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake, NoMetadata
 from pipelines.landing.watch.look import Look, look
@@ -24,6 +30,7 @@ from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import LedgerBroken, SlsError
 
 _LINES_MAX = 3
+_Given = TypeVar("_Given", Lake, SlsClient)
 
 
 class Kind(StrEnum):
@@ -58,17 +65,21 @@ class Finding:
 
 
 def troubles(
-    logstore: Logstore, lake: Lake, client: SlsClient | SlsError, *, clock: Clock = SYSTEM_CLOCK
+    logstore: Logstore,
+    lake: Lake | SlsError,
+    client: SlsClient | SlsError,
+    *,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> tuple[Finding, ...]:
     """One finding for each kind, in their order. Changes nothing; raises no SlsError and no OSError.
 
-    `client` is why there is none where its keys are gone: then nobody can look, either.
+    `lake` and `client` are why there is none where a setting or keys are gone: then nobody can look, either.
     """
     bounds = logstore.sensors.trouble
     try:
-        seen: Look | SlsError | OSError = look(logstore, lake, _there(client))
+        seen: Look | SlsError | OSError = look(logstore, _there(lake), _there(client))
     except LedgerBroken as error:
-        return _broken(logstore, lake, error)
+        return _broken(error)
     except (SlsError, OSError) as error:
         seen = error
     return (
@@ -96,22 +107,21 @@ def settled(found: Finding, told: Finding | None, bounds: Trouble, now_s: float)
     return replace(found, level=level, text=text, since_s=since_s)
 
 
-def _there(client: SlsClient | SlsError) -> SlsClient:
-    if isinstance(client, SlsError):
-        raise client
-    return client
+def _there(given: _Given | SlsError) -> _Given:
+    if isinstance(given, SlsError):
+        raise given
+    return given
 
 
-def _broken(logstore: Logstore, lake: Lake, error: LedgerBroken) -> tuple[Finding, ...]:
-    """A ledger that contradicts itself: nothing else can be known, and one alert is enough."""
-    unknown = f"nobody knows: {error}"
-    others = (Finding(kind, Level.WARN, unknown) for kind in Kind if kind is not Kind.RECONCILED)
+def _broken(error: LedgerBroken) -> tuple[Finding, ...]:
+    """A ledger that contradicts itself: nothing else can be looked at, and one alert is enough for now."""
+    others = (_unseen(kind, error) for kind in Kind if kind is not Kind.RECONCILED)
     return (*others, Finding(Kind.RECONCILED, Level.FAIL, str(error)))
 
 
 def _by_the_service(
     logstore: Logstore,
-    lake: Lake,
+    lake: Lake | SlsError,
     asked: SlsClient | SlsError,
     seen: Look | SlsError | OSError,
     bounds: Trouble,
@@ -127,10 +137,9 @@ def _by_the_service(
         limits = _runway_limits(bounds.runway_s, retention_s)
         if age_s <= bounds.lag_s.warn and (left_s is None or left_s >= limits.warn):
             return _lag(age_s, bounds.lag_s, at_most=True), _runway(left_s, limits, None)
-        found = runway(logstore, lake, client)
+        found = runway(logstore, _there(lake), client)
     except (SlsError, OSError) as error:
-        why = f"nobody knows, the service was not asked to the end: {error}"
-        return _unseen(Kind.LAG, why), _unseen(Kind.RUNWAY, why)
+        return _unseen(Kind.LAG, error), _unseen(Kind.RUNWAY, error)
     since = [s.waiting_since_s for s in found.shards if s.waiting_since_s is not None]
     lag_s = max(0.0, seen.now_s - min(since)) if since else 0.0
     return _lag(lag_s, bounds.lag_s), _runway(found.shortest_s, limits, found)
@@ -166,16 +175,19 @@ def _runway(left_s: float | None, limits: Falling, found: Runway | None) -> Find
     return Finding(Kind.RUNWAY, level, said if level is Level.OK else f"{said}: {CURE}", numbers)
 
 
-def _commit(logstore: Logstore, lake: Lake, limits: Rising, clock: Clock) -> Finding:
-    """How old the newest commit is. A schedule that runs commits once an hour, also where nothing comes."""
+def _commit(logstore: Logstore, lake: Lake | SlsError, limits: Rising, clock: Clock) -> Finding:
+    """How old the newest landing is. A schedule that runs commits once an hour, also where nothing comes."""
 
     def of() -> Finding:
-        table = lake.load(logstore.table)
-        head = table.current_snapshot() if table is not None else None
-        if head is None:
+        table = _there(lake).load(logstore.table)
+        newest, kept = _newest_landing(logstore, table) if table is not None else (None, True)
+        if newest is None:
             return Finding(Kind.COMMIT, Level.OK, "nothing has landed yet")
-        age_s = max(0.0, clock.now() - head.timestamp_ms / 1000)
-        level, said = rising(age_s, limits), f"the newest commit is {days(age_s)} old"
+        age_s, least = max(0.0, clock.now() - newest.timestamp_ms / 1000), "" if kept else "at least "
+        level, said = (
+            rising(age_s, limits),
+            f"the newest landing of {logstore.name} is {least}{days(age_s)} old",
+        )
         cure = f": turn on {logstore.name}_schedule, and look at its newest run"
         return Finding(
             Kind.COMMIT, level, said if level is Level.OK else said + cure, {"commit age s": age_s}
@@ -184,9 +196,28 @@ def _commit(logstore: Logstore, lake: Lake, limits: Rising, clock: Clock) -> Fin
     return _asked(Kind.COMMIT, of)
 
 
-def _errors(logstore: Logstore, lake: Lake) -> Finding:
+def _newest_landing(logstore: Logstore, table: Table) -> tuple[Snapshot | None, bool]:
+    """Its newest landing in `main`; where none is kept, the oldest snapshot with its ledger, and False.
+
+    Story: the schedule of one logstore is dead. Another one lands in the same table, a maintenance compacts
+    it, another engine writes: all of them commit, and a maintenance lets the last landing expire. Whatever
+    has its ledger is younger than that landing was.
+    """
+    state, oldest = facts(table, damaged_too=True), None
+    mine = origins_named(state, logstore.service.project, logstore.service.logstore)
+    for snapshot in ancestry(table):
+        said = summary_of(snapshot)
+        # What a person or a maintenance does names an origin, too, and is no landing.
+        if codec.VERB_KEY not in said and windows_of(snapshot)[0] in mine:
+            return snapshot, True
+        if any(f"{codec.LEDGER_PREFIX}{origin}" in said for origin in mine):
+            oldest = snapshot
+    return oldest, False
+
+
+def _errors(logstore: Logstore, lake: Lake | SlsError) -> Finding:
     def of() -> Finding:
-        found = error_rows(logstore, lake)
+        found = error_rows(logstore, _there(lake))
         if found.worst is None:
             return Finding(Kind.ERRORS, Level.OK, "no rows in the newest hours")
         hour, limits = found.hours[found.worst], logstore.errors
@@ -201,9 +232,11 @@ def _errors(logstore: Logstore, lake: Lake) -> Finding:
     return _asked(Kind.ERRORS, of)
 
 
-def _reconciled(logstore: Logstore, lake: Lake) -> Finding:
+def _reconciled(logstore: Logstore, lake: Lake | SlsError) -> Finding:
     def of() -> Finding:
-        table = lake.load(logstore.table)
+        table = _there(lake).load(logstore.table)
+        if table is not None:
+            read_state(table)  # `look` comes so far only where the service answers
         problems = reconcile(table) if table is not None else []
         if problems:
             return Finding(Kind.RECONCILED, Level.FAIL, "; ".join(problems[:_LINES_MAX]))
@@ -213,18 +246,17 @@ def _reconciled(logstore: Logstore, lake: Lake) -> Finding:
 
 
 def _asked(kind: Kind, of: Callable[[], Finding]) -> Finding:
-    """What can be known of the table; a ledger that cannot be trusted is red, whoever meets it."""
+    """What can be known of the table; a ledger that cannot be trusted is what `reconciled` is about."""
     try:
         return of()
-    except (LedgerBroken, NoMetadata) as error:
-        level = Level.FAIL if kind is Kind.RECONCILED else Level.WARN
-        return Finding(kind, level, str(error))
     except (SlsError, OSError) as error:
-        return _unseen(kind, f"nobody knows: {error}")
+        if kind is Kind.RECONCILED and isinstance(error, LedgerBroken | NoMetadata):
+            return Finding(kind, Level.FAIL, str(error))
+        return _unseen(kind, error)
 
 
-def _unseen(kind: Kind, why: str) -> Finding:
-    return Finding(kind, Level.WARN, why, unseen=True)
+def _unseen(kind: Kind, error: SlsError | OSError) -> Finding:
+    return Finding(kind, Level.WARN, f"nobody knows: {error}", unseen=True)
 
 
 def rising(value: float, limits: Rising) -> Level:

@@ -35,7 +35,7 @@ def sensor_of(
     unset: str = "",
 ) -> dg.SensorDefinition:
     """`<logstore>_<what>_sensor`. `unset` names the environment variable of the endpoint when it is not set:
-    every tick is skipped then."""
+    every tick is skipped then. The sensor that tells of it does not hand it on."""
 
     def tick(context: dg.SensorEvaluationContext) -> Answer:
         return dg.SkipReason(unset_text(logstore, unset)) if unset else evaluate(context)

@@ -18,30 +18,26 @@ import json
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 import dagster as dg
 from pydantic import TypeAdapter, ValidationError
 
-from pipelines.components.logstore.dagster_private import (
-    COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES,
-    UnresolvedAssetJobDefinition,
-)
+from pipelines.components.logstore.dagster_private import UnresolvedAssetJobDefinition
 from pipelines.components.logstore.failures import plainly, require_endpoint
 from pipelines.components.logstore.sensors.ticks import Answer, Job, client_of, sensor_of
+from pipelines.components.logstore.verdicts import after_last, verdict
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
-from pipelines.landing.watch.troubles import Finding, Kind, Level, settled, troubles
+from pipelines.landing.watch.troubles import Finding, Kind, Level, troubles
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import SlsError
 from sls_io.window import HOUR_S
 
-_SINCE = "nobody could look since"
 _WHAT = {
     Kind.LAG: "Age of the oldest log that has not landed.",
     Kind.RUNWAY: "Time until retention deletes the oldest log that has not landed.",
-    Kind.COMMIT: "Age of the newest commit: a schedule that runs commits once an hour at least.",
+    Kind.COMMIT: "Age of this logstore's newest landing: a schedule that runs commits once an hour at least.",
     Kind.ERRORS: "Rows with an error in the worst of the newest hours.",
     Kind.RECONCILED: "The newest landing is there, file by file, and the ledger can be trusted.",
 }
@@ -57,11 +53,10 @@ def trouble_checks(
     def look(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         asked = {key.name for key in context.selected_asset_check_keys}
         with plainly():
-            require_endpoint(logstore, unset)
-            found = _looked(logstore, context.instance, origin, clock)
+            found = _looked(logstore, context.instance, origin, unset, clock)
             found = [each for each in found if each.kind.value in asked]
         for each in found:
-            yield dg.AssetCheckResult(**_verdict(origin, each))
+            yield dg.AssetCheckResult(**verdict(dg.AssetCheckKey(origin, each.kind.value), each))
         red = [f"{each.kind.value}: {each.text}" for each in found if each.level is Level.FAIL]
         if red:
             raise dg.Failure(description="; ".join(red), allow_retries=False)
@@ -88,12 +83,13 @@ def trouble_sensor(
     unset: str = "",
     clock: Clock = SYSTEM_CLOCK,
 ) -> dg.SensorDefinition:
-    """The sensor; `job` fails where a check does."""
+    """The sensor; `job` fails where a check does. `unset` names the endpoint's variable where it is not set:
+    nobody can look at the service then."""
     settings = logstore.sensors.trouble
 
     def evaluate(context: dg.SensorEvaluationContext) -> Answer:
         memory, now_s = _memory(context.cursor), clock.now()
-        found = _looked(logstore, context.instance, origin, clock)
+        found = _looked(logstore, context.instance, origin, unset, clock)
         levels = {each.kind.value: each.level.value for each in found}
         unseen = [each.kind.value for each in found if each.unseen]
         begun = {kind for kind, level in levels.items() if memory.levels.get(kind) != level}
@@ -108,7 +104,9 @@ def trouble_sensor(
             run_requests=requests,
             skip_reason=None if red else _said(found),
             asset_events=[
-                dg.AssetCheckEvaluation(**_verdict(origin, each)) for each in found if each.kind.value in told
+                dg.AssetCheckEvaluation(**verdict(dg.AssetCheckKey(origin, each.kind.value), each))
+                for each in found
+                if each.kind.value in told
             ],
             cursor=json.dumps(asdict(_Memory(levels, asked_s, sorted(owed.difference(red)), unseen))),
         )
@@ -120,57 +118,35 @@ def trouble_sensor(
         job=job,
         every_s=settings.every_s,
         running=settings.running,
-        unset=unset,
         description="Tells the checks of the logstore, and runs the trouble job where one begins to fail.",
     )
 
 
 def _looked(
-    logstore: Logstore, instance: dg.DagsterInstance, origin: dg.AssetKey, clock: Clock
+    logstore: Logstore, instance: dg.DagsterInstance, origin: dg.AssetKey, unset: str, clock: Clock
 ) -> list[Finding]:
-    """What is found now, and of what nobody can look at what was told last."""
+    """What is found now, and of what nobody can look at what was told last.
+
+    What is missing is found, too: keys that are gone, an endpoint, a home that is no folder. Raised, each
+    tick would be red on its page, or skipped, and nobody hear of it.
+    """
+    lake: Lake | SlsError
+    client: SlsClient | SlsError
     with ExitStack() as opened:
         try:
-            client: SlsClient | SlsError = opened.enter_context(client_of(logstore))
+            lake = Lake.default()
         except SlsError as error:
-            # Keys that are gone, for one. Raised, each tick would be red on its page, and nobody hear of it.
+            lake = error
+        try:
+            require_endpoint(logstore, unset)
+            client = opened.enter_context(client_of(logstore))
+        except SlsError as error:
             client = error
-        found = troubles(logstore, Lake.default(), client, clock=clock)
+        found = troubles(logstore, lake, client, clock=clock)
     bounds, now_s = logstore.sensors.trouble, clock.now()
     return [
-        settled(each, _told_last(instance, origin, each.kind) if each.unseen else None, bounds, now_s)
-        for each in found
+        after_last(instance, dg.AssetCheckKey(origin, each.kind.value), each, bounds, now_s) for each in found
     ]
-
-
-def _told_last(instance: dg.DagsterInstance, origin: dg.AssetKey, kind: Kind) -> Finding | None:
-    """What the newest event of a check says of its kind; None where there is none."""
-    history = instance.event_log_storage.get_asset_check_execution_history(
-        dg.AssetCheckKey(origin, kind.value), limit=1, status=COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
-    )
-    said = history[0].evaluation if history else None
-    if said is None:
-        return None
-    bad = Level.FAIL if said.severity is dg.AssetCheckSeverity.ERROR else Level.WARN
-    since = said.metadata.get(_SINCE)
-    since_s = since.value if isinstance(since, dg.TimestampMetadataValue) else None
-    level = Level.OK if said.passed else bad
-    return Finding(kind, level, said.description or "", unseen=since_s is not None, since_s=since_s)
-
-
-def _verdict(origin: dg.AssetKey, found: Finding) -> dict[str, Any]:
-    """What a check says, for the result of a run and the event of a sensor: Dagster has a type for each."""
-    return {
-        "asset_key": origin,
-        "check_name": found.kind.value,
-        "passed": found.level is Level.OK,
-        "severity": dg.AssetCheckSeverity.ERROR if found.level is Level.FAIL else dg.AssetCheckSeverity.WARN,
-        "description": found.text,
-        "metadata": {
-            **{n: dg.MetadataValue.float(round(value, 2)) for n, value in found.numbers.items()},
-            **({} if found.since_s is None else {_SINCE: dg.MetadataValue.timestamp(found.since_s)}),
-        },
-    }
 
 
 @dataclass(frozen=True, slots=True)
