@@ -1,6 +1,7 @@
 """What the trouble and maintenance sensors tell and ask for, and what sensors of one's own may ask for."""
 
 import re
+import socket
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -296,6 +297,30 @@ def test_a_catalog_that_is_down_for_longer_than_a_log_may_wait_is_one_run_that_s
         assert "Nobody could look for" in str(why.description)
     assert not watch.tick(60)
     assert watch.shown(Kind.COMMIT)[0], "it is seen again"
+
+
+def test_a_catalog_that_never_answers_is_told_before_dagster_ends_the_tick(
+    make_site: MakeSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = Watch(landed(make_site("catalog_silent")))
+    with socket.create_server(("127.0.0.1", 0)) as silent, monkeypatch.context() as patched:
+        address = f"postgresql+psycopg2://nobody@127.0.0.1:{silent.getsockname()[1]}/none"
+        patched.setenv("PYICEBERG_CATALOG__LAKE__URI", address)
+        begun_s = SYSTEM_CLOCK.monotonic()
+        assert not watch.tick()
+        assert SYSTEM_CLOCK.monotonic() - begun_s < 45, "Dagster waits for a minute"
+    assert watch.shown(Kind.COMMIT)[:2] == (False, "WARN")
+    assert "nobody knows" in watch.shown(Kind.COMMIT)[2]
+
+
+def test_logs_that_wait_for_a_start_that_is_to_come_are_no_lag_of_nothing(make_site: MakeSite) -> None:
+    site = make_site("to_come")
+    site.world.logstore = site.world.changed(start="2100-01-01-00:00")
+    site.world.put(5)
+    watch = Watch(site)
+    assert not watch.tick()
+    passed, severity, said = watch.shown(Kind.LAG)
+    assert (passed, severity) == (False, "WARN") and "nothing lands before" in said
 
 
 def test_keys_that_are_refused_before_the_first_landing_become_a_run_that_fails(make_site: MakeSite) -> None:

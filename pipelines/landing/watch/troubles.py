@@ -132,6 +132,8 @@ def _by_the_service(
         if not isinstance(seen, Look):
             raise seen
         passed_s, retention_s = seen.passed_s, client.retention_s()
+        if passed_s is None and (to_come := logstore.ahead(seen.now_s)):
+            return Finding(Kind.LAG, Level.WARN, to_come), Finding(Kind.RUNWAY, Level.WARN, to_come)
         age_s = 0.0 if passed_s is None else max(0.0, seen.now_s - passed_s)
         left_s = None if retention_s is None else retention_s - age_s
         limits = _runway_limits(bounds.runway_s, retention_s)

@@ -1,7 +1,12 @@
 """What all sensors of a logstore share: how one is made, and what a tick may not do.
 
-A tick claims nothing, starts no engine, and asks the service for at most some seconds a call, since Dagster
-ends a tick after a minute without a word of ours. What goes wrong is raised: the tick is red on the
+A tick claims nothing, starts no engine, waits for the catalog no longer than `CATALOG_S` in all, and asks the
+service for at most some seconds a call, since Dagster ends a tick after a minute without a word of ours.
+
+Story: a catalog takes the connection and never answers. Each look waits for its own minute, Dagster ends the
+tick in the first of them, and the sensor that should tell of it tells nothing, for as long as it lasts.
+
+What goes wrong is raised: the tick is red on the
 sensor's page with the cause, its cursor stays as it was, and the next tick does all of it.
 
 Cursors, tags and events hold ids, cursors and numbers; nothing of a log, and no key.
@@ -15,7 +20,9 @@ from pipelines.components.logstore.dagster_private import UnresolvedAssetJobDefi
 from pipelines.components.logstore.schedule import unset_text
 from pipelines.landing.logstore import Logstore
 from sls_io.client import SlsClient
+from sls_io.deadline import current
 
+CATALOG_S = 20.0
 CALL_S = 10.0
 """Seconds for one call, its retries included."""
 
@@ -38,7 +45,10 @@ def sensor_of(
     every tick is skipped then. The sensor that tells of it does not hand it on."""
 
     def tick(context: dg.SensorEvaluationContext) -> Answer:
-        return dg.SkipReason(unset_text(logstore, unset)) if unset else evaluate(context)
+        if unset:
+            return dg.SkipReason(unset_text(logstore, unset))
+        with current().within(CATALOG_S).kept():
+            return evaluate(context)
 
     status = dg.DefaultSensorStatus.RUNNING if running else dg.DefaultSensorStatus.STOPPED
     return dg.SensorDefinition(
