@@ -272,3 +272,22 @@ def test_a_file_is_named_with_a_verb_that_finds_it_where_no_cure_can_be_looked_f
     gone = Service(endpoint="http://127.0.0.1:9", project="demo", logstore="gone", tries_max=1)
     give_cures(met.value, world.logstore.model_copy(update={"service": gone}), world.lake)
     assert re.search("restore the file; or sls-lake verify --rows, which looks for", str(met.value))
+
+
+def test_a_whole_file_with_the_same_identities_and_other_values_is_named_by_its_size(
+    world: World, command: Command
+) -> None:
+    """As a backup of the data folder would bring back what was read again since."""
+    path = data_of(world, hours(world)[1])
+    rows = pq.read_table(path)
+    place = rows.schema.get_field_index("__rest__")
+    none = pa.nulls(rows.num_rows, rows.schema.field(place).type)
+    pq.write_table(rows.set_column(place, rows.schema.field(place), none), path)
+    assert command("verify")["ok"], "it proves which rows there are"
+
+    proof = command("verify", "--rows")
+
+    assert proof["code"] == EXIT_FAILED and "overwritten by another one" in proof["problems"][0]
+    run_as_printed(world, command, printed(" ".join(proof["cures"]))[0])
+    assert command("verify", "--rows")["ok"]
+    assert_whole(world)
