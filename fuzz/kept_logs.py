@@ -161,6 +161,29 @@ def contracts(rng: random.Random) -> tuple[dict[str, str], dict[str, str]]:
     return before, after
 
 
+def another(rng: random.Random, columns: Types, keys: list[str]) -> dict[str, str]:
+    """A contract for some of `keys` that may follow on a table with these `columns`."""
+    found: dict[str, str] = {}
+    for key in keys:
+        chance = rng.random()
+        if chance < 0.2:
+            continue
+        had = columns.get(key)
+        found[key] = "drop" if chance < 0.35 else rng.choice(ANY if had is None else FOLLOWERS[had])
+    return found
+
+
+def columns_of(*contracts: Types) -> Types:
+    """The columns of a table that had these contracts, one after another, and their types."""
+    return {key: kind for contract in contracts for key, kind in contract.items() if kind != "drop"}
+
+
+def hidden_by(*contracts: Types) -> Types:
+    """Keys of which a table that had these contracts keeps nothing, or digests."""
+    hashed = {key: kind for contract in contracts for key, kind in contract.items() if kind == "hash"}
+    return hashed | {key: kind for contract in contracts for key, kind in contract.items() if kind == "drop"}
+
+
 def groups(rng: random.Random, kinds: Types, keys: list[str]) -> list[Group]:
     """Some groups whose logs use `keys`, and others, too; most values fit `kinds`."""
     return [_group(rng, kinds, keys) for _ in range(rng.choice((4, 8, 16)))]

@@ -1,9 +1,9 @@
 """Logs landed with one contract and read again with another, beside the same logs landed with the other.
 
 A round draws two contracts and some logs. They land in a table under the first; then `backfill --mode errors`
-and `--mode rest` read the rows again under the second. Beside it the twin: a logstore that was sent what the
-first contract let the table keep, landed once, under the second. Every column of every row must be the
-twin's, but for what the documents allow, each with its reason:
+and `--mode rest`, in either order, read the rows again under the second; and in some rounds under a third.
+Beside it the twin: a logstore that was sent what the contracts before let the table keep, landed once, under
+the last. Every column of every row must be the twin's, but for what the documents allow, each for a reason:
 
 - origin, shard, cursor, receive hour are a row's own, and stay (ARCHITECTURE, "identities stay")
 - what the first contract dropped is gone, and what it hashed is a digest (reference, `columns`): so the twin
@@ -13,7 +13,7 @@ twin's, but for what the documents allow, each with its reason:
 - a row without an error is not decoded again, since its bytes were not kept. It gets no error. A key that had
   a column keeps it as it was read, and nothing of it is in `__rest__`: also where its type is another one by
   now. What was in `__rest__` is read by the second contract; what does not fit stays there (ARCHITECTURE, "A
-  column that was declared later")
+  column that was declared later"), and so does what is not what its column has already
 - a key that is declared `drop` or `hash` by now has no plain value left, in no row. In a row without an error
   the digest is that of the text that stood in the column, whatever bytes it was read from
 - bytes that were withheld by the first contract stay withheld
@@ -22,7 +22,7 @@ twin's, but for what the documents allow, each with its reason:
 import math
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,16 +64,19 @@ class Reread:
 
     def play(self, seed: int) -> None:
         """One table and its twin. Raises Broken with the contracts and the first row that is wrong."""
-        before, after, rows = self.read_again(seed)
-        wrong = [(old, told) for old, is_, must in rows if (told := differences(is_, must))]
+        for contracts, rows in self.read_again(seed):
+            wrong = [(old, told) for old, is_, must in rows if (told := differences(is_, must))]
+            if wrong:
+                old, told = wrong[0]
+                texts = [f"{name}: is {is_!r}, must be {must!r}" for name, is_, must in told]
+                raise Broken(
+                    f"{' -> '.join(map(str, contracts))}: {len(wrong)} rows; {'; '.join(texts)}; it was {old}"
+                )
         shutil.rmtree(self.folder / str(seed))
-        if wrong:
-            old, told = wrong[0]
-            texts = [f"{name}: is {is_!r}, must be {must!r}" for name, is_, must in told]
-            raise Broken(f"{before} -> {after}: {len(wrong)} rows; {'; '.join(texts)}; it landed as {old}")
 
-    def read_again(self, seed: int) -> tuple[Types, Types, list[tuple[Row, Row, Row]]]:
-        """The two contracts; of each row how it landed, how it was read again, and what it must be."""
+    def read_again(self, seed: int) -> Iterator[tuple[list[Types], list[tuple[Row, Row, Row]]]]:
+        """Of each time that the table is read again: its contracts up to then; of each row how it was
+        before, how it is after, and what it must be."""
         rng = drawn(seed)
         before, after = kept_logs.contracts(rng)
         keys = sorted({*before, *after, *rng.sample(kept_logs.COLUMNS, 2)})
@@ -83,23 +86,32 @@ class Reread:
         was = self._landed(lake, name, before, [group.written() for group in groups])
         if strangers:
             _fill_a_column_of_theirs(lake, self._logstore(name, before))
-        self._mend(lake, self._logstore(name, after))
-        found = _rows(lake, self._logstore(name, after))
-        twin = self._twin(seed, before, after, groups)
-        if not len(was) == len(found) == len(twin):
-            raise Broken(f"{len(was)} rows, {len(found)} read again, {len(twin)} of the twin")
-        rows = []
-        for old, is_, fresh in zip(was, found, twin, strict=True):
-            theirs = {THEIRS: old["__cursor__"] + old["__index__"]} if strangers else {}
-            rows.append((old, is_, expected(old, fresh, before, after) | theirs))
-            self._count(old, is_)
-        return before, after, rows
+        contracts: list[Types] = [before, after]
+        if rng.random() < 0.5:
+            contracts.append(kept_logs.another(rng, kept_logs.columns_of(before, after), keys))
+            self.counts["tables that had three contracts"] += 1
+        for count in range(1, len(contracts)):
+            until, now = contracts[:count], contracts[count]
+            logstore = self._logstore(name, now)
+            self._mend(lake, logstore, rng.choice((MODES, MODES[::-1])))
+            found, twin = _rows(lake, logstore), self._twin(f"{seed}-{count}", until, now, groups)
+            if not len(was) == len(found) == len(twin):
+                raise Broken(f"{len(was)} rows, {len(found)} read again, {len(twin)} of the twin")
+            rows = []
+            for old, is_, fresh in zip(was, found, twin, strict=True):
+                theirs = {THEIRS: old["__cursor__"] + old["__index__"]} if strangers else {}
+                rows.append((old, is_, expected(old, fresh, until, now) | theirs))
+                self._count(old, is_)
+            yield contracts[: count + 1], rows
+            was = found
 
-    def _twin(self, seed: int, before: Types, after: Types, groups: list[Group]) -> list[Row]:
-        hashed = {key for key, kind in before.items() if kind == "hash"}
-        columns = {k: "string" if k in hashed and kind == "hash" else kind for k, kind in after.items()}
-        lake, sent = new_lake(self.folder / str(seed) / "twin"), [group.written(before) for group in groups]
-        return self._landed(lake, f"twin-{seed}", columns, sent)
+    def _twin(self, name: str, until: list[Types], now: Types, groups: list[Group]) -> list[Row]:
+        hidden = kept_logs.hidden_by(*until)
+        columns = {k: "string" if hidden.get(k) == kind == "hash" else kind for k, kind in now.items()}
+        lake, sent = new_lake(self.folder / name), [group.written(hidden) for group in groups]
+        found = self._landed(lake, f"twin-{name}", columns, sent)
+        shutil.rmtree(self.folder / name)
+        return found
 
     def _landed(self, lake: Lake, name: str, columns: Types, sent: list[bytes]) -> list[Row]:
         """The rows of a logstore of its own, landed once."""
@@ -116,10 +128,10 @@ class Reread:
             raise Broken(f"{columns}: {report.waits} {report.trouble}")
         return _rows(lake, logstore)
 
-    def _mend(self, lake: Lake, logstore: Logstore) -> None:
+    def _mend(self, lake: Lake, logstore: Logstore, modes: tuple[Literal["errors", "rest"], ...]) -> None:
         """Both modes, and once more, which must change nothing; then the proof."""
         with SlsClient(logstore.service) as client:
-            for mode in MODES:
+            for mode in modes:
                 planned = plan_mend(lake, logstore, client, HOURS, kept_in=mode)
                 self.counts[f"{mode}: rows changed"] += planned.view.changed
                 if planned.view.changed:
@@ -155,21 +167,32 @@ class Reread:
         )
 
 
-def expected(old: Row, fresh: Row, before: Types, after: Types) -> Row:
-    """What a row that landed as `old` must be after it was read again; `fresh` is the twin's."""
+def expected(old: Row, fresh: Row, until: Sequence[Types], after: Types) -> Row:
+    """What a row that was `old`, of a table that had the contracts `until`, must be after it was read again
+    under `after`; `fresh` is the twin's."""
     own = {name: old[name] for name in OWN}
-    had = [key for key, kind in before.items() if kind != "drop"]
+    had, hidden = kept_logs.columns_of(*until), kept_logs.hidden_by(*until)
+    old = dict.fromkeys(had) | old  # a mend that changes no row adds no column
     undeclared = {key: old[key] for key in had if key not in after}
     dropped = {key: None for key in had if after.get(key) == "drop"}
     if old["__error__"] is not None:
         if old["__raw__"] is None:  # withheld
             return {key: None for key, kind in after.items() if kind != "drop"} | old
         return {**fresh, **dropped, **undeclared, **own}
-    shown = {k: _hidden(old[k]) if after[k] == "hash" != before[k] else old[k] for k in had if k in after}
-    later = {k: None if k in before else fresh[k] for k, kind in after.items() if kind != "drop"}
-    rest = {k: v for k, v in (fresh["__rest__"] or {}).items() if k not in before}
+    rest = {key: text for key, text in (fresh["__rest__"] or {}).items() if key not in had}
+    rest |= {k: v for k, v in (old["__rest__"] or {}).items() if k in had and after.get(k) != "drop"}
+    shown = {}
+    for key in had.keys() & kept_logs.columns_of(after).keys():
+        plain = after[key] == "hash" != hidden.get(key)
+        there = _hidden(old[key]) if plain else old[key]
+        read = fresh[key] if key in rest else None
+        shown[key] = read if there is None else there
+        if read is not None and _same(read, shown[key]):
+            del rest[key]
+        elif key in rest and plain:
+            rest[key] = _hidden(rest[key])
     none = {"__error__": None, "__raw__": None, "__rest__": rest or None}
-    return {**fresh, **later, **shown, **dropped, **undeclared, **own, **none}
+    return {**fresh, **shown, **dropped, **undeclared, **own, **none}
 
 
 def _hidden(text: str | None) -> str | None:

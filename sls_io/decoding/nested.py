@@ -360,6 +360,18 @@ def plain_pair(raw: bytes, begin: int, end: int) -> bytes:
     return b"".join(_as_field(n << 3 | 2, found[n]) for n in (1, 2) if n in found)
 
 
+def last_value(log: bytes, key: bytes) -> bytes | None:
+    """What the row of a Log shows of `key`: of its last pair the value, empty where it was sent without one;
+    None where no pair has the key. Raises ValueError when the Log cannot be read."""
+    value: bytes | None = None
+    for number, wire, begin, end in loggroup.fields(log):
+        if (number, wire) == (2, 2):
+            found = {n: log[at:stop] for n, w, at, stop in loggroup.fields(log, begin, end) if w == 2}
+            if found.get(1) == key:
+                value = found.get(2, b"")
+    return value
+
+
 def plain_head(raw: bytes, begin: int, end: int, *, tags_max: int) -> tuple[bytes, int]:
     """(topic, source and tags of the LogGroup in their shortest form, how many logs it has).
 

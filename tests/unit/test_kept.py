@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyiceberg.schema import Schema
 
-from pipelines.landing.contents.kept import FromBytes
+from pipelines.landing.contents.kept import FromBytes, Reader, mended
 from pipelines.landing.contents.rest import FromRest
 from pipelines.landing.table.contract import Contract, arrow_schema
 from pipelines.landing.transform import Transform
@@ -47,20 +48,49 @@ def landed(columns: Mapping[str, str], *groups: bytes) -> pa.RecordBatch:
     return contract.decoder("o-1", contract.iceberg_schema()).decode(page, hour=HOUR).batch
 
 
-def again(
-    rows: pa.RecordBatch, before: Mapping[str, str], columns: Mapping[str, str]
-) -> list[dict[str, Any]]:
-    """Rows of the contract `before`, those with an error read again with `columns`; and once more, to the
-    same rows."""
-    contract, schema = Contract.from_columns(columns), Contract.from_columns(before).iceberg_schema()
-    schema = contract.evolve(schema) or schema
+def evolved(before: Mapping[str, str], columns: Mapping[str, str]) -> Schema:
+    """The columns of a table that had the contract `before`, and has `columns` now."""
+    schema = Contract.from_columns(before).iceberg_schema()
+    return Contract.from_columns(columns).evolve(schema) or schema
+
+
+def in_table(rows: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
+    """`rows` in the columns of a table; those that they lack are null."""
     arrays = [
         rows.column(field.name).cast(field.type)
         if field.name in rows.schema.names
         else pa.nulls(len(rows), field.type)
         for field in arrow_schema(schema)
     ]
-    rows = pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(schema))
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(schema))
+
+
+def alternating(
+    rows: pa.RecordBatch, before: Mapping[str, str], columns: Mapping[str, str], *, bytes_first: bool
+) -> list[dict[str, Any]]:
+    """Rows of the contract `before` read again with `columns`, from their bytes and from their texts by
+    turns; and once more, which must change none."""
+    contract, schema = Contract.from_columns(columns), evolved(before, columns)
+    readers: list[Reader] = [FromBytes(contract, "o-1", schema, Transform("")), FromRest(contract)]
+    if not bytes_first:
+        readers.reverse()
+    rows = in_table(rows, schema)
+    for reader in readers:
+        rows = mended(reader, rows)
+    for reader in readers:
+        chosen = rows.filter(reader.chosen(rows))
+        assert not chosen.num_rows or reader.again(chosen).changed == 0, "asked twice nothing changes"
+    found: list[dict[str, Any]] = rows.to_pylist()
+    return found
+
+
+def again(
+    rows: pa.RecordBatch, before: Mapping[str, str], columns: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Rows of the contract `before`, those with an error read again with `columns`; and once more, to the
+    same rows."""
+    contract, schema = Contract.from_columns(columns), evolved(before, columns)
+    rows = in_table(rows, schema)
     reader = FromBytes(contract, "o-1", schema, Transform(""))
     after = reader.again(rows.filter(reader.chosen(rows))).batch
     wrong = after.filter(reader.chosen(after))
@@ -178,6 +208,47 @@ def test_a_key_that_was_hashed_stays_one_digest_when_another_is_added() -> None:
     assert (row["user"], row["mail"]) == (digest(b"bob").decode(), digest(b"a@b").decode())
     hashed = [(key, value if key == b"n" else digest(value)) for key, value in sent]
     assert row["__raw__"] == log(hashed) and row["__rest__"] == [("n", "x")]
+
+
+VALUELESS = b"\x08\x05" + text(2, text(1, b"user"))
+
+
+@pytest.mark.parametrize("bytes_first", [True, False])
+@pytest.mark.parametrize("kind", ["", "string", "hash"])
+def test_a_hashed_key_without_a_value_has_no_digest_in_whatever_order_its_row_is_read_again(
+    kind: str, bytes_first: bool
+) -> None:
+    """Nobody sent the empty text that its column shows."""
+    before, after = {"user": kind} if kind else {}, {"user": "hash"}
+    sent = text(1, VALUELESS)
+    fresh = landed(after, sent).to_pylist()
+    assert (fresh[0]["user"], fresh[0]["__error__"]) == ("", "user has no value")
+
+    assert alternating(landed(before, sent), before, after, bytes_first=bytes_first) == fresh
+
+
+@pytest.mark.parametrize("bytes_first", [True, False])
+@pytest.mark.parametrize("value", ["", "ann", "登"])
+def test_a_row_with_an_error_has_the_digest_of_the_bytes_that_were_sent_in_whatever_order_it_is_read_again(
+    value: str, bytes_first: bool
+) -> None:
+    before, after = {"user": "string(gbk)", "n": "int"}, {"user": "hash", "n": "int"}
+    sent = group([[(b"n", b"x"), (b"user", value.encode("gbk"))]])
+
+    found = alternating(landed(before, sent), before, after, bytes_first=bytes_first)
+
+    assert found == landed(after, sent).to_pylist()
+    assert found[0]["user"] == digest(value.encode("gbk")).decode()
+
+
+def test_the_rest_read_again_gives_a_row_with_an_error_the_digest_that_its_bytes_have() -> None:
+    before, after = {"user": "string(gbk)", "n": "int"}, {"user": "hash", "n": "int"}
+    rows = landed(before, group([[(b"n", b"x"), (b"user", "登".encode("gbk"))]]))
+
+    (row,) = FromRest(Contract.from_columns(after)).again(rows).batch.to_pylist()
+
+    sent = digest("登".encode("gbk"))
+    assert (row["user"], row["__raw__"]) == (sent.decode(), log([(b"n", b"x"), (b"user", sent)]))
 
 
 def test_a_dropped_key_leaves_the_bytes_of_rows_whose_cause_is_their_groups() -> None:

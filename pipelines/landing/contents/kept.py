@@ -90,7 +90,7 @@ def kept_bytes(raw: bytes | None, error: str | None, pii: Mapping[bytes, str]) -
     told = error or ""
     if raw is None:
         return None, told
-    kept, whole = guarded(raw, pii, readable=_is_log(raw, told), again=True)
+    kept, whole = guarded(raw, pii, readable=is_log(raw, told), again=True)
     return (kept, told) if whole else (None, SEPARATOR.join(filter(None, (told, Cause.WITHHELD))))
 
 
@@ -131,7 +131,7 @@ class FromBytes:
     def _part(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         raws, errors = (batch.column(name).to_pylist() for name in ("__raw__", "__error__"))
         logs = [kept_bytes(raw, error, self._pii) for raw, error in zip(raws, errors, strict=True)]
-        if not all(map(_is_log, raws, errors)):
+        if not all(map(is_log, raws, errors)):
             return replaced(batch, bytes_columns(logs))
         body = b"".join(loggroup.frame(loggroup.frame(log or b"")) for log, _ in logs)
         count = len(logs)
@@ -166,7 +166,7 @@ def _heads(batch: pa.RecordBatch) -> Iterator[HeadShown]:
         yield HeadShown(topics[row].as_py(), sources[row].as_py(), names)
 
 
-def _is_log(raw: bytes | None, error: str) -> bool:
+def is_log(raw: bytes | None, error: str) -> bool:
     """Whether the kept bytes are one log that can be read."""
     if raw is None or not causes.holds_log(error):
         return False
@@ -187,7 +187,7 @@ def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     errors = batch.column("__error__")
     for row, scalar in enumerate(batch.column("__raw__")):
         raw = scalar.as_py()
-        log = _is_log(raw, errors[row].as_py())
+        log = is_log(raw, errors[row].as_py())
         length = len(raw or b"")
         if row > begin and (not log or size + length > _BODY_BYTES or size < 0):
             yield batch.slice(begin, row - begin)

@@ -5,7 +5,9 @@
     a key that is declared `drop`       its values leave its column and `__rest__`
 
 The last two are about rows with an error, too, and about the bytes that they keep. Nothing else of such rows
-is looked at: `FromBytes` knows more of them.
+is looked at: `FromBytes` knows more of them. The column of a `hash` key gets what it will read there: the
+digest in the bytes. Story: a log has the key without a value, and its column an empty text that nobody sent.
+The text alone made that the digest of an empty text, `FromBytes` took it back; neither was ever done.
 
 Worked example: a row landed as `n` = 7, `user` = ann and `__rest__` = {city: Rome, code: x7, mail: a@b}. Now
 city is declared as string, code as int, user and mail as hash. The row becomes n = 7, user = the digest of
@@ -21,11 +23,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression, IsNull
 
-from pipelines.landing.contents.kept import Again, bytes_columns, kept_bytes, replaced
+from pipelines.landing.contents.kept import Again, bytes_columns, is_log, kept_bytes, replaced
 from pipelines.landing.table.contract import Contract
 from sls_io.decoding.causes import Cause
 from sls_io.decoding.decode import Declared, of_texts
-from sls_io.decoding.nested import DIGEST, Ints
+from sls_io.decoding.nested import DIGEST, Ints, last_value
 from sls_io.decoding.texts import maps
 
 _PAIRS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
@@ -48,6 +50,8 @@ class FromRest:
 
     def again(self, batch: pa.RecordBatch) -> Again:
         rows = _Rows(batch)
+        if self._pii:
+            rows.clean_bytes(self._pii)
         for one in self._declared:
             if one.pii:
                 rows.clean_column(one)
@@ -55,8 +59,6 @@ class FromRest:
                 rows.fill(one)
             if one.pii:
                 rows.clean_rest(one)
-        if self._pii:
-            rows.clean_bytes(self._pii)
         return rows.done()
 
 
@@ -105,7 +107,8 @@ class _Rows:
             self._left[Cause.MISFIT.format(one.name, one.label)] = int((~fits).sum())
 
     def clean_column(self, one: Declared) -> None:
-        """Nothing plain in the column of a key of personal data, if the table has one."""
+        """Nothing plain in the column of a key of personal data, if the table has one.
+        `clean_bytes` comes first."""
         if one.name not in self._batch.schema.names:
             return
         column = self._column(one.name)
@@ -113,9 +116,24 @@ class _Rows:
         if one.pii == "hash":
             plain = pc.and_(plain, pc.invert(_digests(column)))
         if pc.any(plain).as_py():
-            hashed = of_texts(one, column) if one.pii == "hash" else pa.nulls(len(column), column.type)
-            self._columns[one.name] = hashed
-            self._note(np.flatnonzero(plain.to_numpy(zero_copy_only=False)))
+            hidden = pa.nulls(len(column), column.type)
+            if one.pii == "hash":
+                hidden = self._as_in_bytes(one, plain, of_texts(one, column))
+            self._columns[one.name] = hidden
+            other = pc.coalesce(pc.not_equal(column, hidden), plain)
+            self._note(np.flatnonzero(other.to_numpy(zero_copy_only=False)))
+
+    def _as_in_bytes(self, one: Declared, plain: pa.Array, digests: pa.Array) -> pa.Array:
+        """`digests` of a column's texts; of the `plain` ones that of the bytes, in rows that keep them."""
+        rows = np.flatnonzero(plain.to_numpy(zero_copy_only=False) & self._bytes)
+        found = digests.to_pylist()
+        raws, errors = self._column("__raw__"), self._column("__error__")
+        for row in rows.tolist():
+            raw = raws[row].as_py()
+            if is_log(raw, errors[row].as_py() or ""):
+                kept = last_value(raw, one.name.encode())
+                found[row] = found[row] if kept is None else kept.decode()
+        return pa.array(found, digests.type)
 
     def clean_rest(self, one: Declared) -> None:
         """Nothing plain in `__rest__`. Where the bytes are kept, the text may be no more than their
