@@ -8,6 +8,7 @@ on the same table, as the command line would. Prints its peak; fails over `--lim
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,10 +20,12 @@ from bench.logstores import PROJECT, bench_folder, emulator_without_quotas
 from bench.shapes import log, pair
 from chaos.engine import InProcess
 from pipelines.landing.inspection.verify import verify
+from pipelines.landing.inspection.whole import every_file
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance.maintain import Maintainer
 from pipelines.landing.operations.forget import execute_forget, plan_forget_where
 from pipelines.landing.operations.mend import Kept, execute_mend, plan_mend
+from pipelines.landing.operations.repair_manifests import execute_repair_manifests, plan_repair_manifests
 from pipelines.landing.operations.replace import plan_replace
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
@@ -59,6 +62,25 @@ def _verify(at: Place, client: SlsClient) -> int:
     return int(verify(at.having(DECLARED), at.lake, client).ok)
 
 
+def _verify_rows(at: Place, client: SlsClient) -> int:
+    return int(verify(at.having(DECLARED), at.lake, client, rows=every_file).ok)
+
+
+def _repair(at: Place, client: SlsClient) -> int:
+    """All manifest lists are lost, and a copy of a file lies beside it, which is compared with it."""
+    table = at.lake.load(at.logstore.table)
+    if table is None:
+        raise SystemExit("nothing was landed")
+    folder = Path(table.location().removeprefix("file://"))
+    file = max((folder / "data").rglob("*.parquet"), key=lambda path: path.stat().st_size)
+    shutil.copy(file, file.with_name("copy.parquet"))
+    for manifest_list in (folder / "metadata").glob("snap-*.avro"):
+        manifest_list.unlink()
+    planned = plan_repair_manifests(at.lake, at.having(DECLARED), client)
+    execute_repair_manifests(at.lake, planned)
+    return planned.view.rows
+
+
 def _mend(at: Place, client: SlsClient, kept_in: Kept, columns: dict[str, str]) -> int:
     logstore = at.having(columns)
     planned = plan_mend(at.lake, logstore, client, HOURS, kept_in=kept_in)
@@ -91,6 +113,8 @@ def _compact(at: Place, client: SlsClient) -> int:
 VERBS: dict[str, Callable[[Place, SlsClient], int]] = {
     "look": _look,
     "verify": _verify,
+    "verify --rows": _verify_rows,
+    "repair-manifests": _repair,
     "errors": _errors,
     "rest": _rest,
     "replace, planned": _replace,

@@ -21,3 +21,9 @@
 Nothing of fetch, decode, planning or landing takes part in the proof. Of the ledger it takes the gaps and the
 withdrawn hours, and believes them as far as retention and undo were really seen to act.
 """
+
+import os
+
+from tests.inherited import forget
+
+forget(os.environ)

@@ -20,7 +20,9 @@ from typing import Any, TypeVar
 from sls_io.errors import CodeFailed
 
 Value = TypeVar("Value")
-_PROMISES = (AsyncGeneratorType, CoroutineType, GeneratorType)
+_ENDED = (CoroutineType, GeneratorType)
+"""What Python warns of where it is never begun."""
+_PROMISES = (AsyncGeneratorType, *_ENDED)
 
 
 @dataclass(frozen=True)
@@ -60,13 +62,14 @@ def called(
     """What `reads` makes of the answer of `function`, which `path` of `setting` names.
 
     Arguments that must not change are copies. Raises as `attempted`, also where nothing was done yet: a
-    function with `async` or `yield` in it answers at once, and runs only when somebody waits for it.
+    function with `async` or `yield` in it answers at once, and runs only when somebody waits for it; so does
+    one that hands on what another such function gave it, a task or a future.
     """
 
     def work() -> Value | Unusable:
         answer = function(*arguments)
-        if isinstance(answer, _PROMISES):
-            if not isinstance(answer, AsyncGeneratorType):
+        if issubclass(type(answer), _PROMISES) or _is_awaitable(answer):
+            if issubclass(type(answer), _ENDED):
                 answer.close()
             return Unusable(
                 f"gave a {type_name(answer)}, and nothing was done: name one without async or yield"
@@ -106,6 +109,14 @@ def type_name(value: object) -> str:
     """Name of the type of somebody's value, by no code of theirs."""
     name = type.__dict__["__name__"].__get__(type(value))
     return str(name) if name.isidentifier() else "type without a name"
+
+
+def _is_awaitable(value: object) -> bool:
+    """Whether Python would let somebody `await` it, by no code of theirs (`isinstance` asks `__class__`)."""
+    for each in type.__dict__["__mro__"].__get__(type(value)):
+        if "__await__" in (own := type.__dict__["__dict__"].__get__(each)):
+            return own["__await__"] is not None
+    return False
 
 
 def _of_a_signal(error: BaseException) -> bool:

@@ -22,7 +22,6 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or "suite")
 # Before any client is built, in this process and in the ones it starts: nobody's lake, the pair of the
 # emulator, never the developer's own, and no proxy in between.
 forget(os.environ)
-os.environ["DAGSTER_DISABLE_TELEMETRY"] = "yes"
 os.environ["ALIBABA_CLOUD_ACCESS_KEY_ID"] = FAKE_ID
 os.environ["ALIBABA_CLOUD_ACCESS_KEY_SECRET"] = FAKE_SECRET
 # The same for storage: tasks of a landing find its key pair in their environment, and nothing else.

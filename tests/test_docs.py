@@ -11,6 +11,9 @@ import yaml
 
 from pipelines.cli.main import VERBS
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.run.refusals import Refusals
+from sls_io.clock import SYSTEM_CLOCK
+from sls_io.deadline import Deadline
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -74,6 +77,16 @@ def test_the_reference_says_what_each_verb_does(verb: str) -> None:
 
 
 EXAMPLES = sorted(ROOT.glob("examples/[a-z]*.py"))
+
+
+def test_the_page_of_what_a_run_says_has_its_waits_word_for_word() -> None:
+    said = list[str]()
+    Deadline(tell=said.append).said("the Iceberg catalog (PLACE)")
+    (refused,) = re.findall(
+        r"did not take .*? in the run's time", str(Refusals("PLACE", "TABLE", SYSTEM_CLOCK).too_late(120.0))
+    )
+    table = ARCHITECTURE.partition("| It says |")[2].partition("\n\n")[0]
+    assert [row for row in (*said, refused) if f"| {row} |" not in table] == []
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)

@@ -27,6 +27,7 @@ import click
 from pipelines.cli import calls
 from pipelines.cli.logstores import check_named
 from pipelines.cli.output import SAID, UNWRITTEN
+from pipelines.landing.umask import keep_others_out
 from sls_io.errors import (
     ConfigError,
     InvariantBroken,
@@ -126,8 +127,7 @@ def cli(context: click.Context, debug: bool) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one verb and exit with its code. Never prints a trace unless `--debug` is given."""
-    # Whatever the shell allows: nobody else writes into a file or a folder of ours, nor of what we start.
-    os.umask(os.umask(0o077) | 0o022)
+    keep_others_out()
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 

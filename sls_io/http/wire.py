@@ -117,7 +117,7 @@ class _Http(HTTPConnection):
 
 
 class _NotShaken(ConnectionError):
-    """The TLS handshake was cut off, or failed by anything but the certificate: nothing was sent."""
+    """The TLS handshake was cut off, stalled, or failed by anything but the certificate: nothing was sent."""
 
 
 class _Https(HTTPSConnection):
@@ -128,13 +128,20 @@ class _Https(HTTPSConnection):
             super().connect()
         except ssl.SSLCertVerificationError:
             raise
-        except ssl.SSLError as error:
-            raise _NotShaken(error.reason or type(error).__name__) from error
-        except (ConnectionResetError, BrokenPipeError) as error:
-            # Through a proxy it may have been the tunnel that was cut.
-            if self.proxy is not None:
+        except OSError as error:
+            if self.proxy is not None and not self.has_connected_to_proxy:
                 raise
-            raise _NotShaken(type(error).__name__) from error
+            reason = error.reason if isinstance(error, ssl.SSLError) else None
+            raise _NotShaken(reason or type(error).__name__) from error
+
+    def _tunnel(self) -> None:
+        try:
+            super()._tunnel()
+        except (OSError, HTTPException):
+            # The library closes it itself where the proxy says no, and calls that the proxy's failure, before
+            # which nothing was sent. A tunnel that is cut or stalls is no other.
+            self.close()
+            raise
 
 
 class _HttpPool(HTTPConnectionPool):
@@ -223,14 +230,19 @@ def _lost(error: Exception, place: str, proxy: str) -> Lost:
         refused = re.fullmatch(r"Tunnel connection failed: ([0-9]{3}) .*", str(cause))
         why = f"answered {refused[1]}" if refused else f"gave no tunnel ({type(cause).__name__})"
         return Lost(
-            f"the proxy {proxy} {why}; check service.proxy, and that it lets us to {place}", sent=False
+            f"the proxy {proxy} {why}; check service.proxy, and that it lets us to {place}",
+            timeout=isinstance(cause, PoolTimeoutError) and not isinstance(cause, NewConnectionError),
+            sent=False,
         )
     name = type(error).__name__
     place += f" (through the proxy {proxy})" if proxy else ""
     if unshaken := [cause for cause in error.args if isinstance(cause, _NotShaken)]:
+        late = isinstance(unshaken[0].__cause__, TimeoutError)
+        did = "did not answer in time" if late else "closed the connection"
         return Lost(
-            f"{place} closed the connection in the TLS handshake, or speaks no TLS ({unshaken[0]}); check "
-            "the endpoint and the network",
+            f"{place} {did} in the TLS handshake, or speaks no TLS ({unshaken[0]}); check the endpoint and "
+            "the network",
+            timeout=late,
             sent=False,
         )
     if isinstance(error, SSLError) and any(isinstance(e, _OF_CERTIFICATE) for e in error.args):

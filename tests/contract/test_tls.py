@@ -10,7 +10,7 @@ import pytest
 from sls_io import loggroup
 from sls_io.client import SlsClient
 from sls_io.emulator import Emulator
-from sls_io.errors import ConnectFailed
+from sls_io.errors import ConnectFailed, TransportTimeout
 from sls_io.settings import Service
 from tests.contract.test_client import LOGSTORE, ONE_LOG, PROJECT
 from tests.contract.tls_front import carry_both, make_papers, tls_front
@@ -116,6 +116,40 @@ def test_a_connection_that_is_cut_in_its_handshake_is_tried_again_also_for_a_wri
     assert tried == [{"ConnectFailed": 2}, {"ConnectFailed": 2}]
 
 
+def stalls(connection: socket.socket) -> None:
+    """Takes what comes and answers nothing, until the other side goes away."""
+    while connection.recv(65536):
+        pass
+
+
+def test_a_handshake_that_stalls_is_tried_again_also_for_a_write(
+    emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was sent here, either: no words of a write that may have been carried out."""
+    papers, stalled = make_papers(tmp_path), [1]
+    monkeypatch.setenv("SSL_CERT_FILE", str(papers.authority))
+
+    def stall_first(connection: socket.socket, over: threading.Event) -> None:
+        if stalled[0]:
+            stalled[0] -= 1
+            return stalls(connection)
+        with socket.create_connection(("127.0.0.1", inside)) as inner:
+            carry_both(connection, inner)
+
+    with tls_front(emulator.port, papers) as (front, _), raw_server(stall_first) as outside:
+        inside = int(front.rpartition(":")[2])
+        patient = service(outside.replace("http:", "https:")).model_copy(update={"connect_timeout_s": 1.0})
+        with SlsClient(patient) as client:
+            client.transport.create_project(PROJECT, "")
+            assert client.transport.retries == {"TransportTimeout": 1}
+        stalled[0] = 100
+        at_once = patient.model_copy(update={"tries_max": 1})
+        with SlsClient(at_once) as client, pytest.raises(TransportTimeout) as raised:
+            client.put_raw(ONE_LOG)
+    assert "did not answer in time in the TLS handshake" in str(raised.value)
+    assert "acted on it" not in str(raised.value)
+
+
 def test_an_address_that_speaks_no_tls_is_not_said_to_show_a_certificate(emulator: Emulator) -> None:
     endpoint = emulator.endpoint.replace("http:", "https:")
     with SlsClient(service(endpoint)) as client, pytest.raises(ConnectFailed) as raised:
@@ -159,8 +193,8 @@ def test_a_proxy_of_the_settings_carries_everything_and_sees_nothing(
     [
         (b"HTTP/1.1 407 Who are you\r\nContent-Length: 0\r\n\r\n", " answered 407; check service.proxy"),
         (b"HTTP/1.1 403 No <secret>\r\nContent-Length: 0\r\n\r\n", " answered 403; check service.proxy"),
-        (b"", ") closed the connection, or answered no HTTP"),
-        (b"nonsense\r\n\r\n", ") closed the connection, or answered no HTTP"),
+        (b"", " gave no tunnel (RemoteDisconnected); check service.proxy"),
+        (b"nonsense\r\n\r\n", " gave no tunnel (BadStatusLine); check service.proxy"),
     ],
     ids=["407", "403", "nothing", "no http"],
 )
@@ -179,6 +213,27 @@ def test_a_proxy_that_makes_no_tunnel_is_named_with_the_cure(answer: bytes, why:
     said = str(raised.value)
     assert f"the proxy {proxy.removeprefix('http://')}{why}" in said
     assert "secret" not in said
+
+
+@pytest.mark.parametrize("tunnel", [False, True], ids=["before its answer", "behind the tunnel"])
+def test_a_proxy_that_stalls_before_anything_was_sent_leaves_no_doubt_of_a_write(tunnel: bool) -> None:
+    def stall(connection: socket.socket, over: threading.Event) -> None:
+        assert connection.recv(65536).startswith(b"CONNECT ")
+        if tunnel:
+            connection.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        stalls(connection)
+
+    impatient = Service(endpoint="https://127.0.0.1:9", project=PROJECT, logstore=LOGSTORE, tries_max=2)
+    waits = {"connect_timeout_s": 0.2, "read_timeout_s": 0.2}
+    with (
+        raw_server(stall) as proxy,
+        SlsClient(impatient.model_copy(update={"proxy": proxy, **waits})) as client,
+        pytest.raises(TransportTimeout) as raised,
+    ):
+        client.put_raw(ONE_LOG)
+    assert client.transport.retries == {"TransportTimeout": 1}, "tried again: nothing was sent"
+    assert "acted on it" not in str(raised.value)
+    assert ("in the TLS handshake" if tunnel else "gave no tunnel") in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
+from sls_io.deadline import Deadline
 from sls_io.errors import ConfigError
 from tests.integration.world import make_lake
 
@@ -34,6 +35,16 @@ class BrokenCatalog(SqlCatalog):
 
     def create_namespace(self, namespace: Any, properties: Any = None) -> None:
         raise RuntimeError("the disk is full")
+
+
+class SilentCatalog(BrokenCatalog):
+    """And whoever then asks what is in it gets no answer while the test lasts."""
+
+    over = threading.Event()
+
+    def namespace_exists(self, namespace: Any) -> bool:
+        self.over.wait(20)
+        return False
 
 
 def behind(lake: Lake, implementation: type[SqlCatalog]) -> Lake:
@@ -76,3 +87,19 @@ def test_a_namespace_that_another_run_makes_first_is_taken_as_it_is(tmp_path: Pa
 def test_a_namespace_that_cannot_be_made_is_a_config_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"the disk is full"):
         behind(make_lake(tmp_path), BrokenCatalog).ensure("bronze.access_logs", CONTRACT)
+
+
+def test_a_catalog_that_makes_no_namespace_and_then_is_silent_is_waited_for_no_longer_than_any_other(
+    tmp_path: Path,
+) -> None:
+    said = list[str]()
+    lake = behind(make_lake(tmp_path), SilentCatalog)
+    lake.catalog()
+    around = Deadline(tell=said.append, patience_s=0.1).within(1.0)
+    try:
+        with around.kept(), pytest.raises(ConfigError, match="the disk is full"):
+            lake.ensure_namespace("bronze.access_logs")
+    finally:
+        SilentCatalog.over.set()
+    (line,) = said
+    assert line.startswith(f"waiting for the Iceberg catalog ({lake.place})")

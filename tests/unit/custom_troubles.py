@@ -91,6 +91,27 @@ async def yields_later(*arguments: object) -> AsyncIterator[Any]:
     yield SECRET
 
 
+class _Awaited(_Faceless):
+    """To be waited for, and says nothing else of itself."""
+
+    def __await__(self) -> Iterator[Any]:
+        raise ValueError(SECRET)
+
+
+def hands_on(*arguments: object) -> Any:
+    """As a function that starts another one for later, and gives what to wait for."""
+    return _Awaited()
+
+
+def hands_on_a_future(*arguments: object) -> Any:
+    """What loops give."""
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.create_future()
+    finally:
+        loop.close()
+
+
 def is_terminated(*arguments: object) -> Any:
     """Somebody ends the process meanwhile."""
     try:
@@ -132,7 +153,13 @@ TROUBLES = {
     "goes_too_deep": "RecursionError",
 }
 """Name of the function -> the type of what it raises."""
-NOT_DONE = {"waits": "coroutine", "yields": "generator", "yields_later": "async_generator"}
+NOT_DONE = {
+    "waits": "coroutine",
+    "yields": "generator",
+    "yields_later": "async_generator",
+    "hands_on": "_Awaited",
+    "hands_on_a_future": "Future",
+}
 """Name of the function -> what its answer is."""
 
 terminated = SimpleNamespace(on_assigned=print, before_release=is_terminated)

@@ -171,6 +171,18 @@ def test_a_text_that_a_row_group_has_once_and_shows_ten_thousand_times_is_read_s
     assert pa.total_allocated_bytes() - before < 10 * BATCH_BYTES
 
 
+def test_columns_of_a_file_are_asked_for_by_name_and_a_missing_one_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "f.parquet"
+    rows = pa.table({"n": [1, 2], "text": ["a", "b"], "text.of": ["c", "d"]})
+    pq.write_table(rows, path, row_group_size=1)
+    io = PyArrowFileIO()
+    with io.new_input(str(path)).open() as stream:
+        found = pa.Table.from_batches(rows_of_file(stream, ["text.of", "n"]))
+    assert found.equals(rows.select(["text.of", "n"]))
+    with io.new_input(str(path)).open() as stream, pytest.raises(KeyError, match="lost"):
+        list(rows_of_file(stream, ["n", "lost"]))
+
+
 @pytest.mark.parametrize(("length", "most"), [(10_000, ROW_GROUP_BYTES), (2 * MB, LONG_GROUP_BYTES)])
 def test_a_row_group_that_is_written_anew_takes_no_more_than_a_landings(
     tmp_path: Path, table: Table, length: int, most: int

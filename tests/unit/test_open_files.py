@@ -9,10 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
+from chaos.engine import InProcess
 from pipelines.landing.run.tally import Tally, tell
 from sls_io.checkpoints.local_file import LocalFile
-from sls_io.emulator import start
+from sls_io.emulator import Emulator, start
 from sls_io.window import Cursor
+from tests.integration.world import HOUR0_S, PROJECT, World, logstore_settings, make_lake
 from tests.unit.test_stage import DEFS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,3 +79,45 @@ def test_without_a_mask_nobody_else_writes_into_a_tally_or_a_checkpoint(tmp_path
         "made/p.json": 0o600,
         "made/p.json.lock": 0o600,
     }
+
+
+@pytest.mark.parametrize("loaded", ["definitions", "models"])
+def test_without_a_mask_nobody_else_writes_into_what_a_process_of_dagsters_makes(
+    tmp_path: Path, loaded: str
+) -> None:
+    """`dagster` starts it, and leaves the umask of a unit file or an image as it is."""
+    program = (
+        f"import pipelines.{loaded}\nfrom pipelines.landing.table.lake import Lake\n"
+        "Lake.default().ensure_namespace('bronze.orders')"
+    )
+    with no_mask():
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=ROOT,
+            env={**os.environ, "SLS_LAKE_HOME": str(tmp_path / "made" / "home")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    made = modes(tmp_path)
+    assert any(name.startswith("made/home/") for name in made)
+    assert not {name: oct(mode) for name, mode in made.items() if mode & 0o022}
+
+
+@pytest.mark.sls_emulator(now=HOUR0_S + 60)
+def test_nobody_else_writes_into_the_files_of_a_task_whose_worker_has_no_mask(
+    tmp_path: Path, emulator: Emulator
+) -> None:
+    """A worker of somebody's cluster, whose warehouse is a folder that all machines mount."""
+    logstore = logstore_settings(emulator, "access_logs")
+    world = World(emulator, make_lake(tmp_path), logstore, InProcess())
+    with world.client as client:
+        client.transport.create_project(PROJECT, "")
+        client.transport.create_logstore(PROJECT, "access_logs", ttl=30, shard_count=1)
+    world.put(3)
+    world.at(HOUR0_S + 120)
+    with no_mask():
+        world.land()
+    files = {name: mode for name, mode in modes(tmp_path).items() if name.endswith(".parquet")}
+    assert files and not {name: oct(mode) for name, mode in files.items() if mode & 0o022}

@@ -22,7 +22,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
@@ -35,7 +34,7 @@ from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger.reading import batches_of, tasks_of
 from pipelines.landing.ledger.state import TableState, check_adds_up, read_state
 from pipelines.landing.ledger.values import Deed, Operation
-from pipelines.landing.table.bounded_scan import BoundedScan
+from pipelines.landing.table.bounded_scan import BoundedScan, rows_of_file
 from pipelines.landing.table.contract import (
     ROW_GROUP_BYTES,
     arrow_schema,
@@ -332,10 +331,7 @@ def _read(table: Table, task: FileScanTask) -> Iterator[pa.RecordBatch]:
 def _counted(table: Table, file: DataFile) -> tuple[int, int]:
     """(rows, identity sum) of a file as it lies in storage."""
     with table.io.new_input(file.file_path).open() as stream:
-        batches = pq.ParquetFile(stream, page_checksum_verification=True).iter_batches(
-            columns=list(_IDENTITY)
-        )
-        parts = [(batch.num_rows, _sum(batch)) for batch in batches]
+        parts = [(batch.num_rows, _sum(batch)) for batch in rows_of_file(stream, _IDENTITY)]
     return sum(n for n, _ in parts), sum(s for _, s in parts)
 
 

@@ -47,6 +47,7 @@ from pipelines.landing.table.contract import (
 from pipelines.landing.table.data_files import data_file, metrics_of
 from pipelines.landing.table.lake import CATALOG, storage_trouble
 from pipelines.landing.transform import Transform, TransformFailed
+from pipelines.landing.umask import keep_others_out
 from sls_io.claim import SUM_MODULUS
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
@@ -334,6 +335,8 @@ def _assemble_one(window: Window, rows: list[FileRow]) -> WrittenWindow:
 
 def _task(job: WriteJob, clock: Clock = SYSTEM_CLOCK, tally: str = "") -> Task:
     def run(chains: Iterable[int]) -> Iterator[str]:
+        # A worker of somebody's cluster has its own umask, and a warehouse may be a folder that all mount.
+        keep_others_out()
         for chain in chains:
             for row in write_chain(job, job.chains[chain], clock=clock, tally=tally):
                 yield json.dumps(asdict(row))

@@ -23,6 +23,7 @@ from pipelines.landing.spark.java import OPTIONS, OPTIONS_SETTING, require_java,
 from pipelines.landing.spark.remote import DEFAULT_MASTER, MASTER_VARIABLE
 from pipelines.landing.spark.session import DAEMON, DAEMON_SETTING, PYTHON_VARIABLE, base_conf, catalog_conf
 from pipelines.landing.table.lake import Lake, home, made
+from pipelines.landing.umask import keep_others_out
 from sls_io.errors import ConfigError
 
 PORT = 15002
@@ -98,4 +99,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    keep_others_out()
     sys.exit(main())

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
+from pipelines.landing.umask import keep_others_out
 from sls_io.errors import ConfigError
 
 _RESOLVE_TIMEOUT_S = 600
@@ -199,5 +200,6 @@ def main(folder: str, jars: Sequence[Jar] = JARS) -> int:
 
 
 if __name__ == "__main__":
+    keep_others_out()
     _names = sys.argv[1:] or ["var/jars"]
     sys.exit(main(_names[0], (*JARS, *S3_JARS) if "s3" in _names[1:] else JARS))

@@ -16,6 +16,7 @@ from pathlib import Path
 from pipelines.landing.spark import archive
 from pipelines.landing.spark.java import OPTIONS_SETTING, has_own_options, require_java, spark_home
 from pipelines.landing.spark.session import Engine
+from pipelines.landing.umask import keep_others_out
 
 _DAY_S = 24 * 3600
 _TASKS = 2
@@ -89,4 +90,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    keep_others_out()
     main()

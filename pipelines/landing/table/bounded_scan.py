@@ -108,11 +108,12 @@ class BoundedScan(ArrowScan):
         return expression_to_pyarrow(bind(schema, named, case_sensitive=self._case_sensitive), schema)
 
 
-def rows_of_file(stream: InputStream) -> Iterator[pa.RecordBatch]:
-    """All rows of an open Parquet file, in its own columns."""
+def rows_of_file(stream: InputStream, names: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """All rows of an open Parquet file, in its own columns; only those of these `names`, in that order.
+    Raises KeyError where one of them is not there."""
     metadata = pq.read_metadata(stream)
     schema = metadata.schema.to_arrow_schema()
-    for _, batch in _packed(stream, metadata, schema.names, None):
+    for _, batch in _packed(stream, metadata, list(schema.names if names is None else names), None):
         yield from _spelled(batch, schema)
 
 

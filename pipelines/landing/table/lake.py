@@ -12,7 +12,8 @@ import re
 import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -42,7 +43,7 @@ from pipelines.landing.table.sql_catalog import (
     wait_no_longer,
 )
 from sls_io.clock import SYSTEM_CLOCK
-from sls_io.deadline import NoAnswer, answered, current
+from sls_io.deadline import Answer, NoAnswer, answered, current
 from sls_io.errors import ConfigError, InvariantBroken, LedgerBroken, printable
 
 CATALOG = "lake"
@@ -180,17 +181,17 @@ class Lake:
             return what
         return f"{what} at {where[0]}{f':{where[1]}' if where[1] else ''}" if where[0] else what
 
-    @property
-    def _named(self) -> str:
-        """Whom a call of it waits for."""
-        return f"the Iceberg catalog ({self.place})"
+    def answered(self, call: Callable[[], Answer], *, deadline_s: float = ANSWER_S) -> Answer:
+        """What a call of its catalog returns or raises; NoAnswer when it takes longer. Who is told of long
+        waits hears which catalog it is."""
+        return answered(call, deadline_s=deadline_s, waits_for=f"the Iceberg catalog ({self.place})")
 
     def catalog(self, *, deadline_s: float = ANSWER_S) -> Catalog:
         """Open the catalog. Raises ConfigError when it cannot be reached, or not within the deadline."""
         key = tuple(sorted(self.properties.items()))
         for look in range(_LOOKS_MAX):
             try:
-                return answered(lambda: _open(key), deadline_s=deadline_s, waits_for=self._named)
+                return self.answered(lambda: _open(key), deadline_s=deadline_s)
             except NoCatalog:
                 raise
             except Exception as error:  # every catalog has its own exceptions; none of them is ours
@@ -226,14 +227,14 @@ class Lake:
         """What the storage says of a table that is not in the catalog. Raises ConfigError as `load`."""
         catalog = self.catalog(deadline_s=deadline_s)
         try:
-            return answered(lambda: look_for(catalog, table), deadline_s=deadline_s, waits_for=self._named)
+            return self.answered(lambda: look_for(catalog, table), deadline_s=deadline_s)
         except Exception as error:
             raise _failed(self, error) from error
 
     def _load(self, table: str, deadline_s: float) -> Table | None:
         catalog = self.catalog(deadline_s=deadline_s)
         try:
-            return answered(lambda: catalog.load_table(table), deadline_s=deadline_s, waits_for=self._named)
+            return self.answered(lambda: catalog.load_table(table), deadline_s=deadline_s)
         except (NoSuchTableError, NoSuchNamespaceError):
             return None
         except Exception as error:
@@ -254,16 +255,14 @@ class Lake:
         self.ensure_namespace(table)
         schema = contract.iceberg_schema()
         try:
-            return answered(
+            return self.answered(
                 lambda: catalog.create_table(
                     table,
                     schema,
                     location=location,
                     partition_spec=partition_spec(schema),
                     properties=_TABLE_PROPERTIES,
-                ),
-                deadline_s=ANSWER_S,
-                waits_for=self._named,
+                )
             )
         except TableAlreadyExistsError:
             found = self._load(table, ANSWER_S)
@@ -300,12 +299,14 @@ class Lake:
         """
         catalog, name = self.catalog(), table.split(".", maxsplit=1)[0]
         try:
-            answered(lambda: catalog.create_namespace(name), deadline_s=ANSWER_S, waits_for=self._named)
+            self.answered(lambda: catalog.create_namespace(name))
         except NamespaceAlreadyExistsError:
             return
         except Exception as error:
-            if isinstance(error, NoAnswer) or not catalog.namespace_exists(name):
-                raise ConfigError(unreachable(self, error)) from error
+            with suppress(Exception):  # the first error says what is wrong
+                if not isinstance(error, NoAnswer) and self.answered(lambda: catalog.namespace_exists(name)):
+                    return
+            raise ConfigError(unreachable(self, error)) from error
 
 
 def unreachable(lake: Lake, error: BaseException) -> str:
@@ -357,7 +358,7 @@ def _ways(lake: Lake, table: str, location: str = "") -> str:
     give_up = f"give the table up ({START_OVER})"
     try:
         catalog = lake.catalog()
-        former = answered(lambda: look_for(catalog, table, location), deadline_s=ANSWER_S)
+        former = lake.answered(lambda: look_for(catalog, table, location))
     except Exception:  # what failed is said already, this is about what else there is
         return f"{REGISTER} shows what else there is"
     if former is None or not former.registrable:
