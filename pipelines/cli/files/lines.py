@@ -71,8 +71,8 @@ _MILLISECONDS_FROM = 1e11
 class Log(NamedTuple):
     """One log on its way in. `time_s` is its own time (unix seconds, fraction kept) where it has one.
     `valueless` counts its keys that are left out, because the file says of them that there is no value.
-    `line` is the number of its line in a file, 0 for one of no file. `odd_time`: it has a time of its own that
-    nobody can read; an empty one, or a null, is none."""
+    `line` is the number of its line in a file, 0 for one of no file. `odd_time`: it has a time of its own
+    that nobody can read; an empty one, or a null, is none."""
 
     time_s: float | None
     contents: tuple[tuple[str, bytes], ...]

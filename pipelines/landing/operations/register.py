@@ -417,9 +417,9 @@ def _renamed(lake: Lake, name: str, known: _Known, table_uuid: str) -> list[str]
     if not other:
         return []
     raise ConfigError(
-        f"the catalog ({lake.place}) has this very table ({table_uuid}) as {printable(other)}: somebody renamed "
-        f"it, and registered as {name} it would have two names. Rename it back in the catalog, in Spark ALTER "
-        f"TABLE {CATALOG}.{printable(other)} RENAME TO {name}; or name the new one in defs.yaml, "
+        f"the catalog ({lake.place}) has this very table ({table_uuid}) as {printable(other)}: somebody "
+        f"renamed it, and registered as {name} it would have two names. Rename it back in the catalog, in "
+        f"Spark ALTER TABLE {CATALOG}.{printable(other)} RENAME TO {name}; or name the new one in defs.yaml, "
         f"`table: {printable(other)}`"
     )
 
