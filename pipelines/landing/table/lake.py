@@ -362,6 +362,9 @@ def _ways(lake: Lake, table: str, location: str = "") -> str:
         return f"{REGISTER} shows what else there is"
     if former is None or not former.registrable:
         return f"{give_up}: no older state of it is there"
+    if location:
+        # An older state has to be named, so that nobody takes it for the newest; only the verb knows which.
+        return f"{REGISTER} shows what can be put back, and the call that does it; or {give_up}"
     return f"{REGISTER} puts the newest back that is there; or {give_up}"
 
 

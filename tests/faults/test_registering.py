@@ -1,6 +1,9 @@
-"""The table is renamed by another hand: it is one table still, and gets no second name in its catalog."""
+"""`table register`: a table that somebody renamed gets no second name, and what verify says of it can be run."""
 
+import re
+import shlex
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,7 +12,7 @@ from pipelines.cli.main import EXIT_USAGE
 from pipelines.landing.operations.register import plan_register, register
 from pipelines.landing.table.lake import Lake
 from sls_io.errors import ConfigError
-from tests.faults.test_lost_table import land
+from tests.faults.test_lost_table import land, remove_newest_metadata
 from tests.integration.command_line import Command, command
 from tests.integration.test_new_catalog import CONTRACT
 from tests.integration.world import World
@@ -80,3 +83,27 @@ def test_other_tables_of_the_namespace_are_no_second_name_and_one_that_cannot_be
         planned = plan_register(calm.lake, calm.logstore, client)
     assert planned.view.notes == ()
     assert register(calm.lake, planned).metadata_location == newest
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:300])
+
+
+@pytest.mark.parametrize("lose", [cut, Path.unlink], ids=["cut off", "gone"])
+def test_the_cure_that_verify_prints_for_metadata_shows_the_call_that_works(
+    calm: World, command: Command, lose: Callable[[Path], None]
+) -> None:
+    land(calm, 30)
+    land(calm, 20)
+    lose(remove_newest_metadata(calm))
+    said = command("verify", json=False)
+    cure = re.search(
+        r"(sls-lake table register(?: -\S+)*)(?: -l \S+)? shows what can be put back", said["text"]
+    )
+    assert cure, said
+    dry = command(*shlex.split(cure[1])[1:])
+    assert dry["code"] == 0 and not dry["executed"], dry
+    assert command(*shlex.split(dry["does_it"])[1:])["rows"] == 30
+    land(calm, 5)
+    calm.assert_each_log_once()
+    assert command("verify")["code"] == 0
