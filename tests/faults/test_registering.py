@@ -1,4 +1,4 @@
-"""`table register`: a table that somebody renamed gets no second name, and what verify says of it can be run."""
+"""`table register`: one table gets no second name, and what verify says of lost metadata can be run."""
 
 import re
 import shlex
