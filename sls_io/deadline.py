@@ -40,6 +40,8 @@ class Deadline:
     tell: Callable[[str], None] | None = None
     patience_s: float = PATIENCE_S
     _told: threading.Event = field(default_factory=threading.Event)
+    _whole_until_s: float | None = None
+    """Until when the whole work waits that this was cut from; None where it was not cut."""
 
     @classmethod
     def after(cls, seconds: float, *, tell: Callable[[str], None] | None = None) -> "Deadline":
@@ -56,8 +58,9 @@ class Deadline:
         return replace(self, until_s=max(self.until_s, SYSTEM_CLOCK.monotonic() + seconds))
 
     def within(self, seconds: float) -> "Deadline":
-        """The same, with at most so many seconds left."""
-        return replace(self, until_s=min(self.until_s, SYSTEM_CLOCK.monotonic() + seconds))
+        """The same, with at most so many seconds left: for one call of many."""
+        until_s = min(self.until_s, SYSTEM_CLOCK.monotonic() + seconds)
+        return replace(self, until_s=until_s, _whole_until_s=self._whole_s)
 
     @contextmanager
     def kept(self) -> Iterator[None]:
@@ -69,11 +72,20 @@ class Deadline:
             _current.reset(before)
 
     def said(self, waits_for: str) -> None:
-        """Tell, once, what is waited for."""
+        """Tell, once, what is waited for, and how long at most the whole work waits.
+
+        Story: a try is cut to a minute, and a database that is locked refuses it after five seconds. Told as
+        the minute of that try it is not true: the run tries it twenty times, within a time of its own.
+        """
         if waits_for and self.tell is not None and not self._told.is_set():
             self._told.set()
-            most = f", for at most {self.left_s:.0f} s more" if math.isfinite(self.until_s) else ""
+            left_s = max(0.0, self._whole_s - SYSTEM_CLOCK.monotonic())
+            most = f", for at most {left_s:.0f} s more" if math.isfinite(left_s) else ""
             self.tell(f"waiting for {waits_for}: no answer for {self.patience_s:g} s{most}")
+
+    @property
+    def _whole_s(self) -> float:
+        return self.until_s if self._whole_until_s is None else self._whole_until_s
 
 
 _current: ContextVar[Deadline] = ContextVar("_current")

@@ -2,7 +2,8 @@
 
 The name of the logstore is put in where the project has more than one, and `--execute` where the verb is a
 dry run without it and takes no row away. A verb that gives something up keeps its dry run: what it would cost
-is read first, and its last line is the call that does it.
+is read first, and its last line is the call that does it. So does a call of which the text says that it
+`shows` something.
 """
 
 import re
@@ -28,6 +29,7 @@ _CALL = re.compile(
     r"(?<![\w/.-])sls-lake ((?:table|checkpoints|groups|shards|cursor) [a-z]+(?:-[a-z]+)*|[a-z]+)(?![\w/-])"
 )
 _WORD = re.compile(r" (?:(--[a-z][a-z-]*|-l)(?:[ =](?!-)([^\s`;,()]*[^\s`;,().:]))?|(\d+)(?=[\s`;,.)]|$))")
+_SHOWS = re.compile(r"`? shows\b")
 
 
 def completed(text: str, chosen: str | None = None) -> str:
@@ -83,7 +85,7 @@ def _full(match: re.Match[str], name: str) -> str:
     more = ""
     if name and "--logstore" in options and not said & {"-l", "--logstore"}:
         more = f" -l {shlex.quote(name)}"
-    if match[1] in HARMLESS and "--execute" not in said:
+    if match[1] in HARMLESS and "--execute" not in said and not _SHOWS.match(match.string, place):
         more += " --execute"
     return match[0] + more
 

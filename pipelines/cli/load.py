@@ -5,8 +5,8 @@ rows a group unless told otherwise. Nothing here shares code with fetching and d
 was loaded can stand as the other side of a proof.
 
 The service takes a log time only within 7 days before and 15 minutes after its own clock. A line outside of
-that (an archived log file) is sent with the service's time as log time, and the load says so; its own time
-stays in its key, `time_local` for access logs.
+that (an archived log file), or of a time that cannot be read, is sent with the service's time as log time,
+and the load says so; its own time stays in its key, `time_local` for access logs.
 
 A file is read to its end before anything of it is sent. A load that still ends in its middle says what is
 stored and how to go on from there: later nothing tells a log that was sent twice from one that was sent once.
@@ -366,6 +366,7 @@ def report(
             "odd_lines": counts.odd_lines,
             "blank_lines": counts.blank_lines,
             "valueless": counts.valueless,
+            "odd_times": counts.odd_times,
             "late_rows": counts.late_rows,
             "future_rows": counts.future_rows,
             "seconds": round(counts.seconds, 3),
@@ -381,6 +382,7 @@ def oddities(counts: Counts) -> list[str]:
         "lines did not have the format: kept whole under the key `line`": counts.odd_lines,
         "blank lines left out": counts.blank_lines,
         null: counts.valueless,
+        f"rows have a time that cannot be read: {time}": counts.odd_times,
         f"rows are older than the 7 days the service takes: {time}": counts.late_rows,
         f"rows are further ahead than the 15 minutes the service takes: {time}": counts.future_rows,
     }

@@ -9,6 +9,7 @@ from typing import Any
 import click
 from pydantic import ValidationError
 
+from pipelines.cli import calls
 from pipelines.landing.logstore import Logstore
 from sls_io.checkpoints import policy
 from sls_io.checkpoints.group import GroupCheckpoints
@@ -53,7 +54,7 @@ def store_of(
     kind, _, rest = where.partition(":")
     name = reader or logstore.group.name
     if kind == "group":
-        if logstore.coordinator.kind == "sql_lease" and (rest or name) == logstore.group.name:
+        if _beside_leases(logstore, rest or name):
             raise ConfigError(
                 f"runs of {logstore.name} keep their checkpoints beside leases, not in a consumer group: "
                 "`sls-lake describe` shows them, `sls-lake checkpoints repair` publishes them. Or name "
@@ -61,10 +62,26 @@ def store_of(
             )
         return GroupCheckpoints(client, GroupName().convert(rest or name, None, None), forced=forced)
     if kind == "file" and rest:
-        return LocalFile(Path(rest).expanduser(), of=client.origin().id, reader=name)
+        path, of = Path(rest).expanduser(), client.origin().id
+        return LocalFile(path, of=of, reader=name, filled_by=_filled_by(logstore, where, name))
     if kind == "sql" and rest:
-        return SqlTable(_address(rest), of=client.origin().id, reader=name)
+        address, of = _address(rest), client.origin().id
+        return SqlTable(address, of=of, reader=name, filled_by=_filled_by(logstore, where, name))
     raise ConfigError(f"no checkpoint store {printable(kind)!r}: {WHERE}")
+
+
+def _beside_leases(logstore: Logstore, group: str) -> bool:
+    """Whether the logstore's runs keep the checkpoints of this group in a database, not in the service."""
+    return logstore.coordinator.kind == "sql_lease" and group == logstore.group.name
+
+
+def _filled_by(logstore: Logstore, where: str, reader: str) -> str:
+    """The call that fills a new store in the place of one that is lost, from the consumer group of its
+    reader; "" where that is none. `where` as it was typed: `_address` has refused one with a password."""
+    if _beside_leases(logstore, reader) or not is_group_name(reader):
+        return ""
+    named = ["--from", f"group:{reader}", "--to", where, "--reader", reader]
+    return calls.of(["checkpoints", "mirror", *named])
 
 
 def _address(text: str) -> str:
@@ -91,6 +108,15 @@ def reader_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
+def is_group_name(text: str) -> bool:
+    """Whether the service takes it as the name of a consumer group."""
+    try:
+        Group(name=text)
+    except ValidationError:
+        return False
+    return True
+
+
 class GroupName(click.ParamType[str]):
     """The name of a consumer group."""
 
@@ -98,10 +124,9 @@ class GroupName(click.ParamType[str]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The name as it is."""
-        try:
-            return Group(name=str(value)).name
-        except ValidationError:
-            self.fail("a group's name: letters, digits, '_', '-', '.', at most 128", param, ctx)
+        if is_group_name(str(value)):
+            return str(value)
+        self.fail("a group's name: letters, digits, '_', '-', '.', at most 128", param, ctx)
 
 
 class Shards(click.ParamType[frozenset[int]]):

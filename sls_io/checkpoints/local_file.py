@@ -22,7 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sls_io.checkpoints.store import Kept, Written, fate_of, impossible, possible
+from sls_io.checkpoints.store import Kept, Written, fate_of, filling, impossible, possible
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import StoreBroken, StoreError
 from sls_io.window import Cursor
@@ -43,13 +43,17 @@ _T = TypeVar("_T")
 class LocalFile:
     """Positions of `reader` in the logstore with the origin id `of`, kept in the file `path`.
 
-    The folder is made when something is written. Threads and processes may share a path.
+    The folder is made when something is written. Threads and processes may share a path. `filled_by` is the
+    command that fills a new one, for errors; "" where nobody knows it.
     """
 
-    def __init__(self, path: Path, *, of: str, reader: str, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self, path: Path, *, of: str, reader: str, clock: Clock = SYSTEM_CLOCK, filled_by: str = ""
+    ) -> None:
         # A rename would put a file in the place of a link, and readers on both ways would part.
         self._given, path = path, path.resolve()
         self._path, self._of, self._reader, self._clock = path, of, reader, clock
+        self._fill = filling(filled_by)
         self._new = path.with_name(f"{path.name}.new")
         self._lock = path.with_name(f"{path.name}.lock")
 
@@ -172,9 +176,8 @@ class LocalFile:
             self._check_link()
             if self._was_written():
                 raise StoreBroken(
-                    f"{self.name} is gone, and there was one. Restore it, or fill it from another store "
-                    f"(sls-lake checkpoints mirror) after removing {self._lock}; without that file a reader "
-                    "begins as at its first start"
+                    f"{self.name} is gone, and there was one. Restore it; or remove {self._lock}, and "
+                    f"{self._fill}: without that file a reader begins as at its first start"
                 ) from None
             return {}
         shards = self._parsed(text)
@@ -258,8 +261,8 @@ class LocalFile:
 
     def _broken(self, what: str) -> StoreBroken:
         return StoreBroken(
-            f"{self.name} {what}. Restore it, or move it and {self._lock} aside and fill a new one from "
-            "another store (sls-lake checkpoints mirror); nothing of it was taken"
+            f"{self.name} {what}. Restore it; or move it and {self._lock} aside, and {self._fill}. Nothing "
+            "of it was taken"
         )
 
     def _trouble(self, what: str, error: OSError) -> StoreError:

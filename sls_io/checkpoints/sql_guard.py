@@ -48,7 +48,6 @@ from sls_io.window import Cursor
 NAME_CHARS_MAX = 128
 _PAGE_BYTES_MIN = 512
 """No SQLite database is smaller, and SQLite takes some bytes for an empty one."""
-_FILL = "fill a new one from another store (sls-lake checkpoints mirror)"
 _NOTHING = "Nothing of it was taken"
 
 # Names are compared byte by byte, also where a database's own default takes "Dev" for "dev".
@@ -91,10 +90,10 @@ def told(shards: Mapping[int, Kept]) -> str:
 
 class Guard:
     """The rows of `reader` in the logstore with the origin id `of`, read and held against what is said of
-    them. `name` is the database, `file` its file where it is SQLite's."""
+    them. `name` is the database, `file` its file where it is SQLite's, `fill` how a new one is filled."""
 
-    def __init__(self, name: str, *, reader: str, of: str, file: "SqliteFile | None") -> None:
-        self._name, self._reader, self._of, self._file = name, reader, of, file
+    def __init__(self, name: str, *, reader: str, of: str, file: "SqliteFile | None", fill: str) -> None:
+        self._name, self._reader, self._of, self._file, self._fill = name, reader, of, file, fill
         self.mine = and_(_C.reader == reader, _C.origin == of)
         """The reader's shards."""
         self.own = and_(READERS.c.reader == reader, READERS.c.origin == of)
@@ -166,15 +165,16 @@ class Guard:
         return StoreBroken(
             f"{self._name}: {what}. These are positions of reader {self._reader!r} in {self._of}. Restore "
             f"the database from a copy; or {before}delete this reader's rows of both tables "
-            f"({CHECKPOINTS.name}, {READERS.name}){beside}, and {_FILL}. {_NOTHING}"
+            f"({CHECKPOINTS.name}, {READERS.name}){beside}, and {self._fill}. {_NOTHING}"
         )
 
 
 class SqliteFile:
-    """The file of a SQLite database, and what stands beside it; `url` is its address."""
+    """The file of a SQLite database, and what stands beside it; `url` is its address, `fill` how a new one is
+    filled."""
 
-    def __init__(self, url: URL, name: str) -> None:
-        self._given, self._name = Path(url.database or ""), name
+    def __init__(self, url: URL, name: str, fill: str) -> None:
+        self._given, self._name, self._fill = Path(url.database or ""), name, fill
         self._path = self._given.resolve()
         self.beside = self._path.with_name(f"{self._path.name}.kept")
         """FILE.kept: a line that says what it is, then one a reader, JSON, [READER, ORIGIN]."""
@@ -207,7 +207,7 @@ class SqliteFile:
             what = "is gone" if size is None else "is empty"
             raise StoreBroken(
                 f"{self._name} {what}, and positions were kept in it. Restore it from a copy; or remove "
-                f"{self.beside}, and {_FILL}: without that file a reader begins as at its first start"
+                f"{self.beside}, and {self._fill}: without that file a reader begins as at its first start"
             )
         if size and size < _PAGE_BYTES_MIN:
             raise StoreBroken(f"{self._name} is no SQLite database, or is torn. {self.cure}")
@@ -250,7 +250,7 @@ class SqliteFile:
     @property
     def cure(self) -> str:
         """What a person does about a damaged one."""
-        return f"Restore it from a copy; or move it and {self.beside} aside, and {_FILL}. {_NOTHING}"
+        return f"Restore it from a copy; or move it and {self.beside} aside, and {self._fill}. {_NOTHING}"
 
 
 def _line(reader: str, of: str) -> str:
@@ -258,15 +258,14 @@ def _line(reader: str, of: str) -> str:
     return f"\n{json.dumps([reader, of])}\n"
 
 
-def refused(error: SQLAlchemyError, name: str, url: URL, waited_s: float) -> SlsError:
-    """The error of our tree, by the driver's code and never by a sentence.
+def refused(error: SQLAlchemyError, name: str, url: URL, waited_s: float, *, cure: str) -> SlsError:
+    """The error of our tree, by the driver's code and never by a sentence; `cure` of a damaged database.
 
     Without the error's own text: it holds statements, and may hold an address with a password.
     """
     trouble = trouble_of(error)
     sqlite = url.get_backend_name() == "sqlite"
     if trouble == "damaged":
-        cure = SqliteFile(url, name).cure if sqlite else f"Repair or restore it; or {_FILL} elsewhere"
         return StoreBroken(f"{name} is damaged, or is no database. {cure}")
     if trouble == "locked":
         who = f"fuser {url.database} names it" if sqlite else "the server's list of sessions names it"

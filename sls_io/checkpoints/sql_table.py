@@ -42,7 +42,7 @@ from sls_io.checkpoints.sql_guard import (
     refused,
     told,
 )
-from sls_io.checkpoints.store import Kept, Written, fate_of, impossible, possible
+from sls_io.checkpoints.store import Kept, Written, fate_of, filling, impossible, possible
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.coordination.cells import tolerant, unlike
 from sls_io.coordination.database import parsed, shown, trouble_of
@@ -69,18 +69,22 @@ class _NoTurn(Exception):
 class SqlTable:
     """Positions of `reader` in the logstore with the origin id `of`, kept in the database at `address`.
 
-    `address` is SQLAlchemy's URL. Raises ConfigError for one that cannot be used here.
+    `address` is SQLAlchemy's URL. `filled_by` is the command that fills a new one, for errors; "" where
+    nobody knows it. Raises ConfigError for an address that cannot be used here.
     """
 
-    def __init__(self, address: str, *, of: str, reader: str, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self, address: str, *, of: str, reader: str, clock: Clock = SYSTEM_CLOCK, filled_by: str = ""
+    ) -> None:
         for word, text in (("reader", reader), ("logstore", of)):
             if not 0 < len(text) <= NAME_CHARS_MAX:
                 raise ConfigError(f"a {word}'s name in a checkpoint table: 1 to {NAME_CHARS_MAX} characters")
         self._of, self._reader, self._clock = of, reader, clock
         self._engine, self._there, self._sound = _engine(address), False, False
         url = self._engine.url
-        self._file = SqliteFile(url, self.name) if url.get_backend_name() == "sqlite" else None
-        self._guard = Guard(self.name, reader=reader, of=of, file=self._file)
+        fill = filling(filled_by)
+        self._file = SqliteFile(url, self.name, fill) if url.get_backend_name() == "sqlite" else None
+        self._guard = Guard(self.name, reader=reader, of=of, file=self._file, fill=fill)
 
     @property
     def name(self) -> str:
@@ -307,7 +311,10 @@ class SqlTable:
     def _refusal(self, error: SQLAlchemyError) -> SlsError:
         # What is known of the tables may be what is wrong.
         self._there = False
-        return refused(error, self.name, self._engine.url, LOCK_S)
+        # The command fills the store that it names, and this one cannot be filled.
+        elsewhere = "Repair or restore it; or fill a new one elsewhere from another store"
+        cure = self._file.cure if self._file else elsewhere
+        return refused(error, self.name, self._engine.url, LOCK_S, cure=cure)
 
     @contextmanager
     def _changing(self) -> Iterator[Connection]:

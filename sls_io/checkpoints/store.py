@@ -104,6 +104,12 @@ def possible(cursor: int) -> bool:
     return 0 <= cursor <= CURSOR_MAX
 
 
+def filling(command: str) -> str:
+    """What a person does about a store that is lost; `command` does it, "" where nobody has all its words."""
+    how = f"({command})" if command else "as the verb `checkpoints mirror` does"
+    return f"fill a new one from another store {how}"
+
+
 def impossible(shard: int) -> Written:
     """The answer to a cursor that is none."""
     return Written(shard, "failed", why="not a cursor: the service's are whole numbers of 63 bits")

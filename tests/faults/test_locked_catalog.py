@@ -95,6 +95,20 @@ def test_a_verb_that_only_looks_says_after_five_seconds_what_it_waits_for(
     assert "no answer for 5 s" in line
 
 
+def test_a_verb_at_a_locked_catalog_says_that_another_process_holds_it_and_not_that_settings_are_wrong(
+    waiting: World,
+) -> None:
+    """Without write-ahead log who writes locks out who reads, also who opens the catalog."""
+    with (
+        locked(waiting, readers=False),
+        pytest.raises(ConfigError, match="another process holds it") as ended,
+    ):
+        waiting.lake.load(waiting.logstore.table, deadline_s=0.5)
+    said = str(ended.value)
+    assert f"{waiting.lake.sqlite_path}) cannot be used" in said and "open (lsof, fuser)" in said
+    assert "PYICEBERG" not in said
+
+
 # --- what a run waits for beside its catalog ---------------------------------------------------------------
 
 LONGER_S = 2.7

@@ -19,6 +19,7 @@ from tests.unit.test_cli_load import DEFS
             "sls-lake table rollback -l clicks 17 --without-missing; x",
         ),
         ("sls-lake table register, which", "sls-lake table register -l clicks --execute, which"),
+        ("sls-lake table register shows what", "sls-lake table register -l clicks shows what"),
         (
             "(sls-lake table repair-manifests --execute)",
             "(sls-lake table repair-manifests -l clicks --execute)",

@@ -117,6 +117,29 @@ def test_rows_ahead_of_the_clock_are_not_called_old(
     assert (found["late_rows"], found["future_rows"]) == (1, 1)
 
 
+UNREADABLE = {
+    "combined": (LINE.replace("17/May/2015", "99/Nov/2026"), LINE.replace("17/May/2015", "garbage"), LINE),
+    "json": ('{"time": "garbage"}\n', '{"@timestamp": true}\n', '{"a": 1}\n', '{"ts": null, "time": ""}\n'),
+    "csv": ("a,time\n", "1,99/Nov/2026\n", "2,-7\n", "3,\n"),
+    "syslog": ("Feb 31 10:00:00 host app: 1\n", "Nov 40 10:00:00 host app: 2\n", "<3>1 - host app 1 - - 3\n"),
+}
+
+
+@pytest.mark.parametrize("format_name", UNREADABLE)
+def test_a_time_that_cannot_be_read_is_counted_and_one_that_is_not_there_is_not(
+    project: Path, emulator: Emulator, capsys: pytest.CaptureFixture[str], format_name: str
+) -> None:
+    path = project / "lines"
+    path.write_text("".join(UNREADABLE[format_name]))
+    call = ["load", "--file", str(path), "--format", format_name, "--create"]
+    assert run(call) == 0
+    said = capsys.readouterr().out
+    assert "2 rows have a time that cannot be read: they got the time of loading as log time" in said
+    assert run([*call, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["odd_times"], found["odd_lines"], found["future_rows"]) == (2, 0, 0)
+
+
 # --- a load that cannot be whole -------------------------------------------------------------
 
 ENDINGS: dict[str, Callable[[bytes], bytes]] = {

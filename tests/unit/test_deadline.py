@@ -1,6 +1,7 @@
 """A call that is never answered costs its caller a deadline."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -61,6 +62,17 @@ def test_a_long_wait_is_said_once_with_whom_it_is_for() -> None:
             threading.Timer(0.1, held.set).start()
     (line,) = said
     assert line.startswith("waiting for the catalog: no answer for 0.01 s")
+
+
+def test_a_long_wait_is_said_with_the_bound_of_the_whole_work_and_with_none_where_it_has_none() -> None:
+    """One call of many is cut shorter, and the next one waits again."""
+    for around, most in ((Deadline.after(900), ", for at most 900 s more"), (Deadline(), "")):
+        said, held = list[str](), threading.Event()
+        bound = replace(around, tell=said.append, patience_s=0.01)
+        with bound.kept(), current().within(60).kept(), pytest.raises(NoAnswer, match=r"within 0\.05 s"):
+            answered(held.wait, deadline_s=0.05, waits_for="the catalog")
+        held.set()
+        assert said == [f"waiting for the catalog: no answer for 0.01 s{most}"]
 
 
 def test_who_is_told_around_a_run_is_told_by_the_run_too() -> None:

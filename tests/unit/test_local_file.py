@@ -190,7 +190,7 @@ def test_a_document_that_is_gone_is_not_none(tmp_path: Path) -> None:
     path = written(tmp_path / "p.json")
     kept = path.read_bytes()
     path.unlink()
-    with pytest.raises(StoreBroken, match=r"is gone, and there was one.*after removing .*p\.json\.lock"):
+    with pytest.raises(StoreBroken, match=r"is gone, and there was one.*or remove .*p\.json\.lock"):
         opened(path).read()
     with pytest.raises(StoreBroken):
         opened(path).write({0: Cursor(1)})

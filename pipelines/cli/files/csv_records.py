@@ -80,7 +80,8 @@ def parser(header: bytes, delimiter: bytes) -> Parser:
         if values is None or len(values) != len(keys):
             return kept(record)
         contents = tuple(zip(keys, values, strict=True))
-        return Log(written_time_s(dict(contents)), contents)
+        time_s, odd_time = written_time_s(dict(contents))
+        return Log(time_s, contents, odd_time=odd_time)
 
     return parsed
 

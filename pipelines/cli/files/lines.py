@@ -71,13 +71,15 @@ _MILLISECONDS_FROM = 1e11
 class Log(NamedTuple):
     """One log on its way in. `time_s` is its own time (unix seconds, fraction kept) where it has one.
     `valueless` counts its keys that are left out, because the file says of them that there is no value.
-    `line` is the number of its line in a file, 0 for one of no file."""
+    `line` is the number of its line in a file, 0 for one of no file. `odd_time`: it has a time of its own
+    that nobody can read; an empty one, or a null, is none."""
 
     time_s: float | None
     contents: tuple[tuple[str, bytes], ...]
     whole: bool = True
     valueless: int = 0
     line: int = 0
+    odd_time: bool = False
 
 
 Parser = Callable[[bytes], Log]
@@ -100,7 +102,8 @@ def combined(line: bytes) -> Log:
         else:
             contents.extend(zip(_REQUEST_KEYS, request.groups(), strict=True))
     time_s = local_time_s(match["time_local"].decode("ascii", "replace"))
-    return Log(time_s, tuple(contents), valueless=valueless)
+    odd_time = time_s is None and match["time_local"] != b"-"
+    return Log(time_s, tuple(contents), valueless=valueless, odd_time=odd_time)
 
 
 def json_line(line: bytes) -> Log:
@@ -114,8 +117,8 @@ def json_line(line: bytes) -> Log:
     except (ValueError, RecursionError):
         return kept(line)
     contents = tuple((key, text) for key, text, null in sent if not null)
-    time_s = _json_time_s({key: value for key, _, value in members})
-    return Log(time_s, contents, valueless=len(sent) - len(contents))
+    time_s, odd_time = _json_time_s({key: value for key, _, value in members})
+    return Log(time_s, contents, valueless=len(sent) - len(contents), odd_time=odd_time)
 
 
 def body(line: bytes) -> bytes:
@@ -152,7 +155,8 @@ def syslog(now_s: float) -> Parser:
                 contents.append((key, value))
         time = match["time"].decode()
         time_s = epoch_s(time) if time[:1].isdigit() else month_time_s(time, now_s)
-        return Log(time_s, tuple(contents), valueless=valueless)
+        odd_time = time_s is None and time != "-"
+        return Log(time_s, tuple(contents), valueless=valueless, odd_time=odd_time)
 
     return parsed
 
@@ -249,21 +253,19 @@ def _encodable(key: str) -> str:
     return key
 
 
-def _json_time_s(value: Mapping[str, object]) -> float | None:
-    for key in _TIME_KEYS:
-        if key in value:
-            found = value[key]
-            return epoch_s(float(found) if isinstance(found, _Number) else found)
-    return None
+def _json_time_s(value: Mapping[str, object]) -> tuple[float | None, bool]:
+    """The time of the log, and whether one is there that cannot be read."""
+    found = next((value[key] for key in _TIME_KEYS if key in value), None)
+    time_s = epoch_s(float(found) if isinstance(found, _Number) else found)
+    return time_s, time_s is None and found is not None and found != ""
 
 
-def written_time_s(values: Mapping[str, bytes]) -> float | None:
-    """The time of a log whose values are all text: epoch numbers and ISO texts under the usual keys."""
-    for key in _TIME_KEYS:
-        if key in values:
-            found = values[key].decode("utf-8", "replace").strip()
-            try:
-                return epoch_s(float(found))
-            except ValueError:
-                return epoch_s(found)
-    return None
+def written_time_s(values: Mapping[str, bytes]) -> tuple[float | None, bool]:
+    """The time of a log whose values are all text: epoch numbers and ISO texts under the usual keys; and
+    whether one is there that cannot be read."""
+    found = next((values[key] for key in _TIME_KEYS if key in values), b"").decode("utf-8", "replace").strip()
+    try:
+        time_s = epoch_s(float(found))
+    except ValueError:
+        time_s = epoch_s(found)
+    return time_s, time_s is None and found != ""

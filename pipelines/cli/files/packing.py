@@ -28,7 +28,7 @@ class Counts:
 
     `rows`, `groups` and `bytes` count what was packed, `stored` and `stored_line` what the service has
     taken of it: rows, and the number of the last one's line in the file. `valueless` counts the keys of the
-    file without a value, which cannot be sent.
+    file without a value, which cannot be sent; `odd_times` the rows whose own time nobody can read.
     """
 
     rows: int = 0
@@ -37,6 +37,7 @@ class Counts:
     odd_lines: int = 0
     blank_lines: int = 0
     valueless: int = 0
+    odd_times: int = 0
     late_rows: int = 0
     future_rows: int = 0
     stored: int = 0
@@ -101,6 +102,7 @@ class Packer:
             record.Contents.add(Key=key, Value=value)
         self.counts.odd_lines += not log.whole
         self.counts.valueless += log.valueless
+        self.counts.odd_times += log.odd_time
 
     def _closed(self, group: LogGroupRaw, line: int) -> Packed:
         body = group.SerializeToString()

@@ -40,7 +40,7 @@ from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.reading import manifests_of
 from pipelines.landing.ledger.state import TableState
 from pipelines.landing.ledger.values import Adopted, Delta, Forgotten
-from pipelines.landing.table.lake import not_taken, storage_trouble
+from pipelines.landing.table.lake import NotTaken, not_taken, storage_trouble
 from sls_io.claim import Ledger
 from sls_io.deadline import NoAnswer, answered
 from sls_io.errors import TransportError
@@ -197,13 +197,13 @@ DEADLINE = "deadline"
 
 @dataclass(frozen=True)
 class Refusal:
-    """A try that was not accepted: the kind of the error, and why nothing can be written where that is known.
+    """A try that was not accepted: the kind of the error, and why it was not taken where that is known.
 
     The try may have landed all the same: only the table tells.
     """
 
     kind: str
-    why: str = ""
+    why: NotTaken | None = None
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.why}" if self.why else self.kind

@@ -35,12 +35,13 @@ from pipelines.landing.table.former import (
     beside,
     new_location,
     number_of,
+    other_name,
     place_of,
     read,
     uuid_of,
     versions,
 )
-from pipelines.landing.table.lake import ANSWER_S, Lake, NoMetadata, storage_trouble, unreachable
+from pipelines.landing.table.lake import ANSWER_S, CATALOG, Lake, NoMetadata, storage_trouble, unreachable
 from pipelines.landing.table.sql_catalog import named, repoint
 from sls_io.client import Origin, SlsClient
 from sls_io.deadline import answered
@@ -118,7 +119,8 @@ def plan_register(
 ) -> PlannedRegistration:
     """Look for the newest metadata; `metadata` names another one. Changes nothing.
 
-    Raises ConfigError when there is none, or the catalog names the newest already.
+    Raises ConfigError when there is none, or the catalog names the newest already, or has the table under
+    another name.
     """
     name, known = logstore.table, _known(lake, logstore.table)
     try:
@@ -135,13 +137,14 @@ def plan_register(
     points, origin = _checkpoints(client, logstore), client.origin()
     last = max(found, key=lambda c: c.metadata.last_updated_ms)
     same = [c for c in found if c.metadata.table_uuid == last.metadata.table_uuid]
+    renamed = _renamed(lake, name, known, str(last.metadata.table_uuid))
     top = max(c.version.number for c in same)
     ranked = sorted(
         (c for c in same if c.version.number == top),
         key=lambda c: (-len(_behind(lake, name, c, origin, points)), c.metadata.last_updated_ms),
     )
     best = ranked[-1]
-    table, trouble, notes = _table(lake, name, best), list[str](), list[str]()
+    table, trouble, notes = _table(lake, name, best), list[str](), renamed
     trouble += [f"{v.name} is newer and cannot be read" for v in unreadable if v.number > best.version.number]
     if _older_than_named(known, best, unreadable):
         trouble.append(
@@ -390,6 +393,35 @@ def _places(lake: Lake, name: str, known: _Known) -> Iterator[tuple[FileIO, str]
         if known.old and (own := known.old.rpartition("/")[0]) not in folders:
             folders.append(own)
         yield from ((place.io, folder) for folder in folders)
+
+
+def _renamed(lake: Lake, name: str, known: _Known, table_uuid: str) -> list[str]:
+    """A note where nobody can say whether the catalog has the table under another name.
+
+    Raises ConfigError where it does. Story: somebody renames the table. Its folder, which keeps the old name,
+    has the newest metadata, so it is registered: two names for one table. A landing under one of them moves
+    that name on, the other stays behind, and maintenance of that one deletes files the first one needs.
+    """
+    if known.table is not None:
+        return []
+    catalog = lake.catalog()
+    try:
+        other = answered(
+            lambda: other_name(catalog, name, table_uuid), deadline_s=ANSWER_S, waits_for=lake.place
+        )
+    except Exception as error:  # who cannot list the tables may be able to register one
+        return [
+            f"whether {lake.place} has it under another name is not known ({type(error).__name__}): look "
+            "there first, one table under two names is damaged by the maintenance of either"
+        ]
+    if not other:
+        return []
+    raise ConfigError(
+        f"the catalog ({lake.place}) has this very table ({table_uuid}) as {printable(other)}: somebody "
+        f"renamed it, and registered as {name} it would have two names. Rename it back in the catalog, in "
+        f"Spark ALTER TABLE {CATALOG}.{printable(other)} RENAME TO {name}; or name the new one in defs.yaml, "
+        f"`table: {printable(other)}`"
+    )
 
 
 def _older_than_named(known: _Known, best: _Candidate, unreadable: list[Version]) -> bool:

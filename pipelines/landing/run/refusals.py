@@ -16,7 +16,7 @@ _BACK_OFF_MAX_S = 0.5
 _UNMOVED_MAX = 20
 """Tries in a row on one unchanged table: some eight seconds, in which a catalog may come back."""
 _UNMOVED_KNOWN_MAX = 3
-"""The same where the catalog said why it can take nothing: a full disk, no right to write."""
+"""The same where the catalog said why it can take nothing, and it does not pass: a full disk, no right."""
 _NEXT = "the next run goes on from what the table has"
 
 
@@ -52,11 +52,11 @@ class Refusals:
         would go on for minutes and say at the end that others were faster.
         """
         self._unmoved = 0 if moved or self._last is None else self._unmoved + 1
-        known = self._last is not None and bool(self._last.why)
-        if self._unmoved >= (_UNMOVED_KNOWN_MAX if known else _UNMOVED_MAX):
+        why = self._last.why if self._last is not None else None
+        if self._unmoved >= (_UNMOVED_KNOWN_MAX if why and not why.passes else _UNMOVED_MAX):
             raise self._ended(
                 f"although nobody else changed the table: {self._unmoved} tries were refused ({self._last})",
-                "Make room or give the right, and run it again" if known else f"Look at the catalog; {_NEXT}",
+                f"Look at the catalog; {_NEXT}",
             )
 
     def too_late(self, publish_s: float) -> SlsError:
@@ -70,7 +70,11 @@ class Refusals:
         )
 
     def _ended(self, how: str, cure: str) -> SlsError:
-        """A try without an answer may be carried out still, whatever was said of the tries after it."""
+        """A try without an answer may be carried out still, whatever was said of the tries after it. `cure`
+        is for a refusal without a reason that is known."""
+        if self._last is not None and self._last.why is not None:
+            cure = self._last.why.cure
+            cure = f"{cure[0].upper()}{cure[1:]}"
         said = "did not confirm" if self._unanswered else "did not take"
         late = "A try that it did not answer may land yet. " if self._unanswered else ""
         text = (

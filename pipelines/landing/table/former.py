@@ -8,6 +8,8 @@ folder still knows better, and three questions are asked of it:
     newer       the catalog has the table: is the metadata that it names the newest?
     strangers   something is about to be deleted: is every file here of this table?
 
+And one of the catalog: `other_name`, does it have this very table under another name?
+
 Only a writer that found version N as the table's own ever writes version N + 1. So a version N + 1 may
 be a try that was refused or killed before the catalog heard of it, and N + 2 proves that N + 1 was
 accepted: a catalog that says N was put back.
@@ -30,6 +32,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import LongType, NestedField
+
+from sls_io.deadline import NoAnswer, current
 
 REGISTER = "sls-lake table register"
 START_OVER = "sls-lake table start-over"
@@ -159,6 +163,32 @@ def versions(io: FileIO, folder: str) -> list[Version] | None:
         if f.path.endswith(_ENDING) and f.mtime is not None
     ]
     return sorted(files, key=lambda v: (v.number, v.modified_s, v.path), reverse=True)
+
+
+def other_name(catalog: Catalog, table: str, table_uuid: str) -> str:
+    """The name under which the catalog has the table of this id, where that is not `table`; "" for none.
+
+    Looks in the namespace of `table` only, and no longer than the deadline that is kept: a table is loaded
+    for each name. One that cannot be loaded is passed over, it says nothing of whose it is. Raises NoAnswer,
+    and as the catalog does.
+    """
+    own = Catalog.identifier_to_tuple(table)
+    try:
+        names = catalog.list_tables(own[:-1])
+    except NoSuchNamespaceError:
+        return ""
+    for identifier in names:
+        if tuple(identifier) == own:
+            continue
+        if not current().left_s:
+            raise NoAnswer("not all tables of the namespace were looked at")
+        try:
+            found = catalog.load_table(identifier)
+        except Exception:  # gone meanwhile, or its metadata is
+            continue
+        if str(found.metadata.table_uuid) == table_uuid:
+            return ".".join(identifier)
+    return ""
 
 
 def number_of(path: str) -> int:

@@ -58,14 +58,36 @@ _LOCKED_PAUSE_S = 0.02
 _LOOKS_MAX = 3
 _PATH_CHARS_MAX = 1000
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG)
+
+
+@dataclass(frozen=True)
+class NotTaken:
+    """Why a catalog or a disk took nothing, and what a person does about it. `passes`: it may be over by
+    itself, so that the same is worth another try."""
+
+    what: str
+    cure: str = "make room or give the right, and run it again"
+    passes: bool = False
+
+    def __str__(self) -> str:
+        return self.what
+
+
+_HELD = NotTaken(
+    "another process holds it",
+    "look who has that file open (lsof, fuser), and run it again once they are done",
+    passes=True,
+)
 _NOT_TAKEN = {
-    sqlite3.SQLITE_FULL: "its disk is full",
-    sqlite3.SQLITE_READONLY: "it, or its folder, cannot be written",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened, or its folder cannot be written",
-    sqlite3.SQLITE_IOERR: "its disk failed",
-    sqlite3.SQLITE_PERM: "it may not be opened",
+    sqlite3.SQLITE_FULL: NotTaken("its disk is full"),
+    sqlite3.SQLITE_READONLY: NotTaken("it, or its folder, cannot be written"),
+    sqlite3.SQLITE_CANTOPEN: NotTaken("it cannot be opened, or its folder cannot be written"),
+    sqlite3.SQLITE_IOERR: NotTaken("its disk failed"),
+    sqlite3.SQLITE_PERM: NotTaken("it may not be opened"),
+    sqlite3.SQLITE_BUSY: _HELD,
+    sqlite3.SQLITE_LOCKED: _HELD,
 }
-"""Codes of SQLite that say why nothing can be written, whoever else is there."""
+"""Codes of SQLite that say why nothing was read or written."""
 _SPOILT = {
     sqlite3.SQLITE_NOTADB: "is no SQLite database",
     sqlite3.SQLITE_CORRUPT: "is a SQLite database that is damaged",
@@ -312,8 +334,7 @@ class Lake:
 def unreachable(lake: Lake, error: BaseException) -> str:
     """One sentence for a catalog that does not answer; never shows credentials in an address."""
     if why := not_taken(error):
-        cure = "make room or give the right, and run it again"
-        return f"the Iceberg catalog ({lake.place}) cannot be used: {why}; {cure}"
+        return f"the Iceberg catalog ({lake.place}) cannot be used: {why}; {why.cure}"
     kind = type(error).__name__
     return (
         f"the Iceberg catalog ({lake.place}) cannot be reached ({kind}: {_masked(error)}); "
@@ -321,14 +342,19 @@ def unreachable(lake: Lake, error: BaseException) -> str:
     )
 
 
-def not_taken(error: BaseException) -> str:
-    """Why a catalog or a disk can take nothing, by the code that SQLite or the system gave; "" if by none."""
+def not_taken(error: BaseException) -> NotTaken | None:
+    """Why a catalog or a disk took nothing, by the code that SQLite or the system gave; None if by none."""
     cause = getattr(error, "orig", None) or error
     if isinstance(cause, sqlite3.Error):
-        return _NOT_TAKEN.get(getattr(cause, "sqlite_errorcode", 0) & 0xFF, "")
+        return _NOT_TAKEN.get(_kind_of(cause))
     if isinstance(cause, OSError) and cause.errno in _DISK:
-        return os.strerror(cause.errno).lower()
-    return ""
+        return NotTaken(os.strerror(cause.errno).lower())
+    return None
+
+
+def _kind_of(error: sqlite3.Error) -> int:
+    """The kind of SQLite's code: the low byte, the others say more of it."""
+    return int(getattr(error, "sqlite_errorcode", 0) & 0xFF)
 
 
 def lost(lake: Lake, table: str, former: Former) -> str:
@@ -363,6 +389,9 @@ def _ways(lake: Lake, table: str, location: str = "") -> str:
         return f"{REGISTER} shows what else there is"
     if former is None or not former.registrable:
         return f"{give_up}: no older state of it is there"
+    if location:
+        # An older state has to be named, so that nobody takes it for the newest; only the verb knows which.
+        return f"{REGISTER} shows what can be put back, and the call that does it; or {give_up}"
     return f"{REGISTER} puts the newest back that is there; or {give_up}"
 
 
@@ -498,7 +527,7 @@ def _spoilt(path: Path | None, error: BaseException) -> NoCatalog | None:
     cause = getattr(error, "orig", None) or error
     if path is None or not isinstance(cause, sqlite3.DatabaseError):
         return None
-    what = _SPOILT.get(getattr(cause, "sqlite_errorcode", 0) & 0xFF)
+    what = _SPOILT.get(_kind_of(cause))
     return None if what is None else NoCatalog(path, what)
 
 
@@ -522,9 +551,7 @@ def _prepare_sqlite(path: Path) -> None:
                     connection.execute("PRAGMA journal_mode=WAL")
                 return
             except sqlite3.OperationalError as error:
-                # The low byte is the kind, the others say more of it.
-                locked = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-                if not locked or SYSTEM_CLOCK.monotonic() >= until_s:
+                if not_taken(error) is not _HELD or SYSTEM_CLOCK.monotonic() >= until_s:
                     raise
             SYSTEM_CLOCK.sleep(_LOCKED_PAUSE_S)
     finally:

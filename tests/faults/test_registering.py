@@ -1,0 +1,109 @@
+"""`table register`: one table gets no second name, and what verify says of lost metadata can be run."""
+
+import re
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipelines.cli.main import EXIT_USAGE
+from pipelines.landing.operations.register import plan_register, register
+from pipelines.landing.table.lake import Lake
+from sls_io.errors import ConfigError
+from tests.faults.test_lost_table import land, remove_newest_metadata
+from tests.integration.command_line import Command, command
+from tests.integration.test_new_catalog import CONTRACT
+from tests.integration.world import World
+
+__all__ = ["command"]
+
+
+@pytest.fixture
+def world(calm: World) -> World:
+    """What the verbs are run on."""
+    return calm
+
+
+@pytest.fixture
+def renamed(calm: World) -> tuple[World, str]:
+    """Twenty logs in a table that somebody gave this name."""
+    land(calm, 20)
+    name = f"{calm.logstore.table}_2"
+    calm.lake.catalog().rename_table(calm.logstore.table, name)
+    return calm, name
+
+
+def names(lake: Lake, table: str) -> set[str]:
+    return {".".join(found) for found in lake.catalog().list_tables(table.split(".", maxsplit=1)[0])}
+
+
+def test_a_table_that_the_catalog_has_under_another_name_is_not_registered_under_a_second_one(
+    renamed: tuple[World, str], command: Command
+) -> None:
+    world, other = renamed
+    metadata = world.lake.catalog().load_table(other).metadata_location
+
+    for more in ((), ("--execute",), ("--metadata", metadata, "--execute")):
+        said = command("table", "register", *more)
+        assert said["code"] == EXIT_USAGE, more
+        assert "has this very table" in said["error"] and f" as {other}: " in said["error"]
+    assert names(world.lake, other) == {other}
+
+    assert f"ALTER TABLE lake.{other} RENAME TO {world.logstore.table}" in said["error"]
+    world.lake.catalog().rename_table(other, world.logstore.table)
+    land(world, 5)
+    world.assert_each_log_once()
+    assert command("verify")["code"] == 0
+
+
+def test_a_renamed_table_is_landed_in_again_once_the_settings_have_its_new_name(
+    renamed: tuple[World, str],
+) -> None:
+    world, other = renamed
+    with world.client as client, pytest.raises(ConfigError, match=f"`table: {other}`"):
+        plan_register(world.lake, world.logstore, client)
+    world.logstore = world.changed(table=other)
+    land(world, 5)
+    world.assert_each_log_once()
+    world.assert_proved()
+
+
+def test_other_tables_of_the_namespace_are_no_second_name_and_one_that_cannot_be_loaded_is_passed_over(
+    calm: World,
+) -> None:
+    land(calm, 20)
+    newest, beside = calm.table.metadata_location, f"{calm.logstore.table}_a"
+    calm.lake.create(beside, CONTRACT)
+    torn = calm.lake.create(f"{calm.logstore.table}_b", CONTRACT)
+    calm.lake.catalog().drop_table(calm.logstore.table)
+    shutil.rmtree(Path(torn.location().removeprefix("file://")) / "metadata")
+    with calm.client as client:
+        planned = plan_register(calm.lake, calm.logstore, client)
+    assert planned.view.notes == ()
+    assert register(calm.lake, planned).metadata_location == newest
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:300])
+
+
+@pytest.mark.parametrize("lose", [cut, Path.unlink], ids=["cut off", "gone"])
+def test_the_cure_that_verify_prints_for_metadata_shows_the_call_that_works(
+    calm: World, command: Command, lose: Callable[[Path], None]
+) -> None:
+    land(calm, 30)
+    land(calm, 20)
+    lose(remove_newest_metadata(calm))
+    said = command("verify", json=False)
+    cure = re.search(
+        r"(sls-lake table register(?: -\S+)*)(?: -l \S+)? shows what can be put back", said["text"]
+    )
+    assert cure, said
+    dry = command(*shlex.split(cure[1])[1:])
+    assert dry["code"] == 0 and not dry["executed"], dry
+    assert command(*shlex.split(dry["does_it"])[1:])["rows"] == 30
+    land(calm, 5)
+    calm.assert_each_log_once()
+    assert command("verify")["code"] == 0

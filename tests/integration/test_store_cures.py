@@ -1,0 +1,95 @@
+"""A checkpoint store that is lost or broken names the call that fills a new one, as it can be run."""
+
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipelines.cli.main import EXIT_FAILED
+from pipelines.cli.stores import store_of
+from sls_io.checkpoints.local_file import LocalFile
+from sls_io.checkpoints.sql_table import SqlTable
+from sls_io.errors import StoreBroken
+from sls_io.settings import Group
+from tests.integration.command_line import Command, command
+from tests.integration.test_group_verbs import OTHER, by_shard, cursors_of, filled, force
+from tests.integration.world import World
+
+__all__ = ["command", "filled"]
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def aside(path: Path) -> None:
+    for each in path.parent.glob(f"{path.name}*"):
+        each.rename(each.with_name(f"old-{each.name}"))
+
+
+@pytest.mark.parametrize("lose", [cut, Path.unlink], ids=["cut off", "gone"])
+@pytest.mark.parametrize("place", ["file:{}", "sql:env:POSITIONS", "sql:sqlite:///{}"])
+def test_the_call_that_a_lost_store_names_fills_a_new_one_as_it_is_printed(
+    filled: World,
+    command: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+    lose: Callable[[Path], None],
+) -> None:
+    path = tmp_path / "positions of us"
+    monkeypatch.setenv("POSITIONS", f"sqlite:///{path}")
+    where, at = place.format(path), {shard: cursors_of(filled, shard)[4] for shard in (0, 1)}
+    force(filled, at)
+    begun = (
+        "checkpoints",
+        "mirror",
+        "--from",
+        f"group:{OTHER}",
+        "--to",
+        where,
+        "--reader",
+        OTHER,
+        "--execute",
+    )
+    by_shard(command(*begun))
+    lose(path)
+
+    refused = command("checkpoints", "show", "--store", where, "--reader", OTHER)
+    assert refused["code"] == EXIT_FAILED
+    cures = re.findall(r"\((sls-lake [^)]*)\)", refused["error"])
+    assert len(cures) == 1, refused["error"]
+    aside(path)
+    call = shlex.split(cures[0])[1:]
+    assert command(*call)["code"] == 0, "and its dry run names the call that does it"
+    by_shard(command(*call, "--execute"))
+    shown = by_shard(command("checkpoints", "show", "--store", where, "--reader", OTHER))
+    assert {shard: entry["checkpoint"] for shard, entry in shown.items()} == at
+
+
+def broken(store: LocalFile | SqlTable) -> str:
+    with pytest.raises(StoreBroken) as refused:
+        store.read()
+    return str(refused.value)
+
+
+def test_where_nobody_knows_the_whole_call_a_lost_store_names_none(filled: World, tmp_path: Path) -> None:
+    """A program of its own has a reader; a reader's name may be no group's; leases keep other checkpoints."""
+    (path := tmp_path / "positions").write_text("{}")
+    own = LocalFile(path, of="x", reader="report")
+    with filled.client as client:
+        odd = store_of(f"file:{path}", filled.logstore, client, reader="a b")
+        leases = filled.changed(
+            coordinator={"kind": "sql_lease", "database": f"sqlite:///{tmp_path}/leases.db"},
+            group=Group(name="lake").model_dump(),
+        )
+        leased = store_of(f"file:{path}", leases, client)
+        whole = store_of(f"sql:sqlite:///{path}", filled.logstore, client, reader=OTHER)
+    for store in (own, odd, leased):
+        assert isinstance(store, LocalFile)
+        said = broken(store)
+        assert "fill a new one from another store" in said and "sls-lake checkpoints" not in said
+    assert isinstance(whole, SqlTable)
+    assert f"sls-lake checkpoints mirror --from group:{OTHER} --to sql:sqlite:///{path}" in broken(whole)
