@@ -18,7 +18,16 @@ from pipelines.landing.table.former import START_OVER
 from pipelines.landing.table.lake import Lake
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import Origin, SlsClient
-from sls_io.errors import Breach, ConfigError, CursorExpired, LedgerBroken, ServiceError, ShardGone
+from sls_io.clock import Clock
+from sls_io.errors import (
+    Breach,
+    ConfigError,
+    CursorExpired,
+    LedgerBroken,
+    ServiceError,
+    ShardGone,
+    TransportError,
+)
 from sls_io.planning import Survey, fallen_back, since_start, since_start_in
 from sls_io.shard import Shard
 from sls_io.survey import Begins, from_hour
@@ -214,6 +223,21 @@ def check_origin(state: TableState, origin: Origin, table: str) -> Origin:
                 kind=Breach.UNEXPLAINED,
             )
     return found
+
+
+def check_same_logstore(logstore: Logstore, state: TableState, clock: Clock) -> None:
+    """Raises LedgerBroken, as `check_origin`, where the service has another logstore of that name by now.
+    Where it does not answer, the next run asks.
+
+    Story: a logstore is deleted and made again while a run reads it. Its windows end as those that retention
+    took, its group is not there: each looks like trouble that passes, and what was not read is gone.
+    """
+    with SlsClient(logstore.service, clock=clock) as client:
+        try:
+            now = client.origin()
+        except (ServiceError, TransportError):
+            return
+    check_origin(state, now, logstore.table)
 
 
 def fill_only(

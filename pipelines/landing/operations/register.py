@@ -41,10 +41,9 @@ from pipelines.landing.table.former import (
     uuid_of,
     versions,
 )
-from pipelines.landing.table.lake import ANSWER_S, CATALOG, Lake, NoMetadata, storage_trouble, unreachable
+from pipelines.landing.table.lake import CATALOG, Lake, NoMetadata, storage_trouble, unreachable
 from pipelines.landing.table.sql_catalog import named, repoint
 from sls_io.client import Origin, SlsClient
-from sls_io.deadline import answered
 from sls_io.errors import ConfigError, LandingConflict, LandingUnknown, LedgerBroken, ServiceError, printable
 from sls_io.window import Cursor
 
@@ -124,9 +123,7 @@ def plan_register(
     """
     name, known = logstore.table, _known(lake, logstore.table)
     try:
-        found, unreadable = answered(
-            lambda: _candidates(lake, name, known), deadline_s=ANSWER_S, waits_for=lake.place
-        )
+        found, unreadable = lake.answered(lambda: _candidates(lake, name, known))
     except OSError as error:
         raise ConfigError(storage_trouble(lake.properties.get("warehouse", ""), error)) from error
     if metadata:
@@ -218,7 +215,7 @@ def _registered(lake: Lake, planned: PlannedRegistration) -> bool:
     """Whether the catalog took it; False where it says something else of the table by now."""
     catalog = lake.catalog()
     try:
-        return answered(lambda: _send(catalog, planned), deadline_s=ANSWER_S, waits_for=lake.place)
+        return lake.answered(lambda: _send(catalog, planned))
     except Exception as error:  # every catalog has its own exceptions
         # The bare class is a server's answer for what it does not do, its subclasses mean other things.
         if planned.there and type(error) in _UNABLE:
@@ -296,11 +293,10 @@ def start_over(lake: Lake, logstore: Logstore, planned: StartOver) -> Table:
         if known.table is not None or known.old != planned.named:
             raise _changed(name)
         try:
-            done = answered(
+            done = lake.answered(
                 lambda: lake.create_instead(
                     name, contract, catalog, location=planned.location, named=planned.named
-                ),
-                deadline_s=ANSWER_S,
+                )
             )
         except OSError as error:
             raise ConfigError(f"{storage_trouble(planned.location, error)}; nothing was changed") from error
@@ -406,9 +402,7 @@ def _renamed(lake: Lake, name: str, known: _Known, table_uuid: str) -> list[str]
         return []
     catalog = lake.catalog()
     try:
-        other = answered(
-            lambda: other_name(catalog, name, table_uuid), deadline_s=ANSWER_S, waits_for=lake.place
-        )
+        other = lake.answered(lambda: other_name(catalog, name, table_uuid))
     except Exception as error:  # who cannot list the tables may be able to register one
         return [
             f"whether {lake.place} has it under another name is not known ({type(error).__name__}): look "

@@ -26,6 +26,7 @@ from pipelines.landing.ledger.start import (
     asked_of,
     begins,
     check_ends,
+    check_same_logstore,
     chosen_of,
     fill_only,
     find_table,
@@ -42,7 +43,13 @@ from pipelines.landing.run.fencing import Fencing
 from pipelines.landing.run.holding import Holding, Now
 from pipelines.landing.run.hooks import Hooks
 from pipelines.landing.run.refusals import Refusals
-from pipelines.landing.run.report import CheckpointReport, LandingReport, Verdict, stop_text
+from pipelines.landing.run.report import (
+    CheckpointOutcome,
+    CheckpointReport,
+    LandingReport,
+    Verdict,
+    stop_text,
+)
 from pipelines.landing.run.reporting import report_of
 from pipelines.landing.run.write import (
     WrittenWindow,
@@ -521,12 +528,17 @@ class Run:
             if table is None:
                 return protocol.Reconciled(("the table is gone",))
             check_ancestry(table)
+            problems = tuple(reconcile(table))
+            if self._stopped:
+                check_same_logstore(self.logstore, self._attempt.base, self.clock)
         except LedgerBroken as error:
             return protocol.Reconciled((str(error),))
-        return protocol.Reconciled(tuple(reconcile(table)))
+        return protocol.Reconciled(problems)
 
     def _send_checkpoints(self, effect: protocol.PublishCheckpoints) -> protocol.Event:
         self._checkpoints = self._holding.publish(effect, self._frontiers_now)
+        if any(point.outcome is CheckpointOutcome.PUT_OFF for point in self._checkpoints):
+            check_same_logstore(self.logstore, self._attempt.base, self.clock)
         return protocol.CheckpointsPublished()
 
     def _frontiers_now(self) -> Now:
