@@ -13,9 +13,15 @@ from sqlalchemy import Engine, event
 
 from pipelines.cli.main import EXIT_FAILED, run
 from pipelines.components.logstore.assets import bronze_key, hours_of
-from pipelines.components.logstore.metadata import DATA_VERSION_TAG
+from pipelines.components.logstore.metadata import DATA_VERSION_TAG, UNKNOWN
 from pipelines.components.logstore.schedule import MODE_TAG, hour_key
 from pipelines.components.logstore.telling import LATE_MAX, versions_told
+from pipelines.landing.commit import authored
+from pipelines.landing.inspection.brought import COMMITS_MAX
+from pipelines.landing.ledger.values import Deed, Operation
+from pipelines.landing.maintenance.compact import load_with_state, tidied
+from pipelines.landing.operations.forget import execute_forget, plan_forget_where
+from pipelines.landing.operations.rollback import execute_rollback, plan_rollback
 from pipelines.landing.operations.undo import execute_undo, plan_undo
 from tests.integration.command_line import settings
 from tests.integration.lossy_catalog import LossyCatalog, lossy
@@ -203,3 +209,70 @@ def test_an_hour_whose_rows_have_left_since_is_not_told(page: Page) -> None:
     with world.client as client:
         execute_undo(world.lake, plan_undo(world.lake, world.logstore, client, range(HOUR0 + 2, HOUR0 + 3)))
     assert set(hours(page.land())) == {hour_key(HOUR0 + 3)}
+
+
+def tidy(page: Page, times: int) -> None:
+    """So many commits that leave all rows as they are, as a maintenance makes them."""
+    world = page.world
+    for _ in range(times):
+        looked = load_with_state(world.lake, world.logstore.table)
+        change, now_ms = tidied(looked, Deed(Operation.REFRESH)), looked.state.last_updated_ms
+        authored.commit(world.lake, looked.table, looked.state, change, now_ms=now_ms)
+
+
+def test_hours_of_a_run_that_died_are_told_behind_a_maintenance_of_more_commits_than_are_looked_at(
+    page: Page, catalog: LossyCatalog
+) -> None:
+    page.world.put(10)
+    page.world.emulator.admin.advance(2 * 3600)
+    catalog.script.append("last")
+    assert not page.land().success
+    catalog.down = False
+    landed = str(page.world.table.metadata.current_snapshot_id)
+    tidy(page, COMMITS_MAX)
+    assert set(hours(page.land())) == {hour_key(HOUR0 + 2), hour_key(HOUR0 + 3)}
+    assert version(page, HOUR0 + 2) == landed
+
+
+def test_an_hour_of_which_rows_were_forgotten_or_came_back_is_told_with_what_is_left(page: Page) -> None:
+    world, was = page.world, version(page, HOUR0)
+    landed = world.table.metadata.current_snapshot_id
+    assert landed is not None
+    with world.client as client:
+        planned = plan_forget_where(world.lake, world.logstore, client, "n < 5")
+        execute_forget(world.lake, world.logstore, client, planned)
+    assert set(hours(page.land())) == {hour_key(HOUR0)}
+    assert told(page, HOUR0).metadata["dagster/partition_row_count"].value == 15
+    assert version(page, HOUR0) == str(world.table.metadata.current_snapshot_id) != was
+    assert hours(page.land()) == {}, "nothing is told twice"
+
+
+def test_hours_that_a_rollback_brings_back_are_told(page: Page) -> None:
+    world = page.world
+    landed = world.table.metadata.current_snapshot_id
+    assert landed is not None
+    with world.client as client:
+        execute_undo(world.lake, plan_undo(world.lake, world.logstore, client, range(HOUR0, HOUR0 + 1)))
+    assert hours(page.land()) == {}, "nothing is there to look at"
+    execute_rollback(world.lake, plan_rollback(world.lake, world.logstore.table, landed))
+    assert set(hours(page.land())) == {hour_key(HOUR0)}
+    assert version(page, HOUR0) == str(world.table.metadata.current_snapshot_id)
+    assert told(page, HOUR0).metadata["dagster/partition_row_count"].value == 20
+
+
+def test_an_unknown_hour_is_told_as_it_is_although_no_commit_in_reach_has_changed_it(
+    page: Page, catalog: LossyCatalog
+) -> None:
+    catalog.script.append("refused")
+    lost = again(page, "replace")
+    assert not lost.success and version(page, HOUR0).startswith(UNKNOWN), "nobody knows, and nothing was done"
+    nothing = page.world.table.scan(limit=0).to_arrow()
+    for _ in range(COMMITS_MAX):
+        page.world.table.append(nothing)  # by other hands
+    page.land()
+    assert version(page, HOUR0) == str(page.world.table.metadata.current_snapshot_id)
+    assert told(page, HOUR0).metadata["dagster/partition_row_count"].value == 20
+    assert str(told(page, HOUR0).metadata["told"].value).startswith("late")
+    before = version(page, HOUR0)
+    page.land()
+    assert version(page, HOUR0) == before, "told once"

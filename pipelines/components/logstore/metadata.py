@@ -22,6 +22,8 @@ _WINDOWS_MAX = 20
 _MARKS = re.compile(r"[\\`*_\[\]<>#|~]")
 _SYSTEM_NAME = re.compile(r"__\w+?__")
 DATA_VERSION_TAG = "dagster/data_version"
+UNKNOWN = "unknown-"
+"""So begins the data version of an hour of which nobody knows what a lost commit made of it."""
 
 Metadata = dict[str, dg.MetadataValue]
 

@@ -23,7 +23,7 @@ import dagster as dg
 from pipelines.components.logstore import metadata
 from pipelines.components.logstore.schedule import ERRORS, REPLACE, REST, hour_key
 from pipelines.components.logstore.spark import SparkEngine
-from pipelines.components.logstore.telling import versions_told
+from pipelines.components.logstore.telling import UNKNOWN_HOURS_TAG, UNKNOWN_TAG, hours_tag, versions_told
 from pipelines.landing.hours import hours_text
 from pipelines.landing.inspection.brought import oldest_reached_s
 from pipelines.landing.inspection.describe import hour_rows
@@ -137,14 +137,17 @@ def once_more(
 
     An hour that was never told stays so. Reported without the run: a backfill would count them as done.
     """
+    run, instance = context.run.run_id, context.instance
     if isinstance(error, LandingUnknown):
-        told, version = f"unknown, look: {mode} may have been committed", f"unknown-{context.run.run_id}"
+        # For `telling`: Dagster finds runs by their tags, and events by none of our own.
+        instance.add_run_tags(run, {UNKNOWN_TAG: bronze.path[-1], UNKNOWN_HOURS_TAG: hours_tag(hours)})
+        told, version = f"unknown, look: {mode} may have been committed", f"{metadata.UNKNOWN}{run}"
     elif isinstance(error, _REFUSED):
         told, version = f"as before, {mode} was refused", ""
     else:
         return
-    for event in _told_last(context.instance, bronze, hours, told, version):
-        context.instance.report_runless_asset_event(event)
+    for event in _told_last(instance, bronze, hours, told, version):
+        instance.report_runless_asset_event(event)
 
 
 def _told_last(

@@ -24,6 +24,9 @@ LATE_MAX = 100
 """Hours that a run tells beside those with rows of its own: an event costs some milliseconds, and a table
 that another Dagster looked after has years of them. The next run goes on, as far as the commits that
 `brought` reads."""
+UNKNOWN_TAG, UNKNOWN_HOURS_TAG = "sls/unknown", "sls/unknown_hours"
+"""On a run that lost the answer to its commit: the logstore, and the hours of which nobody knows."""
+_UNKNOWN_RUNS_MAX = 20
 _ASKED_MAX = 10_000
 """Hours of one question: SQLite takes 32,766 values in a statement, and one landing may pass more hours."""
 
@@ -46,40 +49,48 @@ def untold(
 ) -> News:
     """What a live run has to tell: hours with rows of its own, and what the table says that others left.
 
-    An hour whose rows have left since (an undo) is not told: nothing is there to look at.
+    An hour whose rows have left since (an undo) is not told: nothing is there to look at. One that a run left
+    as unknown is told as it is, however old the commits are that brought it.
     """
     lake = Lake.default()
     table = lake.load(logstore.table)
     commits = [*brought(table, report.origin)] if table is not None else []
-    newer = _newer_than_told(instance, bronze, commits)
+    once = _unknown_once(instance, bronze)
+    told = versions_told(instance, bronze, once.union(*(each.hours for each in commits)))
+    newer = _newer_than_told(told, commits)
+    unknown = {hour for hour in once if told.get(hour, "").startswith(metadata.UNKNOWN)}
     windows = {
         hour: [w for each in found for w in each.windows.get(hour, ())] for hour, found in newer.items()
     }
-    rows = {hour: sum(w.rows for w in windows[hour]) for hour in newer}
+    full = {
+        hour
+        for hour, found in newer.items()
+        if any(w.rows for w in windows[hour]) or any(hour in each.changed for each in found)
+    }
     in_table = hour_rows(logstore, lake, report.origin, newer)
-    there = [h for h in newer if h >= logstore.start_hour and (in_table.get(h, 1) or not rows[h])]
-    others = [h for h in there if h not in report.hours]
+    there = {h for h in newer if in_table.get(h, 1) or h not in full} | unknown
+    others = [h for h in there if h >= logstore.start_hour and h not in report.hours]
     # Those with rows first: a run after a long pause passes thousands of empty hours.
-    chosen = sorted(others, key=lambda h: (not rows[h], h))[:LATE_MAX]
+    chosen = sorted(others, key=lambda h: (h not in full | unknown, h))[:LATE_MAX]
     hours = frozenset({*report.hours, *chosen})
+    # What no commit in reach has changed is as the newest of them left it.
+    newest = dict.fromkeys(unknown, commits[0].snapshot_id) if commits else {}
+    versions = newest | {hour: found[0].snapshot_id for hour, found in newer.items()}
     return News(
         hours,
         {hour: windows[hour] for hour in hours if hour in windows},
-        {hour: newer[hour][0].snapshot_id for hour in hours if hour in newer},
+        {hour: versions[hour] for hour in hours if hour in versions},
         len(others) - len(chosen),
     )
 
 
-def _newer_than_told(
-    instance: dg.DagsterInstance, bronze: dg.AssetKey, commits: Sequence[Brought]
-) -> dict[int, list[Brought]]:
+def _newer_than_told(told: Mapping[int, str], commits: Sequence[Brought]) -> dict[int, list[Brought]]:
     """Hour -> the commits that changed it since Dagster was told of it, newest first; `commits` likewise.
 
     A data version that is none of these commits is older than all of them, or says that nobody knew.
     """
     place = {str(each.snapshot_id): at for at, each in enumerate(commits)}
     hours = {hour for each in commits for hour in each.hours}
-    told = versions_told(instance, bronze, hours)
     found = {
         hour: [each for each in commits[: place.get(told.get(hour, ""), len(commits))] if hour in each.hours]
         for hour in hours
@@ -101,6 +112,18 @@ def versions_told(instance: dg.DagsterInstance, bronze: dg.AssetKey, hours: Iter
         )
         found |= {keys[key]: tags[tag] for key, tags in told.items() if tag in tags}
     return found
+
+
+def hours_tag(hours: range) -> str:
+    """The value of a run's tag that names its hours."""
+    return f"{hours.start}-{hours.stop}"
+
+
+def _unknown_once(instance: dg.DagsterInstance, bronze: dg.AssetKey) -> set[int]:
+    """Hours that the newest runs which lost the answer to their commit told as unknown."""
+    runs = instance.get_runs(dg.RunsFilter(tags={UNKNOWN_TAG: bronze.path[-1]}), limit=_UNKNOWN_RUNS_MAX)
+    spans = (run.tags.get(UNKNOWN_HOURS_TAG, "").split("-") for run in runs)
+    return {hour for span in spans if len(span) == 2 for hour in range(int(span[0]), int(span[1]))}
 
 
 def hour_events(

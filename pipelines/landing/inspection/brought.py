@@ -6,54 +6,74 @@ command line. The table knows all of them, so whoever tells asks it, and not the
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
+from functools import cache
 
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import Operation, Snapshot
 
+from pipelines.landing.contents.slices import partition_hour, partition_origin
 from pipelines.landing.ledger import codec
+from pipelines.landing.ledger.reading import entries_of, manifests_of
 from pipelines.landing.ledger.state import added_entries, ancestry
-from pipelines.landing.ledger.summary import summary_of, windows_of
-from pipelines.landing.ledger.values import Landed, Operation
-from pipelines.landing.table.contract import hour_place
+from pipelines.landing.ledger.summary import is_landing, summary_of, windows_of
+from pipelines.landing.ledger.values import Landed
 from sls_io.claim import Ledger
 from sls_io.errors import LedgerBroken, SlsError
 from sls_io.window import HOUR_S
 
 COMMITS_MAX = 100
-"""With 256 shards each ledger takes some milliseconds to read, and a live run reads all of these."""
-_REREAD = frozenset({Operation.ERRORS, Operation.REST})
-"""They bring no window, and rows of their hours are others since."""
+"""With 256 shards each ledger takes some milliseconds to read, and a live run reads all of these. Commits
+that leave all rows as they are do not count.
+
+Story: a run dies right behind its commit, and a maintenance compacts a hundred hours, a commit each. With
+these counted, the run's commit was out of reach, and its hours stayed failed on Dagster's page for ever."""
 
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """One commit. `windows`: by receive hour (since 1970), what landed or was landed again; `hours`: these,
-    and those that every open shard has passed with it."""
+    """One commit. `windows`: by receive hour (since 1970), what landed or was landed again; `changed`: hours
+    of which files came or left by a person's verb or by other hands; `hours`: these, and those that every
+    open shard has passed with it."""
 
     snapshot_id: int
     windows: Mapping[int, tuple[Landed, ...]] = field(default_factory=dict)
     hours: frozenset[int] = frozenset()
+    changed: frozenset[int] = frozenset()
 
 
 def brought(table: Table, origin: str) -> Iterator[Brought]:
-    """The newest commits of `main`, newest first, and what each brought of the logstore with this id.
+    """The newest commits of `main` after which rows are others, newest first, and what each brought of the
+    logstore with this id.
 
     Only a landing passes hours: what a person settles moves frontiers over hours that nobody read. So does a
     gap, over hours that were lost, and nobody knows which: a commit that names one has its hours with rows.
     """
-    snapshots = [*islice(ancestry(table), COMMITS_MAX)]
-    ledgers = [_ledger(snapshot, origin) for snapshot in snapshots]
-    for at, snapshot in enumerate(snapshots):
-        deed = codec.decode_deed(summary_of(snapshot).get(codec.VERB_KEY, ""))
+    snapshots, chosen = list[Snapshot](), list[int]()
+    for snapshot in ancestry(table):
+        if not _same_rows(snapshot):
+            chosen.append(len(snapshots))
+        snapshots.append(snapshot)
+        if len(chosen) > COMMITS_MAX:
+            break
+
+    @cache
+    def ledger(at: int) -> Ledger | None:
+        return _ledger(snapshots[at], origin)
+
+    for at in chosen[:COMMITS_MAX]:
+        snapshot, now = snapshots[at], ledger(at)
+        # Also of a commit that left the rows: a skip moves frontiers.
+        before = next(
+            (found for n in range(at + 1, len(snapshots)) if (found := ledger(n)) is not None), None
+        )
         windows = _windows(snapshot, origin)
-        hours, now = set(windows), ledgers[at]
-        before = next((each for each in ledgers[at + 1 :] if each is not None), None)
-        if deed is not None and deed.operation in _REREAD:
-            hours |= _written(table, snapshot)
-        elif deed is None and now is not None and before is not None and _gaps(now) <= _gaps(before):
+        plain = is_landing(snapshot) and not _deed(snapshot)  # it only adds, and its windows say what
+        changed = set[int]() if plain else _changed(table, snapshot, origin)
+        hours = changed | set(windows)
+        if plain and now is not None and before is not None and _gaps(now) <= _gaps(before):
             hours = landed_hours(windows, oldest_reached_s([before]), oldest_reached_s([now]) or 0)
-        yield Brought(snapshot.snapshot_id, windows, frozenset(hours))
+        yield Brought(snapshot.snapshot_id, windows, frozenset(hours), frozenset(changed))
 
 
 def oldest_reached_s(ledgers: Iterable[Ledger]) -> int | None:
@@ -101,13 +121,44 @@ def _windows(snapshot: Snapshot, origin: str) -> dict[int, tuple[Landed, ...]]:
     return hours
 
 
-def _written(table: Table, snapshot: Snapshot) -> set[int]:
-    """Hours of the files that a commit wrote; none where they cannot be read. The words of its deed are for
-    people."""
-    places = {number: hour_place(spec, table.schema()) for number, spec in table.specs().items()}
+def _deed(snapshot: Snapshot) -> str:
+    return summary_of(snapshot).get(codec.VERB_KEY, "")
+
+
+def _same_rows(snapshot: Snapshot) -> bool:
+    """Whether a commit says that all rows are what they were: files or manifests written anew, or a verb that
+    appended nothing. A landing appends nothing, too, where it passes empty hours."""
+    done = snapshot.summary.operation if snapshot.summary is not None else Operation.OVERWRITE
+    return done is Operation.REPLACE or (done is Operation.APPEND and bool(_deed(snapshot)))
+
+
+def _changed(table: Table, snapshot: Snapshot, origin: str) -> set[int]:
+    """Hours of the logstore's files that came or left with a commit, whatever verb made it; none where they
+    cannot be read. The words of its deed are for people."""
+    before = table.snapshot_by_id(snapshot.parent_snapshot_id or 0)
     try:
-        files = [entry.data_file for entry in added_entries(table, snapshot)]
+        if before is None:  # expired: nobody can say what has left
+            files = [entry.data_file for entry in added_entries(table, snapshot)]
+        else:
+            files = _differing(table, snapshot, before)
     except (SlsError, OSError):
         return set()
-    placed = [(file, places[file.spec_id]) for file in files]
-    return {int(file.partition[place]) for file, place in placed if place is not None}
+    # Where a partition says no logstore the rows may be of this one.
+    mine = (f for f in files if partition_origin(table, f) in (origin, None))
+    return {hour for file in mine if (hour := partition_hour(table, file)) is not None}
+
+
+def _differing(table: Table, one: Snapshot, other: Snapshot) -> list[DataFile]:
+    """The files that only one of two snapshots has. Manifests that both have are not read."""
+    manifests = [{m.manifest_path: m for m in manifests_of(table, each)} for each in (one, other)]
+    alone = manifests[0].keys() ^ manifests[1].keys()
+    files = [
+        {
+            e.data_file.file_path: e.data_file
+            for p, m in each.items()
+            if p in alone
+            for e in entries_of(table, m)
+        }
+        for each in manifests
+    ]
+    return [(files[0] | files[1])[path] for path in files[0].keys() ^ files[1].keys()]
