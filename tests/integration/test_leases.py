@@ -13,6 +13,7 @@ from pipelines.landing.ledger.start import find_table
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance.repair import execute_repair, plan_repair
 from pipelines.landing.run.report import CheckpointOutcome, LandingReport
+from sls_io.coordination.lease_tables import METADATA, VERSION_TABLE
 from sls_io.errors import ClaimLost, ConfigError, LedgerBroken, ServiceError, TransportError
 from tests.integration.command_line import Command, command
 from tests.integration.test_races import At
@@ -134,6 +135,25 @@ def test_checkpoints_in_the_rows_tell_of_a_table_that_was_there(leased: World, t
     leased.land()
     with leased.client as client, pytest.raises(LedgerBroken, match="has checkpoints of shards 0, 1"):
         find_table(make_lake(tmp_path / "elsewhere"), leased.logstore, client)
+
+
+def test_all_tables_of_leases_dropped_at_once_are_a_first_start_and_a_landing_makes_them_again(
+    leased: World, tmp_path: Path
+) -> None:
+    """As `docs/reference.md` says; the checkpoints that were in them come from the table."""
+    leased.begun(10, 60)
+    leased.land()
+    before = checkpoints(leased)
+    connection = sqlite3.connect(tmp_path / "leases.db")
+    with connection:
+        for name in (*METADATA.tables, VERSION_TABLE):
+            connection.execute(f"DROP TABLE {name}")
+    connection.close()
+
+    assert leased.land().rows == 0
+
+    assert checkpoints(leased) == before == {s: e.frontier for s, e in leased.ledger.shards.items()}
+    leased.assert_each_log_once()
 
 
 def test_a_new_table_may_begin_where_the_leases_stand(leased: World, tmp_path: Path) -> None:
