@@ -8,9 +8,10 @@ from rich.markup import escape
 
 from pipelines.cli.backlog import say_backlog
 from pipelines.cli.logstores import logstore_option, resolve
+from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, moment, span, verb
 from pipelines.landing.hours import hour_text
-from pipelines.landing.inspection.describe import ShardView
+from pipelines.landing.inspection.describe import ShardView, refusal
 from pipelines.landing.inspection.describe import describe as look_at_shards
 from pipelines.landing.inspection.history import HourFiles, hours_of
 from pipelines.landing.inspection.runway import CURE, Runway, ShardRunway, days, runway, spoken
@@ -32,15 +33,21 @@ _STATES = {"readwrite": "open", "readonly": "read-only"}
 @logstore_option
 @verb
 def describe(output: Output, *, name: str | None) -> None:
-    """Show every shard: state, holder, checkpoint, frontier, end, lag, runway; and the files per hour."""
+    """Show every shard: state, holder, checkpoint, frontier, end, lag, runway; and the files per hour.
+
+    Ends with 1 where each landing is refused, because the table is another logstore's.
+    """
     logstore, lake = resolve(name), Lake.default()
     with SlsClient(logstore.service) as client:
         heads = Heads(client)
         views = look_at_shards(logstore, lake, client, heads=heads)
         left = runway(logstore, lake, client, heads=heads)
+        refused = refusal(logstore, lake, client)
     files = hours_of(logstore, lake)
     show(output, logstore, views, left)
     show_files(output, files)
+    if refused:
+        output.say(f"[red]landings are refused[/]: {escape(refused)}")
     if logstore.coordinator.kind == "sql_lease" and not any(view.consumers for view in views):
         output.say(
             "[yellow]the database of leases has none of this logstore[/]: its first live run makes them; "
@@ -55,8 +62,11 @@ def describe(output: Output, *, name: str | None) -> None:
             "shards": [asdict(view) for view in views],
             "runway": asdict(left) | {"shortest_s": left.shortest_s, "level": left.level},
             "files": [asdict(hour) for hour in files],
+            "refused": refused,
         }
     )
+    if refused:
+        click.get_current_context().exit(EXIT_FAILED)
 
 
 def show(output: Output, logstore: Logstore, views: list[ShardView], left: Runway) -> None:

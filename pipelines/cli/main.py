@@ -127,8 +127,17 @@ def cli(context: click.Context, debug: bool) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one verb and exit with its code. Never prints a trace unless `--debug` is given."""
+    _open_closed_streams()
     keep_others_out()
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def _open_closed_streams() -> None:
+    """Standard streams that the shell has closed (`>&-`) lead nowhere. Story: the next file that is opened
+    gets the free number, a data file the 1, and what a library prints goes into it."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
 
 
 def run(arguments: Sequence[str]) -> int:

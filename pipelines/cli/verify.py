@@ -114,7 +114,7 @@ def _say_how_far(output: Output, proof: Proof) -> None:
 
 def _say_verdict(output: Output, proof: Proof) -> None:
     if proof.verdict == NOT_VERIFIED:
-        wrong = any(shard.problems for shard in proof.shards) or not proof.shards
+        wrong = any(shard.problems for shard in proof.shards)
         why = f"{proof.table} does not hold what its ledger says" if wrong else "see above"
         if not proof.begun:
             why = "nothing of this logstore has landed"

@@ -8,6 +8,7 @@ from dagster import AssetCheckSeverity, AssetKey, DagsterInstance
 from pyiceberg.transforms import HourTransform, IdentityTransform
 
 from pipelines.components.logstore.checks import clean_result
+from pipelines.landing.inspection.describe import refusal
 from pipelines.landing.inspection.error_rows import error_rows
 from pipelines.landing.ledger.state import TableState, origins_named, read_state
 from pipelines.landing.logstore import Logstore
@@ -62,6 +63,9 @@ def test_a_logstore_lands_in_the_table_of_another_only_where_its_settings_say_sh
     assert f"holds rows of origin {was} ({text})" in said and "`shared: true`" in said
     assert f"sls-lake table adopt --moved {was} --at begin" in said
     assert quick.table.metadata == before, "neither rows nor columns nor an origin"
+    with world.client as client:
+        assert refusal(world.logstore, world.lake, client) in said, "describe says it, too"
+        assert refusal(world.changed(shared=True), world.lake, client) == ""
     world.logstore = world.changed(shared=True)
     run(world)
     assert len(world.table_rows()) == 20 + 25

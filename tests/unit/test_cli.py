@@ -136,6 +136,26 @@ def test_an_output_that_takes_no_more_is_named_once(project: Path, arguments: li
     assert done.stderr.count("\n") == 1 and "standard output cannot be written: No space left" in done.stderr
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_the_shell_has_closed_leads_nowhere_and_no_file_gets_its_number(
+    project: Path, closed: str
+) -> None:
+    seen = project / "numbers"
+    program = (
+        "import os, sys\n"
+        "from pipelines.cli.main import main\n"
+        "try:\n    main(['check'])\n"
+        "finally:\n"
+        f"    number = os.open({str(seen)!r}, os.O_CREAT | os.O_WRONLY)\n"
+        "    os.write(number, str(number).encode())\n"
+    )
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, program], check=False, cwd=project
+    )
+    assert done.returncode == 0
+    assert int(seen.read_text()) > 2
+
+
 def test_debug_lets_the_error_through(project: Path) -> None:
     with pytest.raises(ConfigError):
         run(["describe", "--debug"])

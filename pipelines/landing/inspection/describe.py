@@ -97,6 +97,14 @@ def read_ledger(logstore: Logstore, lake: Lake, client: SlsClient) -> Ledger:
     return state.ledger(check_origin(state, origin, logstore.table).id)
 
 
+def refusal(logstore: Logstore, lake: Lake, client: SlsClient) -> str:
+    """Why each landing is refused although the table is well: it is another logstore's; "" for no reason."""
+    table = lake.load(logstore.table)
+    if table is None or logstore.shared:
+        return ""
+    return unknown_beside(facts(table), client.origin(), logstore)
+
+
 def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
     """What a live run that got every shard would do now, and why each shard waits."""
     contract = Contract.from_columns(logstore.columns)
