@@ -68,9 +68,10 @@ def _landable(batch: pa.RecordBatch, given: object) -> pa.RecordBatch | Unusable
         return Unusable(f"gave a {type_name(given)}, not a RecordBatch")
     if given.num_rows != batch.num_rows:
         return Unusable(f"gave {given.num_rows} rows for {batch.num_rows}")
-    if wrong := _wrong(batch, given):
+    # Before it is looked at: what stays theirs could be another between the look and the landing.
+    theirs = _copied(given)
+    if wrong := _wrong(batch, theirs):
         return Unusable(wrong)
-    theirs = _copied(given.select([name for name in given.schema.names if not _ours(name)]))
     columns = [
         batch.column(field.name)
         if _ours(field.name)

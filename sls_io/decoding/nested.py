@@ -22,6 +22,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from numpy.typing import NDArray
 
 from sls_io import loggroup
+from sls_io.errors import CodeFailed
+from sls_io.named import attempted
 
 _DEEP_BYTES = 16 * 1024
 SHORT_BYTES = 512 * 1024
@@ -109,14 +111,12 @@ def _read(raw: bytes) -> pa.RecordBatch:
 
 
 def _read_here(raw: bytes) -> pa.RecordBatch:
+    # A panic of the library is no Exception. Story: a length of 2**64 - 1 runs over inside it; past
+    # `except Exception` the panic ended the run, and each one after it, for all shards.
     try:
-        return _handler().list_to_record_batch([raw])
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:
-        # A panic of the library is no Exception. Story: a length of 2**64 - 1 runs over inside it; past
-        # `except Exception` the panic ended the run, and each one after it, for all shards.
-        raise ValueError(f"the protobuf reader gave up ({type(error).__name__})") from None
+        return attempted("decoding", "ptars", lambda: _handler().list_to_record_batch([raw]))
+    except CodeFailed as error:
+        raise ValueError(f"the protobuf reader gave up ({error.kind})") from None
 
 
 @dataclass

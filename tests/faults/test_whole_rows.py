@@ -198,6 +198,13 @@ def test_the_proofs_of_seven_days_read_each_file_whole_and_one_of_them_is_red(wo
     assert "cannot be read" in (result.description or "")
 
 
+def test_the_proofs_of_any_eight_days_in_a_row_meet_every_file() -> None:
+    files = [f"s3://lake/data/{number:03}.parquet" for number in range(500)]
+    for first in range(2 * DAYS):
+        days = [of_day((first + day) * _DAY_S) for day in range(DAYS + 1)]
+        assert all(any(chosen(file) for chosen in days) for file in files)
+
+
 def test_a_proof_on_one_day_of_the_week_meets_every_file_within_seven_weeks() -> None:
     files = [f"s3://lake/data/{number:03}.parquet" for number in range(500)]
     for day in range(DAYS):

@@ -2,7 +2,7 @@
 
 Story: a disk loses a block of a data file, in the column of a message. Rows, identities and sums are all
 there, so a proof by identities is green; whoever reads the message has an error, or other text. So a part of
-the files is read whole each day, and all of them in seven days, whoever runs the proof and wherever: which
+the files is read whole each day, and all of them in eight days, whoever runs the proof and wherever: which
 day is a file's follows from its name.
 """
 

@@ -218,12 +218,18 @@ class Maintainer:
         try:
             why = _lost(looked)
         except (Unreadable, Misread) as error:
-            cures.give_cures(error, self._logstore, self.lake)
-            why = str(error)
+            return self._refused(", ".join(steps), error)
         if why:
             self._put_off.append(f"{', '.join(steps)}: {why}")
             self._unsettled = True
         return not why
+
+    def _refused(self, steps: str, error: Unreadable | Misread) -> bool:
+        """Puts the steps off, with what settles it. False, for who asks whether they may go on."""
+        cures.give_cures(error, self._logstore, self.lake)
+        self._put_off.append(f"{steps}: {error}")
+        self._unsettled = True
+        return False
 
     def _nothing(self, table: Table, steps: tuple[str, ...], *, executed: bool) -> Maintenance:
         return Maintenance(
@@ -396,8 +402,7 @@ class Maintainer:
         try:
             return self._orphans(table, now_s)
         except (Unreadable, Misread) as error:
-            self._put_off.append(f"sweep: {error}")
-            self._unsettled = True
+            self._refused("sweep", error)
             return ()
 
     def _old_metadata(self, table: Table, now_s: float) -> tuple[Orphan, ...]:
