@@ -237,14 +237,7 @@ def _lost(error: Exception, place: str, proxy: str) -> Lost:
     name = type(error).__name__
     place += f" (through the proxy {proxy})" if proxy else ""
     if unshaken := [cause for cause in error.args if isinstance(cause, _NotShaken)]:
-        late = isinstance(unshaken[0].__cause__, TimeoutError)
-        did = "did not answer in time" if late else "closed the connection"
-        return Lost(
-            f"{place} {did} in the TLS handshake, or speaks no TLS ({unshaken[0]}); check the endpoint and "
-            "the network",
-            timeout=late,
-            sent=False,
-        )
+        return _not_shaken(unshaken[0], place)
     if isinstance(error, SSLError) and any(isinstance(e, _OF_CERTIFICATE) for e in error.args):
         # The text of OpenSSL's verification is fixed but for the name that was asked for.
         reasons = [e.verify_message for e in error.args if isinstance(e, ssl.SSLCertVerificationError)]
@@ -264,6 +257,16 @@ def _lost(error: Exception, place: str, proxy: str) -> Lost:
     if isinstance(error, ValueError | OverflowError):
         return Lost(f"{place} answered what is no HTTP (its length, chunks or status)")
     return Lost(f"{place} closed the connection, or answered no HTTP ({name})")
+
+
+def _not_shaken(error: "_NotShaken", place: str) -> Lost:
+    late = isinstance(error.__cause__, TimeoutError)
+    did = "did not answer in time" if late else "closed the connection"
+    return Lost(
+        f"{place} {did} in the TLS handshake, or speaks no TLS ({error}); check the endpoint and the network",
+        timeout=late,
+        sent=False,
+    )
 
 
 def _check_framing(response: urllib3.BaseHTTPResponse) -> None:

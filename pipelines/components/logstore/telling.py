@@ -62,11 +62,7 @@ def untold(
     windows = {
         hour: [w for each in found for w in each.windows.get(hour, ())] for hour, found in newer.items()
     }
-    full = {
-        hour
-        for hour, found in newer.items()
-        if any(w.rows for w in windows[hour]) or any(hour in each.changed for each in found)
-    }
+    full = {hour for hour, found in newer.items() if _had_rows(hour, windows[hour], found)}
     in_table = hour_rows(logstore, lake, report.origin, newer)
     there = {h for h in newer if in_table.get(h, 1) or h not in full} | unknown
     others = [h for h in there if h >= logstore.start_hour and h not in report.hours]
@@ -82,6 +78,11 @@ def untold(
         {hour: versions[hour] for hour in hours if hour in versions},
         len(others) - len(chosen),
     )
+
+
+def _had_rows(hour: int, windows: Iterable[Landed], commits: Iterable[Brought]) -> bool:
+    """Whether rows of the hour came or left with these commits: else they passed it empty."""
+    return any(w.rows for w in windows) or any(hour in each.changed for each in commits)
 
 
 def _newer_than_told(told: Mapping[int, str], commits: Sequence[Brought]) -> dict[int, list[Brought]]:

@@ -225,11 +225,11 @@ def send(
     if reloaded is not None and there(reloaded):
         return
     if reloaded is not None and _is_as(reloaded, state):
+        cure = refusal.why.cure if refusal.why else "run it again"
         raise LandingUnknown(
             f"the commit to {name} was not confirmed by the catalog ({lake.place}: {refusal}) and is not "
             f"there{'' if refusal.why else ' yet; another program may hold it'}. "
-            f"{'Make room or give the right, then run' if refusal.why else 'Run'} it again: nothing is done "
-            "twice, should the first one still arrive"
+            f"{cure[0].upper()}{cure[1:]}: nothing is done twice, should the first one still arrive"
         )
     raise LandingConflict(
         f"somebody else committed to {name} between the look and the commit, so nothing was changed; "

@@ -219,29 +219,32 @@ def check_ancestry(table: Table) -> None:
         ahead = ahead or (snapshot if is_landing(snapshot) else None)
         if (snapshot.sequence_number or 0) < floor:
             break
-    rolled_back = last_seen is None or (last_seen.sequence_number or 0) < floor
-    name = ".".join(table.name())
-    if rolled_back:
-        since, verb = "", _verb_back(table, tag.snapshot_id)
-        # What main holds now may be no landing (a compaction, rows by hand): a ledger goes with one.
-        target = next((s.snapshot_id for s in ancestry(table) if is_landing(s)), None)
-        if removal_undone(table) is not None:
-            since = ", and rows that `table forget` removed are back"
-        elif target is not None and (other := _verb_back(table, target)) != verb:
-            verb = (
-                f"{verb} brings back what was there by then; {other} leaves it out: what landed since is "
-                "pulled again, or lost where retention has taken it"
-            )
-        raise LedgerBroken(
-            f"table {name} was rolled back by hand: main no longer contains the newest landing "
-            f"(snapshot {tag.snapshot_id}){since}",
-            verb=verb,
-        )
+    if last_seen is None or (last_seen.sequence_number or 0) < floor:
+        raise _rolled_back(table, tag.snapshot_id)
     raise LedgerBroken(
-        f"table {name}: snapshots between main and the newest landing (snapshot {tag.snapshot_id}) were "
-        "expired, so nobody can prove that it was not rolled back",
+        f"table {'.'.join(table.name())}: snapshots between main and the newest landing (snapshot "
+        f"{tag.snapshot_id}) were expired, so nobody can prove that it was not rolled back",
         verb=codec.ADOPT,
         kind=Breach.UNEXPLAINED,
+    )
+
+
+def _rolled_back(table: Table, tagged: int) -> LedgerBroken:
+    """The error for a `main` from before the newest landing: the way that loses nothing comes first."""
+    since, verb = "", _verb_back(table, tagged)
+    # What main holds now may be no landing (a compaction, rows by hand): a ledger goes with one.
+    target = next((s.snapshot_id for s in ancestry(table) if is_landing(s)), None)
+    if removal_undone(table) is not None:
+        since = ", and rows that `table forget` removed are back"
+    elif target is not None and (other := _verb_back(table, target)) != verb:
+        verb = (
+            f"{verb} brings back what was there by then; {other} leaves it out: what landed since is "
+            "pulled again, or lost where retention has taken it"
+        )
+    return LedgerBroken(
+        f"table {'.'.join(table.name())} was rolled back by hand: main no longer contains the newest "
+        f"landing (snapshot {tagged}){since}",
+        verb=verb,
     )
 
 
