@@ -44,7 +44,7 @@ def other_python() -> str:
 def mariadb() -> None:
     """A MariaDB server's binary. It is no package of Python, so nobody has to have it."""
     if server_program() is None:
-        pytest.skip("no mariadbd on this machine: install MariaDB's server (Debian: mariadb-server-core)")
+        pytest.skip("no whole MariaDB here (Debian: mariadb-server-core and mariadb-client-core)")
 
 
 def browser() -> str:

@@ -25,9 +25,10 @@ _READY = "ready for connections"
 
 
 def server_program() -> str | None:
-    """Where the server's binary is; None for nowhere. Debian puts it where users do not look."""
+    """Where the server's binary is; None for nowhere, or where what makes its folder lacks a part. Debian
+    puts the one where users do not look, and that part into the package of the clients."""
     path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/libexec"])
-    return shutil.which("mariadbd", path=path)
+    return shutil.which("mariadbd", path=path) if shutil.which("my_print_defaults") else None
 
 
 class MariaDB:
