@@ -314,7 +314,7 @@ def test_a_catalog_that_never_answers_is_told_before_dagster_ends_the_tick(
 
 
 def test_logs_that_wait_for_a_start_that_is_to_come_are_no_lag_of_nothing(make_site: MakeSite) -> None:
-    site = make_site("to_come")
+    site = make_site("start_to_come")
     site.world.logstore = site.world.changed(start="2100-01-01-00:00")
     site.world.put(5)
     watch = Watch(site)
