@@ -117,7 +117,7 @@ def test_a_catalog_that_accepts_and_says_nothing_costs_a_deadline(
 ) -> None:
     """Their drivers would wait for ever. A run that has sent its commit leaves it to the next one."""
     assert place.gate is not None
-    with place.gate.hold(), pytest.raises(ConfigError, match=rf"no answer within {PAUSE_S:g} s"):
+    with place.gate.hold(), pytest.raises(ConfigError, match=r"no answer within 0\.(5|4[0-9]) s"):
         world.lake.load(world.logstore.table, deadline_s=PAUSE_S)
 
     checkpoints = world.checkpoints()
