@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.driver import Run
 from sls_io.deadline import Deadline
 from sls_io.errors import ConfigError, LandingUnknown, TransportError
@@ -31,16 +32,24 @@ def locked(world: World, *, readers: bool) -> Iterator[None]:
         connection.execute("ROLLBACK")
 
 
+READS_S = 2.0
+"""How long a hurried run may read: enough for a slow machine, little enough to be waited for."""
+
+
+def hurried(world: World, **changes: str) -> Logstore:
+    """The logstore, read by a run that ends soon."""
+    budget = {**world.logstore.budget.model_dump(), "seconds_max": READS_S}
+    return world.changed(budget=budget, **changes)
+
+
 @pytest.fixture
 def waiting(quick: World) -> World:
-    """A history that has begun, and 30 logs to land by a run that has half a second to read them."""
+    """A history that has begun, and 30 logs to land."""
     quick.put(10)
     quick.emulator.admin.advance(60)
     quick.land()
     quick.put(30)
     quick.emulator.admin.advance(60)
-    budget = {**quick.logstore.budget.model_dump(), "seconds_max": 0.5}
-    quick.logstore = quick.changed(budget=budget)
     return quick
 
 
@@ -53,7 +62,7 @@ def test_a_run_at_a_locked_catalog_ends_by_its_one_deadline_and_names_what_it_wa
 
     with locked(waiting, readers=readers), around.kept():
         run = Run(
-            waiting.logstore,
+            hurried(waiting),
             waiting.engine,
             lake=waiting.lake,
             publish_deadline_s=1.0,
@@ -111,8 +120,8 @@ def test_a_verb_at_a_locked_catalog_says_that_another_process_holds_it_and_not_t
 
 # --- what a run waits for beside its catalog ---------------------------------------------------------------
 
-LONGER_S = 2.7
-"""Past the deadline of a run that reads for half a second and gives its catalog a second, and another."""
+LONGER_S = READS_S + 2.2
+"""Past the deadline of a hurried run that gives its catalog a second, and another."""
 
 
 class Restores:
@@ -127,7 +136,7 @@ RESTORES = Restores()
 
 
 def test_a_hook_that_works_for_longer_than_the_run_has_is_no_catalog_out_of_reach(waiting: World) -> None:
-    slow = waiting.changed(hooks=f"{__name__}:RESTORES")
+    slow = hurried(waiting, hooks=f"{__name__}:RESTORES")
     report = waiting.land(logstore=slow, publish_deadline_s=1.0, reload_deadline_s=1.0)
     assert report.came_to_nothing, "its time to read was over"
     assert waiting.land().rows == 30
@@ -136,7 +145,7 @@ def test_a_hook_that_works_for_longer_than_the_run_has_is_no_catalog_out_of_reac
 def test_what_is_told_of_a_landing_may_take_longer_than_the_run_has(waiting: World) -> None:
     """Dagster writes an event for each hour before the landing is checked and its checkpoints move."""
     before = waiting.checkpoints()
-    with waiting.run(publish_deadline_s=1.0, reload_deadline_s=1.0) as run:
+    with waiting.run(logstore=hurried(waiting), publish_deadline_s=1.0, reload_deadline_s=1.0) as run:
         assert run.land().rows == 30
         threading.Event().wait(LONGER_S)
         assert run.reconcile().ok
@@ -149,12 +158,9 @@ def test_a_try_that_was_not_answered_may_land_yet_whatever_became_of_those_after
 ) -> None:
     catalog = started.lake.catalog()
     assert isinstance(catalog, LossyCatalog)
-    budget = {**started.logstore.budget.model_dump(), "seconds_max": 2.0}
     catalog.script.extend(["silent", *["refused"] * 1000])
     with (
-        started.run(
-            logstore=started.changed(budget=budget), publish_deadline_s=0.3, reload_deadline_s=0.5
-        ) as run,
+        started.run(logstore=hurried(started), publish_deadline_s=0.3, reload_deadline_s=0.5) as run,
         pytest.raises(LandingUnknown, match=r"did not confirm .*: ConnectionError\. .* may land yet"),
     ):
         run.land()
