@@ -19,6 +19,7 @@ from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThan
 from pipelines.cli.backfill import backfill
 from pipelines.cli.main import EXIT_FAILED, cli
 from pipelines.landing.commit import authored
+from pipelines.landing.commit.operation import Tools
 from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.ledger.state import read_state
@@ -66,7 +67,7 @@ def run_as_printed(world: World, command: Command, words: list[str]) -> None:
         hours = range(asked["first"], (asked["last"] or asked["first"]) + 1)
         with world.client as client:
             planned = plan_replace(world.lake, world.logstore, client, hours)
-            execute_replace(world.lake, world.logstore, client, world.engine, planned)
+            execute_replace(world.lake, planned, Tools(engine=world.engine))
         return
     more = [] if words[0] == "verify" or "--execute" in words else ["--execute"]
     said = command(*words, *more)

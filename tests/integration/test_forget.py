@@ -13,19 +13,19 @@ from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.cli.output import Output
 from pipelines.cli.table import show_forget
 from pipelines.cli.verify import show
+from pipelines.landing.commit.operation import Planned, execute
 from pipelines.landing.inspection.describe import lacking_hours
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger.codec import TAG, VERB_KEY
 from pipelines.landing.ledger.state import read_state, reconcile
 from pipelines.landing.ledger.summary import summary_of, total_records
 from pipelines.landing.operations.forget import (
-    PlannedForget,
-    execute_forget,
+    Forget,
     plan_forget_before,
     plan_forget_where,
 )
 from pipelines.landing.operations.replace import plan_replace
-from pipelines.landing.operations.rollback import execute_rollback, plan_rollback
+from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.operations.undo import plan_undo
 from pipelines.landing.table.lake import Lake
 from sls_io.errors import ConfigError, LandingConflict, LandingUnknown
@@ -46,16 +46,15 @@ WHERE = "n >= 8 and n < 12"
 """Four rows, two in each of the first two hours; their files hold others, too."""
 
 
-def plan(world: World, where: str = WHERE) -> PlannedForget:
+def plan(world: World, where: str = WHERE) -> Planned[Forget]:
     """The removal of what a filter takes."""
     with world.client as client:
         return plan_forget_where(world.lake, world.logstore, client, where)
 
 
-def carry_out(world: World, planned: PlannedForget) -> int:
+def carry_out(world: World, planned: Planned[Forget]) -> int:
     """Execute it."""
-    with world.client as client:
-        return execute_forget(world.lake, world.logstore, client, planned)
+    return execute(world.lake, planned).snapshot
 
 
 def numbers(world: World) -> list[int]:
@@ -207,7 +206,7 @@ def test_nothing_brings_back_what_was_removed(started: World, command: Command) 
 
     roll_back(started)
     assert command("table", "rollback", str(older), "--execute")["code"] == EXIT_USAGE
-    execute_rollback(started.lake, plan_rollback(started.lake, started.logstore.table, newest))
+    execute(started.lake, plan_rollback(started.lake, started.logstore.table, newest))
     assert numbers(started) == left_over(30)
     started.table.manage_snapshots().remove_tag(TAG).commit()
     assert command("table", "rollback", str(older), "--execute")["code"] == EXIT_USAGE

@@ -10,12 +10,13 @@ from aliyun.log import log_logs_raw_pb2 as pb
 from pyiceberg.types import StringType
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
+from pipelines.landing.commit.operation import Planned, execute
 from pipelines.landing.ledger.codec import REWRITTEN_KEY, VERB_KEY
 from pipelines.landing.ledger.state import reconcile
 from pipelines.landing.ledger.summary import summary_of
 from pipelines.landing.maintenance.maintain import Maintainer
-from pipelines.landing.operations.forget import execute_forget, plan_forget_where
-from pipelines.landing.operations.mend import PlannedMend, execute_mend, plan_mend
+from pipelines.landing.operations.forget import plan_forget_where
+from pipelines.landing.operations.mend import Mend, plan_mend
 from sls_io.errors import ConfigError, LandingConflict, LandingUnknown
 from tests.integration.command_line import Command, command
 from tests.integration.lossy_catalog import lossy
@@ -53,16 +54,15 @@ def started(world: World) -> World:
     return world
 
 
-def planned(world: World, **columns: str) -> PlannedMend:
+def planned(world: World, **columns: str) -> Planned[Mend]:
     """What the fixed contract, or another, would mend."""
     with world.client as client:
         return plan_mend(world.lake, world.changed(columns=columns or FIXED), client, ALL)
 
 
-def mended(world: World, plan: PlannedMend, **columns: str) -> int:
+def mended(world: World, plan: Planned[Mend], **columns: str) -> int:
     """Carry it out."""
-    with world.client as client:
-        return execute_mend(world.lake, world.changed(columns=columns or FIXED), client, plan)
+    return execute(world.lake, plan).snapshot
 
 
 def by_n(world: World) -> dict[int, dict[str, Any]]:
@@ -276,7 +276,7 @@ def test_a_column_that_another_engine_filled_keeps_its_values(started: World) ->
     assert Maintainer(started.logstore, started.lake).execute(["compact"]).compacted
     with started.client as client:
         gone = plan_forget_where(started.lake, started.logstore, client, "n = 101")
-        execute_forget(started.lake, started.logstore, client, gone)
+        execute(started.lake, gone)
     kept = {n: row["country"] for n, row in by_n(started).items() if row["country"] is not None}
     assert 101 not in kept and len(kept) == 19 and all(c == f"c{n}" for n, c in kept.items())
     started.assert_proved()

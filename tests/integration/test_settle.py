@@ -14,14 +14,15 @@ from pyiceberg.table.update import AddSnapshotUpdate
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.landing.commit import authored, publish
+from pipelines.landing.commit.operation import execute
 from pipelines.landing.inspection.describe import lacking_hours
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger.codec import LEDGER_PREFIX, TAG, WINDOWS_KEY
 from pipelines.landing.ledger.state import ancestry, facts, read_state
 from pipelines.landing.ledger.summary import total_records
 from pipelines.landing.ledger.values import Deed, Operation
-from pipelines.landing.operations.adopt import execute_adopt, plan_adopt
-from pipelines.landing.operations.rollback import execute_rollback, plan_rollback
+from pipelines.landing.operations.adopt import plan_adopt
+from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
 from sls_io.errors import Breach, LandingConflict, LedgerBroken
@@ -270,7 +271,7 @@ def test_a_landing_between_look_and_execute_refuses_the_rollback(started: World)
     started.land()
 
     with pytest.raises(LandingConflict, match="nothing was changed"):
-        execute_rollback(started.lake, planned)
+        execute(started.lake, planned)
 
     assert len(started.table_rows()) == 80
     started.assert_each_log_once()
@@ -282,7 +283,7 @@ def test_a_rollback_between_plan_and_publish_makes_the_landing_plan_again(starte
     _, wanted, _ = snapshots(started)
 
     def back() -> None:
-        execute_rollback(started.lake, plan_rollback(started.lake, started.logstore.table, wanted))
+        execute(started.lake, plan_rollback(started.lake, started.logstore.table, wanted))
 
     report = started.land(on_event=At("publish", back))
 
@@ -319,7 +320,7 @@ def test_spark_reads_and_expires_a_table_that_was_rolled_back_and_forth(
         mine.land()
     _, wanted, newest = snapshots(mine)
     for target, rows in ((wanted, 10), (newest, 20)):
-        execute_rollback(shared_lake, plan_rollback(shared_lake, table, target))
+        execute(shared_lake, plan_rollback(shared_lake, table, target))
         counted = mine.engine.session.sql(f"SELECT count(*) AS n FROM lake.{table}").collect()
         assert counted[0]["n"] == rows
 
@@ -426,7 +427,7 @@ def test_a_logstore_that_began_since_keeps_its_start_also_where_the_tag_is_gone(
     began = {shard: entry.start for shard, entry in other.ledger.shards.items()}
     started.table.manage_snapshots().remove_tag(TAG).commit()
 
-    execute_rollback(started.lake, plan_rollback(started.lake, started.logstore.table, target))
+    execute(started.lake, plan_rollback(started.lake, started.logstore.table, target))
 
     assert {shard: entry.start for shard, entry in other.ledger.shards.items()} == began
     assert other.land().rows == 25
@@ -592,4 +593,4 @@ def test_a_commit_between_look_and_execute_refuses_the_adoption(started: World) 
     append_by_hand(started)
 
     with pytest.raises(LandingConflict, match="nothing was changed"):
-        execute_adopt(started.lake, planned)
+        execute(started.lake, planned)

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.landing.commit.operation import Planned, execute
 from pipelines.landing.maintenance.maintain import Maintainer
-from pipelines.landing.operations.adopt import execute_adopt, plan_adopt
+from pipelines.landing.operations.adopt import plan_adopt
 from pipelines.landing.operations.register import plan_register, plan_start_over, register, start_over
-from pipelines.landing.operations.rollback import PlannedRollback, execute_rollback, plan_rollback
+from pipelines.landing.operations.rollback import Rollback, plan_rollback
 from sls_io.errors import CommitStands, ConfigError, LandingUnknown
 from tests.integration.lossy_catalog import LossyCatalog, lossy
 from tests.integration.test_changed_table import append_by_hand
@@ -31,7 +32,7 @@ def catalog(world: World) -> Iterator[LossyCatalog]:
     world.assert_proved()
 
 
-def planned(world: World) -> PlannedRollback:
+def planned(world: World) -> Planned[Rollback]:
     """A rollback to the first landing of rows."""
     target = world.table.metadata.snapshots[1].snapshot_id
     return plan_rollback(world.lake, world.logstore.table, target)
@@ -43,7 +44,7 @@ def test_a_lost_answer_of_a_rollback_that_was_made_is_found_in_the_table(
     plan = planned(world)
     catalog.script.append("lost")
 
-    assert execute_rollback(world.lake, plan) == world.table.metadata.current_snapshot_id
+    assert execute(world.lake, plan).snapshot == world.table.metadata.current_snapshot_id
 
     assert world.land().rows == 40
     world.assert_each_log_once()
@@ -56,10 +57,10 @@ def test_a_rollback_that_never_arrived_is_said_to_be_unknown_and_may_be_asked_ag
     catalog.script.append("refused")
 
     with pytest.raises(LandingUnknown, match="Run it again"):
-        execute_rollback(world.lake, plan)
+        execute(world.lake, plan)
 
     assert len(world.table_rows()) == 20
-    execute_rollback(world.lake, planned(world))
+    execute(world.lake, planned(world))
     assert world.land().rows == 40
     world.assert_each_log_once()
 
@@ -71,10 +72,10 @@ def test_a_rollback_that_a_full_disk_refuses_says_so_and_blames_nobody(
     catalog.script.append("full")
 
     with pytest.raises(LandingUnknown, match=r"file too large.*Make room") as refused:
-        execute_rollback(world.lake, plan)
+        execute(world.lake, plan)
 
     assert "another program" not in str(refused.value)
-    execute_rollback(world.lake, planned(world))
+    execute(world.lake, planned(world))
     assert world.land().rows == 40
     world.assert_each_log_once()
 
@@ -84,7 +85,7 @@ def test_a_rollback_that_arrives_after_a_landing_is_refused(world: World, catalo
     plan = planned(world)
     catalog.script.append("late")
     with pytest.raises(LandingUnknown):
-        execute_rollback(world.lake, plan)
+        execute(world.lake, plan)
     assert world.land().rows == 30
 
     catalog.deliver()
@@ -98,8 +99,8 @@ def test_of_a_rollback_that_was_asked_for_twice_the_late_one_is_refused(
 ) -> None:
     catalog.script.append("late")
     with pytest.raises(LandingUnknown):
-        execute_rollback(world.lake, planned(world))
-    execute_rollback(world.lake, planned(world))
+        execute(world.lake, planned(world))
+    execute(world.lake, planned(world))
 
     catalog.deliver()
 
@@ -113,7 +114,7 @@ def test_an_adoption_that_arrives_late_leaves_nothing_to_settle(world: World, ca
     catalog.script.append("late")
     with world.client as client:
         with pytest.raises(LandingUnknown):
-            execute_adopt(world.lake, plan_adopt(world.lake, world.logstore, client))
+            execute(world.lake, plan_adopt(world.lake, world.logstore, client))
         catalog.deliver()
         assert catalog.deliveries == [""]
 

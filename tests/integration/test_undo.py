@@ -5,14 +5,15 @@ from pyiceberg.expressions import EqualTo
 from pyiceberg.table.snapshots import Operation
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
+from pipelines.landing.commit.operation import execute
 from pipelines.landing.inspection.describe import lacking_hours
 from pipelines.landing.inspection.history import history
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger.codec import VERB_KEY
 from pipelines.landing.ledger.state import reconcile
 from pipelines.landing.ledger.summary import summary_of, total_records
-from pipelines.landing.operations.rollback import execute_rollback, plan_rollback
-from pipelines.landing.operations.undo import PlannedUndo, execute_undo, plan_undo
+from pipelines.landing.operations.rollback import plan_rollback
+from pipelines.landing.operations.undo import PlannedUndo, plan_undo
 from pipelines.landing.table.lake import Lake
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import ConfigError, LandingConflict, LandingUnknown
@@ -125,7 +126,7 @@ def test_a_compacted_hour_is_taken_back_as_well(started: World) -> None:
     planned = plan(started)
     assert (planned.view.rows, len(planned.view.shards)) == (10, 2)
 
-    execute_undo(started.lake, planned)
+    execute(started.lake, planned)
 
     assert fill(started) == 10
     started.land()
@@ -137,12 +138,12 @@ def test_a_shard_that_was_born_after_the_hour_or_idles_since_holds_nothing_up(st
     """Neither says by a landing that it passed the hour; the service says that it has nothing of it."""
     started.land()
     started.emulator.admin.split(PROJECT, "access_logs", 0)
-    assert execute_undo(started.lake, plan(started))
+    assert execute(started.lake, plan(started)).snapshot
     with pytest.raises(ConfigError, match="land first"):
         plan(started, HOUR0 + 2)
 
     started.at(HOUR0_S + 4 * 3600)
-    assert execute_undo(started.lake, plan(started, HOUR0 + 2))
+    assert execute(started.lake, plan(started, HOUR0 + 2)).snapshot
     assert hours_in_table(started) == [0]
     assert fill(started) + fill(started, HOUR0 + 2) == 80
     started.land()
@@ -185,7 +186,7 @@ def test_without_a_landing_there_is_nothing_to_undo(world: World, command: Comma
 def test_the_other_logstore_of_the_table_keeps_its_rows(started: World) -> None:
     other = second_logstore(started)
     assert started.land(logstore=other).rows == 25
-    execute_undo(started.lake, plan(started))
+    execute(started.lake, plan(started))
     assert len(started.table_rows()) == 20 + 25
     assert fill(started) == 10
     started.assert_proved()
@@ -203,7 +204,7 @@ def test_an_hour_of_a_table_that_lost_rows_is_not_taken_back(started: World, com
 
 def test_an_undo_between_plan_and_publish_of_a_landing_costs_it_a_try(started: World) -> None:
     """The frontier stays, so the windows fit and the same files are appended on the new head."""
-    race = At("publish", lambda: execute_undo(started.lake, plan(started)))
+    race = At("publish", lambda: execute(started.lake, plan(started)).snapshot)
 
     report = started.land(on_event=race)
 
@@ -219,18 +220,18 @@ def test_a_landing_between_look_and_execute_refuses_the_undo(started: World) -> 
     started.land()
 
     with pytest.raises(LandingConflict, match="nothing was changed"):
-        execute_undo(started.lake, planned)
+        execute(started.lake, planned)
 
     started.assert_each_log_once()
-    execute_undo(started.lake, plan(started))
+    execute(started.lake, plan(started))
     assert hours_in_table(started) == [0, 2]
     started.assert_proved()
 
 
 def test_an_undo_between_plan_and_publish_of_a_backfill_lets_it_land_what_it_has(started: World) -> None:
     """The backfill brings the hour that was undone before; the one undone meanwhile stays away."""
-    execute_undo(started.lake, plan(started, HOUR0))
-    race = At("publish", lambda: execute_undo(started.lake, plan(started, HOUR0 + 1)))
+    execute(started.lake, plan(started, HOUR0))
+    race = At("publish", lambda: execute(started.lake, plan(started, HOUR0 + 1)).snapshot)
 
     assert started.land(mode="fill", hours=(HOUR0, HOUR0 + 2), on_event=race).rows == 10
 
@@ -244,15 +245,15 @@ def test_an_undo_between_plan_and_publish_of_a_backfill_lets_it_land_what_it_has
 def test_a_rollback_brings_an_undone_hour_back_and_another_takes_it_away_again(started: World) -> None:
     """No manifest says that the files are deleted, so nobody's expiry may take them meanwhile."""
     newest = snapshots(started)[-1]
-    undone = execute_undo(started.lake, plan(started))
+    undone = execute(started.lake, plan(started)).snapshot
 
-    execute_rollback(started.lake, plan_rollback(started.lake, started.logstore.table, newest))
+    execute(started.lake, plan_rollback(started.lake, started.logstore.table, newest))
 
     assert hours_in_table(started) == [0, 1, 2]
     started.assert_proved()
     started.land()
     started.assert_each_log_once()
-    execute_rollback(started.lake, plan_rollback(started.lake, started.logstore.table, undone))
+    execute(started.lake, plan_rollback(started.lake, started.logstore.table, undone))
     assert hours_in_table(started) == [0, 2]
     started.land()
     assert fill(started) == 10
@@ -261,7 +262,7 @@ def test_a_rollback_brings_an_undone_hour_back_and_another_takes_it_away_again(s
 
 
 def test_files_that_left_are_orphans_only_once_no_snapshot_has_them(started: World) -> None:
-    execute_undo(started.lake, plan(started))
+    execute(started.lake, plan(started))
     assert history(started.logstore, started.lake, floor_s=-3600, clock=SYSTEM_CLOCK).orphans == ()
     table = started.table
     head = table.current_snapshot()
@@ -284,7 +285,7 @@ def test_an_hour_that_expired_in_the_service_is_withdrawn_by_its_rows(started: W
     started.land()
     rows = len(started.table_rows())
 
-    execute_undo(started.lake, plan(started))
+    execute(started.lake, plan(started))
 
     assert len(started.table_rows()) == rows - 10
     with started.client as client:
@@ -319,14 +320,14 @@ def test_spark_reads_and_expires_a_table_after_an_undo_and_a_rollback(
 
     rows = counted()
     planned = plan(mine, hour)
-    execute_undo(shared_lake, planned)
+    execute(shared_lake, planned)
     assert counted() == rows - planned.view.rows
-    execute_rollback(shared_lake, plan_rollback(shared_lake, table, newest))
+    execute(shared_lake, plan_rollback(shared_lake, table, newest))
     assert counted() == rows
     expire()
     assert counted() == rows
     mine.assert_each_log_once()
-    execute_undo(shared_lake, plan(mine, hour))
+    execute(shared_lake, plan(mine, hour))
     expire()
     assert counted() == rows - planned.view.rows
     mine.assert_proved()
@@ -347,7 +348,7 @@ def test_a_lost_answer_of_an_undo_that_was_made_is_found_in_the_table(
 ) -> None:
     planned = plan(started)
     catalog.script.append("lost")
-    assert execute_undo(started.lake, planned) == started.table.metadata.current_snapshot_id
+    assert execute(started.lake, planned).snapshot == started.table.metadata.current_snapshot_id
     assert hours_in_table(started) == [0, 2]
     with pytest.raises(ConfigError, match="nothing to take back"):
         plan(started)
@@ -361,8 +362,8 @@ def test_an_undo_that_never_arrived_is_unknown_and_may_be_asked_again(
     planned = plan(started)
     catalog.script.append("refused")
     with pytest.raises(LandingUnknown, match="Run it again"):
-        execute_undo(started.lake, planned)
-    execute_undo(started.lake, plan(started))
+        execute(started.lake, planned)
+    execute(started.lake, plan(started))
     assert hours_in_table(started) == [0, 2]
     started.assert_proved()
 
@@ -373,8 +374,8 @@ def test_an_undo_that_arrives_after_a_backfill_landed_the_hour_again_is_refused(
     planned = plan(started)
     catalog.script.append("late")
     with pytest.raises(LandingUnknown):
-        execute_undo(started.lake, planned)
-    execute_undo(started.lake, plan(started))
+        execute(started.lake, planned)
+    execute(started.lake, plan(started))
     assert fill(started) == 10
 
     catalog.deliver()
