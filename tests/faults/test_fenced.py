@@ -140,7 +140,7 @@ def test_a_landing_that_was_committed_first_is_not_aborted(world: World, command
 
     world.land(on_event=At("publish", plan))
     head = world.table.metadata.current_snapshot_id
-    said = command("landings", "abort", plans[0].landing.run, "--execute")
+    said = command("landings", "abort", plans[0].view.run, "--execute")
     assert said["code"] == EXIT_USAGE and "is committed" in said["error"] and "table undo" in said["error"]
     with pytest.raises(Exception, match="is committed"):
         execute(world.lake, plans[0])

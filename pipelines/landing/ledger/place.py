@@ -109,12 +109,18 @@ def look(
 
 
 def _looked(table: Table | None, name: str, trust: Trust, *, columns: bool = True) -> Looked:
-    head = table.current_snapshot() if table is not None else None
-    if table is None or head is None:
-        raise ConfigError(f"nothing has landed in {name} yet: run `sls-lake land` first")
-    if trust is Trust.FACTS:
-        return Looked(table, facts(table, damaged_too=True), head)
-    state = read_state(table, columns=columns)
+    if table is None:
+        raise _empty(name)
+    sound = trust is not Trust.FACTS
+    # Before its head: of a table whose branch main somebody dropped it says what brings it back.
+    state = read_state(table, columns=columns) if sound else facts(table, damaged_too=True)
+    head = table.current_snapshot()
+    if head is None:
+        raise _empty(name)
     if trust is Trust.WHOLE:
         check_adds_up(table)
     return Looked(table, state, head)
+
+
+def _empty(name: str) -> ConfigError:
+    return ConfigError(f"nothing has landed in {name} yet: run `sls-lake land` first")
