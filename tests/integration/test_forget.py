@@ -28,10 +28,9 @@ from pipelines.landing.operations.replace import plan_replace
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.operations.undo import plan_undo
 from pipelines.landing.table.lake import Lake
-from sls_io.errors import ConfigError, LandingConflict, LandingUnknown
+from sls_io.errors import ConfigError, LandingConflict
 from tests import needs
 from tests.integration.command_line import Command, command
-from tests.integration.lossy_catalog import lossy
 from tests.integration.test_changed_table import append_by_hand, compact, roll_back
 from tests.integration.test_races import At, second_logstore
 from tests.integration.test_settle import invent, snapshots
@@ -341,21 +340,6 @@ def test_adopted_rows_may_be_removed_too(started: World, command: Command) -> No
 # --- races and lost answers ----------------------------------------------------------------------
 
 
-def test_a_landing_between_look_and_commit_costs_a_try(started: World) -> None:
-    planned = plan(started)
-    started.land()
-    carry_out(started, planned)
-    assert numbers(started) == left_over(90)
-    started.assert_proved()
-
-
-def test_a_removal_between_plan_and_publish_of_a_landing_costs_that_a_try(started: World) -> None:
-    report = started.land(on_event=At("publish", lambda: carry_out(started, plan(started))))
-    assert (report.rows, report.conflicts, report.replans) == (60, 1, 0)
-    assert numbers(started) == left_over(90)
-    started.assert_proved()
-
-
 def test_files_that_were_rewritten_meanwhile_are_left_alone(started: World) -> None:
     planned = plan(started)
     compact(started)
@@ -364,22 +348,6 @@ def test_files_that_were_rewritten_meanwhile_are_left_alone(started: World) -> N
     assert numbers(started) == list(range(30))
     carry_out(started, plan(started))
     assert numbers(started) == left_over(30)
-    started.assert_proved()
-
-
-def test_a_lost_answer_is_found_and_a_late_one_refused(started: World) -> None:
-    started.lake, catalog = lossy(started.lake)
-    catalog.script.append("late")
-    with pytest.raises(LandingUnknown, match="Run it again"):
-        carry_out(started, plan(started))
-    catalog.script.append("lost")
-    assert carry_out(started, plan(started)) == started.table.metadata.current_snapshot_id
-
-    catalog.deliver()
-
-    assert catalog.deliveries == ["CommitFailedException"]
-    started.land()
-    assert numbers(started) == left_over(90)
     started.assert_proved()
 
 

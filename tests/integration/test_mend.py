@@ -17,11 +17,9 @@ from pipelines.landing.ledger.summary import summary_of
 from pipelines.landing.maintenance.maintain import Maintainer
 from pipelines.landing.operations.forget import plan_forget_where
 from pipelines.landing.operations.mend import Mend, plan_mend
-from sls_io.errors import ConfigError, LandingConflict, LandingUnknown
+from sls_io.errors import ConfigError, LandingConflict
 from tests.integration.command_line import Command, command
-from tests.integration.lossy_catalog import lossy
 from tests.integration.test_changed_table import compact
-from tests.integration.test_races import At
 from tests.integration.world import HOUR0, HOUR0_S, World, group
 
 pytestmark = pytest.mark.spark
@@ -285,25 +283,6 @@ def test_a_column_that_another_engine_filled_keeps_its_values(started: World) ->
 # --- races and lost answers ----------------------------------------------------------------------
 
 
-@pytest.mark.fault("4b.poison.after")
-def test_a_landing_between_look_and_commit_costs_a_try(started: World) -> None:
-    plan = planned(started)
-    started.land()
-    mended(started, plan)
-    assert len(started.table_rows()) == 25
-    assert planned(started).view.mended == 0
-    started.assert_proved()
-
-
-def test_a_mend_between_plan_and_publish_of_a_landing_costs_that_a_try(started: World) -> None:
-    columns = {"n": "long", "status": "int", "at": FIXED["at"]}
-    race = At("publish", lambda: mended(started, planned(started, **columns), **columns))
-    report = started.land(on_event=race)
-    assert (report.rows, report.conflicts) == (5, 1)
-    assert planned(started, **columns).view.mended == 0
-    started.assert_proved()
-
-
 def test_files_that_were_rewritten_meanwhile_are_left_alone(started: World) -> None:
     plan = planned(started)
     compact(started)
@@ -311,19 +290,4 @@ def test_files_that_were_rewritten_meanwhile_are_left_alone(started: World) -> N
         mended(started, plan)
     mended(started, planned(started))
     assert planned(started).view.mended == 0
-    started.assert_proved()
-
-
-def test_a_lost_answer_is_found_and_a_late_one_refused(started: World) -> None:
-    started.lake, catalog = lossy(started.lake)
-    catalog.script.append("late")
-    with pytest.raises(LandingUnknown, match="Run it again"):
-        mended(started, planned(started))
-    catalog.script.append("lost")
-    assert mended(started, planned(started)) == started.table.metadata.current_snapshot_id
-
-    catalog.deliver()
-
-    assert catalog.deliveries == ["CommitFailedException"]
-    assert planned(started).view.files == 0
     started.assert_proved()

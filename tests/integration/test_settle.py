@@ -21,15 +21,14 @@ from pipelines.landing.ledger.codec import LEDGER_PREFIX, TAG, WINDOWS_KEY
 from pipelines.landing.ledger.state import ancestry, facts, read_state
 from pipelines.landing.ledger.summary import total_records
 from pipelines.landing.ledger.values import Deed, Operation
-from pipelines.landing.operations.adopt import plan_adopt
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
-from sls_io.errors import Breach, LandingConflict, LedgerBroken
+from sls_io.errors import Breach, LedgerBroken
 from tests import needs
 from tests.integration.command_line import Command, command
 from tests.integration.test_changed_table import append_by_hand, compact, roll_back
-from tests.integration.test_races import At, second_logstore
+from tests.integration.test_races import second_logstore
 from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World
 
 pytestmark = pytest.mark.spark
@@ -263,33 +262,6 @@ def test_the_other_logstore_of_the_table_goes_back_too_and_keeps_its_start(
     assert started.land(logstore=other).rows == 25
     started.assert_proved()
     World(started.emulator, started.lake, other, started.engine).assert_proved()
-
-
-def test_a_landing_between_look_and_execute_refuses_the_rollback(started: World) -> None:
-    _, wanted, _ = snapshots(started)
-    planned = plan_rollback(started.lake, started.logstore.table, wanted)
-    started.land()
-
-    with pytest.raises(LandingConflict, match="nothing was changed"):
-        execute(started.lake, planned)
-
-    assert len(started.table_rows()) == 80
-    started.assert_each_log_once()
-    started.assert_proved()
-
-
-def test_a_rollback_between_plan_and_publish_makes_the_landing_plan_again(started: World) -> None:
-    """Its windows no longer begin at the frontier, so it pulls what left, too."""
-    _, wanted, _ = snapshots(started)
-
-    def back() -> None:
-        execute(started.lake, plan_rollback(started.lake, started.logstore.table, wanted))
-
-    report = started.land(on_event=At("publish", back))
-
-    assert (report.rows, report.replans) == (70, 1)
-    started.assert_each_log_once()
-    started.assert_proved()
 
 
 def test_what_cannot_be_proven_is_not_rolled_back(started: World, command: Command) -> None:
@@ -584,13 +556,3 @@ def test_nothing_is_adopted_where_there_is_nothing_to_settle(started: World, com
     roll_back(started)
     rolled = command("table", "adopt", "--at", "rows", "--execute")
     assert rolled["code"] == EXIT_FAILED and "table rollback" in rolled["error"]
-
-
-def test_a_commit_between_look_and_execute_refuses_the_adoption(started: World) -> None:
-    append_by_hand(started)
-    with started.client as client:
-        planned = plan_adopt(started.lake, started.logstore, client)
-    append_by_hand(started)
-
-    with pytest.raises(LandingConflict, match="nothing was changed"):
-        execute(started.lake, planned)

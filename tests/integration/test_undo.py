@@ -16,10 +16,9 @@ from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.operations.undo import PlannedUndo, plan_undo
 from pipelines.landing.table.lake import Lake
 from sls_io.clock import SYSTEM_CLOCK
-from sls_io.errors import ConfigError, LandingConflict, LandingUnknown
+from sls_io.errors import ConfigError
 from tests import needs
 from tests.integration.command_line import Command, command
-from tests.integration.lossy_catalog import LossyCatalog, lossy
 from tests.integration.test_changed_table import append_by_hand, compact
 from tests.integration.test_races import At, second_logstore
 from tests.integration.test_settle import snapshots
@@ -202,32 +201,6 @@ def test_an_hour_of_a_table_that_lost_rows_is_not_taken_back(started: World, com
     assert len(started.table_rows()) == 29
 
 
-def test_an_undo_between_plan_and_publish_of_a_landing_costs_it_a_try(started: World) -> None:
-    """The frontier stays, so the windows fit and the same files are appended on the new head."""
-    race = At("publish", lambda: execute(started.lake, plan(started)).snapshot)
-
-    report = started.land(on_event=race)
-
-    assert (report.rows, report.conflicts, report.replans) == (60, 1, 0)
-    assert hours_in_table(started) == [0, 2]
-    assert fill(started) == 10
-    started.assert_each_log_once()
-    started.assert_proved()
-
-
-def test_a_landing_between_look_and_execute_refuses_the_undo(started: World) -> None:
-    planned = plan(started)
-    started.land()
-
-    with pytest.raises(LandingConflict, match="nothing was changed"):
-        execute(started.lake, planned)
-
-    started.assert_each_log_once()
-    execute(started.lake, plan(started))
-    assert hours_in_table(started) == [0, 2]
-    started.assert_proved()
-
-
 def test_an_undo_between_plan_and_publish_of_a_backfill_lets_it_land_what_it_has(started: World) -> None:
     """The backfill brings the hour that was undone before; the one undone meanwhile stays away."""
     execute(started.lake, plan(started, HOUR0))
@@ -331,56 +304,3 @@ def test_spark_reads_and_expires_a_table_after_an_undo_and_a_rollback(
     expire()
     assert counted() == rows - planned.view.rows
     mine.assert_proved()
-
-
-# --- lost answers --------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def catalog(started: World) -> LossyCatalog:
-    """The world's catalog as one that loses answers."""
-    started.lake, catalog = lossy(started.lake)
-    return catalog
-
-
-def test_a_lost_answer_of_an_undo_that_was_made_is_found_in_the_table(
-    started: World, catalog: LossyCatalog
-) -> None:
-    planned = plan(started)
-    catalog.script.append("lost")
-    assert execute(started.lake, planned).snapshot == started.table.metadata.current_snapshot_id
-    assert hours_in_table(started) == [0, 2]
-    with pytest.raises(ConfigError, match="nothing to take back"):
-        plan(started)
-    assert fill(started) == 10
-    started.assert_proved()
-
-
-def test_an_undo_that_never_arrived_is_unknown_and_may_be_asked_again(
-    started: World, catalog: LossyCatalog
-) -> None:
-    planned = plan(started)
-    catalog.script.append("refused")
-    with pytest.raises(LandingUnknown, match="Run it again"):
-        execute(started.lake, planned)
-    execute(started.lake, plan(started))
-    assert hours_in_table(started) == [0, 2]
-    started.assert_proved()
-
-
-def test_an_undo_that_arrives_after_a_backfill_landed_the_hour_again_is_refused(
-    started: World, catalog: LossyCatalog
-) -> None:
-    planned = plan(started)
-    catalog.script.append("late")
-    with pytest.raises(LandingUnknown):
-        execute(started.lake, planned)
-    execute(started.lake, plan(started))
-    assert fill(started) == 10
-
-    catalog.deliver()
-
-    assert catalog.deliveries == ["CommitFailedException"]
-    started.land()
-    started.assert_each_log_once()
-    started.assert_proved()
