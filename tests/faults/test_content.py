@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from pipelines.landing.inspection.verify import verify
 from pipelines.landing.maintenance.compact import execute_compaction, load_with_state, plan_compaction
 from pipelines.landing.operations.forget import execute_forget, plan_forget_where
 from pipelines.landing.operations.mend import execute_mend, plan_mend
@@ -15,7 +14,7 @@ from sls_io.decoding.causes import Cause
 from sls_io.emulator import Emulator
 from sls_io.loggroup import frame, varint
 from tests.faults.judge import assert_whole
-from tests.integration.world import World, group
+from tests.worlds.one_logstore import World, group
 
 LOW = "0" * 32
 EDGE = "\ud7ff" * 17
@@ -46,8 +45,7 @@ def by_place(world: World) -> list[dict[str, Any]]:
 
 def assert_proved_by_a_second_pull(world: World) -> None:
     """The service and the table count the same rows."""
-    with world.client as client:
-        proof = verify(world.logstore, world.lake, client, pull=True)
+    proof = world.proof(pull=True)
     assert proof.ok, proof
     assert sum(shard.rows_pulled or 0 for shard in proof.shards) == len(world.table_rows())
 

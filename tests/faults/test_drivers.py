@@ -8,8 +8,8 @@ import pytest
 from pipelines.landing.maintenance.compact import execute_compaction, load_with_state, plan_compaction
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import LedgerBroken
-from tests.integration.test_races import At
-from tests.integration.world import PROJECT, World
+from tests.worlds.one_logstore import PROJECT, World
+from tests.worlds.two_runs import At
 
 
 @pytest.mark.fault("4b.drain.after")

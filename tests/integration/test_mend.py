@@ -17,15 +17,14 @@ from pipelines.landing.maintenance.maintain import Maintainer
 from pipelines.landing.operations.forget import execute_forget, plan_forget_where
 from pipelines.landing.operations.mend import PlannedMend, execute_mend, plan_mend
 from sls_io.errors import ConfigError, LandingConflict, LandingUnknown
-from tests.integration.command_line import Command, command
-from tests.integration.lossy_catalog import lossy
-from tests.integration.test_changed_table import compact
-from tests.integration.test_races import At
-from tests.integration.world import HOUR0, HOUR0_S, World, group
+from tests.worlds.changed_table import compact
+from tests.worlds.command_line import Command
+from tests.worlds.lossy_catalog import lossy
+from tests.worlds.one_logstore import HOUR0, HOUR0_S, World, group
+from tests.worlds.two_runs import At
 
 pytestmark = pytest.mark.spark
 
-__all__ = ["command"]
 
 HOUR = "2026-09-21-14:00"
 ALL = range(HOUR0, HOUR0 + 2)

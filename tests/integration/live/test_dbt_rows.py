@@ -23,7 +23,7 @@ from pipelines.landing.operations.rollback import execute_rollback, plan_rollbac
 from pipelines.landing.operations.undo import execute_undo, plan_undo
 from pipelines.landing.table.lake import Lake
 from tests.integration.dbt_here import PLACE, dbt_here
-from tests.integration.world import HOUR0, World
+from tests.worlds.one_logstore import HOUR0, World
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
