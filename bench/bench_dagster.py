@@ -25,7 +25,7 @@ from pipelines.cli.output import Output
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Emulator
 from sls_io.settings import Service
-from tests.integration.dagster_server import DagsterServer
+from tests.worlds.dagster_server import DagsterServer
 
 NAME, PROJECT, SHARDS = "access_logs", "demo", 2
 SAMPLE_S, BEHIND_S = 0.05, 7200.0

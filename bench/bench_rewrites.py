@@ -32,7 +32,7 @@ from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Emulator
-from tests.integration.world import HOUR0, HOUR0_S, World, logstore_settings, make_lake
+from tests.worlds.one_logstore import HOUR0, HOUR0_S, World, logstore_settings, make_lake
 
 LIMIT_MB = 400.0
 GROUP_BYTES = 4_000_000

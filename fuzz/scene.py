@@ -30,8 +30,8 @@ from sls_io.emulator import Emulator
 from sls_io.errors import InvariantBroken, SlsError
 from sls_io.planning import GAP_SKIPPED
 from sls_io.settings import Service
-from tests.integration.lossy_catalog import LossyCatalog, lossy
-from tests.integration.world import content, group, make_lake
+from tests.worlds.lossy_catalog import LossyCatalog, lossy
+from tests.worlds.one_logstore import content, group, make_lake
 
 HOUR_S = 3600
 BEGIN_S = 1_790_000_000 // HOUR_S * HOUR_S

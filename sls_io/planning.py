@@ -227,31 +227,17 @@ def plan_live(
     """
     listed = list(shards)
     surveys = {shard: survey for shard, survey in surveys.items() if shard not in left}
-    shown = {s for s, survey in surveys.items() if survey.opened}
-    again = {s: opened(e) for s, e in ledger.shards.items() if s in shown and e.closed}
     draft = _Draft(patience, name_gaps)
-    draft.opened = {s: end for s in again if (end := ledger.shards[s].end) is not None}
     # From here on they are open, and their children wait for them again.
-    ledger = ledger.with_shards(again)
-    lower = {
-        s: survey.anew for s, survey in surveys.items() if survey.anew is not None and s in ledger.shards
-    }
-    anew = {s: (ledger.shards[s].start, start) for s, start in lower.items()}
-    ledger = ledger.with_shards({s: ledger.shards[s].begun_anew(start) for s, start in lower.items()})
+    ledger = _opened_again(draft, surveys, ledger)
+    ledger = _begun_anew(draft, surveys, ledger)
     needed = lineage(listed, ledger, ordered=ordered)
     for shard in sorted(surveys):
         _plan_shard(draft, surveys[shard], ledger, needed.get(shard, frozenset()))
-    for entry in listed:
-        known = ledger.shards.get(entry.id)
-        if entry.id not in surveys:
-            # A child is granted to nobody before its parents are done: no holder has it.
-            unfinished = _unfinished(needed.get(entry.id, frozenset()), ledger)
-            closed = known is not None and known.closed
-            why = left.get(entry.id) or unfinished or waits.HELD
-            draft.waits[entry.id] = waits.CLOSED if closed else why
-    for shard, known in ledger.shards.items():
-        if known.closed or shard in surveys or shard in {s.id for s in listed}:
-            continue
+    for shard in (s.id for s in listed if s.id not in surveys):
+        draft.waits[shard] = _not_surveyed(shard, ledger, needed.get(shard, frozenset()), left)
+    asked = {*surveys, *(s.id for s in listed)}
+    for shard in (s for s, known in ledger.shards.items() if not known.closed and s not in asked):
         if shard in left:
             draft.waits[shard] = left[shard]
         else:
@@ -271,7 +257,7 @@ def plan_live(
         suspicions=draft.suspicions,
         suspects=draft.suspects,
         readable=draft.readable,
-        anew=anew,
+        anew=draft.anew,
     )
 
 
@@ -410,6 +396,7 @@ class _Draft:
         self.starts: dict[int, Cursor] = {}
         self.marks: dict[int, tuple[Edge, ...]] = {}
         self.waits: dict[int, Wait] = {}
+        self.anew: dict[int, tuple[Cursor, Cursor]] = {}
 
     def suspect(self, shard: int, why: str) -> None:
         """Report the shard as suspect. That closes nothing and names no gap."""
@@ -425,6 +412,32 @@ class _Draft:
         """What the ledger is to suspect of the shard from now on: since when; 0: nothing."""
         if since_s != entry.suspect_s:
             self.suspicions[shard] = Suspicion(entry.frontier, entry.suspect_s, since_s)
+
+
+def _opened_again(draft: _Draft, surveys: Mapping[int, Survey], ledger: Ledger) -> Ledger:
+    """The ledger with those of its closed shards open that the service shows again."""
+    shown = {s for s, survey in surveys.items() if survey.opened}
+    again = {s: opened(e) for s, e in ledger.shards.items() if s in shown and e.closed}
+    draft.opened = {s: end for s in again if (end := ledger.shards[s].end) is not None}
+    return ledger.with_shards(again)
+
+
+def _begun_anew(draft: _Draft, surveys: Mapping[int, Survey], ledger: Ledger) -> Ledger:
+    """The ledger with other starts of shards that begin elsewhere after all."""
+    starts = {
+        s: survey.anew for s, survey in surveys.items() if survey.anew is not None and s in ledger.shards
+    }
+    draft.anew = {s: (ledger.shards[s].start, start) for s, start in starts.items()}
+    return ledger.with_shards({s: ledger.shards[s].begun_anew(start) for s, start in starts.items()})
+
+
+def _not_surveyed(shard: int, ledger: Ledger, needed: frozenset[int], left: Mapping[int, Wait]) -> Wait:
+    """What a listed shard waits for that nobody here holds."""
+    known = ledger.shards.get(shard)
+    if known is not None and known.closed:
+        return waits.CLOSED
+    # A child is granted to nobody before its parents are done: no holder has it.
+    return left.get(shard) or _unfinished(needed, ledger) or waits.HELD
 
 
 def _plan_shard(draft: _Draft, survey: Survey, ledger: Ledger, needed: frozenset[int]) -> None:

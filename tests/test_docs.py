@@ -14,17 +14,21 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.refusals import Refusals
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.deadline import Deadline
+from tests.snippets import (
+    MAKE,
+    READ,
+    README,
+    REFERENCE,
+    ROOT,
+    SNIPPETS,
+    STORES,
+    TERMINAL,
+    TRANSFORM,
+    blocks,
+    snippet,
+)
 
-ROOT = Path(__file__).resolve().parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
-SNIPPETS = README + REFERENCE
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-
-
-def blocks(text: str, language: str) -> list[str]:
-    """The fenced code blocks of one language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
 
 
 def test_the_example_of_the_readme_is_a_logstore() -> None:
@@ -32,16 +36,6 @@ def test_the_example_of_the_readme_is_a_logstore() -> None:
     document = yaml.safe_load(example.replace("{{ env.SLS_ENDPOINT }}", "http://127.0.0.1:1"))
     assert document["type"] == "pipelines.components.SlsLogstore"
     assert Logstore.model_validate(document["attributes"]).name == "access_logs"
-
-
-def snippet(begin: str) -> str:
-    """The shell or Python snippet of README or reference that begins with these words, as it stands."""
-    (found,) = (x for x in [*blocks(SNIPPETS, "sh"), *blocks(SNIPPETS, "python")] if x.startswith(begin))
-    return found
-
-
-MAKE, TERMINAL, READ, STORES = "make demo", ". var/dev/env", "from pyiceberg", "# a PostgreSQL"
-TRANSFORM = "import pyarrow as pa"
 
 
 def test_every_snippet_of_the_readme_is_run_by_a_test() -> None:

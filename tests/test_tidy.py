@@ -6,10 +6,8 @@ Every rule is a function that returns complaints, "file:line: what; what instead
 
 import ast
 import re
-import subprocess
 import tomllib
-from collections.abc import Iterable, Iterator
-from functools import cache
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -17,15 +15,28 @@ import pytest
 from importlinter import cli as import_linter
 
 from pipelines.components.logstore.dagster_private import CHECKED_WITH
-
-ROOT = Path(__file__).resolve().parents[1]
+from tests.sources import (
+    PICTURES,
+    ROOT,
+    at,
+    called,
+    complain,
+    functions,
+    imported,
+    module_name,
+    product,
+    python_files,
+    text_of,
+    tracked,
+    tree,
+)
 
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 LINE_CHARS_MAX = 110
 FOLDER_MODULES_MAX = 16
 TRACKED_FILE_BYTES_MAX = 300_000
-PICTURES, PICTURE_BYTES_MAX = "docs/images/*.png", 120_000
+PICTURE_BYTES_MAX = 120_000
 
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
 
@@ -111,93 +122,6 @@ ENTRY_POINTS = {
 }
 """Modules that start by name: console script, what Dagster loads, set-up, what Spark forks workers from,
 what a defs.yaml names, what Alembic runs."""
-
-
-@cache
-def tracked() -> tuple[Path, ...]:
-    """Files that git tracks or would track, as they are on disk. Pictures are no text."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-    ).stdout.decode()
-    paths = sorted({ROOT / name for name in listed.split("\0") if name})
-    pictures = set(ROOT.glob(PICTURES))
-    return tuple(p for p in paths if p.is_file() and not p.is_symlink() and p not in pictures)
-
-
-@cache
-def python_files(*folders: str) -> tuple[Path, ...]:
-    """Tracked Python under these folders; all of it when none is named."""
-    wanted = folders or ("sls_io", "pipelines", "examples", "tests", "bench", "chaos", "fuzz")
-    return tuple(p for p in tracked() if p.suffix == ".py" and p.relative_to(ROOT).parts[0] in wanted)
-
-
-def product() -> tuple[Path, ...]:
-    """The modules we ship."""
-    return python_files("sls_io", "pipelines")
-
-
-@cache
-def tree(path: Path) -> ast.Module:
-    """The file's syntax tree."""
-    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
-
-
-def at(path: Path, line: int = 0) -> str:
-    """`file:line`, as editors take it."""
-    name = path.relative_to(ROOT).as_posix()
-    return f"{name}:{line}" if line else name
-
-
-def module_name(path: Path) -> str:
-    """The dotted name of a module or package file."""
-    parts = list(path.relative_to(ROOT).with_suffix("").parts)
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Every function and method of the file, nested ones included."""
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
-
-
-def imported(path: Path) -> Iterator[tuple[int, str]]:
-    """(line, dotted name) of what a file imports at run time; `from a import b` gives `a.b`."""
-    typing_only = {
-        inner
-        for node in ast.walk(tree(path))
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
-        for statement in node.body
-        for inner in ast.walk(statement)
-    }
-    for node in ast.walk(tree(path)):
-        if node in typing_only:
-            continue
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
-
-
-def called(path: Path) -> Iterator[tuple[int, str]]:
-    """(line, dotted name) of what a file refers to through its imports, aliases resolved."""
-    names: dict[str, str] = {}
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.Import):
-            names |= {
-                a.asname or a.name.split(".")[0]: a.name if a.asname else a.name.split(".")[0]
-                for a in node.names
-            }
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names |= {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.Attribute | ast.Name):
-            head, _, tail = ast.unparse(node).partition(".")
-            if head in names and re.fullmatch(r"[\w.]*", tail):
-                yield node.lineno, f"{names[head]}.{tail}" if tail else names[head]
 
 
 def test_no_file_is_longer_than_600_lines() -> None:
@@ -490,6 +414,15 @@ def test_every_test_file_has_a_test() -> None:
     )
 
 
+def test_no_module_imports_from_a_test_file() -> None:
+    complain(
+        f"{at(p, line)}: imports {name}; what several files share is a world of tests/worlds"
+        for p in python_files()
+        for line, name in imported(p)
+        if re.match(r"tests\.(?:\w+\.)*test_", name)
+    )
+
+
 def test_dbt_is_no_python_package() -> None:
     """An __init__.py there would shadow dbt's own package."""
     complain(
@@ -583,15 +516,3 @@ def test_imports_go_one_way(capsys: pytest.CaptureFixture[str]) -> None:
     )
     if broken:
         pytest.fail(capsys.readouterr().out, pytrace=False)
-
-
-def text_of(path: Path) -> str:
-    """The file as text; a binary one is the business of its own rule."""
-    return path.read_bytes().decode("utf-8", errors="replace")
-
-
-def complain(problems: Iterable[str]) -> None:
-    """Fail with every complaint, one a line."""
-    found = sorted(set(problems))
-    if found:
-        pytest.fail("\n".join(found), pytrace=False)

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import click
 
@@ -220,40 +220,18 @@ def load(
     if spread_hours and path is not None:
         raise click.UsageError("--spread-hours goes with --rows: lines of a file are received now")
     service = resolve(name).service
-    file = recognised(path, format_name) if path is not None else None
-    total = rows
-    if file is not None:
-        with output.progress(f"load {file.path.name}") as progress:
-            progress.phase("reading the file once before anything is sent")
-            total = check_file(file, first_line=first_line)
+    lines = FileLines.checked(output, path, format_name, first_line) if path is not None else None
     numbers = range(first_row, first_row + (rows or 0))
-
-    def make(piece: range, at_s: float) -> Iterable[Log]:
-        return (generated(seed, number, at_s) for number in piece)
-
-    client = SlsClient(service)
-    try:
-        admin = admin_of(service) if spread_hours else None
-        now_s = admin.now() if admin is not None else 0.0
-        if admin is not None:
-            # Before anything is created: a shard younger than its first log is no honest history.
-            admin.set_clock(now_s - (spread_hours - 1) * HOUR_S)
+    with SlsClient(service) as client:
+        source = lines or GeneratedRows.over(spread_hours, service, seed, numbers)
         created = create(client, shards=shards) if create_first else []
-        now_s = now_s or client.now_s()
+        now_s = source.now_s or client.now_s()
         packer = Packer(_source(path), group_rows=group_size)
         with output.progress(f"load {service.logstore}") as progress:
             started = SYSTEM_CLOCK.monotonic()
-            moved = _telling(progress, packer.counts, total)
+            moved = _telling(progress, packer.counts, source.total)
             try:
-                if file is not None:
-                    logs = parse_file(file, packer.counts, first_line=first_line)
-                    put(client, packer, logs, at_s=now_s, on_rows=moved)
-                elif admin is not None:
-                    put_over_hours(
-                        client, admin, packer, make, numbers, hours=spread_hours, now_s=now_s, on_rows=moved
-                    )
-                else:
-                    put(client, packer, make(numbers, now_s), at_s=now_s, on_rows=moved)
+                source.put(client, packer, now_s, moved)
             except (Exception, KeyboardInterrupt) as error:
                 progress.end()
                 ending = ending_of(packer.counts, error, path, first_line, numbers)
@@ -262,9 +240,78 @@ def load(
                 say_ending(output, ending, error)
                 raise
             packer.counts.seconds = SYSTEM_CLOCK.monotonic() - started
-    finally:
-        client.close()
-    report(output, service, packer.counts, created, file)
+    report(output, service, packer.counts, created, lines.file if lines else None)
+
+
+@dataclass(frozen=True, slots=True)
+class FileLines:
+    """The lines of a file from one on. `total` are about their rows, None where nobody knows; `now_s` is when the last row is
+    received (unix seconds), None for now."""
+
+    file: LogFile
+    first_line: int
+    total: int | None
+    now_s: float = 0.0
+
+    @classmethod
+    def checked(cls, output: Output, path: Path, format_name: str, first_line: int) -> Self:
+        """The file is read once to its end."""
+        file = recognised(path, format_name)
+        with output.progress(f"load {file.path.name}") as progress:
+            progress.phase("reading the file once before anything is sent")
+            return cls(file, first_line, check_file(file, first_line=first_line))
+
+    def put(self, client: SlsClient, packer: Packer, at_s: float, on_rows: Callable[[int], None]) -> None:
+        """Send them, received now."""
+        logs = parse_file(self.file, packer.counts, first_line=self.first_line)
+        put(client, packer, logs, at_s=at_s, on_rows=on_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedRows:
+    """Rows of these numbers, received now, or over `hours` whose last one is that of `now_s`."""
+
+    seed: int
+    numbers: range
+    admin: Admin | None = None
+    hours: int = 0
+    now_s: float = 0.0
+
+    @classmethod
+    def over(cls, hours: int, service: Service, seed: int, numbers: range) -> Self:
+        """With `hours` the emulator's clock is set to the first of them: before anything is created, for a
+        shard younger than its first log is no honest history."""
+        if not hours:
+            return cls(seed, numbers)
+        admin = admin_of(service)
+        now_s = admin.now()
+        admin.set_clock(now_s - (hours - 1) * HOUR_S)
+        return cls(seed, numbers, admin, hours, now_s)
+
+    @property
+    def total(self) -> int:
+        """How many they are."""
+        return len(self.numbers)
+
+    def of(self, piece: range, at_s: float) -> Iterable[Log]:
+        """The logs of some of the numbers."""
+        return (generated(self.seed, number, at_s) for number in piece)
+
+    def put(self, client: SlsClient, packer: Packer, at_s: float, on_rows: Callable[[int], None]) -> None:
+        """Send them."""
+        if self.admin is None:
+            put(client, packer, self.of(self.numbers, at_s), at_s=at_s, on_rows=on_rows)
+        else:
+            put_over_hours(
+                client,
+                self.admin,
+                packer,
+                self.of,
+                self.numbers,
+                hours=self.hours,
+                now_s=at_s,
+                on_rows=on_rows,
+            )
 
 
 def _telling(progress: Line, counts: Counts, total: int | None) -> Callable[[int], None]:

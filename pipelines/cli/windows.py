@@ -12,6 +12,7 @@ from pipelines.cli.output import Output, megabytes, moment, verb
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.history import Entry, History, history
 from pipelines.landing.ledger.state import others_text
+from pipelines.landing.ledger.values import Landed
 from pipelines.landing.table.lake import Lake
 from sls_io.window import HOUR_S
 
@@ -56,35 +57,12 @@ def show(output: Output, found: History, entries: tuple[Entry, ...]) -> None:
     )
     output.table(
         ["landed (UTC)", "snapshot", "run", ">windows", ">rows", "receive hours", ""],
-        [
-            (
-                moment(e.at_ms / 1000),
-                str(e.snapshot_id),
-                e.run[:_RUN_CHARS],
-                len(e.windows),
-                e.rows,
-                _hours(e),
-                ", ".join(part for part in (e.verb, _left(e)) if part),
-            )
-            for e in entries
-        ],
+        [_of_landing(e) for e in entries],
         less=("windows", "run"),
     )
     output.table(
         ["run", "shard", "receive hour", ">begin", ">end", ">rows", ""],
-        [
-            (
-                e.run[:_RUN_CHARS],
-                str(x.window.shard),
-                hour_text(x.window.hour),
-                str(x.window.begin),
-                str(x.window.end),
-                x.rows,
-                "withdrawn" if e.in_table and x.window in e.withdrawn else x.flags,
-            )
-            for e in entries
-            for x in e.windows
-        ],
+        [_of_window(e, x) for e in entries for x in e.windows],
         less=("run", "end"),
     )
     output.table(
@@ -103,6 +81,33 @@ def show(output: Output, found: History, entries: tuple[Entry, ...]) -> None:
         output.say(f"[red]the table cannot be read as a whole[/]: {found.unreadable}")
     if found.trouble:
         output.say(f"[red]landings are refused[/]: {found.trouble}")
+
+
+def _of_landing(entry: Entry) -> tuple[object, ...]:
+    """A landing's line."""
+    return (
+        moment(entry.at_ms / 1000),
+        str(entry.snapshot_id),
+        entry.run[:_RUN_CHARS],
+        len(entry.windows),
+        entry.rows,
+        _hours(entry),
+        ", ".join(part for part in (entry.verb, _left(entry)) if part),
+    )
+
+
+def _of_window(entry: Entry, landed: Landed) -> tuple[object, ...]:
+    """The line of a window that the landing brought."""
+    window = landed.window
+    return (
+        entry.run[:_RUN_CHARS],
+        str(window.shard),
+        hour_text(window.hour),
+        str(window.begin),
+        str(window.end),
+        landed.rows,
+        "withdrawn" if entry.in_table and window in entry.withdrawn else landed.flags,
+    )
 
 
 def _left(entry: Entry) -> str:

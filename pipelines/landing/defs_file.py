@@ -255,17 +255,20 @@ def _hint(text: str, error: Exception) -> str:
             return f": {cure}"
     if text[mark.index : mark.index + 1] == ":":
         return ": a second colon; put a value with a colon in it in quotes"
-    if begin and text[begin.index : begin.index + 1] in ("'", '"') and begin.line != mark.line:
+    return _hint_of_lines(text, begin, mark) if begin and begin.line != mark.line else ""
+
+
+def _hint_of_lines(text: str, begin: yaml.Mark, mark: yaml.Mark) -> str:
+    """The same of what began in another line than the one where the reader stopped."""
+    if text[begin.index : begin.index + 1] in ("'", '"'):
         return f": the quote that opens in {_at(begin)} has no end; close it"
-    before = _line(text, mark)[: mark.column]
-    if begin and begin.line < mark.line and begin.column < mark.column and not before.strip():
+    indent = _line(text, mark)[: mark.column]
+    if begin.line < mark.line and begin.column < mark.column and not indent.strip():
         return (
             f": this line is indented by {mark.column} spaces, and what it stands beside, from line "
             f"{begin.line + 1} on, by {begin.column}; write both alike"
         )
-    if begin and begin.line != mark.line:
-        return f": what is read there begins in {_at(begin)}; compare with the README"
-    return ""
+    return f": what is read there begins in {_at(begin)}; compare with the README"
 
 
 def _cure(text: str, mark: yaml.Mark) -> str:

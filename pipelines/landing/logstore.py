@@ -300,6 +300,14 @@ def _cron_values(field: str, bounds: tuple[str, int, int]) -> set[int]:
     return found
 
 
+_EXPECTED = {
+    "int_parsing": "expected a whole number without a unit",
+    "float_parsing": "expected a number without a unit",
+    "string_type": "expected a text; put it in quotes",
+}
+"""What is said of a value of another type, by pydantic's name of the problem."""
+
+
 def describe(error: ValidationError) -> str:
     """The problems of a validation, one sentence each, without the values that were given."""
     lines = []
@@ -310,29 +318,29 @@ def describe(error: ValidationError) -> str:
             # It is there under a name that is said anyway.
             continue
         where = printable(".".join(str(x) for x in problem["loc"]))
-        message = problem["msg"].removeprefix("Value error, ")
-        if problem["type"] == "extra_forbidden":
-            message = f"no such setting{_meant(problem['loc'])}"
-        elif problem["type"] == "missing":
-            message = "is missing, and has no default: docs/reference.md lists the settings"
-        elif where.endswith(")") and "(" not in where:
-            message = "a comma ends a value between braces; put the type before it in quotes"
-        elif problem["input"] is None:
-            message = "has no value; write one, or take the line out"
-        elif problem["type"] in ("model_type", "model_attributes_type", "dict_type"):
-            what = _ONE_WORD.get(where)
-            one = f"{what}, in quotes where it looks like a number, or " if what else ""
-            message = f"expected {one}its settings, each in a line below it"
-        elif problem["type"] in ("int_parsing", "float_parsing"):
-            message = (
-                f"expected a {'whole ' if problem['type'] == 'int_parsing' else ''}number without a unit"
-            )
-        elif problem["type"] == "string_type":
-            message = "expected a text; put it in quotes"
+        message = _said(problem, where)
         lines.append(
             message if not where or message.startswith(where.split(".")[-1]) else f"{where}: {message}"
         )
     return "; ".join(lines)
+
+
+def _said(problem: ErrorDetails, where: str) -> str:
+    """One problem, of the setting that is called `where`."""
+    kind = problem["type"]
+    if kind == "extra_forbidden":
+        return f"no such setting{_meant(problem['loc'])}"
+    if kind == "missing":
+        return "is missing, and has no default: docs/reference.md lists the settings"
+    if where.endswith(")") and "(" not in where:
+        return "a comma ends a value between braces; put the type before it in quotes"
+    if problem["input"] is None:
+        return "has no value; write one, or take the line out"
+    if kind in ("model_type", "model_attributes_type", "dict_type"):
+        what = _ONE_WORD.get(where)
+        one = f"{what}, in quotes where it looks like a number, or " if what else ""
+        return f"expected {one}its settings, each in a line below it"
+    return _EXPECTED.get(kind) or problem["msg"].removeprefix("Value error, ")
 
 
 def _meant(place: tuple[int | str, ...]) -> str:

@@ -142,14 +142,18 @@ class SqlLease:
             missing = leases.missing(self._view, self._watch, now_s, self._terms)
             if held and not missing and failure is None:
                 return self._claim()
-            patience_s, pause_s = self._group.patience_s, self._pause_s()
-            if joined and (self._held.waiting or missing):
-                patience_s = max(patience_s, self._terms.timeout_s + 2 * self.renew_every_s)
-            if now_s + pause_s > began_s + patience_s:
+            pause_s = self._pause_s()
+            if now_s + pause_s > began_s + self._patience_s(joined and bool(self._held.waiting or missing)):
                 if held and joined:
                     return self._claim()
                 raise failure or self._refused or self._nothing_to_be_had(self._view)
             self._clock.sleep(pause_s)
+
+    def _patience_s(self, coming: bool) -> float:
+        """How long a claim is waited for; until a timeout is over where shards are `coming` with it."""
+        if not coming:
+            return self._group.patience_s
+        return max(self._group.patience_s, self._terms.timeout_s + 2 * self.renew_every_s)
 
     def renew(self) -> Claim:
         """One renewal; see the contract. A shard that another has taken stays in the claim for what is left

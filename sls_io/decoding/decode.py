@@ -371,13 +371,9 @@ class _Pairs:
         names, codes, order, earlier = keyed.names, keyed.codes, keyed.order, keyed.earlier
         if keyed.broken is not None:
             trouble.note(np.unique(rows[keyed.broken]), Cause.KEY_BYTES)
-        declared_at = pc.index_in(names, value_set=pa.array([d.name for d in declared], pa.string()))
-        declared_at = declared_at.fill_null(-1).to_numpy()
-        found = [-1] * len(declared)
-        for code in np.flatnonzero(declared_at >= 0).tolist():
-            found[declared_at[code]] = code
+        found, undeclared = _places(names, declared)
         quiet = np.zeros(len(names), dtype=np.bool_)
-        quiet[[c for c, d in zip(found, declared, strict=True) if c >= 0 and d.pii == "drop"]] = True
+        quiet[_guarded(found, declared, "drop")] = True
 
         def note(pairs: Ints, cause: Cause) -> None:
             loud = pairs[~quiet[codes[pairs]]]
@@ -392,9 +388,8 @@ class _Pairs:
         if len(earlier):
             shown = np.ones(len(codes), dtype=np.bool_)
             shown[earlier] = False
-        hashed = [c for c, d in zip(found, declared, strict=True) if c >= 0 and d.pii == "hash"]
         plain = there if shown is None else shown if there is None else shown & there
-        values = _hashed(values, codes, hashed, plain)
+        values = _hashed(values, codes, _guarded(found, declared, "hash"), plain)
         own = {}
         for place, (code, one) in enumerate(zip(found, declared, strict=True)):
             if one.of_bytes and code >= 0:
@@ -404,7 +399,6 @@ class _Pairs:
         if broken is not None:
             readers = [found[place] for place in own]
             note(np.flatnonzero(broken & ~np.isin(codes, readers)), Cause.VALUE_BYTES)
-        undeclared = declared_at < 0
         to_rest = undeclared[codes] if undeclared.any() else np.zeros(len(codes), dtype=np.bool_)
         if shown is not None:
             note(earlier, Cause.KEY_REPEATED)
@@ -472,6 +466,21 @@ def of_texts(declared: Declared, texts: pa.Array) -> pa.Array:
         sent = texts.cast(pa.binary()).to_pylist()
         return pa.array([None if v is None else digest_once(v).decode() for v in sent], pa.string())
     return _converted(declared, texts.cast(pa.binary()) if declared.of_bytes else texts)
+
+
+def _places(names: pa.Array, declared: Sequence[Declared]) -> tuple[list[int], NDArray[np.bool_]]:
+    """(`found` as in _Pairs, which of the `names` nobody declared)."""
+    declared_at = pc.index_in(names, value_set=pa.array([d.name for d in declared], pa.string()))
+    declared_at = declared_at.fill_null(-1).to_numpy()
+    found = [-1] * len(declared)
+    for code in np.flatnonzero(declared_at >= 0).tolist():
+        found[declared_at[code]] = code
+    return found, declared_at < 0
+
+
+def _guarded(found: list[int], declared: Sequence[Declared], how: str) -> list[int]:
+    """The keys of the page that are declared to be guarded so, as in `codes`."""
+    return [c for c, d in zip(found, declared, strict=True) if c >= 0 and d.pii == how]
 
 
 def _shown(pairs: Ints, shown: NDArray[np.bool_] | None) -> Ints:

@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from sls_io.emulator import api
-from sls_io.emulator.faults import Fault, rewritten
+from sls_io.emulator.faults import Fault, Wanted, rewritten
 from sls_io.emulator.refusal import Refused
 from sls_io.emulator.service import Answer, Call, LogService
 from sls_io.emulator.signing import Request
@@ -206,8 +206,8 @@ class ServiceApp:
         met: list[Fault],
         request_id: str,
     ) -> None:
-        body, headers = answer.body, {**answer.headers, "x-log-requestid": request_id}
-        through, headers["date"] = None, formatdate(self.service.now(), usegmt=True)
+        reply = _Reply(status, answer, {**answer.headers, "x-log-requestid": request_id})
+        reply.headers["date"] = formatdate(self.service.now(), usegmt=True)
         for fault in met:
             wanted = fault.wanted
             if wanted.do == "hold_reply":
@@ -217,16 +217,9 @@ class ServiceApp:
             elif wanted.do == "drop_reply":
                 await _hang_up(scope, receive)
                 return
-            elif wanted.do == "headers":
-                headers |= {k.lower(): v for k, v in wanted.headers.items() if v is not None}
-                for name in (k.lower() for k, v in wanted.headers.items() if v is None):
-                    headers.pop(name, None)
-            elif wanted.do == "answer" and status == 200:
-                body = rewritten(body, wanted)
-            elif wanted.do == "short" and "x-log-bodyrawsize" in headers:  # a refusal has no groups to lose
-                body = _shortened(answer, headers, wanted.groups)
-            elif wanted.do == "truncate":
-                through = wanted.bytes
+            else:
+                reply.falsify(wanted)
+        body, headers, through = reply.body, reply.headers, reply.through
         headers["content-length"] = str(len(body))
         if status >= 400 and scope["method"] in ("POST", "PUT") and _unread(scope):
             headers["connection"] = "close"
@@ -237,6 +230,28 @@ class ServiceApp:
             return
         await send({"type": "http.response.body", "body": body[:through], "more_body": True})
         await _hang_up(scope, receive, flush=True)
+
+
+class _Reply:
+    """An answer on its way, as faults make it. `through`: how many bytes of the body go out; None: all."""
+
+    def __init__(self, status: int, answer: Answer, headers: dict[str, str]) -> None:
+        self.status, self.answer, self.headers = status, answer, headers
+        self.body = answer.body
+        self.through: int | None = None
+
+    def falsify(self, wanted: Wanted) -> None:
+        """What a fault wants of it that is no matter of time."""
+        if wanted.do == "headers":
+            self.headers |= {k.lower(): v for k, v in wanted.headers.items() if v is not None}
+            for name in (k.lower() for k, v in wanted.headers.items() if v is None):
+                self.headers.pop(name, None)
+        elif wanted.do == "answer" and self.status == 200:
+            self.body = rewritten(self.body, wanted)
+        elif wanted.do == "short" and "x-log-bodyrawsize" in self.headers:  # a refusal has no groups to lose
+            self.body = _shortened(self.answer, self.headers, wanted.groups)
+        elif wanted.do == "truncate":
+            self.through = wanted.bytes
 
 
 def project_of(target: bytes, host: str) -> str:

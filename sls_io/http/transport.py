@@ -223,6 +223,16 @@ class _Shared:
 
 
 @dataclass(frozen=True, slots=True)
+class _FailedTry:
+    """A try without a 200: what is raised where it was the last, the name it is counted under, and when it
+    is tried again; None: never."""
+
+    error: SlsError
+    code: str
+    rule: Rule | None
+
+
+@dataclass(frozen=True, slots=True)
 class _Call:
     """One request before it is signed. `vendor`: made by a method of the SDK."""
 
@@ -368,17 +378,12 @@ class Transport(LogClient):
         failures = 0
         said: SlsError | None = None
         while True:
-            failure: SlsError
             self._renew_ahead()
             used = self._shared.keys
             try:
                 answer = self._once(call, until)
             except Lost as lost:
-                failure, code = (
-                    _not_answered(call, lost),
-                    "TransportTimeout" if lost.timeout else "ConnectFailed",
-                )
-                rule = SOON if not lost.hopeless and (call.repeatable or not lost.sent) else None
+                failed = _unanswered(call, lost)
                 cut_short = lost.timeout and until - self._clock.monotonic() < self.service.read_timeout_s
                 # A write that was sent may have been done: what was said before it is no longer true.
                 if said and cut_short and (call.method == "GET" or not lost.sent):
@@ -388,15 +393,21 @@ class Transport(LogClient):
                     return answer
                 code, text = _read_error(answer)
                 rule = self._corrected(answer, code, failures, used) or rule_for(answer.status, code)
-                failure = said = self._error(call, answer, code, text, rule)
+                said = self._error(call, answer, code, text, rule)
+                failed = _FailedTry(said, code, rule)
             failures += 1
-            wait = rule.wait(failures) if rule else 0.0
-            late = self._clock.monotonic() + wait >= until
-            if rule is None or late or failures >= self.service.tries_max:
-                raise failure
-            with self._shared.lock:
-                self._shared.retries[code] += 1
-            self._clock.sleep(wait)
+            self._pause(failed, failures, until)
+
+    def _pause(self, failed: _FailedTry, failures: int, until_s: float) -> None:
+        """Wait for the next try. Raises what failed where there is none."""
+        rule = failed.rule
+        wait = rule.wait(failures) if rule else 0.0
+        late = self._clock.monotonic() + wait >= until_s
+        if rule is None or late or failures >= self.service.tries_max:
+            raise failed.error
+        with self._shared.lock:
+            self._shared.retries[failed.code] += 1
+        self._clock.sleep(wait)
 
     def _corrected(self, answer: Answer, code: str, failures: int, used: Keys) -> Rule | None:
         """Whether we can do better at once: with the service's own clock, or with fresh keys."""
@@ -525,10 +536,13 @@ class Transport(LogClient):
         return ""
 
 
-def _not_answered(call: _Call, lost: Lost) -> SlsError:
+def _unanswered(call: _Call, lost: Lost) -> _FailedTry:
     doubt = "; whether the service acted on it is not known" if lost.sent and not call.repeatable else ""
     text = f"{call}: {lost.reason}{doubt}"
-    return TransportTimeout(text) if lost.timeout else ConnectFailed(text)
+    rule = SOON if not lost.hopeless and (call.repeatable or not lost.sent) else None
+    if lost.timeout:
+        return _FailedTry(TransportTimeout(text), "TransportTimeout", rule)
+    return _FailedTry(ConnectFailed(text), "ConnectFailed", rule)
 
 
 def _read_error(answer: Answer) -> tuple[str, str]:

@@ -226,28 +226,13 @@ class Wire:
 
 def _lost(error: Exception, place: str, proxy: str) -> Lost:
     if isinstance(error, ProxyError):
-        cause = error.original_error
-        refused = re.fullmatch(r"Tunnel connection failed: ([0-9]{3}) .*", str(cause))
-        why = f"answered {refused[1]}" if refused else f"gave no tunnel ({type(cause).__name__})"
-        return Lost(
-            f"the proxy {proxy} {why}; check service.proxy, and that it lets us to {place}",
-            timeout=isinstance(cause, PoolTimeoutError) and not isinstance(cause, NewConnectionError),
-            sent=False,
-        )
+        return _no_tunnel(error.original_error, place, proxy)
     name = type(error).__name__
     place += f" (through the proxy {proxy})" if proxy else ""
     if unshaken := [cause for cause in error.args if isinstance(cause, _NotShaken)]:
         return _not_shaken(unshaken[0], place)
     if isinstance(error, SSLError) and any(isinstance(e, _OF_CERTIFICATE) for e in error.args):
-        # The text of OpenSSL's verification is fixed but for the name that was asked for.
-        reasons = [e.verify_message for e in error.args if isinstance(e, ssl.SSLCertVerificationError)]
-        why = f" ({printable(reasons[0].rstrip('.'))})" if reasons else ""
-        return Lost(
-            f"{place} shows no certificate we trust{why}; check the endpoint, or name a bundle of "
-            "authorities with SSL_CERT_FILE",
-            sent=False,
-            hopeless=True,
-        )
+        return _not_trusted(error, place)
     if isinstance(error, NewConnectionError):
         return Lost(f"no connection to {place} ({name}); check the endpoint and the network", sent=False)
     if isinstance(error, ConnectTimeoutError):
@@ -257,6 +242,28 @@ def _lost(error: Exception, place: str, proxy: str) -> Lost:
     if isinstance(error, ValueError | OverflowError):
         return Lost(f"{place} answered what is no HTTP (its length, chunks or status)")
     return Lost(f"{place} closed the connection, or answered no HTTP ({name})")
+
+
+def _no_tunnel(cause: Exception, place: str, proxy: str | None) -> Lost:
+    refused = re.fullmatch(r"Tunnel connection failed: ([0-9]{3}) .*", str(cause))
+    why = f"answered {refused[1]}" if refused else f"gave no tunnel ({type(cause).__name__})"
+    return Lost(
+        f"the proxy {proxy} {why}; check service.proxy, and that it lets us to {place}",
+        timeout=isinstance(cause, PoolTimeoutError) and not isinstance(cause, NewConnectionError),
+        sent=False,
+    )
+
+
+def _not_trusted(error: SSLError, place: str) -> Lost:
+    # The text of OpenSSL's verification is fixed but for the name that was asked for.
+    reasons = [e.verify_message for e in error.args if isinstance(e, ssl.SSLCertVerificationError)]
+    why = f" ({printable(reasons[0].rstrip('.'))})" if reasons else ""
+    return Lost(
+        f"{place} shows no certificate we trust{why}; check the endpoint, or name a bundle of "
+        "authorities with SSL_CERT_FILE",
+        sent=False,
+        hopeless=True,
+    )
 
 
 def _not_shaken(error: "_NotShaken", place: str) -> Lost:

@@ -16,8 +16,8 @@ from tests.backends.postgres import Postgres
 from tests.backends.rest import RestCatalogs
 from tests.backends.s3 import S3
 from tests.backends.storage import Bucket, Folder, Storage
-from tests.integration.lossy_catalog import lossy
-from tests.integration.world import make_lake
+from tests.worlds.lossy_catalog import lossy
+from tests.worlds.one_logstore import make_lake
 
 PLACES = ("sqlite-file", "postgres-file", "postgres-s3", "rest-file", "rest-s3")
 _PG_COMMIT = b"COMMIT"

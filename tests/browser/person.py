@@ -12,7 +12,7 @@ from pathlib import Path
 from playwright.sync_api import Page, expect
 
 from tests.browser import pictures
-from tests.integration.dagster_server import DagsterServer
+from tests.worlds.dagster_server import DagsterServer
 
 RUN_MS = 300_000
 """How long a run, or a reload of the code, may take on a busy machine."""

@@ -21,8 +21,8 @@ from pipelines.landing.table.lake import Lake
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Emulator, start
 from sls_io.window import HOUR_S
-from tests.integration.dagster_server import DagsterServer
-from tests.integration.world import PROJECT, World, group, logstore_settings, make_lake
+from tests.worlds.dagster_server import DagsterServer
+from tests.worlds.one_logstore import PROJECT, World, group, logstore_settings, make_lake
 
 PACKAGE = "newcomer"
 HOURS = 18

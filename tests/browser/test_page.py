@@ -15,7 +15,7 @@ from sls_io.window import HOUR_S
 from tests import needs
 from tests.browser.person import Person
 from tests.browser.site import HOURS, Site, opened, rows_of
-from tests.integration.world import PROJECT
+from tests.worlds.one_logstore import PROJECT
 
 pytestmark = [pytest.mark.browser, pytest.mark.dagster, pytest.mark.slow]
 

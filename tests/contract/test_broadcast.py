@@ -10,7 +10,7 @@ from sls_io.checkpoints.policy import OutsidePolicy
 from sls_io.checkpoints.store import reset
 from sls_io.emulator import Emulator
 from tests.contract.opened import HOUR0_S, LOGSTORE, PROJECT, Place, opened
-from tests.contract.test_held import group, numbers
+from tests.worlds.held_rows import group, numbers
 
 pytestmark = pytest.mark.sls_emulator(now=HOUR0_S + 60)
 

@@ -19,10 +19,7 @@ from sls_io.errors import (
 )
 from sls_io.settings import Group, Service
 from sls_io.window import Cursor
-
-PROJECT, LOGSTORE = "demo", "logs"
-ONE_LOG = bytes.fromhex("0a0e0880e2cfaa0612060a016b120176")
-"""A LogGroup with one log of 2023-11-14, {k: v}."""
+from tests.worlds.one_log import LOGSTORE, ONE_LOG, PROJECT
 
 
 @pytest.fixture(params=["", "cn-hangzhou"], ids=["v1", "v4"])

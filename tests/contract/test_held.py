@@ -11,25 +11,16 @@ from sls_io import CheckpointOutside, Claim, ClaimLost, ConfigError, Cursor, Gro
 from sls_io.coordination.coordinator import Published
 from sls_io.emulator import Emulator
 from sls_io.errors import TransportError
-from sls_io.reader.rows import Rows
 from tests.contract.opened import HOUR0_S, LOGSTORE, PROJECT, Place, opened
+from tests.worlds.held_rows import group, numbers
 
 pytestmark = pytest.mark.sls_emulator(now=HOUR0_S + 60)
 WAIT_S = 60.0
 
 
-def group(holder: str = "worker-1", **changes: object) -> Group:
-    known = {"name": "readers", "holder": holder, "timeout_s": 30, "heartbeat_s": 1}
-    return Group.model_validate(known | {"heartbeat_deadline_s": 1, "patience_s": 20} | changes)
-
-
 def slow(holder: str = "worker-1", **changes: object) -> Group:
     """No heartbeat beside the work while a test runs."""
     return group(holder, timeout_s=3600, heartbeat_s=1000, heartbeat_deadline_s=30, **changes)
-
-
-def numbers(rows: Rows) -> list[int]:
-    return [int(dict(rest)["n"]) for rest in rows.batch["__rest__"].to_pylist()]
 
 
 def drain(place: Place, by: Group) -> dict[int, list[int]]:

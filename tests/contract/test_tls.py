@@ -12,9 +12,9 @@ from sls_io.client import SlsClient
 from sls_io.emulator import Emulator
 from sls_io.errors import ConnectFailed, TransportTimeout
 from sls_io.settings import Service
-from tests.contract.test_client import LOGSTORE, ONE_LOG, PROJECT
 from tests.contract.tls_front import carry_both, make_papers, tls_front
 from tests.unit.scripted_service import raw_server
+from tests.worlds.one_log import LOGSTORE, ONE_LOG, PROJECT
 
 HANDSHAKE = b"\x16"
 """First byte of a TLS record that belongs to a handshake."""

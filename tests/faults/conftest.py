@@ -15,8 +15,11 @@ from chaos.engine import InProcess
 from sls_io.emulator import Emulator, Limits, start
 from sls_io.window import HOUR_S
 from tests.faults.forked_run import Forge
-from tests.integration.lossy_catalog import lossy
-from tests.integration.world import HOUR0_S, PROJECT, World, logstore_settings, make_lake
+from tests.worlds.command_line import command
+from tests.worlds.lossy_catalog import lossy
+from tests.worlds.one_logstore import HOUR0_S, PROJECT, World, logstore_settings, make_lake
+
+__all__ = ["command"]
 
 
 @pytest.fixture(scope="session")
@@ -39,6 +42,13 @@ def calm(shared_emulator: Emulator, tmp_path: Path, request: pytest.FixtureReque
     """The same for a test that lets no answer wait: only a service that hangs is given up."""
     with world_of(shared_emulator, tmp_path, request.node.nodeid, connect_s=30.0, read_s=60.0) as world:
         yield world
+
+
+@pytest.fixture
+def world(calm: World) -> World:
+    """Three receive hours of 20 rows, a landing each, all of them passed by every shard. Another world of
+    the same name in a test file takes its place."""
+    return calm.land_hours(3)
 
 
 @contextmanager
@@ -71,12 +81,7 @@ def world_of(
 def started(quick: World) -> World:
     """A world whose catalog can be told to lose answers, with a first landing and 60 logs to come."""
     quick.lake, _ = lossy(quick.lake)
-    quick.put(20)
-    quick.emulator.admin.advance(60)
-    quick.land()
-    quick.put(60)
-    quick.emulator.admin.advance(60)
-    return quick
+    return quick.begun(20, 60)
 
 
 @pytest.fixture(scope="session")

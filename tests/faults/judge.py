@@ -1,7 +1,7 @@
 """What must hold in every cell: each log once, the table's proof, checkpoints where the ledger is."""
 
 from pipelines.landing.run.report import LandingReport
-from tests.integration.world import World
+from tests.worlds.one_logstore import World
 
 
 def assert_whole(world: World) -> None:

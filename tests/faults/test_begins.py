@@ -1,7 +1,6 @@
 """A begin that the service told wrong, however often, is not believed for ever: said, and its logs land."""
 
 import contextlib
-import shlex
 from collections.abc import Callable
 
 import pytest
@@ -9,15 +8,15 @@ from pyiceberg.expressions import EqualTo
 
 from fuzz.lies import wire
 from pipelines.landing.commit.operation import execute
-from pipelines.landing.hours import hour_of, hour_text
+from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.describe import preview
 from pipelines.landing.operations.adopt import plan_adopt
 from pipelines.landing.operations.forget import plan_forget_before
 from sls_io.errors import LedgerBroken, SlsError
 from sls_io.window import HOUR_S
 from tests.faults.judge import assert_whole, pass_by
-from tests.faults.test_writeoffs import LOW, all_right, proof, tell
-from tests.integration.world import PROJECT, World
+from tests.worlds.one_logstore import PROJECT, World
+from tests.worlds.wrong_answers import LOW, all_right, backfill, tell
 
 START_S = str(1_767_225_600)
 """The hour that the settings of these worlds begin at, as GetCursor is asked for it."""
@@ -40,14 +39,6 @@ def put(world: World, rows: int = 20, *, key: str | None = None) -> None:
     """Logs, and then a minute."""
     world.put(rows, key=key)
     pass_by(world, 60)
-
-
-def backfill(world: World, problem: str) -> None:
-    """Run the fill that a sentence names."""
-    words = shlex.split(problem.split("`")[-2])
-    assert words[:3] == ["sls-lake", "backfill", "--local"]
-    first, last = (words[words.index(option) + 1] for option in ("--from", "--to"))
-    world.land(mode="fill", hours=(hour_of(first), hour_of(last) + 1))
 
 
 @pytest.fixture
@@ -105,7 +96,7 @@ def test_logs_before_a_wrong_begin_are_said_by_each_run_and_by_verify_and_the_na
         assert f"[{begin}, {start}) lies before where this shard begins" in said
     with world.client as client:
         assert preview(world.logstore, world.lake, client).readable == (said,)
-    found = proof(world)
+    found = world.proof()
     assert f"shard 0: {found.shards[0].problems[0]}" == said
     assert (found.ok, found.shards[1].problems) == (False, ())
 
@@ -136,7 +127,7 @@ def test_a_begin_of_a_child_that_is_always_told_wrong_is_said_and_its_logs_land(
     assert (entry.start, entry.rows) == (late, 10)
 
     (said,) = quick.land().readable
-    assert proof(quick).shards[2].problems == (said.removeprefix("shard 2: "),)
+    assert quick.proof().shards[2].problems == (said.removeprefix("shard 2: "),)
     backfill(quick, said)
     assert_whole(quick)
 
@@ -149,7 +140,7 @@ def test_logs_before_a_wrong_begin_are_said_of_a_closed_shard_too(two_hours: Wor
         report = world.land()
     assert world.ledger.shards[0].closed
     (said,) = report.readable
-    assert not proof(world).ok
+    assert not world.proof().ok
     backfill(world, said)
     assert world.ledger.shards[0].closed
     assert_whole(world)
@@ -158,11 +149,11 @@ def test_logs_before_a_wrong_begin_are_said_of_a_closed_shard_too(two_hours: Wor
 def test_retention_that_takes_the_logs_before_a_wrong_begin_ends_what_is_said(two_hours: World) -> None:
     world = two_hours
     begun_late(world)
-    assert not proof(world).ok
+    assert not world.proof().ok
     pass_by(world, 30 * 86_400 - HOUR_S)
     world.land()
     assert world.land().readable == ()
-    assert proof(world).ok
+    assert world.proof().ok
 
 
 def chosen_hour(world: World) -> None:
@@ -219,7 +210,7 @@ def test_a_start_that_somebody_chose_is_no_wrong_begin(
     put(world)
     report = world.land()
     assert (report.readable, report.rows) == ((), 20)
-    assert proof(world).ok
+    assert world.proof().ok
     assert world.ledger.shards[0].start == entry.start
 
 
@@ -232,7 +223,7 @@ def test_logs_of_hours_that_are_forgotten_are_not_asked_for(two_hours: World) ->
         planned = plan_forget_before(world.lake, world.logstore, client, int(client.now_s()) // HOUR_S)
         execute(world.lake, planned)
     assert world.land().readable == ()
-    assert proof(world).ok
+    assert world.proof().ok
 
 
 @pytest.mark.parametrize("reset", ["earliest", "2026-01-01-00:00", "latest", "1h", "group"])
@@ -271,7 +262,7 @@ def test_a_shard_that_begins_beyond_its_end_is_said_with_the_verb_that_mends_it(
         quick.land()
     assert broken.value.verb == "sls-lake land"
     all_right(quick)
-    (said,) = proof(quick).shards[low].problems
+    (said,) = quick.proof().shards[low].problems
     assert f"begins this shard at {at[high][0]}, and the service at {at[low][0]}" in said
     assert "`sls-lake land`" in said
     (line,) = quick.land().readable
@@ -328,7 +319,7 @@ def test_a_begin_beyond_the_end_names_no_gap_when_retention_took_logs_as_well(qu
     assert all(gap.end <= end for gap in quick.ledger.shards[0].gaps)
     landed = quick.identities()
     assert set(quick.truth()) <= set(landed) and max(landed.values()) == 1
-    assert proof(quick).ok
+    assert quick.proof().ok
 
 
 @pytest.mark.fault("4b.expired.plan")

@@ -11,8 +11,8 @@ import pytest
 
 from sls_io.errors import SlsError
 from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
-from tests.integration.test_races import At
-from tests.integration.world import World
+from tests.worlds.one_logstore import World
+from tests.worlds.two_runs import At
 
 CLAIMING = ("list_groups", "heartbeat")
 PLANNING = ("get_logstore", "list_shards", "get_cursor", "get_cursor_time")

@@ -6,39 +6,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitStateUnknownException, ServerError, ServiceUnavailableError
 
 from sls_io.clock import SystemClock
 from sls_io.errors import ConfigError, LandingUnknown, TransportError
 from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
-from tests.integration.lossy_catalog import LossyCatalog
-from tests.integration.test_races import At
-from tests.integration.world import World
-
-
-class Outage:
-    """The catalog's database is away while it is `down`: nobody can open or read it."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        database = world.lake.sqlite_path
-        assert database is not None
-        self._database, self._away = database, database.with_suffix(".away")
-
-    def begin(self) -> None:
-        """Take it away, and the open connections with it."""
-        catalog = self._world.lake.catalog()
-        assert isinstance(catalog, SqlCatalog)
-        catalog.engine.dispose()
-        self._database.rename(self._away)
-        self._database.mkdir()
-
-    def end(self) -> None:
-        """Bring it back; nothing when it is there."""
-        if self._away.exists():
-            self._database.rmdir()
-            self._away.rename(self._database)
+from tests.worlds.catalog_outage import Outage
+from tests.worlds.lossy_catalog import lossy_catalog
+from tests.worlds.one_logstore import World
+from tests.worlds.two_runs import At
 
 
 @pytest.fixture
@@ -347,10 +323,3 @@ def test_a_commit_that_arrives_twice_is_refused_the_second_time(started: World) 
     catalog.deliver()
     assert catalog.deliveries == ["CommitFailedException"]
     assert_next_run_lands(started, 0)
-
-
-def lossy_catalog(world: World) -> LossyCatalog:
-    """The world's catalog, which loses answers."""
-    catalog = world.lake.catalog()
-    assert isinstance(catalog, LossyCatalog)
-    return catalog

@@ -13,10 +13,8 @@ from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.landing.table.lake import unreachable
 from sls_io.errors import ConfigError
 from tests.faults.forked_run import disk
-from tests.integration.command_line import Command, command
-from tests.integration.world import World, make_lake
-
-__all__ = ["command"]
+from tests.worlds.command_line import Command
+from tests.worlds.one_logstore import World, make_lake
 
 VERBS = [
     ("verify",),

@@ -6,25 +6,10 @@ older than the one before it. What a driver and its executors share is the servi
 
 import pytest
 
-from sls_io.clock import SystemClock
 from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
-from tests.faults.test_catalog import lossy_catalog
-from tests.integration.world import World
-
-MINUTES_S = (600.0, -600.0)
-
-
-class Stepped(SystemClock):
-    """The machine's clock, set wrong by `off_s`; `later_s` is what a suspended process missed."""
-
-    def __init__(self, off_s: float = 0.0) -> None:
-        self.off_s, self.later_s = off_s, 0.0
-
-    def now(self) -> float:
-        return super().now() + self.off_s
-
-    def monotonic(self) -> float:
-        return super().monotonic() + self.later_s
+from tests.worlds.lossy_catalog import lossy_catalog
+from tests.worlds.one_logstore import World
+from tests.worlds.wrong_clocks import MINUTES_S, Stepped, assert_snapshots_in_order
 
 
 @pytest.mark.parametrize("minutes_s", MINUTES_S, ids=["ahead", "behind"])
@@ -116,10 +101,3 @@ def test_a_run_that_wakes_after_half_the_sweeps_floor_publishes_none_of_its_old_
     assert old <= started.data_files(), "only the sweep deletes"
     started.assert_each_log_once()
     started.assert_proved()
-
-
-def assert_snapshots_in_order(world: World) -> None:
-    """Spark refuses a table whose snapshot log goes back in time."""
-    times = [entry.timestamp_ms for entry in world.table.metadata.snapshot_log]
-    assert times == sorted(times)
-    assert world.table.metadata.last_updated_ms >= times[-1]

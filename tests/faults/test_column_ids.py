@@ -10,10 +10,8 @@ from pipelines.landing.maintenance.maintain import Maintainer
 from sls_io.errors import ConfigError, LedgerBroken
 from sls_io.window import HOUR_S
 from tests.faults.judge import assert_whole
-from tests.integration.command_line import Command, command
-from tests.integration.world import World
-
-__all__ = ["command"]
+from tests.worlds.command_line import Command
+from tests.worlds.one_logstore import World
 
 RESTORE = ("table", "columns", "--restore")
 TEXTS = MapType(1, StringType(), 2, StringType(), value_required=False)
@@ -22,10 +20,7 @@ TEXTS = MapType(1, StringType(), 2, StringType(), value_required=False)
 @pytest.fixture
 def world(calm: World) -> World:
     """Two receive hours of 20 rows, and 20 logs to come."""
-    calm.land_hours(2)
-    calm.put(20)
-    calm.emulator.admin.advance(HOUR_S)
-    return calm
+    return calm.land_hours(2, more=20)
 
 
 def change(world: World, *steps: Callable[[Any], object]) -> None:

@@ -9,7 +9,8 @@ from pipelines.landing.maintenance.maintain import Maintainer
 from pipelines.landing.operations.forget import plan_forget_where
 from sls_io.errors import ConfigError
 from sls_io.window import HOUR_S
-from tests.integration.world import World, group
+from tests.worlds.landed_hours import numbers
+from tests.worlds.one_logstore import World, group
 
 COLUMNS = {
     "n": "long",
@@ -61,10 +62,6 @@ def remove(world: World, where: str) -> int:
         planned = plan_forget_where(world.lake, world.logstore, client, where)
         execute(world.lake, planned)
     return planned.view.rows
-
-
-def numbers(world: World) -> list[int]:
-    return sorted(row["n"] for row in world.table_rows())
 
 
 def test_a_row_is_removed_by_any_column_and_value_and_no_other_is(world: World) -> None:

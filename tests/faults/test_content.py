@@ -8,16 +8,18 @@ from typing import Any
 import pytest
 
 from pipelines.landing.commit.operation import execute
-from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger.place import look_at
-from pipelines.landing.maintenance.compact import compaction, plan_compaction
+from pipelines.landing.maintenance.compact import (
+    compaction,
+    plan_compaction,
+)
 from pipelines.landing.operations.forget import plan_forget_where
 from pipelines.landing.operations.mend import plan_mend
 from sls_io.decoding.causes import Cause
 from sls_io.emulator import Emulator
 from sls_io.loggroup import frame, varint
 from tests.faults.judge import assert_whole
-from tests.integration.world import World, group
+from tests.worlds.one_logstore import World, group
 
 LOW = "0" * 32
 EDGE = "\ud7ff" * 17
@@ -48,8 +50,7 @@ def by_place(world: World) -> list[dict[str, Any]]:
 
 def assert_proved_by_a_second_pull(world: World) -> None:
     """The service and the table count the same rows."""
-    with world.client as client:
-        proof = verify(world.logstore, world.lake, client, pull=True)
+    proof = world.proof(pull=True)
     assert proof.ok, proof
     assert sum(shard.rows_pulled or 0 for shard in proof.shards) == len(world.table_rows())
 

@@ -4,7 +4,6 @@ then the table is proven and holds the service's rows, or exactly those that wer
 import ast
 import json
 import re
-import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,84 +15,34 @@ import pytest
 from click import Context, Group
 from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThan
 
-from pipelines.cli.backfill import backfill
 from pipelines.cli.main import EXIT_FAILED, cli
 from pipelines.landing.commit import authored
-from pipelines.landing.commit.operation import Tools
 from pipelines.landing.hours import hour_text
-from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.ledger.state import read_state
 from pipelines.landing.ledger.values import Deed, Operation
-from pipelines.landing.operations.replace import execute_replace, plan_replace
 from sls_io.errors import LedgerBroken
-from sls_io.window import HOUR_S
-from tests.integration.command_line import Command, command
-from tests.integration.foreign_deletes import delete_by_value, mark_deleted, update, update_by_value
-from tests.integration.world import PROJECT, World
-
-__all__ = ["command"]
-
-_VERB = re.compile(
-    r"sls-lake (?:backfill|verify|table (?:rollback|adopt|give-up|repair-manifests))"
-    r"(?: (?:--?[\w-]+|\d[\w:-]*|rows|replace))*"
+from tests.worlds.changed_table import (
+    deleted_by_hand,
+    deleted_by_hand_and_landed_on,
+    expire_all,
+    list_cut,
+    manifest_gone,
+    marked,
+    marked_and_landed_on,
+    roll_back,
+    tag_deleted,
 )
+from tests.worlds.command_line import Command
+from tests.worlds.foreign_deletes import delete_by_value, mark_deleted, update, update_by_value
+from tests.worlds.landed_hours import first_hour, land_more, take_all_hours
+from tests.worlds.one_logstore import World
+from tests.worlds.printed_cures import printed, run_as_printed, settle
 
 _NAMED = re.compile(
     r"sls-lake ((?:land|plan|backfill|load|describe|verify|windows|table|checkpoints|emulator|demo|dev)"
     r"(?: (?:rollback|undo|forget|adopt|give-up|repair-manifests|maintain|repair|reset)(?![a-z-]))?"
     r"(?: --[a-z-]+(?: [a-z]+(?= --))?)*)"
 )
-
-
-@pytest.fixture
-def world(calm: World) -> World:
-    """Three receive hours of 20 rows, a landing each, all of them passed by every shard."""
-    calm.land_hours(3)
-    return calm
-
-
-def printed(text: str) -> list[list[str]]:
-    """The calls in a sentence, in their order."""
-    return [shlex.split(call)[1:] for call in _VERB.findall(text)]
-
-
-def run_as_printed(world: World, command: Command, words: list[str]) -> None:
-    """One printed call, with --execute where it has one. A replace is parsed by the command line and run
-    without Spark."""
-    if words[0] == "backfill":
-        with Context(backfill) as parent:
-            asked = backfill.make_context("backfill", [*words[1:]], parent=parent).params
-        assert (asked["mode"], asked["local"]) == ("replace", True)
-        hours = range(asked["first"], (asked["last"] or asked["first"]) + 1)
-        with world.client as client:
-            planned = plan_replace(world.lake, world.logstore, client, hours)
-            execute_replace(world.lake, planned, Tools(engine=world.engine))
-        return
-    more = [] if words[0] == "verify" or "--execute" in words else ["--execute"]
-    said = command(*words, *more)
-    assert said["code"] == 0 and said["executed"], (words, said)
-
-
-def settle(world: World, command: Command) -> list[list[str]]:
-    """Run the first cure that the newest verdict prints, until the table is proven; the calls that were
-    run. A cure that only looks closer is followed by what it finds."""
-    done: list[list[str]] = []
-    asked: list[str] = ["verify"]
-    for _ in range(8):
-        proof = command(*asked)
-        if proof["ok"]:
-            return done
-        assert proof["code"] == EXIT_FAILED
-        named = [c for text in (*proof["cures"], *proof["problems"]) for c in printed(text)]
-        assert named, proof
-        words = named[0]
-        done.append(words)
-        if words[0] == "verify":
-            asked = words
-            continue
-        run_as_printed(world, command, words)
-        asked = ["verify"]
-    raise AssertionError(f"never proven: {done}")
 
 
 def test_a_way_back_to_a_landing_without_rows_is_said_to_leave_the_table_empty(
@@ -119,15 +68,6 @@ def test_a_way_back_to_a_landing_without_rows_is_said_to_leave_the_table_empty(
 # --- ways to break a table -----------------------------------------------------------------------
 
 
-def deleted_by_hand(world: World) -> None:
-    world.table.delete(And(GreaterThanOrEqual(term="n", value=25), LessThan(term="n", value=35)))
-
-
-def deleted_by_hand_and_landed_on(world: World) -> None:
-    deleted_by_hand(world)
-    land_more(world)
-
-
 def deleted_twice_and_landed_on(world: World) -> None:
     deleted_by_hand_and_landed_on(world)
     world.table.delete(LessThan(term="n", value=5))
@@ -138,23 +78,8 @@ def file_deleted_by_hand(world: World) -> None:
     world.table.delete(And(GreaterThanOrEqual(term="n", value=20), LessThan(term="n", value=40)))
 
 
-def marked(world: World) -> None:
-    assert mark_deleted(world, lambda n: 25 <= n < 35) == 10
-
-
-def marked_and_landed_on(world: World) -> None:
-    marked(world)
-    land_more(world)
-
-
-def rolled_back(world: World) -> None:
-    head = world.table.current_snapshot()
-    assert head is not None and head.parent_snapshot_id is not None
-    world.table.manage_snapshots().rollback_to_snapshot(head.parent_snapshot_id).commit()
-
-
 def rolled_back_and_appended(world: World) -> None:
-    rolled_back(world)
+    roll_back(world)
     world.table.append(world.table.scan(row_filter="n < 3").to_arrow())
 
 
@@ -179,31 +104,6 @@ def data_file_of_another(world: World) -> None:
     pq.write_table(pa.table([pa.array(range(rows), pa.int64())], pa.schema([field])), path)
 
 
-def manifest_gone(world: World) -> None:
-    newest = world.table.current_snapshot()
-    assert newest is not None
-    mine = [m for m in newest.manifests(world.table.io) if m.added_snapshot_id == newest.snapshot_id]
-    Path(mine[0].manifest_path.removeprefix("file://")).unlink()
-
-
-def list_cut(world: World) -> None:
-    newest = world.table.current_snapshot()
-    assert newest is not None
-    path = Path(newest.manifest_list.removeprefix("file://"))
-    path.write_bytes(path.read_bytes()[:100])
-
-
-def tag_deleted(world: World) -> None:
-    world.table.manage_snapshots().remove_tag(TAG).commit()
-
-
-def land_more(world: World) -> None:
-    """A landing on top of what was done."""
-    world.put(20)
-    world.emulator.admin.advance(HOUR_S)
-    world.land()
-
-
 BREAKS: list[tuple[Callable[[World], None], str]] = [
     (deleted_by_hand, "backfill"),
     (deleted_by_hand_and_landed_on, "backfill"),
@@ -216,7 +116,7 @@ BREAKS: list[tuple[Callable[[World], None], str]] = [
     (data_file_of_another, "backfill"),
     (manifest_gone, "table repair-manifests"),
     (list_cut, "table repair-manifests"),
-    (rolled_back, "table rollback"),
+    (roll_back, "table rollback"),
     (rolled_back_and_appended, "table rollback"),
     (twice, "table rollback"),
     (tag_deleted, "table adopt"),
@@ -237,22 +137,6 @@ def test_the_first_cure_that_is_printed_brings_back_every_row(
     world.land()
     world.assert_each_log_once()
     world.assert_proved()
-
-
-def expire_all(world: World) -> None:
-    """Only the newest snapshot stays, as somebody's `expire_snapshots` leaves it."""
-    table = world.table
-    kept = {ref.snapshot_id for ref in table.metadata.refs.values()}
-    table.maintenance.expire_snapshots().by_ids(
-        [s.snapshot_id for s in table.metadata.snapshots if s.snapshot_id not in kept]
-    ).commit()
-
-
-def take_all_hours(world: World) -> None:
-    """Retention takes what has landed so far; what comes later stays."""
-    name = world.logstore.service.logstore
-    with world.client as client:
-        world.emulator.admin.retain(PROJECT, name, before_s=int(client.now_s()))
 
 
 @pytest.mark.parametrize("trouble", [deleted_by_hand, file_deleted_by_hand, marked])
@@ -295,7 +179,7 @@ def test_a_removal_that_was_rolled_back_by_hand_is_done_again_by_the_verb_that_i
     world: World, command: Command
 ) -> None:
     assert command("table", "forget", "--where", "n = 3", "--execute")["executed"]
-    rolled_back(world)
+    roll_back(world)
 
     done = settle(world, command)
 
@@ -441,11 +325,6 @@ def test_deletes_by_value_are_named_with_what_undoes_them(world: World, command:
     settle(world, command)
     world.land()
     world.assert_each_log_once()
-
-
-def first_hour(world: World) -> str:
-    """The first receive hour that has landed, as people write it."""
-    return hour_text(min(w.window.hour for _, windows in world.landings() for w in windows))
 
 
 def test_rows_that_another_engine_changed_by_marking_are_counted_once(world: World, command: Command) -> None:

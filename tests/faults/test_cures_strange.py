@@ -14,25 +14,18 @@ from pipelines.landing.ledger.state import facts, ways_back
 from pipelines.landing.operations.adopt import plan_adopt
 from pipelines.landing.operations.replace import REPLACE
 from sls_io.errors import LedgerBroken
-from tests.faults.test_cures import (
+from tests.worlds.changed_table import (
     deleted_by_hand,
     deleted_by_hand_and_landed_on,
     expire_all,
-    first_hour,
-    land_more,
     marked_and_landed_on,
-    printed,
-    rolled_back,
-    run_as_printed,
-    settle,
-    take_all_hours,
-    world,
+    roll_back,
 )
-from tests.integration.command_line import Command, command
-from tests.integration.test_races import second_logstore
-from tests.integration.world import PROJECT, World
-
-__all__ = ["command", "world"]
+from tests.worlds.command_line import Command
+from tests.worlds.landed_hours import first_hour, land_more, take_all_hours
+from tests.worlds.one_logstore import PROJECT, World
+from tests.worlds.printed_cures import printed, run_as_printed, settle
+from tests.worlds.two_logstores import second_logstore
 
 
 def strange(world: World, n: int = 45, *, times: int = 1) -> None:
@@ -95,7 +88,7 @@ def test_a_table_put_back_by_hand_to_a_landing_that_misses_rows_leads_to_one_tha
     expired = world.table.metadata.current_snapshot_id
     land_more(world)
     newest = world.table.metadata.current_snapshot_id
-    rolled_back(world)
+    roll_back(world)
     assert world.table.metadata.current_snapshot_id == expired != newest
 
     done = settle(world, command)
@@ -111,7 +104,7 @@ def test_a_removal_that_was_made_without_missing_rows_is_done_again_without_them
 ) -> None:
     deleted_by_hand(world)
     gone = command("table", "forget", "--where", "n = 3", "--without-missing", "--execute")
-    rolled_back(world)
+    roll_back(world)
 
     (words,) = printed(command("verify")["problems"][0])
     run_as_printed(world, command, words)

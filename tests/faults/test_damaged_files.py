@@ -23,10 +23,10 @@ from pipelines.landing.operations.replace import execute_replace, plan_replace
 from sls_io.errors import LedgerBroken, TransportError
 from sls_io.window import HOUR_S
 from tests.faults.judge import assert_whole
-from tests.integration.command_line import Command, command
-from tests.integration.world import World
-
-__all__ = ["command"]
+from tests.worlds.command_line import Command
+from tests.worlds.foreign_deletes import local
+from tests.worlds.landed_hours import data_of, hours
+from tests.worlds.one_logstore import World
 
 Damage = Callable[[Path], object]
 
@@ -52,25 +52,9 @@ def scratch(path: Path) -> None:
 DAMAGES = [remove, cut, overwrite, scratch]
 
 
-@pytest.fixture
-def world(calm: World) -> World:
-    """Three receive hours of 20 rows, a landing each, all of them sealed."""
-    calm.land_hours(3)
-    return calm
-
-
-def local(path: str) -> Path:
-    return Path(path.removeprefix("file://"))
-
-
 def landings(world: World) -> list[Snapshot]:
     """The snapshots of the table, oldest first."""
     return sorted(world.table.metadata.snapshots, key=lambda s: s.sequence_number or 0)
-
-
-def hours(world: World) -> list[int]:
-    """The receive hours that have landed, oldest first."""
-    return sorted({w.window.hour for _, windows in world.landings() for w in windows})
 
 
 def list_of(world: World) -> Path:
@@ -83,11 +67,6 @@ def manifest_of(world: World, at: int) -> Path:
     snapshot = landings(world)[at]
     (mine,) = (m for m in snapshot.manifests(world.table.io) if m.added_snapshot_id == snapshot.snapshot_id)
     return local(mine.manifest_path)
-
-
-def data_of(world: World, hour: int) -> Path:
-    """A data file of a receive hour."""
-    return next(Path(path) for path in world.published() if f"/{hour}/" in path)
 
 
 def metadata_of(world: World) -> Path:

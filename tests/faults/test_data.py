@@ -12,8 +12,8 @@ from pipelines.landing.ledger.codec import TAG
 from sls_io.errors import LedgerBroken, SlsError
 from sls_io.planning import GAP_EXPIRED
 from tests.faults.judge import assert_next_run_lands, assert_whole, land_a_gap, pass_by
-from tests.integration.test_races import At
-from tests.integration.world import PROJECT, World, group
+from tests.worlds.one_logstore import PROJECT, World, group
+from tests.worlds.two_runs import At
 
 LOW, HIGH = "0" * 32, "f" * 32
 MIB = 1024 * 1024

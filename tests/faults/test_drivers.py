@@ -10,8 +10,8 @@ from pipelines.landing.commit.operation import execute
 from pipelines.landing.ledger.place import look_at
 from pipelines.landing.maintenance.compact import compaction, plan_compaction
 from sls_io.errors import LedgerBroken
-from tests.integration.test_races import At
-from tests.integration.world import PROJECT, World
+from tests.worlds.one_logstore import PROJECT, World
+from tests.worlds.two_runs import At
 
 
 @pytest.mark.fault("4b.drain.after")

@@ -22,12 +22,11 @@ from sls_io.errors import LandingConflict
 from sls_io.window import HOUR_S
 from tests.faults.forked_run import Forge
 from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
-from tests.faults.test_clock import Stepped
-from tests.integration.command_line import Command, command
-from tests.integration.test_races import At
-from tests.integration.world import World
+from tests.worlds.command_line import Command
+from tests.worlds.one_logstore import World
+from tests.worlds.two_runs import At
+from tests.worlds.wrong_clocks import Stepped
 
-__all__ = ["command"]
 TO_COME = 60
 
 

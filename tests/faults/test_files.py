@@ -6,7 +6,7 @@ from sls_io.errors import TransportError
 from sls_io.planning import GAP_EXPIRED
 from tests.faults.judge import assert_next_run_lands, assert_whole, land_a_gap
 from tests.faults.leaky_io import LeakyIO, leaky
-from tests.integration.world import World
+from tests.worlds.one_logstore import World
 
 
 @pytest.fixture

@@ -31,10 +31,8 @@ from pipelines.landing.operations.undo import plan_undo
 from sls_io.errors import ConfigError, LedgerBroken
 from sls_io.window import HOUR_S
 from tests.faults.judge import assert_whole
-from tests.integration.command_line import Command, command
-from tests.integration.world import World, group
-
-__all__ = ["command"]
+from tests.worlds.command_line import Command
+from tests.worlds.one_logstore import World, group
 
 Change = Callable[[World], None]
 
@@ -42,10 +40,7 @@ Change = Callable[[World], None]
 @pytest.fixture
 def world(calm: World) -> World:
     """Two receive hours of 20 rows, and 20 logs to come."""
-    calm.land_hours(2)
-    calm.put(20)
-    calm.emulator.admin.advance(HOUR_S)
-    return calm
+    return calm.land_hours(2, more=20)
 
 
 def schema(change: Callable[[Any], object]) -> Change:

@@ -4,7 +4,7 @@ from typing import Any
 
 from sls_io.waits import Why
 from tests.faults.judge import pass_by
-from tests.integration.world import World
+from tests.worlds.one_logstore import World
 
 
 def with_budget(world: World, **changes: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 from pipelines.landing.run.hooks import Hooks
 from sls_io.errors import ClaimLost, ConfigError
 from sls_io.named import load
-from tests.integration.world import World
+from tests.worlds.one_logstore import World
 
 HERE = "tests.faults.test_hooks"
 CALLS: list[tuple[object, ...]] = []

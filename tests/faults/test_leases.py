@@ -20,10 +20,10 @@ from sls_io.errors import ClaimLost, ConfigError, SlsError, TransportError
 from tests.backends.gate import Gate
 from tests.backends.places import Servers
 from tests.faults.forked_run import Forge
-from tests.faults.test_catalog import Outage
-from tests.faults.test_clock import MINUTES_S, Stepped
-from tests.integration.test_races import At
-from tests.integration.world import World
+from tests.worlds.catalog_outage import Outage
+from tests.worlds.one_logstore import World
+from tests.worlds.two_runs import At
+from tests.worlds.wrong_clocks import MINUTES_S, Stepped
 
 LANDED_BEFORE, TO_COME = 20, 60
 _TAKE = b"lease_owner='two', consumer_owner="

@@ -14,9 +14,9 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.driver import Run
 from sls_io.deadline import Deadline
 from sls_io.errors import ConfigError, LandingUnknown, TransportError
-from tests.integration.command_line import environment, settings
-from tests.integration.lossy_catalog import LossyCatalog
-from tests.integration.world import World
+from tests.worlds.command_line import environment, settings
+from tests.worlds.lossy_catalog import LossyCatalog
+from tests.worlds.one_logstore import World
 
 
 @contextmanager
@@ -45,12 +45,7 @@ def hurried(world: World, **changes: str) -> Logstore:
 @pytest.fixture
 def waiting(quick: World) -> World:
     """A history that has begun, and 30 logs to land."""
-    quick.put(10)
-    quick.emulator.admin.advance(60)
-    quick.land()
-    quick.put(30)
-    quick.emulator.admin.advance(60)
-    return quick
+    return quick.begun(10, 30)
 
 
 @pytest.mark.parametrize("readers", [True, False], ids=["commits wait", "all wait"])

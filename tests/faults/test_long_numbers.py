@@ -7,8 +7,8 @@ import pytest
 
 from pipelines.cli.main import run
 from pipelines.landing.hours import hour_text
-from tests.integration.command_line import settings, too_long
-from tests.integration.world import HOUR0, World
+from tests.worlds.command_line import settings, too_long
+from tests.worlds.one_logstore import HOUR0, World
 
 
 @pytest.mark.parametrize("execute", [False, True], ids=["dry", "executed"])

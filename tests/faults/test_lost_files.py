@@ -18,48 +18,11 @@ from pipelines.landing.ledger.summary import summary_of
 from pipelines.landing.operations.replace import plan_replace
 from sls_io.errors import LedgerBroken
 from sls_io.window import HOUR_S
-from tests.faults.test_cures import (
-    expire_all,
-    land_more,
-    printed,
-    run_as_printed,
-    settle,
-    tag_deleted,
-    take_all_hours,
-)
-from tests.faults.test_other_hours import an_hour_later
-from tests.integration.command_line import Command, command
-from tests.integration.world import World
-
-__all__ = ["command"]
-
-
-@pytest.fixture
-def world(calm: World) -> World:
-    """Three receive hours of 20 rows, a landing each, all of them passed by every shard."""
-    calm.land_hours(3)
-    return calm
-
-
-def hours(world: World) -> list[int]:
-    """The receive hours that have landed, oldest first."""
-    return sorted({w.window.hour for _, windows in world.landings() for w in windows})
-
-
-def files_of(world: World, hour: int) -> list[Path]:
-    """The data files of a receive hour."""
-    return [Path(path) for path in world.published() if f"/{hour}/" in path]
-
-
-def numbers(world: World) -> list[int]:
-    """`n` of all rows."""
-    return sorted(row["n"] for row in world.table_rows())
-
-
-def lose(world: World, hour: int) -> None:
-    """All files of an hour are removed from the storage."""
-    for path in files_of(world, hour):
-        path.unlink()
+from tests.worlds.changed_table import expire_all, tag_deleted
+from tests.worlds.command_line import Command
+from tests.worlds.landed_hours import an_hour_later, files_of, hours, land_more, lose, numbers, take_all_hours
+from tests.worlds.one_logstore import World
+from tests.worlds.printed_cures import printed, run_as_printed, settle
 
 
 def cures(proof: dict[str, Any]) -> list[list[str]]:

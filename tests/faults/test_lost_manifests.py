@@ -16,35 +16,15 @@ from pyiceberg.table.snapshots import Snapshot
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger.summary import summary_of
-from tests.faults.test_cures import (
-    expire_all,
-    land_more,
-    list_cut,
-    manifest_gone,
-    marked,
-    printed,
-    settle,
-    take_all_hours,
-)
-from tests.faults.test_lost_files import files_of, hours, lose, numbers
-from tests.integration.command_line import Command, command
-from tests.integration.test_races import second_logstore
-from tests.integration.world import PROJECT, World
-
-__all__ = ["command"]
+from tests.worlds.changed_table import expire_all, list_cut, manifest_gone, marked
+from tests.worlds.command_line import Command
+from tests.worlds.foreign_deletes import local
+from tests.worlds.landed_hours import files_of, hours, land_more, lose, numbers, take_all_hours
+from tests.worlds.one_logstore import PROJECT, World
+from tests.worlds.printed_cures import printed, settle
+from tests.worlds.two_logstores import second_logstore
 
 REPAIR = ["table", "repair-manifests"]
-
-
-@pytest.fixture
-def world(calm: World) -> World:
-    """Three receive hours of 20 rows, a landing each, all of them passed by every shard."""
-    calm.land_hours(3)
-    return calm
-
-
-def local(path: str) -> Path:
-    return Path(path.removeprefix("file://"))
 
 
 def head(world: World) -> Snapshot:

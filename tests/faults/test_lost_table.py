@@ -29,11 +29,9 @@ from pipelines.landing.table.lake import Lake
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import start
 from sls_io.errors import ConfigError, LandingConflict, LedgerBroken
-from tests.integration.command_line import Command, command
-from tests.integration.test_new_catalog import CONTRACT
-from tests.integration.world import HOUR0_S, PROJECT, World, logstore_settings, make_lake
-
-__all__ = ["command"]
+from tests.worlds.command_line import Command
+from tests.worlds.lost_metadata import CONTRACT, land, remove_newest_metadata
+from tests.worlds.one_logstore import HOUR0_S, PROJECT, World, logstore_settings, make_lake
 
 DAY_S = 24 * 3600.0
 RETENTION_DAYS = 30
@@ -51,12 +49,6 @@ def landed(calm: World) -> World:
     land(calm, 30)
     land(calm, 20)
     return calm
-
-
-def land(world: World, rows: int) -> None:
-    world.put(rows)
-    world.emulator.admin.advance(60)
-    world.land()
 
 
 def catalog_file(world: World) -> Path:
@@ -101,10 +93,6 @@ def remove_table_folder(world: World) -> Path:
 
 def remove_metadata_folder(world: World) -> Path:
     return folder_of(world) / "metadata"
-
-
-def remove_newest_metadata(world: World) -> Path:
-    return Path(world.table.metadata_location.removeprefix("file://"))
 
 
 GONE: dict[Callable[[World], Path], str] = {

@@ -9,15 +9,12 @@ from pyiceberg.expressions import And, EqualTo
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.landing.hours import hour_text
-from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger.state import read_state
 from sls_io.window import HOUR_S
 from tests.faults.judge import pass_by
-from tests.integration.command_line import Command, command
-from tests.integration.test_races import second_logstore
-from tests.integration.world import PROJECT, World
-
-__all__ = ["command"]
+from tests.worlds.command_line import Command
+from tests.worlds.one_logstore import PROJECT, World
+from tests.worlds.two_logstores import second_logstore
 
 
 @pytest.fixture
@@ -217,8 +214,7 @@ def test_rows_of_the_old_one_are_proven_when_it_is_gone(old: World, world: World
     assert short["problems"] == [
         f"origin {was} ({text}): shard {shard}: the table holds {rows - 1} rows, the ledger {rows}"
     ]
-    with world.client as client:
-        counted = verify(world.logstore, world.lake, client, sums_of_others=False)
+    counted = world.proof(sums_of_others=False)
     assert counted.problems == (f"origin {was} ({text}): the table holds 79 rows, the ledger 80",)
     back = next(cure for cure in short["cures"] if "table rollback" in cure)
     assert command(*back.split(" gives ")[0].split()[1:], "--execute")["code"] == 0

@@ -8,11 +8,9 @@ from pipelines.cli.maintain import show
 from pipelines.cli.output import Output
 from pipelines.landing.hours import hour_text
 from pipelines.landing.maintenance.maintain import Maintainer
-from tests.integration.command_line import Command, command
-from tests.integration.foreign_deletes import mark_deleted
-from tests.integration.world import World
-
-__all__ = ["command"]
+from tests.worlds.command_line import Command
+from tests.worlds.foreign_deletes import mark_deleted
+from tests.worlds.one_logstore import World
 
 LOW = "0" * 32
 ONLY = ("table", "maintain", "--only", "compact")

@@ -37,10 +37,11 @@ from sls_io.claim import Ledger
 from sls_io.client import SlsClient
 from sls_io.clock import ManualClock
 from sls_io.errors import ConfigError, LandingConflict, LandingUnknown, LedgerBroken, SlsError
-from tests.faults.test_lost_files import lose
-from tests.integration.lossy_catalog import LossyCatalog, lossy
-from tests.integration.test_races import At, second_logstore
-from tests.integration.world import PROJECT, World, group
+from tests.worlds.landed_hours import lose
+from tests.worlds.lossy_catalog import LossyCatalog, lossy
+from tests.worlds.one_logstore import PROJECT, World, group
+from tests.worlds.two_logstores import second_logstore
+from tests.worlds.two_runs import At
 
 Plan = Callable[[World, Logstore, SlsClient], Planned[Any]]
 

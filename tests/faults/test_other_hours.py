@@ -5,12 +5,10 @@ import pyarrow.compute as pc
 import pytest
 
 from pipelines.cli.main import EXIT_FAILED
-from pipelines.landing.inspection.verify import verify
 from sls_io.window import HOUR_S
-from tests.integration.command_line import Command, command
-from tests.integration.world import World
-
-__all__ = ["command"]
+from tests.worlds.command_line import Command
+from tests.worlds.landed_hours import an_hour_later
+from tests.worlds.one_logstore import World
 
 
 @pytest.fixture
@@ -18,14 +16,6 @@ def world(calm: World) -> World:
     """Two receive hours of 20 rows, both passed by every shard."""
     calm.land_hours(2)
     return calm
-
-
-def an_hour_later(rows: pa.Table) -> pa.Table:
-    """The same rows, labelled as if they had been received an hour later."""
-    place = rows.schema.get_field_index("__receive_hour__")
-    field = rows.schema.field(place)
-    moved = pc.add(rows.column(place), pa.scalar(HOUR_S * 1_000_000, pa.duration("us")))
-    return rows.set_column(place, field, moved.cast(field.type))
 
 
 def test_a_row_that_is_there_once_more_in_another_hour_is_never_adopted(
@@ -47,8 +37,7 @@ def test_rows_that_were_moved_to_another_hour_are_missed_in_their_own(world: Wor
         pa.concat_tables([rows.filter(pc.invert(first)), rows.filter(first).slice(3), moved])
     )
 
-    with world.client as client:
-        proof = verify(world.logstore, world.lake, client)
+    proof = world.proof()
 
     assert not proof.ok and proof.rows == 40
     assert any("its landing brought" in problem for shard in proof.shards for problem in shard.problems)

@@ -9,10 +9,8 @@ from pipelines.landing.ledger.state import ancestry
 from sls_io.planning import GAP_EXPIRED
 from sls_io.waits import Why
 from tests.faults.judge import assert_whole, pass_by
-from tests.integration.command_line import Command, command
-from tests.integration.world import PROJECT, World
-
-__all__ = ["command"]
+from tests.worlds.command_line import Command
+from tests.worlds.one_logstore import PROJECT, World
 
 
 @pytest.fixture

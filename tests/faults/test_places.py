@@ -13,12 +13,9 @@ from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate
 from pipelines.landing.hours import hour_text
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import LedgerBroken
-from sls_io.window import HOUR_S
 from tests.faults.judge import assert_whole
-from tests.integration.command_line import Command, command
-from tests.integration.world import World
-
-__all__ = ["command"]
+from tests.worlds.command_line import Command
+from tests.worlds.one_logstore import World
 
 METADATA, DATA, HASHED = "write.metadata.path", "write.data.path", "write.object-storage.enabled"
 
@@ -26,10 +23,7 @@ METADATA, DATA, HASHED = "write.metadata.path", "write.data.path", "write.object
 @pytest.fixture
 def world(calm: World) -> World:
     """Two receive hours of 20 rows, and 20 logs to come."""
-    calm.land_hours(2)
-    calm.put(20)
-    calm.emulator.admin.advance(HOUR_S)
-    return calm
+    return calm.land_hours(2, more=20)
 
 
 def set_property(world: World, name: str, value: str) -> None:

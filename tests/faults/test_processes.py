@@ -12,7 +12,7 @@ import pytest
 from sls_io.errors import ClaimLost
 from tests.faults.forked_run import Forge
 from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
-from tests.integration.world import World
+from tests.worlds.one_logstore import World
 
 LANDED_BEFORE, TO_COME = 20, 60
 

@@ -21,7 +21,7 @@ from sls_io.clock import SystemClock
 from sls_io.emulator import Emulator, start
 from sls_io.errors import Throttled, TransportError
 from sls_io.settings import Budget
-from tests.integration.world import HOUR0_S, PROJECT, World, group, logstore_settings, make_lake
+from tests.worlds.one_logstore import HOUR0_S, PROJECT, World, group, logstore_settings, make_lake
 
 PIECES, GROUPS_A_PIECE, GROUPS_A_PAGE, PAD = 16, 12, 4, "x" * 2000
 PAGE_BYTES = GROUPS_A_PAGE * 2100

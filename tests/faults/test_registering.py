@@ -12,12 +12,9 @@ from pipelines.cli.main import EXIT_USAGE
 from pipelines.landing.operations.register import plan_register, register
 from pipelines.landing.table.lake import Lake
 from sls_io.errors import ConfigError
-from tests.faults.test_lost_table import land, remove_newest_metadata
-from tests.integration.command_line import Command, command
-from tests.integration.test_new_catalog import CONTRACT
-from tests.integration.world import World
-
-__all__ = ["command"]
+from tests.worlds.command_line import Command
+from tests.worlds.lost_metadata import CONTRACT, land, remove_newest_metadata
+from tests.worlds.one_logstore import World
 
 
 @pytest.fixture

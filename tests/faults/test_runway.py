@@ -9,7 +9,7 @@ from sls_io.checkpoints.lag import lags
 from sls_io.client import Heads
 from sls_io.clock import SYSTEM_CLOCK, ManualClock
 from tests.faults.judge import pass_by
-from tests.integration.world import PROJECT, World
+from tests.worlds.one_logstore import PROJECT, World
 
 LOW, HIGH = "0" * 32, "f" * 32
 DAY = 24 * 3600.0

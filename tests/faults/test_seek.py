@@ -15,10 +15,8 @@ from sls_io.errors import ClaimLost
 from sls_io.planning import GAP_SKIPPED
 from sls_io.window import HOUR_S, Cursor
 from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
-from tests.integration.command_line import Command, command
-from tests.integration.world import World
-
-__all__ = ["command"]
+from tests.worlds.command_line import Command
+from tests.worlds.one_logstore import World
 
 RESET = ("checkpoints", "reset")
 

@@ -19,11 +19,10 @@ from pipelines.landing.watch.troubles import Kind, Level, troubles
 from sls_io.errors import ConfigError
 from sls_io.window import HOUR_S
 from tests.faults.judge import pass_by
-from tests.integration.command_line import Command, command
-from tests.integration.test_races import At, second_logstore
-from tests.integration.world import PROJECT, World
-
-__all__ = ["command"]
+from tests.worlds.command_line import Command
+from tests.worlds.one_logstore import PROJECT, World
+from tests.worlds.two_logstores import second_logstore
+from tests.worlds.two_runs import At
 
 
 @pytest.fixture

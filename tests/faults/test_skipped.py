@@ -6,16 +6,12 @@ import pytest
 from pipelines.cli.main import EXIT_OWED, EXIT_USAGE
 from pipelines.components.logstore.checks import proven_result
 from pipelines.landing.hours import hour_text
-from pipelines.landing.inspection.proof import Proof
 from pipelines.landing.inspection.runway import runway
-from pipelines.landing.inspection.verify import verify
 from sls_io.planning import GAP_SKIPPED
 from sls_io.window import HOUR_S
 from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
-from tests.integration.command_line import Command, command
-from tests.integration.world import PROJECT, World
-
-__all__ = ["command"]
+from tests.worlds.command_line import Command
+from tests.worlds.one_logstore import PROJECT, World
 
 
 @pytest.fixture
@@ -24,14 +20,9 @@ def world(started: World) -> World:
     return started
 
 
-def proof_of(world: World) -> Proof:
-    with world.client as client:
-        return verify(world.logstore, world.lake, client)
-
-
 def notes_of(world: World) -> list[str]:
     """What the proof says beside its verdict."""
-    return [note for shard in proof_of(world).shards for note in (*shard.notes, *shard.owed)]
+    return [note for shard in world.proof().shards for note in (*shard.notes, *shard.owed)]
 
 
 def test_what_was_skipped_is_owed_until_a_backfill_lands_it(world: World, command: Command) -> None:
@@ -48,7 +39,7 @@ def test_what_was_skipped_is_owed_until_a_backfill_lands_it(world: World, comman
 
     assert report.rows == 10 and len(report.readable) == 2
     assert all("skipped and is owed" in line for line in report.readable)
-    proof = proof_of(world)
+    proof = world.proof()
     assert all("is owed" in text for shard in proof.shards for text in shard.owed)
     assert [len(shard.owed) for shard in proof.shards] == [1, 1]
     assert all(GAP_SKIPPED in gap for shard in proof.shards for gap in shard.gaps)
@@ -71,7 +62,7 @@ def test_logs_that_are_owed_have_a_word_and_an_exit_code_of_their_own_until_they
     assert (said["code"], said["verdict"], said["ok"]) == (EXIT_OWED, "owed", False)
     assert text["code"] == EXIT_OWED and "\nowed: 20 rows" in text["text"]
     assert "verified" not in text["text"]
-    result = proven_result(dg.AssetKey("bronze"), proof_of(world), seconds=0.0)
+    result = proven_result(dg.AssetKey("bronze"), world.proof(), seconds=0.0)
     assert (result.passed, result.severity) == (False, dg.AssetCheckSeverity.WARN)
     assert (result.description or "").startswith("owed: shard 0: ")
     assert str(result.metadata["verdict"].value).startswith("- owed\n")

@@ -16,11 +16,9 @@ from pipelines.landing.run.driver import Run
 from sls_io.waits import Why
 from sls_io.window import HOUR_S
 from tests.faults.judge import pass_by
-from tests.faults.test_begins import backfill
-from tests.integration.command_line import Command, command, settings
-from tests.integration.world import World
-
-__all__ = ["command"]
+from tests.worlds.command_line import Command, settings
+from tests.worlds.one_logstore import World
+from tests.worlds.wrong_answers import backfill
 
 TO_COME = "2199-01-01-00:00"
 

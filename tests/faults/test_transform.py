@@ -12,11 +12,10 @@ from pipelines.landing.commit.operation import execute
 from pipelines.landing.operations.mend import plan_mend
 from sls_io.errors import ConfigError
 from tests.faults.judge import assert_next_run_lands
-from tests.integration.command_line import Command, command
-from tests.integration.world import World, group
-from tests.test_docs import TRANSFORM, snippet
+from tests.snippets import TRANSFORM, snippet
+from tests.worlds.command_line import Command
+from tests.worlds.one_logstore import World, group
 
-__all__ = ["command"]
 HERE = "tests.faults.test_transform"
 
 

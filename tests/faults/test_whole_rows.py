@@ -18,8 +18,6 @@ from pipelines.components.logstore.failures import naming_cures, plainly
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.cures import give_cures, of_lost_files
 from pipelines.landing.inspection.error_rows import error_rows
-from pipelines.landing.inspection.proof import Proof
-from pipelines.landing.inspection.verify import verify
 from pipelines.landing.inspection.whole import DAYS, every_file, of_day
 from pipelines.landing.ledger.reading import Unreadable, read_whole
 from pipelines.landing.ledger.state import read_state
@@ -28,22 +26,13 @@ from sls_io.errors import TransportError
 from sls_io.settings import Service
 from sls_io.window import HOUR_S
 from tests.faults.judge import assert_whole
-from tests.faults.test_cures import printed, run_as_printed, take_all_hours
-from tests.faults.test_damaged_files import data_of, hours
-from tests.integration.command_line import Command, command
-from tests.integration.world import World
-
-__all__ = ["command"]
+from tests.worlds.command_line import Command
+from tests.worlds.landed_hours import data_of, hours, take_all_hours
+from tests.worlds.one_logstore import World
+from tests.worlds.printed_cures import printed, run_as_printed
 
 Damage = Callable[..., object]
 _DAY_S = 86_400
-
-
-@pytest.fixture
-def world(calm: World) -> World:
-    """Three receive hours of 20 rows, a landing each, all of them passed by every shard."""
-    calm.land_hours(3)
-    return calm
 
 
 def column(path: Path, name: str) -> pq.ColumnChunkMetaData:
@@ -78,11 +67,6 @@ def turn(path: Path, name: str = "n") -> None:
 
 
 DAMAGES = [zero, turn]
-
-
-def proof_of(world: World, **options: object) -> Proof:
-    with world.client as client:
-        return verify(world.logstore, world.lake, client, **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -187,7 +171,7 @@ def test_the_proofs_of_seven_days_read_each_file_whole_and_one_of_them_is_red(wo
     now_s = world.emulator.admin.now()
     week_s = now_s // (DAYS * _DAY_S) * DAYS * _DAY_S
 
-    days = [proof_of(world, rows=of_day(week_s + day * _DAY_S + now_s % _DAY_S)) for day in range(DAYS)]
+    days = [world.proof(rows=of_day(week_s + day * _DAY_S + now_s % _DAY_S)) for day in range(DAYS)]
 
     # The damaged one is read, and neither whole nor left.
     assert sum(proof.whole.files for proof in days) == len(world.published()) - 1
@@ -220,7 +204,7 @@ def test_a_cure_of_one_damaged_file_does_not_say_that_it_leaves_other_damaged_on
     first, second = (data_of(world, hour) for hour in hours(world)[:2])
     zero(first)
     zero(second)
-    met = proof_of(world, rows=lambda path: path.endswith(first.name))
+    met = world.proof(rows=lambda path: path.endswith(first.name))
     (cure,) = (each for each in met.cures if "give-up" in each)
     assert "and of others that prove damaged" in cure and "nothing else" not in cure
     assert command(*printed(cure)[0])["rows"] == sum(pq.read_metadata(p).num_rows for p in (first, second))
@@ -237,7 +221,7 @@ def test_a_compaction_that_meets_many_unreadable_files_looks_for_cures_once(worl
     assert all(path.name in said for path, said in zip(paths, made.put_off, strict=True))
     assert [said.count("Cure: ") for said in made.put_off] == [0, 0, 1]
     ways = printed(made.put_off[-1])
-    assert ways == [shown for cure in proof_of(world, rows=every_file).cures for shown in printed(cure)]
+    assert ways == [shown for cure in world.proof(rows=every_file).cures for shown in printed(cure)]
 
 
 def test_files_from_before_the_checksums_are_read_and_proven(world: World, command: Command) -> None:

@@ -8,39 +8,20 @@ import pytest
 from fuzz.lies import wire
 from pipelines.landing.hours import hour_of
 from pipelines.landing.inspection.describe import describe, preview
-from pipelines.landing.inspection.proof import Proof
 from pipelines.landing.inspection.runway import runway, spoken
-from pipelines.landing.inspection.verify import verify
 from pipelines.landing.run.report import LandingReport
 from sls_io.planning import CURSOR_UNKNOWN, GAP_SHARD_GONE
 from tests.faults.judge import assert_whole, pass_by
-from tests.integration.world import PROJECT, World
+from tests.worlds.one_logstore import PROJECT, World
+from tests.worlds.wrong_answers import LOW, all_right, tell
 
 TIMEOUT_S = 31.0
-LOW = "0" * 32
 
 
 @pytest.fixture
 def begun(quick: World) -> World:
     """Both shards have landed 20 logs, and 20 more are there."""
-    quick.put(20)
-    quick.emulator.admin.advance(60)
-    quick.land()
-    quick.put(20)
-    quick.emulator.admin.advance(60)
-    return quick
-
-
-def proof(world: World) -> Proof:
-    """What `verify` says now."""
-    with world.client as client:
-        return verify(world.logstore, world.lake, client)
-
-
-def tell(world: World, do: str, **wanted: object) -> int:
-    """From here on answers are wrong until `forget`."""
-    wanted = {"times": None, **wanted}
-    return world.emulator.admin.fault(do, logstore=world.logstore.service.logstore, **wanted)
+    return quick.begun(20, 20)
 
 
 def no_cursor(world: World, shard: int) -> None:
@@ -64,11 +45,6 @@ def begins_later(world: World, shard: int) -> None:
         end = client.cursor_at(shard, "end")
     aimed = {"call": "get_cursor", "shard": shard, "query": {"from": "begin"}}
     tell(world, "answer", field="cursor", value=wire(int(end)), **aimed)
-
-
-def all_right(world: World) -> None:
-    """The answers are right again."""
-    world.emulator.admin.remove()
 
 
 ONE_KIND: list[Callable[[World, int], None]] = [no_cursor, unlisted, nothing_listed, begins_later]
@@ -128,7 +104,7 @@ def test_two_kinds_of_answers_in_one_run_give_nothing_up(begun: World) -> None:
     with begun.client as client:
         (view, _) = describe(begun.logstore, begun.lake, client)
     assert view.suspect_s > 0
-    assert any("suspected since" in note for note in proof(begun).shards[0].notes)
+    assert any("suspected since" in note for note in begun.proof().shards[0].notes)
 
     pass_by(begun, 5)
     assert_suspects(begun, begun.land())
@@ -156,7 +132,7 @@ def test_a_shard_that_is_shown_again_is_said_by_verify_and_opened_by_the_next_ru
     misled(begun)
     begun.put(10)
     begun.emulator.admin.advance(60)
-    (said,) = proof(begun).shards[0].problems
+    (said,) = begun.proof().shards[0].problems
     assert "calls this shard gone" in said and "`sls-lake land`" in said
 
     begun.land()
@@ -185,14 +161,14 @@ def test_a_gap_that_can_be_read_again_is_said_by_each_run_and_by_verify(gap_that
     for _ in range(2):
         (said,) = world.land().readable
         assert "the service can read it again" in said
-    found = proof(world)
+    found = world.proof()
     assert not found.ok
     assert said == f"shard 0: {found.shards[0].problems[0]}"
 
 
 def test_the_fill_that_verify_names_lands_what_is_in_the_gap(gap_that_can_be_read: World) -> None:
     world = gap_that_can_be_read
-    verb = proof(world).shards[0].problems[0].split("`")[1]
+    verb = world.proof().shards[0].problems[0].split("`")[1]
     words = shlex.split(verb)
     assert words[:3] == ["sls-lake", "backfill", "--local"]
     first, last = (words[words.index(option) + 1] for option in ("--from", "--to"))

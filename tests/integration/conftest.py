@@ -10,12 +10,15 @@ from pipelines.landing.spark.java import OPTIONS, OPTIONS_SETTING
 from pipelines.landing.spark.session import DAEMON, DAEMON_SETTING, Engine, installed_jars
 from pipelines.landing.table.lake import Lake
 from sls_io.emulator import start
+from tests import needs
 from tests.backends.jars import FOLDER
 from tests.backends.places import Servers
 from tests.integration.sensor_site import make_site, sensor_instance, sensor_place
-from tests.integration.world import HOUR0_S, PROJECT, World, logstore_settings, make_lake
+from tests.worlds.command_line import command
+from tests.worlds.dagster_page import page
+from tests.worlds.one_logstore import HOUR0_S, World, make_lake, new_world
 
-__all__ = ["make_site", "sensor_instance", "sensor_place"]
+__all__ = ["command", "make_site", "page", "sensor_instance", "sensor_place"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -35,6 +38,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def shared_lake(home: Path) -> Lake:
     """The lake that the shared Spark knows as its catalog `lake`. All tests share it."""
     return make_lake(home / "lake")
+
+
+@pytest.fixture
+def spark_lake(shared_lake: Lake) -> Lake:
+    """The lake of the Spark session, where it has the jars to use it."""
+    needs.spark_jars()
+    return shared_lake
 
 
 @pytest.fixture(scope="session")
@@ -82,9 +92,5 @@ def servers() -> Iterator[Servers]:
 def world(tmp_path: Path, engine: Engine) -> Iterator[World]:
     """A project with the logstore `access_logs` of two shards; the clock stands in HOUR0_S."""
     with start(tmp_path / "emulator", now=HOUR0_S + 60.0) as emulator:
-        logstore = logstore_settings(emulator, "access_logs")
-        world = World(emulator, make_lake(tmp_path / "lake"), logstore, engine)
-        with world.client as client:
-            client.transport.create_project(PROJECT, "")
-            client.transport.create_logstore(PROJECT, "access_logs", ttl=30, shard_count=2)
+        world = new_world(emulator, make_lake(tmp_path / "lake"), engine)
         yield world

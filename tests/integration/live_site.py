@@ -13,9 +13,9 @@ from pipelines.landing.table.lake import Lake
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import start
 from sls_io.window import HOUR_S
-from tests.integration.dagster_server import DagsterServer
 from tests.integration.spark_server import deployed
-from tests.integration.world import PROJECT, World, logstore_settings, make_lake, patient
+from tests.worlds.dagster_server import DagsterServer
+from tests.worlds.one_logstore import PROJECT, World, logstore_settings, make_lake, patient
 
 BRONZE = PurePath("bronze")
 COLUMNS = {"n": "long", "status": "int", "latency_ms": "double"}

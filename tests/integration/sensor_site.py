@@ -21,7 +21,7 @@ from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Emulator, start
-from tests.integration.world import PROJECT, World, logstore_settings, make_lake
+from tests.worlds.one_logstore import PROJECT, World, logstore_settings, make_lake
 
 __all__ = ["MakeSite", "Site", "landed", "make_site", "sensor_instance", "sensor_place"]
 

@@ -18,23 +18,19 @@ from pipelines.landing.operations.adopt import Adoption, plan_adopt
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.operations.undo import plan_undo
 from sls_io.errors import LedgerBroken
-from tests.integration.command_line import Command, command
-from tests.integration.test_changed_table import append_by_hand, roll_back
-from tests.integration.test_forget import carry_out, left_over, numbers
-from tests.integration.test_forget import plan as removal
-from tests.integration.test_races import second_logstore
-from tests.integration.test_settle import damage, refused, snapshots, started
-from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World
+from tests.worlds.changed_table import append_by_hand, damage, roll_back, tag_deleted
+from tests.worlds.command_line import Command
+from tests.worlds.landed_hours import numbers
+from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
+from tests.worlds.removed_rows import carry_out, left_over, removal
+from tests.worlds.two_hours import refused, snapshots, started
+from tests.worlds.two_logstores import second_logstore
 
 pytestmark = pytest.mark.spark
 
-__all__ = ["command", "started"]
+__all__ = ["started"]
 
 ADOPT = ("table", "adopt")
-
-
-def remove_tag(world: World) -> None:
-    world.table.manage_snapshots().remove_tag(TAG).commit()
 
 
 def lose(world: World, *, rows: int = 5) -> None:
@@ -53,7 +49,7 @@ def test_lost_rows_are_given_up_only_by_saying_so_and_verify_remembers(
 ) -> None:
     newest = snapshots(started)[-1]
     lose(started)
-    remove_tag(started)
+    tag_deleted(started)
     verb = (*refused(started), "--at", "rows")
     assert verb[:2] == ADOPT
 
@@ -154,7 +150,7 @@ def test_twins_that_no_landing_can_take_out_are_deleted_first(started: World, co
     table = started.table
     mine = table.scan().to_arrow()
     table.append(mine.slice(0, 1))
-    remove_tag(started)
+    tag_deleted(started)
     started.table.maintenance.expire_snapshots().by_ids(snapshots(started)[:-1]).commit()
 
     twice = command(*ADOPT, "--at", "rows", "--execute")
@@ -177,7 +173,7 @@ def test_a_table_put_back_to_before_a_removal_goes_to_the_removal(
     removed = carry_out(started, removal(started))
     started.table.manage_snapshots().rollback_to_snapshot(before).commit()
     if tag == "is gone":
-        remove_tag(started)
+        tag_deleted(started)
     if tag == "is moved along":
         started.table.manage_snapshots().remove_tag(TAG).create_tag(before, TAG).commit()
     assert len(numbers(started)) == 20, "they are back"
@@ -287,7 +283,7 @@ def test_with_another_logstore_unproven_landings_stay_refused_and_it_is_named(
     other = second_logstore(started)
     started.land(logstore=other)
     started.land()
-    remove_tag(started)
+    tag_deleted(started)
     with World(started.emulator, started.lake, other, started.engine).client as client:
         theirs = client.origin().id
         started.table.delete(And(EqualTo(term="__origin__", value=theirs), EqualTo(term="n", value=3)))
@@ -318,7 +314,7 @@ def test_the_rows_of_a_deleted_logstore_are_settled_with_the_one_of_the_same_nam
         started.emulator.admin.advance(60)
         client.transport.create_logstore(PROJECT, "access_logs", ttl=30, shard_count=2)
     lose(started, rows=4)
-    remove_tag(started)
+    tag_deleted(started)
     verb = (*refused(started), "--at", "begin", "--execute")
 
     silent = command(*verb)
@@ -339,7 +335,7 @@ def test_an_older_ledger_that_rows_prove_is_kept_and_what_comes_again_is_said(
     """Main put back and the tag deleted: nothing is given up, so nothing has to be said to go on."""
     older, newest = snapshots(started)[-2:]
     roll_back(started)
-    remove_tag(started)
+    tag_deleted(started)
 
     dry = command(*ADOPT)
 

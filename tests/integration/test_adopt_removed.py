@@ -10,11 +10,10 @@ from pipelines.landing.commit.operation import execute
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.operations.forget import plan_forget_where
 from sls_io.emulator import start
-from tests.integration.command_line import Command, command
-from tests.integration.test_settle import snapshots
-from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World, logstore_settings, make_lake
-
-__all__ = ["command"]
+from tests.worlds.command_line import Command
+from tests.worlds.landed_hours import numbers
+from tests.worlds.one_logstore import HOUR0, HOUR0_S, World, make_lake, new_world
+from tests.worlds.two_hours import snapshots
 
 REMOVED = range(7, 10)
 
@@ -24,12 +23,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     """One shard with ten landed rows of the first hour, of which the last three were removed for good, and
     three logs of the same hour that came after; landings run in this process."""
     with start(now=HOUR0_S + 60.0) as emulator:
-        world = World(
-            emulator, make_lake(tmp_path / "lake"), logstore_settings(emulator, "access_logs"), InProcess()
-        )
-        with world.client as client:
-            client.transport.create_project(PROJECT, "")
-            client.transport.create_logstore(PROJECT, "access_logs", ttl=30, shard_count=1)
+        world = new_world(emulator, make_lake(tmp_path / "lake"), InProcess(), shards=1)
         world.put(10, logs_a_group=1)
         world.at(HOUR0_S + 120)
         world.land()
@@ -39,10 +33,6 @@ def world(tmp_path: Path) -> Iterator[World]:
         world.put(3, logs_a_group=1)
         world.at(HOUR0_S + 240)
         yield world
-
-
-def numbers(world: World) -> list[int]:
-    return sorted(row["n"] for row in world.table_rows())
 
 
 def lose_the_ledger(world: World) -> None:

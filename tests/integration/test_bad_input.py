@@ -12,7 +12,7 @@ from pipelines.landing.table.lake import Lake
 from sls_io.errors import ConfigError, ServiceError, SlsError, TransportError
 from sls_io.settings import Credentials
 from tests.integration.killed_run import land_elsewhere
-from tests.integration.world import HOUR0_S, World
+from tests.worlds.one_logstore import HOUR0_S, World
 
 
 @pytest.fixture

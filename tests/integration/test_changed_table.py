@@ -1,10 +1,8 @@
 """Somebody else changes the table while a landing is on its way, or between two of them."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
@@ -17,9 +15,10 @@ from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
 from sls_io.errors import ConfigError, LedgerBroken
 from sls_io.window import HOUR_S
-from tests import needs
-from tests.integration.test_races import At, second_logstore
-from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World
+from tests.worlds.changed_table import append_by_hand, compact, roll_back
+from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
+from tests.worlds.two_logstores import second_logstore
+from tests.worlds.two_runs import At
 
 pytestmark = pytest.mark.spark
 
@@ -27,13 +26,7 @@ pytestmark = pytest.mark.spark
 @pytest.fixture
 def started(world: World) -> World:
     """A world with two landings of rows in its table and 60 logs to come."""
-    for minute in (2, 4):
-        world.put(10)
-        world.at(HOUR0_S + 60 * minute)
-        world.land()
-    world.put(60)
-    world.at(HOUR0_S + 600)
-    return world
+    return world.landed_at(2, 4, more=60)
 
 
 @pytest.mark.fault("4b.conflict.commit")
@@ -324,40 +317,3 @@ def test_a_logstore_made_again_under_the_same_name_is_refused(started: World) ->
         started.land()
 
     assert started.table.metadata.current_snapshot_id == before
-
-
-@pytest.fixture
-def spark_lake(shared_lake: Lake) -> Lake:
-    """The lake of the Spark session, where it has the jars to use it."""
-    needs.spark_jars()
-    return shared_lake
-
-
-def compact(world: World) -> None:
-    """Rewrite all rows into new files, as a compaction does, by PyIceberg."""
-    table = world.table
-    rows = table.scan().to_arrow()
-    table.overwrite(rows)
-
-
-def roll_back(world: World) -> None:
-    """Put `main` one snapshot back, as a person would."""
-    table = world.table
-    head = table.current_snapshot()
-    assert head is not None and head.parent_snapshot_id is not None
-    table.manage_snapshots().rollback_to_snapshot(head.parent_snapshot_id).commit()
-
-
-def append_by_hand(world: World) -> None:
-    """One row that no landing brought."""
-    table = world.table
-    schema = table.schema().as_arrow()
-    values: dict[str, Callable[[pa.DataType], object]] = {
-        "__origin__": lambda kind: "someone",
-        "__receive_hour__": lambda kind: HOUR0_S * 1_000_000,
-    }
-    arrays = [
-        pa.array([values[f.name](f.type) if f.name in values else (0 if not f.nullable else None)], f.type)
-        for f in schema
-    ]
-    table.append(pa.Table.from_arrays(arrays, schema=schema))

@@ -7,7 +7,7 @@ import pytest
 
 from pipelines.landing.run.report import CheckpointOutcome
 from sls_io.errors import ClaimLost
-from tests.integration.world import PROJECT, World
+from tests.worlds.one_logstore import PROJECT, World
 
 pytestmark = pytest.mark.spark
 

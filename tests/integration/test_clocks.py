@@ -4,8 +4,8 @@ import pytest
 
 from pipelines.landing.table.lake import Lake
 from tests import needs
-from tests.faults.test_clock import Stepped, assert_snapshots_in_order
-from tests.integration.world import World
+from tests.worlds.one_logstore import World
+from tests.worlds.wrong_clocks import Stepped, assert_snapshots_in_order
 
 pytestmark = pytest.mark.spark
 

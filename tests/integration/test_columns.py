@@ -6,10 +6,8 @@ import pytest
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from sls_io.errors import ConfigError
-from tests.integration.command_line import Command, command
-from tests.integration.world import HOUR0_S, World
-
-__all__ = ["command"]
+from tests.worlds.command_line import Command
+from tests.worlds.one_logstore import World
 
 COLUMNS = ("table", "columns")
 
@@ -17,12 +15,7 @@ COLUMNS = ("table", "columns")
 @pytest.fixture
 def landed(world: World) -> World:
     """Twenty rows with `n` long and `status` int, all proven; ten more are there."""
-    world.put(20)
-    world.at(HOUR0_S + 120)
-    world.land()
-    world.put(10)
-    world.at(HOUR0_S + 240)
-    return world
+    return world.begun(20, 10)
 
 
 def declare(world: World, folder: Path, **columns: str) -> None:

@@ -8,14 +8,12 @@ from dagster._core.storage.partition_status_cache import AssetPartitionStatus
 
 from pipelines.components.logstore.assets import bronze_key, checkpoint_key, hours_of
 from pipelines.components.logstore.pruning import prune_job
-from pipelines.components.logstore.schedule import MODE_TAG, RANGE_END_TAG, RANGE_START_TAG, hour_key
+from pipelines.components.logstore.schedule import MODE_TAG, hour_key
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.operations.undo import plan_undo
 from sls_io.clock import SYSTEM_CLOCK, ManualClock
-from tests.integration.test_dagster_repair import DAY_S, EXECUTE, Page, hours, page, plans, why
-from tests.integration.world import HOUR0, HOUR0_S, PROJECT
-
-__all__ = ["page"]
+from tests.worlds.dagster_page import DAY_S, EXECUTE, Page, hours, of_hours, plans, why
+from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT
 
 
 def test_an_hour_that_retention_has_taken_is_red_with_the_reason_and_the_others_land(page: Page) -> None:
@@ -101,11 +99,6 @@ def test_hours_that_only_a_tag_can_name_end_the_run_with_a_sentence_and_its_cure
     said = refused(later, later + 1)
     assert f"{hour_key(later)}..{hour_key(later + 1)} has not begun by this machine's clock" in said
     assert "--local" in said
-
-
-def of_hours(first: int, last: int) -> dict[str, str]:
-    """Tags of a run over these hours, both included."""
-    return {RANGE_START_TAG: hour_key(first), RANGE_END_TAG: hour_key(last)}
 
 
 def status(page: Page) -> dict[str, AssetPartitionStatus | None]:

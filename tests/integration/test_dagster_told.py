@@ -24,13 +24,10 @@ from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.operations.forget import plan_forget_where
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.operations.undo import plan_undo
-from tests.integration.command_line import settings
-from tests.integration.lossy_catalog import LossyCatalog, lossy
-from tests.integration.test_dagster_hours import of_hours
-from tests.integration.test_dagster_repair import EXECUTE, Page, hours, page, why
-from tests.integration.world import HOUR0
-
-__all__ = ["page"]
+from tests.worlds.command_line import settings
+from tests.worlds.dagster_page import EXECUTE, Page, hours, of_hours, why
+from tests.worlds.lossy_catalog import LossyCatalog, lossy
+from tests.worlds.one_logstore import HOUR0
 
 
 @pytest.fixture

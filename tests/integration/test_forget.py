@@ -13,14 +13,13 @@ from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.cli.output import Output
 from pipelines.cli.table import show_forget
 from pipelines.cli.verify import show
-from pipelines.landing.commit.operation import Planned, execute
+from pipelines.landing.commit.operation import execute
 from pipelines.landing.inspection.describe import lacking_hours
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger.codec import TAG, VERB_KEY
 from pipelines.landing.ledger.state import read_state, reconcile
 from pipelines.landing.ledger.summary import summary_of, total_records
 from pipelines.landing.operations.forget import (
-    Forget,
     plan_forget_before,
     plan_forget_where,
 )
@@ -30,40 +29,19 @@ from pipelines.landing.operations.undo import plan_undo
 from pipelines.landing.table.lake import Lake
 from sls_io.errors import ConfigError, LandingConflict
 from tests import needs
-from tests.integration.command_line import Command, command
-from tests.integration.test_changed_table import append_by_hand, compact, roll_back
-from tests.integration.test_races import At, second_logstore
-from tests.integration.test_settle import invent, snapshots
-from tests.integration.test_undo import HOUR, NEXT, fill, hours_in_table, started
-from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World, group
+from tests.worlds.changed_table import append_by_hand, compact, invent, roll_back
+from tests.worlds.command_line import Command
+from tests.worlds.landed_hours import numbers
+from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World, group
+from tests.worlds.removed_rows import WHERE, carry_out, left_over, removal
+from tests.worlds.three_hours import HOUR, NEXT, fill, hours_in_table, started
+from tests.worlds.two_hours import snapshots
+from tests.worlds.two_logstores import second_logstore
+from tests.worlds.two_runs import At
 
 pytestmark = pytest.mark.spark
 
-__all__ = ["command", "started"]
-
-WHERE = "n >= 8 and n < 12"
-"""Four rows, two in each of the first two hours; their files hold others, too."""
-
-
-def plan(world: World, where: str = WHERE) -> Planned[Forget]:
-    """The removal of what a filter takes."""
-    with world.client as client:
-        return plan_forget_where(world.lake, world.logstore, client, where)
-
-
-def carry_out(world: World, planned: Planned[Forget]) -> int:
-    """Execute it."""
-    return execute(world.lake, planned).snapshot
-
-
-def numbers(world: World) -> list[int]:
-    """The numbered rows of the table."""
-    return sorted(r["n"] for r in world.table_rows())
-
-
-def left_over(rows: int) -> list[int]:
-    """The numbers of `rows` logs without those that `WHERE` takes."""
-    return [n for n in range(rows) if not 8 <= n < 12]
+__all__ = ["started"]
 
 
 def test_what_a_filter_takes_leaves_and_verify_says_that_it_was_decided(
@@ -194,7 +172,7 @@ def test_rows_that_land_in_the_hours_before_the_commit_stop_it(started: World, c
 
 def test_nothing_brings_back_what_was_removed(started: World, command: Command) -> None:
     older = snapshots(started)[-1]
-    carry_out(started, plan(started))
+    carry_out(started, removal(started))
     newest = snapshots(started)[-1]
 
     back = command("table", "rollback", str(older), "--execute")
@@ -212,8 +190,7 @@ def test_nothing_brings_back_what_was_removed(started: World, command: Command) 
     assert command("table", "adopt", "--execute")["code"] == 0
     started.land()
     assert numbers(started) == left_over(90)
-    with started.client as client:
-        proof = verify(started.logstore, started.lake, client)
+    proof = started.proof()
     assert proof.ok and sum(s.rows_forgotten for s in proof.shards) == 4
 
 
@@ -256,7 +233,7 @@ def test_rows_that_the_filter_says_nothing_of_stay(world: World) -> None:
         client.put_raw(group([{"n": "1"}, {"n": "2", "status": "200"}, {"n": "3", "status": "500"}]))
     world.at(HOUR0_S + 120)
     world.land()
-    carry_out(world, plan(world, "status != 500"))
+    carry_out(world, removal(world, "status != 500"))
     assert numbers(world) == [1, 3]
     world.assert_proved()
 
@@ -269,7 +246,7 @@ def test_a_hashed_person_is_removed_by_the_digest(world: World) -> None:
     world.at(HOUR0_S + 120)
     world.land()
 
-    carry_out(world, plan(world, f"user = '{hashlib.sha256(b'alice').hexdigest()}'"))
+    carry_out(world, removal(world, f"user = '{hashlib.sha256(b'alice').hexdigest()}'"))
 
     assert numbers(world) == [1]
     world.assert_proved()
@@ -311,7 +288,7 @@ def test_the_other_logstore_of_the_table_loses_nothing(started: World) -> None:
     theirs = World(started.emulator, started.lake, other, started.engine)
     rows = len(started.table_rows())
 
-    planned = plan(started)
+    planned = removal(started)
     carry_out(started, planned)
 
     assert len(started.table_rows()) == rows - planned.view.rows
@@ -341,12 +318,12 @@ def test_adopted_rows_may_be_removed_too(started: World, command: Command) -> No
 
 
 def test_files_that_were_rewritten_meanwhile_are_left_alone(started: World) -> None:
-    planned = plan(started)
+    planned = removal(started)
     compact(started)
     with pytest.raises(LandingConflict, match="rewritten meanwhile"):
         carry_out(started, planned)
     assert numbers(started) == list(range(30))
-    carry_out(started, plan(started))
+    carry_out(started, removal(started))
     assert numbers(started) == left_over(30)
     started.assert_proved()
 
@@ -360,7 +337,7 @@ def test_spark_reads_and_expires_a_table_after_a_removal(world: World, shared_la
     mine.emulator.admin.advance(3600)
     mine.land()
     rows = len(mine.table_rows())
-    planned = plan(mine)
+    planned = removal(mine)
 
     carry_out(mine, planned)
     sql = mine.engine.session.sql

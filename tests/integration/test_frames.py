@@ -11,8 +11,8 @@ from pipelines.landing.commit.operation import execute
 from pipelines.landing.inspection.frames import INTERVALS, LAG, WINDOWS, LedgerFrames, open_ledger
 from pipelines.landing.operations.undo import plan_undo
 from sls_io.errors import ConfigError
-from tests.integration.command_line import settings
-from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World
+from tests.worlds.command_line import settings
+from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
 
 pytestmark = pytest.mark.spark
 

@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -18,50 +17,12 @@ from pipelines.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
 from sls_io.client import SlsClient
 from sls_io.settings import Group
 from sls_io.window import cursor_to_wire
-from tests.integration.command_line import Command, command, environment, settings
-from tests.integration.test_replace import separately
-from tests.integration.test_settle import started
-from tests.integration.world import HOUR0_S, PROJECT, World, group
+from tests.worlds.command_line import Command, environment, separately, settings
+from tests.worlds.one_logstore import HOUR0_S, PROJECT, World, group
+from tests.worlds.other_group import OTHER, by_shard, cursors_of, filled, force
+from tests.worlds.two_hours import started
 
-__all__ = ["command", "started"]
-
-OTHER = "report"
-"""A group that feeds no table."""
-
-
-@pytest.fixture
-def filled(world: World) -> World:
-    """Two shards with five LogGroups of each of three hours, the last one ten minutes old; no table."""
-    for hour in range(3):
-        world.at(HOUR0_S + 3600 * hour + 60)
-        for key in ("0", "8"):
-            world.put(25, key=key.ljust(32, "0"))
-    world.at(HOUR0_S + 3600 * 2 + 660)
-    with world.client as client:
-        client.create_group(Group(name=OTHER, timeout_s=30, heartbeat_s=5))
-    return world
-
-
-def cursors_of(world: World, shard: int) -> list[int]:
-    """Of the LogGroups that are stored, by the emulator's own dump."""
-    stored = world.emulator.admin.dump(PROJECT, world.logstore.service.logstore)
-    return sorted(int(entry["cursor"]) for entry in stored if int(entry["shard"]) == shard)
-
-
-def by_shard(document: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    """The shards of a document."""
-    assert document["code"] == 0, document["error"]
-    return {entry["shard"]: entry for entry in document["shards"]}
-
-
-def force(world: World, cursors: Mapping[int, int], group: str = OTHER) -> None:
-    """Checkpoints of a group that nobody reads."""
-    with world.client as client:
-        for shard, cursor in cursors.items():
-            path = f"/logstores/{world.logstore.service.logstore}/consumergroups/{group}"
-            body = json.dumps({"shard": shard, "checkpoint": cursor_to_wire(cursor)}).encode()
-            params = {"type": "checkpoint", "forceSuccess": "true"}
-            client.transport.exchange("POST", path, params=params, body=body)
+__all__ = ["started", "filled"]
 
 
 # --- groups

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from pipelines.landing.ledger.state import read_state
-from tests.integration.world import HOUR0_S, World
+from tests.worlds.one_logstore import HOUR0_S, World
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "identity-sum.md"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.killed_run import land_elsewhere
-from tests.integration.world import HOUR0_S, World
+from tests.worlds.one_logstore import HOUR0_S, World
 
 pytestmark = pytest.mark.spark
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.cli.main import EXIT_FAILED
-from tests.integration.command_line import environment, settings
-from tests.integration.world import HOUR0_S, World
+from tests.worlds.command_line import environment, settings
+from tests.worlds.one_logstore import HOUR0_S, World
 
 _LAND = "from pipelines.cli.main import main; main()"
 

@@ -15,13 +15,11 @@ from pipelines.landing.maintenance.repair import execute_repair, plan_repair
 from pipelines.landing.run.report import CheckpointOutcome, LandingReport
 from sls_io.coordination.lease_tables import METADATA, VERSION_TABLE
 from sls_io.errors import ClaimLost, ConfigError, LedgerBroken, ServiceError, TransportError
-from tests.integration.command_line import Command, command
-from tests.integration.test_races import At
-from tests.integration.world import HOUR0_S, World, make_lake
+from tests.worlds.command_line import Command
+from tests.worlds.one_logstore import HOUR0_S, World, make_lake
+from tests.worlds.two_runs import At
 
 pytestmark = pytest.mark.spark
-
-__all__ = ["command"]
 
 
 @pytest.fixture

@@ -9,19 +9,15 @@ import pytest
 
 from pipelines.landing.run.driver import Run
 from sls_io.errors import LandingUnknown
-from tests.integration.lossy_catalog import LossyCatalog, lossy
-from tests.integration.world import HOUR0_S, World
+from tests.worlds.lossy_catalog import LossyCatalog, lossy
+from tests.worlds.one_logstore import World
 
 
 @pytest.fixture
 def catalog(world: World) -> Iterator[LossyCatalog]:
     """The world's catalog as one that loses answers; the first start has landed."""
-    world.put(10)
-    world.at(HOUR0_S + 120)
     world.lake, catalog = lossy(world.lake)
-    world.land()
-    world.put(40)
-    world.at(HOUR0_S + 240)
+    world.begun(10, 40)
     catalog.snapshots.clear()
     yield catalog
     world.assert_each_log_once()

@@ -22,14 +22,14 @@ from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
 from sls_io.clock import SYSTEM_CLOCK, ManualClock, SystemClock
 from sls_io.errors import CommitStands, ConfigError, LandingConflict, LedgerBroken, TransportError
-from tests.integration.command_line import Command, command
-from tests.integration.test_changed_table import append_by_hand, compact, roll_back, spark_lake
-from tests.integration.test_races import At, second_logstore
-from tests.integration.world import HOUR0, HOUR0_S, World
+from tests.worlds.changed_table import append_by_hand, compact, roll_back
+from tests.worlds.command_line import Command
+from tests.worlds.one_logstore import HOUR0, HOUR0_S, World
+from tests.worlds.two_logstores import second_logstore
+from tests.worlds.two_runs import At
 
 pytestmark = pytest.mark.spark
 
-__all__ = ["command", "spark_lake"]
 
 DAY_S = 24 * 3600.0
 

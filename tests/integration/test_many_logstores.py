@@ -11,7 +11,7 @@ from pipelines.cli.logstores import load_named
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, run
 from pipelines.landing.project_file import KEPT
 from sls_io.client import SlsClient
-from tests.integration.world import PROJECT, World, group
+from tests.worlds.one_logstore import PROJECT, World, group
 
 pytestmark = pytest.mark.spark
 

@@ -18,13 +18,12 @@ from pipelines.landing.maintenance.maintain import Maintainer
 from pipelines.landing.operations.forget import plan_forget_where
 from pipelines.landing.operations.mend import Mend, plan_mend
 from sls_io.errors import ConfigError, LandingConflict
-from tests.integration.command_line import Command, command
-from tests.integration.test_changed_table import compact
-from tests.integration.world import HOUR0, HOUR0_S, World, group
+from tests.worlds.changed_table import compact
+from tests.worlds.command_line import Command
+from tests.worlds.one_logstore import HOUR0, HOUR0_S, World, group
 
 pytestmark = pytest.mark.spark
 
-__all__ = ["command"]
 
 HOUR = "2026-09-21-14:00"
 ALL = range(HOUR0, HOUR0 + 2)

@@ -14,12 +14,11 @@ from pipelines.landing.ledger.summary import summary_of
 from pipelines.landing.operations.mend import Kept, Mend, plan_mend
 from pipelines.landing.operations.replace import execute_replace, plan_replace
 from sls_io.decoding.nested import digest
-from tests.integration.command_line import Command, command
-from tests.integration.world import HOUR0, HOUR0_S, World, group
+from tests.worlds.command_line import Command
+from tests.worlds.one_logstore import HOUR0, HOUR0_S, World, group
 
 pytestmark = pytest.mark.spark
 
-__all__ = ["command"]
 
 HOUR = "2026-09-21-14:00"
 ALL = range(HOUR0, HOUR0 + 2)

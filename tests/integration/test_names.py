@@ -8,12 +8,10 @@ from pipelines.landing.commit.operation import execute
 from pipelines.landing.names import RESERVED
 from pipelines.landing.operations.forget import plan_forget_where
 from pipelines.landing.table.lake import Lake
-from tests.integration.test_changed_table import spark_lake
-from tests.integration.world import World, group
+from tests.worlds.one_logstore import World, group
 
 pytestmark = pytest.mark.spark
 
-__all__ = ["spark_lake"]
 
 TABLE = "bronze.named"
 CHANGELOG = {"_change_type", "_change_ordinal", "_commit_snapshot_id"}

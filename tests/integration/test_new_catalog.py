@@ -9,14 +9,13 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 
-from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
 from sls_io.deadline import Deadline
 from sls_io.errors import ConfigError
-from tests.integration.world import make_lake
+from tests.worlds.lost_metadata import CONTRACT
+from tests.worlds.one_logstore import make_lake
 
 OPENERS, NEW_CATALOGS = 8, 15
-CONTRACT = Contract.from_columns({"n": "long"})
 
 
 class OvertakenCatalog(SqlCatalog):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests import needs
-from tests.integration.command_line import environment, settings
-from tests.integration.world import World
+from tests.worlds.command_line import environment, settings
+from tests.worlds.one_logstore import World
 
 ROOT = Path(__file__).resolve().parents[2]
 MAIN = [sys.executable, "-c", "from pipelines.cli.main import main; main()"]

@@ -27,7 +27,7 @@ from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
 from sls_io.claim import Ledger
 from sls_io.window import Cursor
-from tests.integration.world import make_lake
+from tests.worlds.one_logstore import make_lake
 
 NAME = "bronze.logs"
 ORIGIN = publish.RegisteredOrigin("logs-00000000", "here/demo/logs@1")

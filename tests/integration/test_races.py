@@ -1,42 +1,22 @@
 """Two landings at once: what they bring is there once, and no page is pulled twice without need."""
 
 import threading
-from collections.abc import Callable
 
 import pytest
 
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import LandingReport
-from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World, logstore_settings
+from tests.worlds.one_logstore import HOUR0, HOUR0_S, World
+from tests.worlds.two_logstores import second_logstore
+from tests.worlds.two_runs import At, share
 
 pytestmark = pytest.mark.spark
-
-
-class At:
-    """An `on_event` that does something the first time an event comes."""
-
-    def __init__(self, name: str, action: Callable[[], object]) -> None:
-        self._name, self._action, self.done = name, action, False
-
-    def __call__(self, name: str) -> None:
-        if name == self._name and not self.done:
-            self.done = True
-            self._action()
 
 
 @pytest.fixture
 def started(world: World) -> World:
     """A world whose history began and whose two shards both have unread logs of one hour."""
     return world.begun(10, 60)
-
-
-def share(world: World, *holders: str) -> list[Logstore]:
-    """Settle the group's two shards on two holders; their settings."""
-    with world.client as client:
-        for _ in range(3):
-            for holder in holders:
-                client.heartbeat("lake", holder, [])
-    return [world.with_holder(holder) for holder in holders]
 
 
 @pytest.mark.fault("4b.overlap.commit")
@@ -187,14 +167,3 @@ def test_of_two_first_starts_one_decides_where_history_begins(world: World) -> N
     world.land(logstore=logstore)
     assert sum(world.identities().values()) == 30
     world.assert_proved()
-
-
-def second_logstore(world: World, *, rows: int = 25, shared: bool = True) -> Logstore:
-    """A logstore `other_logs` of one shard with `rows` logs, whose settings name the same table."""
-    settings = logstore_settings(world.emulator, "other_logs", table=world.logstore.table, shared=shared)
-    with world.client as client:
-        client.transport.create_logstore(PROJECT, "other_logs", ttl=30, shard_count=1)
-    other = World(world.emulator, world.lake, settings, world.engine)
-    other.put(rows)
-    world.emulator.admin.advance(60)
-    return settings

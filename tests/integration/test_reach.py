@@ -9,14 +9,14 @@ from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.history import hours_of
 from pipelines.landing.operations import reach
 from sls_io.waits import Why
-from tests.integration.command_line import Command, command
-from tests.integration.test_undo import HOUR, NEXT, hours_in_table, started
-from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World
-from tests.unit.test_cli_dagster_client import answering, data
+from tests.worlds.command_line import Command
+from tests.worlds.graphql_server import answering, data
+from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
+from tests.worlds.three_hours import HOUR, NEXT, hours_in_table, started
 
 pytestmark = pytest.mark.spark
 
-__all__ = ["command", "started"]
+__all__ = ["started"]
 
 
 def retain(world: World, before_hour: int) -> None:

@@ -14,10 +14,8 @@ from sls_io.client import SlsClient
 from sls_io.emulator import start
 from sls_io.errors import ConfigError, LedgerBroken
 from sls_io.settings import Service
-from tests.integration.command_line import Command, command
-from tests.integration.world import HOUR0_S, PROJECT, World, logstore_settings, make_lake
-
-__all__ = ["command"]
+from tests.worlds.command_line import Command
+from tests.worlds.one_logstore import HOUR0_S, PROJECT, World, make_lake, new_world
 
 RELABEL = ("table", "relabel")
 
@@ -26,17 +24,7 @@ RELABEL = ("table", "relabel")
 def world(tmp_path: Path) -> Iterator[World]:
     """Ten logs landed under the region that a loopback endpoint stands for, ten more to come."""
     with start(tmp_path / "emulator", now=HOUR0_S + 60.0) as emulator:
-        logstore = logstore_settings(emulator, "access_logs")
-        world = World(emulator, make_lake(tmp_path / "lake"), logstore, InProcess())
-        with world.client as client:
-            client.transport.create_project(PROJECT, "")
-            client.transport.create_logstore(PROJECT, "access_logs", ttl=30, shard_count=2)
-        world.put(10)
-        world.at(HOUR0_S + 120)
-        world.land()
-        world.put(10)
-        world.at(HOUR0_S + 180)
-        yield world
+        yield new_world(emulator, make_lake(tmp_path / "lake"), InProcess()).begun(10, 10)
 
 
 def with_service(world: World, **changes: str) -> Logstore:

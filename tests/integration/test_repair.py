@@ -9,13 +9,13 @@ from pipelines.landing.commit.operation import execute
 from pipelines.landing.operations.rollback import plan_rollback
 from sls_io.clock import ManualClock
 from sls_io.coordination.server_group import ServerGroup
-from tests.integration.command_line import Command, command
-from tests.integration.test_settle import snapshots, started
-from tests.integration.world import World
+from tests.worlds.command_line import Command
+from tests.worlds.one_logstore import World
+from tests.worlds.two_hours import snapshots, started
 
 pytestmark = pytest.mark.spark
 
-__all__ = ["command", "started"]
+__all__ = ["started"]
 
 REPAIR = ("checkpoints", "repair")
 

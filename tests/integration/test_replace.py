@@ -1,11 +1,6 @@
 """Whole hours are dropped and landed again in one commit: all of it, or nothing."""
 
-import json
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,42 +8,26 @@ from pyiceberg.expressions import EqualTo
 from pyiceberg.types import StringType
 
 from pipelines.cli.main import EXIT_USAGE
-from pipelines.landing.commit.operation import Tools, execute
+from pipelines.landing.commit.operation import execute
 from pipelines.landing.inspection.history import history
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger.codec import VERB_KEY
 from pipelines.landing.ledger.state import reconcile
 from pipelines.landing.ledger.summary import summary_of
-from pipelines.landing.operations.replace import REPLACE, execute_replace, plan_replace
-from pipelines.landing.run.report import LandingReport
+from pipelines.landing.operations.replace import REPLACE, plan_replace
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import ConfigError, LandingConflict, LandingUnknown, LedgerBroken, TransportError
-from tests.integration.command_line import Command, command
-from tests.integration.lossy_catalog import lossy
-from tests.integration.test_changed_table import compact
-from tests.integration.test_races import At
-from tests.integration.test_undo import NEXT, fill, hours_in_table, started
-from tests.integration.test_undo import plan as plan_undo
-from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World
+from tests.worlds.changed_table import compact
+from tests.worlds.command_line import Command, separately
+from tests.worlds.lossy_catalog import lossy
+from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
+from tests.worlds.three_hours import NEXT, fill, hours_in_table, replaced, started
+from tests.worlds.three_hours import undo_of as plan_undo
+from tests.worlds.two_runs import At
 
 pytestmark = pytest.mark.spark
 
-__all__ = ["command", "started"]
-
-MIDDLE = range(HOUR0 + 1, HOUR0 + 2)
-
-
-def replaced(
-    world: World,
-    hours: range = MIDDLE,
-    on_event: Callable[[str], None] = lambda name: None,
-    **changes: object,
-) -> LandingReport:
-    """Replace these hours, by default the middle one."""
-    logstore = world.changed(**changes) if changes else world.logstore
-    with world.client as client:
-        planned = plan_replace(world.lake, logstore, client, hours)
-        return execute_replace(world.lake, planned, Tools(engine=world.engine, on_event=on_event))
+__all__ = ["started"]
 
 
 def test_an_hour_is_replaced_in_one_commit_and_a_dry_run_changes_nothing(
@@ -83,17 +62,6 @@ def test_an_hour_is_replaced_in_one_commit_and_a_dry_run_changes_nothing(
     assert started.land().rows == 60
     started.assert_each_log_once()
     started.assert_proved()
-
-
-def separately(*arguments: str) -> dict[str, Any]:
-    """The JSON document of `sls-lake` in another process: the shared Spark stays up."""
-    program = "import sys; from pipelines.cli.main import run; sys.exit(run(sys.argv[1:]))"
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments, "--json"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    document: dict[str, Any] = json.loads(done.stdout)
-    return document
 
 
 def test_what_was_lost_by_hand_of_an_hour_is_back_after_a_replace(started: World) -> None:

@@ -10,10 +10,9 @@ from chaos.engine import InProcess
 from pipelines.landing.operations.replace import plan_replace
 from pipelines.landing.table.contract import hour_place
 from sls_io.errors import ConfigError, LedgerBroken
-from tests.integration.test_replace import MIDDLE, replaced
-from tests.integration.test_undo import plan as plan_undo
-from tests.integration.test_undo import started
-from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World
+from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
+from tests.worlds.three_hours import MIDDLE, replaced, started
+from tests.worlds.three_hours import undo_of as plan_undo
 
 pytestmark = pytest.mark.spark
 

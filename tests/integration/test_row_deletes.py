@@ -9,13 +9,11 @@ from pipelines.landing.commit.operation import Tools
 from pipelines.landing.maintenance.maintain import Maintainer
 from pipelines.landing.operations.replace import execute_replace, plan_replace
 from pipelines.landing.table.lake import Lake
-from tests.integration.test_changed_table import spark_lake
-from tests.integration.test_races import At
-from tests.integration.world import HOUR0, World
+from tests.worlds.one_logstore import HOUR0, World
+from tests.worlds.two_runs import At
 
 pytestmark = pytest.mark.spark
 
-__all__ = ["spark_lake"]
 
 MARKED = "n >= 20 AND n < 26"
 

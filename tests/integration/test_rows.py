@@ -10,9 +10,10 @@ from aliyun.log import log_logs_raw_pb2 as pb
 
 from pipelines.landing.run.report import STOPPED
 from sls_io.errors import ConfigError, TransportError
-from tests.integration.lossy_catalog import lossy
-from tests.integration.test_races import At, second_logstore
-from tests.integration.world import HOUR0_S, World, group
+from tests.worlds.lossy_catalog import lossy
+from tests.worlds.one_logstore import HOUR0_S, World, group
+from tests.worlds.two_logstores import second_logstore
+from tests.worlds.two_runs import At
 
 pytestmark = pytest.mark.spark
 

@@ -15,7 +15,7 @@ from pipelines.landing.spark.session import Engine
 from sls_io.emulator import start
 from sls_io.errors import SlsError
 from tests.integration import canary
-from tests.integration.world import HOUR0_S, PROJECT, World, group, logstore_settings, make_lake
+from tests.worlds.one_logstore import HOUR0_S, PROJECT, World, group, logstore_settings, make_lake
 
 pytestmark = pytest.mark.spark
 

@@ -30,7 +30,7 @@ from pipelines.landing.operations.pause import plan_pause
 from sls_io.client import SlsClient
 from sls_io.errors import SlsError
 from tests.integration.sensor_site import MakeSite, Site, landed
-from tests.integration.world import HOUR0, PROJECT, World, logstore_settings
+from tests.worlds.one_logstore import HOUR0, PROJECT, World, logstore_settings
 
 
 def split(site: Site, shard: int = 0) -> None:

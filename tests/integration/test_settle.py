@@ -3,59 +3,30 @@
 The verbs run as the command line runs them, on the settings file of the world.
 """
 
-import shlex
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
-from pyiceberg.expressions import EqualTo
-from pyiceberg.table.update import AddSnapshotUpdate
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
-from pipelines.landing.commit import authored, publish
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.inspection.describe import lacking_hours
-from pipelines.landing.inspection.verify import verify
-from pipelines.landing.ledger.codec import LEDGER_PREFIX, TAG, WINDOWS_KEY
+from pipelines.landing.ledger.codec import TAG, WINDOWS_KEY
 from pipelines.landing.ledger.state import ancestry, facts, read_state
 from pipelines.landing.ledger.summary import total_records
-from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
 from sls_io.errors import Breach, LedgerBroken
 from tests import needs
-from tests.integration.command_line import Command, command
-from tests.integration.test_changed_table import append_by_hand, compact, roll_back
-from tests.integration.test_races import second_logstore
-from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World
+from tests.worlds.changed_table import append_by_hand, compact, damage, invent, roll_back
+from tests.worlds.command_line import Command
+from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
+from tests.worlds.two_hours import refused, snapshots, started
+from tests.worlds.two_logstores import second_logstore
 
 pytestmark = pytest.mark.spark
 
-__all__ = ["command"]
-
-
-@pytest.fixture
-def started(world: World) -> World:
-    """Three landings: the first start, 10 rows, 10 rows in the next hour; 60 logs to come."""
-    for minute in (2, 64):
-        world.at(HOUR0_S + 60 * (minute - 1))
-        world.put(10)
-        world.at(HOUR0_S + 60 * minute)
-        world.land()
-    world.put(60)
-    world.at(HOUR0_S + 60 * 70)
-    return world
-
-
-def refused(world: World) -> list[str]:
-    """A landing is refused; the arguments of the verb that its error names, of several the last."""
-    with pytest.raises(LedgerBroken) as raised:
-        world.land()
-    words = shlex.split(raised.value.verb.partition("; ")[2].partition(" leaves")[0] or raised.value.verb)
-    assert words[0] == "sls-lake"
-    return words[1:]
+__all__ = ["started"]
 
 
 def refused_for_strangers(world: World) -> list[str]:
@@ -67,28 +38,9 @@ def refused_for_strangers(world: World) -> list[str]:
         world.land()
     said = "sls-lake verify names what takes them out, sls-lake table adopt keeps them"
     assert (raised.value.verb, raised.value.kind) == (said, Breach.FOREIGN)
-    with world.client as client:
-        proof = verify(world.logstore, world.lake, client)
+    proof = world.proof()
     assert proof.cures[0].startswith(f"sls-lake table rollback {newest} takes out what nothing explains")
     return ["table", "adopt"]
-
-
-def invent(world: World) -> None:
-    """Append a row of the logstore that no landing brought, and write the row n = 0 anew."""
-    table = world.table
-    mine = table.scan().to_arrow()
-    place = mine.schema.get_field_index("__index__")
-    row = mine.slice(0, 1)
-    table.append(
-        row.set_column(place, mine.schema.field(place), pa.array([99], mine.schema.field(place).type))
-    )
-    table.delete(EqualTo(term="n", value=0))
-    table.append(mine.filter(pc.equal(mine["n"], 0)))
-
-
-def snapshots(world: World) -> list[int]:
-    """Snapshot ids of main's landings, oldest first."""
-    return [s.snapshot_id for s in world.table.metadata.snapshots]
 
 
 def test_a_table_rolled_back_by_hand_lands_on_after_the_verb_that_the_error_names(
@@ -312,21 +264,6 @@ def test_spark_reads_and_expires_a_table_that_was_rolled_back_and_forth(
 # --- adopt ---------------------------------------------------------------------------------------
 
 
-def damage(world: World, text: str = "1;9;damaged", key: str = "") -> None:
-    """A landing-shaped commit whose text `key` is broken, that of the ledger without one, tagged like one."""
-    table = world.table
-    origin = next(iter(read_state(table).ledgers))
-    state = facts(table)
-    head = table.current_snapshot()
-    assert head is not None
-    change = authored.Change(head, state.ledgers, state.adopted, Deed(Operation.OTHER, "test"))
-    request = authored.build(table, state, change, now_ms=state.last_updated_ms)
-    added = request.updates[0]
-    assert isinstance(added, AddSnapshotUpdate) and added.snapshot.summary is not None
-    added.snapshot.summary[key or LEDGER_PREFIX + origin] = text
-    assert publish.send(table.catalog, table, request, deadline_s=30) is None
-
-
 def test_rows_by_hand_beside_landed_ones_are_adopted_and_the_ledger_stays(
     started: World, command: Command
 ) -> None:
@@ -464,8 +401,7 @@ def test_where_nothing_is_proven_the_ledger_begins_behind_the_rows(started: Worl
     assert done["code"] == 0 and sum(s["adopted"] for s in done["starts"]) == len(kept)
     assert started.land().rows == 60
     assert sorted(r["n"] for r in started.table_rows()) == sorted([*kept, *range(20, 80)])
-    with started.client as client:
-        proof = verify(started.logstore, started.lake, client)
+    proof = started.proof()
     assert proof.ok and sum(s.rows_adopted for s in proof.shards) == len(kept) == 21
 
 

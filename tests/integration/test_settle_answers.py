@@ -8,8 +8,8 @@ import pytest
 from pipelines.landing.maintenance.maintain import Maintainer
 from pipelines.landing.operations.register import plan_register, plan_start_over, register, start_over
 from sls_io.errors import CommitStands, LandingUnknown
-from tests.integration.lossy_catalog import LossyCatalog, lossy
-from tests.integration.world import HOUR0_S, World
+from tests.worlds.lossy_catalog import LossyCatalog, lossy
+from tests.worlds.one_logstore import World
 
 pytestmark = pytest.mark.spark
 
@@ -18,12 +18,7 @@ pytestmark = pytest.mark.spark
 def catalog(world: World) -> Iterator[LossyCatalog]:
     """The world's catalog as one that loses answers; two landings of 10 rows, 30 logs to come."""
     world.lake, catalog = lossy(world.lake)
-    for minute in (2, 4):
-        world.put(10)
-        world.at(HOUR0_S + 60 * minute)
-        world.land()
-    world.put(30)
-    world.at(HOUR0_S + 360)
+    world.landed_at(2, 4, more=30)
     yield catalog
     world.assert_proved()
 

@@ -7,8 +7,8 @@ from pipelines.landing.inspection.verify import verify
 from sls_io.errors import ConfigError
 from sls_io.planning import CURSOR_UNKNOWN, GAP_EXPIRED, GAP_SHARD_GONE
 from sls_io.waits import HELD, Why, for_parents
-from tests.integration.test_races import At
-from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World
+from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
+from tests.worlds.two_runs import At
 
 pytestmark = pytest.mark.spark
 

@@ -12,7 +12,7 @@ from chaos.engine import InProcess
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Emulator, start
 from sls_io.settings import Service
-from tests.integration.world import HOUR0_S, PROJECT, World, logstore_settings, make_lake
+from tests.worlds.one_logstore import HOUR0_S, make_lake, new_world
 
 MODULE = "keys_that_end"
 GROUPS = 400
@@ -53,22 +53,18 @@ def test_a_long_landing_gets_new_keys_whenever_its_own_end(
     tmp_path: Path, provided: Callable[[Issuer], str], says_when: bool
 ) -> None:
     with start(tmp_path / "emulator", now=HOUR0_S + 60.0) as emulator:
-        logstore = logstore_settings(emulator, "access_logs", budget={"page_groups_max": 1})
-        world = World(emulator, make_lake(tmp_path / "lake"), logstore, InProcess())
-        with world.client as client:
-            client.transport.create_project(PROJECT, "")
-            client.transport.create_logstore(PROJECT, "access_logs", ttl=30, shard_count=2)
+        world = new_world(emulator, make_lake(tmp_path / "lake"), InProcess(), budget={"page_groups_max": 1})
         world.put(GROUPS, logs_a_group=1)
         world.at(HOUR0_S + 120)
         issuer = Issuer(emulator, 0.05, says_when=says_when)
         service = Service.model_validate(
             {
-                **logstore.service.model_dump(),
+                **world.logstore.service.model_dump(),
                 "credentials": {"provider": "import", "path": provided(issuer)},
             }
         )
 
-        report = world.land(logstore=logstore.model_copy(update={"service": service}))
+        report = world.land(logstore=world.logstore.model_copy(update={"service": service}))
 
         assert report.rows == GROUPS
         assert issuer.given > 5

@@ -8,9 +8,9 @@ import pytest
 
 from pipelines.cli.main import run
 from pipelines.landing.table.sql_catalog import repoint
-from tests.integration.command_line import settings
-from tests.integration.lossy_catalog import LossyCatalog, lossy
-from tests.integration.world import HOUR0_S, World
+from tests.worlds.command_line import settings
+from tests.worlds.lossy_catalog import LossyCatalog, lossy
+from tests.worlds.one_logstore import World
 
 pytestmark = pytest.mark.spark
 
@@ -41,13 +41,7 @@ def catalog(world: World, monkeypatch: pytest.MonkeyPatch) -> LossyCatalog:
     """10 rows in each of two hours that all shards have passed, 10 in a third one, not over, and 20 logs
     to come; the catalog that this process finds from now on."""
     world.logstore = world.changed(columns={"n": "long"})
-    for minute in (2, 64, 124):
-        world.at(HOUR0_S + 60 * (minute - 1))
-        world.put(10)
-        world.at(HOUR0_S + 60 * minute)
-        world.land()
-    world.put(20)
-    world.at(HOUR0_S + 60 * 130)
+    world.landed_at(2, 64, 124, more=20)
     behind, catalog = lossy(world.lake)
     monkeypatch.delenv("PYICEBERG_CATALOG__LAKE__TYPE", raising=False)
     for name, value in behind.properties.items():

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pipelines.landing.spark.source import SlsDataSource, register
 from sls_io.errors import ConfigError
 from tests import needs
-from tests.integration.world import HOUR0_S, PROJECT, World
+from tests.worlds.one_logstore import HOUR0_S, PROJECT, World
 
 pytestmark = pytest.mark.spark
 CANARY = "canary-4711"

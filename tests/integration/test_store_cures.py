@@ -13,11 +13,11 @@ from sls_io.checkpoints.local_file import LocalFile
 from sls_io.checkpoints.sql_table import SqlTable
 from sls_io.errors import StoreBroken
 from sls_io.settings import Group
-from tests.integration.command_line import Command, command
-from tests.integration.test_group_verbs import OTHER, by_shard, cursors_of, filled, force
-from tests.integration.world import World
+from tests.worlds.command_line import Command
+from tests.worlds.one_logstore import World
+from tests.worlds.other_group import OTHER, by_shard, cursors_of, filled, force
 
-__all__ = ["command", "filled"]
+__all__ = ["filled"]
 
 
 def cut(path: Path) -> None:

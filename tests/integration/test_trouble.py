@@ -31,7 +31,7 @@ from pipelines.landing.watch.wear import Wear, wear
 from sls_io.clock import SYSTEM_CLOCK, ManualClock
 from sls_io.errors import ConfigError
 from tests.integration.sensor_site import MakeSite, Site, landed
-from tests.integration.world import PROJECT, World, logstore_settings
+from tests.worlds.one_logstore import PROJECT, World, logstore_settings
 
 BEHIND_DAYS = 45
 SNIPPETS = (Path(__file__).parents[2] / "docs" / "sensors.md").read_text(encoding="utf-8")

@@ -8,57 +8,25 @@ from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.inspection.describe import lacking_hours
 from pipelines.landing.inspection.history import history
-from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger.codec import VERB_KEY
 from pipelines.landing.ledger.state import reconcile
 from pipelines.landing.ledger.summary import summary_of, total_records
 from pipelines.landing.operations.rollback import plan_rollback
-from pipelines.landing.operations.undo import PlannedUndo, plan_undo
 from pipelines.landing.table.lake import Lake
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import ConfigError
 from tests import needs
-from tests.integration.command_line import Command, command
-from tests.integration.test_changed_table import append_by_hand, compact
-from tests.integration.test_races import At, second_logstore
-from tests.integration.test_settle import snapshots
-from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World
+from tests.worlds.changed_table import append_by_hand, compact
+from tests.worlds.command_line import Command
+from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
+from tests.worlds.three_hours import HOUR, NEXT, fill, hours_in_table, started, undo_of
+from tests.worlds.two_hours import snapshots
+from tests.worlds.two_logstores import second_logstore
+from tests.worlds.two_runs import At
 
 pytestmark = pytest.mark.spark
 
-__all__ = ["command"]
-
-HOUR = "2026-09-21-14:00"
-NEXT = "2026-09-21-15:00"
-
-
-@pytest.fixture
-def started(world: World) -> World:
-    """10 rows in each of two hours that every shard has passed, 10 in the third; 60 logs to come."""
-    for minute in (2, 64, 124):
-        world.at(HOUR0_S + 60 * (minute - 1))
-        world.put(10)
-        world.at(HOUR0_S + 60 * minute)
-        world.land()
-    world.put(60)
-    world.at(HOUR0_S + 60 * 130)
-    return world
-
-
-def plan(world: World, first: int = HOUR0 + 1, last: int | None = None) -> PlannedUndo:
-    """An undo of the middle hour, or of others."""
-    with world.client as client:
-        return plan_undo(world.lake, world.logstore, client, range(first, (last or first) + 1))
-
-
-def fill(world: World, hour: int = HOUR0 + 1) -> int:
-    """Backfill one hour; the rows landed."""
-    return world.land(mode="fill", hours=(hour, hour + 1)).rows
-
-
-def hours_in_table(world: World) -> list[int]:
-    """The receive hours of the table's rows."""
-    return sorted({int(r["__receive_hour__"].timestamp()) // 3600 - HOUR0 for r in world.table_rows()})
+__all__ = ["started"]
 
 
 def test_an_hour_is_taken_back_stays_away_and_comes_with_a_backfill(started: World, command: Command) -> None:
@@ -122,7 +90,7 @@ def test_several_hours_go_together_and_a_backfill_of_one_brings_only_that(
 def test_a_compacted_hour_is_taken_back_as_well(started: World) -> None:
     """Its one file holds rows of both shards."""
     compact(started)
-    planned = plan(started)
+    planned = undo_of(started)
     assert (planned.view.rows, len(planned.view.shards)) == (10, 2)
 
     execute(started.lake, planned)
@@ -137,12 +105,12 @@ def test_a_shard_that_was_born_after_the_hour_or_idles_since_holds_nothing_up(st
     """Neither says by a landing that it passed the hour; the service says that it has nothing of it."""
     started.land()
     started.emulator.admin.split(PROJECT, "access_logs", 0)
-    assert execute(started.lake, plan(started)).snapshot
+    assert execute(started.lake, undo_of(started)).snapshot
     with pytest.raises(ConfigError, match="land first"):
-        plan(started, HOUR0 + 2)
+        undo_of(started, HOUR0 + 2)
 
     started.at(HOUR0_S + 4 * 3600)
-    assert execute(started.lake, plan(started, HOUR0 + 2)).snapshot
+    assert execute(started.lake, undo_of(started, HOUR0 + 2)).snapshot
     assert hours_in_table(started) == [0]
     assert fill(started) + fill(started, HOUR0 + 2) == 80
     started.land()
@@ -185,7 +153,7 @@ def test_without_a_landing_there_is_nothing_to_undo(world: World, command: Comma
 def test_the_other_logstore_of_the_table_keeps_its_rows(started: World) -> None:
     other = second_logstore(started)
     assert started.land(logstore=other).rows == 25
-    execute(started.lake, plan(started))
+    execute(started.lake, undo_of(started))
     assert len(started.table_rows()) == 20 + 25
     assert fill(started) == 10
     started.assert_proved()
@@ -203,8 +171,8 @@ def test_an_hour_of_a_table_that_lost_rows_is_not_taken_back(started: World, com
 
 def test_an_undo_between_plan_and_publish_of_a_backfill_lets_it_land_what_it_has(started: World) -> None:
     """The backfill brings the hour that was undone before; the one undone meanwhile stays away."""
-    execute(started.lake, plan(started, HOUR0))
-    race = At("publish", lambda: execute(started.lake, plan(started, HOUR0 + 1)).snapshot)
+    execute(started.lake, undo_of(started, HOUR0))
+    race = At("publish", lambda: execute(started.lake, undo_of(started, HOUR0 + 1)).snapshot)
 
     assert started.land(mode="fill", hours=(HOUR0, HOUR0 + 2), on_event=race).rows == 10
 
@@ -218,7 +186,7 @@ def test_an_undo_between_plan_and_publish_of_a_backfill_lets_it_land_what_it_has
 def test_a_rollback_brings_an_undone_hour_back_and_another_takes_it_away_again(started: World) -> None:
     """No manifest says that the files are deleted, so nobody's expiry may take them meanwhile."""
     newest = snapshots(started)[-1]
-    undone = execute(started.lake, plan(started)).snapshot
+    undone = execute(started.lake, undo_of(started)).snapshot
 
     execute(started.lake, plan_rollback(started.lake, started.logstore.table, newest))
 
@@ -235,7 +203,7 @@ def test_a_rollback_brings_an_undone_hour_back_and_another_takes_it_away_again(s
 
 
 def test_files_that_left_are_orphans_only_once_no_snapshot_has_them(started: World) -> None:
-    execute(started.lake, plan(started))
+    execute(started.lake, undo_of(started))
     assert history(started.logstore, started.lake, floor_s=-3600, clock=SYSTEM_CLOCK).orphans == ()
     table = started.table
     head = table.current_snapshot()
@@ -258,11 +226,10 @@ def test_an_hour_that_expired_in_the_service_is_withdrawn_by_its_rows(started: W
     started.land()
     rows = len(started.table_rows())
 
-    execute(started.lake, plan(started))
+    execute(started.lake, undo_of(started))
 
     assert len(started.table_rows()) == rows - 10
-    with started.client as client:
-        proof = verify(started.logstore, started.lake, client)
+    proof = started.proof()
     assert proof.ok
     assert any("no longer has" in text for s in proof.shards for text in s.withdrawn)
     assert fill(started) == 0, "retention took what a backfill could bring"
@@ -292,7 +259,7 @@ def test_spark_reads_and_expires_a_table_after_an_undo_and_a_rollback(
         ).collect()
 
     rows = counted()
-    planned = plan(mine, hour)
+    planned = undo_of(mine, hour)
     execute(shared_lake, planned)
     assert counted() == rows - planned.view.rows
     execute(shared_lake, plan_rollback(shared_lake, table, newest))
@@ -300,7 +267,7 @@ def test_spark_reads_and_expires_a_table_after_an_undo_and_a_rollback(
     expire()
     assert counted() == rows
     mine.assert_each_log_once()
-    execute(shared_lake, plan(mine, hour))
+    execute(shared_lake, undo_of(mine, hour))
     expire()
     assert counted() == rows - planned.view.rows
     mine.assert_proved()

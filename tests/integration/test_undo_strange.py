@@ -14,18 +14,14 @@ from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.operations.undo import plan_undo
 from sls_io.emulator import start
 from sls_io.errors import LedgerBroken
-from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World, logstore_settings, make_lake
+from tests.worlds.one_logstore import HOUR0, HOUR0_S, World, make_lake, new_world
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     """One shard, five rows in each of two hours that it has passed; landings run in this process."""
     with start(now=HOUR0_S + 60.0) as emulator:
-        logstore = logstore_settings(emulator, "access_logs")
-        world = World(emulator, make_lake(tmp_path / "lake"), logstore, InProcess())
-        with world.client as client:
-            client.transport.create_project(PROJECT, "")
-            client.transport.create_logstore(PROJECT, "access_logs", ttl=30, shard_count=1)
+        world = new_world(emulator, make_lake(tmp_path / "lake"), InProcess(), shards=1)
         for hour in range(2):
             world.at(HOUR0_S + 3600 * hour + 60)
             world.put(5)

@@ -2,7 +2,6 @@
 
 import base64
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,11 +12,10 @@ from pyiceberg.expressions import And, EqualTo, LessThan
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.proof import Proof
-from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.operations.forget import plan_forget_where
 from pipelines.landing.operations.rollback import plan_rollback
-from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World
+from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
 
 pytestmark = pytest.mark.spark
 
@@ -30,13 +28,8 @@ def landed(world: World) -> World:
     world.put(40)
     world.at(HOUR0_S + 3600 + 180)
     assert world.land().rows == 80
-    assert prove(world).ok
+    assert world.proof().ok
     return world
-
-
-def prove(world: World, **asked: Any) -> Proof:
-    with world.client as client:
-        return verify(world.logstore, world.lake, client, **asked)
 
 
 def wrong_shards(proof: Proof) -> dict[int, tuple[str, ...]]:
@@ -60,7 +53,7 @@ def test_a_file_that_is_gone_is_named_and_the_other_shards_are_still_proven(land
     path = Path(task.file.file_path.removeprefix("file://"))
     path.unlink()
 
-    proof = prove(landed)
+    proof = landed.proof()
 
     assert not proof.ok
     assert proof.problems == (f"file is gone: {path.name}",)
@@ -79,7 +72,7 @@ def test_a_row_that_somebody_deleted_is_missed(landed: World) -> None:
     rows = landed.ledger.shards[0].rows
     landed.table.delete(here)
 
-    total, window = wrong_shards(prove(landed))[0]
+    total, window = wrong_shards(landed.proof())[0]
     assert total == f"the table holds {rows - 1} rows, the ledger {rows}"
     assert window.startswith("window [") and "rows, its landing brought" in window
 
@@ -90,7 +83,7 @@ def test_a_row_in_the_place_of_another_is_found_by_the_sum(landed: World) -> Non
     assert not twin.equals(row)
     landed.table.overwrite(twin, overwrite_filter=here)
 
-    problems = wrong_shards(prove(landed))[0]
+    problems = wrong_shards(landed.proof())[0]
 
     assert problems == (
         "the identities of the rows do not add up to the ledger's sum",
@@ -106,7 +99,7 @@ def test_a_row_that_never_was_in_the_service_is_found(landed: World) -> None:
     )
     landed.table.overwrite(invented, overwrite_filter=here)
 
-    problems = wrong_shards(prove(landed))[0]
+    problems = wrong_shards(landed.proof())[0]
 
     assert "1 rows lie outside of what the ledger calls landed" in problems
 
@@ -115,7 +108,7 @@ def test_a_row_added_beside_the_ledger_is_of_unknown_origin(landed: World) -> No
     row, _ = one_row(landed)
     landed.table.append(row)
 
-    proof = prove(landed)
+    proof = landed.proof()
 
     assert not proof.ok
     assert "rows of unknown origin" in proof.problems[0]
@@ -130,14 +123,14 @@ def test_hours_are_proven_one_by_one_whatever_the_partitioning(landed: World) ->
     landed.table.overwrite(twin, overwrite_filter=here)
     assert {t.file.spec_id for t in landed.table.scan().plan_files()} == {0, 1}
 
-    proof = prove(landed)
+    proof = landed.proof()
 
     assert "1 rows are there more than once" in wrong_shards(proof)[0]
     assert pc.count_distinct(landed.table.scan().to_arrow()["__receive_hour__"]).as_py() == 2
 
 
 def test_windows_of_kept_snapshots_are_counted_one_by_one_and_it_says_how_far(landed: World) -> None:
-    proof = prove(landed)
+    proof = landed.proof()
 
     brought = sum(len(windows) for _, windows in landed.landings())
     assert brought == sum(s.windows for s in proof.shards) == 4
@@ -151,7 +144,7 @@ def test_windows_of_kept_snapshots_are_counted_one_by_one_and_it_says_how_far(la
     landed.table.maintenance.expire_snapshots().by_ids(
         [s.snapshot_id for s in landed.table.metadata.snapshots if s.snapshot_id != kept.snapshot_id]
     ).commit()
-    proof = prove(landed)
+    proof = landed.proof()
 
     assert proof.ok and proof.rows == 90
     assert sum(s.windows for s in proof.shards) == len(landed.landings()[0][1]) < 4
@@ -159,17 +152,17 @@ def test_windows_of_kept_snapshots_are_counted_one_by_one_and_it_says_how_far(la
 
 
 def test_what_retention_still_holds_is_pulled_again_and_compared(landed: World) -> None:
-    proof = prove(landed, pull=True)
+    proof = landed.proof(pull=True)
     assert proof.ok
     assert [s.rows_pulled for s in proof.shards] == [s.rows_ledger for s in proof.shards]
 
     second = range(HOUR0 + 1, HOUR0 + 2)
-    proof = prove(landed, pull=True, hours=second)
+    proof = landed.proof(pull=True, hours=second)
     assert proof.ok
     assert sum(s.rows_pulled or 0 for s in proof.shards) == 40
 
     landed.emulator.admin.retain(PROJECT, "access_logs", before_s=HOUR0_S + 1800)
-    proof = prove(landed, pull=True)
+    proof = landed.proof(pull=True)
     assert proof.ok
     assert sum(s.rows_pulled or 0 for s in proof.shards) == 40
 
@@ -188,9 +181,9 @@ def test_a_landing_that_was_told_too_little_is_found_by_a_second_pull(world: Wor
     world.emulator.admin.fault("headers", call="pull_logs", shard=0, headers=headers, times=2)
     world.at(HOUR0_S + 180)
     assert world.land().rows == 10
-    assert prove(world).ok
+    assert world.proof().ok
 
-    problems = wrong_shards(prove(world, pull=True))[0]
+    problems = wrong_shards(world.proof(pull=True))[0]
 
     assert [p.rpartition(": ")[2] for p in problems] == ["the table holds 10 rows, the service 15"]
 
@@ -198,7 +191,7 @@ def test_a_landing_that_was_told_too_little_is_found_by_a_second_pull(world: Wor
 def test_a_page_that_stays_wrong_is_named_as_not_compared(landed: World) -> None:
     landed.emulator.admin.fault("short", call="pull_logs", shard=1, times=None)
 
-    proof = prove(landed, pull=True)
+    proof = landed.proof(pull=True)
 
     assert proof.ok
     assert proof.shards[1].rows_pulled == 0
@@ -213,7 +206,7 @@ def test_hours_with_rows_removed_by_decision_are_not_held_against_the_service(la
         planned = plan_forget_where(landed.lake, landed.logstore, client, "n = 3", reason="asked for")
         execute(landed.lake, planned)
 
-    proof = prove(landed, pull=True)
+    proof = landed.proof(pull=True)
 
     assert proof.ok and proof.rows == 79
     assert 0 < sum(s.rows_pulled or 0 for s in proof.shards) < 79
@@ -223,8 +216,8 @@ def test_hours_with_rows_removed_by_decision_are_not_held_against_the_service(la
 
     with landed.client as client:
         execute(landed.lake, plan_forget_where(landed.lake, landed.logstore, client, "n = 5 or n = 6"))
-    assert all(s.windows_left == 1 for s in prove(landed).shards), "in each shard a row of the hour is gone"
-    named = prove(landed, pull=True, hours=range(HOUR0, HOUR0 + 1))
+    assert all(s.windows_left == 1 for s in landed.proof().shards), "in each shard a row of the hour is gone"
+    named = landed.proof(pull=True, hours=range(HOUR0, HOUR0 + 1))
     assert not named.ok
     assert "were removed by decision" in named.problems[0]
 
@@ -232,7 +225,7 @@ def test_hours_with_rows_removed_by_decision_are_not_held_against_the_service(la
 def test_hours_of_which_nothing_can_be_compared_are_not_proven(landed: World) -> None:
     """Unless the service says that they are empty, and the table has nothing of them."""
     for first, why in ((HOUR0 + 1000, "not received yet"), (HOUR0 - 1000, "nothing so old has landed")):
-        proof = prove(landed, pull=True, hours=range(first, first + 2))
+        proof = landed.proof(pull=True, hours=range(first, first + 2))
         assert not proof.ok and not wrong_shards(proof)
         (said,) = proof.problems
         assert said.startswith(f"nothing of {hour_text(first)}..") and why in said
@@ -240,28 +233,28 @@ def test_hours_of_which_nothing_can_be_compared_are_not_proven(landed: World) ->
     landed.put(10)
     landed.at(HOUR0_S + 6 * 3600 + 60)
     landed.land()
-    empty = prove(landed, pull=True, hours=range(HOUR0 + 3, HOUR0 + 4))
+    empty = landed.proof(pull=True, hours=range(HOUR0 + 3, HOUR0 + 4))
     assert empty.ok and "the service has no log" in empty.notes[0]
 
     landed.emulator.admin.retain(PROJECT, "access_logs", before_s=HOUR0_S + 3600)
-    gone = prove(landed, pull=True, hours=range(HOUR0, HOUR0 + 1))
+    gone = landed.proof(pull=True, hours=range(HOUR0, HOUR0 + 1))
     assert not gone.ok and "the service no longer has them" in gone.problems[0]
     landed.emulator.admin.retain(PROJECT, "access_logs", before_s=HOUR0_S + 10 * 3600)
-    nothing = prove(landed, pull=True)
+    nothing = landed.proof(pull=True)
     assert nothing.ok and "it holds nothing any more" in nothing.notes[0]
 
 
 def test_a_table_that_lost_rows_names_what_brings_them_back(landed: World) -> None:
     landed.table.delete(And(EqualTo(term="__shard__", value=0), LessThan(term="n", value=40)))
 
-    first, second, last = prove(landed).cures
+    first, second, last = landed.proof().cures
 
     assert f"--mode replace --local --execute --from {hour_text(HOUR0)} " in first
     tagged = landed.table.metadata.refs[TAG].snapshot_id
     assert second.startswith(f"sls-lake table rollback {tagged} ") and "--without-missing" in last
-    assert len(prove(landed, pull=True).cures) == 3
+    assert len(landed.proof(pull=True).cures) == 3
     execute(landed.lake, plan_rollback(landed.lake, landed.logstore.table, tagged))
-    assert prove(landed).ok and not prove(landed).cures
+    assert landed.proof().ok and not landed.proof().cures
     landed.assert_each_log_once()
 
 
@@ -273,4 +266,4 @@ def test_a_value_that_another_engine_changed_under_its_identity_is_green_as_the_
     place = rows.schema.get_field_index("n")
     other = pc.add(rows.column("n"), 1).cast(rows.schema.field(place).type)
     landed.table.overwrite(rows.set_column(place, rows.schema.field(place), other))
-    assert prove(landed, pull=True).ok
+    assert landed.proof(pull=True).ok

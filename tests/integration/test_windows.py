@@ -14,15 +14,15 @@ from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.history import history
 from pipelines.landing.operations.rollback import plan_rollback
 from sls_io.clock import SYSTEM_CLOCK
-from tests.integration.command_line import Command, command
-from tests.integration.test_changed_table import append_by_hand, roll_back
-from tests.integration.test_races import second_logstore
-from tests.integration.test_settle import snapshots, started
-from tests.integration.world import HOUR0, World
+from tests.worlds.changed_table import append_by_hand, roll_back
+from tests.worlds.command_line import Command
+from tests.worlds.one_logstore import HOUR0, World
+from tests.worlds.two_hours import snapshots, started
+from tests.worlds.two_logstores import second_logstore
 
 pytestmark = pytest.mark.spark
 
-__all__ = ["command", "started"]
+__all__ = ["started"]
 
 
 def test_each_landing_says_when_by_which_run_and_which_windows(started: World, command: Command) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from pipelines.cli import calls
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, run
-from tests.unit.test_cli_load import DEFS
+from tests.worlds.projects import CLICKS
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_cure_of_a_project_with_two_logstores_names_the_one_it_is_for(
     for name in ("clicks", "orders"):
         folder = tmp_path / "pipelines" / "defs" / name
         folder.mkdir(parents=True)
-        (folder / "defs.yaml").write_text(DEFS.replace("clicks", name))
+        (folder / "defs.yaml").write_text(CLICKS.replace("clicks", name))
     (tmp_path / "pyproject.toml").write_text("")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SLS_ENDPOINT", "http://127.0.0.1:9")

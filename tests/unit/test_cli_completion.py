@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.test_cli_load import DEFS
+from tests.worlds.projects import CLICKS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,5 +46,5 @@ def test_a_shell_is_offered_verbs_options_and_logstores(
     for name in ("clicks", "orders", "others"):
         folder = tmp_path / "pipelines" / "defs" / name
         folder.mkdir(parents=True)
-        (folder / "defs.yaml").write_text(DEFS.replace("clicks", name))
+        (folder / "defs.yaml").write_text(CLICKS.replace("clicks", name))
     assert offered(tmp_path, *words) == expected

@@ -1,13 +1,8 @@
 """The calls to Dagster's GraphQL, against a server that answers what it is told over a real socket."""
 
-import json
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,38 +11,7 @@ import pytest
 from pipelines.cli import dagster_client
 from pipelines.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, run
 from sls_io.errors import ConfigError, ConnectFailed, ServiceError
-
-
-@contextmanager
-def answering(answer: str, asked: list[dict[str, Any]] | None = None) -> Iterator[str]:
-    """The address of a server that gives every POST this answer and keeps what it was asked."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            if asked is not None:
-                asked.append(json.loads(body))
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(answer.encode())
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-def data(**answer: object) -> str:
-    """A GraphQL answer."""
-    return json.dumps({"data": answer})
+from tests.worlds.graphql_server import answering, data
 
 
 def test_a_backfill_is_launched_for_the_range_of_the_asset() -> None:

@@ -22,15 +22,7 @@ from sls_io import open_logstore
 from sls_io.emulator import Emulator
 from sls_io.settings import Service
 from sls_io.window import HOUR_S
-
-DEFS = """type: pipelines.components.SlsLogstore
-attributes:
-  service: {endpoint: "{{ env.SLS_ENDPOINT }}", project: demo, logstore: clicks}
-  group: lake
-  table: bronze.clicks
-  start: 2020-01-01-00:00
-"""
-LINE = '10.0.0.1 - - [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" 200 5 "-" "curl/8"\n'
+from tests.worlds.projects import CLICKS, LINE
 
 
 @pytest.fixture
@@ -38,7 +30,7 @@ def project(tmp_path: Path, emulator: Emulator, monkeypatch: pytest.MonkeyPatch)
     """A project with one logstore, `clicks`, that the emulator does not have yet."""
     folder = tmp_path / "pipelines" / "defs" / "clicks"
     folder.mkdir(parents=True)
-    (folder / "defs.yaml").write_text(DEFS)
+    (folder / "defs.yaml").write_text(CLICKS)
     (tmp_path / "pyproject.toml").write_text("")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SLS_ENDPOINT", emulator.endpoint)
@@ -272,7 +264,7 @@ def test_the_clock_of_what_is_no_emulator_is_never_set(
 ) -> None:
     monkeypatch.setenv("SLS_ENDPOINT", "https://logs.invalid")
     defs = project / "pipelines" / "defs" / "clicks" / "defs.yaml"
-    defs.write_text(DEFS.replace("logstore: clicks", "logstore: clicks, region: nowhere"))
+    defs.write_text(CLICKS.replace("logstore: clicks", "logstore: clicks, region: nowhere"))
     assert run(["load", "--rows", "10", "--spread-hours", "2"]) == EXIT_USAGE
     assert "is no emulator" in capsys.readouterr().err
 
@@ -306,7 +298,7 @@ def test_a_plan_before_the_first_landing_refuses_what_the_landing_would(
 ) -> None:
     monkeypatch.setenv("SLS_LAKE_HOME", str(project / "var"))
     assert run(["load", "--rows", "10", "--create"]) == 0
-    (project / "pipelines" / "defs" / "clicks" / "defs.yaml").write_text(f"{DEFS}  {setting}\n")
+    (project / "pipelines" / "defs" / "clicks" / "defs.yaml").write_text(f"{CLICKS}  {setting}\n")
     capsys.readouterr()
     assert run(["plan"]) == EXIT_USAGE
     assert told in capsys.readouterr().err

@@ -1,8 +1,6 @@
 """A logstore's definitions, and what a run may do. No engine, no service."""
 
 import io
-from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,6 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from pipelines.cli.land import show
 from pipelines.cli.output import Output
-from pipelines.components import SlsLogstore
 from pipelines.components.logstore import metadata
 from pipelines.components.logstore.assets import (
     Options,
@@ -53,16 +50,9 @@ from pipelines.landing.run.report import (
 )
 from sls_io.errors import ConfigError
 from sls_io.waits import DRAINED, Wait, Why
+from tests.worlds.components import ATTRIBUTES, START, definitions, lake_home, logstore
 
-START = "2026-11-20-00:00"
-ATTRIBUTES: dict[str, Any] = {
-    "service": {"endpoint": "http://127.0.0.1:9", "project": "demo", "logstore": "access_logs"},
-    "group": "lake",
-    "table": "bronze.access_logs",
-    "start": START,
-    "columns": {"status": "int"},
-}
-
+__all__ = ["lake_home"]
 
 CHECKS = {"reconciled", "runway", "proven", "clean"}
 WORK = ("microbatch", "now", "replace", "errors", "rest", "maintenance", "prune")
@@ -70,26 +60,7 @@ VERBS = (*WORK, "proof", "runway", "trouble")
 TROUBLES = {"lag", "runway", "commit", "errors", "reconciled"}
 
 
-def logstore(**changed: Any) -> Logstore:
-    return Logstore.model_validate({**ATTRIBUTES, **changed})
-
-
-def at(text: str) -> float:
-    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
-
-
-@pytest.fixture
-def lake_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setenv("SLS_LAKE_HOME", str(tmp_path))
-    yield tmp_path
-
-
 # --- definitions -----------------------------------------------------------------------------
-
-
-def definitions(attributes: dict[str, Any]) -> dg.Definitions:
-    component = SlsLogstore.from_attributes_dict(attributes=attributes)
-    return component.build_defs(dg.ComponentTree.for_test().load_context)
 
 
 def test_a_logstore_becomes_assets_with_checks_jobs_and_stopped_schedules_and_sensors() -> None:

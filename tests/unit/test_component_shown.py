@@ -12,7 +12,7 @@ from pipelines.components.logstore import metadata
 from pipelines.components.logstore.assets import bronze_key, checkpoint_key
 from pipelines.landing.ledger.values import Landed
 from sls_io.window import Cursor, Window
-from tests.unit.test_component import ATTRIBUTES, definitions, logstore
+from tests.worlds.components import ATTRIBUTES, definitions, logstore
 
 CHECKPOINT, HOUR = checkpoint_key(logstore()), 494_000
 OWNERS = ["someone@example.com", "team:logs"]

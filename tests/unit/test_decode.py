@@ -3,13 +3,12 @@
 import base64
 import hashlib
 import random
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw, LogRaw
+from aliyun.log.log_logs_raw_pb2 import LogRaw
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,11 +16,10 @@ from sls_io import loggroup
 from sls_io.client import Page
 from sls_io.decoding import causes
 from sls_io.decoding.causes import Cause
-from sls_io.decoding.decode import Declared, Decoded, Decoder, identity_sum
+from sls_io.decoding.decode import Declared, Decoder, identity_sum
 from sls_io.errors import ConfigError, DecodeError
 from sls_io.window import Cursor
-
-HOUR = 489_000
+from tests.worlds.pages import HOUR, group, page, page_of, rows
 
 
 def small_int(text: str) -> int | None:
@@ -38,50 +36,6 @@ INT = Declared("n", pa.int32(), as_int, label="int")
 TEXT = Declared("s", pa.string())
 DROP = Declared("secret", pa.string(), None, "drop")
 HASH = Declared("mail", pa.string(), None, "hash")
-
-
-def group(*logs: Any, topic: str = "t", source: str = "s", tags: tuple[tuple[str, bytes], ...] = ()) -> Any:
-    """One LogGroup; a log is a list of pairs, or bytes that are put in as they are."""
-    result = LogGroupListRaw().LogGroups.add()
-    result.Topic, result.Source = topic, source
-    for key, value in tags:
-        tag = result.LogTags.add()
-        tag.Key, tag.Value = key, value
-    for pairs in logs:
-        log = result.Logs.add()
-        log.Time = 1_760_000_000
-        for key, value in pairs:
-            pair = log.Contents.add()
-            pair.Key, pair.Value = key, value
-    return result
-
-
-def page_of(raw: bytes, count: int, *, cursor: int = 100, kind: str = "", **changes: Any) -> Page:
-    """A page whose headers tell the truth, unless `changes` say otherwise."""
-    page = Page(
-        3, Cursor(cursor), Cursor(cursor + count), count, len(raw), kind, loggroup.compress(raw, kind), None
-    )
-    return replace(page, **changes)
-
-
-def page(*groups: Any, cursor: int = 100, kind: str = "", **changes: Any) -> Page:
-    """A page of these groups whose headers tell the truth, unless `changes` say otherwise."""
-    raw = b"".join(loggroup.frame(g.SerializeToString()) for g in groups)
-    return replace(page_of(raw, len(groups), cursor=cursor, kind=kind), **changes)
-
-
-def rows(decoded: Decoded) -> list[dict[str, Any]]:
-    decoded.batch.validate(full=True)
-    assert decoded.rows == decoded.batch.num_rows
-    found: list[dict[str, Any]] = decoded.batch.to_pylist()
-    for row in found:
-        for name in ("__tags__", "__rest__"):
-            if row[name] is not None:
-                keys = [k for k, _ in row[name]]
-                assert len(set(keys)) == len(keys), "a map must not repeat a key"
-                row[name] = dict(row[name])
-    assert decoded.errors == sum(r["__error__"] is not None for r in found)
-    return found
 
 
 def decode(one: Page, *declared: Declared) -> list[dict[str, Any]]:

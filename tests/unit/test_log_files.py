@@ -12,7 +12,7 @@ from pipelines.cli.files.lines import Log, month_time_s, syslog
 from pipelines.cli.files.log_files import LogFile, count_records, detect, parse_file, recognise
 from pipelines.cli.files.packing import Counts
 from sls_io.errors import ConfigError
-from tests.unit.test_cli_load import LINE
+from tests.worlds.projects import LINE
 
 REAL = Path("/work", "shared", "data") / "apache_access.log.gz"
 NOW_S = 1_795_345_141.0

@@ -18,7 +18,7 @@ from sls_io.named import Unusable, attempted, called, load
 from sls_io.settings import Credentials
 from tests.unit import custom_troubles as troubles
 from tests.unit.custom_troubles import NOT_DONE, SECRET, TROUBLES
-from tests.unit.test_of_bytes import declared, decode
+from tests.worlds.pages import declared, decode
 
 MODULE = "tests.unit.custom_troubles:"
 BATCH = pa.RecordBatch.from_pydict({"__shard__": pa.array([3], pa.int32()), "text": pa.array([SECRET])})

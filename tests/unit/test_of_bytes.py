@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.landing.table.contract import Contract
-from sls_io.decoding.decode import Declared, Decoder
 from sls_io.errors import ConfigError
-from tests.unit.test_decode import HOUR, group, page, rows
+from tests.worlds.pages import declared, decode
 
 MODULE = "tests.unit.custom_decoders:"
 ENCODINGS = (
@@ -28,15 +27,6 @@ ENCODINGS = (
     "koi8-r",
 )
 TEXT = "中文日志"
-
-
-def declared(kind: str, key: str = "s") -> Declared:
-    (one,) = Contract.from_columns({key: kind}).declared
-    return one
-
-
-def decode(one: Declared, *logs: list[tuple[str, bytes]]) -> list[dict[str, object]]:
-    return rows(Decoder("o-1", (one,)).decode(page(group(*logs)), hour=HOUR))
 
 
 def plain(value: bytes, encoding: str) -> str | None:

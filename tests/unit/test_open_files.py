@@ -16,8 +16,8 @@ from pipelines.landing.run.tally import Tally, tell
 from sls_io.checkpoints.local_file import LocalFile
 from sls_io.emulator import Emulator, start
 from sls_io.window import Cursor
-from tests.integration.world import HOUR0_S, PROJECT, World, logstore_settings, make_lake
-from tests.unit.test_stage import DEFS
+from tests.worlds.one_logstore import HOUR0_S, make_lake, new_world
+from tests.worlds.projects import ORDERS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -49,7 +49,7 @@ def test_without_a_mask_nobody_else_writes_into_what_a_verb_makes(tmp_path: Path
     project = tmp_path / "project"
     folder = project / "pipelines" / "defs" / "orders"
     folder.mkdir(parents=True)
-    (folder / "defs.yaml").write_text(DEFS)
+    (folder / "defs.yaml").write_text(ORDERS)
     (project / "pyproject.toml").write_text("")
     shutil.copytree(ROOT / "dbt", project / "dbt", ignore=shutil.ignore_patterns("target", "logs"))
     before = modes(project)
@@ -110,11 +110,7 @@ def test_nobody_else_writes_into_the_files_of_a_task_whose_worker_has_no_mask(
     tmp_path: Path, emulator: Emulator
 ) -> None:
     """A worker of somebody's cluster, whose warehouse is a folder that all machines mount."""
-    logstore = logstore_settings(emulator, "access_logs")
-    world = World(emulator, make_lake(tmp_path), logstore, InProcess())
-    with world.client as client:
-        client.transport.create_project(PROJECT, "")
-        client.transport.create_logstore(PROJECT, "access_logs", ttl=30, shard_count=1)
+    world = new_world(emulator, make_lake(tmp_path), InProcess(), shards=1)
     world.put(3)
     world.at(HOUR0_S + 120)
     with no_mask():

@@ -13,7 +13,7 @@ from sls_io.planning import Patience, Survey
 from sls_io.settings import Budget
 from sls_io.shard import Shard
 from sls_io.waits import Why
-from tests.unit.test_planning import IN_DOUBT, OUTAGE_S, SINCE_S, live, situations, suspecting, windows
+from tests.worlds.surveyed_shards import IN_DOUBT, OUTAGE_S, SINCE_S, live, situations, suspecting, windows
 
 
 @given(situations(), st.sets(st.integers(0, 2)))

@@ -16,7 +16,7 @@ from sqlalchemy.engine import Engine
 from sls_io.checkpoints.sql_table import SqlTable
 from sls_io.errors import StoreBroken, StoreError
 from sls_io.window import Cursor
-from tests.unit.test_sqlite_store import OF, READER, cursors, opened, stops
+from tests.worlds.positions_file import OF, READER, cursors, opened, stops
 
 ROWS, SAID = "sls_lake_checkpoint", "sls_lake_checkpoint_reader"
 OLDER_MARK = "positions were kept in the database beside this file\n"

@@ -9,36 +9,17 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from sls_io.checkpoints.sql_table import SqlTable
 from sls_io.errors import ConnectFailed, StoreBroken, StoreError
 from sls_io.window import Cursor
+from tests.worlds.positions_file import cursors, opened, stops
 
-OF, READER = "access_logs-3f9c01aa", "dev"
 KEPT = {0: 10, 1: 20}
-
-
-def opened(path: Path, reader: str = READER) -> SqlTable:
-    """The store of `path` as a process opens it."""
-    return SqlTable(f"sqlite:///{path}", of=OF, reader=reader)
-
-
-def cursors(path: Path) -> dict[int, int | None]:
-    """What is kept in `path`."""
-    return {shard: kept.cursor for shard, kept in opened(path).read().items()}
 
 
 def written(path: Path) -> Path:
     """`path` with KEPT in it."""
     opened(path).write({shard: Cursor(cursor) for shard, cursor in KEPT.items()})
     return path
-
-
-def stops(path: Path, says: str) -> None:
-    """Reading and writing stop, and say what and the cure."""
-    for act in (lambda: opened(path).read(), lambda: opened(path).write({0: Cursor(99)})):
-        with pytest.raises(StoreBroken, match=says) as caught:
-            act()
-        assert str(path) in str(caught.value)
 
 
 def test_a_file_cut_off_anywhere_stops(tmp_path: Path) -> None:

@@ -13,16 +13,9 @@ from pipelines.cli.main import EXIT_USAGE, run
 from pipelines.cli.stage import model
 from pipelines.landing.logstore import load_logstore
 from pipelines.landing.spark.dbt_environment import PROJECT_DIR
+from tests.worlds.projects import ORDERS
 
 ROOT = PROJECT_DIR.parent
-DEFS = """type: pipelines.components.SlsLogstore
-attributes:
-  service: {endpoint: "http://127.0.0.1:9", project: demo, logstore: orders}
-  group: lake
-  table: raw.orders
-  start: 2026-11-20-00:00
-  columns: {source: string, "user.name": string, card: hash, secret: drop}
-"""
 
 
 @pytest.fixture
@@ -31,7 +24,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "pyproject.toml").write_text("")
     folder = tmp_path / "pipelines" / "defs" / "orders"
     folder.mkdir(parents=True)
-    (folder / "defs.yaml").write_text(DEFS)
+    (folder / "defs.yaml").write_text(ORDERS)
     shutil.copytree(PROJECT_DIR, tmp_path / "dbt", ignore=shutil.ignore_patterns("target", "logs"))
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -24,7 +24,7 @@ from pipelines.landing.inspection.brought import oldest_reached_s
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.window import Cursor
-from tests.unit.test_component import START, at, lake_home, logstore
+from tests.worlds.components import START, at, lake_home, logstore
 
 __all__ = ["lake_home"]
 

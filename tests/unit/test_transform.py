@@ -14,7 +14,7 @@ from pipelines.landing.table.casts import unsound
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.transform import Transform, TransformFailed
 from sls_io.errors import ConfigError
-from tests.unit.test_decode import HOUR, group, page
+from tests.worlds.pages import HOUR, group, page
 
 HERE = "tests.unit.test_transform"
 BATCH = pa.RecordBatch.from_pydict(

@@ -127,13 +127,18 @@ def difference(stored: Stored, group: Any, index: int, row: Row, declared: Mappi
         return "__topic__ or __source__"
     if dict(row["__tags__"] or ()) != {tag.Key: tag.Value for tag in group.LogTags}:
         return "__tags__"
-    contents: list[tuple[str, bytes]] = [(content.Key, content.Value) for content in log.Contents]
     if row["__error__"] is not None:
         # Cannot be typed exactly, so its own bytes are there: they must hold the very same log.
         raw = unpack_log(row["__raw__"])
         return None if bool(raw == log) else "__raw__"
     if row["__raw__"] is not None:
         return "__raw__"
+    return _difference_of_pairs(log, row, declared)
+
+
+def _difference_of_pairs(log: Any, row: Row, declared: Mapping[str, str]) -> str | None:
+    """The first key whose value is not in `row` as it is declared, or is there without being in the log."""
+    contents: list[tuple[str, bytes]] = [(content.Key, content.Value) for content in log.Contents]
     rest = dict(row["__rest__"] or ())
     for key, value in contents:
         if key not in declared:

@@ -133,36 +133,50 @@ def _solved(
     base = [_vector(each, keys) for each in chosen]
     goal = tuple(number for count in wanted for number in count)
     short = _minus(goal, _sum(base, len(goal)))
-    changes = [
-        (at, other, _minus(_vector(other, keys), base[at]))
-        for at, part in enumerate(parts)
-        for other in part[1:]
-    ]
-    by_change = defaultdict[_Vector, list[tuple[int, tuple[Leaf, ...]]]](list)
-    for at, other, change in changes:
-        by_change[change].append((at, other))
-
-    def search(
-        left: _Vector, begin: int, size: int, used: frozenset[int]
-    ) -> dict[int, tuple[Leaf, ...]] | None:
-        if not size:
-            return {} if not any(left) else None
-        if size == 1:
-            return next(({at: other} for at, other in by_change.get(left, ()) if at not in used), None)
-        for i in range(begin, len(changes)):
-            at, other, change = changes[i]
-            if at not in used:
-                rest = search(_minus(left, change), i + 1, size - 1, used | {at})
-                if rest is not None:
-                    return {at: other, **rest}
-        return None
-
+    exchanges = _Exchanges(
+        [
+            (at, other, _minus(_vector(other, keys), base[at]))
+            for at, part in enumerate(parts)
+            for other in part[1:]
+        ]
+    )
     size = 0
-    while size <= len(parts) and len(changes) ** max(0, size - 1) <= _TRIES_MAX:
-        if (found := search(short, 0, size, frozenset())) is not None:
+    while size <= len(parts) and exchanges.tries(size) <= _TRIES_MAX:
+        if (found := exchanges.that_add(short, size)) is not None:
             return [found.get(at, each) for at, each in enumerate(chosen)]
         size += 1
     return None
+
+
+class _Exchanges:
+    """Alternatives that may stand in the place of a first choice: (part, the other files, what they add)."""
+
+    def __init__(self, changes: list[tuple[int, tuple[Leaf, ...], _Vector]]) -> None:
+        self._changes = changes
+        self._by_change = defaultdict[_Vector, list[tuple[int, tuple[Leaf, ...]]]](list)
+        for at, other, change in changes:
+            self._by_change[change].append((at, other))
+
+    def tries(self, size: int) -> int:
+        """How many sets of `size` exchanges are looked at; the last one of a set is looked up."""
+        return int(len(self._changes) ** max(0, size - 1))
+
+    def that_add(
+        self, left: _Vector, size: int, begin: int = 0, used: frozenset[int] = frozenset()
+    ) -> dict[int, tuple[Leaf, ...]] | None:
+        """`size` exchanges from the `begin`th on, one a part and none of the `used` ones, that together add
+        what is `left`; None: there are none."""
+        if not size:
+            return {} if not any(left) else None
+        if size == 1:
+            return next(({at: other} for at, other in self._by_change.get(left, ()) if at not in used), None)
+        for i in range(begin, len(self._changes)):
+            at, other, change = self._changes[i]
+            if at not in used:
+                rest = self.that_add(_minus(left, change), size - 1, i + 1, used | {at})
+                if rest is not None:
+                    return {at: other, **rest}
+        return None
 
 
 def _vector(leaves: Sequence[Leaf], keys: Sequence[Key]) -> _Vector:

@@ -31,25 +31,10 @@ def merge(ledger: Ledger, delta: Delta) -> Merged:
     shards = dict(ledger.shards)
     for shard, start in delta.starts.items():
         shards.setdefault(shard, ShardLedger(start=start, told=shard not in delta.chosen))
-    for shard, (seen, start) in delta.anew.items():
-        entry = shards.get(shard)
-        # Landed from the old start meanwhile, it keeps it: what lies before is a fill's then.
-        if entry is not None and not entry.closed and entry.start == entry.frontier == seen:
-            shards[shard] = entry.begun_anew(start)
-    for shard, end in delta.opened.items():
-        entry = shards.get(shard)
-        # Closed at another end, it was opened by somebody else meanwhile and has been looked at since.
-        if entry is not None and entry.end == end:
-            shards[shard] = opened(entry)
+    _begin_anew(shards, delta.anew)
+    _open(shards, delta.opened)
     stale = _suspected(shards, delta.suspicions)
-    for shard, gaps in delta.gaps.items():
-        entry = shards.get(shard)
-        # Since this was planned a person took the shard out of the ledger, or another run drained and
-        # closed it: nothing of it is missing any more.
-        if entry is None or entry.closed or shard in stale:
-            continue
-        kept = [g for gap in gaps for g in _trim(gap, entry.accounted)]
-        shards[shard] = replace(entry, gaps=tuple(sorted({*entry.gaps, *kept})))
+    _note_gaps(shards, {shard: gaps for shard, gaps in delta.gaps.items() if shard not in stale})
     accepted: list[Landed] = []
     lost: list[Landed] = []
     for landed in sorted(delta.windows, key=lambda x: x.window):
@@ -59,14 +44,46 @@ def merge(ledger: Ledger, delta: Delta) -> Merged:
             accepted.append(landed)
         else:
             lost.append(landed)
-    for shard, end in delta.closings.items():
-        entry = shards.get(shard)
-        if entry is not None and entry.frontier >= end and not entry.closed:
-            shards[shard] = replace(entry, end=end, suspect_s=0)
+    _close(shards, delta.closings)
     for shard, marks in delta.marks.items():
         if shard in shards:
             shards[shard] = _with_marks(shards[shard], marks)
     return Merged(Ledger(ledger.origin, shards), tuple(accepted), tuple(lost))
+
+
+def _begin_anew(shards: dict[int, ShardLedger], anew: Mapping[int, tuple[Cursor, Cursor]]) -> None:
+    """Move starts. A shard that landed from the old one meanwhile keeps it: what lies before is a fill's."""
+    for shard, (seen, start) in anew.items():
+        entry = shards.get(shard)
+        if entry is not None and not entry.closed and entry.start == entry.frontier == seen:
+            shards[shard] = entry.begun_anew(start)
+
+
+def _open(shards: dict[int, ShardLedger], ends: Mapping[int, Cursor]) -> None:
+    """Open what is closed at these ends. Closed at another one, a shard was opened by somebody else
+    meanwhile and has been looked at since."""
+    for shard, end in ends.items():
+        entry = shards.get(shard)
+        if entry is not None and entry.end == end:
+            shards[shard] = opened(entry)
+
+
+def _note_gaps(shards: dict[int, ShardLedger], found: Mapping[int, tuple[Gap, ...]]) -> None:
+    """Write down what is missing. Of a shard that a person took out of the ledger since, or that another run
+    drained and closed, nothing is missing any more."""
+    for shard, gaps in found.items():
+        entry = shards.get(shard)
+        if entry is not None and not entry.closed:
+            kept = [g for gap in gaps for g in _trim(gap, entry.accounted)]
+            shards[shard] = replace(entry, gaps=tuple(sorted({*entry.gaps, *kept})))
+
+
+def _close(shards: dict[int, ShardLedger], ends: Mapping[int, Cursor]) -> None:
+    """Close what is landed up to its end."""
+    for shard, end in ends.items():
+        entry = shards.get(shard)
+        if entry is not None and entry.frontier >= end and not entry.closed:
+            shards[shard] = replace(entry, end=end, suspect_s=0)
 
 
 def _suspected(shards: dict[int, ShardLedger], suspicions: Mapping[int, Suspicion]) -> set[int]:

@@ -6,6 +6,7 @@ from pipelines.landing.run.attempt import Attempt
 from pipelines.landing.run.protocol import State
 from pipelines.landing.run.report import HourReport, LandingReport, gap_lines, readable_lines, suspect_lines
 from sls_io.claim import Ledger
+from sls_io.planning import Plan
 from sls_io.waits import Wait, Why
 
 
@@ -24,7 +25,7 @@ def report_of(
     """The landing in numbers. `now_s` and `until_s` are the service's time, `seconds` how long it took;
     `stopped` says which shards were left before their planned end, `lowered` is as in `readable_lines`."""
     files = [row for landed in state.landed for row in attempt.file_rows(landed)]
-    plan, ledger = state.plan, state.ledger
+    plan, ledger = state.plan or Plan(attempt.origin.id, mode == "live", until_s), state.ledger
     return LandingReport(
         mode=mode,
         origin=attempt.origin.id,
@@ -42,11 +43,11 @@ def report_of(
         hours=_hours(state, attempt),
         waits=dict(sorted((state.waits or {}).items())),
         stopped=dict(sorted(stopped.items())),
-        gaps=gap_lines(plan) if plan else (),
-        suspects=suspect_lines(plan) if plan else (),
-        readable=readable_lines(plan, lowered) if plan else (),
+        gaps=gap_lines(plan),
+        suspects=suspect_lines(plan),
+        readable=readable_lines(plan, lowered),
         # A window that stopped early leaves its shard open, whatever was planned.
-        closed=tuple(s for s in sorted(plan.closings) if ledger and ledger.closed({s})) if plan else (),
+        closed=tuple(s for s in sorted(plan.closings) if ledger and ledger.closed({s})),
         lag_s=lag_s(ledger, state.waits or {}, until_s=until_s, now_s=now_s) if mode == "live" else None,
         conflicts=state.conflicts,
         replans=state.replans,

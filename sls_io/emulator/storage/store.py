@@ -463,7 +463,7 @@ class Store:
 
     def apply(self, change: Mapping[str, Any], now: float) -> None:
         """Repeat one change read back; groups' members are taken as seen at `now`."""
-        op, logstore = change["op"], self.by_uid.get(change.get("uid", 0))
+        op = change["op"]
         if op == "project":
             self.projects[change["doc"]["name"]] = dict(change["doc"])
         elif op == "drop_project":
@@ -474,9 +474,13 @@ class Store:
             self.clock = dict(change["doc"])
         elif op == "next_uid":
             self.next_uid = max(self.next_uid, change["value"])
-        elif logstore is None:
-            return
-        elif op == "drop_logstore":
+        elif (logstore := self.by_uid.get(change.get("uid", 0))) is not None:
+            self._apply_to(logstore, change, now)
+
+    def _apply_to(self, logstore: Logstore, change: Mapping[str, Any], now: float) -> None:
+        """The same of a change of one logstore."""
+        op = change["op"]
+        if op == "drop_logstore":
             self.released += (p for s in logstore.shards.values() for p in s.places)
             self._forget(logstore)
         elif op == "trim" and change["shard"] in logstore.shards:

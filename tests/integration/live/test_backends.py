@@ -8,15 +8,10 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import duckdb
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from chaos.engine import InProcess
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.ledger.codec import TAG
-from pipelines.landing.ledger.state import check_ancestry
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance.maintain import Maintainer
 from pipelines.landing.operations import register
@@ -26,15 +21,16 @@ from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.operations.undo import plan_undo
 from pipelines.landing.run.report import LandingReport
 from sls_io.clock import SYSTEM_CLOCK, ManualClock
-from sls_io.emulator import start
 from sls_io.errors import ConfigError, LedgerBroken
 from tests.backends.places import PLACES, Place, Servers, made
-from tests.backends.s3 import S3
-from tests.faults.test_clock import Stepped, assert_snapshots_in_order
-from tests.integration.test_changed_table import roll_back
-from tests.integration.test_races import At, share
-from tests.integration.test_replace import replaced
-from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World, logstore_settings
+from tests.worlds.beside_servers import counted, proved, world
+from tests.worlds.changed_table import roll_back
+from tests.worlds.one_logstore import HOUR0, HOUR0_S, World
+from tests.worlds.three_hours import replaced
+from tests.worlds.two_runs import At, share
+from tests.worlds.wrong_clocks import Stepped, assert_snapshots_in_order
+
+__all__ = ["world"]
 
 OLD_DAYS = 3
 
@@ -44,50 +40,6 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, servers: Servers) -> I
     """Each place in turn."""
     with made(request.param, tmp_path / "place", servers) as place:
         yield place
-
-
-@pytest.fixture
-def world(place: Place, tmp_path: Path) -> Iterator[World]:
-    """A logstore of two shards beside the place; tasks of landings run in this process."""
-    with start(tmp_path / "emulator", now=HOUR0_S + 60.0) as emulator:
-        logstore = logstore_settings(emulator, "access_logs")
-        world = World(emulator, place.lake, logstore, InProcess(), storage=place.storage)
-        with world.client as client:
-            client.transport.create_project(PROJECT, "")
-            client.transport.create_logstore(PROJECT, "access_logs", ttl=30, shard_count=2)
-        world.put(10)
-        world.at(HOUR0_S + 120)
-        world.land()
-        world.put(40)
-        world.at(HOUR0_S + 240)
-        yield world
-
-
-def proved(world: World, servers: Servers) -> None:
-    """Each log once by three counts: the table's proof, PyIceberg's scan, and DuckDB over the files."""
-    world.assert_each_log_once()
-    world.assert_proved()
-    assert TAG in world.table.metadata.refs
-    check_ancestry(world.table)
-    rows = len(world.truth())
-    assert counted(world, servers.s3) == (rows, rows)
-
-
-def counted(world: World, s3: S3) -> tuple[int, int]:
-    """Rows and different identities in the published files, without any code of tables."""
-    columns = ["__shard__", "__cursor__", "__index__"]
-    files = []
-    for name in world.published():
-        if name.startswith("s3://"):
-            with s3.filesystem.open_input_file(name.removeprefix("s3://")) as file:
-                files.append(pq.read_table(file, columns=columns))
-        else:
-            files.append(pq.read_table(name, columns=columns))
-    rows = pa.concat_tables(files)  # noqa: F841 - DuckDB finds it by its name
-    with duckdb.connect() as database:
-        query = "SELECT count(*), count(DISTINCT (__shard__, __cursor__, __index__)) FROM rows"
-        total, different = database.execute(query).fetchall()[0]
-    return int(total), int(different)
 
 
 def test_windows_land_with_their_checkpoint_and_a_second_run_commits_nothing(

@@ -12,9 +12,9 @@ from pipelines.landing.table.lake import Lake
 from sls_io.errors import ConfigError, LandingUnknown, SlsError, TransportError
 from tests.backends import s3
 from tests.backends.places import Place, Servers, made
-from tests.integration.live.test_backends import proved, world
-from tests.integration.test_races import At
-from tests.integration.world import World
+from tests.worlds.beside_servers import proved, world
+from tests.worlds.one_logstore import World
+from tests.worlds.two_runs import At
 
 __all__ = ["world"]
 

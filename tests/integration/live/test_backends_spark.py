@@ -18,9 +18,9 @@ from pipelines.landing.spark.catalog import catalog_settings
 from pipelines.landing.spark.session import JARS_VARIABLE, Engine, require_jars
 from tests.backends.jars import FOLDER
 from tests.backends.places import PLACES, Place, Servers, made
-from tests.integration.command_line import settings
-from tests.integration.live.test_backends import proved, world
-from tests.integration.world import World
+from tests.worlds.beside_servers import proved, world
+from tests.worlds.command_line import settings
+from tests.worlds.one_logstore import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,7 @@ from pipelines.landing.spark.record import recorded
 from pipelines.landing.spark.session import Engine
 from tests import needs
 from tests.integration.killed_run import land_elsewhere
-from tests.integration.world import HOUR0_S, World
+from tests.worlds.one_logstore import HOUR0_S, World
 
 pytestmark = pytest.mark.spark
 

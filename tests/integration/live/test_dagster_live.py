@@ -18,10 +18,10 @@ from pipelines.components.logstore.schedule import (
     hour_of_key,
 )
 from sls_io.window import HOUR_S
-from tests.integration.command_line import running, settings
-from tests.integration.dagster_server import PATIENCE_S
 from tests.integration.live_site import BRONZE, Site, live_site, put_hours
-from tests.integration.world import PROJECT
+from tests.worlds.command_line import running, settings
+from tests.worlds.dagster_server import PATIENCE_S
+from tests.worlds.one_logstore import PROJECT
 
 pytestmark = [pytest.mark.dagster, pytest.mark.spark, pytest.mark.slow]
 

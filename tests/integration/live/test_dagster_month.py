@@ -10,9 +10,8 @@ from bench.old_runs import OldRuns
 from pipelines.components.logstore.assets import bronze_key
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.window import HOUR_S
-from tests.integration.test_dagster_repair import DAY_S, Page, page
+from tests.worlds.dagster_page import DAY_S, Page
 
-__all__ = ["page"]
 pytestmark = [pytest.mark.dagster, pytest.mark.slow]
 
 NAME = "access_logs"

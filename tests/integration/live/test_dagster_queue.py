@@ -18,10 +18,10 @@ from pipelines.components.logstore.schedule import BACKFILL_TAG, RANGE_END_TAG, 
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import start
 from sls_io.window import HOUR_S
-from tests.integration.command_line import running, settings
-from tests.integration.dagster_server import PATIENCE_S, DagsterServer
 from tests.integration.live_site import environment
-from tests.integration.world import PROJECT, World, logstore_settings, make_lake, patient
+from tests.worlds.command_line import running, settings
+from tests.worlds.dagster_server import PATIENCE_S, DagsterServer
+from tests.worlds.one_logstore import PROJECT, World, logstore_settings, make_lake, patient
 
 pytestmark = [pytest.mark.dagster, pytest.mark.slow]
 

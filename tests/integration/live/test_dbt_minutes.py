@@ -20,7 +20,7 @@ from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.lake import Lake
 from sls_io.emulator import start
 from tests.integration.dbt_here import PLACE, dbt_here
-from tests.integration.world import HOUR0, HOUR0_S, PROJECT, World, group, logstore_settings
+from tests.worlds.one_logstore import HOUR0, HOUR0_S, World, group, new_world
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -109,11 +109,7 @@ def story(engine: Engine, shared_lake: Lake, tmp_path_factory: pytest.TempPathFa
     ):
         session = engine.session  # the bare Spark of a landing knows no views
         columns = {"status": "int", "latency_ms": "double"}
-        logstore = logstore_settings(emulator, "access_logs", columns=columns)
-        world = World(emulator, shared_lake, logstore, engine)
-        with world.client as client:
-            client.transport.create_project(PROJECT, "")
-            client.transport.create_logstore(PROJECT, "access_logs", ttl=30, shard_count=2)
+        world = new_world(emulator, shared_lake, engine, columns=columns)
         story = Story(world, runner)
 
         story.put(FIRST, {"status": "200", "latency_ms": "10"}, {"status": "503", "latency_ms": "30"})
@@ -134,7 +130,7 @@ def story(engine: Engine, shared_lake: Lake, tmp_path_factory: pytest.TempPathFa
 
         with world.client as client:
             before_it = set(world.published())
-            undone = plan_undo(shared_lake, logstore, client, range(LATE_HOUR, LATE_HOUR + 1))
+            undone = plan_undo(shared_lake, world.logstore, client, range(LATE_HOUR, LATE_HOUR + 1))
             execute(shared_lake, undone)
         # Nobody may need the files that left: they may have left because they were lost.
         for lost in before_it - set(world.published()):

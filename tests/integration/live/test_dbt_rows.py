@@ -24,7 +24,7 @@ from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.operations.undo import plan_undo
 from pipelines.landing.table.lake import Lake
 from tests.integration.dbt_here import PLACE, dbt_here
-from tests.integration.world import HOUR0, World
+from tests.worlds.one_logstore import HOUR0, World
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.test_docs import READ, snippet
+from tests.snippets import READ, snippet
 
 ROOT = Path(__file__).resolve().parents[3]
 LINE = '10.0.0.{n} - - [17/May/2015:10:05:03 +0000] "GET /{n} HTTP/1.1" {status} {n} "-" "curl/8"\n'

@@ -26,38 +26,13 @@ from sls_io.emulator import Admin, start
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
 from sls_io.errors import ConfigError
 from sls_io.settings import Group, Service
-from tests.test_docs import TERMINAL, snippet
+from tests.snippets import TERMINAL, snippet
+from tests.worlds.project_copy import DEFS, project
 
 ROOT = Path(__file__).resolve().parents[3]
-DEFS = """type: pipelines.components.SlsLogstore
-requirements:
-  env:
-    - SLS_ENDPOINT
-attributes:
-  service: {endpoint: "{{ env.SLS_ENDPOINT }}", project: demo, logstore: clicks}
-  group: lake
-  table: bronze.clicks
-  start: 2026-01-01-00:00
-  schedule: "0 0 1 1 *"
-"""
 SHOP = DEFS.replace("clicks", "shop") + "  columns: {order_id: long, placed: timestamp(iso)}\n"
 DEV = [sys.executable, "-c", "from pipelines.cli.main import main; main()", "dev"]
 SAID_S = 600.0
-
-
-def project(root: Path) -> Path:
-    """A copy of the project with a second logstore, `clicks`, and no state."""
-    for name in ("pipelines", "sls_io", "dbt"):
-        shutil.copytree(
-            ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "target", "logs")
-        )
-    for name in ("pyproject.toml", "workspace.yaml"):
-        shutil.copyfile(ROOT / name, root / name)
-    (root / "docs" / "deploy").mkdir(parents=True)
-    shutil.copyfile(ROOT / "docs" / "deploy" / "dagster.yaml", root / "docs" / "deploy" / "dagster.yaml")
-    (root / "pipelines" / "defs" / "clicks").mkdir()
-    (root / "pipelines" / "defs" / "clicks" / "defs.yaml").write_text(DEFS)
-    return root
 
 
 class Dev:

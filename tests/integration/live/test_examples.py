@@ -13,8 +13,8 @@ import pytest
 
 from sls_io.settings import Group
 from tests import needs
-from tests.integration.command_line import environment, settings
-from tests.integration.world import HOUR0_S, PROJECT, World
+from tests.worlds.command_line import environment, settings
+from tests.worlds.one_logstore import HOUR0_S, PROJECT, World
 
 ROOT = Path(__file__).parents[3]
 NAME = "access_logs"

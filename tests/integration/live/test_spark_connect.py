@@ -17,7 +17,7 @@ from pipelines.landing.spark.session import catalog_conf
 from tests import needs
 from tests.integration.killed_run import land_elsewhere, python
 from tests.integration.spark_server import ROOT, serving
-from tests.integration.world import HOUR0_S, World
+from tests.worlds.one_logstore import HOUR0_S, World
 
 _SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _PROGRAM_S = 600.0

@@ -10,11 +10,10 @@ import yaml
 from dagster_postgres import PostgresEventLogStorage, PostgresRunStorage, PostgresScheduleStorage
 
 from tests.backends.postgres import Postgres
-from tests.integration.test_dagster_repair import Page, page
+from tests.worlds.dagster_page import Page
 
 pytestmark = pytest.mark.dagster
 
-__all__ = ["page"]
 
 DEPLOY = Path(__file__).parents[3] / "docs" / "deploy"
 

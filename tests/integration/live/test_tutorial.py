@@ -11,9 +11,9 @@ from pipelines.cli.demo.sandbox import Sandbox
 from pipelines.landing.spark.session import JARS_VARIABLE, installed_jars
 from sls_io.emulator import start
 from tests import needs
-from tests.integration.live.test_dev import project
 from tests.integration.spark_server import deployed
-from tests.test_docs import ROOT, blocks
+from tests.snippets import ROOT, blocks
+from tests.worlds.project_copy import project
 
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 _MARK = "next block"

@@ -24,6 +24,7 @@ from pyiceberg.typedef import Identifier
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.table.sql_catalog import SharingSqlCatalog
 from tests.faults.forked_run import disk
+from tests.worlds.one_logstore import World
 
 _SILENT_S = 60.0
 
@@ -108,3 +109,10 @@ def lossy(lake: Lake) -> tuple[Lake, LossyCatalog]:
     catalog = behind.catalog()
     assert isinstance(catalog, LossyCatalog)
     return behind, catalog
+
+
+def lossy_catalog(world: World) -> LossyCatalog:
+    """The world's catalog, which loses answers."""
+    catalog = world.lake.catalog()
+    assert isinstance(catalog, LossyCatalog)
+    return catalog

@@ -18,7 +18,7 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update.snapshot import _FastAppendFiles
 
 from fuzz.strangers import DeleteManifest
-from tests.integration.world import World
+from tests.worlds.one_logstore import World
 
 
 def mark_deleted(world: World, wanted: Callable[[int], bool]) -> int:

@@ -15,6 +15,7 @@ from aliyun.log import log_logs_raw_pb2 as pb
 from pyiceberg.table import Table
 
 from fuzz.group_oracle import read_group
+from pipelines.landing.inspection.proof import Proof
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger.codec import ATTEMPT_KEY, WINDOWS_KEY, decode_windows
 from pipelines.landing.ledger.state import ancestry, read_state
@@ -28,7 +29,7 @@ from sls_io.claim import Ledger
 from sls_io.client import SlsClient
 from sls_io.emulator import Emulator
 from sls_io.settings import Service
-from sls_io.window import Cursor, cursor_from_wire
+from sls_io.window import HOUR_S, Cursor, cursor_from_wire
 from tests.backends.storage import Folder, Storage
 
 PROJECT = "demo"
@@ -120,20 +121,36 @@ class World:
             **options,
         )
 
-    def land_hours(self, count: int) -> None:
-        """So many receive hours of 20 rows, a landing each, all of them passed by every shard."""
+    def land_hours(self, count: int, *, more: int = 0) -> "World":
+        """So many receive hours of 20 rows, a landing each, all of them passed by every shard; with `more`
+        logs to come, an hour that is not landed, too."""
         for _ in range(count):
             self.put(20)
-            self.emulator.admin.advance(3600)
+            self.emulator.admin.advance(HOUR_S)
             self.land()
+        if more:
+            self.put(more)
+            self.emulator.admin.advance(HOUR_S)
+        return self
+
+    def landed_at(self, *minutes: int, more: int) -> "World":
+        """Ten rows landed at each of these minutes after HOUR0_S, and `more` logs to come."""
+        for minute in minutes:
+            self.at(HOUR0_S + 60 * (minute - 1))
+            self.put(10)
+            self.at(HOUR0_S + 60 * minute)
+            self.land()
+        self.put(more)
+        self.at(HOUR0_S + 60 * (minutes[-1] + 6))
+        return self
 
     def begun(self, landed: int, waiting: int) -> "World":
         """This world after a first landing of so many logs, with so many more to come in the same hour."""
         self.put(landed)
-        self.at(HOUR0_S + 120)
+        self.emulator.admin.advance(60)
         self.land()
         self.put(waiting)
-        self.at(HOUR0_S + 240)
+        self.emulator.admin.advance(60)
         return self
 
     def land(self, **options: Any) -> LandingReport:
@@ -230,10 +247,14 @@ class World:
                 found[int(entry["shard"]), int(entry["cursor"]), index] = log.raw
         return found
 
+    def proof(self, **asked: Any) -> Proof:
+        """What `verify` says now; options go to it."""
+        with self.client as client:
+            return verify(self.logstore, self.lake, client, **asked)
+
     def assert_proved(self) -> None:
         """The table's own proof holds: sums, intervals, each row once."""
-        with self.client as client:
-            proof = verify(self.logstore, self.lake, client)
+        proof = self.proof()
         assert proof.ok, proof
 
     def assert_each_log_once(self) -> None:
@@ -274,6 +295,24 @@ class Pulls:
         """No page was pulled twice."""
         twice = [page for page, times in Counter(self.asked).items() if times > 1]
         assert not twice, f"pulled more than once: {twice}"
+
+
+def new_world(
+    emulator: Emulator,
+    lake: Lake,
+    engine: Engine,
+    *,
+    shards: int = 2,
+    storage: Storage | None = None,
+    **changes: Any,
+) -> World:
+    """A new project with the logstore `access_logs`; what changes are its settings."""
+    logstore = logstore_settings(emulator, "access_logs", **changes)
+    world = World(emulator, lake, logstore, engine, storage=storage)
+    with world.client as client:
+        client.transport.create_project(PROJECT, "")
+        client.transport.create_logstore(PROJECT, "access_logs", ttl=30, shard_count=shards)
+    return world
 
 
 def content(row: Mapping[str, Any]) -> dict[str, str]:

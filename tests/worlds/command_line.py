@@ -1,5 +1,6 @@
 """The verbs of `sls-lake` on a world's logstore, in this process or beside it."""
 
+import json
 import os
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 
 from pipelines.cli.main import run
 from pipelines.cli.output import LONG, NUMBER_MAX
-from tests.integration.world import PROJECT, World
+from tests.worlds.one_logstore import PROJECT, World
 
 _SETTINGS = """type: pipelines.components.SlsLogstore
 attributes:
@@ -117,3 +118,14 @@ def running(arguments: Sequence[str], variables: Mapping[str, str]) -> "Iterator
             yield process
         finally:
             process.kill()
+
+
+def separately(*arguments: str) -> dict[str, Any]:
+    """The JSON document of `sls-lake` in another process: the shared Spark stays up."""
+    program = "import sys; from pipelines.cli.main import run; sys.exit(run(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments, "--json"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document

@@ -1,0 +1,62 @@
+"""The calls that a verdict prints, run as they are printed."""
+
+import re
+import shlex
+
+from click import Context
+
+from pipelines.cli.backfill import backfill
+from pipelines.cli.main import EXIT_FAILED
+from pipelines.landing.commit.operation import Tools
+from pipelines.landing.operations.replace import execute_replace, plan_replace
+from tests.worlds.command_line import Command
+from tests.worlds.one_logstore import World
+
+_VERB = re.compile(
+    r"sls-lake (?:backfill|verify|table (?:rollback|adopt|give-up|repair-manifests))"
+    r"(?: (?:--?[\w-]+|\d[\w:-]*|rows|replace))*"
+)
+
+
+def printed(text: str) -> list[list[str]]:
+    """The calls in a sentence, in their order."""
+    return [shlex.split(call)[1:] for call in _VERB.findall(text)]
+
+
+def run_as_printed(world: World, command: Command, words: list[str]) -> None:
+    """One printed call, with --execute where it has one. A replace is parsed by the command line and run
+    without Spark."""
+    if words[0] == "backfill":
+        with Context(backfill) as parent:
+            asked = backfill.make_context("backfill", [*words[1:]], parent=parent).params
+        assert (asked["mode"], asked["local"]) == ("replace", True)
+        hours = range(asked["first"], (asked["last"] or asked["first"]) + 1)
+        with world.client as client:
+            planned = plan_replace(world.lake, world.logstore, client, hours)
+            execute_replace(world.lake, planned, Tools(engine=world.engine))
+        return
+    more = [] if words[0] == "verify" or "--execute" in words else ["--execute"]
+    said = command(*words, *more)
+    assert said["code"] == 0 and said["executed"], (words, said)
+
+
+def settle(world: World, command: Command) -> list[list[str]]:
+    """Run the first cure that the newest verdict prints, until the table is proven; the calls that were
+    run. A cure that only looks closer is followed by what it finds."""
+    done: list[list[str]] = []
+    asked: list[str] = ["verify"]
+    for _ in range(8):
+        proof = command(*asked)
+        if proof["ok"]:
+            return done
+        assert proof["code"] == EXIT_FAILED
+        named = [c for text in (*proof["cures"], *proof["problems"]) for c in printed(text)]
+        assert named, proof
+        words = named[0]
+        done.append(words)
+        if words[0] == "verify":
+            asked = words
+            continue
+        run_as_printed(world, command, words)
+        asked = ["verify"]
+    raise AssertionError(f"never proven: {done}")

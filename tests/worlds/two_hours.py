@@ -1,0 +1,28 @@
+"""Ten rows in each of two receive hours, and the landings that are refused after a change."""
+
+import shlex
+
+import pytest
+
+from sls_io.errors import LedgerBroken
+from tests.worlds.one_logstore import World
+
+
+@pytest.fixture
+def started(world: World) -> World:
+    """Three landings: the first start, 10 rows, 10 rows in the next hour; 60 logs to come."""
+    return world.landed_at(2, 64, more=60)
+
+
+def refused(world: World) -> list[str]:
+    """A landing is refused; the arguments of the verb that its error names, of several the last."""
+    with pytest.raises(LedgerBroken) as raised:
+        world.land()
+    words = shlex.split(raised.value.verb.partition("; ")[2].partition(" leaves")[0] or raised.value.verb)
+    assert words[0] == "sls-lake"
+    return words[1:]
+
+
+def snapshots(world: World) -> list[int]:
+    """Snapshot ids of main's landings, oldest first."""
+    return [s.snapshot_id for s in world.table.metadata.snapshots]
