@@ -19,13 +19,14 @@ from bench.bench_shapes import peak_mb
 from bench.logstores import PROJECT, bench_folder, emulator_without_quotas
 from bench.shapes import log, pair
 from chaos.engine import InProcess
+from pipelines.landing.commit.operation import execute
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.inspection.whole import every_file
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance.maintain import Maintainer
-from pipelines.landing.operations.forget import execute_forget, plan_forget_where
-from pipelines.landing.operations.mend import Kept, execute_mend, plan_mend
-from pipelines.landing.operations.repair_manifests import execute_repair_manifests, plan_repair_manifests
+from pipelines.landing.operations.forget import plan_forget_where
+from pipelines.landing.operations.mend import Kept, plan_mend
+from pipelines.landing.operations.repair_manifests import plan_repair_manifests
 from pipelines.landing.operations.replace import plan_replace
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
@@ -77,14 +78,14 @@ def _repair(at: Place, client: SlsClient) -> int:
     for manifest_list in (folder / "metadata").glob("snap-*.avro"):
         manifest_list.unlink()
     planned = plan_repair_manifests(at.lake, at.having(DECLARED), client)
-    execute_repair_manifests(at.lake, planned)
+    execute(at.lake, planned)
     return planned.view.rows
 
 
 def _mend(at: Place, client: SlsClient, kept_in: Kept, columns: dict[str, str]) -> int:
     logstore = at.having(columns)
     planned = plan_mend(at.lake, logstore, client, HOURS, kept_in=kept_in)
-    execute_mend(at.lake, logstore, client, planned)
+    execute(at.lake, planned)
     return planned.view.mended
 
 
@@ -102,7 +103,7 @@ def _replace(at: Place, client: SlsClient) -> int:
 
 def _forget(at: Place, client: SlsClient) -> int:
     planned = plan_forget_where(at.lake, at.having(DECLARED), client, "n = 3")
-    execute_forget(at.lake, at.having(DECLARED), client, planned)
+    execute(at.lake, planned)
     return planned.view.rows
 
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.worker import Pipe, Task, armed
+from pipelines.landing.commit.operation import execute
 from pipelines.landing.ledger.state import facts
 from pipelines.landing.maintenance.compact import sealed_before
 from pipelines.landing.maintenance.maintain import Maintainer
@@ -116,7 +117,7 @@ def _undo(task: Task, lake: Lake, dice: random.Random, tell: Callable[[str], Non
             SYSTEM_CLOCK.sleep(_LOOK_AGAIN_S)
     # All of it, withdrawn before or not: the ledger counts only as far as somebody sent this.
     tell("undo " + ",".join(f"{s}:{b}-{e}" for s, xs in planned.taken.items() for b, e in xs.pairs))
-    undo.execute_undo(lake, planned)
+    execute(lake, planned)
     tell(f"undone {planned.view.rows}")
 
 

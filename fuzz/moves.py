@@ -18,13 +18,14 @@ from fuzz import strangers
 from fuzz.lane import Broken
 from fuzz.model import CONTRACTS, Place, Told
 from fuzz.scene import Refused, Scene, difference, where
+from pipelines.landing.commit.operation import Planned, Tools, execute
 from pipelines.landing.hours import hour_text, hours_text
 from pipelines.landing.maintenance.maintain import STEPS
-from pipelines.landing.operations.forget import PlannedForget, execute_forget, plan_forget_where
+from pipelines.landing.operations.forget import Forget, plan_forget_where
 from pipelines.landing.operations.replace import execute_replace, plan_replace
-from pipelines.landing.operations.rollback import execute_rollback, plan_rollback
-from pipelines.landing.operations.skip import PlannedSkip, execute_skip, plan_skip
-from pipelines.landing.operations.undo import PlannedUndo, execute_undo, plan_undo
+from pipelines.landing.operations.rollback import plan_rollback
+from pipelines.landing.operations.skip import Skip, plan_skip
+from pipelines.landing.operations.undo import PlannedUndo, plan_undo
 from pipelines.landing.run.driver import Run
 from pipelines.landing.table.lake import Lake
 from sls_io.errors import LandingUnknown, SlsError
@@ -220,7 +221,6 @@ class Moves:
         name: str,
         words: list[str],
         look: Callable[[Lake], Any],
-        carry_out: Callable[[Lake, Any], object],
         trouble: Trouble,
         became: Callable[[], None],
     ) -> object:
@@ -236,7 +236,7 @@ class Moves:
             between, trouble.between = trouble.between, None
             between()
         try:
-            return carry_out(lake, planned)
+            return execute(lake, planned).snapshot if planned.needed else None
         except LandingUnknown:
             self.held = became if trouble.word == "late" else None
             raise
@@ -245,18 +245,15 @@ class Moves:
 
     def on_the_command_line(self, name: str, words: list[str]) -> object:
         """A verb without trouble."""
-        return self.decide(name, words, lambda lake: None, lambda *_: None, CALM, lambda: None)
+        return self.decide(name, words, lambda lake: None, CALM, lambda: None)
 
     def skip(self, name: str, trouble: Trouble = CALM) -> Move:
         """Live runs go on from now; what is open is owed."""
         model, scene, hour = self.model, self.scene, self.scene.hour
 
-        def look(lake: Lake) -> PlannedSkip:
+        def look(lake: Lake) -> Planned[Skip]:
             with scene.client(name) as client:
                 return plan_skip(lake, scene.logstore(name), client, time_s=None)
-
-        def carry_out(lake: Lake, planned: PlannedSkip) -> object:
-            return execute_skip(lake, planned) if planned.view.shards else None
 
         def became() -> None:
             told = model.told[name]
@@ -272,7 +269,7 @@ class Moves:
                     raise Broken(f"not skipped, and older than this hour: {sorted(begun)}")
 
         words = ["shards", "skip", "--to", "latest"]
-        act = lambda: self.decide(name, words, look, carry_out, trouble, became)  # noqa: E731
+        act = lambda: self.decide(name, words, look, trouble, became)  # noqa: E731
         never = "" if model.trusted else "the ledger cannot be relied on"
         must = "nothing is wrong" if self._well() and trouble == CALM else ""
         return Move(f"skip {name} to now{_said(trouble)}", act, lambda _: became(), must, never)
@@ -308,7 +305,7 @@ class Moves:
             model.undo(name, hours)
 
         words = ["table", "undo", "--hour", hours_text(hours)]
-        act = lambda: self.decide(name, words, look, execute_undo, trouble, became)  # noqa: E731
+        act = lambda: self.decide(name, words, look, trouble, became)  # noqa: E731
         never = self._never(name, hours) or ("rows are missing or strange" if not model.well(name) else "")
         must = "" if never or trouble != CALM or self._adopted(name, hours) else self._passed(name, hours)
         if not model.of_hours(name, hours):
@@ -334,9 +331,7 @@ class Moves:
 
                 lake = self._lake(trouble)
                 try:
-                    execute_replace(
-                        lake, scene.logstore(name), client, scene.engine, planned, on_event=on_event
-                    )
+                    execute_replace(lake, planned, Tools(engine=scene.engine, on_event=on_event))
                 except LandingUnknown:
                     self.held = (lambda: model.replace(name, hours)) if trouble.word == "late" else None
                     raise
@@ -361,19 +356,15 @@ class Moves:
         if not taken:
             return None
 
-        def look(lake: Lake) -> PlannedForget:
+        def look(lake: Lake) -> Planned[Forget]:
             with scene.client(name) as client:
                 return plan_forget_where(lake, scene.logstore(name), client, where)
-
-        def carry_out(lake: Lake, planned: PlannedForget) -> object:
-            with scene.client(name) as client:
-                return execute_forget(lake, scene.logstore(name), client, planned)
 
         def became() -> None:
             model.forget(name, taken)
 
         words = ["table", "forget", "--where", where, "--reason", "asked for"]
-        act = lambda: self.decide(name, words, look, carry_out, trouble, became)  # noqa: E731
+        act = lambda: self.decide(name, words, look, trouble, became)  # noqa: E731
         never = self._never_forgets(name)
         must = "nothing is wrong" if self._well() and trouble == CALM else ""
         return Move(f"forget {where} of {name}{_said(trouble)}", act, lambda _: became(), must, never)
@@ -418,7 +409,7 @@ class Moves:
         words = ["table", "rollback", str(snapshot_id), *options]
         act = lambda: self.decide(  # noqa: E731
             name, words, lambda lake: plan_rollback(lake, scene.table_name, snapshot_id),
-            execute_rollback, trouble, became,
+            trouble, became,
         )  # fmt: skip
         never = "" if kept and saved.told is not None else "it is no landing that is kept"
         if not never and saved.forgotten != model.decided:

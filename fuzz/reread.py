@@ -36,9 +36,10 @@ from fuzz import kept_logs
 from fuzz.ground import new_lake, serving
 from fuzz.kept_logs import Group, Types
 from fuzz.lane import Broken, drawn
+from pipelines.landing.commit.operation import execute
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.operations.mend import execute_mend, plan_mend
+from pipelines.landing.operations.mend import plan_mend
 from pipelines.landing.run.driver import Run
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
@@ -135,7 +136,7 @@ class Reread:
                 planned = plan_mend(lake, logstore, client, HOURS, kept_in=mode)
                 self.counts[f"{mode}: rows changed"] += planned.view.changed
                 if planned.view.changed:
-                    execute_mend(lake, logstore, client, planned)
+                    execute(lake, planned)
             for mode in MODES:
                 again = plan_mend(lake, logstore, client, HOURS, kept_in=mode).view
                 if again.changed:

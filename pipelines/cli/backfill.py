@@ -25,12 +25,13 @@ from pipelines.cli.leaving import show_leaving
 from pipelines.cli.logstores import logstore_option, resolve_to_land
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, moment, verb
+from pipelines.landing.commit import operation
 from pipelines.landing.commit.standing import commits
 from pipelines.landing.hours import HOURS_MAX, check_begun, hour_text, hours_text
 from pipelines.landing.inspection.history import hours_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
-from pipelines.landing.operations.mend import Kept, execute_mend, plan_mend
+from pipelines.landing.operations.mend import Kept, plan_mend
 from pipelines.landing.operations.replace import execute_replace, plan_replace
 from pipelines.landing.run.driver import Run
 from pipelines.landing.run.report import Verdict
@@ -191,13 +192,13 @@ def replace_here(output: Output, logstore: Logstore, hours: range, *, execute: b
     with SlsClient(logstore.service) as client:
         planned = plan_replace(lake, logstore, client, hours)
         show_leaving(output, planned.view, again=True)
-        output.say(f"{len(planned.windows)} windows are pulled and landed instead, in the same commit")
+        output.say(f"{len(planned.coming.windows)} windows are pulled and landed instead, in the same commit")
         if not execute:
             output.say_dry()
             output.result({"executed": False, **asdict(planned.view)})
             return
         with landing_line(output, f"replace {logstore.name}", engine) as line:
-            report = execute_replace(lake, logstore, client, engine, planned, on_event=line.phase)
+            report = execute_replace(lake, planned, operation.Tools(on_event=line.phase, engine=engine))
     show_landing(output, report, Verdict(), [])
     output.result({"executed": True, **asdict(report), "replaced": asdict(planned.view)})
 
@@ -225,7 +226,7 @@ def mend_here(output: Output, logstore: Logstore, hours: range, kept: Kept, *, e
             output.table([">rows", "still"], [(rows, cause) for cause, rows in sorted(view.left.items())])
         committed = None
         if execute and view.files:
-            committed = execute_mend(lake, logstore, client, planned)
+            committed = operation.execute(lake, planned).snapshot
     if committed is not None:
         output.say(f"done: snapshot {committed}")
     elif view.files:

@@ -6,13 +6,13 @@ from typing import Any
 import click
 from rich.markup import escape
 
+from pipelines.cli.deciding import execute_option
 from pipelines.cli.land import own_holder
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, moment, span, verb
 from pipelines.cli.reset import refuse_fed, reset
 from pipelines.cli.stores import PLACES, WHERE, GroupName, fate_text, not_done, reader_option, store_of
-from pipelines.cli.table import execute_option
 from pipelines.landing.maintenance.repair import execute_repair, plan_repair
 from pipelines.landing.run.report import CheckpointOutcome
 from pipelines.landing.table.lake import Lake

@@ -7,6 +7,7 @@ from typing import Any
 import click
 from rich.markup import escape
 
+from pipelines.cli.deciding import execute_option
 from pipelines.cli.land import own_holder
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
@@ -14,7 +15,6 @@ from pipelines.cli.output import Output, moment, span, verb
 from pipelines.cli.reset import document, refuse_fed
 from pipelines.cli.reset import show as show_moves
 from pipelines.cli.stores import PLACES, GroupName, not_done
-from pipelines.cli.table import execute_option
 from pipelines.landing.logstore import Logstore
 from sls_io.checkpoints import moving
 from sls_io.checkpoints.group import GroupCheckpoints

@@ -5,9 +5,9 @@ from typing import Any
 
 import click
 
+from pipelines.cli.deciding import decide, execute_option
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import Output, megabytes, moment, span, verb
-from pipelines.cli.table import execute_option
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.landings import (
     Landings,
@@ -16,7 +16,7 @@ from pipelines.landing.inspection.landings import (
     described,
     landings_of,
 )
-from pipelines.landing.maintenance.abort import execute_abort, plan_abort
+from pipelines.landing.maintenance.abort import plan_abort
 from pipelines.landing.table.lake import Lake
 from sls_io.clock import SYSTEM_CLOCK
 
@@ -95,18 +95,11 @@ def abort(output: Output, *, run: str, name: str | None, execute: bool) -> None:
     """
     logstore, lake = resolve(name), Lake.default()
     planned = plan_abort(lake, logstore, run)
-    one = planned.landing
+    one = planned.view
     output.say(f"{logstore.table}: landing {one.run} is {one.state}{f' ({one.why})' if one.why else ''}")
     _show_files(output, one)
-    committed = None
-    if not planned.needed:
-        output.say("nothing to change")
-    elif execute:
-        committed = execute_abort(lake, logstore, planned)
-        output.say(f"done: snapshot {committed}; a sweep takes the files from {moment(one.swept_s)} UTC on")
-    else:
-        output.say_dry()
-    output.result({"executed": execute, "committed": committed, "table": logstore.table, **_document(one)})
+    then = f"; a sweep takes the files from {moment(one.swept_s)} UTC on"
+    decide(output, lake, planned, now=execute, then=then, more={"table": logstore.table, **_document(one)})
 
 
 def _show(output: Output, found: Landings, chosen: list[OneLanding]) -> None:

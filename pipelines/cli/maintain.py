@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 import click
 from rich.markup import escape
 
+from pipelines.cli.deciding import execute_option
 from pipelines.cli.hours import older_than_option
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
@@ -67,7 +68,7 @@ class Steps(click.ParamType[tuple[str, ...]]):
     help="More than these are written anew as few.",
 )
 @older_than_option(least=24, says="Younger files are never deleted: a landing may be about to publish them.")
-@click.option("--execute", is_flag=True, help="Do it; without this it is a dry run.")
+@execute_option
 @logstore_option
 @verb
 def maintain(

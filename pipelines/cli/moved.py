@@ -1,14 +1,14 @@
 """`sls-lake table adopt --moved`: a logstore that goes on under another name, in the same table."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 
 from rich.markup import escape
 
+from pipelines.cli.deciding import decide
 from pipelines.cli.output import Output, moment
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.fresh_starts import At
-from pipelines.landing.operations.relabel import Moved, execute_moved, plan_moved
+from pipelines.landing.operations.relabel import Moved, plan_moved
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 from sls_io.window import Cursor
@@ -27,19 +27,14 @@ def adopt_moved(
     """Let the table go on with the logstore of the settings; a dry run without `execute`."""
     lake = Lake.default()
     with SlsClient(logstore.service) as client:
-        planned = plan_moved(lake, logstore, client, old, at=at, cursors=cursors)
-    _show(output, planned.view)
-    committed = execute_moved(lake, planned, without_missing=without_missing) if execute else None
-    if committed is None and planned.view.refusal and not without_missing:
-        output.say(f"dry run: nothing was changed, and --execute is refused: {escape(planned.view.refusal)}")
-    elif committed is None:
-        output.say_dry()
-    else:
-        output.say(
-            f"done: snapshot {committed} of {planned.view.table} goes on with {planned.view.new}; land"
+        planned = plan_moved(
+            lake, logstore, client, old, at=at, cursors=cursors, without_missing=without_missing
         )
-    starts = [{"shard": shard, "cursor": cursor} for shard, cursor in planned.view.starts.items()]
-    output.result({"executed": execute, "committed": committed, **asdict(planned.view), "starts": starts})
+    view = planned.view
+    _show(output, view)
+    starts = [{"shard": shard, "cursor": cursor} for shard, cursor in view.starts.items()]
+    then = f" of {view.table} goes on with {view.new}; land"
+    decide(output, lake, planned, now=execute, then=then, more={"starts": starts})
 
 
 def _show(output: Output, view: Moved) -> None:

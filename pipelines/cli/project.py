@@ -7,9 +7,9 @@ from typing import Any
 import click
 from rich.markup import escape
 
+from pipelines.cli.deciding import execute_option
 from pipelines.cli.logstores import project_files, project_root, written
 from pipelines.cli.output import Output, verb
-from pipelines.cli.table import execute_option
 from pipelines.landing.defs_file import filled
 from pipelines.landing.hours import hour_text
 from pipelines.landing.logstore import settled

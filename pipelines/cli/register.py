@@ -5,19 +5,18 @@ from dataclasses import asdict
 import click
 from rich.markup import escape
 
+from pipelines.cli.deciding import execute_option
 from pipelines.cli.logstores import logstore_option, resolve_to_land
 from pipelines.cli.output import Output, moment, verb
 from pipelines.landing.operations import register as registering
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 
-_execute_option = click.option("--execute", is_flag=True, help="Do it; without this it is a dry run.")
-
 
 @click.command("register")
 @click.option("--metadata", default="", metavar="FILE", help="Register this metadata file, not the newest.")
 @logstore_option
-@_execute_option
+@execute_option
 @verb
 def register(output: Output, *, metadata: str, name: str | None, execute: bool) -> None:
     """Register the newest metadata of a table that the catalog has lost, or has in an older state.
@@ -50,7 +49,7 @@ def register(output: Output, *, metadata: str, name: str | None, execute: bool) 
 
 @click.command("start-over")
 @logstore_option
-@_execute_option
+@execute_option
 @verb
 def start_over(output: Output, *, name: str | None, execute: bool) -> None:
     """Give up a table that the catalog has lost, or whose metadata is gone: make a new, empty one in a folder

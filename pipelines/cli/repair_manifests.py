@@ -1,25 +1,22 @@
 """`sls-lake table repair-manifests`: the data files of lost manifests listed again."""
 
-from dataclasses import asdict
-
 import click
 from rich.markup import escape
 
+from pipelines.cli.deciding import decide, execute_option, without_missing_option
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import Output, verb
-from pipelines.landing.operations.repair_manifests import execute_repair_manifests, plan_repair_manifests
+from pipelines.landing.operations.repair_manifests import plan_repair_manifests
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 
 
 @click.command("repair-manifests")
-@click.option(
-    "--without-missing",
-    is_flag=True,
-    help="List what is there although rows are missing; sls-lake verify then names what brings those back.",
+@without_missing_option(
+    "List what is there although rows are missing; sls-lake verify then names what brings those back."
 )
 @logstore_option
-@click.option("--execute", is_flag=True, help="Do it; without this it is a dry run.")
+@execute_option
 @verb
 def repair_manifests(output: Output, *, without_missing: bool, name: str | None, execute: bool) -> None:
     """List the data files of lost or damaged manifests again, even when all manifests are lost.
@@ -45,9 +42,4 @@ def repair_manifests(output: Output, *, without_missing: bool, name: str | None,
             "lost data files first if you can: this command lists them then, with what is left out for "
             "their sake[/]"
         )
-    committed = execute_repair_manifests(lake, planned) if execute else None
-    if committed is None:
-        output.say_dry()
-    else:
-        output.say(f"done: snapshot {committed}; sls-lake verify proves it")
-    output.result({"executed": execute, "committed": committed, **asdict(view)})
+    decide(output, lake, planned, now=execute, then="; sls-lake verify proves it")

@@ -15,6 +15,7 @@ import click
 from rich.markup import escape
 
 from pipelines.cli.cursor_file import export_to, imported
+from pipelines.cli.deciding import execute_option
 from pipelines.cli.land import own_holder
 from pipelines.cli.logstores import known, load_named, logstore_option, project_root, resolve
 from pipelines.cli.main import EXIT_FAILED
@@ -32,7 +33,6 @@ from pipelines.cli.stores import (
     reader_option,
     store_of,
 )
-from pipelines.cli.table import execute_option
 from pipelines.landing.inspection.describe import read_ledger
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake

@@ -14,6 +14,7 @@ from pipelines.cli.leaving import show_leaving
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output
 from pipelines.cli.stores import PLACES
+from pipelines.landing.commit.operation import Tools
 from pipelines.landing.commit.standing import commits
 from pipelines.landing.hours import hours_text
 from pipelines.landing.inspection.describe import read_ledger
@@ -112,9 +113,9 @@ def _moves(
 def _executed(output: Output, lake: Lake, logstore: Logstore, client: SlsClient, planned: PlannedSeek) -> int:
     engine = engine_here()
     if planned.again is None:
-        return execute_seek(lake, logstore, client, engine, planned)
+        return execute_seek(lake, planned, Tools())
     with landing_line(output, f"replace {logstore.name}", engine) as line:
-        return execute_seek(lake, logstore, client, engine, planned, on_event=line.phase)
+        return execute_seek(lake, planned, Tools(on_event=line.phase, engine=engine))
 
 
 def _show(output: Output, planned: PlannedSeek, moves: tuple[Move, ...]) -> None:
@@ -135,7 +136,9 @@ def _show(output: Output, planned: PlannedSeek, moves: tuple[Move, ...]) -> None
     if planned.again is not None:
         output.say(f"{hours_text(planned.hours)} would be landed again, with all shards:")
         show_leaving(output, planned.again.view, again=True)
-        output.say(f"{len(planned.again.windows)} windows are pulled and landed instead, in the same commit")
+        output.say(
+            f"{len(planned.again.coming.windows)} windows are pulled and landed instead, in the same commit"
+        )
     for one in planned.skip.view.shards:
         owed = _hours(one.hours) or "what retention has not taken"
         output.say(f"shard {one.shard}: {owed} is owed then; runs and verify name the backfill")

@@ -4,19 +4,19 @@ import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any
 
 import click
 
+from pipelines.cli.deciding import decide, execute_option
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import Output, moment, verb
 from pipelines.cli.stores import Place
-from pipelines.cli.table import execute_option
+from pipelines.landing.commit.operation import Planned
 from pipelines.landing.hours import hours_text
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.operations.pause import PlannedPause, execute_pause, plan_pause, plan_resume
-from pipelines.landing.operations.skip import execute_skip, plan_skip
+from pipelines.landing.operations.pause import Pause, plan_pause, plan_resume
+from pipelines.landing.operations.skip import plan_skip
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 from sls_io.errors import ConfigError, CursorExpired, ShardGone, TransportError, printable
@@ -226,39 +226,23 @@ def skip(output: Output, *, numbers: tuple[int, ...], to: int | str, name: str |
             for s in view.shards
         ],
     )
-    committed = None
-    if not view.shards:
-        at = datetime.fromtimestamp(view.time_s, UTC).isoformat(" ", "seconds").removesuffix("+00:00")
-        output.say(f"no shard is behind {at} UTC: nothing to skip")
-    elif execute:
-        committed = execute_skip(lake, planned)
-        output.say(f"done: snapshot {committed}; live runs go on from {moment(view.time_s)} UTC")
-    else:
-        output.say_dry()
     owed = [{**asdict(s), "hours": hours_text(s.hours) if s.hours else ""} for s in view.shards]
-    output.result({"executed": execute, "committed": committed, **asdict(view), "shards": owed})
+    then = f"; live runs go on from {moment(view.time_s)} UTC"
+    decide(output, lake, planned, now=execute, then=then, more={"shards": owed})
 
 
 def _change(
     output: Output,
     name: str | None,
     execute: bool,
-    plan: Callable[[Lake, Logstore, SlsClient], PlannedPause],
+    plan: Callable[[Lake, Logstore, SlsClient], Planned[Pause]],
 ) -> None:
     logstore, lake = resolve(name), Lake.default()
     with SlsClient(logstore.service) as client:
         planned = plan(lake, logstore, client)
     view = planned.view
     output.say(f"{view.table}: {_paused(view.before)}; then {_paused(view.after)}")
-    committed = None
-    if view.before == view.after:
-        output.say("nothing to change")
-    elif execute:
-        committed = execute_pause(lake, planned)
-        output.say(f"done: snapshot {committed}; runs that begin from now on keep to it")
-    else:
-        output.say_dry()
-    output.result({"executed": execute, "committed": committed, **asdict(view)})
+    decide(output, lake, planned, now=execute, then="; runs that begin from now on keep to it")
 
 
 def _paused(shards: tuple[int, ...]) -> str:

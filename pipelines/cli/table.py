@@ -1,12 +1,12 @@
 """`sls-lake table`: what a person decides about a table. A dry run until `--execute`."""
 
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, cast
 
 import click
 from rich.markup import escape
 
+from pipelines.cli.deciding import decide, execute_option, without_missing_option
 from pipelines.cli.hours import HourParam, Hours
 from pipelines.cli.leaving import show_leaving
 from pipelines.cli.logstores import logstore_option, resolve, resolve_to_land
@@ -15,25 +15,20 @@ from pipelines.cli.moved import adopt_moved
 from pipelines.cli.output import Output, moment, verb
 from pipelines.cli.register import register, start_over
 from pipelines.cli.repair_manifests import repair_manifests
+from pipelines.landing.commit.operation import Planned
 from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger.reading import spans
 from pipelines.landing.ledger.start import known
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
-from pipelines.landing.operations.adopt import Adoption, execute_adopt, plan_adopt
-from pipelines.landing.operations.columns import execute_columns, plan_columns
-from pipelines.landing.operations.forget import Forget, execute_forget, plan_forget_before, plan_forget_where
+from pipelines.landing.operations.adopt import Adoption, plan_adopt
+from pipelines.landing.operations.columns import plan_columns
+from pipelines.landing.operations.forget import Forget, plan_forget_before, plan_forget_where
 from pipelines.landing.operations.fresh_starts import At
-from pipelines.landing.operations.give_up import execute_give_up, plan_give_up
-from pipelines.landing.operations.relabel import execute_relabel, plan_relabel
-from pipelines.landing.operations.rollback import (
-    PlannedRollback,
-    Rollback,
-    execute_rollback,
-    kept_by_rollback,
-    plan_rollback,
-)
-from pipelines.landing.operations.undo import execute_undo, plan_undo
+from pipelines.landing.operations.give_up import plan_give_up
+from pipelines.landing.operations.relabel import plan_relabel
+from pipelines.landing.operations.rollback import Rollback, kept_by_rollback, plan_rollback
+from pipelines.landing.operations.undo import plan_undo
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 from sls_io.errors import SlsError
@@ -51,23 +46,14 @@ table.add_command(repair_manifests)
 table.add_command(start_over)
 
 
-def execute_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The `--execute` option of every verb that changes something."""
-    return click.option("--execute", is_flag=True, help="Do it; without this it is a dry run.")(function)
-
-
-def without_missing_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The `--without-missing` option of verbs that refuse a table, or a landing, that misses rows."""
-    return click.option(
-        "--without-missing",
-        is_flag=True,
-        help="Go on although rows are missing. Run sls-lake verify first: it may name a way back.",
-    )(function)
+_missing_option = without_missing_option(
+    "Go on although rows are missing. Run sls-lake verify first: it may name a way back."
+)
 
 
 @table.command("rollback")
 @click.argument("snapshot", type=int)
-@without_missing_option
+@_missing_option
 @logstore_option
 @execute_option
 @verb
@@ -84,14 +70,10 @@ def rollback(
     kept = _kept(logstore, planned)
     show_rollback(output, planned.view)
     _show_kept(output, planned.view, kept)
-    committed = execute_rollback(lake, planned) if execute else None
-    if committed is None:
-        output.say_dry()
-    else:
-        land = "; land again" if planned.view.pulled_again else ""
-        output.say(f"done: snapshot {committed} of {logstore.table} is what {snapshot} was{land}")
+    land = "; land again" if planned.view.pulled_again else ""
+    then = f" of {logstore.table} is what {snapshot} was{land}"
     cost = asdict(kept) if kept is not None else None
-    output.result({"executed": execute, "committed": committed, **asdict(planned.view), "kept": cost})
+    decide(output, lake, planned, now=execute, then=then, more={"kept": cost})
 
 
 def _show_kept(output: Output, view: Rollback, kept: reach.Kept | None) -> None:
@@ -104,12 +86,12 @@ def _show_kept(output: Output, view: Rollback, kept: reach.Kept | None) -> None:
         output.say("what the service still has of the table's other logstores was not asked")
 
 
-def _kept(logstore: Logstore, planned: PlannedRollback) -> reach.Kept | None:
+def _kept(logstore: Logstore, planned: Planned[Rollback]) -> reach.Kept | None:
     """What the service still has of the rows that the rollback gives back; None when the service cannot be
     asked, which does not stop a rollback."""
     try:
         with SlsClient(logstore.service) as client:
-            return kept_by_rollback(planned, known(planned.state, client.origin()).id, client)
+            return kept_by_rollback(planned, known(planned.place.state, client.origin()).id, client)
     except SlsError:
         return None
 
@@ -126,14 +108,9 @@ def relabel(output: Output, *, name: str | None, execute: bool) -> None:
     logstore, lake = resolve(name), Lake.default()
     with SlsClient(logstore.service) as client:
         planned = plan_relabel(lake, logstore, client)
-    view = planned[0]
+    view = planned.view
     output.say(escape(f"{view.origin} in {view.table}: {view.before} becomes {view.after}; no row changes"))
-    committed = execute_relabel(lake, planned) if execute else None
-    if committed is None:
-        output.say_dry()
-    else:
-        output.say(f"done: snapshot {committed}; land again")
-    output.result({"executed": execute, "committed": committed, **asdict(view)})
+    decide(output, lake, planned, now=execute, then="; land again")
 
 
 class Renaming(click.ParamType[tuple[str, str]]):
@@ -196,15 +173,10 @@ def columns(
     )
     for change in view.changes:
         output.say(escape(change))
-    committed = None
-    if execute and planned.schema is not None:
-        committed = execute_columns(lake, planned)
-        output.say(f"done: snapshot {committed}; the next landing follows")
-    elif planned.schema is not None:
-        output.say_dry()
-    elif execute:
-        output.say("no column changes")
-    output.result({"executed": execute, "committed": committed, **asdict(view)})
+    if planned.needed or execute:
+        decide(output, lake, planned, now=execute, then="; the next landing follows")
+    else:
+        output.result({"executed": False, "committed": None, **asdict(view)})
 
 
 @table.command("undo")
@@ -232,19 +204,13 @@ def undo(output: Output, *, hours: range, name: str | None, execute: bool) -> No
     show_leaving(output, planned.view)
     for text in lost:
         output.say(f"[red]{escape(text)}[/]")
-    committed = execute_undo(lake, planned) if execute else None
-    if committed is None:
-        output.say_dry()
-    elif lost:
-        output.say(
-            f"done: snapshot {committed}; sls-lake backfill lands again what retention still has; the rest "
+    then = "; sls-lake backfill lands these hours again"
+    if lost:
+        then = (
+            "; sls-lake backfill lands again what retention still has; the rest "
             "comes back only by sls-lake table rollback, while its files are there"
         )
-    else:
-        output.say(f"done: snapshot {committed}; sls-lake backfill lands these hours again")
-    output.result(
-        {"executed": execute, "committed": committed, **asdict(planned.view), "cannot_come_again": lost}
-    )
+    decide(output, lake, planned, now=execute, then=then, more={"cannot_come_again": lost})
 
 
 @table.command("give-up")
@@ -285,16 +251,11 @@ def give_up(output: Output, *, origin: str, rows: bool, name: str | None, execut
         ["shard", ">rows given up", ">rows left"], [(str(s.shard), s.rows, s.rows_after) for s in view.shards]
     )
     output.say(str(view.kept or "what its service still has of them was not asked"))
-    committed = execute_give_up(lake, planned) if execute else None
-    if committed is None:
-        output.say_dry()
-    else:
-        again = ""
-        if view.kept is not None and view.kept.lost < view.rows:
-            calls = " and ".join(f"sls-lake backfill {span}" for span in spans(view.hours))
-            again = f"; {calls} lands again what the service still has"
-        output.say(f"done: snapshot {committed}; sls-lake verify goes on to name them{again}")
-    output.result({"executed": execute, "committed": committed, **asdict(view)})
+    again = ""
+    if view.kept is not None and view.kept.lost < view.rows:
+        calls = " and ".join(f"sls-lake backfill {span}" for span in spans(view.hours))
+        again = f"; {calls} lands again what the service still has"
+    decide(output, lake, planned, now=execute, then=f"; sls-lake verify goes on to name them{again}")
 
 
 @table.command("forget")
@@ -317,7 +278,7 @@ def give_up(output: Output, *, origin: str, rows: bool, name: str | None, execut
     metavar="ID",
     help="Rows of another origin in the table, as verify names it: the logstore before it was made again.",
 )
-@without_missing_option
+@_missing_option
 @logstore_option
 @execute_option
 @verb
@@ -348,12 +309,8 @@ def forget(
         else:
             planned = plan_forget_before(lake, logstore, client, hour or 0, **said)
         show_forget(output, planned.view)
-        committed = execute_forget(lake, logstore, client, planned) if execute else None
-    if committed is None:
-        output.say_dry()
-    else:
-        output.say(f"done: snapshot {committed}; older snapshots hold the rows until they are expired")
-    output.result({"executed": execute, "committed": committed, **asdict(planned.view)})
+        then = "; older snapshots hold the rows until they are expired"
+        decide(output, lake, planned, now=execute, then=then)
 
 
 class AtParam(click.ParamType[At]):
@@ -400,11 +357,8 @@ class ShardCursor(click.ParamType[tuple[int, Cursor]]):
     metavar="SHARD=CURSOR",
     help="Where one shard starts; may be given again.",
 )
-@click.option(
-    "--without-missing",
-    is_flag=True,
-    help="Give up rows that an older ledger knew and that are not there any more; verify goes on to say "
-    "how many.",
+@without_missing_option(
+    "Give up rows that an older ledger knew and that are not there any more; verify goes on to say how many."
 )
 @click.option(
     "--moved",
@@ -437,21 +391,19 @@ def adopt(
         adopt_moved(output, logstore, moved, at=at, cursors=dict(starts), **given)
         return
     with SlsClient(logstore.service) as client:
-        planned = plan_adopt(lake, logstore, client, at=at, cursors=dict(starts))
-    show_adoption(output, planned.view)
-    committed = execute_adopt(lake, planned, without_missing=without_missing) if execute else None
-    if committed is not None and planned.view.still_refused:
-        output.say(
-            f"done: snapshot {committed} of {logstore.table} has a ledger of {planned.view.origin} again. "
-            f"Landings stay refused until {', '.join(planned.view.still_refused)} is adopted, too: "
-            "sls-lake table adopt --logstore with its name"
+        planned = plan_adopt(
+            lake, logstore, client, at=at, cursors=dict(starts), without_missing=without_missing
         )
-    elif committed is not None:
-        output.say(f"done: snapshot {committed} of {logstore.table} has a ledger again; land")
-    elif not planned.view.asks:
-        output.say_dry()
-    kept = {origin: str(snapshot) for origin, snapshot in planned.view.kept.items()}
-    output.result({"executed": execute, "committed": committed, **asdict(planned.view), "kept": kept})
+    view = planned.view
+    show_adoption(output, view)
+    then = f" of {logstore.table} has a ledger again; land"
+    if view.still_refused:
+        then = (
+            f" of {logstore.table} has a ledger of {view.origin} again. Landings stay refused until "
+            f"{', '.join(view.still_refused)} is adopted, too: sls-lake table adopt --logstore with its name"
+        )
+    kept = {origin: str(snapshot) for origin, snapshot in view.kept.items()}
+    decide(output, lake, planned, now=execute, then=then, more={"kept": kept})
 
 
 def show_forget(output: Output, view: Forget) -> None:

@@ -7,10 +7,11 @@ import pytest
 from pyiceberg.expressions import EqualTo
 
 from fuzz.lies import wire
+from pipelines.landing.commit.operation import execute
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.describe import preview
-from pipelines.landing.operations.adopt import execute_adopt, plan_adopt
-from pipelines.landing.operations.forget import execute_forget, plan_forget_before
+from pipelines.landing.operations.adopt import plan_adopt
+from pipelines.landing.operations.forget import plan_forget_before
 from sls_io.errors import LedgerBroken, SlsError
 from sls_io.window import HOUR_S
 from tests.faults.judge import assert_whole, pass_by
@@ -186,8 +187,8 @@ def chosen_by_a_person(world: World) -> None:
     world.land()
     world.table.delete(EqualTo(term="__shard__", value=0))
     with world.client as client:
-        planned = plan_adopt(world.lake, world.logstore, client, at="latest")
-    execute_adopt(world.lake, planned, without_missing=True)
+        planned = plan_adopt(world.lake, world.logstore, client, at="latest", without_missing=True)
+    execute(world.lake, planned)
 
 
 POLICIES = [
@@ -220,7 +221,7 @@ def test_logs_of_hours_that_are_forgotten_are_not_asked_for(two_hours: World) ->
     assert world.land().readable
     with world.client as client:
         planned = plan_forget_before(world.lake, world.logstore, client, int(client.now_s()) // HOUR_S)
-        execute_forget(world.lake, world.logstore, client, planned)
+        execute(world.lake, planned)
     assert world.land().readable == ()
     assert world.proof().ok
 

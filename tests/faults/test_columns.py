@@ -4,8 +4,9 @@ import duckdb
 import pytest
 from pyiceberg.types import StringType
 
+from pipelines.landing.commit.operation import execute
 from pipelines.landing.maintenance.maintain import Maintainer
-from pipelines.landing.operations.forget import execute_forget, plan_forget_where
+from pipelines.landing.operations.forget import plan_forget_where
 from sls_io.errors import ConfigError
 from sls_io.window import HOUR_S
 from tests.worlds.landed_hours import numbers
@@ -59,7 +60,7 @@ def remove(world: World, where: str) -> int:
     """Remove for good what a filter takes; how many rows."""
     with world.client as client:
         planned = plan_forget_where(world.lake, world.logstore, client, where)
-        execute_forget(world.lake, world.logstore, client, planned)
+        execute(world.lake, planned)
     return planned.view.rows
 
 

@@ -2,14 +2,19 @@
 repeat, through a real emulator that stores whatever it is sent."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
-from pipelines.landing.maintenance.compact import execute_compaction, load_with_state, plan_compaction
-from pipelines.landing.operations.forget import execute_forget, plan_forget_where
-from pipelines.landing.operations.mend import execute_mend, plan_mend
-from sls_io.clock import SYSTEM_CLOCK
+from pipelines.landing.commit.operation import execute
+from pipelines.landing.ledger.place import look_at
+from pipelines.landing.maintenance.compact import (
+    compaction,
+    plan_compaction,
+)
+from pipelines.landing.operations.forget import plan_forget_where
+from pipelines.landing.operations.mend import plan_mend
 from sls_io.decoding.causes import Cause
 from sls_io.emulator import Emulator
 from sls_io.loggroup import frame, varint
@@ -63,12 +68,12 @@ def test_a_text_that_cannot_be_bounded_lands_and_rows_beside_it_can_be_forgotten
     quick.emulator.admin.advance(7200)
     quick.land()
 
-    looked = load_with_state(quick.lake, quick.logstore.table)
-    for hour in plan_compaction(looked):
-        execute_compaction(quick.lake, looked, hour, clock=SYSTEM_CLOCK)
+    look = partial(look_at, quick.lake, quick.logstore.table)
+    for hour in plan_compaction(look()):
+        execute(quick.lake, compaction(look, hour))
     with quick.client as client:
         planned = plan_forget_where(quick.lake, quick.logstore, client, "n = 2")
-        execute_forget(quick.lake, quick.logstore, client, planned)
+        execute(quick.lake, planned)
 
     assert [r["s"] for r in by_place(quick)] == [value, value]
     quick.assert_proved()
@@ -154,7 +159,7 @@ def test_a_key_that_is_declared_personal_later_takes_unreadable_bytes_with_it(le
     with lenient.client as client:
         planned = plan_mend(lenient.lake, lenient.logstore, client, lenient.hours)
         assert planned.view.changed == 2
-        execute_mend(lenient.lake, lenient.logstore, client, planned)
+        execute(lenient.lake, planned)
         assert plan_mend(lenient.lake, lenient.logstore, client, lenient.hours).view.changed == 0
 
     rows = [r for r in by_place(lenient) if r["__error__"]]

@@ -8,9 +8,10 @@ import pytest
 from pyiceberg.expressions import And, EqualTo
 
 from pipelines.cli.main import EXIT_FAILED
+from pipelines.landing.commit.operation import execute
 from pipelines.landing.contents.sameness import way_back
 from pipelines.landing.ledger.state import facts, ways_back
-from pipelines.landing.operations.adopt import execute_adopt, plan_adopt
+from pipelines.landing.operations.adopt import plan_adopt
 from pipelines.landing.operations.replace import REPLACE
 from sls_io.errors import LedgerBroken
 from tests.worlds.changed_table import (
@@ -148,8 +149,8 @@ def test_a_row_too_many_that_the_service_cannot_settle_is_taken_out_or_kept_by_t
     assert "--without-missing" not in words, "of this logstore none is missing"
     if kept == "none of them":
         with other.client as client:
-            theirs = plan_adopt(world.lake, other.logstore, client, at="rows")
-            execute_adopt(world.lake, theirs, without_missing=True)
+            theirs = plan_adopt(world.lake, other.logstore, client, at="rows", without_missing=True)
+            execute(world.lake, theirs)
     world.land()
     world.assert_proved()
     assert len(world.table_rows()) == (80 + 25 if kept == "the snapshots" else 81 + 24)

@@ -15,6 +15,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.cli.maintain import show
 from pipelines.cli.output import Output
+from pipelines.landing.commit.operation import Tools
 from pipelines.landing.hours import hour_text, hours_of
 from pipelines.landing.ledger.reading import Misread, Unreadable, reading
 from pipelines.landing.maintenance.maintain import Maintainer
@@ -176,7 +177,7 @@ def test_the_replace_that_is_named_cures_a_lost_data_file(world: World, command:
 
     with world.client as client:
         planned = plan_replace(world.lake, world.logstore, client, hours_of(hour))
-        execute_replace(world.lake, world.logstore, client, world.engine, planned)
+        execute_replace(world.lake, planned, Tools(engine=world.engine))
 
     assert_whole(world)
 

@@ -1,12 +1,14 @@
 """Lines of the drivers that look as if they could go: each has a test that fails without it."""
 
+from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.landing.maintenance.compact import execute_compaction, load_with_state, plan_compaction
-from sls_io.clock import SYSTEM_CLOCK
+from pipelines.landing.commit.operation import execute
+from pipelines.landing.ledger.place import look_at
+from pipelines.landing.maintenance.compact import compaction, plan_compaction
 from sls_io.errors import LedgerBroken
 from tests.worlds.one_logstore import PROJECT, World
 from tests.worlds.two_runs import At
@@ -40,14 +42,14 @@ def test_a_file_that_lost_a_row_between_its_bounds_is_not_compacted(quick: World
     quick.put(5)
     quick.land()
     head = quick.table.metadata.current_snapshot_id
-    looked = load_with_state(quick.lake, quick.logstore.table)
-    hour = plan_compaction(looked)[0]
+    look = partial(look_at, quick.lake, quick.logstore.table)
+    hour = plan_compaction(look())[0]
     path = max((Path(t.file.file_path.removeprefix("file://")) for t in hour.tasks), key=rows_of)
     rows = pq.read_table(path)
     pq.write_table(rows.take([n for n in range(rows.num_rows) if n != rows.num_rows // 2]), path)
 
     with pytest.raises(LedgerBroken, match=f"hold {hour.rows - 1} rows, the table says {hour.rows}"):
-        execute_compaction(quick.lake, looked, hour, clock=SYSTEM_CLOCK)
+        execute(quick.lake, compaction(look, hour))
 
     assert quick.table.metadata.current_snapshot_id == head
 

@@ -9,10 +9,11 @@ import pytest
 
 from pipelines.cli.main import EXIT_USAGE
 from pipelines.landing.commit.freshness import TIMEOUT_S
+from pipelines.landing.commit.operation import Tools, execute
 from pipelines.landing.inspection.landings import Landings, Stage, landings_of
 from pipelines.landing.ledger import epochs
 from pipelines.landing.ledger.state import read_state
-from pipelines.landing.maintenance.abort import execute_abort, plan_abort
+from pipelines.landing.maintenance.abort import plan_abort
 from pipelines.landing.operations.replace import execute_replace, plan_replace
 from pipelines.landing.run.report import CheckpointOutcome
 from pipelines.landing.table.lake import SWEEP_FLOOR_S
@@ -51,7 +52,7 @@ def abort_all(world: World) -> list[str]:
     """Abort whatever is on its way."""
     runs = [run for run, state in staged(world).items() if state in (Stage.OPEN, Stage.HANGING)]
     for run in runs:
-        execute_abort(world.lake, world.logstore, plan_abort(world.lake, world.logstore, run))
+        execute(world.lake, plan_abort(world.lake, world.logstore, run))
     return runs
 
 
@@ -92,12 +93,12 @@ def test_a_replace_is_aborted_as_well(world: World) -> None:
         planned = plan_replace(world.lake, world.logstore, client, range(int(hour), int(hour) + 1))
         aborting = At("publish", lambda: abort_all(world))
         with pytest.raises(LandingConflict, match="a person aborted this landing: nothing was replaced"):
-            execute_replace(world.lake, world.logstore, client, world.engine, planned, on_event=aborting)
+            execute_replace(world.lake, planned, Tools(engine=world.engine, on_event=aborting))
     assert sorted(map(str, world.table_rows())) == sorted(map(str, before))
     assert list(staged(world).values()) == [Stage.ABORTED]
     with world.client as client:
         planned = plan_replace(world.lake, world.logstore, client, range(int(hour), int(hour) + 1))
-        assert execute_replace(world.lake, world.logstore, client, world.engine, planned).rows == len(before)
+        assert execute_replace(world.lake, planned, Tools(engine=world.engine)).rows == len(before)
     assert_whole(world)
 
 
@@ -138,10 +139,10 @@ def test_a_landing_that_was_committed_first_is_not_aborted(world: World, command
 
     world.land(on_event=At("publish", plan))
     head = world.table.metadata.current_snapshot_id
-    said = command("landings", "abort", plans[0].landing.run, "--execute")
+    said = command("landings", "abort", plans[0].view.run, "--execute")
     assert said["code"] == EXIT_USAGE and "is committed" in said["error"] and "table undo" in said["error"]
     with pytest.raises(Exception, match="is committed"):
-        execute_abort(world.lake, world.logstore, plans[0])
+        execute(world.lake, plans[0])
     assert world.table.metadata.current_snapshot_id == head
     assert_whole(world)
 

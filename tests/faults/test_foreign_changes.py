@@ -23,8 +23,9 @@ from pyiceberg.transforms import (
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
 from pipelines.cli.main import EXIT_USAGE
+from pipelines.landing.commit.operation import Tools, execute
 from pipelines.landing.hours import hour_text
-from pipelines.landing.operations.mend import execute_mend, plan_mend
+from pipelines.landing.operations.mend import plan_mend
 from pipelines.landing.operations.replace import execute_replace, plan_replace
 from pipelines.landing.operations.undo import plan_undo
 from sls_io.errors import ConfigError, LedgerBroken
@@ -326,7 +327,7 @@ def replaced(world: World, hour: int) -> None:
     """As `sls-lake backfill --mode replace` does it, without a JVM."""
     with world.client as client:
         planned = plan_replace(world.lake, world.logstore, client, range(hour, hour + 1))
-        execute_replace(world.lake, world.logstore, client, world.engine, planned)
+        execute_replace(world.lake, planned, Tools(engine=world.engine))
 
 
 def nothing(world: World) -> None:
@@ -466,7 +467,7 @@ def test_rows_whose_partition_says_a_value_of_them_are_not_read_again(calm: Worl
     spec(lambda u: u.remove_field("day"))(calm)
     calm.table.overwrite(calm.table.scan().to_arrow())
     with calm.client as client:
-        execute_mend(calm.lake, fixed, client, plan_mend(calm.lake, fixed, client, span))
+        execute(calm.lake, plan_mend(calm.lake, fixed, client, span))
     assert [row["at"].isoformat() for row in calm.table_rows()] == ["2026-02-03T04:05:06+00:00"]
     calm.assert_proved()
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
+from pipelines.landing.commit.operation import Tools
 from pipelines.landing.coordinators import coordinator_of
 from pipelines.landing.hours import hour_text
 from pipelines.landing.operations.seek import check_unread, execute_seek, plan_seek, readers_of
@@ -40,7 +41,7 @@ def sought(world: World, cursors: Mapping[int, Cursor]) -> int:
     """What `--execute` does where hours are landed again, on the engine of this process."""
     with world.client as client:
         planned = plan_seek(world.lake, world.logstore, client, cursors)
-        return execute_seek(world.lake, world.logstore, client, world.engine, planned)
+        return execute_seek(world.lake, planned, Tools(engine=world.engine))
 
 
 def aims(dry: dict[str, Any]) -> dict[int, Cursor]:

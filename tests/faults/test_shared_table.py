@@ -8,11 +8,12 @@ from dagster import AssetCheckSeverity, AssetKey, DagsterInstance
 from pyiceberg.transforms import HourTransform, IdentityTransform
 
 from pipelines.components.logstore.checks import clean_result
+from pipelines.landing.commit.operation import execute
 from pipelines.landing.inspection.describe import refusal
 from pipelines.landing.inspection.error_rows import error_rows
 from pipelines.landing.ledger.state import TableState, origins_named, read_state
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.operations.mend import Kept, execute_mend, plan_mend
+from pipelines.landing.operations.mend import Kept, plan_mend
 from pipelines.landing.run.driver import Run
 from pipelines.landing.watch.troubles import Kind, Level, troubles
 from sls_io.errors import ConfigError
@@ -104,7 +105,7 @@ def test_rows_of_another_logstore_in_the_same_file_are_not_read_again(
     hours = range(int(quick.emulator.admin.now()) // HOUR_S + 1)
     with quick.client as client:
         planned = plan_mend(quick.lake, dropping, client, hours, kept_in=mode)
-        execute_mend(quick.lake, dropping, client, planned)
+        execute(quick.lake, planned)
 
     after = of_both(quick)
     (other,) = (name for name in before if name.startswith("other_logs"))

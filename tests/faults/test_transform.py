@@ -8,7 +8,8 @@ import pyarrow.compute as pc
 import pytest
 
 from pipelines.cli.main import EXIT_USAGE
-from pipelines.landing.operations.mend import execute_mend, plan_mend
+from pipelines.landing.commit.operation import execute
+from pipelines.landing.operations.mend import plan_mend
 from sls_io.errors import ConfigError
 from tests.faults.judge import assert_next_run_lands
 from tests.snippets import TRANSFORM, snippet
@@ -131,7 +132,7 @@ def test_rows_with_errors_are_transformed_when_they_are_read_again(world: World)
     with world.client as client:
         planned = plan_mend(world.lake, after, client, world.hours)
         assert (planned.view.rows, planned.view.mended, planned.view.changed) == (2, 1, 1)
-        execute_mend(world.lake, after, client, planned)
+        execute(world.lake, planned)
         again = plan_mend(world.lake, after, client, world.hours)
 
     assert (again.view.rows, again.view.changed) == (1, 0)

@@ -11,11 +11,12 @@ from pyiceberg.expressions import And, EqualTo, LessThan
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.cli.output import Output
 from pipelines.cli.table import show_adoption, show_rollback
+from pipelines.landing.commit.operation import Planned, execute
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.ledger.state import facts
-from pipelines.landing.operations.adopt import PlannedAdoption, execute_adopt, plan_adopt
+from pipelines.landing.operations.adopt import Adoption, plan_adopt
 from pipelines.landing.operations.rollback import plan_rollback
-from pipelines.landing.operations.undo import execute_undo, plan_undo
+from pipelines.landing.operations.undo import plan_undo
 from sls_io.errors import LedgerBroken
 from tests.worlds.changed_table import append_by_hand, damage, roll_back, tag_deleted
 from tests.worlds.command_line import Command
@@ -37,7 +38,7 @@ def lose(world: World, *, rows: int = 5) -> None:
     world.table.delete(LessThan(term="n", value=rows))
 
 
-def shown(planned: PlannedAdoption) -> str:
+def shown(planned: Planned[Adoption]) -> str:
     file = io.StringIO()
     show_adoption(Output(file=file), planned.view)
     return " ".join(file.getvalue().split())
@@ -261,7 +262,7 @@ def test_the_same_rollback_again_is_none_and_only_what_is_given_back_now_counts(
 def test_what_is_withdrawn_by_then_is_not_said_to_be_pulled_again(started: World) -> None:
     with started.client as client:
         planned = plan_undo(started.lake, started.logstore, client, range(HOUR0, HOUR0 + 1))
-    undone = execute_undo(started.lake, planned)
+    undone = execute(started.lake, planned).snapshot
     assert started.land(mode="fill", hours=(HOUR0, HOUR0 + 1)).rows == 10
 
     view = plan_rollback(started.lake, started.logstore.table, undone).view
@@ -294,9 +295,9 @@ def test_with_another_logstore_unproven_landings_stay_refused_and_it_is_named(
         assert again["code"] == EXIT_USAGE and "settled already" in again["error"]
         assert theirs in again["error"] and "table adopt --logstore" in again["error"]
 
-        planned = plan_adopt(started.lake, other, client, at="latest")
+        planned = plan_adopt(started.lake, other, client, at="latest", without_missing=True)
         assert planned.view.missing == 1 and planned.view.still_refused == ()
-        execute_adopt(started.lake, planned, without_missing=True)
+        execute(started.lake, planned)
 
     assert facts(started.table).adopted.missing == {(theirs, 0): 1}
     assert started.land().rows == 0

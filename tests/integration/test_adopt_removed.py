@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from chaos.engine import InProcess
+from pipelines.landing.commit.operation import execute
 from pipelines.landing.ledger.codec import TAG
-from pipelines.landing.operations.forget import execute_forget, plan_forget_where
+from pipelines.landing.operations.forget import plan_forget_where
 from sls_io.emulator import start
 from tests.worlds.command_line import Command
 from tests.worlds.landed_hours import numbers
@@ -28,7 +29,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         world.land()
         with world.client as client:
             planned = plan_forget_where(world.lake, world.logstore, client, "n >= 7")
-            execute_forget(world.lake, world.logstore, client, planned)
+            execute(world.lake, planned)
         world.put(3, logs_a_group=1)
         world.at(HOUR0_S + 240)
         yield world
@@ -77,7 +78,7 @@ def test_no_backfill_brings_removed_rows_from_before_a_ledger_that_began_anew(
     """Nothing is left of the shard, so no adopted rows tell that it had any."""
     with world.client as client:
         planned = plan_forget_where(world.lake, world.logstore, client, "n != 3")
-        execute_forget(world.lake, world.logstore, client, planned)
+        execute(world.lake, planned)
     lose_the_ledger(world)
     assert numbers(world) == []
 

@@ -7,8 +7,9 @@ import pytest
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
 
-from pipelines.landing.operations.rollback import execute_rollback, plan_rollback
-from pipelines.landing.operations.undo import execute_undo, plan_undo
+from pipelines.landing.commit.operation import execute
+from pipelines.landing.operations.rollback import plan_rollback
+from pipelines.landing.operations.undo import plan_undo
 from pipelines.landing.run.report import LandingReport
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
@@ -120,7 +121,7 @@ def test_what_a_refusal_names_runs_in_spark_as_it_is_printed(started: World, spa
     assert found
     sql(found[0]).collect()
     with world.client as client:
-        execute_undo(spark_lake, plan_undo(spark_lake, own, client, hours))
+        execute(spark_lake, plan_undo(spark_lake, own, client, hours))
     world.assert_proved()
     assert len(world.table_rows()) == 20
 
@@ -167,7 +168,7 @@ def test_of_the_ways_back_from_a_rollback_by_hand_the_one_that_loses_nothing_is_
     first, _, second = raised.value.verb.partition("; ")
     assert first == f"sls-lake table rollback {newest} brings back what was there by then"
     assert second.startswith("sls-lake table rollback ") and "lost where retention has taken it" in second
-    execute_rollback(started.lake, plan_rollback(started.lake, started.logstore.table, newest or 0))
+    execute(started.lake, plan_rollback(started.lake, started.logstore.table, newest or 0))
     started.land()
     assert len(started.table_rows()) == rows
     started.assert_proved()

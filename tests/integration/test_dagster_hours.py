@@ -9,7 +9,8 @@ from dagster._core.storage.partition_status_cache import AssetPartitionStatus
 from pipelines.components.logstore.assets import bronze_key, checkpoint_key, hours_of
 from pipelines.components.logstore.pruning import prune_job
 from pipelines.components.logstore.schedule import MODE_TAG, hour_key
-from pipelines.landing.operations.undo import execute_undo, plan_undo
+from pipelines.landing.commit.operation import execute
+from pipelines.landing.operations.undo import plan_undo
 from sls_io.clock import SYSTEM_CLOCK, ManualClock
 from tests.worlds.dagster_page import DAY_S, EXECUTE, Page, hours, of_hours, plans, why
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT
@@ -18,7 +19,7 @@ from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT
 def test_an_hour_that_retention_has_taken_is_red_with_the_reason_and_the_others_land(page: Page) -> None:
     lake, logstore = page.world.lake, page.world.logstore
     with page.world.client as client:
-        execute_undo(lake, plan_undo(lake, logstore, client, range(HOUR0, HOUR0 + 2)))
+        execute(lake, plan_undo(lake, logstore, client, range(HOUR0, HOUR0 + 2)))
     page.world.emulator.admin.retain(PROJECT, "access_logs", before_s=HOUR0_S + 3600)
     filled = page.run("microbatch", tags=of_hours(HOUR0, HOUR0 + 1))
     assert not filled.success and f"withdrawn rows of {hour_key(HOUR0)}" in why(filled)

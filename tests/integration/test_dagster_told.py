@@ -17,12 +17,13 @@ from pipelines.components.logstore.metadata import DATA_VERSION_TAG, UNKNOWN
 from pipelines.components.logstore.schedule import MODE_TAG, hour_key
 from pipelines.components.logstore.telling import LATE_MAX, versions_told
 from pipelines.landing.commit import authored
+from pipelines.landing.commit.operation import Planned, execute
 from pipelines.landing.inspection.brought import COMMITS_MAX
+from pipelines.landing.ledger.place import look_at
 from pipelines.landing.ledger.values import Deed, Operation
-from pipelines.landing.maintenance.compact import load_with_state, tidied
-from pipelines.landing.operations.forget import execute_forget, plan_forget_where
-from pipelines.landing.operations.rollback import execute_rollback, plan_rollback
-from pipelines.landing.operations.undo import execute_undo, plan_undo
+from pipelines.landing.operations.forget import plan_forget_where
+from pipelines.landing.operations.rollback import plan_rollback
+from pipelines.landing.operations.undo import plan_undo
 from tests.worlds.command_line import settings
 from tests.worlds.dagster_page import EXECUTE, Page, hours, of_hours, why
 from tests.worlds.lossy_catalog import LossyCatalog, lossy
@@ -204,7 +205,7 @@ def test_an_hour_whose_rows_have_left_since_is_not_told(page: Page) -> None:
     world.emulator.admin.advance(2 * 3600)
     world.land()
     with world.client as client:
-        execute_undo(world.lake, plan_undo(world.lake, world.logstore, client, range(HOUR0 + 2, HOUR0 + 3)))
+        execute(world.lake, plan_undo(world.lake, world.logstore, client, range(HOUR0 + 2, HOUR0 + 3)))
     assert set(hours(page.land())) == {hour_key(HOUR0 + 3)}
 
 
@@ -212,9 +213,9 @@ def tidy(page: Page, times: int) -> None:
     """So many commits that leave all rows as they are, as a maintenance makes them."""
     world = page.world
     for _ in range(times):
-        looked = load_with_state(world.lake, world.logstore.table)
-        change, now_ms = tidied(looked, Deed(Operation.REFRESH)), looked.state.last_updated_ms
-        authored.commit(world.lake, looked.table, looked.state, change, now_ms=now_ms)
+        looked = look_at(world.lake, world.logstore.table)
+        change = authored.unchanged(looked.head, looked.state, Deed(Operation.REFRESH))
+        execute(world.lake, Planned(None, looked, change))
 
 
 def test_hours_of_a_run_that_died_are_told_behind_a_maintenance_of_more_commits_than_are_looked_at(
@@ -237,7 +238,7 @@ def test_an_hour_of_which_rows_were_forgotten_or_came_back_is_told_with_what_is_
     assert landed is not None
     with world.client as client:
         planned = plan_forget_where(world.lake, world.logstore, client, "n < 5")
-        execute_forget(world.lake, world.logstore, client, planned)
+        execute(world.lake, planned)
     assert set(hours(page.land())) == {hour_key(HOUR0)}
     assert told(page, HOUR0).metadata["dagster/partition_row_count"].value == 15
     assert version(page, HOUR0) == str(world.table.metadata.current_snapshot_id) != was
@@ -249,9 +250,9 @@ def test_hours_that_a_rollback_brings_back_are_told(page: Page) -> None:
     landed = world.table.metadata.current_snapshot_id
     assert landed is not None
     with world.client as client:
-        execute_undo(world.lake, plan_undo(world.lake, world.logstore, client, range(HOUR0, HOUR0 + 1)))
+        execute(world.lake, plan_undo(world.lake, world.logstore, client, range(HOUR0, HOUR0 + 1)))
     assert hours(page.land()) == {}, "nothing is there to look at"
-    execute_rollback(world.lake, plan_rollback(world.lake, world.logstore.table, landed))
+    execute(world.lake, plan_rollback(world.lake, world.logstore.table, landed))
     assert set(hours(page.land())) == {hour_key(HOUR0)}
     assert version(page, HOUR0) == str(world.table.metadata.current_snapshot_id)
     assert told(page, HOUR0).metadata["dagster/partition_row_count"].value == 20

@@ -13,6 +13,7 @@ from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.cli.output import Output
 from pipelines.cli.table import show_forget
 from pipelines.cli.verify import show
+from pipelines.landing.commit.operation import execute
 from pipelines.landing.inspection.describe import lacking_hours
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger.codec import TAG, VERB_KEY
@@ -23,15 +24,14 @@ from pipelines.landing.operations.forget import (
     plan_forget_where,
 )
 from pipelines.landing.operations.replace import plan_replace
-from pipelines.landing.operations.rollback import execute_rollback, plan_rollback
+from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.operations.undo import plan_undo
 from pipelines.landing.table.lake import Lake
-from sls_io.errors import ConfigError, LandingConflict, LandingUnknown
+from sls_io.errors import ConfigError, LandingConflict
 from tests import needs
 from tests.worlds.changed_table import append_by_hand, compact, invent, roll_back
 from tests.worlds.command_line import Command
 from tests.worlds.landed_hours import numbers
-from tests.worlds.lossy_catalog import lossy
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World, group
 from tests.worlds.removed_rows import WHERE, carry_out, left_over, removal
 from tests.worlds.three_hours import HOUR, NEXT, fill, hours_in_table, started
@@ -183,7 +183,7 @@ def test_nothing_brings_back_what_was_removed(started: World, command: Command) 
 
     roll_back(started)
     assert command("table", "rollback", str(older), "--execute")["code"] == EXIT_USAGE
-    execute_rollback(started.lake, plan_rollback(started.lake, started.logstore.table, newest))
+    execute(started.lake, plan_rollback(started.lake, started.logstore.table, newest))
     assert numbers(started) == left_over(30)
     started.table.manage_snapshots().remove_tag(TAG).commit()
     assert command("table", "rollback", str(older), "--execute")["code"] == EXIT_USAGE
@@ -317,21 +317,6 @@ def test_adopted_rows_may_be_removed_too(started: World, command: Command) -> No
 # --- races and lost answers ----------------------------------------------------------------------
 
 
-def test_a_landing_between_look_and_commit_costs_a_try(started: World) -> None:
-    planned = removal(started)
-    started.land()
-    carry_out(started, planned)
-    assert numbers(started) == left_over(90)
-    started.assert_proved()
-
-
-def test_a_removal_between_plan_and_publish_of_a_landing_costs_that_a_try(started: World) -> None:
-    report = started.land(on_event=At("publish", lambda: carry_out(started, removal(started))))
-    assert (report.rows, report.conflicts, report.replans) == (60, 1, 0)
-    assert numbers(started) == left_over(90)
-    started.assert_proved()
-
-
 def test_files_that_were_rewritten_meanwhile_are_left_alone(started: World) -> None:
     planned = removal(started)
     compact(started)
@@ -340,22 +325,6 @@ def test_files_that_were_rewritten_meanwhile_are_left_alone(started: World) -> N
     assert numbers(started) == list(range(30))
     carry_out(started, removal(started))
     assert numbers(started) == left_over(30)
-    started.assert_proved()
-
-
-def test_a_lost_answer_is_found_and_a_late_one_refused(started: World) -> None:
-    started.lake, catalog = lossy(started.lake)
-    catalog.script.append("late")
-    with pytest.raises(LandingUnknown, match="Run it again"):
-        carry_out(started, removal(started))
-    catalog.script.append("lost")
-    assert carry_out(started, removal(started)) == started.table.metadata.current_snapshot_id
-
-    catalog.deliver()
-
-    assert catalog.deliveries == ["CommitFailedException"]
-    started.land()
-    assert numbers(started) == left_over(90)
     started.assert_proved()
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from pipelines.landing.commit.operation import execute
 from pipelines.landing.inspection.frames import INTERVALS, LAG, WINDOWS, LedgerFrames, open_ledger
-from pipelines.landing.operations.undo import execute_undo, plan_undo
+from pipelines.landing.operations.undo import plan_undo
 from sls_io.errors import ConfigError
 from tests.worlds.command_line import settings
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
@@ -99,7 +100,7 @@ def test_what_is_gone_is_a_gap_and_what_was_taken_back_is_withdrawn(
 
     with world.client as client:
         plan = plan_undo(world.lake, world.logstore, client, range(HOUR0 + 1, HOUR0 + 2))
-        execute_undo(world.lake, plan)
+        execute(world.lake, plan)
     back = ledger.withdrawn()
     assert set(back["cause"]) == {"withdrawn"} and back["begin"].dtype == "int64"
     windows = ledger.windows()

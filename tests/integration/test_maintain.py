@@ -12,12 +12,13 @@ from pyiceberg.table.update import SetLocationUpdate
 from pipelines.cli.main import EXIT_USAGE
 from pipelines.cli.maintain import show
 from pipelines.cli.output import Output
+from pipelines.landing.commit.operation import Tools, execute
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.ledger.state import check_ancestry
 from pipelines.landing.maintenance.maintain import STEPS, Maintainer, Maintenance
-from pipelines.landing.operations.forget import execute_forget, plan_forget_where
+from pipelines.landing.operations.forget import plan_forget_where
 from pipelines.landing.operations.replace import execute_replace, plan_replace
-from pipelines.landing.operations.rollback import execute_rollback, plan_rollback
+from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
 from sls_io.clock import SYSTEM_CLOCK, ManualClock, SystemClock
 from sls_io.errors import CommitStands, ConfigError, LandingConflict, LedgerBroken, TransportError
@@ -341,7 +342,7 @@ def test_rows_written_anew_days_ago_are_not_published(sealed: World) -> None:
     with sealed.client as client:
         planned = plan_forget_where(sealed.lake, sealed.logstore, client, "n = 3")
         with pytest.raises(LandingConflict):
-            execute_forget(sealed.lake, sealed.logstore, client, planned, clock=clock)
+            execute(sealed.lake, planned, Tools(clock=clock))
 
     assert clock.done and sealed.identities() == rows
     sealed.land()
@@ -361,15 +362,7 @@ def test_hours_pulled_again_days_ago_do_not_take_the_place_of_what_is_there(seal
         planned = plan_replace(sealed.lake, sealed.logstore, client, hours)
         race = At("publish", pause)
         with pytest.raises(LandingConflict):
-            execute_replace(
-                sealed.lake,
-                sealed.logstore,
-                client,
-                sealed.engine,
-                planned,
-                clock=clock,
-                on_event=race,
-            )
+            execute_replace(sealed.lake, planned, Tools(engine=sealed.engine, clock=clock, on_event=race))
 
     assert race.done
     sealed.land()
@@ -386,7 +379,7 @@ def test_a_rollback_that_was_looked_at_before_the_sweep_is_refused(sealed: World
     maintainer(sealed, snapshots_max=2).execute(["expire", "sweep"])
 
     with pytest.raises((LandingConflict, TransportError), match="nothing was changed"):
-        execute_rollback(sealed.lake, planned)
+        execute(sealed.lake, planned)
     sealed.land()
     proved(sealed)
 

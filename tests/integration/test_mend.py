@@ -10,18 +10,17 @@ from aliyun.log import log_logs_raw_pb2 as pb
 from pyiceberg.types import StringType
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
+from pipelines.landing.commit.operation import Planned, execute
 from pipelines.landing.ledger.codec import REWRITTEN_KEY, VERB_KEY
 from pipelines.landing.ledger.state import reconcile
 from pipelines.landing.ledger.summary import summary_of
 from pipelines.landing.maintenance.maintain import Maintainer
-from pipelines.landing.operations.forget import execute_forget, plan_forget_where
-from pipelines.landing.operations.mend import PlannedMend, execute_mend, plan_mend
-from sls_io.errors import ConfigError, LandingConflict, LandingUnknown
+from pipelines.landing.operations.forget import plan_forget_where
+from pipelines.landing.operations.mend import Mend, plan_mend
+from sls_io.errors import ConfigError, LandingConflict
 from tests.worlds.changed_table import compact
 from tests.worlds.command_line import Command
-from tests.worlds.lossy_catalog import lossy
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, World, group
-from tests.worlds.two_runs import At
 
 pytestmark = pytest.mark.spark
 
@@ -52,16 +51,15 @@ def started(world: World) -> World:
     return world
 
 
-def planned(world: World, **columns: str) -> PlannedMend:
+def planned(world: World, **columns: str) -> Planned[Mend]:
     """What the fixed contract, or another, would mend."""
     with world.client as client:
         return plan_mend(world.lake, world.changed(columns=columns or FIXED), client, ALL)
 
 
-def mended(world: World, plan: PlannedMend, **columns: str) -> int:
+def mended(world: World, plan: Planned[Mend], **columns: str) -> int:
     """Carry it out."""
-    with world.client as client:
-        return execute_mend(world.lake, world.changed(columns=columns or FIXED), client, plan)
+    return execute(world.lake, plan).snapshot
 
 
 def by_n(world: World) -> dict[int, dict[str, Any]]:
@@ -275,32 +273,13 @@ def test_a_column_that_another_engine_filled_keeps_its_values(started: World) ->
     assert Maintainer(started.logstore, started.lake).execute(["compact"]).compacted
     with started.client as client:
         gone = plan_forget_where(started.lake, started.logstore, client, "n = 101")
-        execute_forget(started.lake, started.logstore, client, gone)
+        execute(started.lake, gone)
     kept = {n: row["country"] for n, row in by_n(started).items() if row["country"] is not None}
     assert 101 not in kept and len(kept) == 19 and all(c == f"c{n}" for n, c in kept.items())
     started.assert_proved()
 
 
 # --- races and lost answers ----------------------------------------------------------------------
-
-
-@pytest.mark.fault("4b.poison.after")
-def test_a_landing_between_look_and_commit_costs_a_try(started: World) -> None:
-    plan = planned(started)
-    started.land()
-    mended(started, plan)
-    assert len(started.table_rows()) == 25
-    assert planned(started).view.mended == 0
-    started.assert_proved()
-
-
-def test_a_mend_between_plan_and_publish_of_a_landing_costs_that_a_try(started: World) -> None:
-    columns = {"n": "long", "status": "int", "at": FIXED["at"]}
-    race = At("publish", lambda: mended(started, planned(started, **columns), **columns))
-    report = started.land(on_event=race)
-    assert (report.rows, report.conflicts) == (5, 1)
-    assert planned(started, **columns).view.mended == 0
-    started.assert_proved()
 
 
 def test_files_that_were_rewritten_meanwhile_are_left_alone(started: World) -> None:
@@ -310,19 +289,4 @@ def test_files_that_were_rewritten_meanwhile_are_left_alone(started: World) -> N
         mended(started, plan)
     mended(started, planned(started))
     assert planned(started).view.mended == 0
-    started.assert_proved()
-
-
-def test_a_lost_answer_is_found_and_a_late_one_refused(started: World) -> None:
-    started.lake, catalog = lossy(started.lake)
-    catalog.script.append("late")
-    with pytest.raises(LandingUnknown, match="Run it again"):
-        mended(started, planned(started))
-    catalog.script.append("lost")
-    assert mended(started, planned(started)) == started.table.metadata.current_snapshot_id
-
-    catalog.deliver()
-
-    assert catalog.deliveries == ["CommitFailedException"]
-    assert planned(started).view.files == 0
     started.assert_proved()

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from aliyun.log import log_logs_raw_pb2 as pb
 
+from pipelines.landing.commit.operation import Planned, Tools, execute
 from pipelines.landing.ledger.codec import VERB_KEY
 from pipelines.landing.ledger.state import reconcile
 from pipelines.landing.ledger.summary import summary_of
-from pipelines.landing.operations.mend import Kept, PlannedMend, execute_mend, plan_mend
+from pipelines.landing.operations.mend import Kept, Mend, plan_mend
 from pipelines.landing.operations.replace import execute_replace, plan_replace
 from sls_io.decoding.nested import digest
 from tests.worlds.command_line import Command
@@ -62,14 +63,13 @@ def put(world: World, logs: list[dict[str, str | bytes]]) -> None:
             client.put_raw(group([log]), key=f"{place * 37 % 256:02x}".ljust(32, "0"))
 
 
-def planned(world: World, **columns: str) -> PlannedMend:
+def planned(world: World, **columns: str) -> Planned[Mend]:
     with world.client as client:
         return plan_mend(world.lake, world.changed(columns=columns or LATER), client, ALL, kept_in="rest")
 
 
-def filled(world: World, plan: PlannedMend, **columns: str) -> int:
-    with world.client as client:
-        return execute_mend(world.lake, world.changed(columns=columns or LATER), client, plan)
+def filled(world: World, plan: Planned[Mend], **columns: str) -> int:
+    return execute(world.lake, plan).snapshot
 
 
 def by_n(world: World) -> dict[int | None, dict[str, Any]]:
@@ -116,7 +116,7 @@ def test_the_rows_are_those_of_a_second_pull(started: World) -> None:
     started.logstore = started.changed(columns=LATER)
     with started.client as client:
         plan = plan_replace(started.lake, started.logstore, client, range(HOUR0, HOUR0 + 1))
-        execute_replace(started.lake, started.logstore, client, started.engine, plan)
+        execute_replace(started.lake, plan, Tools(engine=started.engine))
     pulled = by_n(started)
     assert [ours[n] for n in range(1, 7)] == [pulled[n] for n in range(1, 7)]
     for n in (7, 8):
@@ -154,7 +154,7 @@ def test_no_plain_value_is_left_in_any_row_once_its_key_is_declared_drop_or_hash
     for mode in modes:
         with world.client as client:
             plan = plan_mend(world.lake, world.logstore, client, ALL, kept_in=mode)
-            execute_mend(world.lake, world.logstore, client, plan)
+            execute(world.lake, plan)
 
     assert "4711" not in repr(world.table_rows()) and "ann" not in repr(world.table_rows())
     rows, (ann, at) = by_n(world), (digest(sent).decode() for sent in (b"ann", b"ann@b"))
@@ -180,7 +180,7 @@ def test_a_digest_that_came_to_the_rest_is_not_hashed_again(world: World) -> Non
     without = {"n": "long", "status": "long"}
     with world.client as client:
         logstore = world.changed(columns=without)
-        execute_mend(world.lake, logstore, client, plan_mend(world.lake, logstore, client, ALL))
+        execute(world.lake, plan_mend(world.lake, logstore, client, ALL))
     ann = digest(b"ann").decode()
     assert by_n(world)[1]["__rest__"] == {"user": ann}
 

@@ -4,8 +4,9 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
+from pipelines.landing.commit.operation import execute
 from pipelines.landing.names import RESERVED
-from pipelines.landing.operations.forget import execute_forget, plan_forget_where
+from pipelines.landing.operations.forget import plan_forget_where
 from pipelines.landing.table.lake import Lake
 from tests.worlds.one_logstore import World, group
 
@@ -27,7 +28,7 @@ def test_spark_reads_a_table_with_names_that_are_accepted(world: World, spark_la
     world.land()
     with world.client as client:
         planned = plan_forget_where(world.lake, world.logstore, client, "a.b = 'v1' and select = 'v1'")
-        execute_forget(world.lake, world.logstore, client, planned)
+        execute(world.lake, planned)
 
     rows = [row.asDict() for row in world.engine.session.sql(f"SELECT * FROM lake.{TABLE}").collect()]
 

@@ -7,8 +7,9 @@ import pytest
 from pydantic import ValidationError
 
 from chaos.engine import InProcess
+from pipelines.landing.commit.operation import execute
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.operations.relabel import execute_relabel, plan_relabel
+from pipelines.landing.operations.relabel import plan_relabel
 from sls_io.client import SlsClient
 from sls_io.emulator import start
 from sls_io.errors import ConfigError, LedgerBroken
@@ -90,7 +91,7 @@ def test_the_label_that_was_right_before_is_refused_afterwards(world: World) -> 
 def world_label(world: World, logstore: Logstore) -> None:
     """Relabel by the functions that the verb calls."""
     with SlsClient(logstore.service) as client:
-        execute_relabel(world.lake, plan_relabel(world.lake, logstore, client))
+        execute(world.lake, plan_relabel(world.lake, logstore, client))
 
 
 def test_a_label_that_is_right_is_left_alone(world: World) -> None:

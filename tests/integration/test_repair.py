@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
-from pipelines.landing.operations.rollback import execute_rollback, plan_rollback
+from pipelines.landing.commit.operation import execute
+from pipelines.landing.operations.rollback import plan_rollback
 from sls_io.clock import ManualClock
 from sls_io.coordination.server_group import ServerGroup
 from tests.worlds.command_line import Command
@@ -51,7 +52,7 @@ def test_checkpoints_that_a_killed_run_left_behind_are_published(started: World,
 
 def test_a_checkpoint_ahead_of_the_table_stays(started: World, command: Command) -> None:
     planned = plan_rollback(started.lake, started.logstore.table, snapshots(started)[0])
-    execute_rollback(started.lake, planned)
+    execute(started.lake, planned)
     before = started.checkpoints()
     started.emulator.admin.advance(60)
 

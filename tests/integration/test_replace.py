@@ -8,13 +8,13 @@ from pyiceberg.expressions import EqualTo
 from pyiceberg.types import StringType
 
 from pipelines.cli.main import EXIT_USAGE
+from pipelines.landing.commit.operation import execute
 from pipelines.landing.inspection.history import history
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger.codec import VERB_KEY
 from pipelines.landing.ledger.state import reconcile
 from pipelines.landing.ledger.summary import summary_of
 from pipelines.landing.operations.replace import REPLACE, plan_replace
-from pipelines.landing.operations.undo import execute_undo
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import ConfigError, LandingConflict, LandingUnknown, LedgerBroken, TransportError
 from tests.worlds.changed_table import compact
@@ -85,7 +85,7 @@ def test_what_was_lost_by_hand_of_an_hour_is_back_after_a_replace(started: World
 
 def test_what_a_backfill_had_left_of_the_hours_comes_with_the_replace(started: World) -> None:
     """One hour was undone, and landed again for one shard only."""
-    execute_undo(started.lake, plan_undo(started))
+    execute(started.lake, plan_undo(started))
     narrow = started.changed(budget={"windows_max": 1, "settle_s": 10})
     first = started.land(logstore=narrow, mode="fill", hours=(HOUR0 + 1, HOUR0 + 2))
     assert 0 < first.rows < 10
@@ -164,7 +164,7 @@ def test_of_two_replaces_of_the_same_hour_both_leave_it_whole(started: World) ->
 
 
 def test_an_undo_meanwhile_stops_the_replace(started: World) -> None:
-    race = At("publish", lambda: execute_undo(started.lake, plan_undo(started)))
+    race = At("publish", lambda: execute(started.lake, plan_undo(started)).snapshot)
 
     with pytest.raises(ConfigError, match="nothing to take back"):
         replaced(started, on_event=race)
@@ -178,7 +178,7 @@ def test_an_undo_meanwhile_stops_the_replace(started: World) -> None:
 
 def test_hours_that_changed_meanwhile_are_not_replaced(started: World) -> None:
     """One of two hours is undone while both are written: what was looked at is not there any more."""
-    race = At("publish", lambda: execute_undo(started.lake, plan_undo(started)))
+    race = At("publish", lambda: execute(started.lake, plan_undo(started)).snapshot)
 
     with pytest.raises(LandingConflict, match="changed meanwhile"):
         replaced(started, range(HOUR0, HOUR0 + 2), on_event=race)

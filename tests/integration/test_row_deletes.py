@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.landing.commit.operation import Tools
 from pipelines.landing.maintenance.maintain import Maintainer
 from pipelines.landing.operations.replace import execute_replace, plan_replace
 from pipelines.landing.table.lake import Lake
@@ -56,7 +57,7 @@ def test_a_compaction_that_was_planned_before_brings_no_marked_row_back(landed: 
     with landed.client as client:
         hours = range(HOUR0 + 1, HOUR0 + 2)
         planned = plan_replace(landed.lake, landed.logstore, client, hours)
-        execute_replace(landed.lake, landed.logstore, client, landed.engine, planned)
+        execute_replace(landed.lake, planned, Tools(engine=landed.engine))
     assert ask(f"SELECT count(*) FROM lake.{landed.logstore.table}") == [landed.counter]
     landed.land()
     landed.assert_each_log_once()

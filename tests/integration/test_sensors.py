@@ -24,8 +24,9 @@ from pipelines.components.logstore.schedule import (
 )
 from pipelines.components.logstore.sensors.sealed import sealed_condition, sealed_key
 from pipelines.components.logstore.sensors.topology import shards_key
-from pipelines.landing.operations.adopt import execute_adopt, plan_adopt
-from pipelines.landing.operations.pause import execute_pause, plan_pause
+from pipelines.landing.commit.operation import execute
+from pipelines.landing.operations.adopt import plan_adopt
+from pipelines.landing.operations.pause import plan_pause
 from sls_io.client import SlsClient
 from sls_io.errors import SlsError
 from tests.integration.sensor_site import MakeSite, Site, landed
@@ -145,7 +146,7 @@ def test_shards_of_a_logstore_made_anew_do_not_stand_as_landed_by_their_numbers(
         site.world.emulator.admin.advance(10)
         client.transport.create_logstore(PROJECT, site.name, ttl=30, shard_count=2)
         plan = plan_adopt(site.world.lake, site.logstore, client, at="begin")
-        execute_adopt(site.world.lake, plan)
+        execute(site.world.lake, plan)
     answer = site.tick("topology")
     assert "made anew" in str(observed(answer)[0].description)
     assert not site.instance.get_materialized_partitions(shards_key(site.logstore))
@@ -298,7 +299,7 @@ def test_many_waiting_rows_or_bytes_ask_for_a_run(
 def test_a_paused_shard_asks_for_no_run(make_site: MakeSite) -> None:
     site = landed(make_site("resting", backlog={"lag_s": 600}))
     with site.world.client as client:
-        execute_pause(site.world.lake, plan_pause(site.world.lake, site.logstore, client, [0, 1]))
+        execute(site.world.lake, plan_pause(site.world.lake, site.logstore, client, [0, 1]))
     site.world.put(20)
     site.world.emulator.admin.advance(1000)
     assert not site.tick("backlog").run_requests

@@ -8,22 +8,21 @@ from pathlib import Path
 import pytest
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
+from pipelines.landing.commit.operation import execute
 from pipelines.landing.inspection.describe import lacking_hours
 from pipelines.landing.ledger.codec import TAG, WINDOWS_KEY
 from pipelines.landing.ledger.state import ancestry, facts, read_state
 from pipelines.landing.ledger.summary import total_records
-from pipelines.landing.operations.adopt import execute_adopt, plan_adopt
-from pipelines.landing.operations.rollback import execute_rollback, plan_rollback
+from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
-from sls_io.errors import Breach, LandingConflict, LedgerBroken
+from sls_io.errors import Breach, LedgerBroken
 from tests import needs
 from tests.worlds.changed_table import append_by_hand, compact, damage, invent, roll_back
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
 from tests.worlds.two_hours import refused, snapshots, started
 from tests.worlds.two_logstores import second_logstore
-from tests.worlds.two_runs import At
 
 pytestmark = pytest.mark.spark
 
@@ -217,33 +216,6 @@ def test_the_other_logstore_of_the_table_goes_back_too_and_keeps_its_start(
     World(started.emulator, started.lake, other, started.engine).assert_proved()
 
 
-def test_a_landing_between_look_and_execute_refuses_the_rollback(started: World) -> None:
-    _, wanted, _ = snapshots(started)
-    planned = plan_rollback(started.lake, started.logstore.table, wanted)
-    started.land()
-
-    with pytest.raises(LandingConflict, match="nothing was changed"):
-        execute_rollback(started.lake, planned)
-
-    assert len(started.table_rows()) == 80
-    started.assert_each_log_once()
-    started.assert_proved()
-
-
-def test_a_rollback_between_plan_and_publish_makes_the_landing_plan_again(started: World) -> None:
-    """Its windows no longer begin at the frontier, so it pulls what left, too."""
-    _, wanted, _ = snapshots(started)
-
-    def back() -> None:
-        execute_rollback(started.lake, plan_rollback(started.lake, started.logstore.table, wanted))
-
-    report = started.land(on_event=At("publish", back))
-
-    assert (report.rows, report.replans) == (70, 1)
-    started.assert_each_log_once()
-    started.assert_proved()
-
-
 def test_what_cannot_be_proven_is_not_rolled_back(started: World, command: Command) -> None:
     """An unknown snapshot, the present one, one whose files are gone: each says so and changes nothing."""
     _, wanted, newest = snapshots(started)
@@ -272,7 +244,7 @@ def test_spark_reads_and_expires_a_table_that_was_rolled_back_and_forth(
         mine.land()
     _, wanted, newest = snapshots(mine)
     for target, rows in ((wanted, 10), (newest, 20)):
-        execute_rollback(shared_lake, plan_rollback(shared_lake, table, target))
+        execute(shared_lake, plan_rollback(shared_lake, table, target))
         counted = mine.engine.session.sql(f"SELECT count(*) AS n FROM lake.{table}").collect()
         assert counted[0]["n"] == rows
 
@@ -364,7 +336,7 @@ def test_a_logstore_that_began_since_keeps_its_start_also_where_the_tag_is_gone(
     began = {shard: entry.start for shard, entry in other.ledger.shards.items()}
     started.table.manage_snapshots().remove_tag(TAG).commit()
 
-    execute_rollback(started.lake, plan_rollback(started.lake, started.logstore.table, target))
+    execute(started.lake, plan_rollback(started.lake, started.logstore.table, target))
 
     assert {shard: entry.start for shard, entry in other.ledger.shards.items()} == began
     assert other.land().rows == 25
@@ -520,13 +492,3 @@ def test_nothing_is_adopted_where_there_is_nothing_to_settle(started: World, com
     roll_back(started)
     rolled = command("table", "adopt", "--at", "rows", "--execute")
     assert rolled["code"] == EXIT_FAILED and "table rollback" in rolled["error"]
-
-
-def test_a_commit_between_look_and_execute_refuses_the_adoption(started: World) -> None:
-    append_by_hand(started)
-    with started.client as client:
-        planned = plan_adopt(started.lake, started.logstore, client)
-    append_by_hand(started)
-
-    with pytest.raises(LandingConflict, match="nothing was changed"):
-        execute_adopt(started.lake, planned)

@@ -6,11 +6,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.landing.maintenance.maintain import Maintainer
-from pipelines.landing.operations.adopt import execute_adopt, plan_adopt
 from pipelines.landing.operations.register import plan_register, plan_start_over, register, start_over
-from pipelines.landing.operations.rollback import PlannedRollback, execute_rollback, plan_rollback
-from sls_io.errors import CommitStands, ConfigError, LandingUnknown
-from tests.worlds.changed_table import append_by_hand
+from sls_io.errors import CommitStands, LandingUnknown
 from tests.worlds.lossy_catalog import LossyCatalog, lossy
 from tests.worlds.one_logstore import World
 
@@ -24,98 +21,6 @@ def catalog(world: World) -> Iterator[LossyCatalog]:
     world.landed_at(2, 4, more=30)
     yield catalog
     world.assert_proved()
-
-
-def planned(world: World) -> PlannedRollback:
-    """A rollback to the first landing of rows."""
-    target = world.table.metadata.snapshots[1].snapshot_id
-    return plan_rollback(world.lake, world.logstore.table, target)
-
-
-def test_a_lost_answer_of_a_rollback_that_was_made_is_found_in_the_table(
-    world: World, catalog: LossyCatalog
-) -> None:
-    plan = planned(world)
-    catalog.script.append("lost")
-
-    assert execute_rollback(world.lake, plan) == world.table.metadata.current_snapshot_id
-
-    assert world.land().rows == 40
-    world.assert_each_log_once()
-
-
-def test_a_rollback_that_never_arrived_is_said_to_be_unknown_and_may_be_asked_again(
-    world: World, catalog: LossyCatalog
-) -> None:
-    plan = planned(world)
-    catalog.script.append("refused")
-
-    with pytest.raises(LandingUnknown, match="Run it again"):
-        execute_rollback(world.lake, plan)
-
-    assert len(world.table_rows()) == 20
-    execute_rollback(world.lake, planned(world))
-    assert world.land().rows == 40
-    world.assert_each_log_once()
-
-
-def test_a_rollback_that_a_full_disk_refuses_says_so_and_blames_nobody(
-    world: World, catalog: LossyCatalog
-) -> None:
-    plan = planned(world)
-    catalog.script.append("full")
-
-    with pytest.raises(LandingUnknown, match=r"file too large.*Make room") as refused:
-        execute_rollback(world.lake, plan)
-
-    assert "another program" not in str(refused.value)
-    execute_rollback(world.lake, planned(world))
-    assert world.land().rows == 40
-    world.assert_each_log_once()
-
-
-def test_a_rollback_that_arrives_after_a_landing_is_refused(world: World, catalog: LossyCatalog) -> None:
-    """Story: the answer is late, the person goes away, a landing comes first: what it landed stays."""
-    plan = planned(world)
-    catalog.script.append("late")
-    with pytest.raises(LandingUnknown):
-        execute_rollback(world.lake, plan)
-    assert world.land().rows == 30
-
-    catalog.deliver()
-
-    assert catalog.deliveries == ["CommitFailedException"]
-    world.assert_each_log_once()
-
-
-def test_of_a_rollback_that_was_asked_for_twice_the_late_one_is_refused(
-    world: World, catalog: LossyCatalog
-) -> None:
-    catalog.script.append("late")
-    with pytest.raises(LandingUnknown):
-        execute_rollback(world.lake, planned(world))
-    execute_rollback(world.lake, planned(world))
-
-    catalog.deliver()
-
-    assert catalog.deliveries == ["CommitFailedException"]
-    assert world.land().rows == 40
-    world.assert_each_log_once()
-
-
-def test_an_adoption_that_arrives_late_leaves_nothing_to_settle(world: World, catalog: LossyCatalog) -> None:
-    append_by_hand(world)
-    catalog.script.append("late")
-    with world.client as client:
-        with pytest.raises(LandingUnknown):
-            execute_adopt(world.lake, plan_adopt(world.lake, world.logstore, client))
-        catalog.deliver()
-        assert catalog.deliveries == [""]
-
-        with pytest.raises(ConfigError, match="nothing to settle"):
-            plan_adopt(world.lake, world.logstore, client)
-
-    assert world.land().rows == 30
 
 
 def test_a_registration_stands_where_the_catalog_is_silent_after_it(

@@ -5,20 +5,19 @@ from pyiceberg.expressions import EqualTo
 from pyiceberg.table.snapshots import Operation
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
+from pipelines.landing.commit.operation import execute
 from pipelines.landing.inspection.describe import lacking_hours
 from pipelines.landing.inspection.history import history
 from pipelines.landing.ledger.codec import VERB_KEY
 from pipelines.landing.ledger.state import reconcile
 from pipelines.landing.ledger.summary import summary_of, total_records
-from pipelines.landing.operations.rollback import execute_rollback, plan_rollback
-from pipelines.landing.operations.undo import execute_undo
+from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.table.lake import Lake
 from sls_io.clock import SYSTEM_CLOCK
-from sls_io.errors import ConfigError, LandingConflict, LandingUnknown
+from sls_io.errors import ConfigError
 from tests import needs
 from tests.worlds.changed_table import append_by_hand, compact
 from tests.worlds.command_line import Command
-from tests.worlds.lossy_catalog import LossyCatalog, lossy
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
 from tests.worlds.three_hours import HOUR, NEXT, fill, hours_in_table, started, undo_of
 from tests.worlds.two_hours import snapshots
@@ -94,7 +93,7 @@ def test_a_compacted_hour_is_taken_back_as_well(started: World) -> None:
     planned = undo_of(started)
     assert (planned.view.rows, len(planned.view.shards)) == (10, 2)
 
-    execute_undo(started.lake, planned)
+    execute(started.lake, planned)
 
     assert fill(started) == 10
     started.land()
@@ -106,12 +105,12 @@ def test_a_shard_that_was_born_after_the_hour_or_idles_since_holds_nothing_up(st
     """Neither says by a landing that it passed the hour; the service says that it has nothing of it."""
     started.land()
     started.emulator.admin.split(PROJECT, "access_logs", 0)
-    assert execute_undo(started.lake, undo_of(started))
+    assert execute(started.lake, undo_of(started)).snapshot
     with pytest.raises(ConfigError, match="land first"):
         undo_of(started, HOUR0 + 2)
 
     started.at(HOUR0_S + 4 * 3600)
-    assert execute_undo(started.lake, undo_of(started, HOUR0 + 2))
+    assert execute(started.lake, undo_of(started, HOUR0 + 2)).snapshot
     assert hours_in_table(started) == [0]
     assert fill(started) + fill(started, HOUR0 + 2) == 80
     started.land()
@@ -154,7 +153,7 @@ def test_without_a_landing_there_is_nothing_to_undo(world: World, command: Comma
 def test_the_other_logstore_of_the_table_keeps_its_rows(started: World) -> None:
     other = second_logstore(started)
     assert started.land(logstore=other).rows == 25
-    execute_undo(started.lake, undo_of(started))
+    execute(started.lake, undo_of(started))
     assert len(started.table_rows()) == 20 + 25
     assert fill(started) == 10
     started.assert_proved()
@@ -170,36 +169,10 @@ def test_an_hour_of_a_table_that_lost_rows_is_not_taken_back(started: World, com
     assert len(started.table_rows()) == 29
 
 
-def test_an_undo_between_plan_and_publish_of_a_landing_costs_it_a_try(started: World) -> None:
-    """The frontier stays, so the windows fit and the same files are appended on the new head."""
-    race = At("publish", lambda: execute_undo(started.lake, undo_of(started)))
-
-    report = started.land(on_event=race)
-
-    assert (report.rows, report.conflicts, report.replans) == (60, 1, 0)
-    assert hours_in_table(started) == [0, 2]
-    assert fill(started) == 10
-    started.assert_each_log_once()
-    started.assert_proved()
-
-
-def test_a_landing_between_look_and_execute_refuses_the_undo(started: World) -> None:
-    planned = undo_of(started)
-    started.land()
-
-    with pytest.raises(LandingConflict, match="nothing was changed"):
-        execute_undo(started.lake, planned)
-
-    started.assert_each_log_once()
-    execute_undo(started.lake, undo_of(started))
-    assert hours_in_table(started) == [0, 2]
-    started.assert_proved()
-
-
 def test_an_undo_between_plan_and_publish_of_a_backfill_lets_it_land_what_it_has(started: World) -> None:
     """The backfill brings the hour that was undone before; the one undone meanwhile stays away."""
-    execute_undo(started.lake, undo_of(started, HOUR0))
-    race = At("publish", lambda: execute_undo(started.lake, undo_of(started, HOUR0 + 1)))
+    execute(started.lake, undo_of(started, HOUR0))
+    race = At("publish", lambda: execute(started.lake, undo_of(started, HOUR0 + 1)).snapshot)
 
     assert started.land(mode="fill", hours=(HOUR0, HOUR0 + 2), on_event=race).rows == 10
 
@@ -213,15 +186,15 @@ def test_an_undo_between_plan_and_publish_of_a_backfill_lets_it_land_what_it_has
 def test_a_rollback_brings_an_undone_hour_back_and_another_takes_it_away_again(started: World) -> None:
     """No manifest says that the files are deleted, so nobody's expiry may take them meanwhile."""
     newest = snapshots(started)[-1]
-    undone = execute_undo(started.lake, undo_of(started))
+    undone = execute(started.lake, undo_of(started)).snapshot
 
-    execute_rollback(started.lake, plan_rollback(started.lake, started.logstore.table, newest))
+    execute(started.lake, plan_rollback(started.lake, started.logstore.table, newest))
 
     assert hours_in_table(started) == [0, 1, 2]
     started.assert_proved()
     started.land()
     started.assert_each_log_once()
-    execute_rollback(started.lake, plan_rollback(started.lake, started.logstore.table, undone))
+    execute(started.lake, plan_rollback(started.lake, started.logstore.table, undone))
     assert hours_in_table(started) == [0, 2]
     started.land()
     assert fill(started) == 10
@@ -230,7 +203,7 @@ def test_a_rollback_brings_an_undone_hour_back_and_another_takes_it_away_again(s
 
 
 def test_files_that_left_are_orphans_only_once_no_snapshot_has_them(started: World) -> None:
-    execute_undo(started.lake, undo_of(started))
+    execute(started.lake, undo_of(started))
     assert history(started.logstore, started.lake, floor_s=-3600, clock=SYSTEM_CLOCK).orphans == ()
     table = started.table
     head = table.current_snapshot()
@@ -253,7 +226,7 @@ def test_an_hour_that_expired_in_the_service_is_withdrawn_by_its_rows(started: W
     started.land()
     rows = len(started.table_rows())
 
-    execute_undo(started.lake, undo_of(started))
+    execute(started.lake, undo_of(started))
 
     assert len(started.table_rows()) == rows - 10
     proof = started.proof()
@@ -287,67 +260,14 @@ def test_spark_reads_and_expires_a_table_after_an_undo_and_a_rollback(
 
     rows = counted()
     planned = undo_of(mine, hour)
-    execute_undo(shared_lake, planned)
+    execute(shared_lake, planned)
     assert counted() == rows - planned.view.rows
-    execute_rollback(shared_lake, plan_rollback(shared_lake, table, newest))
+    execute(shared_lake, plan_rollback(shared_lake, table, newest))
     assert counted() == rows
     expire()
     assert counted() == rows
     mine.assert_each_log_once()
-    execute_undo(shared_lake, undo_of(mine, hour))
+    execute(shared_lake, undo_of(mine, hour))
     expire()
     assert counted() == rows - planned.view.rows
     mine.assert_proved()
-
-
-# --- lost answers --------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def catalog(started: World) -> LossyCatalog:
-    """The world's catalog as one that loses answers."""
-    started.lake, catalog = lossy(started.lake)
-    return catalog
-
-
-def test_a_lost_answer_of_an_undo_that_was_made_is_found_in_the_table(
-    started: World, catalog: LossyCatalog
-) -> None:
-    planned = undo_of(started)
-    catalog.script.append("lost")
-    assert execute_undo(started.lake, planned) == started.table.metadata.current_snapshot_id
-    assert hours_in_table(started) == [0, 2]
-    with pytest.raises(ConfigError, match="nothing to take back"):
-        undo_of(started)
-    assert fill(started) == 10
-    started.assert_proved()
-
-
-def test_an_undo_that_never_arrived_is_unknown_and_may_be_asked_again(
-    started: World, catalog: LossyCatalog
-) -> None:
-    planned = undo_of(started)
-    catalog.script.append("refused")
-    with pytest.raises(LandingUnknown, match="Run it again"):
-        execute_undo(started.lake, planned)
-    execute_undo(started.lake, undo_of(started))
-    assert hours_in_table(started) == [0, 2]
-    started.assert_proved()
-
-
-def test_an_undo_that_arrives_after_a_backfill_landed_the_hour_again_is_refused(
-    started: World, catalog: LossyCatalog
-) -> None:
-    planned = undo_of(started)
-    catalog.script.append("late")
-    with pytest.raises(LandingUnknown):
-        execute_undo(started.lake, planned)
-    execute_undo(started.lake, undo_of(started))
-    assert fill(started) == 10
-
-    catalog.deliver()
-
-    assert catalog.deliveries == ["CommitFailedException"]
-    started.land()
-    started.assert_each_log_once()
-    started.assert_proved()

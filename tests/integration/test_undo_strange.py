@@ -9,8 +9,9 @@ import pytest
 from pyiceberg.expressions import EqualTo
 
 from chaos.engine import InProcess
-from pipelines.landing.operations.rollback import execute_rollback, plan_rollback
-from pipelines.landing.operations.undo import execute_undo, plan_undo
+from pipelines.landing.commit.operation import execute
+from pipelines.landing.operations.rollback import plan_rollback
+from pipelines.landing.operations.undo import plan_undo
 from sls_io.emulator import start
 from sls_io.errors import LedgerBroken
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, World, make_lake, new_world
@@ -46,8 +47,8 @@ def test_an_hour_with_a_strange_row_is_not_taken_back_while_one_is_missing_elsew
 
     assert world.identities() == before
     assert f"sls-lake table rollback {newest}" in refused.value.verb
-    execute_rollback(world.lake, plan_rollback(world.lake, world.logstore.table, newest or 0))
+    execute(world.lake, plan_rollback(world.lake, world.logstore.table, newest or 0))
     with world.client as client:
-        execute_undo(world.lake, plan_undo(world.lake, world.logstore, client, range(HOUR0, HOUR0 + 1)))
+        execute(world.lake, plan_undo(world.lake, world.logstore, client, range(HOUR0, HOUR0 + 1)))
     assert world.identities().total() == 5
     world.assert_proved()

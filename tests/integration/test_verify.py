@@ -9,11 +9,12 @@ import pytest
 from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
 from pyiceberg.expressions import And, EqualTo, LessThan
 
+from pipelines.landing.commit.operation import execute
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.proof import Proof
 from pipelines.landing.ledger.codec import TAG
-from pipelines.landing.operations.forget import execute_forget, plan_forget_where
-from pipelines.landing.operations.rollback import execute_rollback, plan_rollback
+from pipelines.landing.operations.forget import plan_forget_where
+from pipelines.landing.operations.rollback import plan_rollback
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
 
 pytestmark = pytest.mark.spark
@@ -203,7 +204,7 @@ def test_a_page_that_stays_wrong_is_named_as_not_compared(landed: World) -> None
 def test_hours_with_rows_removed_by_decision_are_not_held_against_the_service(landed: World) -> None:
     with landed.client as client:
         planned = plan_forget_where(landed.lake, landed.logstore, client, "n = 3", reason="asked for")
-        execute_forget(landed.lake, landed.logstore, client, planned)
+        execute(landed.lake, planned)
 
     proof = landed.proof(pull=True)
 
@@ -214,12 +215,7 @@ def test_hours_with_rows_removed_by_decision_are_not_held_against_the_service(la
     assert left.startswith(f"1 windows of hours with rows removed by decision ({hour_text(HOUR0)})")
 
     with landed.client as client:
-        execute_forget(
-            landed.lake,
-            landed.logstore,
-            client,
-            plan_forget_where(landed.lake, landed.logstore, client, "n = 5 or n = 6"),
-        )
+        execute(landed.lake, plan_forget_where(landed.lake, landed.logstore, client, "n = 5 or n = 6"))
     assert all(s.windows_left == 1 for s in landed.proof().shards), "in each shard a row of the hour is gone"
     named = landed.proof(pull=True, hours=range(HOUR0, HOUR0 + 1))
     assert not named.ok
@@ -257,7 +253,7 @@ def test_a_table_that_lost_rows_names_what_brings_them_back(landed: World) -> No
     tagged = landed.table.metadata.refs[TAG].snapshot_id
     assert second.startswith(f"sls-lake table rollback {tagged} ") and "--without-missing" in last
     assert len(landed.proof(pull=True).cures) == 3
-    execute_rollback(landed.lake, plan_rollback(landed.lake, landed.logstore.table, tagged))
+    execute(landed.lake, plan_rollback(landed.lake, landed.logstore.table, tagged))
     assert landed.proof().ok and not landed.proof().cures
     landed.assert_each_log_once()
 

@@ -9,9 +9,10 @@ from pipelines.cli.main import EXIT_USAGE
 from pipelines.cli.output import Output
 from pipelines.cli.table import show_rollback
 from pipelines.cli.windows import show
+from pipelines.landing.commit.operation import execute
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.history import history
-from pipelines.landing.operations.rollback import execute_rollback, plan_rollback
+from pipelines.landing.operations.rollback import plan_rollback
 from sls_io.clock import SYSTEM_CLOCK
 from tests.worlds.changed_table import append_by_hand, roll_back
 from tests.worlds.command_line import Command
@@ -74,7 +75,7 @@ def test_a_window_that_was_taken_back_is_said_until_it_is_landed_again(
 def test_gaps_are_listed_with_their_cause(started: World, command: Command) -> None:
     first, *_ = snapshots(started)
     planned = plan_rollback(started.lake, started.logstore.table, first)
-    execute_rollback(started.lake, planned)
+    execute(started.lake, planned)
     started.emulator.admin.advance(40 * 86400)
     started.put(10)
     started.emulator.admin.advance(120)
@@ -93,7 +94,7 @@ def test_files_that_no_snapshot_refers_to_are_orphans_once_they_are_old(
     landed = Path(started.published()[0])
     orphan = landed.with_name("left-behind.parquet")
     orphan.write_bytes(b"1234")
-    execute_rollback(started.lake, plan_rollback(started.lake, started.logstore.table, snapshots(started)[0]))
+    execute(started.lake, plan_rollback(started.lake, started.logstore.table, snapshots(started)[0]))
 
     assert command("windows")["orphans"] == [], "a landing may be about to publish it"
     found = history(started.logstore, started.lake, floor_s=-3600, clock=SYSTEM_CLOCK).orphans

@@ -7,6 +7,7 @@ from click import Context
 
 from pipelines.cli.backfill import backfill
 from pipelines.cli.main import EXIT_FAILED
+from pipelines.landing.commit.operation import Tools
 from pipelines.landing.operations.replace import execute_replace, plan_replace
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import World
@@ -32,7 +33,7 @@ def run_as_printed(world: World, command: Command, words: list[str]) -> None:
         hours = range(asked["first"], (asked["last"] or asked["first"]) + 1)
         with world.client as client:
             planned = plan_replace(world.lake, world.logstore, client, hours)
-            execute_replace(world.lake, world.logstore, client, world.engine, planned)
+            execute_replace(world.lake, planned, Tools(engine=world.engine))
         return
     more = [] if words[0] == "verify" or "--execute" in words else ["--execute"]
     said = command(*words, *more)

@@ -1,22 +1,22 @@
 """Rows that a filter takes out of the table for good."""
 
-from pipelines.landing.operations.forget import PlannedForget, execute_forget, plan_forget_where
+from pipelines.landing.commit.operation import Planned, execute
+from pipelines.landing.operations.forget import Forget, plan_forget_where
 from tests.worlds.one_logstore import World
 
 WHERE = "n >= 8 and n < 12"
 """Four rows, two in each of the first two hours; their files hold others, too."""
 
 
-def removal(world: World, where: str = WHERE) -> PlannedForget:
+def removal(world: World, where: str = WHERE) -> Planned[Forget]:
     """The removal of what a filter takes."""
     with world.client as client:
         return plan_forget_where(world.lake, world.logstore, client, where)
 
 
-def carry_out(world: World, planned: PlannedForget) -> int:
+def carry_out(world: World, planned: Planned[Forget]) -> int:
     """Execute it."""
-    with world.client as client:
-        return execute_forget(world.lake, world.logstore, client, planned)
+    return execute(world.lake, planned).snapshot
 
 
 def left_over(rows: int) -> list[int]:

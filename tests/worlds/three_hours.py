@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from pipelines.landing.commit.operation import Tools
 from pipelines.landing.operations.replace import execute_replace, plan_replace
 from pipelines.landing.operations.undo import PlannedUndo, plan_undo
 from pipelines.landing.run.report import LandingReport
@@ -46,4 +47,4 @@ def replaced(
     logstore = world.changed(**changes) if changes else world.logstore
     with world.client as client:
         planned = plan_replace(world.lake, logstore, client, hours)
-        return execute_replace(world.lake, logstore, client, world.engine, planned, on_event=on_event)
+        return execute_replace(world.lake, planned, Tools(engine=world.engine, on_event=on_event))

@@ -24,11 +24,12 @@ from pipelines.components.logstore import metadata
 from pipelines.components.logstore.schedule import ERRORS, REPLACE, REST, hour_key
 from pipelines.components.logstore.spark import SparkEngine
 from pipelines.components.logstore.telling import UNKNOWN_HOURS_TAG, UNKNOWN_TAG, hours_tag, versions_told
+from pipelines.landing.commit import operation
 from pipelines.landing.hours import hours_text
 from pipelines.landing.inspection.brought import oldest_reached_s
 from pipelines.landing.inspection.describe import hour_rows
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.operations.mend import Kept, execute_mend, plan_mend
+from pipelines.landing.operations.mend import Kept, plan_mend
 from pipelines.landing.operations.replace import execute_replace, plan_replace
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
@@ -62,7 +63,7 @@ def replaced(
             hour: {
                 "rows replaced": dg.MetadataValue.int(view.hours.get(hour, 0)),
                 "windows pulled again": dg.MetadataValue.int(
-                    sum(p.window.hour == hour for p in planned.windows)
+                    sum(p.window.hour == hour for p in planned.coming.windows)
                 ),
                 "hours in one commit": dg.MetadataValue.text(hours_text(hours)),
                 "rows replaced in all": dg.MetadataValue.int(view.rows),
@@ -75,7 +76,7 @@ def replaced(
                 numbers["values of undeclared columns that leave"] = dg.MetadataValue.json(dict(view.others))
         if not execute:
             return _planned(bronze, shown, REPLACE), None
-        report = execute_replace(lake, logstore, client, spark.engine(), planned)
+        report = execute_replace(lake, planned, operation.Tools(engine=spark.engine()))
     # What landed of an hour is all that the table has of it: the rest of it has left.
     rows = {hour: report.hours[hour].rows if hour in report.hours else 0 for hour in hours}
     values = {hour: metadata.hour(report, hour, rows_in_table=rows[hour]) | shown[hour] for hour in hours}
@@ -113,10 +114,10 @@ def mended(
         if not execute:
             return _planned(bronze, dict.fromkeys(hours, shown), mode), None
         rows = hour_rows(logstore, lake, view.origin, hours)  # each stays, whatever is read anew
-        whole_s = oldest_reached_s([planned.place.ledger]) or 0
+        whole_s = oldest_reached_s([planned.place.state.ledger(view.origin)]) or 0
         told = versions_told(instance, bronze, hours)
         # Asked a second time nothing would change, and that is no failure: the hours are done.
-        snapshot = execute_mend(lake, logstore, client, planned) if view.files else None
+        snapshot = operation.execute(lake, planned).snapshot if view.files else None
     tags = {h: metadata.version_tags(told.get(h) if snapshot is None else snapshot) for h in hours}
     if snapshot is not None:
         shown["snapshot"] = dg.MetadataValue.text(str(snapshot))

@@ -35,6 +35,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertRefSnapshotId,
+    RemoveSnapshotsUpdate,
     SetSnapshotRefUpdate,
     TableUpdate,
 )
@@ -105,6 +106,11 @@ class Change:
     manifests: tuple[ManifestFile, ...] | None = None
 
 
+def unchanged(head: Snapshot, state: TableState, deed: Deed) -> Change:
+    """A change that leaves rows, ledgers and what was decided as they are; readers pass over it."""
+    return Change(head, state.ledgers, state.adopted, deed, forgotten=state.forgotten, same_rows=True)
+
+
 def build(table: Table, state: TableState, change: Change, *, now_ms: int) -> publish.Request:
     """The change as one request on exactly `state`. Writes manifests, which nobody sees yet.
 
@@ -164,47 +170,52 @@ def build(table: Table, state: TableState, change: Change, *, now_ms: int) -> pu
     )
 
 
-def commit(
-    lake: Lake,
-    table: Table,
-    state: TableState,
-    change: Change,
-    *,
-    now_ms: int,
-    deadline_s: float = DEADLINE_S,
-) -> int:
-    """Build and send once; the id of the new snapshot.
+@dataclass(frozen=True)
+class Expiry:
+    """Snapshots that leave the metadata; rows, ledgers and files stay."""
+
+    snapshots: tuple[int, ...]
+
+
+Commit = Change | Expiry
+
+
+def commit(lake: Lake, table: Table, state: TableState, asked: Commit, *, now_ms: int) -> int:
+    """Build and send once; the id of the new snapshot, or of main where only others leave.
 
     Raises TransportError when its manifests cannot be written and LandingConflict when the table is not
     `state` any more (nothing was changed then), and LandingUnknown when the answer was lost and may
     still come true.
     """
+    if isinstance(asked, Expiry):
+        leaving = frozenset(asked.snapshots)
+        request = _expired(table, state, asked)
+        _send(lake, table, state, request, lambda now: not leaving & {s.snapshot_id for s in now.snapshots()})
+        return request.snapshot_id
     try:
-        request = build(table, state, change, now_ms=now_ms)
+        request = build(table, state, asked, now_ms=now_ms)
     except OSError as error:
         raise TransportError(f"{storage_trouble(table.location(), error)}; nothing was changed") from error
     except Unreadable as error:
         # Also what was swept between the look and the commit.
         raise TransportError(f"{error.what}, so nothing was changed; {error.verb}") from error
-    send(
-        lake,
-        table,
-        state,
-        request,
-        there=lambda now: landed_snapshot(now, [request.snapshot_id]) is not None,
-        deadline_s=deadline_s,
+    number = request.snapshot_id
+    _send(lake, table, state, request, lambda now: landed_snapshot(now, [number]) is not None)
+    return number
+
+
+def _expired(table: Table, state: TableState, asked: Expiry) -> publish.Request:
+    return publish.Request(
+        snapshot_id=state.head or 0,
+        updates=(RemoveSnapshotsUpdate(snapshot_ids=list(asked.snapshots)),),
+        requirements=publish.fence(
+            table, state, (AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=state.head),)
+        ),
     )
-    return request.snapshot_id
 
 
-def send(
-    lake: Lake,
-    table: Table,
-    state: TableState,
-    request: publish.Request,
-    *,
-    there: Callable[[Table], bool],
-    deadline_s: float = DEADLINE_S,
+def _send(
+    lake: Lake, table: Table, state: TableState, request: publish.Request, there: Callable[[Table], bool]
 ) -> None:
     """Send a request once; where it is not accepted the table decides, and `there` says whether it has it.
 
@@ -212,7 +223,7 @@ def send(
     LandingUnknown when nobody else changed it and the request is not there, so that it may still arrive.
     """
     name = ".".join(table.name())
-    refusal = publish.send(table.catalog, table, request, deadline_s=deadline_s)
+    refusal = publish.send(table.catalog, table, request, deadline_s=DEADLINE_S)
     if refusal is None:
         return
     try:

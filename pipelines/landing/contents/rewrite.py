@@ -5,7 +5,7 @@ are invisible until they are published; the sweep deletes those of a try that fa
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
@@ -14,20 +14,15 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask
 
 from pipelines.landing.commit import authored
-from pipelines.landing.commit.freshness import Freshness
+from pipelines.landing.commit.operation import Planned, View
 from pipelines.landing.contents import slices
-from pipelines.landing.contents.slices import LogstoreTable
+from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.reading import batches_of, tasks_of
-from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import arrow_schema
-from pipelines.landing.table.lake import Lake, storage_trouble
+from pipelines.landing.table.lake import storage_trouble
 from pipelines.landing.table.new_file import NewFile
-from sls_io.client import SlsClient
-from sls_io.clock import Clock
 from sls_io.errors import LandingConflict, TransportError
-
-_TRIES_MAX = 20
 
 
 @dataclass(frozen=True)
@@ -39,7 +34,7 @@ class Rewritten:
 
 
 def read(
-    place: LogstoreTable, task: FileScanTask, schema: Schema, row_filter: BooleanExpression | None = None
+    place: Place, task: FileScanTask, schema: Schema, row_filter: BooleanExpression | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file that are live (row-level deletes applied), in the columns of `schema`.
 
@@ -51,9 +46,7 @@ def read(
         yield batch.select(wanted.names).cast(wanted)
 
 
-def write(
-    place: LogstoreTable, task: FileScanTask, schema: Schema, batches: Iterable[pa.RecordBatch]
-) -> Rewritten:
+def write(place: Place, task: FileScanTask, schema: Schema, batches: Iterable[pa.RecordBatch]) -> Rewritten:
     """The rows as a new file in the partition of `task`; nothing is written where there are none.
 
     Raises TransportError when the storage does not take it; nothing was changed then.
@@ -65,9 +58,7 @@ def write(
         raise TransportError(f"{trouble}; nothing was changed") from error
 
 
-def _write(
-    place: LogstoreTable, task: FileScanTask, schema: Schema, batches: Iterable[pa.RecordBatch]
-) -> Rewritten:
+def _write(place: Place, task: FileScanTask, schema: Schema, batches: Iterable[pa.RecordBatch]) -> Rewritten:
     new = NewFile(place.table, schema, task.file, f"{place.origin.id}/rewritten")
     try:
         for batch in batches:
@@ -78,40 +69,29 @@ def _write(
         raise
 
 
-def commit_rewritten(
-    lake: Lake,
-    logstore: Logstore,
-    client: SlsClient,
-    place: LogstoreTable,
+def with_files(
+    view: View,
+    place: Place,
     tasks: Iterable[FileScanTask],
-    change_on: Callable[[LogstoreTable], authored.Change],
-    *,
-    fresh: Freshness,
-    clock: Clock,
-) -> int:
-    """Commit what `change_on` makes of the table; the new snapshot. `fresh` was made
-    before the first new file.
+    change_on: Callable[[Place], authored.Change],
+    look: Callable[[], Place],
+) -> Planned[View]:
+    """The plan whose commit `change_on` makes of the table; `look` gives the table as it is later.
 
     Story: files are rewritten for minutes, a landing commits meanwhile. As long as the files that were read
     are still there, with the same row-level deletes, what was made of them fits the new head too. When not,
-    LandingConflict: nothing was changed. The age is looked at after the table: a sweep that took the new
-    files made a commit before, so either this one is refused or the files are seen to be old.
+    LandingConflict: nothing was changed.
     """
-    looked_at = slices.fingerprint(tasks)
-    for _ in range(_TRIES_MAX):
-        try:
-            return authored.commit(
-                lake, place.table, place.state, change_on(place), now_ms=int(clock.now() * 1000)
+    wanted = slices.fingerprint(tasks)
+
+    def again() -> Planned[View]:
+        now = look()
+        there = slices.fingerprint(tasks_of(now.table, now.table.scan(row_filter=slices.mine(now))))
+        if not wanted <= there or now.state.schema_id != place.state.schema_id:
+            raise LandingConflict(
+                f"the files of {now.name} that were read were rewritten meanwhile; nothing was changed, run "
+                "it again"
             )
-        except LandingConflict:
-            now = replace(slices.look_at_table(lake, logstore, client), origin=place.origin)
-            there = slices.fingerprint(tasks_of(now.table, now.table.scan(row_filter=slices.mine(now))))
-            if not looked_at <= there or now.state.schema_id != place.state.schema_id:
-                break
-            if not fresh.publishable:
-                break
-            place = now
-    raise LandingConflict(
-        f"the files of {logstore.table} that were read were rewritten meanwhile, or others committed to "
-        "the table before each try; nothing was changed, run it again"
-    )
+        return Planned(view, now, change_on(now), again=again)
+
+    return Planned(view, place, change_on(place), again=again)

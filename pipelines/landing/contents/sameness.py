@@ -12,8 +12,8 @@ from itertools import islice
 from pyiceberg.table import Table
 
 from pipelines.landing.contents.explained import holds, proves
-from pipelines.landing.contents.slices import LogstoreTable, of_origin
 from pipelines.landing.contents.tally import Tally, tally
+from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.reading import Misread
 from pipelines.landing.ledger.state import ways_back
 from pipelines.landing.ledger.summary import adopted_of, ledgers_of
@@ -47,7 +47,7 @@ def _proven(table: Table, snapshot_id: int) -> bool:
     return True
 
 
-def check_same(place: LogstoreTable) -> None:
+def check_same(place: Place) -> None:
     """Raises LedgerBroken when a shard of the logstore holds other rows than its ledger says."""
     tallies, unreadable = tally(place.table, place.origin.id, place.ledger)
     if unreadable:
@@ -62,7 +62,7 @@ def check_same(place: LogstoreTable) -> None:
             )
 
 
-def check_all_same(place: LogstoreTable) -> None:
+def check_all_same(place: Place) -> None:
     """As `check_same`, for every logstore of the table."""
     for origin in sorted(set(place.state.ledgers) & set(place.state.origins)):
-        check_same(of_origin(place, origin))
+        check_same(place.of(origin))

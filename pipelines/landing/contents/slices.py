@@ -18,22 +18,18 @@ from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import prune_columns
 from pyiceberg.table import FileScanTask, Table
-from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing.hours import hour_text, hours_text, moment_text
+from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.reading import Unreadable, batches_of, bounds, tasks_of
-from pipelines.landing.ledger.start import check_origin, find_table
-from pipelines.landing.ledger.state import TableState, check_adds_up, read_state
 from pipelines.landing.ledger.values import Adopted
-from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import hour_place, origin_place, rows_of
-from pipelines.landing.table.lake import Lake
 from pipelines.landing.table.where import Where
 from sls_io.claim import SUM_MODULUS, Ledger, ShardLedger
-from sls_io.client import Origin, SlsClient
+from sls_io.client import SlsClient
 from sls_io.decoding.decode import identity_sum
-from sls_io.errors import ConfigError, LedgerBroken, ShardGone, printable
+from sls_io.errors import ConfigError, LedgerBroken, ShardGone
 from sls_io.window import HOUR_S, IntervalSet
 
 IDENTITY = ("__shard__", "__cursor__", "__index__", "__receive_hour__")
@@ -71,44 +67,7 @@ class Part:
         )
 
 
-@dataclass(frozen=True)
-class LogstoreTable:
-    """A logstore's table as it was looked at: proven, and its newest landing adds up."""
-
-    logstore: Logstore
-    origin: Origin
-    table: Table
-    state: TableState
-    head: Snapshot
-
-    @property
-    def name(self) -> str:
-        """The table's name."""
-        return self.logstore.table
-
-    @property
-    def ledger(self) -> Ledger:
-        """The ledger of the logstore."""
-        return self.state.ledger(self.origin.id)
-
-
-def look_at_table(lake: Lake, logstore: Logstore, client: SlsClient, *, whole: bool = True) -> LogstoreTable:
-    """The table now; `whole`: its newest landing must add up. Raises ConfigError when nothing has landed,
-    LedgerBroken when the table cannot be trusted."""
-    origin, table = client.origin(), find_table(lake, logstore, client)
-    state = read_state(table) if table is not None else None
-    head = table.current_snapshot() if table is not None else None
-    if table is None or state is None or head is None:
-        raise ConfigError(f"nothing has landed in {logstore.table} yet")
-    origin = check_origin(state, origin, logstore.table)
-    if whole:
-        check_adds_up(table)
-    if not state.ledger(origin.id).started:
-        raise ConfigError(f"nothing of {origin.logstore} has landed in {logstore.table} yet")
-    return LogstoreTable(logstore, origin, table, state, head)
-
-
-def check_passed(place: LogstoreTable, client: SlsClient, end_hour: int) -> None:
+def check_passed(place: Place, client: SlsClient, end_hour: int) -> None:
     """Raises ConfigError unless every frontier of the origin has passed all hours before `end_hour`.
 
     Story: a shard is split, nothing of the children has landed yet, and somebody takes back an hour from
@@ -139,7 +98,7 @@ def _nothing_left(client: SlsClient, shard: int, entry: ShardLedger | None, end_
         return False
 
 
-def check_not_forgotten(place: LogstoreTable, hours: range) -> None:
+def check_not_forgotten(place: Place, hours: range) -> None:
     """Raises ConfigError for hours of which rows were removed by decision: they would come back."""
     forgotten = place.state.forgotten.hours(place.origin.id).within(hours.start, hours.stop)
     if forgotten:
@@ -149,7 +108,7 @@ def check_not_forgotten(place: LogstoreTable, hours: range) -> None:
         )
 
 
-def whole_files(place: LogstoreTable, hours: range) -> list[FileScanTask]:
+def whole_files(place: Place, hours: range) -> list[FileScanTask]:
     """The files with rows of these receive hours; each holds rows of one hour of this origin only.
 
     Raises ConfigError when one holds others, too; those whose partition does not say so are read.
@@ -165,7 +124,7 @@ def whole_files(place: LogstoreTable, hours: range) -> list[FileScanTask]:
     return tasks
 
 
-def _only(place: LogstoreTable, task: FileScanTask, hours: range) -> bool:
+def _only(place: Place, task: FileScanTask, hours: range) -> bool:
     """Whether all rows of a file are of this origin and these hours, by reading them. Raises as `reading.py`
     does."""
     schema, begin, end = place.table.schema(), hours.start * _HOUR_US, hours.stop * _HOUR_US
@@ -205,7 +164,7 @@ class RowsElsewhere(LedgerBroken):
         )
 
 
-def check_nowhere_else(place: LogstoreTable, cursors: Mapping[int, IntervalSet], hours: range) -> None:
+def check_nowhere_else(place: Place, cursors: Mapping[int, IntervalSet], hours: range) -> None:
     """Raises RowsElsewhere when rows of these cursors of each shard lie in other receive hours.
 
     Story: another engine writes an hour anew and labels it an hour later. Rows and sums of the table are
@@ -218,7 +177,7 @@ def check_nowhere_else(place: LogstoreTable, cursors: Mapping[int, IntervalSet],
         )
 
 
-def check_nowhere(place: LogstoreTable, cursors: Mapping[int, IntervalSet]) -> None:
+def check_nowhere(place: Place, cursors: Mapping[int, IntervalSet]) -> None:
     """Raises LedgerBroken when rows of these cursors, which a fill is about to land, are in the table.
 
     Only as far as bounds tell: a file without bounds is not read, since the whole table might have to be
@@ -234,7 +193,7 @@ def check_nowhere(place: LogstoreTable, cursors: Mapping[int, IntervalSet]) -> N
 
 
 def elsewhere(
-    place: LogstoreTable, cursors: Mapping[int, IntervalSet], hours: range, *, unbounded: bool = True
+    place: Place, cursors: Mapping[int, IntervalSet], hours: range, *, unbounded: bool = True
 ) -> frozenset[int]:
     """Receive hours outside of `hours` with rows of these cursors of each shard. A file whose bounds exclude
     these cursors is not read; where only landings wrote, that is every file. A file without bounds is read if
@@ -279,7 +238,7 @@ def origin_and_hour(table: Table, file: DataFile) -> tuple[str, int] | None:
     return None if origin is None or hour is None else (origin, hour)
 
 
-def _batches(place: LogstoreTable, task: FileScanTask) -> Iterator[pa.RecordBatch]:
+def _batches(place: Place, task: FileScanTask) -> Iterator[pa.RecordBatch]:
     """The identities and receive hours of the logstore's rows in one file. Raises as `reading.py` does."""
     schema = place.table.schema()
     ids = {schema.find_field(name).field_id for name in IDENTITY}
@@ -308,27 +267,7 @@ def _places(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, _Longs, _L
             yield shard, cursors[shards == shard], hours[shards == shard]
 
 
-def of_origin(place: LogstoreTable, origin: str) -> LogstoreTable:
-    """The same table with the rows of another origin in mind, one that it has a ledger of."""
-    text, _, created = place.state.origins[origin].rpartition("@")
-    region, project, logstore = text.split("/", 2)
-    return replace(place, origin=Origin(region, project, logstore, int(created), known_as=origin))
-
-
-def of_known_origin(place: LogstoreTable, origin: str) -> LogstoreTable:
-    """The same table with the rows of `origin` in mind, itself for "" and its own. Raises ConfigError for one
-    of which it has no ledger."""
-    if origin in ("", place.origin.id):
-        return place
-    if origin not in place.state.origins or origin not in place.state.ledgers:
-        raise ConfigError(
-            f"{place.name} has no ledger of an origin {printable(origin)!r}; it knows "
-            f"{', '.join(sorted(set(place.state.origins) & set(place.state.ledgers)))}"
-        )
-    return of_origin(place, origin)
-
-
-def check_counted(place: LogstoreTable) -> None:
+def check_counted(place: Place) -> None:
     """Raises LedgerBroken when a shard of the logstore has more or fewer rows than its ledger and what was
     adopted say: what would leave then could not be told from what is missing already."""
     for shards, rows, known in _counted(place):
@@ -340,14 +279,14 @@ def check_counted(place: LogstoreTable) -> None:
             )
 
 
-def check_none_missing(place: LogstoreTable) -> None:
+def check_none_missing(place: Place) -> None:
     """As `check_counted`, for every logstore of the table, before something that no rollback passes.
 
     Story: rows are deleted by hand. Before anybody looks, others are removed for good, and with that the
     rollback and the replace that would have brought the first ones back are refused for ever.
     """
     for origin in sorted(set(place.state.ledgers) & set(place.state.origins)):
-        for shards, rows, known in _counted(of_origin(place, origin)):
+        for shards, rows, known in _counted(place.of(origin)):
             if rows < known:
                 raise LedgerBroken(
                     f"table {place.name} misses rows: of {origin}{_of_shards(shards)} it holds {rows}, its "
@@ -361,7 +300,7 @@ def _of_shards(shards: Collection[int]) -> str:
     return f" in shard {', '.join(map(str, shards))}" if shards else ""
 
 
-def _counted(place: LogstoreTable) -> Iterator[tuple[tuple[int, ...], int, int]]:
+def _counted(place: Place) -> Iterator[tuple[tuple[int, ...], int, int]]:
     """(shards, rows there, rows known) of each shard, from the manifests; files that hold rows of several
     shards are held against what is left of all of them. Files whose rows are partly hidden or of others are
     read."""
@@ -392,7 +331,7 @@ def _counted(place: LogstoreTable) -> Iterator[tuple[tuple[int, ...], int, int]]
         yield (), sum(there.values()) + mixed, sum(known.values())
 
 
-def _hour_files(place: LogstoreTable) -> Callable[[FileScanTask], bool]:
+def _hour_files(place: Place) -> Callable[[FileScanTask], bool]:
     """Whether a file's partition says that its rows are of one logstore and one receive hour."""
     schema, specs = place.table.schema(), place.table.specs()
     fit = {
@@ -403,7 +342,7 @@ def _hour_files(place: LogstoreTable) -> Callable[[FileScanTask], bool]:
     return lambda task: task.file.spec_id in fit
 
 
-def mine(place: LogstoreTable, hours: range | None = None) -> BooleanExpression:
+def mine(place: Place, hours: range | None = None) -> BooleanExpression:
     """Rows of the logstore, and of these receive hours."""
     return rows_of(place.origin.id, hours)
 
@@ -415,9 +354,7 @@ def fingerprint(tasks: Iterable[FileScanTask]) -> Fingerprint:
     )
 
 
-def parts_of(
-    place: LogstoreTable, tasks: Collection[FileScanTask], where: Where | None = None
-) -> tuple[Part, ...]:
+def parts_of(place: Place, tasks: Collection[FileScanTask], where: Where | None = None) -> tuple[Part, ...]:
     """The logstore's rows of these files, or those that `where` takes, by shard and hour.
 
     Reads one file at a time, and of it only the identity columns and those that `where` names. Columns are
@@ -438,13 +375,13 @@ def parts_of(
     return tuple(found[key] for key in sorted(found))
 
 
-def cursors_of(place: LogstoreTable, tasks: Iterable[FileScanTask], shard: int) -> _Longs:
+def cursors_of(place: Place, tasks: Iterable[FileScanTask], shard: int) -> _Longs:
     """The cursors of one shard that have rows in these files, each once."""
     found = [cursors for task in tasks for at, cursors, _ in _places(_batches(place, task)) if at == shard]
     return np.unique(np.concatenate([np.array([], dtype=np.int64), *found]))
 
 
-def check_explained(place: LogstoreTable, parts: Iterable[Part], *, adopted_too: bool) -> None:
+def check_explained(place: Place, parts: Iterable[Part], *, adopted_too: bool) -> None:
     """Raises LedgerBroken for rows that neither the ledger nor, if those may go, adoption explains."""
     rows: dict[int, int] = defaultdict(int)
     outside: dict[int, int] = defaultdict(int)

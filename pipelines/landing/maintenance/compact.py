@@ -28,11 +28,11 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 
 from pipelines.landing.commit import authored
-from pipelines.landing.commit.freshness import Freshness
+from pipelines.landing.commit.operation import Planned, Tools
 from pipelines.landing.contents.slices import origin_and_hour
 from pipelines.landing.hours import hour_text
+from pipelines.landing.ledger.place import Looked
 from pipelines.landing.ledger.reading import batches_of, tasks_of
-from pipelines.landing.ledger.state import TableState, check_adds_up, read_state
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.table.bounded_scan import BoundedScan, rows_of_file
 from pipelines.landing.table.contract import (
@@ -41,18 +41,16 @@ from pipelines.landing.table.contract import (
     rows_of,
 )
 from pipelines.landing.table.data_files import partition_text
-from pipelines.landing.table.lake import Lake, storage_trouble
+from pipelines.landing.table.lake import storage_trouble
 from pipelines.landing.table.new_file import NewFile
 from sls_io.claim import SUM_MODULUS, Ledger
-from sls_io.clock import Clock
 from sls_io.decoding.decode import identity_sum
-from sls_io.errors import ConfigError, InvariantBroken, LandingConflict, LedgerBroken, TransportError
+from sls_io.errors import InvariantBroken, LandingConflict, LedgerBroken, TransportError
 from sls_io.window import HOUR_S
 
 TARGET_BYTES = 512 * 1024**2
 FOLDER = "compacted"
 _LARGE = 0.75
-_TRIES_MAX = 20
 _SHARDS_NAMED_MAX = 5
 Why = Literal["unsealed", "few", "done", "marked", "unknown"]
 _WHY: Mapping[Why, str] = {
@@ -62,14 +60,6 @@ _WHY: Mapping[Why, str] = {
     "unknown": "their partition says no logstore or no receive hour",
 }
 _IDENTITY = ("__shard__", "__cursor__", "__index__")
-
-
-@dataclass(frozen=True)
-class Looked:
-    """A table as it was looked at: its ledger is proven, its newest landing adds up."""
-
-    table: Table
-    state: TableState
 
 
 @dataclass(frozen=True)
@@ -100,19 +90,6 @@ class Left:
     hours: int
     files: int
     text: str
-
-
-def load_with_state(lake: Lake, name: str) -> Looked:
-    """The table `name` now. Raises ConfigError when nothing has landed, LedgerBroken when it cannot be
-    trusted: nothing is tidied then."""
-    table = lake.load(name)
-    if table is None:
-        raise ConfigError(f"nothing has landed in {name} yet")
-    state = read_state(table)
-    if table.current_snapshot() is None or state.tagged is None:
-        raise ConfigError(f"nothing has landed in {name} yet")
-    check_adds_up(table, "the maintenance stops")
-    return Looked(table, state)
 
 
 def sealed_before(ledger: Ledger) -> int:
@@ -206,73 +183,45 @@ def _small(looked: Looked, target_bytes: int) -> list[tuple[tuple[Any, ...], lis
     return sorted(found.items(), key=lambda item: (item[0][1], item[0][0]))
 
 
-def execute_compaction(
-    lake: Lake,
-    looked: Looked,
-    hour: CompactableHour,
-    *,
-    target_bytes: int = TARGET_BYTES,
-    clock: Clock,
-    on_event: Callable[[str], None] = lambda name: None,
-) -> CompactableHour:
-    """Write the files of `hour` together and commit them.
+def compaction(
+    look: Callable[[], Looked], hour: CompactableHour, *, target_bytes: int = TARGET_BYTES
+) -> Planned[CompactableHour]:
+    """The files of `hour` written together, on the table that `look` gives then.
 
-    Raises LandingConflict when they were changed since they were planned, and LandingUnknown as
-    `authored.commit` does. New files that were not committed are the sweep's.
+    Its work raises LandingConflict when they were changed since they were planned. New files that were not
+    committed are the sweep's.
 
     Story: hours are planned together and written one after the other. Meanwhile another engine deletes rows
     of a file of the last hour without touching the file: written together with others as it was planned, it
     would bring them back. So what each commit is made on is looked at, too.
     """
-    fresh, added = Freshness(clock), list[DataFile]()
-    name, schema_id = ".".join(looked.table.name()), looked.state.schema_id
-    for _ in range(_TRIES_MAX):
-        rows = rows_of(hour.origin, range(hour.hour, hour.hour + 1))
-        there = _shown(tasks_of(looked.table, looked.table.scan(row_filter=rows)))
-        if not _shown(hour.tasks) <= there or looked.state.schema_id != schema_id:
-            break
-        added = added or _rewritten(looked.table, hour, target_bytes)
-        # Story: this process is paused for a day, the sweep takes the files nobody refers to yet, then
-        # it goes on. So files older than half of the sweep's floor are never published.
-        if not fresh.publishable:
-            break
-        change = tidied(looked, Deed(Operation.COMPACT, hour_text(hour.hour)))
-        paths = frozenset(task.file.file_path for task in hour.tasks)
-        try:
-            on_event("compact.built")
-            snapshot = authored.commit(
-                lake,
-                looked.table,
-                looked.state,
-                replace(change, dropped=paths, added=tuple(added)),
-                now_ms=int(clock.now() * 1000),
-            )
-        except LandingConflict:
-            looked = load_with_state(lake, name)
-        else:
-            return CompactableHour(
-                hour.origin, hour.hour, hour.rows, hour.files, hour.file_bytes, len(added), snapshot
-            )
-    raise LandingConflict(
-        f"files of {name} that were being written together were changed meanwhile, or others committed to "
-        "the table before each try; nothing was changed, the next maintenance takes them"
-    )
+    first, paths = look(), frozenset(task.file.file_path for task in hour.tasks)
+    deed = Deed(Operation.COMPACT, hour_text(hour.hour))
+
+    def on(place: Looked, added: tuple[DataFile, ...]) -> Planned[CompactableHour]:
+        def again() -> Planned[CompactableHour]:
+            now = look()
+            _check_shown(now, hour, first.state.schema_id)
+            return on(now, added)
+
+        change = replace(authored.unchanged(place.head, place.state, deed), dropped=paths, added=added)
+        return Planned(replace(hour, files_after=len(added)), place, change, again=again)
+
+    def work(tools: Tools) -> Planned[CompactableHour]:
+        _check_shown(first, hour, first.state.schema_id)
+        return on(first, tuple(_rewritten(first.table, hour, target_bytes)))
+
+    return Planned(hour, first, None, work=work)
 
 
-def tidied(looked: Looked, deed: Deed) -> authored.Change:
-    """A change that leaves rows and ledgers as they are."""
-    head = looked.table.current_snapshot()
-    if head is None:
-        raise InvariantBroken("a table that was looked at has a snapshot")
-    state = looked.state
-    return authored.Change(
-        content=head,
-        ledgers=state.ledgers,
-        adopted=state.adopted,
-        deed=deed,
-        forgotten=state.forgotten,
-        same_rows=True,
-    )
+def _check_shown(place: Looked, hour: CompactableHour, schema_id: int) -> None:
+    rows = rows_of(hour.origin, range(hour.hour, hour.hour + 1))
+    there = _shown(tasks_of(place.table, place.table.scan(row_filter=rows)))
+    if not _shown(hour.tasks) <= there or place.state.schema_id != schema_id:
+        raise LandingConflict(
+            f"files of {place.name} that were being written together were changed meanwhile; nothing was "
+            "changed, the next maintenance takes them"
+        )
 
 
 def _shown(tasks: Iterable[FileScanTask]) -> frozenset[str]:

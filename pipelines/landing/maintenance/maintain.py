@@ -17,28 +17,29 @@ refresh writes files younger than it, and what is deleted is older than the refr
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from functools import partial
 
 from pyarrow.fs import FileInfo
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate
 
-from pipelines.landing.commit import authored, publish
+from pipelines.landing.commit import authored
+from pipelines.landing.commit.operation import TRIES_MAX, Done, NothingToDo, Planned, Tools, View, execute
 from pipelines.landing.commit.standing import Made, commits
 from pipelines.landing.contents import sameness
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection import cures
 from pipelines.landing.inspection.history import Orphan, find_orphans, needed_by
 from pipelines.landing.ledger.codec import TAG
+from pipelines.landing.ledger.place import Looked, look_at
 from pipelines.landing.ledger.reading import Misread, Unreadable, live_rows, manifests_of
 from pipelines.landing.ledger.state import ancestry, held_columns, landed_snapshot, others_here, others_text
 from pipelines.landing.ledger.summary import missing_rows
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance import compact
-from pipelines.landing.maintenance.compact import CompactableHour, Left, Looked, load_with_state, tidied
+from pipelines.landing.maintenance.compact import CompactableHour, Left
 from pipelines.landing.run.driver import PUBLISH_DEADLINE_S, RELOAD_DEADLINE_S
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.former import listed
@@ -50,10 +51,8 @@ STEPS = ("compact", "manifests", "expire", "sweep", "metadata")
 SNAPSHOTS_MAX = 200
 MANIFESTS_MAX = 100
 _FILES_A_MANIFEST = 2000
-_TRIES_MAX = 20
 _METADATA = ".metadata.json"
 _DELETING = frozenset({"sweep", "metadata"})
-Done = TypeVar("Done")
 
 
 @dataclass(frozen=True)
@@ -128,7 +127,7 @@ class Maintainer:
         Raises ConfigError when nothing has landed, LedgerBroken when the table cannot be trusted.
         """
         steps, self._put_off, self._unsettled = _ordered(steps), [], False
-        looked = load_with_state(self.lake, self.name)
+        looked = self._look()
         table, now_s = looked.table, self.clock.now()
         if not self._whole(looked, steps):
             return self._nothing(table, steps, executed=False)
@@ -168,7 +167,7 @@ class Maintainer:
             return self._execute(steps)
 
     def _execute(self, steps: tuple[str, ...]) -> Maintenance:
-        looked = load_with_state(self.lake, self.name)
+        looked = self._look()
         if not self._whole(looked, steps):
             return self._nothing(looked.table, steps, executed=True)
         hours, left = self._compactable(looked, steps)
@@ -179,10 +178,10 @@ class Maintainer:
         # The refresh comes after, and is a snapshot, too. Story: it came first; a rollback is looked at
         # after it and committed after the expiry, to a snapshot whose files are being deleted.
         leaving = tuple[int, ...]()
-        if "expire" in steps and self._whole(load_with_state(self.lake, self.name), ["expire"]):
+        if "expire" in steps and self._whole(self._look(), ["expire"]):
             leaving = self._expire(self.snapshots_max - deletes)
         refreshed, swept, metadata = None, tuple[Orphan, ...](), tuple[Orphan, ...]()
-        if deletes and self._whole(load_with_state(self.lake, self.name), deleting):
+        if deletes and self._whole(self._look(), deleting):
             looked = self._refresh()
             table, refreshed = looked.table, looked.state.tagged
             # The storage's own clock stamps the files; ours may be ahead of it.
@@ -200,7 +199,7 @@ class Maintainer:
             left=left,
             manifests=manifests,
             expired=leaving,
-            kept=len(load_with_state(self.lake, self.name).table.metadata.snapshots),
+            kept=len(self._look().table.metadata.snapshots),
             refreshed=refreshed,
             swept=swept,
             metadata=metadata,
@@ -258,24 +257,16 @@ class Maintainer:
         done = []
         unreadable: list[tuple[CompactableHour, Unreadable]] = []
         for hour in hours:
-            looked = load_with_state(self.lake, self.name)
             try:
-                compacted = compact.execute_compaction(
-                    self.lake,
-                    looked,
-                    hour,
-                    target_bytes=self.target_bytes,
-                    clock=self.clock,
-                    on_event=self._on_event,
-                )
+                planned = compact.compaction(self._look, hour, target_bytes=self.target_bytes)
+                made = self._done("compact", planned)
             except Unreadable as error:
                 unreadable.append((hour, error))
             except (LandingConflict, LedgerBroken, TransportError) as error:
                 self._put_off.append(f"compact {hour_text(hour.hour)}: {error}")
                 self._unsettled |= isinstance(error, LedgerBroken)
             else:
-                self._made.snapshot(compacted.snapshot_id)
-                done.append(compacted)
+                done.append(replace(made.planned.view, snapshot_id=made.snapshot))
         self._put_off_unreadable(unreadable)
         return tuple(done)
 
@@ -291,7 +282,7 @@ class Maintainer:
         self._put_off.append(f"compact {hour_text(last.hour)}: {error}")
 
     def _regroup(self, wanted: bool) -> tuple[int, int]:
-        looked = load_with_state(self.lake, self.name)
+        looked = self._look()
         before = _manifest_count(looked.table)
         if not wanted or not self._many(looked.table):
             return before, before
@@ -305,66 +296,53 @@ class Maintainer:
         return self._commit(Operation.REFRESH)
 
     def _commit(self, operation: Operation, *, regroup: int = 0) -> Looked:
-        return self._tried(lambda: self._commit_once(operation, regroup=regroup), "nothing was deleted")
-
-    def _commit_once(self, operation: Operation, *, regroup: int = 0) -> Looked:
         """A commit that leaves all rows, and the table loaded after it, which contains it."""
-        looked = load_with_state(self.lake, self.name)
-        change = replace(tidied(looked, Deed(operation)), regroup=regroup, same_rows=bool(regroup))
-        self._on_event(f"{operation}.built")
-        snapshot = authored.commit(
-            self.lake, looked.table, looked.state, change, now_ms=int(self.clock.now() * 1000)
-        )
-        self._made.snapshot(snapshot)
-        after = load_with_state(self.lake, self.name)
+
+        def plan() -> Planned[None]:
+            looked = self._look()
+            change = authored.unchanged(looked.head, looked.state, Deed(operation))
+            change = replace(change, regroup=regroup, same_rows=bool(regroup))
+            return Planned(None, looked, change, again=plan)
+
+        snapshot = self._done(operation, plan()).snapshot
+        after = self._look()
         if landed_snapshot(after.table, [snapshot]) is None:
             raise LandingConflict(f"snapshot {snapshot} of {self.name} was taken back at once")
         return after
 
     def _expire(self, snapshots_max: int) -> tuple[int, ...]:
-        return self._tried(lambda: self._expire_once(snapshots_max), "no snapshot was expired")
-
-    def _expire_once(self, snapshots_max: int) -> tuple[int, ...]:
         """The snapshots that left the metadata."""
-        looked = load_with_state(self.lake, self.name)
-        if not expired(looked.table, snapshots_max):
+        try:
+            leaving = self._done("expire", self._expiry(snapshots_max)).planned.view
+        except NothingToDo:  # others were first
             return ()
-        if looked.state.tagged != looked.state.head:
-            # Somebody else's commits are on top of the newest landing. With snapshots between the two
-            # gone nobody could prove any more that the landing is part of main: move the tag first.
-            looked = self._commit_once(Operation.REFRESH)
-        table, state = looked.table, looked.state
-        if state.tagged != state.head:
-            raise LandingConflict(f"others committed to {self.name} right behind the tag")
-        leaving = expired(table, snapshots_max)
-        request = publish.Request(
-            snapshot_id=state.head or 0,
-            updates=(RemoveSnapshotsUpdate(snapshot_ids=list(leaving)),),
-            requirements=publish.fence(
-                table, state, (AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=state.head),)
-            ),
-        )
-        self._on_event("expire.built")
-        authored.send(
-            self.lake,
-            table,
-            state,
-            request,
-            there=lambda now: not set(leaving) & {s.snapshot_id for s in now.metadata.snapshots},
-        )
         self._made.what = f"an expiry of {len(leaving)} snapshots of {self.name} is committed"
         return leaving
 
-    def _tried(self, one: Callable[[], Done], without: str) -> Done:
-        """What one try gives, each on the table as it is by then, until others are not faster."""
-        for _ in range(_TRIES_MAX):
-            try:
-                return one()
-            except LandingConflict:
-                continue
+    def _expiry(self, snapshots_max: int) -> Planned[tuple[int, ...]]:
+        """Somebody else's commits may be on top of the newest landing. With snapshots between the two gone
+        nobody could prove any more that the landing is part of main: the tag moves first."""
+        again = partial(self._expiry, snapshots_max)
+        for _ in range(TRIES_MAX):
+            looked = self._look()
+            leaving = expired(looked.table, snapshots_max)
+            if not leaving:
+                return Planned((), looked, None)
+            if looked.state.tagged == looked.state.head:
+                return Planned(leaving, looked, authored.Expiry(leaving), again=again)
+            self._commit(Operation.REFRESH)
         raise LandingConflict(
-            f"others committed to table {self.name} before each try; {without}, run it again"
+            f"others committed to {self.name} right behind the tag; no snapshot was expired"
         )
+
+    def _done(self, step: str, planned: Planned[View]) -> Done[View]:
+        tools = Tools(self.clock, on_event=lambda event: self._on_event(f"{step}.built"))
+        done = execute(self.lake, planned, tools)
+        self._made.snapshot(done.snapshot)
+        return done
+
+    def _look(self) -> Looked:
+        return look_at(self.lake, self.name)
 
     # --- files -----------------------------------------------------------------------------------
 

@@ -24,13 +24,15 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing.commit import authored, publish
+from pipelines.landing.commit.operation import Planned
 from pipelines.landing.contents.explained import Key, LostFile, holds, proves, tally
 from pipelines.landing.contents.sameness import way_back
 from pipelines.landing.contents.tally import Tally
 from pipelines.landing.ledger.codec import LEDGER_PREFIX
 from pipelines.landing.ledger.fence import lowered
+from pipelines.landing.ledger.place import Place, Trust, look
 from pipelines.landing.ledger.reading import VERIFY, Unreadable, live_rows
-from pipelines.landing.ledger.start import check_beside, check_origin, find_table, known, origin_text
+from pipelines.landing.ledger.start import check_beside, check_origin, origin_text
 from pipelines.landing.ledger.state import (
     TableState,
     ancestry,
@@ -48,7 +50,6 @@ from pipelines.landing.operations.fresh_starts import At, Floors, Newest, starts
 from pipelines.landing.table.lake import Lake
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import Origin, SlsClient
-from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import Breach, ConfigError, LedgerBroken
 from sls_io.window import Cursor
 
@@ -124,16 +125,6 @@ class Adoption:
     remade: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class PlannedAdoption:
-    """An adoption with the exact table it was looked at; `change` is None while a start is asked for."""
-
-    view: Adoption
-    table: Table
-    state: TableState
-    change: authored.Change | None
-
-
 def plan_adopt(
     lake: Lake,
     logstore: Logstore,
@@ -141,8 +132,10 @@ def plan_adopt(
     *,
     at: At | None = None,
     cursors: Mapping[int, Cursor] | None = None,
-) -> PlannedAdoption:
-    """Look at what adopting would do. Changes nothing.
+    without_missing: bool = False,
+) -> Planned[Adoption]:
+    """Look at what adopting would do. Changes nothing. Refused while a start is missing, or rows are and
+    nobody said `without_missing`.
 
     `cursors` names single shards' starts, `at` that of the others. Raises ConfigError when there is
     nothing to settle or a start would land rows again that are there, LedgerBroken when another verb
@@ -153,30 +146,56 @@ def plan_adopt(
     decided = _decide(found)
     if named and not decided.asks:
         raise ConfigError(
-            f"the ledger of {found.origin.id} is proven by its rows and stays; leave the start out"
+            f"the ledger of {found.place.origin.id} is proven by its rows and stays; leave the start out"
         )
     if decided.asks and named:
-        _check_removal_known(found.table, found.state)
-        floors = Floors(client, found.state.forgotten, found.newest.get(found.origin.id))
-        starts = starts_of(client, logstore, found.origin.id, found.tallies, at, cursors or {}, floors)
-        decided = decided.started(found.origin.id, starts)
+        _check_removal_known(found.place.table, found.place.state)
+        floors = Floors(client, found.place.state.forgotten, found.newest.get(found.place.origin.id))
+        starts = starts_of(client, logstore, found.place.origin.id, found.tallies, at, cursors or {}, floors)
+        decided = decided.started(found.place.origin.id, starts)
     view = _describe(found, decided, named=named)
     dropped = frozenset(x.path for x in found.lost if x.origin in decided.begun)
-    registered = publish.RegisteredOrigin(found.origin.id, origin_text(found.origin))
-    deed, removed = Deed(Operation.ADOPT), found.state.forgotten
-    change = authored.Change(found.head, decided.ledgers, decided.adopted, deed, registered, removed, dropped)
-    _check_news(view, found.state, change)
-    return PlannedAdoption(view, found.table, found.state, None if view.asks else change)
+    registered = publish.RegisteredOrigin(found.place.origin.id, origin_text(found.place.origin))
+    deed, removed = Deed(Operation.ADOPT), found.place.state.forgotten
+    change = authored.Change(
+        found.place.head, decided.ledgers, decided.adopted, deed, registered, removed, dropped
+    )
+    _check_news(view, found.place.state, change)
+    refusal = _start_missing(view) or ("" if without_missing else _gives_up(view))
+    return Planned(view, found.place, change, refusal=refusal)
+
+
+def _start_missing(view: Adoption) -> str:
+    """What has to be said first where no ledger is proven; "" where nothing."""
+    if not view.asks:
+        return ""
+    return (
+        f"nothing proves what of {view.origin} is in {view.table}: say where its shards "
+        "start with --at rows, begin, latest or an hour"
+    )
+
+
+def _gives_up(view: Adoption) -> str:
+    """Which rows it would give up, and what does not; "" for none."""
+    begun = {view.origin, *view.former} - set(view.kept)
+    given = [name for origin, names in view.lost.items() if origin in begun for name in names]
+    if not view.missing and not given:
+        return ""
+    cure = "no landing that is kept brings them back; "
+    if view.back is not None:
+        cure = f"`sls-lake table rollback {view.back}` brings back what that landing had; else "
+    files = f", and the rows of {len(given)} files that are gone or damaged" if given else ""
+    return (
+        f"at least {view.missing} rows of {view.origin} that an older ledger knew are not in "
+        f"{view.table}{files}: {cure}say --without-missing to give them up"
+    )
 
 
 @dataclass(frozen=True)
 class _Found:
     """The table as it is: what it says, what its files hold, and what stops landings into it."""
 
-    table: Table
-    head: Snapshot
-    state: TableState
-    origin: Origin
+    place: Place
     newest: Mapping[str, Newest]
     tallies: Mapping[Key, Tally]
     lost: tuple[LostFile, ...]
@@ -210,13 +229,8 @@ class _Decided:
 
 def _find(lake: Lake, logstore: Logstore, client: SlsClient) -> _Found:
     """All that is known of the table. Raises as `plan` does."""
-    name = logstore.table
-    table = find_table(lake, logstore, client)
-    head = table.current_snapshot() if table is not None else None
-    if table is None or head is None:
-        raise ConfigError(f"table {name} has no snapshots yet: the first run starts its ledger by itself")
-    state = facts(table, damaged_too=True)
-    origin = known(state, client.origin())
+    place = look(lake, logstore, client, trust=Trust.FACTS, started=False, same=False)
+    table, state, origin, name = place.table, place.state, place.origin, place.name
     check_beside(state, origin, logstore)
     stops = _trouble(table, origin, name)
     newest = _newest(table)
@@ -226,14 +240,14 @@ def _find(lake: Lake, logstore: Logstore, client: SlsClient) -> _Found:
     except Unreadable as error:
         raise repair_manifests.named(lake, logstore, client, error) from error
     trouble = stops or _short(table, state, tallies, lost)
-    return _Found(table, head, state, origin, newest, tallies, tuple(lost), stops, trouble)
+    return _Found(place, newest, tallies, tuple(lost), stops, trouble)
 
 
 def _decide(found: _Found) -> _Decided:
     """What stays and what begins anew: a ledger whose rows prove it stays, another begins anew with all that
     is there adopted. Raises LedgerBroken where rows are there twice."""
-    table, state, newest, tallies = found.table, found.state, found.newest, found.tallies
-    origin, lost = found.origin, found.lost
+    table, state, newest, tallies = found.place.table, found.place.state, found.newest, found.tallies
+    origin, lost = found.place.origin, found.lost
     ledgers, sources, adopted = _proven(table, state, tallies, lost)
     ledgers = lowered(ledgers, {o: ledger for o, ledger in state.ledgers.items() if o in ledgers})
     former = _former(state, origin, ledgers)
@@ -250,52 +264,26 @@ def _decide(found: _Found) -> _Decided:
 
 def _describe(found: _Found, decided: _Decided, *, named: bool) -> Adoption:
     """The decision for people; `named`: somebody said where the ledger begins."""
-    state, lost, differs = found.state, found.lost, decided.differs
+    state, lost, differs = found.place.state, found.lost, decided.differs
     return Adoption(
-        table=".".join(found.table.name()),
-        origin=found.origin.id,
+        table=".".join(found.place.table.name()),
+        origin=found.place.origin.id,
         trouble=found.trouble,
         kept=decided.sources,
-        starts=_shard_starts(found.origin.id, decided.starts, found.tallies) if decided.asks else (),
+        starts=_shard_starts(found.place.origin.id, decided.starts, found.tallies) if decided.asks else (),
         others=decided.adopted.others,
-        still_refused=tuple(sorted(set(state.origins) - set(decided.ledgers) - {found.origin.id})),
+        still_refused=tuple(sorted(set(state.origins) - set(decided.ledgers) - {found.place.origin.id})),
         asks=decided.asks and not named,
         differs=differs,
         missing=sum(d.missing for d in differs if d.origin in decided.begun),
-        back=way_back(found.table, [x.path for x in lost]) if differs or lost else None,
-        damaged=_damaged(found.table, state),
+        back=way_back(found.place.table, [x.path for x in lost]) if differs or lost else None,
+        damaged=_damaged(found.place.table, state),
         forgotten=bool(state.forgotten.shards),
         former=decided.former,
         lost={o: [x.name for x in lost if x.origin == o] for o in sorted({x.origin for x in lost})},
         refused=bool(found.stops),
-        remade=_remade(state, found.origin) if decided.asks else {},
+        remade=_remade(state, found.place.origin) if decided.asks else {},
     )
-
-
-def execute_adopt(
-    lake: Lake, planned: PlannedAdoption, *, without_missing: bool = False, clock: Clock = SYSTEM_CLOCK
-) -> int:
-    """Commit a planned adoption; the new snapshot. Raises ConfigError while a start is missing, or rows are
-    and nobody said `without_missing`; else what `authored.commit` does."""
-    view = planned.view
-    if planned.change is None:
-        raise ConfigError(
-            f"nothing proves what of {view.origin} is in {view.table}: say where its shards "
-            "start with --at rows, begin, latest or an hour"
-        )
-    begun = {view.origin, *view.former} - set(view.kept)
-    given = [name for origin, names in view.lost.items() if origin in begun for name in names]
-    if (view.missing or given) and not without_missing:
-        cure = "no landing that is kept brings them back; "
-        if view.back is not None:
-            cure = f"`sls-lake table rollback {view.back}` brings back what that landing had; else "
-        files = f", and the rows of {len(given)} files that are gone or damaged" if given else ""
-        raise ConfigError(
-            f"at least {view.missing} rows of {view.origin} that an older ledger knew are not in "
-            f"{view.table}{files}: {cure}say --without-missing to give them up"
-        )
-    now_ms = int(clock.now() * 1000)
-    return authored.commit(lake, planned.table, planned.state, planned.change, now_ms=now_ms)
 
 
 def _others(

@@ -11,14 +11,15 @@ there. `sls-lake backfill --mode replace` lands hours again that the service sti
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
 from pyiceberg.types import NestedField
 
 from pipelines.landing.commit import authored
-from pipelines.landing.ledger.state import TableState, check_adds_up, held_columns, read_state
+from pipelines.landing.commit.operation import Planned
+from pipelines.landing.ledger.place import look_at
+from pipelines.landing.ledger.state import held_columns
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.names import check_names
@@ -32,7 +33,6 @@ from pipelines.landing.table.contract import (
     widens,
 )
 from pipelines.landing.table.lake import Lake
-from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ConfigError, printable
 
 
@@ -55,16 +55,6 @@ class Columns:
     changes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class PlannedColumns:
-    """What `execute_columns` commits: `schema` on exactly `state`; None: nothing changes."""
-
-    view: Columns
-    table: Table
-    state: TableState
-    schema: Schema | None
-
-
 def plan_columns(
     lake: Lake,
     logstore: Logstore,
@@ -72,20 +62,15 @@ def plan_columns(
     renamed: Mapping[str, str],
     retyped: Collection[str],
     restored: bool = False,
-) -> PlannedColumns:
+) -> Planned[Columns]:
     """The columns, after some got another name (old name -> new) and some the type that is declared.
 
     `restored`: before that, sls-lake's own and the declared ones are put back under the ids that files have
     them by. Changes nothing. Raises ConfigError for a column that is not there or may not change, and when
     nothing has landed; LedgerBroken for a table that cannot be written to.
     """
-    table = lake.load(logstore.table)
-    if table is None or table.current_snapshot() is None:
-        raise ConfigError(
-            f"nothing has landed in {logstore.table} yet: its columns come with the first landing"
-        )
-    state, schema, held = read_state(table, columns=not restored), table.schema(), held_columns(table)
-    check_adds_up(table)
+    place = look_at(lake, logstore.table, columns=not restored)
+    table, schema, held = place.table, place.table.schema(), held_columns(place.table)
     contract = Contract.from_columns(logstore.columns)
     after = _restored(schema, held, contract) if restored else schema
     if renamed or retyped:
@@ -99,27 +84,12 @@ def plan_columns(
     views = tuple(_views(after, contract, {} if names else held))
     view = Columns(logstore.table, views, tuple(_changes(schema, after, table.metadata.last_column_id)))
     if after == schema:
-        return PlannedColumns(view, table, state, None)
+        return Planned(view, place, None, nothing=f"no column of {view.table} changes")
     number = next_schema_id(table.metadata)
     new = Schema(*after.fields, schema_id=number, identifier_field_ids=schema.identifier_field_ids)
-    return PlannedColumns(view, table, state, next((s for s in table.metadata.schemas if s == new), new))
-
-
-def execute_columns(lake: Lake, planned: PlannedColumns, *, clock: Clock = SYSTEM_CLOCK) -> int:
-    """Commit it, with the same rows and ledger; the new snapshot. Raises what `authored.commit` does."""
-    head = planned.table.current_snapshot()
-    if head is None or planned.schema is None:
-        raise ConfigError(f"no column of {planned.view.table} changes")
-    change = authored.Change(
-        head,
-        planned.state.ledgers,
-        planned.state.adopted,
-        Deed(Operation.COLUMNS, "; ".join(planned.view.changes)),
-        forgotten=planned.state.forgotten,
-        schema=planned.schema,
-        same_rows=True,
-    )
-    return authored.commit(lake, planned.table, planned.state, change, now_ms=int(clock.now() * 1000))
+    known = next((s for s in table.metadata.schemas if s == new), new)
+    change = authored.unchanged(place.head, place.state, Deed(Operation.COLUMNS, "; ".join(view.changes)))
+    return Planned(view, place, replace(change, schema=known))
 
 
 def _field(schema: Schema, name: str) -> NestedField:

@@ -14,8 +14,10 @@ the columns are, and the reason that the person gives. Older snapshots hold the 
 expired, and the files lie there until they are swept.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,11 +26,12 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask
 
 from pipelines.landing.commit import authored
-from pipelines.landing.commit.freshness import Freshness
+from pipelines.landing.commit.operation import Planned, Tools
 from pipelines.landing.contents import rewrite, slices
 from pipelines.landing.contents.sameness import check_all_same
-from pipelines.landing.contents.slices import LogstoreTable, Part
+from pipelines.landing.contents.slices import Part
 from pipelines.landing.hours import moment_text
+from pipelines.landing.ledger.place import Place, look
 from pipelines.landing.ledger.reading import tasks_of
 from pipelines.landing.ledger.state import held_columns
 from pipelines.landing.ledger.values import Deed, Forgotten, Gone, Operation
@@ -38,7 +41,6 @@ from pipelines.landing.table.lake import Lake
 from pipelines.landing.table.where import Where, parse
 from sls_io.claim import SUM_MODULUS, Ledger
 from sls_io.client import Origin, SlsClient
-from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ConfigError, InvariantBroken, LandingConflict, printable
 from sls_io.window import HOUR_S
 
@@ -70,16 +72,98 @@ class Forget:
 
 
 @dataclass(frozen=True)
-class PlannedForget:
-    """A removal with the table it was looked at. `whole` files leave, `partly` are written anew."""
+class _Removal:
+    """What leaves of the table that was looked at: `whole` files, and rows of those that are written anew,
+    `partly`. `look` gives the table as it is later."""
 
-    view: Forget
-    place: LogstoreTable
+    place: Place
+    look: Callable[[], Place]
     where: Where | None
-    deed: Deed
     parts: tuple[Part, ...]
     whole: tuple[FileScanTask, ...]
     partly: tuple[FileScanTask, ...]
+    about: str
+    reason: str
+    before: int = 0
+
+    @property
+    def rows(self) -> int:
+        """How many rows leave."""
+        return sum(part.rows for part in self.parts)
+
+    @property
+    def deed(self) -> Deed:
+        """What the table says of it."""
+        note = printable(self.reason.strip())[:REASON_CHARS_MAX]
+        return Deed(Operation.FORGET, f"{self.about}: {note}" if note else self.about)
+
+    def planned(self) -> Planned[Forget]:
+        """As data. Raises LedgerBroken for rows that nothing explains."""
+        slices.check_explained(self.place, self.parts, adopted_too=True)
+        hours, shards = Counter[int](), Counter[int]()
+        for part in self.parts:
+            hours[part.hour] += part.rows
+            shards[part.shard] += part.rows
+        view = Forget(
+            table=self.place.name,
+            origin=self.place.origin.id,
+            what=str(self.deed),
+            rows=self.rows,
+            hours=dict(sorted(hours.items())),
+            shards=dict(sorted(shards.items())),
+            adopted=sum(part.outside for part in self.parts),
+            files=len(self.whole) + len(self.partly),
+            rewritten=len(self.partly),
+            before=self.before,
+        )
+        return Planned(view, self.place, None, work=partial(self._work, view))
+
+    def _work(self, view: Forget, tools: Tools) -> Planned[Forget]:
+        """Write what stays of the files anew. Rows that land meanwhile are not looked at."""
+        place, schema, files = self.place, self.place.table.schema(), list[DataFile]()
+        left = sum(part.rows for part in slices.parts_of(place, self.whole))
+        for task in self.partly:
+            keeper = _Keeper(place.origin.id, self.where)
+            done = rewrite.write(place, task, schema, keeper.kept(rewrite.read(place, task, schema)))
+            left += keeper.dropped
+            if done.file is not None:
+                files.append(done.file)
+        if left != self.rows:
+            raise InvariantBroken(f"{left} rows of {place.name} would leave, {self.rows} were counted")
+        tasks, change_on = (*self.whole, *self.partly), partial(self._change_on, tuple(files))
+        return rewrite.with_files(view, place, tasks, change_on, self.look)
+
+    def _change_on(self, files: tuple[DataFile, ...], now: Place) -> authored.Change:
+        ledger = _lowered(now.ledger, self.parts)
+        slices.check_explained(now, self.parts, adopted_too=True)
+        self._check_same_hours(now)
+        return authored.Change(
+            content=now.head,
+            ledgers={**now.state.ledgers, ledger.origin: ledger},
+            adopted=slices.without_adopted(now.state.adopted, ledger.origin, self.parts),
+            deed=self.deed,
+            forgotten=self._forgotten(now.state.forgotten, ledger),
+            dropped=frozenset(task.file.file_path for task in (*self.whole, *self.partly)),
+            added=files,
+            window_origin=ledger.origin,
+        )
+
+    def _forgotten(self, forgotten: Forgotten, ledger: Ledger) -> Forgotten:
+        for part in self.parts:
+            gone = Gone(part.rows, part.sum, slices.hour_runs([part.hour]))
+            forgotten = forgotten.plus(ledger.origin, part.shard, gone)
+        if self.before:
+            shards = {*ledger.shards, *(part.shard for part in self.parts)}
+            forgotten = forgotten.all_before(ledger.origin, shards, self.before)
+        return forgotten
+
+    def _check_same_hours(self, now: Place) -> None:
+        """Story: a backfill lands an hour between the look and the commit. Its rows would stay, in an hour
+        that is said to be forgotten. Raises LandingConflict then."""
+        if self.before and now is not self.place:
+            there = slices.fingerprint(slices.whole_files(now, range(self.before)))
+            if there != slices.fingerprint(self.whole):
+                raise LandingConflict(f"rows of these hours came to {now.name} meanwhile; look again")
 
 
 def plan_forget_where(
@@ -91,7 +175,7 @@ def plan_forget_where(
     reason: str = "",
     origin: str = "",
     without_missing: bool = False,
-) -> PlannedForget:
+) -> Planned[Forget]:
     """Look at what removing the rows that `where` takes would do. Changes nothing.
 
     `where` compares columns of the table, like `user = 'x' and __receive_hour__ < '...'`; `origin` is the
@@ -99,7 +183,7 @@ def plan_forget_where(
     read or takes no row, LedgerBroken when the table cannot be trusted or, unless `without_missing`, misses
     rows.
     """
-    place = slices.of_known_origin(slices.look_at_table(lake, logstore, client), origin)
+    place = look(lake, logstore, client).of_known(origin)
     # Files that are written anew have the table's columns only: what was dropped would be lost for good.
     schema = place.table.schema()
     Contract.from_columns(logstore.columns).check_held(schema, held_columns(place.table))
@@ -125,7 +209,8 @@ def plan_forget_where(
             f"no row of {place.origin.logstore} in {place.name} is taken by that: nothing to do"
         )
     about = f"--where on {', '.join(map(printable, asked.columns))}"
-    return _planned(place, asked, parts, whole, partly, about, reason)
+    later = _later(lake, logstore, client, place)
+    return _Removal(place, later, asked, tuple(parts), tuple(whole), tuple(partly), about, reason).planned()
 
 
 def plan_forget_before(
@@ -137,15 +222,15 @@ def plan_forget_before(
     reason: str = "",
     origin: str = "",
     without_missing: bool = False,
-) -> PlannedForget:
+) -> Planned[Forget]:
     """Look at what removing all receive hours before `hour` (since 1970) would do; `origin` as in
     `plan_where`. Changes nothing.
 
     Raises ConfigError when all of them are forgotten already or a frontier has not passed them,
     LedgerBroken as `plan_where`.
     """
-    mine = slices.look_at_table(lake, logstore, client)
-    place = slices.of_known_origin(mine, origin)
+    mine = look(lake, logstore, client)
+    place = mine.of_known(origin)
     if not without_missing:
         slices.check_none_missing(place)
         check_all_same(place)
@@ -161,47 +246,12 @@ def plan_forget_before(
         raise ConfigError(
             f"all hours of {place.origin.logstore} before {moment} are forgotten already: nothing to do"
         )
-    planned = _planned(place, None, list(parts), whole, [], f"--before {moment}", reason)
-    return replace(planned, view=replace(planned.view, before=hour))
+    later, about = _later(lake, logstore, client, place), f"--before {moment}"
+    return _Removal(place, later, None, parts, tuple(whole), (), about, reason, before=hour).planned()
 
 
-def execute_forget(
-    lake: Lake, logstore: Logstore, client: SlsClient, planned: PlannedForget, *, clock: Clock = SYSTEM_CLOCK
-) -> int:
-    """Write what stays of the files anew and commit; the new snapshot. Raises what `rewrite.publish` does.
-
-    Rows that land while it runs are not looked at.
-    """
-    place, schema = planned.place, planned.place.table.schema()
-    files: list[DataFile] = []
-    fresh = Freshness(clock)
-    left = sum(p.rows for p in slices.parts_of(place, planned.whole))
-    for task in planned.partly:
-        keeper = _Keeper(place.origin.id, planned.where)
-        done = rewrite.write(place, task, schema, keeper.kept(rewrite.read(place, task, schema)))
-        left += keeper.dropped
-        if done.file is not None:
-            files.append(done.file)
-    if left != planned.view.rows:
-        raise InvariantBroken(f"{left} rows of {place.name} would leave, {planned.view.rows} were counted")
-    tasks = (*planned.whole, *planned.partly)
-
-    def change_on(now: LogstoreTable) -> authored.Change:
-        ledger = _lowered(now.ledger, planned.parts)
-        slices.check_explained(now, planned.parts, adopted_too=True)
-        _check_same_hours(planned, now)
-        return authored.Change(
-            content=now.head,
-            ledgers={**now.state.ledgers, ledger.origin: ledger},
-            adopted=slices.without_adopted(now.state.adopted, ledger.origin, planned.parts),
-            deed=planned.deed,
-            forgotten=_forgotten(now.state.forgotten, ledger, planned),
-            dropped=frozenset(task.file.file_path for task in tasks),
-            added=tuple(files),
-            window_origin=ledger.origin,
-        )
-
-    return rewrite.commit_rewritten(lake, logstore, client, place, tasks, change_on, fresh=fresh, clock=clock)
+def _later(lake: Lake, logstore: Logstore, client: SlsClient, place: Place) -> Callable[[], Place]:
+    return lambda: replace(look(lake, logstore, client), origin=place.origin)
 
 
 def _same_logstore(one: Origin, other: Origin) -> bool:
@@ -209,7 +259,7 @@ def _same_logstore(one: Origin, other: Origin) -> bool:
     return replace(one, created_s=0, known_as="") == replace(other, created_s=0, known_as="")
 
 
-def _check_reached(place: LogstoreTable, hour: int) -> None:
+def _check_reached(place: Place, hour: int) -> None:
     """Raises ConfigError unless every shard in the ledger of another logstore has passed all hours before
     `hour`."""
     for shard, entry in sorted(place.ledger.shards.items()):
@@ -218,32 +268,6 @@ def _check_reached(place: LogstoreTable, hour: int) -> None:
                 f"shard {shard} of {place.origin.id} has reached {moment_text(entry.reached_s)} of the "
                 "receive time; ask for earlier hours, or name rows with --where"
             )
-
-
-def _planned(
-    place: LogstoreTable,
-    where: Where | None,
-    parts: list[Part],
-    whole: list[FileScanTask],
-    partly: list[FileScanTask],
-    about: str,
-    reason: str,
-) -> PlannedForget:
-    slices.check_explained(place, parts, adopted_too=True)
-    note = printable(reason.strip())[:REASON_CHARS_MAX]
-    deed = Deed(Operation.FORGET, f"{about}: {note}" if note else about)
-    view = Forget(
-        table=place.name,
-        origin=place.origin.id,
-        what=str(deed),
-        rows=sum(p.rows for p in parts),
-        hours={h: sum(p.rows for p in parts if p.hour == h) for h in sorted({p.hour for p in parts})},
-        shards={s: sum(p.rows for p in parts if p.shard == s) for s in sorted({p.shard for p in parts})},
-        adopted=sum(p.outside for p in parts),
-        files=len(whole) + len(partly),
-        rewritten=len(partly),
-    )
-    return PlannedForget(view, place, where, deed, tuple(parts), tuple(whole), tuple(partly))
 
 
 def _lowered(ledger: Ledger, parts: tuple[Part, ...]) -> Ledger:
@@ -257,26 +281,6 @@ def _lowered(ledger: Ledger, parts: tuple[Part, ...]) -> Ledger:
             sum=(entry.sum - sum(p.sum - p.outside_sum for p in mine)) % SUM_MODULUS,
         )
     return ledger.with_shards(changed)
-
-
-def _forgotten(forgotten: Forgotten, ledger: Ledger, planned: PlannedForget) -> Forgotten:
-    for part in planned.parts:
-        forgotten = forgotten.plus(
-            ledger.origin, part.shard, Gone(part.rows, part.sum, slices.hour_runs([part.hour]))
-        )
-    if planned.view.before:
-        shards = {*ledger.shards, *planned.view.shards}
-        forgotten = forgotten.all_before(ledger.origin, shards, planned.view.before)
-    return forgotten
-
-
-def _check_same_hours(planned: PlannedForget, now: LogstoreTable) -> None:
-    """Story: a backfill lands an hour between the look and the commit. Its rows would stay, in an hour
-    that is said to be forgotten. Raises LandingConflict then."""
-    if planned.view.before and now is not planned.place:
-        there = slices.fingerprint(slices.whole_files(now, range(planned.view.before)))
-        if there != slices.fingerprint(planned.whole):
-            raise LandingConflict(f"rows of these hours came to {now.name} meanwhile; look again")
 
 
 class _Keeper:

@@ -19,9 +19,11 @@ from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.table import FileScanTask
 
 from pipelines.landing.commit import authored
+from pipelines.landing.commit.operation import Planned
 from pipelines.landing.contents import slices
-from pipelines.landing.contents.slices import LogstoreTable, Part
+from pipelines.landing.contents.slices import Part
 from pipelines.landing.ledger.fence import withdrawn
+from pipelines.landing.ledger.place import Place, Trust, look
 from pipelines.landing.ledger.reading import Unreadable, bounds, read_whole, tasks_of
 from pipelines.landing.ledger.state import windows_in
 from pipelines.landing.ledger.values import Adopted, Deed, Landed, Operation
@@ -31,7 +33,6 @@ from pipelines.landing.operations.repair_manifests import named
 from pipelines.landing.table.lake import Lake
 from sls_io.claim import SUM_MODULUS, Ledger, ShardLedger
 from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ConfigError, LedgerBroken
 from sls_io.window import IntervalSet
 
@@ -66,15 +67,6 @@ class GivenUp:
     kept: reach.Kept | None
 
 
-@dataclass(frozen=True)
-class PlannedGiveUp:
-    """A giving up with the exact table it was looked at; `execute` commits on that one or not at all."""
-
-    view: GivenUp
-    place: LogstoreTable
-    change: authored.Change
-
-
 def plan_give_up(
     lake: Lake,
     logstore: Logstore,
@@ -82,7 +74,7 @@ def plan_give_up(
     *,
     origin: str = "",
     whole: Callable[[str], bool] = lambda path: False,
-) -> PlannedGiveUp:
+) -> Planned[GivenUp]:
     """Look at what giving the lost files of the logstore up would do, or those of another `origin` that the
     table knows. Changes nothing.
 
@@ -92,8 +84,8 @@ def plan_give_up(
     Raises ConfigError when no file is lost or the table has no ledger of that origin, LedgerBroken when the
     table cannot be trusted or what is missing is not what was in the lost files.
     """
-    own = slices.look_at_table(lake, logstore, client, whole=False)
-    place = slices.of_known_origin(own, origin)
+    own = look(lake, logstore, client, trust=Trust.SOUND)
+    place = own.of_known(origin)
     try:
         kept, lost = _sorted_out(place, whole)
     except Unreadable as error:
@@ -119,10 +111,10 @@ def plan_give_up(
     )
     given = {shard: a + b for shard, (a, b) in short.items() if a + b}
     still = reach.kept_of(client, given, taken, windows) if place is own else None
-    return PlannedGiveUp(
+    return Planned(
         view=_view(place, ledger, lost, given, still),
         place=place,
-        change=authored.Change(
+        commit=authored.Change(
             content=place.head,
             ledgers={**place.state.ledgers, ledger.origin: ledger},
             adopted=_adopted(place, parts.values(), given),
@@ -133,16 +125,10 @@ def plan_give_up(
     )
 
 
-def execute_give_up(lake: Lake, planned: PlannedGiveUp, *, clock: Clock = SYSTEM_CLOCK) -> int:
-    """Commit a planned giving up; the new snapshot. Raises what `authored.commit` does."""
-    place = planned.place
-    return authored.commit(lake, place.table, place.state, planned.change, now_ms=int(clock.now() * 1000))
-
-
 _Kept = list[tuple[FileScanTask, tuple[Part, ...]]]
 
 
-def _sorted_out(place: LogstoreTable, whole: Callable[[str], bool]) -> tuple[_Kept, list[FileScanTask]]:
+def _sorted_out(place: Place, whole: Callable[[str], bool]) -> tuple[_Kept, list[FileScanTask]]:
     """The logstore's files that can be read, with their rows, and those that cannot. Raises Unreadable where
     row-level deletes are lost: the rows themselves are all there."""
     kept: _Kept = []
@@ -168,7 +154,7 @@ def _joined(parts: Iterable[Part]) -> dict[tuple[int, int], Part]:
     return found
 
 
-def _short(place: LogstoreTable, parts: Iterable[Part]) -> dict[int, tuple[int, int]]:
+def _short(place: Place, parts: Iterable[Part]) -> dict[int, tuple[int, int]]:
     """Rows that are missing of each shard: landed ones, adopted ones."""
     there: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))
     for part in parts:
@@ -183,7 +169,7 @@ def _short(place: LogstoreTable, parts: Iterable[Part]) -> dict[int, tuple[int, 
     return found
 
 
-def _check_same_rows(place: LogstoreTable, lost: Iterable[FileScanTask], short: Mapping[int, int]) -> None:
+def _check_same_rows(place: Place, lost: Iterable[FileScanTask], short: Mapping[int, int]) -> None:
     """Raises LedgerBroken unless exactly the rows of the lost files are missing, as far as the table says
     how many those were."""
     of_shard: dict[int, int] = defaultdict(int)
@@ -210,7 +196,7 @@ def _check_same_rows(place: LogstoreTable, lost: Iterable[FileScanTask], short: 
 
 
 def _cursors(
-    place: LogstoreTable,
+    place: Place,
     shard: int,
     kept: _Kept,
     parts: Mapping[tuple[int, int], Part],
@@ -242,7 +228,7 @@ def _cursors(
 
 
 def _extents(
-    place: LogstoreTable,
+    place: Place,
     shard: int,
     parts: Mapping[tuple[int, int], Part],
     file: DataFile,
@@ -275,7 +261,7 @@ def _lowered(ledger: Ledger, parts: Iterable[Part], shard: int, taken: IntervalS
     return withdrawn(entry, taken, rows=entry.rows - rows, total=entry.sum - total)
 
 
-def _adopted(place: LogstoreTable, parts: Iterable[Part], given: Mapping[int, int]) -> Adopted:
+def _adopted(place: Place, parts: Iterable[Part], given: Mapping[int, int]) -> Adopted:
     """Adopted rows that are left, and how many are missing by now."""
     adopted, origin = place.state.adopted, place.origin.id
     shards = {key: value for key, value in adopted.shards.items() if key[0] != origin}
@@ -290,7 +276,7 @@ def _adopted(place: LogstoreTable, parts: Iterable[Part], given: Mapping[int, in
 
 
 def _view(
-    place: LogstoreTable,
+    place: Place,
     ledger: Ledger,
     lost: list[FileScanTask],
     given: Mapping[int, int],

@@ -9,6 +9,7 @@ stays too. Asked a second time it finds nothing that would change.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -21,10 +22,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask
 
 from pipelines.landing.commit import authored
-from pipelines.landing.commit.freshness import Freshness
+from pipelines.landing.commit.operation import Planned, Tools
 from pipelines.landing.contents import kept, rest, rewrite, slices
-from pipelines.landing.contents.slices import LogstoreTable
 from pipelines.landing.hours import hours_text
+from pipelines.landing.ledger.place import Place, look
 from pipelines.landing.ledger.reading import tasks_of
 from pipelines.landing.ledger.state import held_columns
 from pipelines.landing.ledger.values import Deed, Operation
@@ -33,7 +34,6 @@ from pipelines.landing.table.contract import Contract, partition_of
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.transform import Transform
 from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ConfigError, InvariantBroken
 
 Kept = Literal["errors", "rest"]
@@ -63,26 +63,58 @@ class Mend:
 
 
 @dataclass(frozen=True)
-class PlannedMend:
-    """A mend with the table it was looked at; `tasks` are the files with rows that change."""
+class _Mending:
+    """Files of the table that was looked at, `tasks`, whose rows change when they are read again. `look`
+    gives the table as it is later."""
 
-    view: Mend
-    place: LogstoreTable
+    place: Place
+    look: Callable[[], Place]
+    logstore: Logstore
     hours: range
     schema: Schema
     evolved: bool
     tasks: tuple[FileScanTask, ...]
 
+    def work(self, view: Mend, tools: Tools) -> Planned[Mend]:
+        """Write them anew."""
+        place, files = self.place, list[DataFile]()
+        reader = _reader(view.mode, self.logstore, place, self.schema, self.hours)
+        for task in self.tasks:
+            batches = map(partial(kept.mended, reader), rewrite.read(place, task, self.schema))
+            done = rewrite.write(place, task, self.schema, batches)
+            if done.file is None or (
+                not task.delete_files and done.file.record_count != task.file.record_count
+            ):
+                raise InvariantBroken(f"a file of {place.name} has other rows after they were read again")
+            files.append(done.file)
+        change_on = partial(
+            self._change_on, Deed(_OPERATIONS[view.mode], hours_text(self.hours)), tuple(files)
+        )
+        return rewrite.with_files(view, place, self.tasks, change_on, self.look)
+
+    def _change_on(self, deed: Deed, files: tuple[DataFile, ...], now: Place) -> authored.Change:
+        return authored.Change(
+            content=now.head,
+            ledgers=now.state.ledgers,
+            adopted=now.state.adopted,
+            deed=deed,
+            forgotten=now.state.forgotten,
+            dropped=frozenset(task.file.file_path for task in self.tasks),
+            added=files,
+            window_origin=self.place.origin.id,
+            schema=self.schema if self.evolved else None,
+        )
+
 
 def plan_mend(
     lake: Lake, logstore: Logstore, client: SlsClient, hours: range, *, kept_in: Kept = "errors"
-) -> PlannedMend:
+) -> Planned[Mend]:
     """Read the rows of these receive hours and try today's contract. Changes nothing.
 
     Raises ConfigError for a contract that the table cannot follow, LedgerBroken when the table cannot
     be trusted.
     """
-    place = slices.look_at_table(lake, logstore, client)
+    place = look(lake, logstore, client)
     contract = Contract.from_columns(logstore.columns)
     evolved = contract.evolved(place.table.metadata, held_columns(place.table))
     schema = evolved or place.table.schema()
@@ -107,7 +139,11 @@ def plan_mend(
             tasks.append(task)
         changed += found
     view = Mend(kept_in, place.name, place.origin.id, rows, mended, changed, len(tasks), dict(left))
-    return PlannedMend(view, place, hours, schema, evolved is not None, tuple(tasks))
+    if not tasks:
+        return Planned(view, place, None, nothing=f"no row of these hours of {view.table} would change")
+    later = partial(look, lake, logstore, client)
+    mending = _Mending(place, later, logstore, hours, schema, evolved is not None, tuple(tasks))
+    return Planned(view, place, None, work=partial(mending.work, view))
 
 
 class _OwnRows:
@@ -129,9 +165,7 @@ class _OwnRows:
         return pc.and_(self._reader.chosen(batch), own)
 
 
-def _reader(
-    kept_in: Kept, logstore: Logstore, place: LogstoreTable, schema: Schema, hours: range
-) -> kept.RowReader:
+def _reader(kept_in: Kept, logstore: Logstore, place: Place, schema: Schema, hours: range) -> kept.RowReader:
     contract, transform = Contract.from_columns(logstore.columns), Transform(logstore.transform)
     if kept_in == "errors":
         return _OwnRows(kept.FromBytes(contract, place.origin.id, schema, transform), place.origin.id, hours)
@@ -143,43 +177,7 @@ def _reader(
     return _OwnRows(rest.FromRest(contract), place.origin.id, hours)
 
 
-def execute_mend(
-    lake: Lake, logstore: Logstore, client: SlsClient, planned: PlannedMend, *, clock: Clock = SYSTEM_CLOCK
-) -> int:
-    """Write the files anew and commit; the new snapshot. Raises ConfigError when nothing would change,
-    else what `rewrite.publish` does."""
-    view, place, schema = planned.view, planned.place, planned.schema
-    if not planned.tasks:
-        raise ConfigError(f"no row of these hours of {view.table} would change")
-    reader = _reader(view.mode, logstore, place, schema, planned.hours)
-    files: list[DataFile] = []
-    fresh = Freshness(clock)
-    for task in planned.tasks:
-        batches = map(partial(kept.mended, reader), rewrite.read(place, task, schema))
-        done = rewrite.write(place, task, schema, batches)
-        if done.file is None or (not task.delete_files and done.file.record_count != task.file.record_count):
-            raise InvariantBroken(f"a file of {place.name} has other rows after they were read again")
-        files.append(done.file)
-
-    def change_on(now: LogstoreTable) -> authored.Change:
-        return authored.Change(
-            content=now.head,
-            ledgers=now.state.ledgers,
-            adopted=now.state.adopted,
-            deed=Deed(_OPERATIONS[view.mode], hours_text(planned.hours)),
-            forgotten=now.state.forgotten,
-            dropped=frozenset(task.file.file_path for task in planned.tasks),
-            added=tuple(files),
-            window_origin=place.origin.id,
-            schema=schema if planned.evolved else None,
-        )
-
-    return rewrite.commit_rewritten(
-        lake, logstore, client, place, planned.tasks, change_on, fresh=fresh, clock=clock
-    )
-
-
-def _check_accounted(place: LogstoreTable, task: FileScanTask) -> None:
+def _check_accounted(place: Place, task: FileScanTask) -> None:
     """Raises ConfigError for a file whose partition says values of its rows: read again, they may differ."""
     table = place.table
     try:

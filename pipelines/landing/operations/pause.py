@@ -10,19 +10,16 @@ and says that 3 is paused. `shards resume 3`: the next run goes on at the fronti
 meanwhile is a named gap, as after any other standstill, and the runway warns before.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-
-from pyiceberg.table import Table
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 
 from pipelines.landing.commit import authored
-from pipelines.landing.ledger.start import check_origin, find_table
-from pipelines.landing.ledger.state import TableState, check_adds_up, read_state
+from pipelines.landing.commit.operation import Planned
+from pipelines.landing.ledger.place import Place, look
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ConfigError
 
 
@@ -37,73 +34,38 @@ class Pause:
     after: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class PlannedPause:
-    """A pause, or the end of one, and the table it was planned on."""
-
-    view: Pause
-    operation: Operation
-    table: Table
-    state: TableState
-
-
-def plan_pause(lake: Lake, logstore: Logstore, client: SlsClient, shards: Iterable[int]) -> PlannedPause:
+def plan_pause(lake: Lake, logstore: Logstore, client: SlsClient, shards: Collection[int]) -> Planned[Pause]:
     """What pausing these shards would change. Changes nothing.
 
     Raises ConfigError when nothing has landed yet, or a shard is closed, or nobody knows it.
     """
-    return _planned(lake, logstore, client, shards, Operation.PAUSE)
+    place, named = look(lake, logstore, client, started=False), frozenset(shards)
+    entries = place.ledger.shards
+    there = {shard.id for shard in client.shards()} | entries.keys()
+    if unknown := sorted(named - there):
+        raise ConfigError(f"no such shard: {_list(unknown)}; there are {_list(sorted(there))}")
+    if closed := sorted(s for s in named if s in entries and entries[s].closed):
+        raise ConfigError(f"closed already, nothing more of it lands: shard {_list(closed)}")
+    after = place.state.paused_of(place.origin.id) | named
+    return _planned(place, Operation.PAUSE, named, after)
 
 
-def plan_resume(lake: Lake, logstore: Logstore, client: SlsClient, shards: Iterable[int]) -> PlannedPause:
+def plan_resume(lake: Lake, logstore: Logstore, client: SlsClient, shards: Collection[int]) -> Planned[Pause]:
     """What resuming these shards would change. Changes nothing. Raises ConfigError when nothing has landed
     yet."""
-    return _planned(lake, logstore, client, shards, Operation.RESUME)
-
-
-def execute_pause(lake: Lake, planned: PlannedPause, *, clock: Clock = SYSTEM_CLOCK) -> int:
-    """Commit it; the new snapshot. Raises what `authored.commit` does."""
-    state, view = planned.state, planned.view
-    head = planned.table.current_snapshot()
-    if head is None:
-        raise ConfigError(f"nothing has landed in {view.table} yet")
-    change = authored.Change(
-        head,
-        state.ledgers,
-        state.adopted,
-        Deed(planned.operation, ",".join(map(str, view.named))),
-        forgotten=state.forgotten,
-        same_rows=True,
-        paused={view.origin: frozenset(view.after)},
-    )
-    return authored.commit(lake, planned.table, state, change, now_ms=int(clock.now() * 1000))
+    place, named = look(lake, logstore, client, started=False), frozenset(shards)
+    after = place.state.paused_of(place.origin.id) - named
+    return _planned(place, Operation.RESUME, named, after)
 
 
 def _planned(
-    lake: Lake, logstore: Logstore, client: SlsClient, shards: Iterable[int], operation: Operation
-) -> PlannedPause:
-    origin, table = client.origin(), find_table(lake, logstore, client)
-    if table is None or table.current_snapshot() is None:
-        raise ConfigError(
-            f"nothing has landed in {logstore.table} yet, and what is paused is kept with the table: run "
-            "`sls-lake land` first"
-        )
-    state = read_state(table)
-    check_adds_up(table, "nothing was changed")
-    origin_id = check_origin(state, origin, logstore.table).id
-    named, before = frozenset(shards), state.paused_of(origin_id)
-    if operation is Operation.PAUSE:
-        ledger = state.ledger(origin_id)
-        there = {s.id for s in client.shards()} | ledger.shards.keys()
-        if unknown := sorted(named - there):
-            raise ConfigError(f"no such shard: {_list(unknown)}; there are {_list(sorted(there))}")
-        if closed := sorted(s for s in named if s in ledger.shards and ledger.shards[s].closed):
-            raise ConfigError(f"closed already, nothing more of it lands: shard {_list(closed)}")
-        after = before | named
-    else:
-        after = before - named
-    view = Pause(logstore.table, origin_id, tuple(sorted(named)), tuple(sorted(before)), tuple(sorted(after)))
-    return PlannedPause(view, operation, table, state)
+    place: Place, operation: Operation, named: frozenset[int], after: frozenset[int]
+) -> Planned[Pause]:
+    origin, before = place.origin.id, place.state.paused_of(place.origin.id)
+    deed = Deed(operation, ",".join(map(str, sorted(named))))
+    change = replace(authored.unchanged(place.head, place.state, deed), paused={origin: after})
+    view = Pause(place.name, origin, tuple(sorted(named)), tuple(sorted(before)), tuple(sorted(after)))
+    return Planned(view, place, change if before != after else None)
 
 
 def _list(shards: Iterable[int]) -> str:

@@ -20,27 +20,18 @@ says. It cannot prove that no log is in both: who copied logs over begins behind
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-
-from pyiceberg.table import Table
+from dataclasses import dataclass, field, replace
 
 from pipelines.landing.commit import authored, publish
-from pipelines.landing.ledger.start import (
-    check_origin,
-    find_table,
-    known,
-    logs_before,
-    mislabelled,
-    origin_text,
-)
-from pipelines.landing.ledger.state import TableState, check_adds_up, read_state
+from pipelines.landing.commit.operation import Planned
+from pipelines.landing.ledger.place import Trust, look
+from pipelines.landing.ledger.start import check_origin, logs_before, mislabelled, origin_text
 from pipelines.landing.ledger.values import Deed, Forgotten, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.fresh_starts import At, Floors, starts_of
 from pipelines.landing.table.lake import Lake
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import (
     GONE_CODES,
     NO_PROJECT_CODES,
@@ -64,43 +55,23 @@ class Relabelling:
     after: str
 
 
-def plan_relabel(lake: Lake, logstore: Logstore, client: SlsClient) -> tuple[Relabelling, TableState]:
+def plan_relabel(lake: Lake, logstore: Logstore, client: SlsClient) -> Planned[Relabelling]:
     """What a relabelling would do. Changes nothing.
 
     Raises ConfigError when nothing has landed or the label is right, LedgerBroken when another verb is
     the cure.
     """
-    origin, table = client.origin(), find_table(lake, logstore, client)
-    if table is None or table.current_snapshot() is None:
-        raise ConfigError(f"nothing has landed in {logstore.table} yet")
-    state = read_state(table)
+    place = look(lake, logstore, client, trust=Trust.SOUND, started=False, same=False)
+    state, origin = place.state, place.origin
     name = mislabelled(state, origin)
     if name is None:
-        check_origin(state, origin, logstore.table)
-        label = "is right" if known(state, origin).known_as else "is made by its first landing"
-        raise ConfigError(f"the label of {origin.logstore} in {logstore.table} {label}: nothing to change")
-    return Relabelling(logstore.table, name, state.origins[name], origin_text(origin)), state
-
-
-def execute_relabel(
-    lake: Lake, planned: tuple[Relabelling, TableState], *, clock: Clock = SYSTEM_CLOCK
-) -> int:
-    """Commit it; the new snapshot. Raises what `authored.commit` does."""
-    view, state = planned
-    table = lake.load(view.table)
-    head = table.current_snapshot() if table is not None else None
-    if table is None or head is None:
-        raise ConfigError(f"{view.table} is not there any more")
-    change = authored.Change(
-        head,
-        state.ledgers,
-        state.adopted,
-        Deed(Operation.RELABEL),
-        publish.RegisteredOrigin(view.origin, view.after),
-        forgotten=state.forgotten,
-        same_rows=True,
-    )
-    return authored.commit(lake, table, state, change, now_ms=int(clock.now() * 1000))
+        check_origin(state, origin, place.name)
+        label = "is right" if origin.known_as else "is made by its first landing"
+        raise ConfigError(f"the label of {origin.logstore} in {place.name} {label}: nothing to change")
+    view = Relabelling(place.name, name, state.origins[name], origin_text(origin))
+    registered = publish.RegisteredOrigin(name, view.after)
+    change = authored.unchanged(place.head, state, Deed(Operation.RELABEL))
+    return Planned(view, place, replace(change, origin=registered))
 
 
 @dataclass(frozen=True)
@@ -146,16 +117,6 @@ class Moved:
         return ""
 
 
-@dataclass(frozen=True)
-class PlannedMove:
-    """A move with the exact table it was looked at."""
-
-    view: Moved
-    table: Table
-    state: TableState
-    change: authored.Change
-
-
 def plan_moved(
     lake: Lake,
     logstore: Logstore,
@@ -164,21 +125,20 @@ def plan_moved(
     *,
     at: At | None,
     cursors: Mapping[int, Cursor] | None = None,
-) -> PlannedMove:
+    without_missing: bool = False,
+) -> Planned[Moved]:
     """What going on with the logstore of the settings in the place of the origin `old` would do. `cursors`
     names single shards' starts, `at` that of the others. Changes nothing.
+
+    Refused while the old logstore has logs that have not landed, or may have some, unless `without_missing`.
 
     Raises ConfigError when nothing has landed, the table knows the new logstore or not the old one, or a
     start is missing or cannot be; LedgerBroken when another verb is the cure.
     """
-    origin, table = client.origin(), find_table(lake, logstore, client)
-    head = table.current_snapshot() if table is not None else None
-    if table is None or head is None:
-        raise ConfigError(f"nothing has landed in {logstore.table} yet: a first run begins there by itself")
-    state = read_state(table)
-    check_adds_up(table, "nothing was changed")
-    if check_origin(state, origin, logstore.table).known_as:
-        raise ConfigError(f"{logstore.table} knows {origin.logstore} as {known(state, origin).id}: just land")
+    place = look(lake, logstore, client, started=False)
+    state, origin = place.state, place.origin
+    if origin.known_as:
+        raise ConfigError(f"{logstore.table} knows {origin.logstore} as {origin.id}: just land")
     if old not in state.origins or old not in state.ledgers:
         there = ", ".join(f"{name} ({text})" for name, text in sorted(state.origins.items()))
         raise ConfigError(f"{logstore.table} knows no origin of that id; there is {there or 'none'}")
@@ -203,27 +163,10 @@ def plan_moved(
         before_s=logs_before(client, starts),
     )
     begun = Ledger(origin.id, {shard: ShardLedger(start=cursor) for shard, cursor in starts.items()})
-    change = authored.Change(
-        head,
-        {**state.ledgers, origin.id: begun},
-        state.adopted,
-        Deed(Operation.ADOPT, f"moved from {old}"),
-        publish.RegisteredOrigin(origin.id, view.after),
-        forgotten=state.forgotten,
-        same_rows=True,
-    )
-    return PlannedMove(view, table, state, change)
-
-
-def execute_moved(
-    lake: Lake, planned: PlannedMove, *, without_missing: bool = False, clock: Clock = SYSTEM_CLOCK
-) -> int:
-    """Commit it; the new snapshot. Raises ConfigError while the old logstore has logs that have not landed,
-    or may have some, and nobody said `without_missing`; else what `authored.commit` does."""
-    if planned.view.refusal and not without_missing:
-        raise ConfigError(planned.view.refusal)
-    now_ms = int(clock.now() * 1000)
-    return authored.commit(lake, planned.table, planned.state, planned.change, now_ms=now_ms)
+    change = authored.unchanged(place.head, state, Deed(Operation.ADOPT, f"moved from {old}"))
+    registered = publish.RegisteredOrigin(origin.id, view.after)
+    change = replace(change, ledgers={**state.ledgers, origin.id: begun}, origin=registered)
+    return Planned(view, place, change, refusal="" if without_missing else view.refusal)
 
 
 def _left(logstore: Logstore, text: str, ledger: Ledger) -> tuple[tuple[int, ...] | None, str]:

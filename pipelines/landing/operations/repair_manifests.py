@@ -15,18 +15,19 @@ of hours with rows removed for good are left out: nobody could say that they hol
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyiceberg.manifest import DataFile, ManifestFile
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing.commit import authored
+from pipelines.landing.commit.operation import Planned
 from pipelines.landing.contents import choice, explained, slices, strays
 from pipelines.landing.contents.choice import Count, Key
 from pipelines.landing.contents.explained import LostFile
-from pipelines.landing.contents.slices import LogstoreTable
 from pipelines.landing.contents.tally import Tally
+from pipelines.landing.ledger.place import Place, Trust, look
 from pipelines.landing.ledger.reading import VERIFY, Unreadable, entries_of, manifests_of, tasks_in
 from pipelines.landing.ledger.state import TableState
 from pipelines.landing.ledger.values import Deed, Operation
@@ -34,7 +35,6 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
 from sls_io.claim import SUM_MODULUS, Ledger, ShardLedger
 from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ConfigError, LedgerBroken, SlsError
 from sls_io.window import Cursor
 
@@ -75,15 +75,6 @@ class Repair:
 
 
 @dataclass(frozen=True)
-class PlannedRepair:
-    """A repair with the exact table it was looked at; `execute` commits on that one or not at all."""
-
-    view: Repair
-    place: LogstoreTable
-    change: authored.Change
-
-
-@dataclass(frozen=True)
 class _Found:
     """What the readable manifests list, compared with the ledgers."""
 
@@ -95,13 +86,13 @@ class _Found:
 
 def plan_repair_manifests(
     lake: Lake, logstore: Logstore, client: SlsClient, *, without_missing: bool = False
-) -> PlannedRepair:
+) -> Planned[Repair]:
     """Look at what listing the files of lost manifests again would do. Changes nothing.
 
     Raises ConfigError when no manifest of main is lost, LedgerBroken when the table cannot be trusted, or
     what the files hold is not what is missing.
     """
-    place = slices.look_at_table(lake, logstore, client, whole=False)
+    place = look(lake, logstore, client, trust=Trust.SOUND)
     table, state = place.table, place.state
     manifests, lost = _sorted_out(table, place.head)
     found = _found(table, state, manifests)
@@ -128,23 +119,9 @@ def plan_repair_manifests(
         missing=missing,
         shards=tuple(_shards(state, found, taken)),
     )
-    change = authored.Change(
-        content=place.head,
-        ledgers=state.ledgers,
-        adopted=state.adopted,
-        deed=Deed(Operation.REPAIR_MANIFESTS),
-        forgotten=state.forgotten,
-        added=added,
-        same_rows=True,
-        manifests=manifests,
-    )
-    return PlannedRepair(view, place, change)
-
-
-def execute_repair_manifests(lake: Lake, planned: PlannedRepair, *, clock: Clock = SYSTEM_CLOCK) -> int:
-    """Commit a planned repair; the new snapshot. Raises what `authored.commit` does."""
-    place = planned.place
-    return authored.commit(lake, place.table, place.state, planned.change, now_ms=int(clock.now() * 1000))
+    change = authored.unchanged(place.head, state, Deed(Operation.REPAIR_MANIFESTS))
+    change = replace(change, added=added, manifests=manifests)
+    return Planned(view, place, change)
 
 
 def named(lake: Lake, logstore: Logstore, client: SlsClient, error: Unreadable) -> LedgerBroken:
@@ -200,7 +177,7 @@ def _keys(state: TableState) -> set[Key]:
 
 
 def _taken(
-    place: LogstoreTable, found: _Found, leaves: Collection[strays.Stray], without_missing: bool
+    place: Place, found: _Found, leaves: Collection[strays.Stray], without_missing: bool
 ) -> tuple[choice.Leaf, ...]:
     """The files that are listed again. Raises as `reading.py` does."""
     state = place.state
@@ -232,7 +209,7 @@ def _wanted(state: TableState, found: _Found) -> dict[Key, Count]:
 
 
 def _check_told_apart(
-    place: LogstoreTable,
+    place: Place,
     leaves: Collection[choice.Leaf],
     pairs: Collection[tuple[str, str]],
     taken: Collection[choice.Leaf],
@@ -258,9 +235,7 @@ def _removed_from(state: TableState, origin: str, hour: int) -> bool:
     return state.forgotten.hours(origin).overlaps(hour, hour + 1)
 
 
-def _proven(
-    place: LogstoreTable, found: _Found, added: tuple[DataFile, ...], *, without_missing: bool
-) -> int:
+def _proven(place: Place, found: _Found, added: tuple[DataFile, ...], *, without_missing: bool) -> int:
     """How many rows are missing once main lists these files, too; read as they would be then.
 
     Raises LedgerBroken unless none are, or `without_missing`, and none are there that should not be.

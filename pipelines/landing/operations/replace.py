@@ -17,15 +17,16 @@ head, the same files are added, and when the hours are not what they were it giv
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
 from pipelines.landing.commit import authored
-from pipelines.landing.commit.freshness import Freshness
+from pipelines.landing.commit.operation import Done, Planned, Tools, execute
 from pipelines.landing.contents import slices
-from pipelines.landing.contents.slices import LogstoreTable, RowsElsewhere
+from pipelines.landing.contents.slices import RowsElsewhere
 from pipelines.landing.ledger.epochs import RUN_CHARS, Fenced
 from pipelines.landing.ledger.fence import merge
 from pipelines.landing.ledger.reading import spans
@@ -41,46 +42,87 @@ from pipelines.landing.table.contract import Contract, partition_of
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
 from sls_io.claim import Ledger
 from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.errors import ConfigError, CursorExpired, LandingConflict, ShardGone, SlsError, TransportError
+from sls_io.errors import (
+    ConfigError,
+    CursorExpired,
+    InvariantBroken,
+    LandingConflict,
+    ShardGone,
+    SlsError,
+    TransportError,
+)
 from sls_io.planning import PlannedWindow, Survey, plan_fill, since_start
 from sls_io.survey import survey_hours
 from sls_io.window import HOUR_S, Cursor, IntervalSet
 
-_TRIES_MAX = 20
 _WIDENED_MAX = 4
 REPLACE = "sls-lake backfill --mode replace --local --execute"
 
 
 @dataclass(frozen=True)
-class PlannedReplace:
-    """What would leave, and the windows that would come instead; `execute` does both or nothing.
+class _Replacing:
+    """Hours of the table that was looked at, and what is pulled in their place.
 
-    `windows` are those of what is there and then those, `more` of them, of what the hours lack. `skip`:
-    shards of which live runs go on later, from the same commit on.
+    `windows` are those of what is there and then those, `more` of them, of what the hours lack. `look` gives
+    what would leave of the table as it is later.
     """
 
+    look: Callable[[], PlannedUndo]
+    client: SlsClient
+    logstore: Logstore
     undone: PlannedUndo
     hours: range
     windows: tuple[PlannedWindow, ...]
     more: int
     schema: Schema | None
-    skip: Skip | None = None
+    skip: Skip | None
 
-    @property
-    def view(self) -> Undo:
-        """What would leave."""
-        return self.undone.view
+    def work(self, tools: Tools) -> "PlannedReplace":
+        """Pull and write the hours. Raises TransportError when a window ended early."""
+        tools.on_event("write")
+        attempt = uuid.uuid4().hex
+        if tools.engine is None:
+            raise InvariantBroken("a replace works with an engine")
+        deadline_s = self.client.now_s() + SWEEP_FLOOR_S / 2
+        written = tuple(_write(self, tools.engine, attempt, deadline_s))
+        landed = tuple(w.landed for w in written if w.landed is not None)
+        files = _files(self, written)
+
+        def on(current: PlannedUndo) -> PlannedReplace:
+            change = _change(self, current, landed, files)
+            return PlannedReplace(
+                self.undone.view, current.place, change, again=again, coming=self, written=written
+            )
+
+        def again() -> PlannedReplace:
+            current = self.look()
+            if attempt[:RUN_CHARS] in current.place.state.aborted:
+                raise LandingConflict(f"{Fenced.ABORTED}: nothing was replaced")
+            _check_unchanged(self.undone, current)
+            return on(current)
+
+        return on(self.undone)
 
 
-def plan_replace(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> PlannedReplace:
-    """Look at what replacing these receive hours would do. Changes nothing.
+@dataclass(frozen=True)
+class PlannedReplace(Planned[Undo]):
+    """What would leave; `coming` in the same commit, `written` once that was pulled."""
+
+    coming: _Replacing = field(kw_only=True)
+    written: tuple[WrittenWindow, ...] = ()
+
+
+def plan_replace(
+    lake: Lake, logstore: Logstore, client: SlsClient, hours: range, *, skip: Skip | None = None
+) -> PlannedReplace:
+    """Look at what replacing these receive hours would do. Changes nothing. `skip`: shards of which live runs
+    go on later, from the same commit on.
 
     Raises what `undo.plan` does, and ConfigError when retention has taken a part of the hours. Where rows
     of the hours lie in others, too, RowsElsewhere names the replace of all of them if that one can be done.
     """
     try:
-        return _plan(lake, logstore, client, hours)
+        return _plan(lake, logstore, client, hours, skip)
     except RowsElsewhere as error:
         together = _together(lake, logstore, client, error.hours)
         if together is None:
@@ -105,8 +147,11 @@ def _together(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -
     return None
 
 
-def _plan(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> PlannedReplace:
-    undone = plan_undo(lake, logstore, client, hours, operation=Operation.REPLACE, counted=False)
+def _plan(
+    lake: Lake, logstore: Logstore, client: SlsClient, hours: range, skip: Skip | None = None
+) -> PlannedReplace:
+    look = partial(plan_undo, lake, logstore, client, hours, operation=Operation.REPLACE, counted=False)
+    undone = look()
     surveys = survey_hours(
         client,
         client.shards(),
@@ -124,7 +169,8 @@ def _plan(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> Pl
     schema = Contract.from_columns(logstore.columns).evolved(table.metadata, held_columns(table))
     chains = 1 + max((p.chain for p in again), default=0)
     more = tuple(replace(p, chain=p.chain + chains) for p in lacking)
-    return PlannedReplace(undone, hours, (*again, *more), len(more), schema)
+    coming = _Replacing(look, client, logstore, undone, hours, (*again, *more), len(more), schema, skip)
+    return PlannedReplace(undone.view, undone.place, None, work=coming.work, coming=coming)
 
 
 def _cursors(windows: Iterable[PlannedWindow]) -> dict[int, IntervalSet]:
@@ -157,49 +203,17 @@ def _windows(
     return plan_fill(surveys=mine, ledger=ledger, budget=budget, until_s=until_s).windows
 
 
-def execute_replace(
-    lake: Lake,
-    logstore: Logstore,
-    client: SlsClient,
-    engine: Engine,
-    planned: PlannedReplace,
-    *,
-    clock: Clock = SYSTEM_CLOCK,
-    on_event: Callable[[str], None] = lambda name: None,
-) -> LandingReport:
-    """Pull and write the hours, then commit; `on_event` hears `write`, `publish` before each.
+def execute_replace(lake: Lake, planned: PlannedReplace, tools: Tools) -> LandingReport:
+    """Pull and write the hours, then commit; `tools.on_event` hears `write`, `publish` before each.
 
     Raises TransportError when a window ended early, LandingConflict when the hours changed
     meanwhile or a person aborted it, LandingUnknown when the answer was lost; the first two changed nothing.
     """
-    begun_s, fresh = clock.monotonic(), Freshness(clock)
-    on_event("write")
-    attempt = uuid.uuid4().hex
-    written = _write(logstore, engine, planned, attempt, client.now_s() + SWEEP_FLOOR_S / 2)
-    landed = tuple(w.landed for w in written if w.landed is not None)
-    files = _files(planned, written)
-    snapshot_id, conflicts = None, 0
-    current = planned.undone
-    while snapshot_id is None:
-        on_event("publish")
-        change = _change(planned, current, landed, files)
-        place = current.place
-        try:
-            snapshot_id = authored.commit(
-                lake, place.table, place.state, change, now_ms=int(clock.now() * 1000)
-            )
-        except LandingConflict:
-            conflicts += 1
-            current = plan_undo(
-                lake, logstore, client, planned.hours, operation=Operation.REPLACE, counted=False
-            )
-            # After the look: paused in between, a sweep could take the files and the look not know it.
-            if conflicts >= _TRIES_MAX or not fresh.publishable:
-                raise
-            if attempt[:RUN_CHARS] in current.place.state.aborted:
-                raise LandingConflict(f"{Fenced.ABORTED}: nothing was replaced") from None
-            _check_unchanged(planned.undone, current)
-    return _report(planned, written, snapshot_id, clock.monotonic() - begun_s, conflicts)
+    begun_s = tools.clock.monotonic()
+    done = execute(lake, planned, tools)
+    if not isinstance(done.planned, PlannedReplace):
+        raise InvariantBroken("another plan was committed")
+    return _report(done.planned, done, tools.clock.monotonic() - begun_s)
 
 
 def _check_covered(
@@ -234,33 +248,31 @@ def _hour_of(client: SlsClient, shard: int, left: IntervalSet) -> int | None:
     return None
 
 
-def _write(
-    logstore: Logstore, engine: Engine, planned: PlannedReplace, attempt: str, deadline_s: float
-) -> list[WrittenWindow]:
+def _write(coming: _Replacing, engine: Engine, attempt: str, deadline_s: float) -> list[WrittenWindow]:
     """Every planned window, whole. Raises TransportError when one ended early."""
     engine.require()
-    place = planned.undone.place
+    place = coming.undone.place
     job = job_for(
-        logstore,
+        coming.logstore,
         place.table,
         origin=place.origin.id,
         attempt=attempt,
-        windows=planned.windows,
-        schema=planned.schema or place.table.schema(),
+        windows=coming.windows,
+        schema=coming.schema or place.table.schema(),
         deadline_s=deadline_s,
     )
     rows = write_windows(engine, job, tag=f"sls-lake-{attempt[:12]}")
-    written = assemble(planned.windows, rows)
-    for wanted, window in zip(planned.windows, written, strict=True):
+    written = assemble(coming.windows, rows)
+    for wanted, window in zip(coming.windows, written, strict=True):
         if window.landed is None or window.landed.window != wanted.window:
             why = stop_text(window.stopped, window.cause)
             raise TransportError(f"shard {wanted.window.shard}: {why}; nothing was replaced, run it again")
     return written
 
 
-def _files(planned: PlannedReplace, written: list[WrittenWindow]) -> tuple[DataFile, ...]:
-    place = planned.undone.place
-    schema, spec = planned.schema or place.table.schema(), place.table.spec()
+def _files(coming: _Replacing, written: Iterable[WrittenWindow]) -> tuple[DataFile, ...]:
+    place = coming.undone.place
+    schema, spec = coming.schema or place.table.schema(), place.table.spec()
     return tuple(
         to_data_file(
             row,
@@ -281,24 +293,24 @@ def _files(planned: PlannedReplace, written: list[WrittenWindow]) -> tuple[DataF
 
 
 def _change(
-    planned: PlannedReplace, current: PlannedUndo, landed: tuple[Landed, ...], files: tuple[DataFile, ...]
+    coming: _Replacing, current: PlannedUndo, landed: tuple[Landed, ...], files: tuple[DataFile, ...]
 ) -> authored.Change:
-    place: LogstoreTable = current.place
-    lacking = landed[len(landed) - planned.more :]
+    place = current.place
+    lacking = landed[len(landed) - coming.more :]
     merged = merge(place.ledger, Delta(place.origin.id, live=False, windows=lacking))
     if merged.lost:
         raise LandingConflict(
             f"another backfill landed a part of these hours in {place.name} meanwhile; nothing was "
             "replaced, look again"
         )
-    ledger = merged.ledger if planned.skip is None else skipped(merged.ledger, planned.skip)
+    ledger = merged.ledger if coming.skip is None else skipped(merged.ledger, coming.skip)
     return replace(
-        current.change,
+        current.commit,
         ledgers={**place.state.ledgers, place.origin.id: ledger},
         added=files,
         windows=landed,
         window_origin=place.origin.id,
-        schema=planned.schema,
+        schema=coming.schema,
     )
 
 
@@ -315,9 +327,8 @@ def _check_unchanged(then: PlannedUndo, now: PlannedUndo) -> None:
         )
 
 
-def _report(
-    planned: PlannedReplace, written: list[WrittenWindow], snapshot_id: int, seconds: float, conflicts: int
-) -> LandingReport:
+def _report(planned: PlannedReplace, done: Done[Undo], seconds: float) -> LandingReport:
+    written = planned.written
     hours: dict[int, HourReport] = {}
     for window in written:
         if window.landed is None:
@@ -334,7 +345,7 @@ def _report(
         mode=Operation.REPLACE,
         origin=planned.view.origin,
         table=planned.view.table,
-        snapshot_id=snapshot_id,
+        snapshot_id=done.snapshot,
         rows=sum(x.rows for x in hours.values()),
         raw_bytes=sum(x.raw_bytes for x in hours.values()),
         files=len(files),
@@ -342,9 +353,9 @@ def _report(
         error_rows=sum(row.errors for row in files),
         pages=sum(row.pages for row in files),
         seconds=seconds,
-        until_s=planned.hours.stop * HOUR_S,
+        until_s=planned.coming.hours.stop * HOUR_S,
         windows=len(written),
         hours=dict(sorted(hours.items())),
-        conflicts=conflicts,
+        conflicts=done.conflicts,
         peak_bytes=max((row.peak_bytes for row in files), default=0),
     )

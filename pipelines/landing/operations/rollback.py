@@ -17,8 +17,10 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing.commit import authored
+from pipelines.landing.commit.operation import Planned
 from pipelines.landing.contents import sameness
 from pipelines.landing.ledger import codec, fence
+from pipelines.landing.ledger.place import Looked
 from pipelines.landing.ledger.reading import VERIFY, Misread, Unreadable
 from pipelines.landing.ledger.state import (
     TableState,
@@ -46,7 +48,6 @@ from pipelines.landing.operations import reach
 from pipelines.landing.table.lake import Lake
 from sls_io.claim import Ledger
 from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ConfigError, LedgerBroken
 from sls_io.window import Cursor, IntervalSet, Window
 
@@ -108,19 +109,9 @@ class Rollback:
         return any(s.again for s in self.shards) or bool(set(self.hours) - set(self.hours_out))
 
 
-@dataclass(frozen=True)
-class PlannedRollback:
-    """A rollback with the exact table it was looked at; `execute` commits on that one or not at all."""
-
-    view: Rollback
-    table: Table
-    state: TableState
-    change: authored.Change
-
-
 def plan_rollback(
     lake: Lake, name: str, snapshot_id: int, *, without_missing: bool = False
-) -> PlannedRollback:
+) -> Planned[Rollback]:
     """Look at what a rollback of table `name` to `snapshot_id` would do. Changes nothing.
 
     Raises ConfigError when that snapshot is not a landing in the table's history, LedgerBroken when
@@ -172,18 +163,13 @@ def plan_rollback(
         notes=(*_notes(table, state), *([_UNREADABLE] if now is None else [])),
         hours_out=hours_out,
     )
-    return PlannedRollback(view, table, state, change)
+    return Planned(view, Looked(table, state, table.current_snapshot() or target), change)
 
 
-def execute_rollback(lake: Lake, planned: PlannedRollback, *, clock: Clock = SYSTEM_CLOCK) -> int:
-    """Commit a planned rollback; the new snapshot. Raises what `authored.commit` does."""
-    return authored.commit(lake, planned.table, planned.state, planned.change, now_ms=int(clock.now() * 1000))
-
-
-def kept_by_rollback(planned: PlannedRollback, origin: str, client: SlsClient) -> reach.Kept:
+def kept_by_rollback(planned: Planned[Rollback], origin: str, client: SlsClient) -> reach.Kept:
     """What the service still has of the rows of one logstore that the next runs would pull again."""
     mine = [shard for shard in planned.view.shards if shard.origin == origin]
-    since = (planned.table.snapshot_by_id(number) for number in planned.view.landings)
+    since = (planned.place.table.snapshot_by_id(number) for number in planned.view.landings)
     told = (windows_of(snapshot) for snapshot in since)
     return reach.kept_of(
         client,

@@ -15,18 +15,18 @@ Worked example: shards 0 and 1 have landed up to 09:20, and are put at 07:30. Ho
 again; 09 is not over, so asking again after 10:00 brings it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from pipelines.landing.commit.operation import Planned, Tools, execute
 from pipelines.landing.coordinators import coordinator_of, published, standing
 from pipelines.landing.hours import hours_text
 from pipelines.landing.ledger.start import NO_GROUP_CODE
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.operations.replace import PlannedReplace, execute_replace, plan_replace
-from pipelines.landing.operations.skip import PlannedSkip, execute_skip, plan_skip_at
+from pipelines.landing.operations.replace import PlannedReplace, plan_replace
+from pipelines.landing.operations.skip import Skip, plan_skip_at
 from pipelines.landing.operations.undo import kept_whole
-from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.lake import Lake
 from sls_io.checkpoints.moving import refuse_holders
 from sls_io.checkpoints.store import Kept
@@ -63,7 +63,7 @@ class PlannedSeek:
 
     table: str
     shards: tuple[Sought, ...]
-    skip: PlannedSkip
+    skip: Planned[Skip]
     again: PlannedReplace | None = None
     hours: range = range(0)
     not_yet: range = range(0)
@@ -85,7 +85,7 @@ def plan_seek(
     """
     wanted = {shard: cursor for shard, cursor in cursors.items() if cursor is not None}
     skip = plan_skip_at(lake, logstore, client, wanted)
-    ledger = skip.state.ledger(skip.view.origin)
+    ledger = skip.place.state.ledger(skip.view.origin)
     later = {one.shard: one.target for one in skip.view.shards}
     shards = tuple(_sought(s, c, ledger.shards.get(s), later.get(s)) for s, c in sorted(cursors.items()))
     planned = PlannedSeek(logstore.table, shards, skip)
@@ -105,7 +105,7 @@ def plan_seek(
             why = "; ".join(unreached(planned)) or f"{logstore.name} starts at {logstore.start}"
             raise ConfigError(f"nothing can be landed again now: {why}")
         return planned
-    again = replace(plan_replace(lake, logstore, client, hours), skip=skip.view)
+    again = plan_replace(lake, logstore, client, hours, skip=skip.view)
     return replace(planned, again=again)
 
 
@@ -141,24 +141,12 @@ def readers_of(logstore: Logstore, client: SlsClient) -> list[str]:
     return sorted({kept.holder for kept in _holders(logstore, client).values()} - {"", logstore.group.holder})
 
 
-def execute_seek(
-    lake: Lake,
-    logstore: Logstore,
-    client: SlsClient,
-    engine: Engine,
-    planned: PlannedSeek,
-    *,
-    clock: Clock = SYSTEM_CLOCK,
-    on_event: Callable[[str], None] = lambda name: None,
-) -> int:
+def execute_seek(lake: Lake, planned: PlannedSeek, tools: Tools) -> int:
     """Commit it; the new snapshot. The engine is asked only where hours are landed again. Raises what
-    `execute_replace` and `execute_skip` do."""
-    if planned.again is None:
-        return execute_skip(lake, planned.skip, clock=clock)
-    report = execute_replace(lake, logstore, client, engine, planned.again, clock=clock, on_event=on_event)
-    if report.snapshot_id is None:
-        raise ConfigError(f"nothing of {planned.table} was changed")
-    return report.snapshot_id
+    `execute` does."""
+    if planned.again is not None:
+        return execute(lake, planned.again, tools).snapshot
+    return execute(lake, planned.skip, tools).snapshot
 
 
 def _sought(shard: int, cursor: Cursor | None, entry: ShardLedger | None, later: Cursor | None) -> Sought:

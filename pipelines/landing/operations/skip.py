@@ -18,17 +18,15 @@ replace`, hours that were taken back by a plain backfill. `seek.py` is both ways
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from pyiceberg.table import Table
-
 from pipelines.landing.commit import authored
-from pipelines.landing.ledger.start import check_origin, find_table
-from pipelines.landing.ledger.state import TableState, check_adds_up, read_state
+from pipelines.landing.commit.operation import Planned
+from pipelines.landing.hours import moment_text
+from pipelines.landing.ledger.place import Place, look
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
 from sls_io.claim import Gap, Ledger, ShardLedger
 from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ConfigError
 from sls_io.planning import GAP_SKIPPED
 from sls_io.window import HOUR_S, Cursor, IntervalSet
@@ -58,15 +56,6 @@ class Skip:
     shards: tuple[SkippedShard, ...]
 
 
-@dataclass(frozen=True)
-class PlannedSkip:
-    """A skip, and the table it was planned on."""
-
-    view: Skip
-    table: Table
-    state: TableState
-
-
 def plan_skip(
     lake: Lake,
     logstore: Logstore,
@@ -74,19 +63,19 @@ def plan_skip(
     *,
     time_s: int | None,
     only: Collection[int] = (),
-) -> PlannedSkip:
+) -> Planned[Skip]:
     """What going on from `time_s` (None: from now) would pass over, of the shards `only`, or of all that are
     open. Changes nothing.
 
     A shard that is beyond that time stays where it is. Raises ConfigError when nothing has landed yet, the
     time is to come, or a shard of `only` is not open in the ledger.
     """
-    place = _look(lake, logstore, client)
-    latest_s = place.latest_s
+    place = look(lake, logstore, client, started=False)
+    latest_s = _latest_s(place, client)
     to_s = latest_s if time_s is None else time_s
     if to_s > latest_s:
         raise ConfigError("that time is to come: live runs can go on from now (`latest`) at the latest")
-    there = place.open_among(client)
+    there = _open_among(place, client)
     if unknown := sorted(set(only) - there):
         raise ConfigError(
             f"not open in the ledger of {logstore.table}: shard {', '.join(map(str, unknown))}; there are "
@@ -96,74 +85,44 @@ def plan_skip(
         _skipped(client, shard, place.ledger.shards[shard], client.cursor_at(shard, to_s), to_s)
         for shard in sorted(set(only) & there or there)
     ]
-    return place.planned(found, to_s)
+    return _planned(place, found, to_s)
 
 
 def plan_skip_at(
     lake: Lake, logstore: Logstore, client: SlsClient, cursors: Mapping[int, Cursor]
-) -> PlannedSkip:
+) -> Planned[Skip]:
     """The same for open shards that go on at a cursor each, at the latest where `latest` is. Changes nothing.
 
     Raises ConfigError when nothing has landed yet.
     """
-    place = _look(lake, logstore, client)
-    found = []
-    for shard in sorted(cursors.keys() & place.open_among(client)):
-        newest = client.cursor_at(shard, place.latest_s)
+    place, found = look(lake, logstore, client, started=False), []
+    latest_s = _latest_s(place, client)
+    for shard in sorted(cursors.keys() & _open_among(place, client)):
+        newest = client.cursor_at(shard, latest_s)
         target = min(cursors[shard], newest)
-        at_s = place.latest_s if target == newest else client.cursor_time_s(shard, target)
+        at_s = latest_s if target == newest else client.cursor_time_s(shard, target)
         found.append(_skipped(client, shard, place.ledger.shards[shard], target, at_s))
-    return place.planned(found, max((x.reached_s for x in found), default=place.latest_s))
+    return _planned(place, found, max((x.reached_s for x in found), default=latest_s))
 
 
-@dataclass(frozen=True)
-class _Place:
-    """The table as it is, and the receive time where live runs can go on at the latest."""
-
-    name: str
-    table: Table
-    state: TableState
-    ledger: Ledger
-    latest_s: int
-
-    def open_among(self, client: SlsClient) -> set[int]:
-        """The shards that are listed, and open in the ledger."""
-        listed = {shard.id for shard in client.shards()}
-        return {s for s, entry in self.ledger.shards.items() if s in listed and not entry.closed}
-
-    def planned(self, found: Collection[SkippedShard], time_s: int) -> PlannedSkip:
-        shards = tuple(x for x in found if x.target > x.frontier)
-        return PlannedSkip(Skip(self.name, self.ledger.origin, time_s, shards), self.table, self.state)
+def _latest_s(place: Place, client: SlsClient) -> int:
+    """The receive time (unix seconds) where live runs can go on at the latest."""
+    return int(client.now_s()) - place.logstore.budget.settle_s
 
 
-def _look(lake: Lake, logstore: Logstore, client: SlsClient) -> _Place:
-    origin, table = client.origin(), find_table(lake, logstore, client)
-    if table is None or table.current_snapshot() is None:
-        raise ConfigError(
-            f"nothing has landed in {logstore.table} yet: where its history begins says the setting `reset`"
-        )
-    state = read_state(table)
-    check_adds_up(table, "nothing was changed")
-    origin_id = check_origin(state, origin, logstore.table).id
-    latest_s = int(client.now_s()) - logstore.budget.settle_s
-    return _Place(logstore.table, table, state, state.ledger(origin_id), latest_s)
+def _open_among(place: Place, client: SlsClient) -> set[int]:
+    """The shards that are listed, and open in the ledger."""
+    listed = {shard.id for shard in client.shards()}
+    return {s for s, entry in place.ledger.shards.items() if s in listed and not entry.closed}
 
 
-def execute_skip(lake: Lake, planned: PlannedSkip, *, clock: Clock = SYSTEM_CLOCK) -> int:
-    """Commit it; the new snapshot. Raises what `authored.commit` does."""
-    state, view, head = planned.state, planned.view, planned.table.current_snapshot()
-    if head is None or not view.shards:
-        raise ConfigError(f"nothing to skip in {view.table}")
-    ledger = skipped(state.ledger(view.origin), view)
-    change = authored.Change(
-        head,
-        {**state.ledgers, view.origin: ledger},
-        state.adopted,
-        Deed(Operation.SKIP, ",".join(str(x.shard) for x in view.shards)),
-        forgotten=state.forgotten,
-        same_rows=True,
-    )
-    return authored.commit(lake, planned.table, state, change, now_ms=int(clock.now() * 1000))
+def _planned(place: Place, found: Collection[SkippedShard], time_s: int) -> Planned[Skip]:
+    view = Skip(place.name, place.origin.id, time_s, tuple(x for x in found if x.target > x.frontier))
+    ledgers = {**place.state.ledgers, view.origin: skipped(place.ledger, view)}
+    deed = Deed(Operation.SKIP, ",".join(str(x.shard) for x in view.shards))
+    change = replace(authored.unchanged(place.head, place.state, deed), ledgers=ledgers)
+    nothing = f"no shard is behind {moment_text(time_s)} UTC: nothing to skip"
+    return Planned(view, place, change if view.shards else None, nothing=nothing)
 
 
 def skipped(ledger: Ledger, view: Skip) -> Ledger:

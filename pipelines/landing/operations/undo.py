@@ -11,24 +11,25 @@ that should be there and are not: `replace.py` brings them back.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask
 
 from pipelines.landing.commit import authored
+from pipelines.landing.commit.operation import Planned
 from pipelines.landing.contents import slices
 from pipelines.landing.contents.sameness import check_same
-from pipelines.landing.contents.slices import LogstoreTable, Part
+from pipelines.landing.contents.slices import Part
 from pipelines.landing.hours import hours_text
 from pipelines.landing.ledger.fence import withdrawn
+from pipelines.landing.ledger.place import Place, Trust, look
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ConfigError, LedgerBroken, ShardGone
 from sls_io.window import HOUR_S, IntervalSet
 
@@ -62,15 +63,13 @@ class Undo:
 
 
 @dataclass(frozen=True)
-class PlannedUndo:
-    """An undo with the exact table it was looked at; `execute` commits on that one or not at all."""
+class PlannedUndo(Planned[Undo]):
+    """What else `replace.py` goes by: the logstore's ledger afterwards, and by shard what leaves."""
 
-    view: Undo
-    place: LogstoreTable
-    ledger: Ledger
-    taken: Mapping[int, IntervalSet]
-    tasks: tuple[FileScanTask, ...]
-    change: authored.Change
+    place: Place
+    commit: authored.Change
+    ledger: Ledger = field(kw_only=True)
+    taken: Mapping[int, IntervalSet] = field(kw_only=True)
 
 
 def plan_undo(
@@ -90,7 +89,7 @@ def plan_undo(
     or rows of them were removed by decision; LedgerBroken when the table cannot be trusted, RowsElsewhere
     when rows of the hours lie in others.
     """
-    place = slices.look_at_table(lake, logstore, client, whole=counted)
+    place = look(lake, logstore, client, trust=Trust.WHOLE if counted else Trust.SOUND)
     slices.check_passed(place, client, hours.stop)
     slices.check_not_forgotten(place, hours)
     if counted:
@@ -121,8 +120,7 @@ def plan_undo(
         place=place,
         ledger=ledger,
         taken=taken,
-        tasks=tuple(tasks),
-        change=authored.Change(
+        commit=authored.Change(
             content=place.head,
             ledgers={**state.ledgers, ledger.origin: ledger},
             adopted=state.adopted,
@@ -133,14 +131,8 @@ def plan_undo(
     )
 
 
-def execute_undo(lake: Lake, planned: PlannedUndo, *, clock: Clock = SYSTEM_CLOCK) -> int:
-    """Commit a planned undo; the new snapshot. Raises what `authored.commit` does."""
-    place = planned.place
-    return authored.commit(lake, place.table, place.state, planned.change, now_ms=int(clock.now() * 1000))
-
-
 def _readable(
-    client: SlsClient, place: LogstoreTable, tasks: Iterable[FileScanTask], hours: range
+    client: SlsClient, place: Place, tasks: Iterable[FileScanTask], hours: range
 ) -> tuple[Part, ...]:
     """What those files hold that can be read. Raises LedgerBroken for one that cannot, unless all that
     may have been in it can be pulled again."""
@@ -194,7 +186,7 @@ def _edges(client: SlsClient, shard: int, hours: range) -> list[tuple[int, int]]
 
 
 def _view(
-    place: LogstoreTable,
+    place: Place,
     ledger: Ledger,
     parts: tuple[Part, ...],
     tasks: list[FileScanTask],
@@ -223,7 +215,7 @@ def _view(
     )
 
 
-def _others(place: LogstoreTable, logstore: Logstore, tasks: Iterable[FileScanTask]) -> dict[str, int]:
+def _others(place: Place, logstore: Logstore, tasks: Iterable[FileScanTask]) -> dict[str, int]:
     """Values in columns that the logstore does not declare, as the files' statistics count them. Of a column
     with others inside these are counted, since files tell nothing of itself: those of the fullest."""
     schema, found = place.table.schema(), Counter[str]()

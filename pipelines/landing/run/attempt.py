@@ -17,8 +17,9 @@ from pyiceberg.typedef import Record
 
 from pipelines.landing.commit import publish
 from pipelines.landing.commit.freshness import Freshness
-from pipelines.landing.contents.slices import LogstoreTable, check_nowhere
+from pipelines.landing.contents.slices import check_nowhere
 from pipelines.landing.ledger.left import rates_of
+from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.start import check_beside, check_origin, origin_text
 from pipelines.landing.ledger.state import TableState, check_adds_up, held_columns, read_state
 from pipelines.landing.ledger.values import Delta, Landed
@@ -119,7 +120,7 @@ class Attempt:
             before = found.get(window.shard, IntervalSet())
             found[window.shard] = before.union([(window.begin, window.end)])
         if head is not None and found:
-            check_nowhere(LogstoreTable(logstore, self.origin, self.table, self.base, head), found)
+            check_nowhere(Place(self.table, self.base, head, logstore, self.origin), found)
 
     def partition(self, shard: int, hour: int) -> Record:
         """Where rows of a shard and a receive hour (since 1970) lie in the table."""

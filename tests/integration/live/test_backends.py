@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.landing.commit.operation import execute
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance.maintain import Maintainer
 from pipelines.landing.operations import register
-from pipelines.landing.operations.adopt import execute_adopt, plan_adopt
-from pipelines.landing.operations.forget import execute_forget, plan_forget_where
-from pipelines.landing.operations.rollback import execute_rollback, plan_rollback
-from pipelines.landing.operations.undo import execute_undo, plan_undo
+from pipelines.landing.operations.adopt import plan_adopt
+from pipelines.landing.operations.forget import plan_forget_where
+from pipelines.landing.operations.rollback import plan_rollback
+from pipelines.landing.operations.undo import plan_undo
 from pipelines.landing.run.report import LandingReport
 from sls_io.clock import SYSTEM_CLOCK, ManualClock
 from sls_io.errors import ConfigError, LedgerBroken
@@ -167,7 +168,7 @@ def test_a_table_rolled_back_by_hand_is_settled_and_lands_on(world: World, serve
     with pytest.raises(LedgerBroken, match="rolled back"):
         world.land()
 
-    execute_rollback(world.lake, plan_rollback(world.lake, world.logstore.table, head or 0))
+    execute(world.lake, plan_rollback(world.lake, world.logstore.table, head or 0))
 
     assert world.land().rows == 40
     proved(world, servers)
@@ -178,7 +179,7 @@ def test_an_hour_is_undone_and_landed_again(world: World, servers: Servers) -> N
     world.at(HOUR0_S + 3600 + 60)
     world.land()
     with world.client as client:
-        execute_undo(world.lake, plan_undo(world.lake, world.logstore, client, range(HOUR0, HOUR0 + 1)))
+        execute(world.lake, plan_undo(world.lake, world.logstore, client, range(HOUR0, HOUR0 + 1)))
     assert world.table_rows() == []
     world.assert_proved()
 
@@ -190,7 +191,7 @@ def test_single_rows_are_removed_for_good(world: World, servers: Servers) -> Non
     world.land()
     with world.client as client:
         planned = plan_forget_where(world.lake, world.logstore, client, "n < 20")
-        execute_forget(world.lake, world.logstore, client, planned)
+        execute(world.lake, planned)
 
     assert counted(world, servers.s3) == (30, 30)
     assert world.land().rows == 0
@@ -205,7 +206,7 @@ def test_a_table_without_its_tag_is_adopted_with_the_ledger_that_its_rows_prove(
         world.land()
 
     with world.client as client:
-        execute_adopt(world.lake, plan_adopt(world.lake, world.logstore, client))
+        execute(world.lake, plan_adopt(world.lake, world.logstore, client))
 
     assert world.land().rows == 40
     proved(world, servers)

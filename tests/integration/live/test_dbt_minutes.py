@@ -14,7 +14,8 @@ import pytest
 from dbt.cli.main import dbtRunner
 from pyspark.sql.functions import lit
 
-from pipelines.landing.operations.undo import execute_undo, plan_undo
+from pipelines.landing.commit.operation import execute
+from pipelines.landing.operations.undo import plan_undo
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.lake import Lake
 from sls_io.emulator import start
@@ -130,7 +131,7 @@ def story(engine: Engine, shared_lake: Lake, tmp_path_factory: pytest.TempPathFa
         with world.client as client:
             before_it = set(world.published())
             undone = plan_undo(shared_lake, world.logstore, client, range(LATE_HOUR, LATE_HOUR + 1))
-            execute_undo(shared_lake, undone)
+            execute(shared_lake, undone)
         # Nobody may need the files that left: they may have left because they were lost.
         for lost in before_it - set(world.published()):
             Path(lost).unlink()

@@ -14,13 +14,14 @@ from dbt.cli.main import dbtRunner
 from pyiceberg.expressions import And, EqualTo
 
 from pipelines.landing.commit import authored
+from pipelines.landing.commit.operation import execute
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.ledger.state import read_state
 from pipelines.landing.ledger.values import Deed, Operation
-from pipelines.landing.operations.adopt import execute_adopt, plan_adopt
-from pipelines.landing.operations.forget import execute_forget, plan_forget_where
-from pipelines.landing.operations.rollback import execute_rollback, plan_rollback
-from pipelines.landing.operations.undo import execute_undo, plan_undo
+from pipelines.landing.operations.adopt import plan_adopt
+from pipelines.landing.operations.forget import plan_forget_where
+from pipelines.landing.operations.rollback import plan_rollback
+from pipelines.landing.operations.undo import plan_undo
 from pipelines.landing.table.lake import Lake
 from tests.integration.dbt_here import PLACE, dbt_here
 from tests.worlds.one_logstore import HOUR0, World
@@ -115,10 +116,10 @@ def test_it_passes_after_landings_and_after_everything_that_a_person_may_decide(
 
     with landed.client as client:
         lake, logstore = landed.lake, landed.logstore
-        settled(lambda: execute_undo(lake, plan_undo(lake, logstore, client, range(HOUR0, HOUR0 + 1))))
-        settled(lambda: execute_rollback(lake, plan_rollback(lake, TABLE, newest)))
+        settled(lambda: execute(lake, plan_undo(lake, logstore, client, range(HOUR0, HOUR0 + 1))).snapshot)
+        settled(lambda: execute(lake, plan_rollback(lake, TABLE, newest)).snapshot)
         where = plan_forget_where(lake, logstore, client, "n < 5")
-        settled(lambda: execute_forget(lake, logstore, client, where))
+        settled(lambda: execute(lake, where).snapshot)
 
 
 def test_a_row_deleted_by_hand_fails_and_the_shard_and_both_numbers_are_said(landed: World, dbt: Dbt) -> None:
@@ -144,8 +145,8 @@ def test_a_file_that_left_by_hand_fails_for_its_shard_and_adopted_rows_are_told_
         f"the table holds {len(landed.table_rows())} rows of logstores that have no led"
     )
     with landed.client as client:
-        planned = plan_adopt(landed.lake, landed.logstore, client, at="latest")
-        execute_adopt(landed.lake, planned, without_missing=True)
+        planned = plan_adopt(landed.lake, landed.logstore, client, at="latest", without_missing=True)
+        execute(landed.lake, planned)
     assert dbt.problems() == [], "what is there was adopted"
     landed.put(10)
     landed.emulator.admin.advance(120)
