@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Emulator, Limits, start
 from sls_io.emulator.limits import QUOTAS_OFF
-from sls_io.emulator.signing import Request, v1_text
+from sls_io.emulator.signing import SignedRequest, v1_text
 from sls_io.loggroup import compress, varint
 
 PAIR = ("bench-key", "bench-secret")
@@ -47,7 +47,7 @@ class Line:
         sent = {"host": HOST, "date": formatdate(SYSTEM_CLOCK.now(), usegmt=True),
                 "x-log-apiversion": "0.6.0", "x-log-signaturemethod": "hmac-sha1",
                 **(headers or {})}  # fmt: skip
-        text = v1_text(Request(method, path, query, sent, body)).encode()
+        text = v1_text(SignedRequest(method, path, query, sent, body)).encode()
         digest = base64.b64encode(hmac.new(PAIR[1].encode(), text, hashlib.sha1).digest()).decode()
         sent["authorization"] = f"LOG {PAIR[0]}:{digest}"
         self.connection.request(method, path + ("?" + urlencode(query) if query else ""), body, sent)

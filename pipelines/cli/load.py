@@ -223,7 +223,7 @@ def load(
     lines = FileLines.checked(output, path, format_name, first_line) if path is not None else None
     numbers = range(first_row, first_row + (rows or 0))
     with SlsClient(service) as client:
-        source = lines or GeneratedRows.over(spread_hours, service, seed, numbers)
+        source = lines or NumberedRows.over(spread_hours, service, seed, numbers)
         created = create(client, shards=shards) if create_first else []
         now_s = source.now_s or client.now_s()
         packer = Packer(_source(path), group_rows=group_size)
@@ -271,8 +271,8 @@ class FileLines:
 
 
 @dataclass(frozen=True, slots=True)
-class GeneratedRows:
-    """Rows of these numbers, received now, or over `hours` whose last one is that of `now_s`."""
+class NumberedRows:
+    """Generated rows of these numbers, received now, or over `hours` whose last one is that of `now_s`."""
 
     seed: int
     numbers: range

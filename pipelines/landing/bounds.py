@@ -43,14 +43,14 @@ class Falling(Settings):
         return self
 
 
-class Topology(Settings):
+class TopologySettings(Settings):
     """Splits, merges, read-only and deleted shards."""
 
     running: bool = False
     every_s: Every = 60
 
 
-class Backlog(Settings):
+class BacklogSettings(Settings):
     """An extra run when the oldest log waits for longer than `lag_s`, or more than `mb` raw MB or `rows`
     wait, about."""
 
@@ -61,7 +61,7 @@ class Backlog(Settings):
     rows: Bound = 0.0
 
 
-class Sealed(Settings):
+class SealedSettings(Settings):
     """Hours that every shard has passed, at most `hours_max` of them a tick."""
 
     running: bool = False
@@ -69,7 +69,7 @@ class Sealed(Settings):
     hours_max: Annotated[int, Field(ge=1, le=240)] = 24
 
 
-class Trouble(Settings):
+class TroubleSettings(Settings):
     """What somebody should hear of.
 
     lag_s      age of the oldest log that waits; nobody may be unable to look for longer than `fail`, either
@@ -87,7 +87,7 @@ class Trouble(Settings):
     runway_s: Falling = Falling(warn=172_800, fail=86_400)
 
 
-class Upkeep(Settings):
+class UpkeepSettings(Settings):
     """The maintenance, when so many data files came since the newest compaction, or the table has so many
     snapshots or manifests."""
 
@@ -98,7 +98,7 @@ class Upkeep(Settings):
     manifests: Annotated[int, Field(ge=0)] = 200
 
     @model_validator(mode="after")
-    def _more_than_a_maintenance_leaves(self) -> "Upkeep":
+    def _more_than_a_maintenance_leaves(self) -> "UpkeepSettings":
         for name, kept in (("snapshots", SNAPSHOTS_KEPT), ("manifests", MANIFESTS_KEPT)):
             if 0 < getattr(self, name) <= kept:
                 raise ValueError(f"{name}: a maintenance leaves {kept}; write more than that, or 0 for never")
@@ -108,8 +108,8 @@ class Upkeep(Settings):
 class Sensors(Settings):
     """Of one logstore."""
 
-    topology: Topology = Topology()
-    backlog: Backlog = Backlog()
-    sealed: Sealed = Sealed()
-    trouble: Trouble = Trouble()
-    maintenance: Upkeep = Upkeep()
+    topology: TopologySettings = TopologySettings()
+    backlog: BacklogSettings = BacklogSettings()
+    sealed: SealedSettings = SealedSettings()
+    trouble: TroubleSettings = TroubleSettings()
+    maintenance: UpkeepSettings = UpkeepSettings()

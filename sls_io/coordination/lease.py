@@ -244,7 +244,7 @@ def _alive(lease: Lease, watch: Watch, at_s: float, terms: Terms) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldLeases:
     """What one process has of the leases, from its own looks at them.
 
     ids       lease ids that it wrote, or may have written -> own monotonic second before they were sent
@@ -258,13 +258,13 @@ class Held:
     until_s: Mapping[int, float] = field(default_factory=dict)
     waiting: Mapping[int, float] = field(default_factory=dict)
 
-    def sends(self, lease_id: int, sent_s: float) -> "Held":
+    def sends(self, lease_id: int, sent_s: float) -> "HeldLeases":
         """Before a test-and-set to `lease_id`: whatever becomes of its answer, it may be carried out."""
         return replace(self, ids={**self.ids, lease_id: sent_s})
 
     def seen(
         self, view: View, me: str, *, at_s: float, timeout_s: float, lost: frozenset[int] = frozenset()
-    ) -> "Held":
+    ) -> "HeldLeases":
         """After a look at `at_s`; `lost`: ids whose answer never came, which may still be carried out.
 
         A claim counts from before its id was sent, so it ends before anybody else sees that id for a whole
@@ -282,7 +282,7 @@ class Held:
             if lease is not None and lease.consumer == me and lease.owner != me and at_s < end_s:
                 until_s[shard] = end_s
         there = {lease.lease_id for lease in mine.values()}
-        return Held(
+        return HeldLeases(
             ids={lease_id: sent_s for lease_id, sent_s in self.ids.items() if lease_id in there | lost},
             owned={s: lease.lease_id for s, lease in mine.items()},
             until_s=until_s,

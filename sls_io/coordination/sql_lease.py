@@ -36,7 +36,7 @@ from sls_io.coordination import lease as leases
 from sls_io.coordination.assignors import Assignor, named
 from sls_io.coordination.coordinator import Published
 from sls_io.coordination.database import Database
-from sls_io.coordination.lease import Held, Lease, Terms, View, Watch
+from sls_io.coordination.lease import HeldLeases, Lease, Terms, View, Watch
 from sls_io.coordination.lease_store import LeaseStore, SqlLeases
 from sls_io.errors import ClaimLost, InvariantBroken, SlsError, TransportError, printable
 from sls_io.settings import Group
@@ -69,7 +69,7 @@ class SqlLease:
         self._weights: Mapping[int, int] = {}
         self._watch = Watch()
         # Replaced as a whole, never changed in place: `renew` runs in a thread of its own.
-        self._held = Held()
+        self._held = HeldLeases()
         self._lost: dict[int, float] = {}
         self._view = View()
         self._prepared = self._carried = False
@@ -204,7 +204,7 @@ class SqlLease:
 
         Out of reach: what was taken may be begun one timeout after that, all else expires.
         """
-        was, self._held, self._carried = self._held, Held(), False
+        was, self._held, self._carried = self._held, HeldLeases(), False
         try:
             if was.ids:
                 self._store.hand_over(self.holder)

@@ -177,7 +177,7 @@ def _of_log(told: Told) -> str:
     return f"key {text}" if told[1] and text.startswith(_RESERVED) else text
 
 
-class Trouble:
+class PageTrouble:
     """Rows and groups that cannot be represented exactly, and why, in order of discovery."""
 
     def __init__(self) -> None:

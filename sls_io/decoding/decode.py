@@ -37,9 +37,9 @@ from numpy.typing import NDArray
 
 from sls_io import loggroup
 from sls_io.claim import SUM_MODULUS
-from sls_io.decoding.causes import Cause, Trouble
+from sls_io.decoding.causes import Cause, PageTrouble
 from sls_io.decoding.chunks import Chunk, Chunks, whole_page
-from sls_io.decoding.heads import PART_BYTES, Heads, Wide
+from sls_io.decoding.heads import PART_BYTES, GroupHeads, Wide
 from sls_io.decoding.nested import Ints, Logs, Tree, digest, digest_once
 from sls_io.decoding.texts import TEXT_MAP, as_text, maps, numbered, replaced
 from sls_io.errors import ConfigError, DecodeError
@@ -96,7 +96,7 @@ class Declared:
 
 
 @dataclass(frozen=True)
-class Part:
+class PagePart:
     """Some rows of a page; `sum` and `errors` as in `Decoded`."""
 
     batch: pa.RecordBatch
@@ -205,17 +205,17 @@ class Reading:
     groups: int
     unreadable: bool
 
-    def parts(self, hour: int) -> Iterator[Part]:
+    def parts(self, hour: int) -> Iterator[PagePart]:
         """The rows in order, so many at a time that they fit in memory whatever the page holds."""
         rows_max = max(1, min(_ROWS_MAX, PART_BYTES // (8 * len(self.decoder.schema))))
         for chunk in self.chunks:
-            heads = Heads.of(chunk)
+            heads = GroupHeads.of(chunk)
             for begin, end in _row_ranges(chunk.tree, rows_max):
                 yield from self._rows(chunk, heads, begin, end, hour)
 
-    def _rows(self, chunk: Chunk, heads: Heads, begin: int, end: int, hour: int) -> Iterator[Part]:
+    def _rows(self, chunk: Chunk, heads: GroupHeads, begin: int, end: int, hour: int) -> Iterator[PagePart]:
         """The rows [begin, end) of a chunk, in as many parts as what they repeat asks for."""
-        decoder, logs, trouble = self.decoder, chunk.tree.part(begin, end), Trouble()
+        decoder, logs, trouble = self.decoder, chunk.tree.part(begin, end), PageTrouble()
         columns = {"__time__": _times(logs, trouble)}
         columns.update(_log_columns(logs, decoder.declared, trouble))
         for row, cause in chunk.unreadable.items():
@@ -234,7 +234,7 @@ class Reading:
         for a, b in wide.ranges():
             shown = {name: column.slice(a, b - a) for name, column in columns.items()} | wide.columns(a, b)
             arrays = [shown[f.name] if f.name in shown else pa.nulls(b - a, f.type) for f in decoder.schema]
-            yield Part(
+            yield PagePart(
                 batch=pa.RecordBatch.from_arrays(arrays, schema=decoder.schema),
                 rows=b - a,
                 errors=int(wide.bad[a:b].sum()),
@@ -303,7 +303,7 @@ def _labels(page: Page) -> tuple[int, bool]:
 # --- columns of the log ------------------------------------------------------------------------
 
 
-def _times(logs: Logs, trouble: Trouble) -> pa.Array:
+def _times(logs: Logs, trouble: PageTrouble) -> pa.Array:
     """Time and its nanosecond part in microseconds; the part below is cut off."""
     seconds = logs.time.fill_null(0).to_numpy().astype(np.int64)
     nanos = logs.time_ns.fill_null(0).to_numpy().astype(np.int64)
@@ -318,7 +318,7 @@ def _times(logs: Logs, trouble: Trouble) -> pa.Array:
     return pa.array(seconds * 1_000_000 + nanos // 1_000, mask=missing).cast(TIMESTAMP)
 
 
-def _log_columns(logs: Logs, declared: Sequence[Declared], trouble: Trouble) -> dict[str, pa.Array]:
+def _log_columns(logs: Logs, declared: Sequence[Declared], trouble: PageTrouble) -> dict[str, pa.Array]:
     """The declared columns and `__rest__`."""
     pairs = _Pairs.of(logs, declared, trouble)
     columns = {
@@ -361,7 +361,7 @@ class _Pairs:
     own: dict[int, pa.Array]
 
     @staticmethod
-    def of(logs: Logs, declared: Sequence[Declared], trouble: Trouble) -> _Pairs:
+    def of(logs: Logs, declared: Sequence[Declared], trouble: PageTrouble) -> _Pairs:
         rows, keys, values = logs.log_of_pair, logs.keys, logs.values
         if keys.null_count:
             missing = keys.is_null().to_numpy(zero_copy_only=False)
@@ -405,7 +405,7 @@ class _Pairs:
             to_rest &= shown
         return _Pairs(names, text, rows, codes, order, keyed.starts, found, shown, broken, to_rest, own)
 
-    def column(self, place: int, declared: Declared, logs: int, trouble: Trouble) -> pa.Array:
+    def column(self, place: int, declared: Declared, logs: int, trouble: PageTrouble) -> pa.Array:
         """One value a log, null where the key is absent or its value does not fit."""
         code = self.found[place]
         if code < 0:
@@ -427,7 +427,7 @@ class _Pairs:
         return values
 
     def _own_column(
-        self, pairs: Ints, declared: Declared, values: pa.Array, logs: int, trouble: Trouble
+        self, pairs: Ints, declared: Declared, values: pa.Array, logs: int, trouble: PageTrouble
     ) -> pa.Array:
         """As `column`, of values that were read from bytes, one for each of `pairs`."""
         if values.null_count:
@@ -443,7 +443,7 @@ class _Pairs:
         of_row[self.rows[pairs]] = chosen
         return pa.array(of_row, mask=of_row < 0)
 
-    def _misfits(self, pairs: Ints, declared: Declared, trouble: Trouble) -> None:
+    def _misfits(self, pairs: Ints, declared: Declared, trouble: PageTrouble) -> None:
         self.to_rest[pairs] = True
         kind = declared.label or str(declared.type)
         trouble.note(self.rows[pairs], Cause.MISFIT, declared.name, kind)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sls_io.decoding.causes import SEPARATOR, Cause, Trouble
+from sls_io.decoding.causes import SEPARATOR, Cause, PageTrouble
 from sls_io.decoding.chunks import Chunk
 from sls_io.decoding.nested import Ints, Logs, Tree, guarded, lengths_of, within
 from sls_io.decoding.texts import SHOWN_BYTES, as_text, by_code, earlier_ones, escaped, key_codes, maps
@@ -26,7 +26,7 @@ _HEADS_TIMES = 64
 
 
 @dataclass
-class Heads:
+class GroupHeads:
     """Topic, source and tags of the groups of a chunk, one of each a group.
 
     sizes  bytes that they take on each row
@@ -38,12 +38,12 @@ class Heads:
     tags: pa.Array
     sizes: Ints
     once: NDArray[np.bool_]
-    trouble: Trouble
+    trouble: PageTrouble
 
     @staticmethod
-    def of(chunk: Chunk) -> Heads:
+    def of(chunk: Chunk) -> GroupHeads:
         """The heads of a chunk's groups, with what is wrong with them."""
-        trouble, head = Trouble(), chunk.head
+        trouble, head = PageTrouble(), chunk.head
         topic = _group_text(head.topic, trouble, Cause.TOPIC_BYTES, Cause.TOPIC_BASE64)
         source = _group_text(head.source, trouble, Cause.SOURCE_BYTES, Cause.SOURCE_BASE64)
         tags = _group_tags(head, trouble)
@@ -53,7 +53,7 @@ class Heads:
         lengths = np.array([end - begin for begin, end in chunk.frames], dtype=np.int64)
         once = sizes * chunk.group_logs > _HEADS_BYTES + _HEADS_TIMES * lengths
         trouble.note_group(np.flatnonzero(once), Cause.HEAD_ONCE)
-        return Heads(topic=topic, source=source, tags=tags, sizes=sizes, once=once, trouble=trouble)
+        return GroupHeads(topic=topic, source=source, tags=tags, sizes=sizes, once=once, trouble=trouble)
 
 
 def _offsets(tags: pa.MapArray) -> Ints:
@@ -61,7 +61,7 @@ def _offsets(tags: pa.MapArray) -> Ints:
     return offsets
 
 
-def _group_text(values: pa.Array, trouble: Trouble, cause: Cause, in_base64: Cause) -> pa.Array:
+def _group_text(values: pa.Array, trouble: PageTrouble, cause: Cause, in_base64: Cause) -> pa.Array:
     text, broken = as_text(values, escaped)
     if broken is not None:
         long = lengths_of(values) > SHOWN_BYTES
@@ -70,7 +70,7 @@ def _group_text(values: pa.Array, trouble: Trouble, cause: Cause, in_base64: Cau
     return text
 
 
-def _group_tags(head: Tree, trouble: Trouble) -> pa.Array:
+def _group_tags(head: Tree, trouble: PageTrouble) -> pa.Array:
     """One map a group, null without tags; of a repeated tag the last is shown."""
     groups = np.repeat(np.arange(head.groups, dtype=np.int64), np.diff(head.tag_offsets))
     keys, values = head.tag_keys, head.tag_values
@@ -113,9 +113,9 @@ class Wide:
 
     raw: bytes
     chunk: Chunk
-    heads: Heads
+    heads: GroupHeads
     logs: Logs
-    trouble: Trouble
+    trouble: PageTrouble
     pii: Mapping[bytes, str]
 
     def __post_init__(self) -> None:

@@ -27,7 +27,7 @@ from sls_io.emulator.page import render
 from sls_io.emulator.refusal import Refused, no_group, parameter_invalid
 from sls_io.emulator.server import ServiceApp
 from sls_io.emulator.signing import Key
-from sls_io.emulator.storage.store import CURSOR_MAX, SHARDS_MAX, Logstore, ShardLog
+from sls_io.emulator.storage.store import CURSOR_MAX, SHARDS_MAX, ShardLog, StoredLogstore
 from sls_io.errors import ConfigError
 from sls_io.loggroup import groups
 from sls_io.settings import is_loopback
@@ -93,7 +93,7 @@ class _AskKey(_Ask):
     lasts_s: float | None = Field(default=None, ge=-_LASTS_S_MAX, le=_LASTS_S_MAX)
 
 
-class Admin:
+class AdminHandlers:
     """The handlers; each ends with a commit, so what it changed is written down."""
 
     def __init__(self, app: ServiceApp) -> None:
@@ -258,7 +258,7 @@ class Admin:
             self._lines(self.service.store.logstore(*names)), media_type="application/jsonl"
         )
 
-    async def _lines(self, logstore: Logstore) -> AsyncIterator[bytes]:
+    async def _lines(self, logstore: StoredLogstore) -> AsyncIterator[bytes]:
         for shard in list(logstore.shards.values()):
             cursor, end = shard.begin, shard.next
             while cursor < end:
@@ -276,7 +276,7 @@ class Admin:
                 yield ("\n".join(lines) + "\n").encode() if lines else b""
                 cursor = span.next
 
-    def _retain(self, logstore: Logstore, shard: ShardLog, ask: _AskRetain) -> None:
+    def _retain(self, logstore: StoredLogstore, shard: ShardLog, ask: _AskRetain) -> None:
         store = self.service.store
         if ask.before_s is not None:
             store.trim(logstore, shard, shard.at_time(ask.before_s))
@@ -327,7 +327,7 @@ def _sentence(wrong: ValidationError) -> str:
     return told.encode("utf-8", "replace").decode()
 
 
-def _logstore_doc(logstore: Logstore) -> dict[str, Any]:
+def _logstore_doc(logstore: StoredLogstore) -> dict[str, Any]:
     """A logstore with its shards and groups, as plain values."""
     shards = [
         {**shard_doc(s), "begin": s.begin, "end": s.next, "groups": len(s.cursors), "bytes": s.raw_bytes}

@@ -13,12 +13,12 @@ from typing import Any
 
 from sls_io.emulator.groups import ConsumerGroup
 from sls_io.emulator.refusal import Refused, no_group, parameter_invalid
-from sls_io.emulator.service import Answer, Call, LogService
+from sls_io.emulator.service import Call, LogService, ServedAnswer
 from sls_io.emulator.storage.store import TTL_FOREVER_DAYS, Change, ShardLog
 from sls_io.errors import ConfigError
 from sls_io.window import cursor_from_wire, cursor_to_wire
 
-Handler = Callable[[LogService, Call], Answer]
+Handler = Callable[[LogService, Call], ServedAnswer]
 _GROUP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _DEFAULTS: Change = {
     "enable_tracking": False, "appendMeta": False, "autoSplit": False, "maxSplitShard": 64,
@@ -54,8 +54,8 @@ def find(method: str, path: str, query: Mapping[str, str]) -> tuple[Route, dict[
     )
 
 
-def _json(value: Any) -> Answer:
-    return Answer(json.dumps(value).encode(), {"content-type": "application/json"})
+def _json(value: Any) -> ServedAnswer:
+    return ServedAnswer(json.dumps(value).encode(), {"content-type": "application/json"})
 
 
 def _body(call: Call, *, code: str = "PostBodyInvalid") -> dict[str, Any]:
@@ -114,35 +114,35 @@ def _project_doc(doc: Change) -> dict[str, str]:
     }  # fmt: skip
 
 
-def create_project(service: LogService, call: Call) -> Answer:
+def create_project(service: LogService, call: Call) -> ServedAnswer:
     """{projectName, description}. 400 ProjectAlreadyExist."""
     body = _body(call)
     name = str(body.get("projectName") or call.project)
     service.store.create_project(name, str(body.get("description") or ""), service.now())
-    return Answer()
+    return ServedAnswer()
 
 
-def update_project(service: LogService, call: Call) -> Answer:
+def update_project(service: LogService, call: Call) -> ServedAnswer:
     """{description}."""
     description = str(_body(call).get("description") or "")
     service.store.update_project(call.project, description, service.now())
-    return Answer()
+    return ServedAnswer()
 
 
-def get_project(service: LogService, call: Call) -> Answer:
+def get_project(service: LogService, call: Call) -> ServedAnswer:
     """GET / lists projects when it pages or names no project, and describes the host's one otherwise."""
     if not call.project or any(name in call.query for name in ("offset", "size", "projectName")):
         return list_projects(service, call)
     return _json(_project_doc(service.store.project(call.project)))
 
 
-def delete_project(service: LogService, call: Call) -> Answer:
+def delete_project(service: LogService, call: Call) -> ServedAnswer:
     """With everything in it. 404 ProjectNotExist."""
     service.store.delete_project(call.project)
-    return Answer()
+    return ServedAnswer()
 
 
-def list_projects(service: LogService, call: Call) -> Answer:
+def list_projects(service: LogService, call: Call) -> ServedAnswer:
     """{count, total, projects}, by name; `projectName` is a part of the name."""
     wanted = call.query.get("projectName", "")
     total, names = _slice(call, sorted(n for n in service.store.projects if wanted in n))
@@ -153,7 +153,7 @@ def list_projects(service: LogService, call: Call) -> Answer:
 # logstores
 
 
-def create_logstore(service: LogService, call: Call) -> Answer:
+def create_logstore(service: LogService, call: Call) -> ServedAnswer:
     """{logstoreName, ttl in days (-1: for ever), shardCount}. LogStoreAlreadyExist, LogStoreInfoInvalid."""
     body = _body(call)
     if len(service.store.in_project(call.project)) >= service.limits.logstores_max:
@@ -165,10 +165,10 @@ def create_logstore(service: LogService, call: Call) -> Answer:
     ttl = TTL_FOREVER_DAYS if ttl == -1 else ttl
     name = str(body.get("logstoreName") or "")
     service.store.create_logstore(call.project, name, ttl, shards, settings, service.now())
-    return Answer()
+    return ServedAnswer()
 
 
-def get_logstore(service: LogService, call: Call) -> Answer:
+def get_logstore(service: LogService, call: Call) -> ServedAnswer:
     """Its settings; shardCount counts the shards that take writes."""
     logstore = service.logstore(call)
     return _json({
@@ -178,22 +178,22 @@ def get_logstore(service: LogService, call: Call) -> Answer:
     })  # fmt: skip
 
 
-def update_logstore(service: LogService, call: Call) -> Answer:
+def update_logstore(service: LogService, call: Call) -> ServedAnswer:
     """ttl and the settings that are only kept; shardCount is changed by split and merge alone."""
     logstore, body = service.logstore(call), _body(call)
     settings = {k: body[k] for k in _DEFAULTS if body.get(k) is not None}
     ttl = _integer(body.get("ttl") or logstore.ttl_days, "ttl")
     service.store.update_logstore(logstore, TTL_FOREVER_DAYS if ttl == -1 else ttl, settings, service.now())
-    return Answer()
+    return ServedAnswer()
 
 
-def delete_logstore(service: LogService, call: Call) -> Answer:
+def delete_logstore(service: LogService, call: Call) -> ServedAnswer:
     """With shards, groups and LogGroups."""
     service.store.delete_logstore(call.project, call.names["logstore"])
-    return Answer()
+    return ServedAnswer()
 
 
-def list_logstores(service: LogService, call: Call) -> Answer:
+def list_logstores(service: LogService, call: Call) -> ServedAnswer:
     """{count, total, logstores: names}; `logstoreName` is a part of the name."""
     wanted = call.query.get("logstoreName", "")
     total, names = _slice(call, [x.name for x in service.store.in_project(call.project) if wanted in x.name])
@@ -212,13 +212,13 @@ def shard_doc(shard: ShardLog) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def list_shards(service: LogService, call: Call) -> Answer:
+def list_shards(service: LogService, call: Call) -> ServedAnswer:
     """A bare array, by id."""
     shards = service.logstore(call).shards
     return _json([shard_doc(shards[i]) for i in sorted(shards)])
 
 
-def split_shard(service: LogService, call: Call) -> Answer:
+def split_shard(service: LogService, call: Call) -> ServedAnswer:
     """Parent first, then the children. 400 ParameterInvalid: invalid shard id, invalid mid hash."""
     count = _integer(call.query.get("shardCount") or 2, "shardCount")
     key = call.query.get("key", "")
@@ -226,39 +226,39 @@ def split_shard(service: LogService, call: Call) -> Answer:
     return _json([shard_doc(s) for s in found])
 
 
-def merge_shard(service: LogService, call: Call) -> Answer:
+def merge_shard(service: LogService, call: Call) -> ServedAnswer:
     """The new shard first, then its parents. 400 ParameterInvalid for the last one."""
     found = service.store.merge(service.logstore(call), _shard_id(call), service.now())
     return _json([shard_doc(s) for s in found])
 
 
-def delete_shard(service: LogService, call: Call) -> Answer:
+def delete_shard(service: LogService, call: Call) -> ServedAnswer:
     """Readonly shards only."""
     service.store.delete_shard(service.logstore(call), _shard_id(call))
-    return Answer()
+    return ServedAnswer()
 
 
 # data
 
 
-def put_logs(service: LogService, call: Call) -> Answer:
+def put_logs(service: LogService, call: Call) -> ServedAnswer:
     """One LogGroup into the next shard in turn. Go posts to the logstore, the others to shards/lb."""
     if not call.headers.get("content-type", "").startswith("application/x-protobuf"):
         code = (415, "InvalidContentType") if "content-type" in call.headers else (400, "MissingContentType")
         raise Refused(*code, "Content-Type: expected application/x-protobuf")
     service.put(service.logstore(call), call, None)
-    return Answer()
+    return ServedAnswer()
 
 
-def put_logs_by_key(service: LogService, call: Call) -> Answer:
+def put_logs_by_key(service: LogService, call: Call) -> ServedAnswer:
     """One LogGroup into the shard whose range holds `key`."""
     if not call.query.get("key"):
         raise parameter_invalid("key: expected 32 hex digits")
     service.put(service.logstore(call), call, call.query["key"])
-    return Answer()
+    return ServedAnswer()
 
 
-def get_cursor(service: LogService, call: Call) -> Answer:
+def get_cursor(service: LogService, call: Call) -> ServedAnswer:
     """`from`: begin, end, or unix seconds: the first group received at or after them."""
     shard = service.logstore(call).shard(_shard_id(call))
     wanted = call.query.get("from", "")
@@ -269,13 +269,13 @@ def get_cursor(service: LogService, call: Call) -> Answer:
     return _json({"cursor": cursor_to_wire(shard.at_time(_integer(wanted, "from")))})
 
 
-def get_cursor_time(service: LogService, call: Call) -> Answer:
+def get_cursor_time(service: LogService, call: Call) -> ServedAnswer:
     """Receive second of the group at the cursor, or of the next one. 400 InvalidCursor at the end."""
     shard = service.logstore(call).shard(_shard_id(call))
     return _json({"cursor_time": shard.time_of(_cursor(call.query.get("cursor")))})
 
 
-def pull_logs(service: LogService, call: Call) -> Answer:
+def pull_logs(service: LogService, call: Call) -> ServedAnswer:
     """`count` LogGroups from `cursor`, before `end_cursor`; progress is x-log-cursor, never the count."""
     logstore = service.logstore(call)
     shard = logstore.shard(_shard_id(call))
@@ -305,7 +305,7 @@ def _group_settings(body: Mapping[str, Any]) -> tuple[int | None, bool | None]:
     return timeout, order
 
 
-def create_group(service: LogService, call: Call) -> Answer:
+def create_group(service: LogService, call: Call) -> ServedAnswer:
     """{consumerGroup, timeout in seconds, order}. 400 ConsumerGroupAlreadyExist, ConsumerGroupQuotaExceed."""
     logstore, body = service.logstore(call), _body(call, code="JsonInfoInvalid")
     name = body.get("consumerGroup")
@@ -318,34 +318,34 @@ def create_group(service: LogService, call: Call) -> Answer:
         raise Refused(400, "ConsumerGroupQuotaExceed", f"at most {service.limits.groups_max} consumer groups")
     logstore.groups[name] = ConsumerGroup(name, timeout, bool(order))
     service.group(logstore, name)
-    return Answer()
+    return ServedAnswer()
 
 
-def update_group(service: LogService, call: Call) -> Answer:
+def update_group(service: LogService, call: Call) -> ServedAnswer:
     """{timeout, order}, either or both. 404 ConsumerGroupNotExist."""
     logstore = service.logstore(call)
     timeout, order = _group_settings(_body(call, code="JsonInfoInvalid"))
     group = service.group(logstore, call.names["group"])
     group.configure(timeout_s=timeout, order=order, now=service.now(), shape=logstore.shape())
-    return Answer()
+    return ServedAnswer()
 
 
-def delete_group(service: LogService, call: Call) -> Answer:
+def delete_group(service: LogService, call: Call) -> ServedAnswer:
     """Members and checkpoints go with it. 404 ConsumerGroupNotExist."""
     logstore, name = service.logstore(call), call.names["group"]
     if name not in logstore.groups:
         raise no_group(name)
     service.store.drop_group(logstore, name)
-    return Answer()
+    return ServedAnswer()
 
 
-def list_groups(service: LogService, call: Call) -> Answer:
+def list_groups(service: LogService, call: Call) -> ServedAnswer:
     """A bare array of {name, timeout, order}."""
     groups = service.logstore(call).groups
     return _json([{"name": g.name, "timeout": g.timeout_s, "order": g.order} for g in groups.values()])
 
 
-def heartbeat(service: LogService, call: Call) -> Answer:
+def heartbeat(service: LogService, call: Call) -> ServedAnswer:
     """Body: the shards `consumer` still works on. Answer: the ones it may read, a bare array."""
     logstore, consumer = service.logstore(call), call.query.get("consumer", "")
     claimed = _loads(call, "JsonInfoInvalid") if call.body else []
@@ -357,7 +357,7 @@ def heartbeat(service: LogService, call: Call) -> Answer:
     return _json(group.heartbeat(consumer, claimed, service.now(), logstore.shape()))
 
 
-def get_checkpoints(service: LogService, call: Call) -> Answer:
+def get_checkpoints(service: LogService, call: Call) -> ServedAnswer:
     """An entry for every shard, without checkpoint too; an empty one makes two vendor clients hang."""
     slots = service.group(service.logstore(call), call.names["group"]).slots
     wanted = call.query.get("shard", "")
@@ -375,7 +375,7 @@ def _wire(cursor: int | None) -> str:
     return "" if cursor is None else cursor_to_wire(cursor)
 
 
-def save_checkpoint(service: LogService, call: Call) -> Answer:
+def save_checkpoint(service: LogService, call: Call) -> ServedAnswer:
     """{shard, checkpoint}. Unless forceSuccess, only the holder may: ConsumerNotMatch, ConsumerNotExist."""
     logstore, body = service.logstore(call), _body(call, code="JsonInfoInvalid")
     group = service.group(logstore, call.names["group"])
@@ -396,7 +396,7 @@ def save_checkpoint(service: LogService, call: Call) -> Answer:
             "op": "checkpoint", "uid": logstore.uid, "group": group.name, "shard": shard, "cursor": cursor,
             "updated_us": slot.updated_us, "saver": consumer,
         })  # fmt: skip
-    return Answer()
+    return ServedAnswer()
 
 
 def _route(method: str, path: str, handler: Handler, **query: tuple[str, ...]) -> Route:

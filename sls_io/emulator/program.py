@@ -21,12 +21,12 @@ import uvicorn
 from pydantic import ValidationError
 from starlette.types import Receive, Scope, Send
 
-from sls_io.emulator.admin import Admin
+from sls_io.emulator.admin import AdminHandlers
 from sls_io.emulator.limits import Limits
 from sls_io.emulator.moved_clock import checked
 from sls_io.emulator.server import ReadyServer, ServiceApp, TargetProtocol
 from sls_io.emulator.service import LogService
-from sls_io.emulator.signing import Keys
+from sls_io.emulator.signing import SigningKeys
 from sls_io.errors import ConfigError
 
 _LOG = logging.getLogger("sls_io.emulator")
@@ -81,7 +81,7 @@ def serve(
     listener = _listen(options.port)
     try:
         service = LogService(
-            options.data, keys=Keys.from_environment(), limits=options.limits, now=options.now,
+            options.data, keys=SigningKeys.from_environment(), limits=options.limits, now=options.now,
             salvage=options.salvage,
         )  # fmt: skip
     except BaseException:
@@ -186,7 +186,7 @@ def _be(asked: dict[str, Any], files: list[int], others: dict[int, int]) -> NoRe
 def dispatch(service: LogService) -> Any:
     """The ASGI application: the admin path beside the service's calls."""
     app = ServiceApp(service)
-    admin = Admin(app).starlette()
+    admin = AdminHandlers(app).starlette()
 
     async def dispatched(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]

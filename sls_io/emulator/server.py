@@ -26,8 +26,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from sls_io.emulator import api
 from sls_io.emulator.faults import Fault, Wanted, rewritten
 from sls_io.emulator.refusal import Refused
-from sls_io.emulator.service import Answer, Call, LogService
-from sls_io.emulator.signing import Request
+from sls_io.emulator.service import Call, LogService, ServedAnswer
+from sls_io.emulator.signing import SignedRequest
 from sls_io.loggroup import compress, decompress, frame, groups
 
 _LOG = logging.getLogger("sls_io.emulator")
@@ -79,7 +79,7 @@ class ServiceApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request_id = uuid.uuid4().hex[:24].upper()
-        status, answer, met, name = 200, Answer(), list[Fault](), ""
+        status, answer, met, name = 200, ServedAnswer(), list[Fault](), ""
         try:
             request, project = await self._read(scope, receive)
             route, names = api.find(request.method, request.path, request.query)
@@ -107,14 +107,14 @@ class ServiceApp:
         """Let go the requests that a `hold` or `hold_reply` fault stopped, now and later."""
         self._held.setdefault(fault, asyncio.Event()).set()
 
-    async def _read(self, scope: Scope, receive: Receive) -> tuple[Request, str]:
+    async def _read(self, scope: Scope, receive: Receive) -> tuple[SignedRequest, str]:
         headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
         limit = self.service.limits.put_bytes_max + _BODY_ROOM_BYTES
         if len(headers.get("content-length", "")) > 12 or int(headers.get("content-length", 0)) > limit:
             raise Refused(400, "PostBodyTooLarge", f"a body has at most {limit} bytes")
         body = await self._body(receive, limit)
         query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
-        request = Request(scope["method"], scope["path"], query, headers, body)
+        request = SignedRequest(scope["method"], scope["path"], query, headers, body)
         return request, project_of(scope.get(TARGET, b""), headers.get("host", ""))
 
     async def _body(self, receive: Receive, limit: int) -> bytes:
@@ -138,7 +138,7 @@ class ServiceApp:
         finally:
             self._reading_bytes -= size
 
-    async def _do(self, route: api.Route, request: Request, call: Call) -> Answer:
+    async def _do(self, route: api.Route, request: SignedRequest, call: Call) -> ServedAnswer:
         """Check the signature and act; no await until the change is in the journal."""
         service = self.service
         service.keys.verify(request, service.machine.now(), service.limits.skew_s)
@@ -202,7 +202,7 @@ class ServiceApp:
         receive: Receive,
         send: Send,
         status: int,
-        answer: Answer,
+        answer: ServedAnswer,
         met: list[Fault],
         request_id: str,
     ) -> None:
@@ -235,7 +235,7 @@ class ServiceApp:
 class _Reply:
     """An answer on its way, as faults make it. `through`: how many bytes of the body go out; None: all."""
 
-    def __init__(self, status: int, answer: Answer, headers: dict[str, str]) -> None:
+    def __init__(self, status: int, answer: ServedAnswer, headers: dict[str, str]) -> None:
         self.status, self.answer, self.headers = status, answer, headers
         self.body = answer.body
         self.through: int | None = None
@@ -272,12 +272,12 @@ def project_of(target: bytes, host: str) -> str:
     return ""
 
 
-def _refusal(refused: Refused) -> Answer:
+def _refusal(refused: Refused) -> ServedAnswer:
     text = json.dumps({"errorCode": refused.code, "errorMessage": refused.message})
-    return Answer(text.encode(), {"content-type": "application/json"})
+    return ServedAnswer(text.encode(), {"content-type": "application/json"})
 
 
-def _shortened(answer: Answer, headers: dict[str, str], less: int) -> bytes:
+def _shortened(answer: ServedAnswer, headers: dict[str, str], less: int) -> bytes:
     """The page without its last groups. Count and cursor still speak of all, the raw size does not."""
     kind = answer.headers.get("x-log-compresstype", "")
     raw = decompress(answer.body, kind, int(answer.headers.get("x-log-bodyrawsize", "0")))

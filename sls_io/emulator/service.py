@@ -16,10 +16,10 @@ from sls_io.emulator.limits import Limits
 from sls_io.emulator.moved_clock import MovedClock
 from sls_io.emulator.quotas import Amounts, Meter
 from sls_io.emulator.refusal import Refused, no_group
-from sls_io.emulator.signing import Keys
+from sls_io.emulator.signing import SigningKeys
 from sls_io.emulator.storage.journal import open_journal
 from sls_io.emulator.storage.logs import check_group
-from sls_io.emulator.storage.store import DAY_S, Logstore, RecordSpan, ShardLog, Store
+from sls_io.emulator.storage.store import DAY_S, RecordSpan, ShardLog, Store, StoredLogstore
 from sls_io.errors import ConfigError, DecodeError
 from sls_io.loggroup import COMPRESSIONS, decompress, frame
 
@@ -39,7 +39,7 @@ class Call:
 
 
 @dataclass(slots=True)
-class Answer:
+class ServedAnswer:
     """A successful answer. With `compress` the body is still plain; `key` finds it in the cache."""
 
     body: bytes = b""
@@ -77,8 +77,8 @@ class LogService:
     """The state of one emulator, in memory or on top of a data folder."""
 
     def __init__(
-        self, data: Path | None = None, *, keys: Keys, limits: Limits | None = None, now: float | None = None,
-        machine: Clock = SYSTEM_CLOCK, salvage: bool = False,
+        self, data: Path | None = None, *, keys: SigningKeys, limits: Limits | None = None,
+        now: float | None = None, machine: Clock = SYSTEM_CLOCK, salvage: bool = False,
     ) -> None:  # fmt: skip
         self.limits = limits or Limits()
         self.machine, self.keys = machine, keys
@@ -121,11 +121,11 @@ class LogService:
         self.store.clock = self.clock.doc()
         self.store.changes.append({"op": "clock", "doc": self.store.clock})
 
-    def logstore(self, call: Call) -> Logstore:
+    def logstore(self, call: Call) -> StoredLogstore:
         """The logstore the path names, retention applied."""
         return self.store.logstore(call.project, call.names["logstore"], self.now())
 
-    def group(self, logstore: Logstore, name: str) -> ConsumerGroup:
+    def group(self, logstore: StoredLogstore, name: str) -> ConsumerGroup:
         """A consumer group with the silent members evicted and the shards up to date."""
         found = logstore.groups.get(name)
         if found is None:
@@ -152,7 +152,7 @@ class LogService:
             self.journal.write(self.store.changes)
             self.store.changes.clear()
 
-    def put(self, logstore: Logstore, call: Call, key: str | None) -> None:
+    def put(self, logstore: StoredLogstore, call: Call, key: str | None) -> None:
         """PutLogs: check the body, choose the shard, write it down, then show it."""
         raw = self._plain(call)
         now = self.now()
@@ -171,7 +171,7 @@ class LogService:
         shard.append(place, len(framed), now)
         self.bytes_kept += len(framed)
 
-    def page(self, logstore: Logstore, shard: ShardLog, span: RecordSpan, accept: str) -> Answer:
+    def page(self, logstore: StoredLogstore, shard: ShardLog, span: RecordSpan, accept: str) -> ServedAnswer:
         """PullLogs: the answer for one span, compressed as the caller accepts."""
         self._meter_read(logstore, shard, span.raw_bytes)
         headers = {
@@ -181,7 +181,7 @@ class LogService:
             "content-type": "application/x-protobuf",
         }
         if span.last is None:
-            return Answer(headers=headers)
+            return ServedAnswer(headers=headers)
         headers |= {"x-log-read-last-cursor": str(span.last), "x-log-cursor-time": str(span.time_s)}
         kind = next((k for k in (part.strip() for part in accept.split(",")) if k in COMPRESSIONS), "")
         key = (logstore.uid, shard.id, span.first, span.count, kind)
@@ -189,10 +189,10 @@ class LogService:
             headers["x-log-compresstype"] = kind
             cached = self.pages.get(key)
             if cached is not None:
-                return Answer(cached, headers)
-        return Answer(self.journal.read(span.places, span.sizes), headers, kind, key if kind else None)
+                return ServedAnswer(cached, headers)
+        return ServedAnswer(self.journal.read(span.places, span.sizes), headers, kind, key if kind else None)
 
-    def _meter_write(self, logstore: Logstore, shard: ShardLog, size: int) -> None:
+    def _meter_write(self, logstore: StoredLogstore, shard: ShardLog, size: int) -> None:
         limits, one, all_shards = self.limits, (logstore.uid, shard.id), logstore.project
         now = self.clock.elapsed()
         by_shard: Amounts = {
@@ -206,7 +206,7 @@ class LogService:
         self.meter.take(by_project, now, "WriteQuotaExceed")
         self.meter.take(by_shard, now, "ShardWriteQuotaExceed")
 
-    def _meter_read(self, logstore: Logstore, shard: ShardLog, size: int) -> None:
+    def _meter_read(self, logstore: StoredLogstore, shard: ShardLog, size: int) -> None:
         limits, one, now = self.limits, (logstore.uid, shard.id), self.clock.elapsed()
         by_shard: Amounts = {
             ("read_bytes", one): (size, limits.shard_read_bytes_per_s, 1),

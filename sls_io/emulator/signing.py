@@ -25,7 +25,7 @@ _SCOPE_END = "sls/aliyun_v4_request"
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SignedRequest:
     """What is signed. `headers` have lower-case names; `query` and `path` are decoded."""
 
     method: str
@@ -44,26 +44,26 @@ class Key:
     expires_s: float = float("inf")
 
 
-class Keys:
+class SigningKeys:
     """The key pairs that may sign."""
 
     def __init__(self, access_id: str, secret: str, token: str = "") -> None:
         self._keys = {access_id: Key(secret, token)}
 
     @staticmethod
-    def from_environment() -> "Keys":
+    def from_environment() -> "SigningKeys":
         """ALIBABA_CLOUD_ACCESS_KEY_ID and _SECRET (and _SECURITY_TOKEN), else the documented fake pair."""
         access_id = os.environ.get("ALIBABA_CLOUD_ACCESS_KEY_ID", "")
         secret = os.environ.get("ALIBABA_CLOUD_ACCESS_KEY_SECRET", "")
         if not access_id or not secret:
-            return Keys(FAKE_ID, FAKE_SECRET)
-        return Keys(access_id, secret, os.environ.get("ALIBABA_CLOUD_SECURITY_TOKEN", ""))
+            return SigningKeys(FAKE_ID, FAKE_SECRET)
+        return SigningKeys(access_id, secret, os.environ.get("ALIBABA_CLOUD_SECURITY_TOKEN", ""))
 
     def add(self, access_id: str, key: Key) -> None:
         """Let another pair sign."""
         self._keys[access_id] = key
 
-    def verify(self, request: Request, wall_s: float, skew_s: int) -> None:
+    def verify(self, request: SignedRequest, wall_s: float, skew_s: int) -> None:
         """Raise Refused unless `request` is signed by a known key, at about `wall_s`."""
         if request.headers.get("x-log-apiversion") != "0.6.0":
             kind = "Invalid" if "x-log-apiversion" in request.headers else "Missing"
@@ -78,7 +78,7 @@ class Keys:
         if not hmac.compare_digest(expected.encode(), given.encode("utf-8", "replace")):
             raise Refused(401, "SignatureNotMatch", f"signature {access_id[:64]} not match")
 
-    def _key(self, access_id: str, request: Request, wall_s: float) -> Key:
+    def _key(self, access_id: str, request: SignedRequest, wall_s: float) -> Key:
         key = self._keys.get(access_id)
         if key is None:
             raise Refused(401, "Unauthorized", "The AccessKeyId is unknown or disabled")
@@ -89,7 +89,9 @@ class Keys:
             raise Refused(401, "Unauthorized", "The security token is invalid for this AccessKeyId")
         return key
 
-    def _v1(self, request: Request, authorization: str, wall_s: float, skew_s: int) -> tuple[str, str, str]:
+    def _v1(
+        self, request: SignedRequest, authorization: str, wall_s: float, skew_s: int
+    ) -> tuple[str, str, str]:
         method = request.headers.get("x-log-signaturemethod")
         if method != "hmac-sha1":
             kind = "Missing" if method is None else "Invalid"
@@ -110,7 +112,9 @@ class Keys:
         digest = hmac.new(secret.encode(), v1_text(request).encode("utf-8", "surrogateescape"), hashlib.sha1)
         return access_id, base64.b64encode(digest.digest()).decode(), given.strip()
 
-    def _v4(self, request: Request, authorization: str, wall_s: float, skew_s: int) -> tuple[str, str, str]:
+    def _v4(
+        self, request: SignedRequest, authorization: str, wall_s: float, skew_s: int
+    ) -> tuple[str, str, str]:
         fields = dict(
             part.strip().partition("=")[::2] for part in authorization.removeprefix(f"{_V4} ").split(",")
         )
@@ -133,7 +137,7 @@ class Keys:
         return access_id, v4_signature(request, secret, date, region), fields.get("Signature", "")
 
 
-def v1_text(request: Request) -> str:
+def v1_text(request: SignedRequest) -> str:
     """The text that a v1 signature signs."""
     signed = sorted(
         name for name in request.headers if name.startswith(("x-log-", "x-acs-")) and name != "x-log-date"
@@ -145,7 +149,7 @@ def v1_text(request: Request) -> str:
     return "\n".join((request.method, *plain, *(f"{n}:{request.headers[n]}" for n in signed), resource))
 
 
-def v4_signature(request: Request, secret: str, date: str, region: str) -> str:
+def v4_signature(request: SignedRequest, secret: str, date: str, region: str) -> str:
     """The hexadecimal v4 signature of `request` by `secret`."""
     signed = sorted(
         name

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sls_io.client import Page, SlsClient
 from sls_io.clock import Clock
-from sls_io.decoding.decode import Decoder, Part
+from sls_io.decoding.decode import Decoder, PagePart
 from sls_io.errors import CursorExpired, DecodeError, ServiceError
 from sls_io.fetch import Fetch
 from sls_io.pace import Pace
@@ -88,7 +88,7 @@ class Extent:
         """Its rows; a page without a log is an empty batch, for it moves the cursor. Raises as `_fetches`."""
         for fetch in self._fetches(client, pace, clock, groups_max):
             for page, reading in readings(fetch, decoder):
-                last: Part | None = None
+                last: PagePart | None = None
                 for part in reading.parts(fetch.window.hour):
                     if last is not None:
                         yield Rows(last.batch, self.shard, None, reading.forward)

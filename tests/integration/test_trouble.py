@@ -23,7 +23,7 @@ from pipelines.components.logstore.schedule import (
     hour_key,
 )
 from pipelines.components.logstore.sensors.trouble import trouble_job, trouble_sensor
-from pipelines.landing.bounds import MANIFESTS_KEPT, SNAPSHOTS_KEPT, Falling, Rising, Upkeep
+from pipelines.landing.bounds import MANIFESTS_KEPT, SNAPSHOTS_KEPT, Falling, Rising, UpkeepSettings
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.maintenance.maintain import MANIFESTS_MAX, SNAPSHOTS_MAX, Maintainer
 from pipelines.landing.watch.troubles import Finding, Kind, Level, falling, rising, troubles
@@ -493,7 +493,7 @@ def test_a_maintenance_is_not_asked_for_while_one_runs(make_site: MakeSite) -> N
 
 def test_counts_at_their_bounds_are_not_over_them() -> None:
     assert (SNAPSHOTS_KEPT, MANIFESTS_KEPT) == (SNAPSHOTS_MAX, MANIFESTS_MAX), "what a maintenance leaves"
-    bounds = Upkeep(files=10, snapshots=300, manifests=0)
+    bounds = UpkeepSettings(files=10, snapshots=300, manifests=0)
     assert Wear(10, 300, 10_000).over(bounds) == ()
     assert Wear(11, 301, 10_000).over(bounds) == ("files", "snapshots")
 

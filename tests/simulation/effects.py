@@ -219,7 +219,7 @@ class Effects:
         kept = tuple(f for f in files if f is not None)
         windows = tuple(Landed(f.window, len(f.cursors), sum(f.cursors)) for f in kept)
         for valid in self._beliefs(local):
-            event = protocol.Written(windows, {}, claim_valid=valid)
+            event = protocol.WindowsWritten(windows, {}, claim_valid=valid)
             yield self.steps.feed(local._replace(files=kept), event, label + _known(valid), fault=fault)
 
     def _publish(self, local: Local, effect: protocol.Publish, parts: Parts) -> Iterator[Move]:

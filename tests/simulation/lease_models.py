@@ -1,7 +1,7 @@
 """The worlds of leases that are explored to their end, and the deliberate bugs that the search must find."""
 
 from sls_io.coordination import lease
-from sls_io.coordination.lease import Held
+from sls_io.coordination.lease import HeldLeases
 from tests.simulation.lease_world import OVERTAKEN, REPLY_LOST, REQUEST_LOST, SLEEPS, Model
 from tests.simulation.mutants import Slip
 from tests.unit.dict_leases import DictLeases
@@ -32,13 +32,13 @@ BUGS = {
     ),
     "a thief waits for nobody's timeout": (
         STEALING,
-        Slip(Held.ready, "at_s - since_s >= terms.timeout_s", "True"),
+        Slip(HeldLeases.ready, "at_s - since_s >= terms.timeout_s", "True"),
     ),
     "a claim counts from its answer": (
         ASLEEP,
-        Slip(Held.seen, "self.ids[lease.lease_id] + timeout_s", "at_s + timeout_s"),
+        Slip(HeldLeases.seen, "self.ids[lease.lease_id] + timeout_s", "at_s + timeout_s"),
     ),
-    "a claim has no end": (ASLEEP, Slip(Held.working, " if at_s < end_s", "")),
+    "a claim has no end": (ASLEEP, Slip(HeldLeases.working, " if at_s < end_s", "")),
     "what is seen for the first time is expired": (
         ASLEEP,
         Slip(lease._seen, "if key in same else (value, at_s)", 'if key in same else (value, float("-inf"))'),

@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from sls_io.clock import ManualClock
-from sls_io.coordination.lease import FREE, Held, Lease, Take, View, Watch
+from sls_io.coordination.lease import FREE, HeldLeases, Lease, Take, View, Watch
 from sls_io.coordination.sql_lease import SqlLease
 from sls_io.errors import ClaimLost, TransportError, TransportTimeout
 from sls_io.settings import Group
@@ -383,7 +383,7 @@ class Scene:
             ago(known.read),
             known.carried,
         )
-        lease._held = Held(
+        lease._held = HeldLeases(
             {number(p): ago(t) for p, t in known.ids},
             {s: 1 + s if same else -1 for s, same in known.owned},
             {s: now_s + t * TICK_S for s, t in known.until},

@@ -233,7 +233,7 @@ class Worker:
             else:
                 landed.append(found)
         valid = self._claim_valid()
-        return protocol.Written(tuple(landed), waits, claim_valid=valid)
+        return protocol.WindowsWritten(tuple(landed), waits, claim_valid=valid)
 
     def _write_one(self, planned: PlannedWindow) -> Generator[None, None, Landed | None]:
         """Two pages a window, time passing in between; the proof comes after the last page."""

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Emulator
-from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET, Request, v1_text
+from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET, SignedRequest, v1_text
 from sls_io.loggroup import compress
 
 HOST = "demo.sls.emu"
@@ -30,7 +30,7 @@ def sign(
         "host": HOST, "date": date, "x-log-apiversion": "0.6.0", "x-log-signaturemethod": "hmac-sha1",
         **headers,
     }  # fmt: skip
-    text = v1_text(Request(method, path, query, sent, body))
+    text = v1_text(SignedRequest(method, path, query, sent, body))
     digest = hmac.new(FAKE_SECRET.encode(), text.encode(), hashlib.sha1).digest()
     return {**sent, "authorization": f"LOG {FAKE_ID}:{base64.b64encode(digest).decode()}"}
 

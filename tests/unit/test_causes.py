@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from sls_io.decoding import causes
-from sls_io.decoding.causes import CAUSES_MAX, Cause, Trouble
+from sls_io.decoding.causes import CAUSES_MAX, Cause, PageTrouble
 
 SHOWN = causes.HeadShown("T\\xff", "base64:/w==", ["host"])
 """A head that bears out whatever is said of it."""
@@ -13,7 +13,7 @@ PLAIN = causes.HeadShown("t", "s", [])
 
 
 def test_a_row_with_very_many_causes_names_the_first_and_counts_the_others() -> None:
-    trouble = Trouble()
+    trouble = PageTrouble()
     names = pa.array([f"k{n}" for n in range(2006)])
     codes = np.arange(2006)[::-1]
     trouble.note_names(np.zeros(2006, dtype=np.int64), codes, names, Cause.KEY_REPEATED, of_groups=False)
@@ -23,7 +23,7 @@ def test_a_row_with_very_many_causes_names_the_first_and_counts_the_others() -> 
 
 
 def test_causes_of_the_group_are_counted_apart_and_say_whose_they_are() -> None:
-    trouble = Trouble()
+    trouble = PageTrouble()
     tags = list("abcdefghijklmnopqrst")
     trouble.note_names(np.repeat(3, 20), np.arange(20), pa.array(tags), Cause.TAG_BYTES, of_groups=True)
     text = trouble.group_text(int(trouble.of_groups(4)[3]))
@@ -43,7 +43,7 @@ def test_causes_of_the_group_are_counted_apart_and_say_whose_they_are() -> None:
 )
 @pytest.mark.parametrize("cause", [Cause.NO_VALUE, Cause.VALUE_BYTES])
 def test_a_key_that_looks_like_a_cause_is_not_taken_for_one(word: str, cause: Cause) -> None:
-    trouble = Trouble()
+    trouble = PageTrouble()
     names = pa.array([word + "x"])
     trouble.note_names(
         np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), names, cause, of_groups=False
@@ -132,7 +132,7 @@ def test_what_an_earlier_release_kept_of_an_unreadable_log_is_known(text: str, h
 
 def test_each_row_has_its_own_causes_in_the_order_in_which_they_were_found() -> None:
     rng, kinds = np.random.default_rng(3), (Cause.NO_VALUE, Cause.VALUE_BYTES, Cause.KEY_REPEATED)
-    trouble, names = Trouble(), pa.array([f"k{n}" for n in range(30)])
+    trouble, names = PageTrouble(), pa.array([f"k{n}" for n in range(30)])
     found: dict[int, list[str]] = {row: [] for row in range(200)}
     for step in range(40):
         if step % 2:

@@ -12,7 +12,7 @@ import pytest
 from sls_io.client import SlsClient
 from sls_io.emulator import Emulator, Limits, start
 from sls_io.emulator.service import LogService
-from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET, Keys
+from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET, SigningKeys
 from sls_io.emulator.storage.journal import SegmentJournal
 from sls_io.emulator.storage.store import Store
 from sls_io.errors import ConfigError, ServiceError, TransportError
@@ -230,8 +230,8 @@ def test_a_folder_whose_clock_cannot_be_names_the_cure(tmp_path: Path) -> None:
     journal.write([{"op": "clock", "doc": {"offset_s": float("inf"), "frozen_at": None}}])
     journal.close()
     with pytest.raises(ConfigError, match="--now"):
-        LogService(tmp_path, keys=Keys(FAKE_ID, FAKE_SECRET))
-    service = LogService(tmp_path, keys=Keys(FAKE_ID, FAKE_SECRET), now=NOW)
+        LogService(tmp_path, keys=SigningKeys(FAKE_ID, FAKE_SECRET))
+    service = LogService(tmp_path, keys=SigningKeys(FAKE_ID, FAKE_SECRET), now=NOW)
     assert service.now() >= NOW
     service.close()
-    LogService(tmp_path, keys=Keys(FAKE_ID, FAKE_SECRET)).close()
+    LogService(tmp_path, keys=SigningKeys(FAKE_ID, FAKE_SECRET)).close()

@@ -12,7 +12,7 @@ import pytest
 
 from sls_io.emulator.storage.journal import SegmentJournal
 from sls_io.emulator.storage.segment import FILE_HEAD_BYTES
-from sls_io.emulator.storage.store import Logstore, Store
+from sls_io.emulator.storage.store import Store, StoredLogstore
 from sls_io.errors import ConfigError
 
 NOW = 1_790_000_000.0
@@ -36,7 +36,7 @@ class Book:
         self.journal.close()
 
     @property
-    def logstore(self) -> Logstore:
+    def logstore(self) -> StoredLogstore:
         return self.store.logstore("demo", "logs")
 
     def put(self, shard: int, content: bytes) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from sls_io.emulator.groups import ConsumerGroup
 from sls_io.emulator.storage.journal import SegmentJournal
-from sls_io.emulator.storage.store import Logstore, Store
+from sls_io.emulator.storage.store import Store, StoredLogstore
 from sls_io.errors import ConfigError
 
 NOW = 1_790_000_000.0
@@ -20,7 +20,7 @@ class Book:
         self.journal = SegmentJournal(folder, self.store, NOW, segment_bytes_max=segment_bytes_max)
 
     @property
-    def logstore(self) -> Logstore:
+    def logstore(self) -> StoredLogstore:
         return self.store.logstore("demo", "logs")
 
     def create(self) -> None:

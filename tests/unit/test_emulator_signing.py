@@ -10,7 +10,7 @@ from aliyun.log.auth import AuthV1, AuthV4
 from aliyun.log.credentials import StaticCredentialsProvider
 
 from sls_io.emulator.refusal import Refused
-from sls_io.emulator.signing import Key, Keys, Request, v4_signature
+from sls_io.emulator.signing import Key, SignedRequest, SigningKeys, v4_signature
 
 SKEW_S = 900
 ID, SECRET, TOKEN = "an-id", "a-secret", "a-token+/="
@@ -43,7 +43,7 @@ REQUESTS: dict[str, tuple[str, str, dict[str, Any], dict[str, str], bytes]] = {
 
 def signed(
     name: str, version: str, *, secret: str = SECRET, token: str = "", hashed: bool = True
-) -> tuple[Request, float]:
+) -> tuple[SignedRequest, float]:
     """A request as the SDK signs it, and the moment it says it was signed."""
     method, path, query, headers, body = REQUESTS[name]
     sent = {**headers, "x-log-apiversion": "0.6.0", "Host": "demo.sls.emu", "Content-Length": str(len(body))}
@@ -60,12 +60,12 @@ def signed(
         if version == "v1"
         else datetime.strptime(date, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
     )
-    return Request(method, path, texts, lower, body), moment.timestamp()
+    return SignedRequest(method, path, texts, lower, body), moment.timestamp()
 
 
-def refusal(request: Request, now: float, keys: Keys | None = None) -> tuple[int, str]:
+def refusal(request: SignedRequest, now: float, keys: SigningKeys | None = None) -> tuple[int, str]:
     with pytest.raises(Refused) as refused:
-        (keys or Keys(ID, SECRET)).verify(request, now, SKEW_S)
+        (keys or SigningKeys(ID, SECRET)).verify(request, now, SKEW_S)
     return refused.value.status, refused.value.code
 
 
@@ -75,14 +75,14 @@ def refusal(request: Request, now: float, keys: Keys | None = None) -> tuple[int
 @pytest.mark.parametrize("hashed", [True, False])
 def test_the_vendors_signature_is_accepted(name: str, version: str, token: str, hashed: bool) -> None:
     request, now = signed(name, version, token=token, hashed=hashed)
-    Keys(ID, SECRET, token).verify(request, now, SKEW_S)
+    SigningKeys(ID, SECRET, token).verify(request, now, SKEW_S)
 
 
 @pytest.mark.parametrize("version", ["v1", "v4"])
 def test_a_wrong_secret_is_refused_without_naming_it(version: str) -> None:
     request, now = signed("pull", version, secret="another-secret")
     with pytest.raises(Refused) as refused:
-        Keys(ID, SECRET).verify(request, now, SKEW_S)
+        SigningKeys(ID, SECRET).verify(request, now, SKEW_S)
     assert (refused.value.status, refused.value.code) == (401, "SignatureNotMatch")
     assert "secret" not in str(refused.value)
 
@@ -110,12 +110,12 @@ def test_whatever_was_signed_cannot_change(version: str, change: dict[str, Any])
 def test_a_request_of_another_time_is_refused(version: str, off_s: int) -> None:
     request, now = signed("list", version)
     assert refusal(request, now + off_s) == (400, "RequestTimeTooSkewed")
-    Keys(ID, SECRET).verify(request, now + off_s - off_s / abs(off_s), SKEW_S)
+    SigningKeys(ID, SECRET).verify(request, now + off_s - off_s / abs(off_s), SKEW_S)
 
 
 @pytest.mark.parametrize("version", ["v1", "v4"])
 def test_temporary_keys_need_their_token_and_end(version: str) -> None:
-    keys = Keys("other", "pair")
+    keys = SigningKeys("other", "pair")
     request, now = signed("list", version, token=TOKEN)
     assert refusal(request, now, keys) == (401, "Unauthorized")
     keys.add(ID, Key(SECRET, TOKEN, now + 10))
@@ -162,7 +162,7 @@ def test_a_client_that_sends_only_date_is_accepted() -> None:
     """Go and Java do not send x-log-date in v1."""
     request, now = signed("list", "v1")
     headers = {k: v for k, v in request.headers.items() if k != "x-log-date"}
-    Keys(ID, SECRET).verify(replace(request, headers=headers), now, SKEW_S)
+    SigningKeys(ID, SECRET).verify(replace(request, headers=headers), now, SKEW_S)
 
 
 def test_a_v4_signature_is_what_it_always_was() -> None:
@@ -171,7 +171,7 @@ def test_a_v4_signature_is_what_it_always_was() -> None:
         "x-log-content-sha256": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
         "x-log-meta-x": "not signed", "user-agent": "not signed",
     }  # fmt: skip
-    request = Request("GET", "/logstores", {"offset": "0", "logstoreName": ""}, headers, b"")
+    request = SignedRequest("GET", "/logstores", {"offset": "0", "logstoreName": ""}, headers, b"")
     provider = StaticCredentialsProvider(ID, SECRET)
     vendor = AuthV4(provider, "cn-x")._do_sign_request(
         "GET", "/logstores", {"offset": 0, "logstoreName": ""},

@@ -6,19 +6,19 @@ from itertools import pairwise
 import pytest
 
 from sls_io.emulator.refusal import Refused
-from sls_io.emulator.storage.store import DAY_S, Logstore, RecordSpan, Store
+from sls_io.emulator.storage.store import DAY_S, RecordSpan, Store, StoredLogstore
 from sls_io.shard import KEY_MAX, KEY_MIN
 
 NOW = 1_790_000_000.0
 
 
-def make(shards: int = 1, *, ttl_days: int = 30) -> tuple[Store, Logstore]:
+def make(shards: int = 1, *, ttl_days: int = 30) -> tuple[Store, StoredLogstore]:
     store = Store()
     store.create_project("demo", "", NOW)
     return store, store.create_logstore("demo", "logs", ttl_days, shards, {}, NOW)
 
 
-def fill(logstore: Logstore, shard: int, count: int, *, size: int = 10, now: float = NOW) -> list[int]:
+def fill(logstore: StoredLogstore, shard: int, count: int, *, size: int = 10, now: float = NOW) -> list[int]:
     log = logstore.shards[shard]
     return [log.append(f"{shard}/{log.next}", size, now) for _ in range(count)]
 
@@ -130,7 +130,7 @@ def test_key_ranges_tile_the_key_space(shards: int) -> None:
     tiles(logstore, shards)
 
 
-def tiles(logstore: Logstore, count: int) -> None:
+def tiles(logstore: StoredLogstore, count: int) -> None:
     found = logstore.writable()
     assert len(found) == count
     assert [found[0].begin_key, found[-1].end_key] == [KEY_MIN, KEY_MAX]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 
-from pipelines.landing.contents.kept import FromBytes, Reader, mended
+from pipelines.landing.contents.kept import FromBytes, RowReader, mended
 from pipelines.landing.contents.rest import FromRest
 from pipelines.landing.table.contract import Contract, arrow_schema
 from pipelines.landing.transform import Transform
@@ -71,7 +71,7 @@ def alternating(
     """Rows of the contract `before` read again with `columns`, from their bytes and from their texts by
     turns; and once more, which must change none."""
     contract, schema = Contract.from_columns(columns), evolved(before, columns)
-    readers: list[Reader] = [FromBytes(contract, "o-1", schema, Transform("")), FromRest(contract)]
+    readers: list[RowReader] = [FromBytes(contract, "o-1", schema, Transform("")), FromRest(contract)]
     if not bytes_first:
         readers.reverse()
     rows = in_table(rows, schema)

@@ -8,7 +8,7 @@ from sls_io.coordination.assignors import ASSIGNORS, named, sticky
 from sls_io.coordination.lease import (
     FREE,
     ConsumerState,
-    Held,
+    HeldLeases,
     Lease,
     Take,
     Terms,
@@ -237,25 +237,29 @@ def test_each_that_is_taken_from_a_living_owner_brings_the_two_nearer(owners: li
 
 
 def test_a_claim_counts_from_before_its_renewal_was_sent() -> None:
-    mine = Held().sends(7, 100.0).seen(view_of(held(1, "me")), "me", at_s=108.0, timeout_s=T)
+    mine = HeldLeases().sends(7, 100.0).seen(view_of(held(1, "me")), "me", at_s=108.0, timeout_s=T)
     assert mine.until_s == {1: 130.0}
     assert mine.working(129.9) == {1} and mine.working(130.0) == frozenset()
 
 
 def test_an_id_of_our_name_that_we_did_not_write_is_another_process() -> None:
-    mine = Held().sends(7, 0.0).seen(view_of(held(1, "me", 7), held(2, "me", 9)), "me", at_s=1.0, timeout_s=T)
+    mine = (
+        HeldLeases()
+        .sends(7, 0.0)
+        .seen(view_of(held(1, "me", 7), held(2, "me", 9)), "me", at_s=1.0, timeout_s=T)
+    )
     assert mine.owned == {1: 7}
     assert mine.working(1.0) == {1}
 
 
 def test_a_renewal_that_was_not_carried_out_wins_no_time() -> None:
-    mine = Held().sends(7, 0.0).seen(view_of(held(1, "me", 7)), "me", at_s=0.0, timeout_s=T)
+    mine = HeldLeases().sends(7, 0.0).seen(view_of(held(1, "me", 7)), "me", at_s=0.0, timeout_s=T)
     mine = mine.sends(8, 20.0).seen(view_of(held(1, "me", 7)), "me", at_s=20.0, timeout_s=T)
     assert mine.until_s == {1: T}
 
 
 def test_a_change_whose_answer_was_lost_is_known_when_it_arrives_late() -> None:
-    mine = Held().sends(7, 0.0).seen(view_of(held(1, "me", 7)), "me", at_s=0.0, timeout_s=T)
+    mine = HeldLeases().sends(7, 0.0).seen(view_of(held(1, "me", 7)), "me", at_s=0.0, timeout_s=T)
     mine = mine.sends(8, 5.0).seen(
         view_of(held(1, "me", 7)), "me", at_s=5.0, timeout_s=T, lost=frozenset({8})
     )
@@ -263,7 +267,7 @@ def test_a_change_whose_answer_was_lost_is_known_when_it_arrives_late() -> None:
 
 
 def test_a_shard_that_another_took_stays_for_what_is_left_and_no_longer() -> None:
-    mine = Held().sends(7, 0.0).seen(view_of(held(1, "me", 7)), "me", at_s=0.0, timeout_s=T)
+    mine = HeldLeases().sends(7, 0.0).seen(view_of(held(1, "me", 7)), "me", at_s=0.0, timeout_s=T)
     stolen = view_of(held(1, "thief", 9, consumer="me"))
     mine = mine.seen(stolen, "me", at_s=10.0, timeout_s=T)
     assert mine.stopping(10.0) == {1} and mine.working(29.9) == {1}
@@ -274,7 +278,7 @@ def test_a_shard_that_another_took_stays_for_what_is_left_and_no_longer() -> Non
 
 def test_what_was_taken_is_begun_a_timeout_later_or_when_it_is_let_go() -> None:
     stolen = View({1: Lease(1, 7, "me", "loser", None, 50_000)})
-    mine = Held().sends(7, 0.0).seen(stolen, "me", at_s=0.0, timeout_s=T)
+    mine = HeldLeases().sends(7, 0.0).seen(stolen, "me", at_s=0.0, timeout_s=T)
     assert mine.working(0.0) == frozenset()
     assert mine.ready(stolen, stamp_ms=51_000, at_s=T - 0.1, terms=TERMS) == frozenset()
     assert mine.ready(stolen, stamp_ms=51_000, at_s=T, terms=TERMS) == {1}

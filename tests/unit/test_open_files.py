@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from chaos.engine import InProcess
-from pipelines.landing.run.tally import Tally, tell
+from pipelines.landing.run.tally import PullTally, tell
 from sls_io.checkpoints.local_file import LocalFile
 from sls_io.emulator import Emulator, start
 from sls_io.window import Cursor
@@ -71,7 +71,7 @@ def test_without_a_mask_nobody_else_writes_into_what_a_verb_makes(tmp_path: Path
 
 def test_without_a_mask_nobody_else_writes_into_a_tally_or_a_checkpoint(tmp_path: Path) -> None:
     with no_mask():
-        tell(str(tmp_path), 0, Tally(1, 1, 1))
+        tell(str(tmp_path), 0, PullTally(1, 1, 1))
         LocalFile(tmp_path / "made" / "p.json", of="logs-1", reader="dev").write({0: Cursor(1)})
     assert modes(tmp_path) == {
         "0": 0o600,

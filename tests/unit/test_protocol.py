@@ -36,8 +36,8 @@ from pipelines.landing.run.protocol import (
     State,
     Surveyed,
     SurveyShards,
+    WindowsWritten,
     WriteWindows,
-    Written,
     step,
 )
 from sls_io.claim import Claim, Ledger, ShardLedger
@@ -84,7 +84,7 @@ def follow(setting: Setting, *events: Event) -> tuple[State, tuple[Effect, ...]]
 
 
 READ = (Begin(), Claimed(CLAIM), LedgerRead(ledger(2, 0)))
-WRITTEN = (*READ, surveyed((2, 5), (0, 4)), Written((landed(0, 2, 5), landed(1, 0, 4)), {}))
+WRITTEN = (*READ, surveyed((2, 5), (0, 4)), WindowsWritten((landed(0, 2, 5), landed(1, 0, 4)), {}))
 
 
 def reloaded(
@@ -136,7 +136,7 @@ EVENTS: tuple[Event, ...] = (
     LedgerRead(ledger(2, 0)),
     StartResolved({0: Cursor(0)}),
     surveyed((2, 5), (0, 4)),
-    Written((landed(0, 2, 5),), {}),
+    WindowsWritten((landed(0, 2, 5),), {}),
     Answered(78, accepted=True),
     reloaded(ledger(2, 0)),
     Reconciled(()),
@@ -149,7 +149,7 @@ ANSWERS = {
     Phase.READING: LedgerRead,
     Phase.STARTING: StartResolved,
     Phase.SURVEYING: Surveyed,
-    Phase.WRITING: Written,
+    Phase.WRITING: WindowsWritten,
     Phase.PUBLISHING: Answered,
     Phase.RELOADING: Reloaded,
     Phase.RECONCILING: Reconciled,
@@ -269,7 +269,7 @@ def test_an_hour_that_passed_without_rows_is_landed_without_rows() -> None:
 
 @pytest.mark.parametrize("claim_valid", [True, False])
 def test_a_claim_lost_while_writing_publishes_nothing(claim_valid: bool) -> None:
-    written = Written((landed(0, 2, 5),), {}, claim_valid=claim_valid)
+    written = WindowsWritten((landed(0, 2, 5),), {}, claim_valid=claim_valid)
     _, effects = follow(SETTING, *WRITTEN[:-1], written)
     assert isinstance(effects[0], Publish if claim_valid else ClaimShards)
 
@@ -280,7 +280,7 @@ FENCED = reloaded(ledger(2, 0))
 @pytest.mark.parametrize("again", [True, False], ids=["when it reads again", "when it was refused"])
 def test_an_older_run_lets_go_without_a_commit_or_a_checkpoint(again: bool) -> None:
     """The same windows would fit; whoever came after goes on."""
-    lost = Written((), {}, claim_valid=False)
+    lost = WindowsWritten((), {}, claim_valid=False)
     fenced = (
         (lost, Claimed(CLAIM), LedgerRead(ledger(2, 0), Fenced.NEWER))
         if again
@@ -293,7 +293,7 @@ def test_an_older_run_lets_go_without_a_commit_or_a_checkpoint(again: bool) -> N
 
 @pytest.mark.parametrize("again", [True, False], ids=["when it reads again", "when it was refused"])
 def test_an_aborted_landing_ends_its_run(again: bool) -> None:
-    lost = Written((), {}, claim_valid=False)
+    lost = WindowsWritten((), {}, claim_valid=False)
     fenced = (
         (lost, Claimed(CLAIM), LedgerRead(ledger(2, 0), Fenced.ABORTED))
         if again
@@ -316,7 +316,7 @@ def test_a_try_that_landed_counts_whatever_came_after_it() -> None:
 def test_nothing_written_lands_nothing() -> None:
     known = {s: replace(e, reached_s=SETTING.until_s) for s, e in ledger(2, 0).shards.items()}
     events = (Begin(), Claimed(CLAIM), LedgerRead(Ledger("o", known)), surveyed((2, 5), (0, 4)))
-    state, effects = follow(SETTING, *events, Written((), {0: Wait(Why.STOPPED, "a broken page")}))
+    state, effects = follow(SETTING, *events, WindowsWritten((), {0: Wait(Why.STOPPED, "a broken page")}))
     assert effects == (Reconcile(),)
     assert state.waits is not None
     assert state.waits[0] == Wait(Why.STOPPED, "a broken page")
@@ -343,7 +343,7 @@ def test_what_a_stopped_window_leaves_behind_it_is_dropped_in_its_shard_only(
     )
     state, _ = follow(SETTING, *READ)
     state = replace(state, phase=Phase.WRITING, plan=plan)
-    _, (publish,) = step(state, Written((*(landed(0, b, e) for b, e in written), other), {}))
+    _, (publish,) = step(state, WindowsWritten((*(landed(0, b, e) for b, e in written), other), {}))
     assert isinstance(publish, Publish)
     assert [x.window.begin for x in publish.delta.windows if x.window.shard == 0] == kept
     assert [x for x in publish.delta.windows if x.window.shard == 1] == [other]
@@ -356,7 +356,7 @@ def test_a_window_that_ends_after_its_plan_is_a_bug_and_stops_the_landing() -> N
         state, phase=Phase.WRITING, plan=Plan("o", True, 0, tuple(PlannedWindow(w, 1) for w in windows))
     )
     with pytest.raises(InvariantBroken, match="do not fit"):
-        step(state, Written((landed(0, 2, 6), landed(0, 5, 9)), {}))
+        step(state, WindowsWritten((landed(0, 2, 6), landed(0, 5, 9)), {}))
 
 
 # --- after any answer but "accepted" ------------------------------------------------------------

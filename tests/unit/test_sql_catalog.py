@@ -10,7 +10,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertRefSnapshotId, SetPropertiesUpdate
 
-from pipelines.landing.table.sql_catalog import Kept, SharingSqlCatalog, UnreadableMetadata
+from pipelines.landing.table.sql_catalog import FrozenEntries, SharingSqlCatalog, UnreadableMetadata
 
 NAME = "lake.logs"
 ROWS = pa.table({"n": pa.array([1, 2, 3], pa.int64())})
@@ -98,7 +98,7 @@ def test_a_deep_copy_holds_the_same_snapshots_in_a_list_of_its_own(
     longer = shared.model_copy(update={"snapshots": shared.snapshots.__add__([shared.snapshots[0]])})
     for known in (shared, longer):
         copied = deepcopy(known)
-        assert isinstance(copied.snapshots, Kept) and copied.snapshots is not known.snapshots
+        assert isinstance(copied.snapshots, FrozenEntries) and copied.snapshots is not known.snapshots
         assert all(a is b for a, b in zip(copied.snapshots, known.snapshots, strict=True))
     whole = plain.load_table(NAME).metadata
     assert deepcopy(whole).snapshots[0] is not whole.snapshots[0], "what PyIceberg does by itself"

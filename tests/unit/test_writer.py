@@ -10,7 +10,7 @@ from pipelines.landing.run.tally import told
 from pipelines.landing.run.write import ROW_VERSION, FileRow, WriteJob, Writer, WrittenWindow, crowded
 from pipelines.landing.table.contract import Contract
 from sls_io.client import Page
-from sls_io.decoding.decode import Part
+from sls_io.decoding.decode import PagePart
 from sls_io.loggroup import frame, varint
 from sls_io.planning import PlannedWindow
 from sls_io.settings import Service
@@ -55,7 +55,7 @@ def written(folder: Path, *pages: tuple[int, int], tally: str = "") -> list[File
     )
     writer, decoder = Writer(job, 0, tally), contract.decoder("o-1", schema)
 
-    def parts(place: int, logs: int, size: int) -> Iterator[Part]:
+    def parts(place: int, logs: int, size: int) -> Iterator[PagePart]:
         raw = frame(b"".join(log(place * 1000 + n, size) for n in range(logs)))
         at = Cursor(place)
         return decoder.open(Page(0, at, Cursor(place + 1), 1, len(raw), "", raw, None)).parts(HOUR)

@@ -29,7 +29,7 @@ class RunFailed(SlsError):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class FinishedRun:
     """One finished run: its id, seconds, and the metadata of what it materialized.
 
     hours        partition key -> rows of the hour that this run landed
@@ -64,7 +64,7 @@ class Runs:
         """Let go of the instance's files."""
         self._instance.dispose()
 
-    def microbatch(self, logstore: Logstore) -> Outcome:
+    def microbatch(self, logstore: Logstore) -> FinishedRun:
         """One live micro-batch, exactly as the schedule would request it now."""
         schedule = self._definitions.resolve_schedule_def(f"{logstore.name}_schedule")
         now = datetime.fromtimestamp(SYSTEM_CLOCK.now(), UTC)
@@ -77,13 +77,13 @@ class Runs:
         job = self._definitions.resolve_job_def(f"{logstore.name}_microbatch")
         return self._execute(job, dict(tick.run_requests[0].tags or {}))
 
-    def backfill(self, logstore: Logstore, first: str, last: str) -> Outcome:
+    def backfill(self, logstore: Logstore, first: str, last: str) -> FinishedRun:
         """The hours first..last (partition keys) of the bronze asset alone, as its page would run them."""
         key = dg.AssetKey(["bronze", logstore.name])
         job = self._definitions.resolve_implicit_global_asset_job_def().get_subset(asset_selection={key})
         return self._execute(job, dict(zip(_RANGE, (first, last), strict=True)))
 
-    def models(self) -> Outcome:
+    def models(self) -> FinishedRun:
         """`dbt build` of the views that follow each landing, as the assets and checks they are in Dagster."""
         definitions: dg.Definitions = importlib.import_module(MODELS).defs
         graph = definitions.get_repository_def().asset_graph
@@ -92,7 +92,7 @@ class Runs:
         job = definitions.resolve_implicit_global_asset_job_def().get_subset(asset_selection=keys)
         return self._execute(job, {})
 
-    def _execute(self, job: dg.JobDefinition, tags: dict[str, str]) -> Outcome:
+    def _execute(self, job: dg.JobDefinition, tags: dict[str, str]) -> FinishedRun:
         started = SYSTEM_CLOCK.monotonic()
         result = job.execute_in_process(
             run_config=_QUIET, instance=self._instance, tags=tags, raise_on_error=False
@@ -111,7 +111,7 @@ class Runs:
                     found[data.partition] = rows.value
         checks = {e.check_name: e.passed for e in result.get_asset_check_evaluations()}
         seconds = SYSTEM_CLOCK.monotonic() - started
-        return Outcome(result.run_id, seconds, hours, in_table, checks, materialized)
+        return FinishedRun(result.run_id, seconds, hours, in_table, checks, materialized)
 
 
 def _reason(result: dg.ExecuteInProcessResult) -> str:

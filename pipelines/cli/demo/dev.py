@@ -107,7 +107,7 @@ def _run(output: Output, box: sandbox.Sandbox, logstores: list[Logstore], rate: 
     """All parts, until Ctrl-C; `box` is ours."""
     url, env, log = box.dagster_url, box.home / "env", box.home / "dagster.log"
     command = [sys.executable, "-m", "dagster", "dev", "-w", "workspace.yaml", "-h", "127.0.0.1"]
-    with Service(output, box) as service, ExitStack() as stack:
+    with OwnEmulator(output, box) as service, ExitStack() as stack:
         spark = stack.enter_context(SparkServer(output, box)) if box.spark_remote else None
         producers = []
         for logstore in {(x.service.project, x.service.logstore): x for x in logstores}.values():
@@ -169,7 +169,7 @@ def _say_ready(
     output.say("Ctrl-C ends all of it.")
 
 
-class Service:
+class OwnEmulator:
     """The emulator as our own child: said and started again when it dies. Stopped with the block."""
 
     def __init__(self, output: Output, box: sandbox.Sandbox) -> None:
@@ -233,7 +233,7 @@ class Producer:
 def produce(
     output: Output,
     producers: Sequence[Producer],
-    service: Service,
+    service: OwnEmulator,
     dagster: subprocess.Popen[bytes],
     spark: SparkServer | None,
 ) -> None:

@@ -17,7 +17,7 @@ import click
 from pipelines.cli.demo import ending, sandbox
 from pipelines.cli.demo.accesslog import generated
 from pipelines.cli.demo.audit import Audit
-from pipelines.cli.demo.dagster_runs import Outcome, Runs
+from pipelines.cli.demo.dagster_runs import FinishedRun, Runs
 from pipelines.cli.demo.spark_server import SparkServer, free_address
 from pipelines.cli.emulator_admin import stored
 from pipelines.cli.files.lines import Log
@@ -52,7 +52,7 @@ GROUPS_MIN = 40
 UI_PORT = 3000
 
 
-class Rows(Protocol):
+class RowSource(Protocol):
     """Where the demo's rows come from: `first` of them before the shard split, `second` after it.
 
     `file` is what they are read from, None for generated ones."""
@@ -136,7 +136,7 @@ def demo(
     """Show the whole path, from log lines to a proof that each landed once."""
     if logs is None and format_name != AUTO:
         raise click.UsageError("--format goes with --logs: generated rows have their own")
-    source: Rows = FileRows(logs, format_name) if logs is not None else GeneratedRows(rows)
+    source: RowSource = FileRows(logs, format_name) if logs is not None else GeneratedRows(rows)
     started = SYSTEM_CLOCK.monotonic()
     box = sandbox.Sandbox(home) if home is not None else sandbox.at("demo")
     with box.owned():
@@ -151,7 +151,7 @@ def demo(
         click.get_current_context().exit(EXIT_FAILED)
 
 
-def _play(output: Output, box: sandbox.Sandbox, source: Rows, *, break_one_file: bool) -> Audit:
+def _play(output: Output, box: sandbox.Sandbox, source: RowSource, *, break_one_file: bool) -> Audit:
     """All acts in a fresh folder of our own."""
     box.prepare(fresh=True)
     box.enter()
@@ -176,7 +176,7 @@ class Demo:
         logstore: Logstore,
         client: SlsClient,
         admin: Admin,
-        rows: Rows,
+        rows: RowSource,
         spark: SparkServer,
     ) -> None:
         self.output, self.logstore, self.client, self.rows = output, logstore, client, rows
@@ -332,21 +332,21 @@ def middle_key(shard: Shard) -> str:
     return f"{(int(shard.begin_key, 16) + int(shard.end_key, 16)) // 2:032x}"
 
 
-def _landed(outcome: Outcome) -> str:
+def _landed(outcome: FinishedRun) -> str:
     checks = "counted again" if outcome.checks[RECONCILED] else "[red]the count differs[/]"
     hours = sum(1 for rows in outcome.hours.values() if rows)
     where = f" of {hours} {'hour' if hours == 1 else 'hours'}" if hours else ""
     return f"{outcome.rows:,} new rows{where} landed in the table and {checks}, run {outcome.run_id[:8]}"
 
 
-def _filled(hour: str, outcome: Outcome) -> str:
+def _filled(hour: str, outcome: FinishedRun) -> str:
     """A backfill of an hour that the table has: what it found and what it added."""
     there = outcome.in_table.get(hour, 0) - outcome.rows
     lacked = "none was missing" if not outcome.rows else "the others were missing"
     return f"hour {hour} asked for again: {there:,} rows were there, {lacked}, {outcome.rows:,} landed"
 
 
-def _built(outcome: Outcome) -> str:
+def _built(outcome: FinishedRun) -> str:
     passed = sum(outcome.checks.values())
     tests = f"{passed} of {len(outcome.checks)} tests passed"
     return f"{outcome.materialized} model, {tests}, run {outcome.run_id[:8]}"

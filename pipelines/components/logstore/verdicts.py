@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from pipelines.components.logstore.dagster_private import COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
-from pipelines.landing.bounds import Trouble
+from pipelines.landing.bounds import TroubleSettings
 from pipelines.landing.watch.troubles import Finding, Level, settled
 
 _SINCE = "nobody could look since"
@@ -24,7 +24,7 @@ def last_said(instance: dg.DagsterInstance, key: dg.AssetCheckKey) -> dg.AssetCh
 
 
 def after_last(
-    instance: dg.DagsterInstance, key: dg.AssetCheckKey, found: Finding, bounds: Trouble, now_s: float
+    instance: dg.DagsterInstance, key: dg.AssetCheckKey, found: Finding, bounds: TroubleSettings, now_s: float
 ) -> Finding:
     """`settled` after what the check said last."""
     said = last_said(instance, key) if found.unseen else None

@@ -24,7 +24,7 @@ _IDENTITY = ("__origin__", "__shard__", "__cursor__", "__index__")
 
 
 @dataclass(frozen=True)
-class Lost:
+class LostFile:
     """A data file of `origin` that is gone or damaged. It held `rows` rows of `shards`; None: the table does
     not say of which shards."""
 
@@ -45,7 +45,7 @@ class Lost:
 
 def tally(
     table: Table, ledgers: Mapping[str, Ledger], *, tasks: Collection[FileScanTask] | None = None
-) -> tuple[dict[Key, Tally], list[Lost]]:
+) -> tuple[dict[Key, Tally], list[LostFile]]:
     """Rows of these origins by (origin, shard), compared with their ledgers, and the data files whose rows
     could not be counted. Looks at all files of main, or at `tasks`.
 
@@ -58,7 +58,7 @@ def tally(
             f"table {name} lacks columns of sls-lake ({', '.join(_IDENTITY)}); land in a table of its own"
         )
     found: dict[Key, Tally] = {}
-    lost: list[Lost] = []
+    lost: list[LostFile] = []
     for origin, ledger in sorted(ledgers.items()):
         shards, wrong = tally_of(table, origin, ledger, tasks=tasks)
         for each in wrong:
@@ -66,7 +66,7 @@ def tally(
                 raise each
             span = bounds(table, each.file, "__shard__")
             of = range(span[0], span[1] + 1) if span is not None else None
-            lost.append(Lost(origin, each.path, each.file.record_count, of))
+            lost.append(LostFile(origin, each.path, each.file.record_count, of))
         found |= {(origin, shard): each for shard, each in shards.items()}
     return found, lost
 
@@ -79,7 +79,7 @@ def holds(there: Tally, entry: ShardLedger, adopted: tuple[int, int]) -> bool:
 
 
 def proves(
-    ledger: Ledger, adopted: Adopted, tallies: Mapping[Key, Tally], lost: Collection[Lost] = ()
+    ledger: Ledger, adopted: Adopted, tallies: Mapping[Key, Tally], lost: Collection[LostFile] = ()
 ) -> bool:
     """Whether the table holds of this origin exactly the rows that the ledger and what was adopted
     before say: as many, with the same identity sum, in every shard. Pure.

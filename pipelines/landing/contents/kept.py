@@ -43,7 +43,7 @@ _BODY_BYTES = 16 * 1024 * 1024
 
 
 @dataclass
-class Again:
+class RereadRows:
     """Rows after they were read again.
 
     rows     of those that were looked at, the ones that this is about
@@ -58,7 +58,7 @@ class Again:
     left: dict[str, int] = field(default_factory=dict)
 
 
-class Reader(Protocol):
+class RowReader(Protocol):
     """`about` says which rows of a table to read for it, `chosen` which of a batch it looks at."""
 
     about: BooleanExpression
@@ -67,12 +67,12 @@ class Reader(Protocol):
         """Which rows it looks at."""
         ...
 
-    def again(self, batch: pa.RecordBatch) -> Again:
+    def again(self, batch: pa.RecordBatch) -> RereadRows:
         """Rows that are all `chosen`, read again, in their order."""
         ...
 
 
-def mended(reader: Reader, batch: pa.RecordBatch) -> pa.RecordBatch:
+def mended(reader: RowReader, batch: pa.RecordBatch) -> pa.RecordBatch:
     """`batch` with each row that `reader` is about read again."""
     chosen = reader.chosen(batch)
     if not pc.any(chosen).as_py():
@@ -116,11 +116,11 @@ class FromBytes:
     def chosen(self, batch: pa.RecordBatch) -> pa.Array:
         return pc.is_valid(batch.column("__error__"))
 
-    def again(self, batch: pa.RecordBatch) -> Again:
+    def again(self, batch: pa.RecordBatch) -> RereadRows:
         parts = [self._part(part) for part in _parts(batch)]
         after = pa.Table.from_batches(parts, batch.schema).combine_chunks().to_batches()[0]
         errors = after.column("__error__")
-        return Again(
+        return RereadRows(
             after,
             rows=batch.num_rows,
             mended=errors.null_count,

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression, IsNull
 
-from pipelines.landing.contents.kept import Again, bytes_columns, is_log, kept_bytes, replaced
+from pipelines.landing.contents.kept import RereadRows, bytes_columns, is_log, kept_bytes, replaced
 from pipelines.landing.table.contract import Contract
 from sls_io.decoding.causes import Cause
 from sls_io.decoding.decode import Declared, of_texts
@@ -48,7 +48,7 @@ class FromRest:
             return pa.repeat(True, batch.num_rows)
         return pc.and_(pc.is_null(batch.column("__error__")), pc.is_valid(batch.column("__rest__")))
 
-    def again(self, batch: pa.RecordBatch) -> Again:
+    def again(self, batch: pa.RecordBatch) -> RereadRows:
         rows = _Rows(batch)
         if self._pii:
             rows.clean_bytes(self._pii)
@@ -166,14 +166,14 @@ class _Rows:
         self._columns.update(bytes_columns(kept))
         self._note(np.array([row for row in rows if kept[row][0] != raws[row]], dtype=np.int64))
 
-    def done(self) -> Again:
+    def done(self) -> RereadRows:
         """What became of them."""
         if self._changed.any():
             offsets = np.zeros(self._batch.num_rows + 1, dtype=np.int64)
             np.cumsum(np.bincount(self._row_of[self._stays], minlength=self._batch.num_rows), out=offsets[1:])
             stays = pa.array(self._stays)
             self._columns["__rest__"] = maps(offsets, self._keys.filter(stays), self._items.filter(stays))
-        return Again(
+        return RereadRows(
             replaced(self._batch, self._columns),
             rows=int(self._about.sum()),
             mended=int((self._about & ~self._misfit).sum()),

@@ -50,7 +50,7 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True)
-class Part:
+class HeldCursors:
     """What a whole file holds: the cursors of its rows, the last one included."""
 
     shard: int
@@ -68,7 +68,7 @@ class StagedFile:
     hour: int
     size: int
     modified_s: float
-    part: Part | None = None
+    part: HeldCursors | None = None
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ def _aborted(run: str, origin: str, files: tuple[StagedFile, ...], state: TableS
     return OneLanding(run, Stage.ABORTED, origin, files, aborted_s=at_s, why="a person aborted it")
 
 
-def _part(table: Table, path: str) -> Part | None:
+def _part(table: Table, path: str) -> HeldCursors | None:
     """What a Parquet file's own statistics say; None for one that is still being written, or was cut off."""
     try:
         with table.io.new_input(path).open() as stream:
@@ -261,4 +261,6 @@ def _part(table: Table, path: str) -> Part | None:
     shards, cursors = ([g.column(places[n]).statistics for g in groups] for n in ("__shard__", "__cursor__"))
     if not groups or not all(s is not None and s.has_min_max for s in (*shards, *cursors)):
         return None
-    return Part(shards[0].min, min(c.min for c in cursors), max(c.max for c in cursors), metadata.num_rows)
+    return HeldCursors(
+        shards[0].min, min(c.min for c in cursors), max(c.max for c in cursors), metadata.num_rows
+    )

@@ -321,7 +321,7 @@ def _shown_again(entry: ShardLedger, head: Head) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Decided:
+class _Decisions:
     """What people decided about a shard: rows adopted, forgotten, given up as missing, hours withdrawn."""
 
     adopted: tuple[int, int]
@@ -336,12 +336,12 @@ def _decisions(
     ledger: Ledger,
     tallies: Collection[int],
     ends: Collection[int],
-) -> dict[int, _Decided]:
+) -> dict[int, _Decisions]:
     """What people decided about each shard that ledger or table have."""
     adopted = {s: v for (name, s), v in state.adopted.shards.items() if name == ledger.origin}
     missing = {s: rows for (name, s), rows in state.adopted.missing.items() if name == ledger.origin}
     return {
-        shard: _Decided(
+        shard: _Decisions(
             adopted.get(shard, (0, 0)),
             state.forgotten.of(ledger.origin, shard),
             _withdrawn(client, shard, ledger) if shard in ends else {},
@@ -371,7 +371,7 @@ def _prove(
     ledger: Ledger,
     tally: Tally | None,
     ends: Mapping[int, Cursor],
-    decided: _Decided,
+    decided: _Decisions,
     told: _Told,
     seen: _Seen,
 ) -> ShardProof:

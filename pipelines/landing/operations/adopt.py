@@ -25,7 +25,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing.commit import authored, publish
 from pipelines.landing.commit.operation import Planned
-from pipelines.landing.contents.explained import Key, Lost, holds, proves, tally
+from pipelines.landing.contents.explained import Key, LostFile, holds, proves, tally
 from pipelines.landing.contents.sameness import way_back
 from pipelines.landing.contents.tally import Tally
 from pipelines.landing.ledger.codec import LEDGER_PREFIX
@@ -198,7 +198,7 @@ class _Found:
     place: Place
     newest: Mapping[str, Newest]
     tallies: Mapping[Key, Tally]
-    lost: tuple[Lost, ...]
+    lost: tuple[LostFile, ...]
     stops: str
     trouble: str
 
@@ -286,7 +286,9 @@ def _describe(found: _Found, decided: _Decided, *, named: bool) -> Adoption:
     )
 
 
-def _others(table: Table, ours: Collection[str], tallies: Mapping[Key, Tally], lost: Collection[Lost]) -> int:
+def _others(
+    table: Table, ours: Collection[str], tallies: Mapping[Key, Tally], lost: Collection[LostFile]
+) -> int:
     """Rows of origins that are none of ours."""
     known_ones = sum(t.rows for k, t in tallies.items() if k[0] in ours) + sum(x.rows for x in lost)
     return max(0, live_rows(table) - known_ones)
@@ -306,7 +308,7 @@ def _trouble(table: Table, origin: Origin, name: str) -> str:
     return ""
 
 
-def _short(table: Table, state: TableState, tallies: Mapping[Key, Tally], lost: Collection[Lost]) -> str:
+def _short(table: Table, state: TableState, tallies: Mapping[Key, Tally], lost: Collection[LostFile]) -> str:
     """What is wrong with a table into which landings go on. Raises ConfigError when nothing is.
 
     Story: rows are lost, retention and the sweep have taken what could bring them back, and maintenance
@@ -356,7 +358,7 @@ def _candidates(table: Table, state: TableState) -> Iterator[Snapshot]:
 
 
 def _proven(
-    table: Table, state: TableState, tallies: Mapping[Key, Tally], lost: Collection[Lost]
+    table: Table, state: TableState, tallies: Mapping[Key, Tally], lost: Collection[LostFile]
 ) -> tuple[dict[str, Ledger], dict[str, int], Adopted]:
     """Per origin the newest ledger that the rows prove, its snapshot, and what it had adopted.
 
@@ -419,7 +421,7 @@ def _with_rows(
 
 
 def _differences(
-    newest: Newest, tallies: Mapping[Key, Tally], lost: Collection[Lost]
+    newest: Newest, tallies: Mapping[Key, Tally], lost: Collection[LostFile]
 ) -> Iterator[Difference]:
     """What the ledger and the table say differently of each shard. Pure.
 

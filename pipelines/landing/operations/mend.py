@@ -153,7 +153,7 @@ class _OwnRows:
     declares a key `drop`; read again by its contract, the rows of the other one lost theirs, for good.
     """
 
-    def __init__(self, reader: kept.Reader, origin: str, hours: range) -> None:
+    def __init__(self, reader: kept.RowReader, origin: str, hours: range) -> None:
         self._reader, self._origin, self._hours = reader, origin, hours
         self.about = reader.about
         self.again = reader.again
@@ -165,7 +165,7 @@ class _OwnRows:
         return pc.and_(self._reader.chosen(batch), own)
 
 
-def _reader(kept_in: Kept, logstore: Logstore, place: Place, schema: Schema, hours: range) -> kept.Reader:
+def _reader(kept_in: Kept, logstore: Logstore, place: Place, schema: Schema, hours: range) -> kept.RowReader:
     contract, transform = Contract.from_columns(logstore.columns), Transform(logstore.transform)
     if kept_in == "errors":
         return _OwnRows(kept.FromBytes(contract, place.origin.id, schema, transform), place.origin.id, hours)

@@ -25,7 +25,7 @@ from pipelines.landing.commit import authored
 from pipelines.landing.commit.operation import Planned
 from pipelines.landing.contents import choice, explained, slices, strays
 from pipelines.landing.contents.choice import Count, Key
-from pipelines.landing.contents.explained import Lost
+from pipelines.landing.contents.explained import LostFile
 from pipelines.landing.contents.tally import Tally
 from pipelines.landing.ledger.place import Place, Trust, look
 from pipelines.landing.ledger.reading import VERIFY, Unreadable, entries_of, manifests_of, tasks_in
@@ -81,7 +81,7 @@ class _Found:
     manifests: tuple[ManifestFile, ...]
     tasks: tuple[FileScanTask, ...]
     tallies: Mapping[Key, Tally]
-    gone: tuple[Lost, ...]
+    gone: tuple[LostFile, ...]
 
 
 def plan_repair_manifests(

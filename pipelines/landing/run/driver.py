@@ -440,7 +440,7 @@ class Run:
             if self._holding.valid:
                 raise
             # The work was cancelled because the claim went away: nothing was written that counts.
-            return protocol.Written((), {}, claim_valid=False)
+            return protocol.WindowsWritten((), {}, claim_valid=False)
         written = assemble(plan.windows, rows)
         if told := crowded(written, self.logstore.budget.task_mb):
             self._warn(told)
@@ -450,7 +450,7 @@ class Run:
         self._attempt_begun = attempt.wrote({w.landed.window: w for w in written if w.landed}, fresh)
         landed = tuple(w.landed for w in written if w.landed)
         reasons = {s: Wait(Why.STOPPED, stop_text(w.stopped, w.cause)) for s, w in stopped.items()}
-        return protocol.Written(landed, reasons, claim_valid=self._holding.valid)
+        return protocol.WindowsWritten(landed, reasons, claim_valid=self._holding.valid)
 
     def _publish(self, effect: protocol.Publish) -> protocol.Event:
         attempt = self._attempt

@@ -196,7 +196,7 @@ class Surveyed:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WindowsWritten:
     """What was proven, per window, with actual ends; stopped or overtaken windows as they ended.
 
     `waits` adds reasons for windows that ended early.
@@ -252,7 +252,7 @@ Event = (
     | LedgerRead
     | StartResolved
     | Surveyed
-    | Written
+    | WindowsWritten
     | Answered
     | Reloaded
     | Reconciled
@@ -366,7 +366,7 @@ def _surveyed(state: State, event: Surveyed) -> Step:
     return replace(state, phase=Phase.RECONCILING), (Reconcile(),)
 
 
-def _written(state: State, event: Written) -> Step:
+def _written(state: State, event: WindowsWritten) -> Step:
     plan = _plan(state)
     state = replace(state, waits={**plan.waits, **event.waits})
     if not event.claim_valid:
@@ -554,7 +554,7 @@ _HANDLERS: Mapping[tuple[Phase, type], Callable[[State, Any], Step]] = {
     (Phase.READING, LedgerRead): _read,
     (Phase.STARTING, StartResolved): _start_resolved,
     (Phase.SURVEYING, Surveyed): _surveyed,
-    (Phase.WRITING, Written): _written,
+    (Phase.WRITING, WindowsWritten): _written,
     (Phase.PUBLISHING, Answered): _answered,
     (Phase.RELOADING, Reloaded): _reloaded,
     (Phase.RECONCILING, Reconciled): _reconciled,

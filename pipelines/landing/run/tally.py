@@ -14,7 +14,7 @@ _LAYOUT = Struct("<QQQ")
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class PullTally:
     """Pages read, rows made of them, and their raw bytes."""
 
     pages: int = 0
@@ -22,7 +22,7 @@ class Tally:
     raw_bytes: int = 0
 
 
-def tell(folder: str, index: int, done: Tally) -> None:
+def tell(folder: str, index: int, done: PullTally) -> None:
     """Window `index` is so far. A folder that is gone, or a full disk, is no reason to stop reading."""
     try:
         file = os.open(os.path.join(folder, str(index)), os.O_WRONLY | os.O_CREAT, 0o600)
@@ -34,8 +34,8 @@ def tell(folder: str, index: int, done: Tally) -> None:
         pass
 
 
-def told(folder: Path) -> Tally:
+def told(folder: Path) -> PullTally:
     """All windows together."""
     found = [path.read_bytes() for path in folder.iterdir()]
     whole = [_LAYOUT.unpack(raw) for raw in found if len(raw) == _LAYOUT.size]
-    return Tally(*(sum(column) for column in zip(*whole, strict=True))) if whole else Tally()
+    return PullTally(*(sum(column) for column in zip(*whole, strict=True))) if whole else PullTally()

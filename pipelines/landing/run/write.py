@@ -32,7 +32,7 @@ from pyiceberg.utils.config import Config
 from pipelines.landing.commit.publish import pack_bounds, unpack_bounds
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.run.tally import Tally, tell
+from pipelines.landing.run.tally import PullTally, tell
 from pipelines.landing.spark.probe import workers_problem
 from pipelines.landing.spark.session import Engine, Task
 from pipelines.landing.table.contract import (
@@ -51,7 +51,7 @@ from pipelines.landing.umask import keep_others_out
 from sls_io.claim import SUM_MODULUS
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.decoding.decode import Decoder, Part
+from sls_io.decoding.decode import Decoder, PagePart
 from sls_io.errors import (
     CodeFailed,
     ConfigError,
@@ -464,7 +464,7 @@ class Writer:
         self._long = False
         self._rows_of_pages = 0
 
-    def add(self, part: Part) -> None:
+    def add(self, part: PagePart) -> None:
         """Some rows of a page; written when enough have come together for a row group."""
         long = long_rows(part.batch)
         if long:
@@ -509,7 +509,7 @@ class Writer:
         if self._tally:
             files = [*self._done, self._row]
             counts = zip(*((f.pages, f.rows, f.raw_bytes) for f in files), strict=True)
-            tell(self._tally, self._index, Tally(*map(sum, counts)))
+            tell(self._tally, self._index, PullTally(*map(sum, counts)))
         if self._stream is not None and self._stream.tell() >= _FILE_BYTES:
             self._close_file(stopped="")
             self._open_file()

@@ -118,7 +118,7 @@ class Asked:
 
 
 @dataclass
-class Part(InputPartition):
+class CursorPartition(InputPartition):
     """The cursors [begin, end) of one shard."""
 
     shard: int
@@ -142,12 +142,12 @@ class SlsReader(DataSourceReader):
             parts: list[InputPartition] = []
             for shard in sorted(asked.shards) or listed:
                 extent = logs.extent(shard, since=asked.start_s, until=asked.end_s)
-                parts += [Part(shard, x.begin, x.end) for x in _cut(extent, logs, asked.split)]
+                parts += [CursorPartition(shard, x.begin, x.end) for x in _cut(extent, logs, asked.split)]
         return parts
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The Arrow batches of a part; none for None, which Spark makes of no parts."""
-        if isinstance(partition, Part):
+        if isinstance(partition, CursorPartition):
             with self._asked.open() as logs:
                 yield from logs.batches(partition.shard, begin=partition.begin, end=partition.end)
 

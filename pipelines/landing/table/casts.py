@@ -208,7 +208,7 @@ class Date:
 
 
 @dataclass(frozen=True)
-class Epoch:
+class UnixTime:
     """Seconds or milliseconds since 1970, with a decimal fraction or not; `unit_us` is 10**6 or 10**3."""
 
     unit_us: int
@@ -424,7 +424,7 @@ class Timestamp:
         return _moments(local - offset, fits)
 
 
-Cast = Whole | Decimal | Floating | Boolean | Date | Epoch | Timestamp
+Cast = Whole | Decimal | Floating | Boolean | Date | UnixTime | Timestamp
 OfBytes = Encoded | Custom
 """Casts that take the bytes as they were sent."""
 

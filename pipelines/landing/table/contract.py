@@ -76,7 +76,7 @@ _PLAIN: Mapping[str, tuple[PrimitiveType, casts.Cast | None]] = {
     "double": (DoubleType(), casts.DOUBLE),
     "date": (DateType(), casts.DATE),
 }
-_EPOCHS = {"epoch_s": casts.Epoch(1_000_000), "epoch_ms": casts.Epoch(1_000)}
+_EPOCHS = {"epoch_s": casts.UnixTime(1_000_000), "epoch_ms": casts.UnixTime(1_000)}
 _WIDER = {(IntegerType(), LongType()), (FloatType(), DoubleType())}
 
 _BEFORE: tuple[tuple[str, PrimitiveType | None, bool, str], ...] = (

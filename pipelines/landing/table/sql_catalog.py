@@ -27,7 +27,7 @@ _BUSY_MS = "busy_ms"
 _BUSY_PART = 0.8
 
 
-class Kept(list[Entry]):
+class FrozenEntries(list[Entry]):
     """A list of frozen entries: its deep copy holds the same ones, and so does that of a longer one."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -90,9 +90,9 @@ class SharingSqlCatalog(SqlCatalog):
         known = table.metadata
         table.metadata = known.model_copy(
             update={
-                "snapshots": Kept(known.snapshots),
-                "snapshot_log": Kept(known.snapshot_log),
-                "metadata_log": Kept(known.metadata_log),
+                "snapshots": FrozenEntries(known.snapshots),
+                "snapshot_log": FrozenEntries(known.snapshot_log),
+                "metadata_log": FrozenEntries(known.metadata_log),
             }
         )
         self._loaded = table.metadata_location, table.metadata

@@ -15,7 +15,7 @@ from typing import TypeVar
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from pipelines.landing.bounds import Falling, Rising, Trouble
+from pipelines.landing.bounds import Falling, Rising, TroubleSettings
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.error_rows import error_rows
 from pipelines.landing.inspection.runway import CURE, Runway, days, runway, spoken
@@ -90,7 +90,7 @@ def troubles(
     )
 
 
-def settled(found: Finding, told: Finding | None, bounds: Trouble, now_s: float) -> Finding:
+def settled(found: Finding, told: Finding | None, bounds: TroubleSettings, now_s: float) -> Finding:
     """What is said of a kind after `told`, which was said last; None: nothing was.
 
     What cannot be looked at stays as bad as it was told, is at least a warning, and fails once nobody could
@@ -124,7 +124,7 @@ def _by_the_service(
     lake: Lake | SlsError,
     asked: SlsClient | SlsError,
     seen: Look | SlsError | OSError,
-    bounds: Trouble,
+    bounds: TroubleSettings,
 ) -> tuple[Finding, Finding]:
     """Lag and runway."""
     try:

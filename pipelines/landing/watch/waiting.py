@@ -11,7 +11,7 @@ from functools import partial
 
 from pyiceberg.table import Table
 
-from pipelines.landing.bounds import Backlog
+from pipelines.landing.bounds import BacklogSettings
 from pipelines.landing.ledger.left import rates_of
 from pipelines.landing.ledger.state import windows_in
 from pipelines.landing.watch.look import Look
@@ -35,7 +35,7 @@ class Waiting:
     rows: float = 0.0
     asked: int = 0
 
-    def over(self, bounds: Backlog) -> tuple[str, ...]:
+    def over(self, bounds: BacklogSettings) -> tuple[str, ...]:
         """The bounds that are passed, a phrase each."""
         found = []
         if 0 < bounds.lag_s < self.lag_s:
@@ -47,7 +47,7 @@ class Waiting:
         return tuple(found)
 
 
-def waiting(client: SlsClient, look: Look, bounds: Backlog, *, settle_s: int) -> Waiting:
+def waiting(client: SlsClient, look: Look, bounds: BacklogSettings, *, settle_s: int) -> Waiting:
     """What waits, of shards that are not paused.
 
     The ledger alone answers while no bound can be passed; shards are asked, in two calls each, only where

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
-from pipelines.landing.bounds import Upkeep
+from pipelines.landing.bounds import UpkeepSettings
 from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.reading import manifests_of
 from pipelines.landing.ledger.state import ancestry
@@ -23,7 +23,7 @@ class Wear:
     snapshots: int = 0
     manifests: int = 0
 
-    def over(self, bounds: Upkeep) -> tuple[str, ...]:
+    def over(self, bounds: UpkeepSettings) -> tuple[str, ...]:
         """The bounds that are passed, by name."""
         return tuple(
             name

@@ -208,7 +208,7 @@ class ShardLog:
 
 
 @dataclass(slots=True)
-class Logstore:
+class StoredLogstore:
     """A logstore: its settings, its shards (gone ones are absent) and its consumer groups."""
 
     uid: int
@@ -276,8 +276,8 @@ class Store:
     def __init__(self, *, numbered: bool = False) -> None:
         self._numbered = numbered
         self.projects: dict[str, Change] = {}
-        self.logstores: dict[tuple[str, str], Logstore] = {}
-        self.by_uid: dict[int, Logstore] = {}
+        self.logstores: dict[tuple[str, str], StoredLogstore] = {}
+        self.by_uid: dict[int, StoredLogstore] = {}
         self.changes: list[Change] = []
         self.released: list[Place] = []
         self.clock: Change = {}
@@ -309,14 +309,14 @@ class Store:
         del self.projects[name]
         self.changes.append({"op": "drop_project", "name": name})
 
-    def in_project(self, project: str) -> list[Logstore]:
+    def in_project(self, project: str) -> list[StoredLogstore]:
         """The project's logstores by name."""
         self.project(project)
         return [self.logstores[key] for key in sorted(self.logstores) if key[0] == project]
 
     def create_logstore(
         self, project: str, name: str, ttl_days: int, shard_count: int, settings: Change, now: float
-    ) -> Logstore:
+    ) -> StoredLogstore:
         """With `shard_count` shards of equal key ranges. LogStoreAlreadyExist when it is there."""
         self.project(project)
         if not _LOGSTORE.fullmatch(name):
@@ -327,14 +327,14 @@ class Store:
             raise Refused(
                 400, "LogStoreInfoInvalid", f"shardCount: 1..{SHARDS_MAX}; ttl: 1..{TTL_FOREVER_DAYS} days"
             )
-        logstore = Logstore(self.next_uid, project, name, now, now, ttl_days, settings)
+        logstore = StoredLogstore(self.next_uid, project, name, now, now, ttl_days, settings)
         self.next_uid += 1
         edges = [_KEYS * i // shard_count for i in range(shard_count)]
         self._add_shards(logstore, [_hex(e) for e in edges] + [KEY_MAX], now)
         self._keep(logstore)
         return logstore
 
-    def update_logstore(self, logstore: Logstore, ttl_days: int, settings: Change, now: float) -> None:
+    def update_logstore(self, logstore: StoredLogstore, ttl_days: int, settings: Change, now: float) -> None:
         """Change retention and the settings that are only kept."""
         if not 1 <= ttl_days <= TTL_FOREVER_DAYS:
             raise Refused(400, "LogStoreInfoInvalid", f"ttl: 1..{TTL_FOREVER_DAYS} days")
@@ -342,7 +342,7 @@ class Store:
         logstore.settings = {**logstore.settings, **settings}
         self._keep(logstore)
 
-    def logstore(self, project: str, name: str, now: float | None = None) -> Logstore:
+    def logstore(self, project: str, name: str, now: float | None = None) -> StoredLogstore:
         """The logstore, with retention applied as of `now`."""
         found = self.logstores.get((project, name))
         if found is None:
@@ -361,7 +361,7 @@ class Store:
         self.changes.append({"op": "drop_logstore", "uid": logstore.uid})
 
     def split(
-        self, logstore: Logstore, shard: int, now: float, *, key: str = "", count: int = 2
+        self, logstore: StoredLogstore, shard: int, now: float, *, key: str = "", count: int = 2
     ) -> list[ShardLog]:
         """Parent first, then the children; evenly into `count` when no key is given."""
         parent = self._open(logstore, shard)
@@ -380,7 +380,7 @@ class Store:
         self._keep(logstore)
         return [parent, *children]
 
-    def merge(self, logstore: Logstore, shard: int, now: float) -> list[ShardLog]:
+    def merge(self, logstore: StoredLogstore, shard: int, now: float) -> list[ShardLog]:
         """The new shard first, then its two parents: `shard` and its right neighbour."""
         left = self._open(logstore, shard)
         right = next((s for s in logstore.writable() if s.begin_key == left.end_key), None)
@@ -391,7 +391,7 @@ class Store:
         self._keep(logstore)
         return [*children, left, right]
 
-    def delete_shard(self, logstore: Logstore, shard: int) -> None:
+    def delete_shard(self, logstore: StoredLogstore, shard: int) -> None:
         """Only a readonly shard may go, with what it holds."""
         log = logstore.shard(shard)
         if not log.readonly:
@@ -399,7 +399,7 @@ class Store:
         self._drop_shard(logstore, log)
         self._keep(logstore)
 
-    def expire(self, logstore: Logstore, before_s: int) -> None:
+    def expire(self, logstore: StoredLogstore, before_s: int) -> None:
         """Remove groups received before `before_s`, then readonly shards that are empty and older."""
         for shard in list(logstore.shards.values()):
             if shard.times and shard.times[0] < before_s:
@@ -408,12 +408,12 @@ class Store:
                 self._drop_shard(logstore, shard)
                 self._keep(logstore)
 
-    def trim(self, logstore: Logstore, shard: ShardLog, cursor: int) -> None:
+    def trim(self, logstore: StoredLogstore, shard: ShardLog, cursor: int) -> None:
         """Remove groups before `cursor`."""
         self.released += shard.trim(cursor)
         self.changes.append({"op": "trim", "uid": logstore.uid, "shard": shard.id, "cursor": cursor})
 
-    def jump(self, logstore: Logstore, shard: int, step: int) -> None:
+    def jump(self, logstore: StoredLogstore, shard: int, step: int) -> None:
         """The next write gets a cursor `step` further on. Refused beyond CURSOR_MAX."""
         log = logstore.shard(shard)
         if log.next + step > CURSOR_MAX:
@@ -422,12 +422,12 @@ class Store:
         logstore.version += 1
         self._keep(logstore)
 
-    def group_changed(self, logstore: Logstore, group: ConsumerGroup) -> None:
+    def group_changed(self, logstore: StoredLogstore, group: ConsumerGroup) -> None:
         """Write the group down as it is now."""
         group.changed = False
         self.changes.append({"op": "group", "uid": logstore.uid, "doc": group.doc()})
 
-    def drop_group(self, logstore: Logstore, name: str) -> None:
+    def drop_group(self, logstore: StoredLogstore, name: str) -> None:
         """Forget a consumer group."""
         del logstore.groups[name]
         self.changes.append({"op": "drop_group", "uid": logstore.uid, "name": name})
@@ -477,7 +477,7 @@ class Store:
         elif (logstore := self.by_uid.get(change.get("uid", 0))) is not None:
             self._apply_to(logstore, change, now)
 
-    def _apply_to(self, logstore: Logstore, change: Mapping[str, Any], now: float) -> None:
+    def _apply_to(self, logstore: StoredLogstore, change: Mapping[str, Any], now: float) -> None:
         """The same of a change of one logstore."""
         op = change["op"]
         if op == "drop_logstore":
@@ -497,13 +497,13 @@ class Store:
         self.projects[doc["name"]] = doc
         self.changes.append({"op": "project", "doc": doc})
 
-    def _open(self, logstore: Logstore, shard: int) -> ShardLog:
+    def _open(self, logstore: StoredLogstore, shard: int) -> ShardLog:
         found = logstore.shards.get(shard)
         if found is None or found.readonly:
             raise parameter_invalid("invalid shard id")
         return found
 
-    def _add_shards(self, logstore: Logstore, edges: list[str], now: float) -> list[ShardLog]:
+    def _add_shards(self, logstore: StoredLogstore, edges: list[str], now: float) -> list[ShardLog]:
         added = []
         for begin, end in pairwise(edges):
             base = _base(logstore, now)
@@ -513,24 +513,24 @@ class Store:
             added.append(shard)
         return added
 
-    def _drop_shard(self, logstore: Logstore, shard: ShardLog) -> None:
+    def _drop_shard(self, logstore: StoredLogstore, shard: ShardLog) -> None:
         self.released += shard.places
         del logstore.shards[shard.id]
 
-    def _keep(self, logstore: Logstore) -> None:
+    def _keep(self, logstore: StoredLogstore) -> None:
         logstore.version += 1
         self.logstores[logstore.project, logstore.name] = logstore
         self.by_uid[logstore.uid] = logstore
         self.changes.append({"op": "logstore", "doc": logstore.doc()})
 
-    def _forget(self, logstore: Logstore) -> None:
+    def _forget(self, logstore: StoredLogstore) -> None:
         self.logstores.pop((logstore.project, logstore.name), None)
         self.by_uid.pop(logstore.uid, None)
 
     def _restore(self, doc: Mapping[str, Any]) -> None:
         plain = {key: value for key, value in doc.items() if key != "shards"}
         known = self.by_uid.get(doc["uid"])
-        logstore = Logstore(**plain, groups=known.groups if known else {})
+        logstore = StoredLogstore(**plain, groups=known.groups if known else {})
         before = dict(known.shards) if known else {}
         for facts in doc["shards"]:
             shard = before.pop(facts["id"], None) or ShardLog(
@@ -549,7 +549,7 @@ def _hex(value: int) -> str:
     return f"{value:032x}"
 
 
-def _base(logstore: Logstore, now: float) -> int:
+def _base(logstore: StoredLogstore, now: float) -> int:
     """First cursor of a shard: looks like nanoseconds of its creation, differs between shards."""
     salt = zlib.crc32(f"{logstore.project}/{logstore.name}/{logstore.next_shard}".encode())
     return max(int(now), 1) * 1_000_000_000 + salt % 1_000_000_000
