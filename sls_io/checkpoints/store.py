@@ -106,7 +106,7 @@ def possible(cursor: int) -> bool:
 
 def filling(command: str) -> str:
     """What a person does about a store that is lost; `command` does it, "" where nobody has all its words."""
-    how = f"({command})" if command else "as the verb `checkpoints mirror` does"
+    how = f"({command})" if command else "as `checkpoints set` does"
     return f"fill a new one from another store {how}"
 
 
@@ -119,15 +119,3 @@ def reset(store: CheckpointStore, cursors: Mapping[int, Cursor]) -> tuple[Writte
     """Put shards on these cursors, back or forth, and leave them frozen: the next reader thaws them."""
     store.freeze(cursors)
     return store.place(cursors)
-
-
-def clone(source: CheckpointStore, target: CheckpointStore) -> tuple[Written, ...]:
-    """Make `target` keep what `source` keeps, lower or not, and nothing else.
-
-    A shard whose copy failed stays frozen: half a clone must not be read on from.
-    """
-    cursors = {shard: kept.cursor for shard, kept in source.read().items() if kept.cursor is not None}
-    written = reset(target, cursors)
-    target.drop(cursors)
-    target.thaw(one.shard for one in written if one.fate == "sent")
-    return written

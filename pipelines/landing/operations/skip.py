@@ -6,16 +6,16 @@ counts gaps. Nothing is given up by it: each live run and `verify` go on to say 
 service can still read, with the backfill that lands them, and Dagster shows their hours as missing. What
 retention takes before somebody does stays a gap with that cause.
 
-Worked example: landings stood still for a day and what counts is what comes now. `shards skip --to latest`:
-the frontier of shard 3 moves from 500, received 07:10 yesterday, to 9000, and [500, 9000) is owed. The next
-run lands from 9000. `sls-lake backfill --from <yesterday>-07:00` lands the rest beside the live runs, and
-the gap is gone.
+Worked example: landings stood still for a day and what counts is what comes now. `checkpoints set --from
+latest --to table --forward-only`: the frontier of shard 3 moves from 500, received 07:10 yesterday, to 9000,
+and [500, 9000) is owed. The next run lands from 9000. `sls-lake backfill --from <yesterday>-07:00` lands the
+rest beside the live runs, and the gap is gone.
 
 A seek back needs no commit of its own: hours that have landed are landed again by `sls-lake backfill --mode
-replace`, hours that were taken back by a plain backfill. `seek.py` is both ways, by cursors.
+replace`, hours that were taken back by a plain backfill. `seek.py` is both ways.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
@@ -68,75 +68,13 @@ class PlannedSkip:
 
 
 def plan_skip(
-    lake: Lake,
-    logstore: Logstore,
-    client: SlsClient,
-    *,
-    time_s: int | None,
-    only: Collection[int] = (),
-) -> PlannedSkip:
-    """What going on from `time_s` (None: from now) would pass over, of the shards `only`, or of all that are
-    open. Changes nothing.
-
-    A shard that is beyond that time stays where it is. Raises ConfigError when nothing has landed yet, the
-    time is to come, or a shard of `only` is not open in the ledger.
-    """
-    place = _look(lake, logstore, client)
-    latest_s = place.latest_s
-    to_s = latest_s if time_s is None else time_s
-    if to_s > latest_s:
-        raise ConfigError("that time is to come: live runs can go on from now (`latest`) at the latest")
-    there = place.open_among(client)
-    if unknown := sorted(set(only) - there):
-        raise ConfigError(
-            f"not open in the ledger of {logstore.table}: shard {', '.join(map(str, unknown))}; there are "
-            f"{', '.join(map(str, sorted(there))) or 'none'}"
-        )
-    found = [
-        _skipped(client, shard, place.ledger.shards[shard], client.cursor_at(shard, to_s), to_s)
-        for shard in sorted(set(only) & there or there)
-    ]
-    return place.planned(found, to_s)
-
-
-def plan_skip_at(
     lake: Lake, logstore: Logstore, client: SlsClient, cursors: Mapping[int, Cursor]
 ) -> PlannedSkip:
-    """The same for open shards that go on at a cursor each, at the latest where `latest` is. Changes nothing.
+    """What going on at these cursors would pass over, of shards that are open; at the latest from where logs
+    have settled. Changes nothing.
 
-    Raises ConfigError when nothing has landed yet.
+    A shard that is beyond its cursor stays where it is. Raises ConfigError when nothing has landed yet.
     """
-    place = _look(lake, logstore, client)
-    found = []
-    for shard in sorted(cursors.keys() & place.open_among(client)):
-        newest = client.cursor_at(shard, place.latest_s)
-        target = min(cursors[shard], newest)
-        at_s = place.latest_s if target == newest else client.cursor_time_s(shard, target)
-        found.append(_skipped(client, shard, place.ledger.shards[shard], target, at_s))
-    return place.planned(found, max((x.reached_s for x in found), default=place.latest_s))
-
-
-@dataclass(frozen=True)
-class _Place:
-    """The table as it is, and the receive time where live runs can go on at the latest."""
-
-    name: str
-    table: Table
-    state: TableState
-    ledger: Ledger
-    latest_s: int
-
-    def open_among(self, client: SlsClient) -> set[int]:
-        """The shards that are listed, and open in the ledger."""
-        listed = {shard.id for shard in client.shards()}
-        return {s for s, entry in self.ledger.shards.items() if s in listed and not entry.closed}
-
-    def planned(self, found: Collection[SkippedShard], time_s: int) -> PlannedSkip:
-        shards = tuple(x for x in found if x.target > x.frontier)
-        return PlannedSkip(Skip(self.name, self.ledger.origin, time_s, shards), self.table, self.state)
-
-
-def _look(lake: Lake, logstore: Logstore, client: SlsClient) -> _Place:
     origin, table = client.origin(), find_table(lake, logstore, client)
     if table is None or table.current_snapshot() is None:
         raise ConfigError(
@@ -144,9 +82,20 @@ def _look(lake: Lake, logstore: Logstore, client: SlsClient) -> _Place:
         )
     state = read_state(table)
     check_adds_up(table, "nothing was changed")
-    origin_id = check_origin(state, origin, logstore.table).id
+    ledger = state.ledger(check_origin(state, origin, logstore.table).id)
     latest_s = int(client.now_s()) - logstore.budget.settle_s
-    return _Place(logstore.table, table, state, state.ledger(origin_id), latest_s)
+    listed = {shard.id for shard in client.shards()}
+    found = []
+    for shard in sorted(cursors.keys() & listed & ledger.shards.keys()):
+        entry = ledger.shards[shard]
+        if not entry.closed:
+            newest = client.cursor_at(shard, latest_s)
+            target = min(cursors[shard], newest)
+            at_s = latest_s if target == newest else client.cursor_time_s(shard, target)
+            found.append(_skipped(client, shard, entry, target, at_s))
+    time_s = max((one.reached_s for one in found), default=latest_s)
+    later = tuple(one for one in found if one.target > one.frontier)
+    return PlannedSkip(Skip(logstore.table, ledger.origin, time_s, later), table, state)
 
 
 def execute_skip(lake: Lake, planned: PlannedSkip, *, clock: Clock = SYSTEM_CLOCK) -> int:
