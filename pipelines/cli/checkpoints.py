@@ -5,6 +5,7 @@ from it: they get what its ledger has, and who wants landings elsewhere copies t
 """
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import click
@@ -16,38 +17,31 @@ from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, moment, span, verb
 from pipelines.cli.positions import (
+    REFUSED,
     TABLE,
+    CopyRequest,
     PlaceView,
     document,
     group_info,
     group_of,
     heads_of,
-    is_aim,
+    keeps_positions,
     look,
     refuse_fed,
-    show_beside,
-    show_one,
+    say_dry,
+    show_moves,
+    show_places,
     source_of,
 )
-from pipelines.cli.seek import CopyRequest, seek
-from pipelines.cli.stores import (
-    PLACES,
-    WHERE,
-    Shards,
-    Source,
-    fate_text,
-    not_done,
-    reader_option,
-    store_of,
-)
+from pipelines.cli.seek import seek
+from pipelines.cli.stores import PLACES, WHERE, Shards, Source, fate_text, not_done, reader_option, store_of
 from pipelines.cli.table import execute_option
-from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance.repair import execute_repair, plan_repair
 from pipelines.landing.run.report import CheckpointOutcome
 from pipelines.landing.table.lake import Lake
 from sls_io.checkpoints import moving
 from sls_io.checkpoints.copying import Difference, Move, copy, written
-from sls_io.checkpoints.policy import OUTSIDE_POLICIES, OutsidePolicy
+from sls_io.checkpoints.policy import OUTSIDE_POLICIES
 from sls_io.checkpoints.store import CheckpointStore, Written
 from sls_io.client import Heads, SlsClient
 from sls_io.clock import SYSTEM_CLOCK
@@ -78,7 +72,7 @@ class Became(NamedTuple):
 
 class Copied(NamedTuple):
     """A copy, done or not. `made`: the target's group is a new one; `readers` are others who read with it;
-    `failed`: a shard is not where it was asked to be; `after` is said once it was done."""
+    `failed`: a shard is not where it was asked to be; `note` is for people."""
 
     source: str
     target: str
@@ -87,7 +81,7 @@ class Copied(NamedTuple):
     failed: bool = False
     made: bool = False
     readers: tuple[str, ...] = ()
-    after: str = ""
+    note: str = ""
 
 
 @click.group("checkpoints")
@@ -111,19 +105,7 @@ def checkpoints() -> None:
 @logstore_option
 @execute_option
 @verb
-def set_(
-    output: Output,
-    *,
-    source: int | str,
-    target: str,
-    forward_only: bool,
-    shards: frozenset[int],
-    outside: OutsidePolicy | None,
-    drop: bool,
-    reader: str | None,
-    name: str | None,
-    execute: bool,
-) -> None:
+def set_(output: Output, *, name: str | None, **options: Any) -> None:
     """Copy positions. WHERE is ledger, group[:NAME], file:PATH, csv:PATH, sql:ADDRESS or sql:env:VARIABLE.
 
     --from also takes earliest, latest, a time, -6h (before now) and shift:-30m (by receive time, from where
@@ -135,19 +117,19 @@ def set_(
     Any other group is refused while it is read. A store's shards are frozen until a reader begins there.
     """
     logstore = own_holder(resolve(name))
-    asked = CopyRequest(source, target, forward_only, shards, outside, drop, reader, execute)
-    kind = target.partition(":")[0]
-    if drop and kind not in ("file", "sql"):
-        raise click.UsageError("--drop is for a file and a database: nothing else keeps shards that are gone")
-    if kind == "csv" and str(source)[:6] == "shift:":
-        raise click.UsageError("shift goes from where the target is, and a new file is nowhere yet")
     with SlsClient(logstore.service) as client:
-        if target in TABLE:
-            seek(output, asked, logstore, client)
+        asked = CopyRequest(logstore, client, **options)
+        kind = asked.target.partition(":")[0]
+        if asked.drop and kind not in ("file", "sql"):
+            raise click.UsageError("--drop is for a file and a database: elsewhere no shard stays for ever")
+        if kind == "csv" and str(asked.source)[:6] == "shift:":
+            raise click.UsageError("shift goes from where the target is, and a new file is nowhere yet")
+        if kind in TABLE:
+            seek(output, asked)
             return
-        publishes = source in TABLE and forward_only and group_of(target, logstore) == logstore.group.name
+        publishes = asked.source in TABLE and asked.forward_only and asked.group == logstore.group.name
         try:
-            copied = (_published if publishes else _copied)(asked, logstore, client)
+            copied = _published(asked) if publishes else _copied(asked)
         except CheckpointOutside as error:
             raise ConfigError(f"{error}: --out-of-range begin, or end. Nothing was moved") from error
     _show(output, asked, copied)
@@ -155,41 +137,38 @@ def set_(
         click.get_current_context().exit(EXIT_FAILED)
 
 
-def _published(asked: CopyRequest, logstore: Logstore, client: SlsClient) -> Copied:
+def _published(asked: CopyRequest) -> Copied:
     """The ledger to the group that it feeds, as the holder."""
-    moves, after = plan_repair(logstore, Lake.default(), client, shards=asked.shards), ""
-    reports = execute_repair(logstore, client, moves) if asked.execute else []
-    if any(move.difference == "ahead" for move in moves):
-        after = "a checkpoint ahead of the table stays: landings begin at the frontier, and pass it"
+    moves = plan_repair(asked.logstore, Lake.default(), asked.client, shards=asked.shards)
+    reports = execute_repair(asked.logstore, asked.client, moves) if asked.execute else []
+    ahead = any(move.difference == "ahead" for move in moves)
     return Copied(
-        f"ledger of {logstore.table}",
-        f"group {logstore.group.name}",
+        f"ledger of {asked.logstore.table}",
+        f"group {asked.group}",
         moves,
         {one.shard: Became(one.outcome, one.why, str(one)) for one in reports},
         failed=any(one.outcome in _OPEN for one in reports),
-        after=after,
+        note="a checkpoint ahead of the table stays: landings begin at the frontier, and pass it" * ahead,
     )
 
 
-def _copied(asked: CopyRequest, logstore: Logstore, client: SlsClient) -> Copied:
+def _copied(asked: CopyRequest) -> Copied:
     """Anything to a group, a store or a CSV file."""
-    group = group_of(asked.target, logstore)
-    if group:
-        refuse_fed(asked.source, logstore, group, client)
-    store = store_of(asked.target, logstore, client, reader=asked.reader, written=True)
-    new = _made_like(asked, logstore, client, group)
+    if asked.group:
+        refuse_fed(asked)
+    store = store_of(asked.target, asked.logstore, asked.client, reader=asked.reader, written=True)
+    new = _made_like(asked)
     kept = {} if new else store.read()
     outside = asked.outside or (None if asked.as_it_stands else "stop")
-    heads = heads_of(client, asked.shards) if outside or is_aim(asked.source) else {}
-    title, positions = source_of(
-        asked.source, logstore, client, heads, kept, shards=asked.shards, reader=asked.reader
-    )
+    needed = outside or not keeps_positions(asked.source)
+    heads = heads_of(asked.client, asked.shards) if needed else {}
+    title, positions = source_of(asked, heads, kept)
     if title == store.name:
         raise click.UsageError(f"{title} is both: name another group or place for the copy")
     moves = copy(
         positions, kept, heads, forward_only=asked.forward_only, outside=outside, shards=asked.shards
     )
-    done = _executed(asked, logstore, client, store, moves, new) if asked.execute else ()
+    done = _executed(asked, store, moves, new) if asked.execute else ()
     return Copied(
         title,
         store.name,
@@ -197,66 +176,49 @@ def _copied(asked: CopyRequest, logstore: Logstore, client: SlsClient) -> Copied
         {one.shard: Became(one.fate, one.why, fate_text(one)) for one in done},
         failed=not_done(done),
         made=new is not None,
-        readers=tuple(sorted({entry.holder for entry in kept.values()} - {"", logstore.group.holder})),
-        after=_after(asked, logstore) if any(one.fate == "sent" for one in done) else "",
+        readers=tuple(sorted({entry.holder for entry in kept.values()} - {"", asked.logstore.group.holder})),
+        note=_note(asked) if any(one.fate == "sent" for one in done) else "",
     )
 
 
-def _made_like(asked: CopyRequest, logstore: Logstore, client: SlsClient, group: str) -> Group | None:
+def _made_like(asked: CopyRequest) -> Group | None:
     """The settings of a group that is not there and is made, those of the group that is copied; else None."""
-    source = group_of(str(asked.source), logstore)
-    if not (source and group) or asked.forward_only:
+    source = group_of(asked.source, asked.logstore)
+    if not (source and asked.group) or asked.forward_only:
         return None
-    info = group_info(client, source)
-    if group in {other.name for other in client.groups()}:
-        return None
-    return settings_for(logstore, group, info.timeout_s, info.order)
+    info = group_info(asked.client, source)
+    there = any(other.name == asked.group for other in asked.client.groups())
+    return None if there else settings_for(asked.logstore, asked.group, info.timeout_s, info.order)
 
 
 def _executed(
-    asked: CopyRequest,
-    logstore: Logstore,
-    client: SlsClient,
-    store: CheckpointStore,
-    moves: tuple[Move, ...],
-    new: Group | None,
+    asked: CopyRequest, store: CheckpointStore, moves: tuple[Move, ...], new: Group | None
 ) -> tuple[Written, ...]:
     """Carry it out. Back in a group is as its only member, unless nobody can be in it yet."""
-    group = group_of(asked.target, logstore)
-    made = new is not None and client.create_group(new)
-    if group and not asked.forward_only and not made:
-        its = new or logstore.group.model_copy(update={"name": group})
-        return moving.moved(client, its, moves) if any(move.moves for move in moves) else ()
+    made = new is not None and asked.client.create_group(new)
+    if asked.group and not asked.forward_only and not made:
+        its = new or asked.logstore.group.model_copy(update={"name": asked.group})
+        return moving.moved(asked.client, its, moves) if any(move.moves for move in moves) else ()
     return written(store, moves, forward_only=asked.forward_only, drop=asked.drop)
 
 
-def _after(asked: CopyRequest, logstore: Logstore) -> str:
+def _note(asked: CopyRequest) -> str:
     """What a person knows after a copy that was done."""
     if asked.as_it_stands:
         return ""
-    if group_of(asked.target, logstore):
+    if asked.group:
         return (
-            f"the group's shards stay with {logstore.group.holder} for one group timeout; a reader that "
-            "begins sooner waits for them"
+            f"the group's shards stay with {asked.logstore.group.holder} for one group timeout; a reader "
+            "that begins sooner waits for them"
         )
     return "these shards are frozen: a reader that still runs moves none; the next one begins there"
 
 
 def _show(output: Output, asked: CopyRequest, copied: Copied) -> None:
-    """For people, and as JSON: `checkpoint` is where the target was, `cursor` where the source is."""
+    """For people, and as JSON."""
     output.say(escape(f"{copied.source} to {copied.target}{', which is made' if copied.made else ''}"))
-    output.table(
-        ["shard", ">checkpoint", ">to", ""],
-        [
-            (
-                str(move.shard),
-                "" if move.before is None else str(move.before),
-                "=" if move.difference == "equal" else "" if move.to is None else str(move.to),
-                copied.became[move.shard].text if move.shard in copied.became else _meaning(asked, move),
-            )
-            for move in copied.moves
-        ],
-    )
+    plan = {move.shard: _meaning(asked, move) for move in copied.moves}
+    show_moves(output, copied.moves, plan | {shard: one.text for shard, one in copied.became.items()})
     for move in copied.moves:
         if move.reopens:
             children = ", ".join(map(str, move.children)) or "none"
@@ -264,13 +226,12 @@ def _show(output: Output, asked: CopyRequest, copied: Copied) -> None:
                 f"[yellow]shard {move.shard} was finished[/]: it is read again, after its children "
                 f"({children}) were begun; a reader that needs the order moves them, too"
             )
-    if copied.after:
-        output.say(copied.after)
+    if copied.note:
+        output.say(copied.note)
     if not asked.execute:
-        if copied.readers:
-            until = "their shards stay" if asked.forward_only else "--execute is refused until that has ended"
-            output.say(f"[yellow]it is read by {escape(', '.join(copied.readers))}[/]: {until}")
-        output.say_dry()
+        say_dry(output, copied.readers, "their shards stay" if asked.forward_only else REFUSED)
+    became = {shard: {"outcome": one.outcome, "why": one.why} for shard, one in copied.became.items()}
+    nothing = {"outcome": None, "why": ""}
     output.result(
         {
             "executed": asked.execute,
@@ -278,7 +239,10 @@ def _show(output: Output, asked: CopyRequest, copied: Copied) -> None:
             "to": copied.target,
             "made": copied.made,
             "readers": copied.readers,
-            "shards": [_entry(move, copied.became.get(move.shard)) for move in copied.moves],
+            "shards": [
+                {**asdict(move), "moves": move.moves, **became.get(move.shard, nothing)}
+                for move in copied.moves
+            ],
         }
     )
 
@@ -286,23 +250,8 @@ def _show(output: Output, asked: CopyRequest, copied: Copied) -> None:
 def _meaning(asked: CopyRequest, move: Move) -> str:
     if move.difference == "extra" and asked.drop:
         return "is forgotten"
-    text = "begins there" if move.moves and move.before is None else _MEANS[move.difference]
+    text = "begins there" if move.moves and move.checkpoint is None else _MEANS[move.difference]
     return f"{text}; {PLACES[move.place]}" if PLACES[move.place] else text
-
-
-def _entry(move: Move, became: Became | None) -> dict[str, Any]:
-    return {
-        "shard": move.shard,
-        "checkpoint": move.before,
-        "cursor": move.to,
-        "difference": move.difference,
-        "moves": move.moves,
-        "place": move.place,
-        "reopens": move.reopens,
-        "children": list(move.children),
-        "outcome": became.outcome if became else None,
-        "why": became.why if became else "",
-    }
 
 
 @checkpoints.command("show")
@@ -347,10 +296,7 @@ def show(
 
 def _show_places(output: Output, views: list[PlaceView], now: str, reader: str) -> None:
     output.say(f"{escape(', '.join(view.name for view in views))}, {now} UTC")
-    if len(views) == 1:
-        show_one(output, views[0])
-    else:
-        show_beside(output, views)
+    show_places(output, views)
     for view in views:
         its = f"{view.word}: " if len(views) > 1 else ""
         if not view.kept:

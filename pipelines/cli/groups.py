@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import Output, moment, verb
-from pipelines.cli.positions import STATES, PlaceView, document, group_info, look_at_group, show_one
+from pipelines.cli.positions import STATES, PlaceView, document, group_info, look_at_group, show_places
 from pipelines.cli.stores import GroupName
 from pipelines.cli.table import execute_option
 from pipelines.landing.logstore import Logstore
@@ -100,7 +100,7 @@ def describe(output: Output, *, group: str | None, members: bool, state: bool, n
     if members or not state:
         _show_members(output, view)
     if not (members or state):
-        show_one(output, view)
+        show_places(output, [view])
     output.result(
         {
             **_summary(info, view.kept),

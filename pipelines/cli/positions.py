@@ -1,9 +1,11 @@
 """Places that have positions, as words of the command line: their cursors by shard, and how far behind."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
+
+from rich.markup import escape
 
 from pipelines.cli import calls
 from pipelines.cli.logstores import known, load_named, project_root
@@ -12,10 +14,11 @@ from pipelines.cli.stores import PLACES, SPANS, Span, store_of
 from pipelines.landing.inspection.describe import describe, read_ledger
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
-from sls_io.checkpoints.copying import Positions
+from sls_io.checkpoints.copying import Move, Positions
 from sls_io.checkpoints.group import GroupCheckpoints
 from sls_io.checkpoints.lag import ShardLag, lags, states
 from sls_io.checkpoints.moving import Aim, aimed
+from sls_io.checkpoints.policy import OutsidePolicy
 from sls_io.checkpoints.store import Kept
 from sls_io.client import GroupInfo, Heads, SlsClient
 from sls_io.errors import ConfigError
@@ -26,6 +29,8 @@ TABLE = ("ledger", "table")
 """Two words for one place: where the table has got."""
 PUBLISH = ("checkpoints", "set", "--from", "ledger", "--to", "group", "--forward-only")
 """The call that gives the group of a table what its ledger has, as the holder."""
+REFUSED = "--execute is refused until that has ended"
+_SEEN = ("place", "begin", "end", "received_s", "lag_s", "groups_max")
 STATES = {
     ShardState.WAIT: "waits for its parents",
     ShardState.NOT_ALLOC: "free",
@@ -35,10 +40,36 @@ STATES = {
 }
 
 
-def group_of(where: str, logstore: Logstore) -> str:
+def group_of(where: int | str, logstore: Logstore) -> str:
     """The consumer group that `where` names, "" for another place."""
-    kind, _, name = where.partition(":")
+    kind, _, name = str(where).partition(":")
     return (name or logstore.group.name) if kind == "group" else ""
+
+
+@dataclass(frozen=True)
+class CopyRequest:
+    """What was typed of a copy; `source` is a place, an edge, a span or unix seconds."""
+
+    logstore: Logstore
+    client: SlsClient
+    source: int | str
+    target: str
+    forward_only: bool
+    shards: frozenset[int]
+    outside: OutsidePolicy | None
+    drop: bool
+    reader: str | None
+    execute: bool
+
+    @property
+    def group(self) -> str:
+        """The consumer group that is copied to, "" for another place."""
+        return group_of(self.target, self.logstore)
+
+    @property
+    def as_it_stands(self) -> bool:
+        """Whether a cursor outside of its shard is copied as it is, unless something else was said."""
+        return self.forward_only or self.target.partition(":")[0] == "csv"
 
 
 def group_info(client: SlsClient, name: str) -> GroupInfo:
@@ -67,43 +98,41 @@ def check_listed(shards: Collection[int], listed: Collection[int]) -> None:
         raise ConfigError(f"the logstore lists no shard {names}: there is {there}")
 
 
-def is_aim(source: int | str) -> bool:
-    """Whether it is an edge or a time of each shard, and no place that keeps positions."""
-    return isinstance(source, int) or source in ("earliest", "latest") or bool(SPANS.fullmatch(source))
+def keeps_positions(source: int | str) -> bool:
+    """Whether it is a place, and no edge or time of each shard."""
+    return _aim(source, 0) is None
 
 
 def source_of(
-    source: int | str,
-    logstore: Logstore,
-    client: SlsClient,
-    heads: Mapping[int, Head],
-    kept: Mapping[int, Kept],
-    *,
-    shards: Collection[int],
-    reader: str | None,
+    asked: CopyRequest, heads: Mapping[int, Head], kept: Mapping[int, Kept]
 ) -> tuple[str, Positions]:
     """The name and the positions of what `--from` says. `kept` is what the target has; an edge or a time is
-    asked of `heads`, of these `shards` only. Raises ConfigError for a CSV file with a shard that is not
-    listed."""
-    heads = {shard: head for shard, head in heads.items() if not shards or shard in shards}
-    if isinstance(source, int):
-        return f"the first log received at {moment(source)} UTC or later", aimed(
-            client, Aim("time", source), heads, kept
-        )
-    if source in ("earliest", "latest"):
-        return source, aimed(client, Aim("earliest" if source == "earliest" else "latest"), heads, kept)
-    if SPANS.fullmatch(source):
-        word, _, text = source.rpartition(":")
-        seconds = Span(signed=True).convert(text, None, None)
-        aim = Aim("shift", seconds) if word else Aim("time", max(0, int(client.now_s()) + seconds))
-        return source, aimed(client, aim, heads, kept)
+    asked of `heads`. Raises ConfigError for a CSV file with a shard that is not listed."""
+    source, logstore, client = asked.source, asked.logstore, asked.client
+    if aim := _aim(source, int(client.now_s())):
+        chosen = {shard: head for shard, head in heads.items() if not asked.shards or shard in asked.shards}
+        title = f"{moment(source)} UTC" if isinstance(source, int) else source
+        return title, aimed(client, aim, chosen, kept)
     if source in TABLE:
         return f"ledger of {logstore.table}", frontiers(logstore, client)
-    store = store_of(source, logstore, client, reader=reader)
+    store = store_of(str(source), logstore, client, reader=asked.reader)
     positions = {shard: entry.cursor for shard, entry in store.read().items()}
-    if heads and not shards and source.partition(":")[0] == "csv":
+    if heads and not asked.shards and str(source).partition(":")[0] == "csv":
         check_listed(positions, heads)
     return store.name, positions
+
+
+def _aim(source: int | str, now_s: int) -> Aim | None:
+    """The edge or time of each shard that it names, None for a place that keeps positions."""
+    if isinstance(source, int):
+        return Aim("time", source)
+    if source in ("earliest", "latest"):
+        return Aim("earliest" if source == "earliest" else "latest")
+    if not SPANS.fullmatch(source):
+        return None
+    shifts, _, text = source.rpartition(":")
+    seconds = Span(signed=True).convert(text, None, None)
+    return Aim("shift", seconds) if shifts else Aim("time", max(0, now_s + seconds))
 
 
 def frontiers(logstore: Logstore, client: SlsClient) -> dict[int, Cursor]:
@@ -118,23 +147,24 @@ def frontiers(logstore: Logstore, client: SlsClient) -> dict[int, Cursor]:
 # --- groups that feed a table
 
 
-def refuse_fed(source: int | str, logstore: Logstore, group: str, client: SlsClient) -> None:
-    """Raises ConfigError where `group` feeds a table, and what is copied is not that table's ledger.
+def refuse_fed(asked: CopyRequest) -> None:
+    """Raises ConfigError where the group that is copied to feeds a table, and gets not that table's ledger.
 
     The table decides where landings begin. A checkpoint that leads away from it would change nothing and show
     people a lie.
     """
-    lake = Lake.default()
-    for name, other in _of_service(logstore).items():
-        if other.group.name != group or (not name and source in TABLE):
+    lake, source = Lake.default(), asked.source
+    for name, other in _of_service(asked.logstore).items():
+        own_ledger = not name and source in TABLE
+        if other.group.name != asked.group or own_ledger:
             continue
-        if read_ledger(other, lake, client).started:
+        if read_ledger(other, lake, asked.client).started:
             its = ["-l", name] if name else []
             move = calls.of(["checkpoints", "set", "--to", "table", *its, "--from", str(source)])
             raise ConfigError(
-                f"group {group!r} feeds the table {other.table}, and landings begin where the table has got: "
-                f"a checkpoint that is moved would change nothing. To move that table, `{move}`; to publish "
-                f"what it has, `{calls.of([*PUBLISH, *its])}`"
+                f"group {asked.group!r} feeds the table {other.table}, and landings begin where the table "
+                f"has got: a checkpoint that is moved would change nothing. To move that table, `{move}`; to "
+                f"publish what it has, `{calls.of([*PUBLISH, *its])}`"
             )
 
 
@@ -223,6 +253,7 @@ def document(view: PlaceView) -> dict[str, Any]:
 
 def _entry(view: PlaceView, shard: int) -> dict[str, Any]:
     kept, lag = view.kept.get(shard, Kept(None)), view.lags.get(shard)
+    seen = {name: getattr(lag, name, None) for name in _SEEN}
     return {
         "shard": shard,
         "checkpoint": kept.cursor,
@@ -231,30 +262,31 @@ def _entry(view: PlaceView, shard: int) -> dict[str, Any]:
         "holder": kept.holder,
         "state": view.states.get(shard),
         "listed": lag is not None,
-        "place": lag.place if lag else None,
-        "begin": lag.begin if lag else None,
-        "end": lag.end if lag else None,
-        "received_s": lag.received_s if lag else None,
-        "lag_s": lag.lag_s if lag else None,
-        "groups_max": lag.groups_max if lag else None,
         "raw_bytes": view.waiting.get(shard),
+        **seen,
     }
 
 
-def show_one(output: Output, view: PlaceView) -> None:
-    """A place with all that is known of it."""
-    columns = [">at", ">end", ">lag", ">groups at most", ">about", "received (UTC)", "kept (UTC)"]
-    columns = ["shard", "state", "holder", *columns, ""]
-    rows = [_shown(view, shard) for shard in sorted({*view.kept, *view.lags})]
-    filled = [n for n, _ in enumerate(columns) if any(row[n] != "" for row in rows)]
+def show_places(output: Output, views: Sequence[PlaceView]) -> None:
+    """Each shard with all that is known of a place; of several their cursors and lags, beside one another."""
+    shards = sorted({shard for view in views for shard in (*view.kept, *view.lags)})
+    columns: list[tuple[str, list[object]]] = [("shard", [str(shard) for shard in shards])]
+    for view in views:
+        cells = [_cells(view, shard) for shard in shards]
+        for heading in (">at", ">end", ">lag") if len(views) > 1 else _cells(view, -1):
+            values = [each[heading] for each in cells]
+            if any(value != "" for value in values):
+                of = len(views) > 1 and heading == ">at"
+                columns.append((f">{view.word}" if of else heading, values))
     output.table(
-        [columns[n] for n in filled],
-        [[row[n] for n in filled] for row in rows],
+        [heading for heading, _ in columns],
+        list(zip(*(values for _, values in columns), strict=True)),
         less=("kept (UTC)", "end", "groups at most", "received (UTC)", "holder"),
     )
 
 
-def _shown(view: PlaceView, shard: int) -> tuple[object, ...]:
+def _cells(view: PlaceView, shard: int) -> dict[str, object]:
+    """What is known of a shard. Cursors are names, not amounts: no thousands separators."""
     kept, lag = view.kept.get(shard, Kept(None)), view.lags.get(shard)
     notes = [
         "gone from the service" if lag is None else PLACES[lag.place],
@@ -262,39 +294,38 @@ def _shown(view: PlaceView, shard: int) -> tuple[object, ...]:
         "drained" if lag and lag.drained else "",
         "has not begun" if kept.cursor is None else "",
     ]
-    return (
-        str(shard),
-        STATES[view.states[shard]] if shard in view.states else "",
-        kept.holder,
-        _cursor(kept.cursor),
-        _cursor(lag.end if lag else None, kept.cursor),
-        span(lag.lag_s) if lag else "",
-        lag.groups_max if lag else "",
-        megabytes(view.waiting[shard]) if shard in view.waiting else "",
-        moment(lag.received_s) if lag else "",
-        moment(kept.saved_s),
-        ", ".join(filter(None, notes)),
+    return {
+        "state": STATES[view.states[shard]] if shard in view.states else "",
+        "holder": escape(kept.holder),
+        ">at": "" if kept.cursor is None else str(kept.cursor),
+        ">end": "" if lag is None else "=" if lag.end == kept.cursor else str(lag.end),
+        ">lag": span(lag.lag_s) if lag else "",
+        ">groups at most": lag.groups_max if lag else "",
+        ">about": megabytes(view.waiting[shard]) if shard in view.waiting else "",
+        "received (UTC)": moment(lag.received_s) if lag else "",
+        "kept (UTC)": moment(kept.saved_s),
+        "": ", ".join(filter(None, notes)),
+    }
+
+
+def show_moves(output: Output, moves: Iterable[Move], texts: Mapping[int, str]) -> None:
+    """Each shard of a copy, and what is said of it."""
+    output.table(
+        ["shard", ">is at", ">to", ""],
+        [
+            (
+                str(move.shard),
+                "" if move.checkpoint is None else str(move.checkpoint),
+                "" if move.cursor is None else "=" if move.cursor == move.checkpoint else str(move.cursor),
+                texts[move.shard],
+            )
+            for move in moves
+        ],
     )
 
 
-def show_beside(output: Output, views: Collection[PlaceView]) -> None:
-    """Several places beside one another: where each is, and its lag."""
-    ends = {shard: lag.end for view in views for shard, lag in view.lags.items()}
-    shards = sorted({*ends, *(shard for view in views for shard in view.kept)})
-    columns = ["shard", ">end", *(name for view in views for name in (f">{view.word}", ">lag"))]
-    rows = []
-    for shard in shards:
-        row = [str(shard), _cursor(ends.get(shard))]
-        for view in views:
-            lag = view.lags.get(shard)
-            row += [_cursor(view.kept.get(shard, Kept(None)).cursor, ends.get(shard))]
-            row += [span(lag.lag_s) if lag else ""]
-        rows.append(row)
-    output.table(columns, rows, less=("end",))
-
-
-def _cursor(cursor: Cursor | None, other: Cursor | None = None) -> str:
-    """Cursors are names, not amounts: no thousands separators. `=` where it is the `other`."""
-    if cursor is None:
-        return ""
-    return "=" if cursor == other else str(cursor)
+def say_dry(output: Output, readers: Collection[str], until: str) -> None:
+    """That it was a dry run, and who would be in its way."""
+    if readers:
+        output.say(f"[yellow]it is read by {escape(', '.join(readers))}[/]: {until}")
+    output.say_dry()

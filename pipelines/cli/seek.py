@@ -1,6 +1,6 @@
 """`sls-lake checkpoints set --to table`: the table is moved, and the group that it feeds follows."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from typing import Any
 
 import click
@@ -10,7 +10,7 @@ from pipelines.cli.land import landing_line
 from pipelines.cli.leaving import show_leaving
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, moment
-from pipelines.cli.positions import heads_of, source_of
+from pipelines.cli.positions import REFUSED, CopyRequest, heads_of, say_dry, show_moves, source_of
 from pipelines.cli.stores import PLACES
 from pipelines.landing.commit.standing import commits
 from pipelines.landing.hours import hours_text
@@ -32,7 +32,6 @@ from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport
 from pipelines.landing.spark.session import engine_here
 from pipelines.landing.table.lake import Lake
 from sls_io.checkpoints.copying import Move, copy
-from sls_io.checkpoints.policy import OutsidePolicy
 from sls_io.checkpoints.store import Kept
 from sls_io.client import SlsClient
 from sls_io.errors import CheckpointOutside, ConfigError
@@ -45,34 +44,15 @@ _MEANS: dict[Way, str] = {
 _TOLD = (CheckpointOutcome.MOVED, CheckpointOutcome.UNCHANGED)
 
 
-@dataclass(frozen=True)
-class CopyRequest:
-    """What was typed; `source` is a place, an edge, a span or unix seconds."""
-
-    source: int | str
-    target: str
-    forward_only: bool
-    shards: frozenset[int]
-    outside: OutsidePolicy | None
-    drop: bool
-    reader: str | None
-    execute: bool
-
-    @property
-    def as_it_stands(self) -> bool:
-        """Whether a cursor outside of its shard is copied as it is, unless something else was said."""
-        return self.forward_only or self.target.partition(":")[0] == "csv"
-
-
-def seek(output: Output, asked: CopyRequest, logstore: Logstore, client: SlsClient) -> None:
+def seek(output: Output, asked: CopyRequest) -> None:
     """Put the table's shards where the source is, and publish; a dry run without `execute`.
 
     Forward only it is a commit that every landing is fenced against, so nobody has to end, and the next live
     run publishes.
     """
-    lake = Lake.default()
-    title, moves = _moves(lake, asked, logstore, client)
-    goes = {move.shard: None if move.difference == "ahead" else move.to for move in moves}
+    lake, logstore, client = Lake.default(), asked.logstore, asked.client
+    title, moves = _moves(lake, asked)
+    goes = {move.shard: None if move.difference == "ahead" else move.cursor for move in moves}
     planned = plan_seek(lake, logstore, client, goes)
     readers = [] if asked.forward_only else readers_of(logstore, client)
     _show(output, planned, moves)
@@ -89,10 +69,7 @@ def seek(output: Output, asked: CopyRequest, logstore: Logstore, client: SlsClie
     elif not planned.moves:
         output.say("every shard is there already: nothing to change")
     else:
-        if readers:
-            names = escape(", ".join(readers))
-            output.say(f"[yellow]it is read by {names}[/]: --execute is refused until that has ended")
-        output.say_dry()
+        say_dry(output, readers, REFUSED)
     for point in points:
         if point.outcome not in _TOLD:
             output.say(f"checkpoint of shard {point.shard}: {escape(str(point))}")
@@ -104,19 +81,16 @@ def seek(output: Output, asked: CopyRequest, logstore: Logstore, client: SlsClie
         click.get_current_context().exit(EXIT_FAILED)
 
 
-def _moves(
-    lake: Lake, asked: CopyRequest, logstore: Logstore, client: SlsClient
-) -> tuple[str, tuple[Move, ...]]:
+def _moves(lake: Lake, asked: CopyRequest) -> tuple[str, tuple[Move, ...]]:
     """The source's name, and where it puts each listed shard, whose place is its frontier."""
+    logstore, client = asked.logstore, asked.client
     latest_s = int(client.now_s()) - logstore.budget.settle_s
     if isinstance(asked.source, int) and asked.source > latest_s:
         raise ConfigError("that time is to come: live runs can go on from now (`latest`) at the latest")
     ledger = read_ledger(logstore, lake, client)
     kept = {shard: Kept(entry.frontier) for shard, entry in ledger.shards.items()}
     heads = heads_of(client, asked.shards)
-    title, positions = source_of(
-        asked.source, logstore, client, heads, kept, shards=asked.shards, reader=asked.reader
-    )
+    title, positions = source_of(asked, heads, kept)
     try:
         moves = copy(
             positions,
@@ -148,18 +122,9 @@ def _done(asked: CopyRequest, planned: PlannedSeek) -> str:
 def _show(output: Output, planned: PlannedSeek, moves: tuple[Move, ...]) -> None:
     notes = {move.shard: PLACES[move.place] for move in moves}
     output.say(f"table {planned.table}")
-    output.table(
-        ["shard", ">frontier", ">to", ""],
-        [
-            (
-                str(one.shard),
-                "" if one.frontier is None else str(one.frontier),
-                "" if one.cursor is None else "=" if one.cursor == one.frontier else str(one.cursor),
-                "; ".join(filter(None, (_means(one), notes[one.shard]))),
-            )
-            for one in planned.shards
-        ],
-    )
+    texts = {one.shard: "; ".join(filter(None, (_means(one), notes[one.shard]))) for one in planned.shards}
+    goes = {one.shard: one.cursor for one in planned.shards}
+    show_moves(output, [replace(move, cursor=goes[move.shard]) for move in moves], texts)
     if planned.again is not None:
         output.say(f"{hours_text(planned.hours)} would be landed again, with all shards:")
         show_leaving(output, planned.again.view, again=True)

@@ -32,13 +32,13 @@ Difference = Literal["behind", "back", "ahead", "equal", "frozen", "empty", "ext
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One shard: where the target is, and where the source is, a policy having been asked; `place` is where
-    the source lay before. `reopens`: the target had finished it, and its children `children` are read
-    already."""
+    """One shard: `checkpoint` is where the target is, `cursor` where the source is, a policy having been
+    asked; `place` is where that lay before. `reopens`: the target had finished it, and its children
+    `children` are read already."""
 
     shard: int
-    before: Cursor | None
-    to: Cursor | None
+    checkpoint: Cursor | None
+    cursor: Cursor | None
     difference: Difference
     place: Place = "inside"
     reopens: bool = False
@@ -77,7 +77,7 @@ def written(
     """Do it in a store; what became of each shard that moves. Unless the copy goes forward only these shards
     are frozen until a reader begins there. `drop`: the target forgets what only it knows."""
     moves = tuple(moves)
-    cursors = {move.shard: move.to for move in moves if move.moves and move.to is not None}
+    cursors = {move.shard: move.cursor for move in moves if move.moves and move.cursor is not None}
     done = target.write(cursors) if forward_only else reset(target, cursors)
     extra = {move.shard for move in moves if move.difference == "extra"} if drop else set()
     if extra:

@@ -63,7 +63,7 @@ def test_every_difference_has_its_name_and_forward_only_nothing_goes_back(
     for forward_only, expected in ((True, forward), (False, any_way)):
         move = only(source, kept, forward_only=forward_only)
         assert (move.difference, move.moves) == (expected, expected in ("behind", "back"))
-        assert (move.before, move.to) == (kept.cursor if kept else None, source.get(0))
+        assert (move.checkpoint, move.cursor) == (kept.cursor if kept else None, source.get(0))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_source_outside_of_its_shard_goes_where_the_policy_says_or_as_it_stand
     cursor: int, outside: OutsidePolicy | None, to: int, place: Place
 ) -> None:
     move = only({0: Cursor(cursor)}, None, {0: head(0)}, outside=outside)
-    assert (move.to, move.place, move.difference) == (to, place, "behind")
+    assert (move.cursor, move.place, move.difference) == (to, place, "behind")
 
 
 def test_a_source_outside_of_its_shard_stops_and_names_it() -> None:

@@ -66,19 +66,19 @@ def execute_repair(
 
 def _published(group: Coordinator, move: Move, *, held: bool) -> CheckpointReport:
     """What became of it."""
-    if move.to is None or move.difference in ("gone", "ahead"):
-        return CheckpointReport(move.shard, move.to or 0, CheckpointOutcome(move.difference))
+    if move.cursor is None or move.difference in ("gone", "ahead"):
+        return CheckpointReport(move.shard, move.cursor or 0, CheckpointOutcome(move.difference))
     same = move.difference == "equal"
     if not held:
         # Over for good, or somebody else's: it publishes by itself, or has nothing more to publish.
         kept_by_others = CheckpointOutcome.UNCHANGED if same else CheckpointOutcome.NOT_HELD
-        return CheckpointReport(move.shard, move.to, kept_by_others)
+        return CheckpointReport(move.shard, move.cursor, kept_by_others)
     try:
         # An equal one is sent again: only then does the service see that a read-only shard is over.
-        published = group.checkpoint(move.shard, move.to)
+        published = group.checkpoint(move.shard, move.cursor)
     except SlsError as error:
-        return CheckpointReport(move.shard, move.to, CheckpointOutcome.PUT_OFF, str(error))
+        return CheckpointReport(move.shard, move.cursor, CheckpointOutcome.PUT_OFF, str(error))
     if published == "ahead":
-        return CheckpointReport(move.shard, move.to, CheckpointOutcome.AHEAD)
+        return CheckpointReport(move.shard, move.cursor, CheckpointOutcome.AHEAD)
     moved = CheckpointOutcome.UNCHANGED if same else CheckpointOutcome.MOVED
-    return CheckpointReport(move.shard, move.to, moved)
+    return CheckpointReport(move.shard, move.cursor, moved)
