@@ -13,15 +13,12 @@ cannot be known from inside of it.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Engine,
     Table,
     and_,
-    create_engine,
     delete,
     insert,
     inspect,
@@ -29,9 +26,7 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.engine import URL
-from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQLAlchemyError
-from sqlalchemy.pool import NullPool
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from sls_io.checkpoints.sql_guard import (
     CHECKPOINTS,
@@ -44,12 +39,12 @@ from sls_io.checkpoints.sql_guard import (
 )
 from sls_io.checkpoints.store import Kept, Written, fate_of, filling, impossible, possible
 from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.coordination.cells import tolerant, unlike
-from sls_io.coordination.database import parsed, shown, trouble_of
+from sls_io.coordination.cells import unlike
+from sls_io.coordination.database import Database, trouble_of
 from sls_io.errors import ConfigError, ConnectFailed, SlsError, StoreBroken
 from sls_io.window import Cursor
 
-CONNECT_S, LOCK_S = 5, 5
+LOCK_S = 5
 """Seconds until a database that does not answer, or a locked row, is given up."""
 _TRIES = 5
 
@@ -80,16 +75,16 @@ class SqlTable:
             if not 0 < len(text) <= NAME_CHARS_MAX:
                 raise ConfigError(f"a {word}'s name in a checkpoint table: 1 to {NAME_CHARS_MAX} characters")
         self._of, self._reader, self._clock = of, reader, clock
-        self._engine, self._there, self._sound = _engine(address), False, False
-        url = self._engine.url
-        fill = filling(filled_by)
-        self._file = SqliteFile(url, self.name, fill) if url.get_backend_name() == "sqlite" else None
+        self._database = Database(address, deadline_s=LOCK_S, transactions=True)
+        self._there, self._sound, fill = False, False, filling(filled_by)
+        sqlite = self._database.kind == "sqlite"
+        self._file = SqliteFile(self._database.url, self.name, fill) if sqlite else None
         self._guard = Guard(self.name, reader=reader, of=of, file=self._file, fill=fill)
 
     @property
     def name(self) -> str:
         """The database, without its password."""
-        return f"database {shown(self._engine.url)}"
+        return f"database {self._database.name}"
 
     def read(self) -> Mapping[int, Kept]:
         """This reader's rows. Raises StoreBroken where they are not what was written, ConnectFailed for a
@@ -301,7 +296,7 @@ class SqlTable:
     @contextmanager
     def _connection(self) -> Iterator[Connection]:
         try:
-            with self._engine.connect() as connection:
+            with self._database.connect() as connection:
                 yield connection
         except _NoTurn as error:
             raise self._refusal(error.error) from error.error
@@ -314,7 +309,7 @@ class SqlTable:
         # The command fills the store that it names, and this one cannot be filled.
         elsewhere = "Repair or restore it; or fill a new one elsewhere from another store"
         cure = self._file.cure if self._file else elsewhere
-        return refused(error, self.name, self._engine.url, LOCK_S, cure=cure)
+        return refused(error, self.name, self._database.url, LOCK_S, cure=cure)
 
     @contextmanager
     def _changing(self) -> Iterator[Connection]:
@@ -376,34 +371,3 @@ def _lost(connection: Connection) -> str:
     except SQLAlchemyError:
         return "not tried: the connection to the database was lost at a shard before this one"
     return ""
-
-
-def _engine(address: str) -> Engine:
-    url = parsed(address)
-    try:
-        return tolerant(
-            create_engine(url, poolclass=NullPool, connect_args=_deadlines(url), hide_parameters=True)
-        )
-    except (NoSuchModuleError, ModuleNotFoundError) as error:
-        name = error.name if isinstance(error, ModuleNotFoundError) else "that dialect"
-        raise ConfigError(f"no driver for this database is installed here: {name} is missing") from None
-    except (ArgumentError, TypeError, ValueError):
-        raise ConfigError(
-            f"database {shown(url)}: the address has an option that its driver does not know; remove it"
-        ) from None
-
-
-def _deadlines(url: URL) -> dict[str, Any]:
-    """Every wait of a driver ends: their own defaults are for ever."""
-    kind = url.get_backend_name()
-    if kind == "sqlite":
-        return {"timeout": LOCK_S}
-    if kind == "postgresql":
-        waits = f"-c lock_timeout={LOCK_S}s -c statement_timeout={2 * LOCK_S}s"
-        return {"connect_timeout": CONNECT_S, "options": waits}
-    if kind in ("mysql", "mariadb"):
-        return {
-            "connect_timeout": CONNECT_S,
-            "init_command": f"SET SESSION innodb_lock_wait_timeout={LOCK_S}, lock_wait_timeout={LOCK_S}",
-        }
-    raise ConfigError(f"no checkpoint table in {kind}: SQLite, PostgreSQL, MySQL or MariaDB")

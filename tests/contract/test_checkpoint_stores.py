@@ -485,7 +485,7 @@ def test_the_password_of_a_database_is_in_no_name_and_no_error() -> None:
         ("postgresql://u:ge@geheim@127.0.0.1/db", "more than one @"),
         ("oracle://u:geheim@h/d", "'oracle' is not known"),
         ("nodialect://u:geheim@h/d", "'nodialect' is not known"),
-        ("mysql+nodriver://u:geheim@h/d", "is missing"),
+        ("mysql+nodriver://u:geheim@h/d", "is not installed here"),
         ("sqlite://", "name a file"),
         ("sqlite:///:memory:", "name a file"),
         ("sqlite:///file:/x.db?uri=true", "the path alone"),
