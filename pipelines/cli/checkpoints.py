@@ -21,6 +21,7 @@ from pipelines.cli.positions import (
     TABLE,
     CopyRequest,
     PlaceView,
+    check_listed,
     document,
     group_info,
     group_of,
@@ -34,7 +35,7 @@ from pipelines.cli.positions import (
     source_of,
 )
 from pipelines.cli.seek import seek
-from pipelines.cli.stores import PLACES, WHERE, Shards, Source, fate_text, not_done, reader_option, store_of
+from pipelines.cli.stores import PLACES, STORES, Shards, Source, fate_text, not_done, reader_option, store_of
 from pipelines.cli.table import execute_option
 from pipelines.landing.maintenance.repair import execute_repair, plan_repair
 from pipelines.landing.run.report import CheckpointOutcome
@@ -91,7 +92,7 @@ def checkpoints() -> None:
 
 @checkpoints.command("set")
 @click.option("--from", "source", required=True, type=Source(), metavar="WHERE", help="See above.")
-@click.option("--to", "target", required=True, metavar="WHERE", help=f"table, {WHERE}.")
+@click.option("--to", "target", required=True, metavar="WHERE", help=f"table, {STORES}.")
 @click.option("--forward-only", is_flag=True, help="What is further stays; made to be run on a schedule.")
 @click.option("--shards", type=Shards(), default=frozenset(), metavar="A,B", help="Only these.")
 @click.option(
@@ -124,7 +125,11 @@ def set_(output: Output, *, name: str | None, **options: Any) -> None:
             raise click.UsageError("--drop is for a file and a database: elsewhere no shard stays for ever")
         if kind == "csv" and str(asked.source)[:6] == "shift:":
             raise click.UsageError("shift goes from where the target is, and a new file is nowhere yet")
-        if kind in TABLE:
+        if asked.target == "ledger":
+            raise click.UsageError(
+                "a ledger follows landings: --to table moves the table, and its ledger too"
+            )
+        if asked.target == "table":
             seek(output, asked)
             return
         publishes = asked.source in TABLE and asked.forward_only and asked.group == logstore.group.name
@@ -140,6 +145,7 @@ def set_(output: Output, *, name: str | None, **options: Any) -> None:
 def _published(asked: CopyRequest) -> Copied:
     """The ledger to the group that it feeds, as the holder."""
     moves = plan_repair(asked.logstore, Lake.default(), asked.client, shards=asked.shards)
+    check_listed(asked.shards, [move.shard for move in moves])
     reports = execute_repair(asked.logstore, asked.client, moves) if asked.execute else []
     ahead = any(move.difference == "ahead" for move in moves)
     return Copied(
@@ -168,6 +174,7 @@ def _copied(asked: CopyRequest) -> Copied:
     moves = copy(
         positions, kept, heads, forward_only=asked.forward_only, outside=outside, shards=asked.shards
     )
+    check_listed(asked.shards, [move.shard for move in moves])
     done = _executed(asked, store, moves, new) if asked.execute else ()
     return Copied(
         title,

@@ -92,7 +92,7 @@ def heads_of(client: SlsClient, shards: Collection[int] = ()) -> dict[int, Head]
 
 
 def check_listed(shards: Collection[int], listed: Collection[int]) -> None:
-    """Raises ConfigError for a shard that the service does not list."""
+    """Raises ConfigError for a shard that is not among those there are."""
     if unknown := sorted(set(shards) - set(listed)):
         names, there = ", ".join(map(str, unknown)), ", ".join(map(str, listed))
         raise ConfigError(f"the logstore lists no shard {names}: there is {there}")

@@ -74,8 +74,8 @@ def seek(output: Output, asked: CopyRequest) -> None:
         if point.outcome not in _TOLD:
             output.say(f"checkpoint of shard {point.shard}: {escape(str(point))}")
     output.result(
-        {"executed": asked.execute, "committed": committed, "from": title, "readers": readers}
-        | _document(planned, moves, points)
+        {"executed": asked.execute, "committed": committed, "from": title, "to": f"table {logstore.table}"}
+        | {"readers": readers, **_document(planned, moves, points)}
     )
     if any(point.outcome in (CheckpointOutcome.NOT_HELD, CheckpointOutcome.PUT_OFF) for point in points):
         click.get_current_context().exit(EXIT_FAILED)

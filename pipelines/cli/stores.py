@@ -23,7 +23,8 @@ from sls_io.errors import ConfigError, printable
 from sls_io.reader.moments import TooLate, unix_s
 from sls_io.settings import Group
 
-WHERE = "ledger, group[:NAME], file:PATH, csv:PATH, sql:ADDRESS or sql:env:VARIABLE"
+STORES = "group[:NAME], file:PATH, csv:PATH, sql:ADDRESS or sql:env:VARIABLE"
+WHERE = f"ledger, {STORES}"
 _KINDS = ("ledger", "table", "group", "file", "csv", "sql")
 _SPAN = re.compile(r"([+-]?)([0-9]{1,9}) *(s|m|h|d)")
 SPANS = re.compile(r"(?:-|shift:[+-]?)[0-9]{1,9} *(?:s|m|h|d)")

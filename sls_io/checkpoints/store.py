@@ -17,7 +17,7 @@ says so, and the next reader begins at 50: `begin` thaws what it hands out.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from sls_io.coordination.coordinator import Published
@@ -86,6 +86,48 @@ class CheckpointStore(Protocol):
     def drop(self, keep: Collection[int]) -> frozenset[int]:
         """Forget all shards but `keep`; those that were forgotten."""
         ...
+
+
+def keep_further(shards: dict[int, Kept], cursors: Mapping[int, Cursor], now_s: float) -> list[Written]:
+    """`write` of a store that has `shards`, which become what it has then."""
+    written = []
+    for shard, cursor in sorted(cursors.items()):
+        kept = shards.get(shard)
+        fate = fate_of(kept, cursor)
+        if fate == "sent":
+            kept = shards[shard] = Kept(cursor, now_s)
+        after = kept.cursor if kept else None
+        written.append(impossible(shard) if fate == "failed" else Written(shard, fate, after))
+    return written
+
+
+def put_back(shards: dict[int, Kept], cursors: Mapping[int, Cursor], now_s: float) -> list[Written]:
+    """`place` of a store that has `shards`, which become what it has then."""
+    written = []
+    for shard, cursor in sorted(cursors.items()):
+        kept = shards.get(shard)
+        if not possible(cursor):
+            written.append(impossible(shard))
+        elif kept is None or not kept.frozen:
+            written.append(Written(shard, "thawed", kept.cursor if kept else None))
+        else:
+            shards[shard] = Kept(cursor, now_s, frozen=True)
+            written.append(Written(shard, "sent", cursor))
+    return written
+
+
+def set_frozen(shards: dict[int, Kept], chosen: Iterable[int], *, frozen: bool) -> None:
+    """`freeze` or `thaw` of a store that has `shards`, which become what it has then."""
+    for shard in chosen if frozen else shards.keys() & frozenset(chosen):
+        shards[shard] = replace(shards.get(shard, Kept(None)), frozen=frozen)
+
+
+def forget(shards: dict[int, Kept], keep: Collection[int]) -> frozenset[int]:
+    """`drop` of a store that has `shards`, which become what it has then."""
+    gone = frozenset(shards).difference(keep)
+    for shard in gone:
+        del shards[shard]
+    return gone
 
 
 def fate_of(kept: Kept | None, cursor: Cursor) -> Fate:
