@@ -171,6 +171,8 @@ def _copied(asked: CopyRequest) -> Copied:
     title, positions = source_of(asked, heads, kept)
     if title == store.name:
         raise click.UsageError(f"{title} is both: name another group or place for the copy")
+    if asked.drop and not positions:
+        raise ConfigError(f"{title} keeps no position, so --drop would forget all of {store.name}")
     moves = copy(
         positions, kept, heads, forward_only=asked.forward_only, outside=outside, shards=asked.shards
     )
@@ -184,7 +186,7 @@ def _copied(asked: CopyRequest) -> Copied:
         failed=not_done(done),
         made=new is not None,
         readers=tuple(sorted({entry.holder for entry in kept.values()} - {"", asked.logstore.group.holder})),
-        note=_note(asked) if any(one.fate == "sent" for one in done) else "",
+        note=_note(asked) if not new and any(one.fate == "sent" for one in done) else "",
     )
 
 

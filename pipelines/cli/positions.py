@@ -271,13 +271,15 @@ def show_places(output: Output, views: Sequence[PlaceView]) -> None:
     """Each shard with all that is known of a place; of several their cursors and lags, beside one another."""
     shards = sorted({shard for view in views for shard in (*view.kept, *view.lags)})
     columns: list[tuple[str, list[object]]] = [("shard", [str(shard) for shard in shards])]
+    if many := len(views) > 1:
+        ends = {shard: lag.end for view in views for shard, lag in view.lags.items()}
+        columns.append((">end", [str(ends.get(shard, "")) for shard in shards]))
     for view in views:
         cells = [_cells(view, shard) for shard in shards]
-        for heading in (">at", ">end", ">lag") if len(views) > 1 else _cells(view, -1):
+        for heading in (">at", ">lag") if many else _cells(view, -1):
             values = [each[heading] for each in cells]
-            if any(value != "" for value in values):
-                of = len(views) > 1 and heading == ">at"
-                columns.append((f">{view.word}" if of else heading, values))
+            if many or any(value != "" for value in values):
+                columns.append((f">{view.word}" if many and heading == ">at" else heading, values))
     output.table(
         [heading for heading, _ in columns],
         list(zip(*(values for _, values in columns), strict=True)),
