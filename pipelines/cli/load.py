@@ -245,8 +245,11 @@ def load(
 
 @dataclass(frozen=True, slots=True)
 class FileLines:
-    """The lines of a file from one on. `total` are their rows, about; None where nobody knows. `now_s` is for
-    the service to say."""
+    """The lines of a file from one on.
+
+    total   what is told about their rows, None where nobody knows
+    now_s   when the last row is received (unix seconds), 0 for now
+    """
 
     file: LogFile
     first_line: int
