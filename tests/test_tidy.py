@@ -31,12 +31,10 @@ from tests.sources import (
     tree,
 )
 
-FILE_LINES_MAX = 600
-FUNCTION_LINES_MAX = 70
 LINE_CHARS_MAX = 110
-FOLDER_MODULES_MAX = 16
 TRACKED_FILE_BYTES_MAX = 300_000
 PICTURE_BYTES_MAX = 120_000
+
 
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
 
@@ -51,8 +49,6 @@ BANNED_CALLS = {
     "datetime.datetime.today": "take a Clock and use datetime.fromtimestamp(clock.now(), UTC)",
     "datetime.date.today": "take a Clock and use datetime.fromtimestamp(clock.now(), UTC).date()",
 }
-FLAT_FOLDERS = {"pipelines/cli"}
-"""A family of verbs: one file each, found by its name."""
 CLOCK_FILE = "sls_io/clock.py"
 DAGSTER_PRIVATE = {"pipelines/components/logstore/dagster_private.py", "pipelines/run_launcher.py"}
 """The launcher is loaded with the instance, where no component is."""
@@ -122,34 +118,6 @@ ENTRY_POINTS = {
 }
 """Modules that start by name: console script, what Dagster loads, set-up, what Spark forks workers from,
 what a defs.yaml names, what Alembic runs."""
-
-
-def test_no_file_is_longer_than_600_lines() -> None:
-    complain(
-        f"{at(p)}: {lines} lines; split it by what it is about"
-        for p in python_files()
-        if (lines := len(p.read_text(encoding="utf-8").splitlines())) > FILE_LINES_MAX
-    )
-
-
-def test_no_function_is_longer_than_70_lines() -> None:
-    complain(
-        f"{at(p, f.lineno)}: {f.name} has {lines} lines; branch in the caller, move pure leaves out"
-        for p in python_files()
-        for f in functions(p)
-        if (lines := (f.end_lineno or f.lineno) - f.lineno + 1) > FUNCTION_LINES_MAX
-    )
-
-
-def test_no_folder_is_a_crowd() -> None:
-    folders = {p.parent for p in product()}
-    complain(
-        f"{at(folder)}: {count} modules; find the rooms in it"
-        for folder in folders
-        if folder.relative_to(ROOT).as_posix() not in FLAT_FOLDERS
-        and (count := sum(p.parent == folder and not p.stem.startswith("__") for p in product()))
-        > FOLDER_MODULES_MAX
-    )
 
 
 def test_no_module_is_an_attic() -> None:

@@ -8,14 +8,7 @@ from hypothesis import strategies as st
 
 from sls_io.claim import Ledger, ShardLedger
 from sls_io.doubts import Second
-from sls_io.planning import (
-    Edge,
-    Patience,
-    Plan,
-    Span,
-    Survey,
-    plan_live,
-)
+from sls_io.planning import Edge, Patience, Plan, Span, Survey, plan_live
 from sls_io.settings import Budget
 from sls_io.shard import Head, Shard
 from sls_io.waits import Wait

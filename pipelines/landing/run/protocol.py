@@ -24,15 +24,7 @@ from pipelines.landing.ledger.fence import merge
 from pipelines.landing.ledger.values import Delta, Landed
 from sls_io.claim import Claim, Ledger
 from sls_io.errors import ConfigError, InvariantBroken, LandingConflict
-from sls_io.planning import (
-    CURSOR_UNKNOWN,
-    Patience,
-    Plan,
-    Survey,
-    plan_fill,
-    plan_live,
-    zero_row_landing_due,
-)
+from sls_io.planning import CURSOR_UNKNOWN, Patience, Plan, Survey, plan_fill, plan_live, zero_row_landing_due
 from sls_io.settings import Budget
 from sls_io.shard import Shard
 from sls_io.waits import Wait

@@ -1,0 +1,154 @@
+"""How large a piece may be, and that one class name means one thing.
+
+A bound that does not hold everywhere yet has a list of what was over it when it came. Nothing joins the list.
+"""
+
+import ast
+import textwrap
+
+from tests.sources import (
+    ROOT,
+    at,
+    complain,
+    functions,
+    product,
+    python_files,
+    tree,
+)
+
+FILE_LINES_MAX = 600
+FUNCTION_LINES_MAX = 70
+FUNCTION_LINES_AIM = 60
+COMPLEXITY_AIM = 15
+FOLDER_MODULES_MAX = 16
+
+CHOICES = (ast.If, ast.IfExp, ast.For, ast.While, ast.comprehension, ast.ExceptHandler, ast.Assert, ast.With)
+"""What each make a function one harder to follow; so does every further `and` or `or`."""
+
+LONG = {
+    "pipelines/cli/checkpoints.py:mirrored",
+    "pipelines/cli/reset.py:reset",
+    "pipelines/landing/inspection/verify.py:_verified",
+    "pipelines/landing/inspection/verify.py:_prove",
+    "pipelines/landing/operations/register.py:plan_register",
+}
+TANGLED = {
+    "pipelines/cli/checkpoints.py:mirrored",
+    "pipelines/cli/groups.py:clone",
+    "pipelines/cli/maintain.py:show",
+    "pipelines/cli/reset.py:reset",
+    "pipelines/components/logstore/telling.py:untold",
+    "pipelines/landing/commit/authored.py:_manifests",
+    "pipelines/landing/inspection/cures.py:of_lost_files",
+    "pipelines/landing/inspection/describe.py:_view",
+    "pipelines/landing/inspection/runway.py:_look",
+    "pipelines/landing/inspection/verify.py:_verified",
+    "pipelines/landing/inspection/verify.py:_prove",
+    "pipelines/landing/inspection/verify.py:_singly",
+    "pipelines/landing/operations/give_up.py:_extents",
+    "pipelines/landing/operations/reach.py:_lacking",
+    "pipelines/landing/operations/register.py:plan_register",
+    "pipelines/landing/operations/repair_manifests.py:_proven",
+    "pipelines/landing/operations/rollback.py:plan_rollback",
+}
+NAMED_ALIKE = {"Change", "Kept", "Span", "_Found"}
+"""What was over FUNCTION_LINES_AIM, over COMPLEXITY_AIM, or a class name in several modules, when these
+bounds came. Nothing joins these lists; who mends one of them takes it out."""
+FLAT_FOLDERS = {"pipelines/cli"}
+"""A family of verbs: one file each, found by its name."""
+
+
+def test_no_file_is_longer_than_600_lines() -> None:
+    complain(
+        f"{at(p)}: {lines} lines; split it by what it is about"
+        for p in python_files()
+        if (lines := len(p.read_text(encoding="utf-8").splitlines())) > FILE_LINES_MAX
+    )
+
+
+def test_no_function_is_longer_than_70_lines() -> None:
+    complain(
+        f"{at(p, f.lineno)}: {f.name} has {lines} lines; branch in the caller, move pure leaves out"
+        for p in python_files()
+        for f in functions(p)
+        if (lines := (f.end_lineno or f.lineno) - f.lineno + 1) > FUNCTION_LINES_MAX
+    )
+
+
+def test_no_other_function_is_long_or_tangled() -> None:
+    complain(
+        f"{place}: {what}; find the value, the table or the step in it that has a name"
+        for places, known, what in (
+            (long_functions(), LONG, f"over {FUNCTION_LINES_AIM} lines"),
+            (tangled_functions(), TANGLED, f"complexity over {COMPLEXITY_AIM}"),
+        )
+        for place in places - known
+    )
+
+
+def test_no_other_class_name_means_two_things() -> None:
+    complain(
+        f"{name}: {', '.join(homes)}; rename the less central one to what it is"
+        for name, homes in classes_named_alike().items()
+        if name not in NAMED_ALIKE
+    )
+
+
+def test_what_was_mended_is_in_no_list_of_exceptions() -> None:
+    mended = (LONG - long_functions()) | (TANGLED - tangled_functions())
+    complain(
+        f"{x}: within the bounds; take it out" for x in mended | (NAMED_ALIKE - classes_named_alike().keys())
+    )
+
+
+def test_what_makes_a_function_tangled_is_counted() -> None:
+    source = """
+    def f(a):
+        with a as b:
+            for c in b:
+                if c and a or b:
+                    return [d for d in c if d] if a else None
+    """
+    assert complexity(ast.parse(textwrap.dedent(source)).body[0]) == 8
+
+
+def long_functions() -> set[str]:
+    """`file:function` of those over the aim."""
+    return {
+        f"{at(p)}:{f.name}"
+        for p in product()
+        for f in functions(p)
+        if (f.end_lineno or f.lineno) - f.lineno + 1 > FUNCTION_LINES_AIM
+    }
+
+
+def tangled_functions() -> set[str]:
+    """`file:function` of those over the aim."""
+    return {f"{at(p)}:{f.name}" for p in product() for f in functions(p) if complexity(f) > COMPLEXITY_AIM}
+
+
+def complexity(function: ast.AST) -> int:
+    """One, and one for each choice in it, nested functions included."""
+    nodes = list(ast.walk(function))
+    joined = sum(len(n.values) - 1 for n in nodes if isinstance(n, ast.BoolOp))
+    return 1 + joined + sum(isinstance(n, CHOICES) for n in nodes)
+
+
+def classes_named_alike() -> dict[str, list[str]]:
+    """Class name -> the modules that have one of it, where they are several."""
+    homes: dict[str, list[str]] = {}
+    for path in product():
+        for name in {n.name for n in tree(path).body if isinstance(n, ast.ClassDef)}:
+            homes.setdefault(name, []).append(at(path))
+    return {name: found for name, found in homes.items() if len(found) > 1}
+
+
+def test_no_folder_is_a_crowd() -> None:
+    folders = {p.parent for p in product()}
+    complain(
+        f"{at(folder)}: {count} modules; find the rooms in it"
+        for folder in folders
+        if folder.relative_to(ROOT).as_posix() not in FLAT_FOLDERS
+        and (count := sum(p.parent == folder and not p.stem.startswith("__") for p in product()))
+        > FOLDER_MODULES_MAX
+    )
