@@ -184,14 +184,14 @@ def test_one_that_is_silent_for_longer_than_the_time_out_hangs(world: World, com
 
     assert staged(world, TIMEOUT_S - 60) == {run: Stage.OPEN}
     assert staged(world, TIMEOUT_S + 60) == {run: Stage.HANGING}
-    assert command("landings", "hanging")["landings"] == []
+    assert command("landings", "list", "--state", "hanging")["landings"] == []
     age(world, run, 2 * TIMEOUT_S)
-    hanging = command("landings", "hanging")
+    hanging = command("landings", "list", "--state", "hanging")
     assert [(x["run"], x["state"]) for x in hanging["landings"]] == [(run, "hanging")]
-    assert f"landings abort {run}" in command("landings", "hanging", json=False)["text"]
+    assert f"landings abort {run}" in command("landings", "list", "--state", "hanging", json=False)["text"]
     said = command("landings", "abort", run, "--execute")
     assert said["executed"] and said["committed"] == world.table.metadata.current_snapshot_id
-    assert command("landings", "hanging")["landings"] == []
+    assert command("landings", "list", "--state", "hanging")["landings"] == []
     again = command("landings", "abort", run, "--execute")
     assert (again["code"], again["committed"], again["state"]) == (0, None, "aborted")
     assert command("windows")["entries"][-1]["verb"] == f"abort {run}"
