@@ -313,7 +313,15 @@ def test_a_checkpoint_of_two_runs_with_one_name_does_not_move_back(world: World,
 def test_a_checkpoint_on_its_way_is_healed_by_the_run_that_sent_it(world: World, forge: Forge) -> None:
     """The older one has looked and sent; its request is held until the newer one has published more."""
     logstore = world.logstore.service.logstore
-    world.logstore = world.changed(service={**world.logstore.service.model_dump(), "read_timeout_s": 60.0})
+    world.logstore = world.changed(
+        service={**world.logstore.service.model_dump(), "read_timeout_s": 60.0},
+        group={
+            **world.logstore.group.model_dump(),
+            "timeout_s": 300,
+            "heartbeat_s": 20,
+            "heartbeat_deadline_s": 20,
+        },
+    )
     held = world.emulator.admin.fault("hold", call="save_checkpoint", logstore=logstore)
     done: list[Any] = []
     thread = threading.Thread(target=lambda: done.append(world.land()))
