@@ -253,7 +253,8 @@ class Moves:
 
         def look(lake: Lake) -> Planned[Skip]:
             with scene.client(name) as client:
-                return plan_skip(lake, scene.logstore(name), client, time_s=None)
+                ends = {shard.id: client.cursor_at(shard.id, "end") for shard in client.shards()}
+                return plan_skip(lake, scene.logstore(name), client, ends)
 
         def became() -> None:
             told = model.told[name]
@@ -268,7 +269,7 @@ class Moves:
                 if begun:
                     raise Broken(f"not skipped, and older than this hour: {sorted(begun)}")
 
-        words = ["shards", "skip", "--to", "latest"]
+        words = ["checkpoints", "set", "--from", "latest", "--to", "table", "--forward-only"]
         act = lambda: self.decide(name, words, look, trouble, became)  # noqa: E731
         never = "" if model.trusted else "the ledger cannot be relied on"
         must = "nothing is wrong" if self._well() and trouble == CALM else ""

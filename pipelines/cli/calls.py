@@ -21,7 +21,7 @@ HARMLESS = frozenset(
         "table relabel",
         "table maintain",
         "table repair-manifests",
-        "checkpoints repair",
+        "checkpoints set --from ledger --to group --forward-only",
         "shards resume",
     }
 )
@@ -85,7 +85,12 @@ def _full(match: re.Match[str], name: str) -> str:
     more = ""
     if name and "--logstore" in options and not said & {"-l", "--logstore"}:
         more = f" -l {shlex.quote(name)}"
-    if match[1] in HARMLESS and "--execute" not in said and not _SHOWS.match(match.string, place):
+    call = f"{match.string[match.start(1) : place]} "
+    if (
+        any(call.startswith(f"{words} ") for words in HARMLESS)
+        and "--execute" not in said
+        and not _SHOWS.match(match.string, place)
+    ):
         more += " --execute"
     return match[0] + more
 

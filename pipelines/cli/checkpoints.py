@@ -1,212 +1,331 @@
-"""`sls-lake checkpoints`: what a group or a checkpoint store has, beside the service and the table."""
+"""`sls-lake checkpoints`: where positions are, and positions copied from one place to another.
 
+The table decides where landings begin. So the checkpoints of a group that feeds one are never moved away
+from it: they get what its ledger has, and who wants landings elsewhere copies to the table (`seek.py`).
+"""
+
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from rich.markup import escape
 
 from pipelines.cli.deciding import execute_option
+from pipelines.cli.groups import settings_for
 from pipelines.cli.land import own_holder
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, moment, span, verb
-from pipelines.cli.reset import refuse_fed, reset
-from pipelines.cli.stores import PLACES, WHERE, GroupName, fate_text, not_done, reader_option, store_of
+from pipelines.cli.positions import (
+    REFUSED,
+    TABLE,
+    CopyRequest,
+    PlaceView,
+    check_listed,
+    document,
+    group_info,
+    group_of,
+    heads_of,
+    keeps_positions,
+    look,
+    refuse_fed,
+    say_dry,
+    show_moves,
+    show_places,
+    source_of,
+)
+from pipelines.cli.seek import seek
+from pipelines.cli.stores import (
+    PLACES,
+    STORES,
+    Shards,
+    Source,
+    fate_text,
+    not_done,
+    reader_option,
+    store_of,
+)
 from pipelines.landing.maintenance.repair import execute_repair, plan_repair
 from pipelines.landing.run.report import CheckpointOutcome
 from pipelines.landing.table.lake import Lake
-from sls_io.checkpoints.lag import ShardLag, lags
-from sls_io.checkpoints.mirror import Difference, compared, mirror
-from sls_io.checkpoints.store import Kept
-from sls_io.client import SlsClient
+from sls_io.checkpoints import moving
+from sls_io.checkpoints.copying import Difference, Move, copy, written
+from sls_io.checkpoints.policy import OUTSIDE_POLICIES
+from sls_io.checkpoints.store import CheckpointStore, Written
+from sls_io.client import Heads, SlsClient
+from sls_io.clock import SYSTEM_CLOCK
+from sls_io.errors import CheckpointOutside, ConfigError, ServiceError, TransportError
+from sls_io.settings import Group
 
 _OPEN = {CheckpointOutcome.NOT_HELD, CheckpointOutcome.PUT_OFF}
 """Of these a frontier was not published."""
+_MEANS: dict[Difference, str] = {
+    "behind": "forward",
+    "back": "back: read again",
+    "ahead": "stays: it is further already",
+    "equal": "stays",
+    "frozen": "stays: frozen until a reader begins from it",
+    "empty": "stays: the source has none",
+    "extra": "stays: the source does not know it",
+    "gone": "stays: the service has no such shard any more",
+}
+
+
+class Became(NamedTuple):
+    """What became of one shard: in a word, why, and for people."""
+
+    outcome: str
+    why: str
+    text: str
+
+
+class Copied(NamedTuple):
+    """A copy, done or not. `made`: the target's group is a new one; `readers` are others who read with it;
+    `failed`: a shard is not where it was asked to be; `note` is for people."""
+
+    source: str
+    target: str
+    moves: tuple[Move, ...]
+    became: Mapping[int, Became]
+    failed: bool = False
+    made: bool = False
+    readers: tuple[str, ...] = ()
+    note: str = ""
 
 
 @click.group("checkpoints")
 def checkpoints() -> None:
-    """Positions: show, repair, reset, mirror. A dry run until --execute; take --json and --debug."""
+    """Positions: show, set. A dry run until --execute; take --json and --debug."""
 
 
-checkpoints.add_command(reset)
-_DIFFERENCES: dict[Difference, str] = {
-    "behind": "is copied",
-    "equal": "",
-    "ahead": "stays: it is further already",
-    "frozen": "stays: frozen",
-    "empty": "stays: the source has none",
-    "extra": "stays: the source does not know it",
-}
-
-
-@checkpoints.command("show")
+@checkpoints.command("set")
+@click.option("--from", "source", required=True, type=Source(), metavar="WHERE", help="See above.")
+@click.option("--to", "target", required=True, metavar="WHERE", help=f"table, {STORES}.")
+@click.option("--forward-only", is_flag=True, help="What is further stays; made to be run on a schedule.")
+@click.option("--shards", type=Shards(), default=frozenset(), metavar="A,B", help="Only these.")
 @click.option(
-    "--group", type=GroupName(), metavar="NAME", help="Another consumer group than the logstore's own."
+    "--out-of-range",
+    "outside",
+    type=click.Choice(OUTSIDE_POLICIES),
+    help="What becomes of a cursor that does not lie in its shard.  [default: stop; as it is, forward only]",
 )
-@click.option("--store", "where", metavar="WHERE", help=f"A checkpoint store instead: {WHERE}.")
-@reader_option
-@logstore_option
-@verb
-def show(
-    output: Output, *, group: str | None, where: str | None, reader: str | None, name: str | None
-) -> None:
-    """Show where a group or a store stands: checkpoint, receive time, lag, who reads, when it was kept."""
-    if where and group:
-        raise click.UsageError("--store and --group are two places: name one")
-    logstore = resolve(name)
-    with SlsClient(logstore.service) as client:
-        chosen = where or (f"group:{group}" if group else "group")
-        store = store_of(chosen, logstore, client, reader=reader)
-        kept = store.read()
-        found = {one.shard: one for one in lags(client, {s: k.cursor for s, k in kept.items()})}
-    output.say(escape(store.name))
-    shards = sorted({*kept, *found})
-    output.table(
-        ["shard", ">checkpoint", "received (UTC)", ">lag", "holder", "kept (UTC)", ""],
-        [_shown(shard, kept.get(shard), found.get(shard)) for shard in shards],
-        less=("kept (UTC)", "received (UTC)"),
-    )
-    if not kept:
-        own = "" if chosen.startswith("group") else f" for reader {reader or logstore.group.name}"
-        output.say(f"no position is kept there{escape(own)}: nobody has begun, or it is another one")
-    output.result({"store": store.name, "shards": [_entry(s, kept.get(s), found.get(s)) for s in shards]})
-
-
-def _shown(shard: int, kept: Kept | None, lag: ShardLag | None) -> tuple[str, ...]:
-    cursor = kept.cursor if kept else None
-    notes = [
-        "gone from the service" if lag is None else PLACES[lag.place],
-        "frozen" if kept and kept.frozen else "",
-        "drained" if lag and lag.drained else "",
-    ]
-    return (
-        str(shard),
-        "" if cursor is None else str(cursor),
-        moment(lag.received_s) if lag else "",
-        span(lag.lag_s) if lag else "",
-        kept.holder if kept else "",
-        moment(kept.saved_s) if kept else "",
-        ", ".join(filter(None, notes)),
-    )
-
-
-def _entry(shard: int, kept: Kept | None, lag: ShardLag | None) -> dict[str, Any]:
-    return {
-        "shard": shard,
-        "checkpoint": kept.cursor if kept else None,
-        "saved_s": kept.saved_s if kept else 0.0,
-        "frozen": bool(kept and kept.frozen),
-        "holder": kept.holder if kept else "",
-        "listed": lag is not None,
-        "place": lag.place if lag else None,
-        "begin": lag.begin if lag else None,
-        "end": lag.end if lag else None,
-        "received_s": lag.received_s if lag else None,
-        "lag_s": lag.lag_s if lag else None,
-        "groups_max": lag.groups_max if lag else None,
-    }
-
-
-@checkpoints.command("mirror")
-@click.option("--from", "source", default="group", show_default=True, metavar="WHERE", help=f"{WHERE}.")
-@click.option("--to", "target", required=True, metavar="WHERE", help="The same words.")
-@click.option("--drop", is_flag=True, help="Forget shards that the source does not have.")
+@click.option("--drop", is_flag=True, help="Forget shards that only the target knows.")
 @reader_option
 @logstore_option
 @execute_option
 @verb
-def mirrored(
-    output: Output,
-    *,
-    source: str,
-    target: str,
-    drop: bool,
-    reader: str | None,
-    name: str | None,
-    execute: bool,
-) -> None:
-    """Copy the positions of one store into another, forwards only. Made to be run on a schedule.
+def set_(output: Output, *, name: str | None, **options: Any) -> None:
+    """Copy positions. WHERE is ledger, group[:NAME], file:PATH, csv:PATH, sql:ADDRESS or sql:env:VARIABLE.
 
-    What is ahead in the target stays. A group is written by force, so one that is read, or that feeds a
-    table, is refused; for going back there is `sls-lake checkpoints reset`.
+    --from also takes earliest, latest, a time, -6h (before now) and shift:-30m (by receive time, from where
+    the target is). --to also takes the table: back lands whole receive hours again, with all shards, in one
+    commit and in this process, and the group follows; forward leaves what lies between owed. With
+    --forward-only no hour is landed again, and readers need not end.
+
+    The group that feeds the table gets its ledger alone; forward only as its holder, and nothing is forced.
+    Any other group is refused while it is read. A store's shards are frozen until a reader begins there.
     """
     logstore = own_holder(resolve(name))
     with SlsClient(logstore.service) as client:
-        kind, _, group = target.partition(":")
-        if kind == "group":
-            refuse_fed(logstore, group or logstore.group.name, client, "mirror")
-        had = store_of(source, logstore, client, reader=reader)
-        gets = store_of(target, logstore, client, reader=reader, forced=execute)
-        if execute:
-            found, written = mirror(had, gets, drop=drop)
-        else:
-            found, written = compared(had.read(), gets.read()), ()
-    became = {one.shard: one for one in written}
-    output.say(escape(f"{had.name} into {gets.name}"))
-    output.table(
-        ["shard", ">from", ">to", ""],
-        [
-            (
-                str(one.shard),
-                "" if one.source is None else str(one.source),
-                "" if one.target is None else str(one.target),
-                fate_text(became[one.shard])
-                if one.shard in became
-                else "is forgotten"
-                if drop and one.difference == "extra"
-                else _DIFFERENCES[one.difference],
+        asked = CopyRequest(logstore, client, **options)
+        kind = asked.target.partition(":")[0]
+        if asked.drop and kind not in ("file", "sql"):
+            raise click.UsageError("--drop is for a file and a database: elsewhere no shard stays for ever")
+        if kind == "csv" and str(asked.source)[:6] == "shift:":
+            raise click.UsageError("shift goes from where the target is, and a new file is nowhere yet")
+        if asked.target == "ledger":
+            raise click.UsageError(
+                "a ledger follows landings: --to table moves the table, and its ledger too"
             )
-            for one in found
-        ],
+        if asked.target == "table":
+            seek(output, asked)
+            return
+        publishes = asked.source in TABLE and asked.forward_only and asked.group == logstore.group.name
+        try:
+            copied = _published(asked) if publishes else _copied(asked)
+        except CheckpointOutside as error:
+            raise ConfigError(f"{error}: --out-of-range begin, or end. Nothing was moved") from error
+    _show(output, asked, copied)
+    if copied.failed:
+        click.get_current_context().exit(EXIT_FAILED)
+
+
+def _published(asked: CopyRequest) -> Copied:
+    """The ledger to the group that it feeds, as the holder."""
+    moves = plan_repair(asked.logstore, Lake.default(), asked.client, shards=asked.shards)
+    check_listed(asked.shards, [move.shard for move in moves])
+    reports = execute_repair(asked.logstore, asked.client, moves) if asked.execute else []
+    ahead = any(move.difference == "ahead" for move in moves)
+    return Copied(
+        f"ledger of {asked.logstore.table}",
+        f"group {asked.group}",
+        moves,
+        {one.shard: Became(one.outcome, one.why, str(one)) for one in reports},
+        failed=any(one.outcome in _OPEN for one in reports),
+        note="a checkpoint ahead of the table stays: landings begin at the frontier, and pass it" * ahead,
     )
-    if not execute:
-        output.say_dry()
+
+
+def _copied(asked: CopyRequest) -> Copied:
+    """Anything to a group, a store or a CSV file."""
+    if asked.group:
+        refuse_fed(asked)
+    store = store_of(asked.target, asked.logstore, asked.client, reader=asked.reader, written=True)
+    new = _made_like(asked)
+    kept = {} if new else store.read()
+    outside = asked.outside or (None if asked.as_it_stands else "stop")
+    needed = outside or not keeps_positions(asked.source)
+    heads = heads_of(asked.client, asked.shards) if needed else {}
+    title, positions = source_of(asked, heads, kept)
+    if title == store.name:
+        raise click.UsageError(f"{title} is both: name another group or place for the copy")
+    if asked.drop and not positions:
+        raise ConfigError(f"{title} keeps no position, so --drop would forget all of {store.name}")
+    moves = copy(
+        positions, kept, heads, forward_only=asked.forward_only, outside=outside, shards=asked.shards
+    )
+    check_listed(asked.shards, [move.shard for move in moves])
+    done = _executed(asked, store, moves, new) if asked.execute else ()
+    return Copied(
+        title,
+        store.name,
+        moves,
+        {one.shard: Became(one.fate, one.why, fate_text(one)) for one in done},
+        failed=not_done(done),
+        made=new is not None,
+        readers=tuple(sorted({entry.holder for entry in kept.values()} - {"", asked.logstore.group.holder})),
+        note=_note(asked) if not new and any(one.fate == "sent" for one in done) else "",
+    )
+
+
+def _made_like(asked: CopyRequest) -> Group | None:
+    """The settings of a group that is not there and is made, those of the group that is copied; else None."""
+    source = group_of(asked.source, asked.logstore)
+    if not (source and asked.group) or asked.forward_only:
+        return None
+    info = group_info(asked.client, source)
+    there = any(other.name == asked.group for other in asked.client.groups())
+    return None if there else settings_for(asked.logstore, asked.group, info.timeout_s, info.order)
+
+
+def _executed(
+    asked: CopyRequest, store: CheckpointStore, moves: tuple[Move, ...], new: Group | None
+) -> tuple[Written, ...]:
+    """Carry it out. Back in a group is as its only member, unless nobody can be in it yet."""
+    made = new is not None and asked.client.create_group(new)
+    if asked.group and not asked.forward_only and not made:
+        its = new or asked.logstore.group.model_copy(update={"name": asked.group})
+        return moving.moved(asked.client, its, moves) if any(move.moves for move in moves) else ()
+    return written(store, moves, forward_only=asked.forward_only, drop=asked.drop)
+
+
+def _note(asked: CopyRequest) -> str:
+    """What a person knows after a copy that was done."""
+    if asked.as_it_stands:
+        return ""
+    if asked.group:
+        return (
+            f"the group's shards stay with {asked.logstore.group.holder} for one group timeout; a reader "
+            "that begins sooner waits for them"
+        )
+    return "these shards are frozen: a reader that still runs moves none; the next one begins there"
+
+
+def _show(output: Output, asked: CopyRequest, copied: Copied) -> None:
+    """For people, and as JSON."""
+    output.say(escape(f"{copied.source} to {copied.target}{', which is made' if copied.made else ''}"))
+    plan = {move.shard: _meaning(asked, move) for move in copied.moves}
+    show_moves(output, copied.moves, plan | {shard: one.text for shard, one in copied.became.items()})
+    for move in copied.moves:
+        if move.reopens:
+            children = ", ".join(map(str, move.children)) or "none"
+            output.say(
+                f"[yellow]shard {move.shard} was finished[/]: it is read again, after its children "
+                f"({children}) were begun; a reader that needs the order moves them, too"
+            )
+    if copied.note:
+        output.say(copied.note)
+    if not asked.execute:
+        say_dry(output, copied.readers, "their shards stay" if asked.forward_only else REFUSED)
+    became = {shard: {"outcome": one.outcome, "why": one.why} for shard, one in copied.became.items()}
+    nothing = {"outcome": None, "why": ""}
     output.result(
         {
-            "executed": execute,
-            "from": had.name,
-            "to": gets.name,
+            "executed": asked.execute,
+            "from": copied.source,
+            "to": copied.target,
+            "made": copied.made,
+            "readers": copied.readers,
             "shards": [
-                {
-                    "shard": one.shard,
-                    "checkpoint": one.source,
-                    "cursor": one.target,
-                    "difference": one.difference,
-                    "outcome": became[one.shard].fate if one.shard in became else None,
-                    "why": became[one.shard].why if one.shard in became else "",
-                }
-                for one in found
+                {**asdict(move), "moves": move.moves, **became.get(move.shard, nothing)}
+                for move in copied.moves
             ],
         }
     )
-    if not_done(written):
-        click.get_current_context().exit(EXIT_FAILED)
 
 
-@checkpoints.command("repair")
+def _meaning(asked: CopyRequest, move: Move) -> str:
+    if move.difference == "extra" and asked.drop:
+        return "is forgotten"
+    text = "begins there" if move.moves and move.checkpoint is None else _MEANS[move.difference]
+    return f"{text}; {PLACES[move.place]}" if PLACES[move.place] else text
+
+
+@checkpoints.command("show")
+@click.argument("places", nargs=-1, metavar="[WHERE]...")
+@reader_option
+@click.option(
+    "--watch",
+    "every_s",
+    type=click.FloatRange(min=0.1, max=86_400),
+    metavar="SECONDS",
+    help="Ask again and again, until Ctrl-C.",
+)
 @logstore_option
-@execute_option
 @verb
-def repair(output: Output, *, name: str | None, execute: bool) -> None:
-    """Publish the table's frontiers as checkpoints; none moves back, none is forced."""
-    logstore = own_holder(resolve(name))
+def show(
+    output: Output, *, places: tuple[str, ...], reader: str | None, every_s: float | None, name: str | None
+) -> None:
+    """Show where a group, a store or the table is, and how far behind; several beside one another.
+
+    WHERE is ledger, group[:NAME], file:PATH, csv:PATH, sql:ADDRESS or sql:env:VARIABLE; the logstore's own
+    group unless it is said. LogGroups are the most that can wait: cursors may jump. Bytes are what landed
+    lately would make of it.
+    """
+    if every_s and output.as_json:
+        raise click.UsageError("--json is one document: leave --watch out, and ask again")
+    logstore = resolve(name)
     with SlsClient(logstore.service) as client:
-        points = plan_repair(logstore, Lake.default(), client)
-        if execute:
-            points = execute_repair(logstore, client, points)
-    output.table(
-        ["shard", ">checkpoint", ">frontier", ""],
-        [
-            (str(p.shard), "" if p.checkpoint is None else str(p.checkpoint), str(p.frontier), str(p.report))
-            for p in points
-        ],
-    )
-    if any(point.outcome is CheckpointOutcome.AHEAD for point in points):
-        output.say("a checkpoint ahead of the table stays: landings begin at the frontier, and pass it")
-    if not execute:
-        output.say_dry()
-    output.result({"executed": execute, "shards": [asdict(point) for point in points]})
-    if execute and any(point.outcome in _OPEN for point in points):
-        click.get_current_context().exit(EXIT_FAILED)
+        while True:
+            try:
+                heads = Heads(client)
+                views = [look(word, logstore, client, heads, reader=reader) for word in places or ("group",)]
+                _show_places(output, views, moment(client.now_s()), reader or logstore.group.name)
+            except (TransportError, ServiceError) as error:
+                # What the service refuses it will refuse again; its own failures pass.
+                if not every_s or (isinstance(error, ServiceError) and error.status < 500):
+                    raise
+                output.say(f"[yellow]could not be asked[/]: {escape(str(error))}")
+            if not every_s:
+                return
+            SYSTEM_CLOCK.sleep(every_s)
+
+
+def _show_places(output: Output, views: list[PlaceView], now: str, reader: str) -> None:
+    output.say(f"{escape(', '.join(view.name for view in views))}, {now} UTC")
+    show_places(output, views)
+    for view in views:
+        its = f"{view.word}: " if len(views) > 1 else ""
+        if not view.kept:
+            own = "" if view.states else f" for reader {reader}"
+            said = f"no position is kept there{own}: nobody has begun, or it is another one"
+        elif (slowest := view.slowest) is None:
+            said = "nothing waits"
+        else:
+            said = (
+                f"the slowest is shard {slowest.shard}: its oldest log that waits was received "
+                f"{span(slowest.lag_s)} ago"
+            )
+        output.say(escape(f"{its}{said}"))
+    output.result({"places": [document(view) for view in views]})

@@ -1,37 +1,74 @@
-"""Shards and their cursors in a CSV file, as `checkpoints reset` writes and reads it."""
+"""Shards and their cursors in a CSV file, as `checkpoints set` writes and reads it."""
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from pipelines.cli.stores import cursor_of
+from sls_io.checkpoints.store import Kept, Written
 from sls_io.errors import ConfigError, printable
-from sls_io.window import Cursor
+from sls_io.window import Cursor, cursor_from_wire
 
 _COLUMNS = ["shard", "cursor"]
 _FILE_BYTES_MAX = 16 * 1024**2
 
 
-def export_to(path: Path, cursors: Mapping[int, Cursor | None]) -> None:
-    """`shard,cursor` of every shard that has a place. Never over a file that is there."""
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(_COLUMNS)
-    rows.writerows((shard, cursor) for shard, cursor in sorted(cursors.items()) if cursor is not None)
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text.getvalue())
-    except FileExistsError:
-        raise ConfigError(
-            f"{path} is there already: name a new file for --export. Nothing was moved"
-        ) from None
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror}. Nothing was moved") from error
+class CursorFile:
+    """The file as a checkpoint store that is written once, as a `new` one: never over one that is there.
+    Nothing in it is frozen, and nothing is forgotten."""
+
+    def __init__(self, path: Path, *, new: bool = False) -> None:
+        self._path, self._new = path, new
+
+    @property
+    def name(self) -> str:
+        """The path."""
+        return f"file {self._path}"
+
+    def read(self) -> Mapping[int, Kept]:
+        """Its cursors; of a new one nothing. Raises ConfigError."""
+        if not self._new:
+            return {shard: Kept(cursor) for shard, cursor in imported(self._path).items()}
+        if self._path.exists():
+            raise self._there()
+        return {}
+
+    def write(self, cursors: Mapping[int, Cursor]) -> tuple[Written, ...]:
+        """`shard,cursor` of each, in order of shard. Raises ConfigError."""
+        text = io.StringIO()
+        rows = csv.writer(text, lineterminator="\n")
+        rows.writerow(_COLUMNS)
+        rows.writerows(sorted(cursors.items()))
+        try:
+            with self._path.open("x", encoding="utf-8") as file:
+                file.write(text.getvalue())
+        except FileExistsError:
+            raise self._there() from None
+        except OSError as error:
+            raise ConfigError(
+                f"{self._path} cannot be written: {error.strerror}. Nothing was written"
+            ) from error
+        return tuple(Written(shard, "sent", cursor) for shard, cursor in sorted(cursors.items()))
+
+    def place(self, cursors: Mapping[int, Cursor]) -> tuple[Written, ...]:
+        return self.write(cursors)
+
+    def freeze(self, shards: Iterable[int]) -> None:
+        """Nothing."""
+
+    def thaw(self, shards: Iterable[int]) -> None:
+        """Nothing."""
+
+    def drop(self, keep: Collection[int]) -> frozenset[int]:
+        """Nothing."""
+        return frozenset()
+
+    def _there(self) -> ConfigError:
+        return ConfigError(f"{self._path} is there already: name a new file. Nothing was written")
 
 
 def imported(path: Path) -> dict[int, Cursor]:
-    """The cursors of a file that `export_to` wrote, or a person. Raises ConfigError with the line."""
+    """The cursors of a file that was written here, or by a person. Raises ConfigError with the line."""
     try:
         with path.open(encoding="utf-8-sig") as file:  # spreadsheet programs write a mark first
             rows = list(csv.reader(io.StringIO(file.read(_FILE_BYTES_MAX))))
@@ -39,7 +76,9 @@ def imported(path: Path) -> dict[int, Cursor]:
         why = error.strerror if isinstance(error, OSError) else "it is no CSV in UTF-8"
         raise ConfigError(f"{printable(str(path))} cannot be read: {why}") from None
     if not rows or [cell.strip() for cell in rows[0]] != _COLUMNS:
-        raise ConfigError(f"{path}: expected the first line shard,cursor, as --export writes it")
+        raise ConfigError(
+            f"{path}: expected the first line shard,cursor, as `checkpoints set --to csv:PATH` writes it"
+        )
     found: dict[int, Cursor] = {}
     for number, row in enumerate(rows[1:], 2):
         if not row:
@@ -54,3 +93,12 @@ def imported(path: Path) -> dict[int, Cursor]:
                 f"{path}, line {number}: expected a shard's number and its cursor, each shard once"
             ) from None
     return found
+
+
+def cursor_of(text: str) -> Cursor:
+    """The cursor in digits, or in base64 as on the wire. Raises ConfigError."""
+    if text.isdecimal() and text.isascii():
+        if len(text) > 19 or int(text) >= 2**63 - 1:
+            raise ConfigError("a cursor is a number below 9223372036854775807")
+        return Cursor(int(text))
+    return cursor_from_wire(text)

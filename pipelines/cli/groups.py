@@ -1,38 +1,25 @@
 """`sls-lake groups`: the consumer groups of a logstore. A change is a dry run until `--execute`."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import click
 from rich.markup import escape
 
 from pipelines.cli.deciding import execute_option
-from pipelines.cli.land import own_holder
 from pipelines.cli.logstores import logstore_option, resolve
-from pipelines.cli.main import EXIT_FAILED
-from pipelines.cli.output import Output, moment, span, verb
-from pipelines.cli.reset import document, refuse_fed
-from pipelines.cli.reset import show as show_moves
-from pipelines.cli.stores import PLACES, GroupName, not_done
+from pipelines.cli.output import Output, moment, verb
+from pipelines.cli.positions import STATES, PlaceView, document, group_info, look_at_group, show_places
+from pipelines.cli.stores import GroupName
 from pipelines.landing.logstore import Logstore
-from sls_io.checkpoints import moving
 from sls_io.checkpoints.group import GroupCheckpoints
-from sls_io.checkpoints.lag import ShardLag, lags, states
-from sls_io.checkpoints.moving import Aim
-from sls_io.checkpoints.store import Written, reset
-from sls_io.client import GroupCheckpoint, GroupInfo, SlsClient
+from sls_io.checkpoints.store import Kept
+from sls_io.client import GroupInfo, Heads, SlsClient
 from sls_io.errors import ClaimLost, ConfigError
 from sls_io.settings import Group
 from sls_io.shard import ShardState
 
-_STATES = {
-    ShardState.WAIT: "waits for its parents",
-    ShardState.NOT_ALLOC: "free",
-    ShardState.ALREADY_ALLOC: "held, or on its way",
-    ShardState.TRANSFER: "on its way",
-    ShardState.OVER: "over",
-}
 timeout_option = click.option(
     "--timeout",
     "timeout_s",
@@ -47,7 +34,7 @@ order_option = click.option(
 
 @click.group("groups")
 def groups() -> None:
-    """Consumer groups: list, describe, create, update, delete, clone. Take --json and --debug."""
+    """Consumer groups: list, describe, create, update, delete. Take --json and --debug."""
 
 
 @groups.command("list")
@@ -57,7 +44,7 @@ def listed(output: Output, *, name: str | None) -> None:
     """Show the logstore's consumer groups, who is seen in them, and when they last moved."""
     logstore = resolve(name)
     with SlsClient(logstore.service) as client:
-        found = [(info, client.checkpoints(info.name)) for info in client.groups()]
+        found = [(info, GroupCheckpoints(client, info.name).read()) for info in client.groups()]
     rows = [_summary(info, entries) for info, entries in found]
     output.table(
         ["group", ">timeout", "order", ">held", ">checkpoints", "last (UTC)", ""],
@@ -81,74 +68,45 @@ def listed(output: Output, *, name: str | None) -> None:
     output.result({"groups": rows})
 
 
-def _summary(info: GroupInfo, entries: Mapping[int, GroupCheckpoint]) -> dict[str, Any]:
+def _summary(info: GroupInfo, entries: Mapping[int, Kept]) -> dict[str, Any]:
     return {
         **asdict(info),
         "shards": len(entries),
         "held": sum(bool(entry.holder) for entry in entries.values()),
         "checkpoints": sum(entry.cursor is not None for entry in entries.values()),
         "holders": sorted({entry.holder for entry in entries.values()} - {""}),
-        "last_s": max((entry.updated_us for entry in entries.values()), default=0) / 1e6,
+        "last_s": max((entry.saved_s for entry in entries.values()), default=0.0),
     }
-
-
-@dataclass(frozen=True)
-class GroupView:
-    """A group as it shows from outside: settings, each shard's entry, its lag and its state."""
-
-    info: GroupInfo
-    entries: Mapping[int, GroupCheckpoint]
-    lags: tuple[ShardLag, ...]
-    states: Mapping[int, ShardState]
-
-
-def look(client: SlsClient, name: str) -> GroupView:
-    """Ask the service. Raises ConfigError for a group that is not there."""
-    info = _info(client, name)
-    entries = client.checkpoints(name)
-    found = lags(client, {shard: entry.cursor for shard, entry in entries.items()})
-    holders = {shard: entry.holder for shard, entry in entries.items()}
-    return GroupView(info, entries, found, states(found, client.shards(), holders, order=info.order))
-
-
-def _info(client: SlsClient, name: str) -> GroupInfo:
-    there = {info.name: info for info in client.groups()}
-    if name not in there:
-        others = f"there is {', '.join(sorted(there))}" if there else "there is none"
-        raise ConfigError(f"the logstore has no consumer group {name!r}: {others}")
-    return there[name]
 
 
 @groups.command("describe")
 @click.argument("group", type=GroupName(), required=False)
 @click.option("--members", is_flag=True, help="Who holds what.")
-@click.option("--checkpoints", is_flag=True, help="Each shard: checkpoint, receive time, lag, state.")
 @click.option("--state", is_flag=True, help="Settings, and how many shards are in which state.")
 @logstore_option
 @verb
-def describe(
-    output: Output, *, group: str | None, members: bool, checkpoints: bool, state: bool, name: str | None
-) -> None:
+def describe(output: Output, *, group: str | None, members: bool, state: bool, name: str | None) -> None:
     """Show GROUP, or the logstore's own: state, members and checkpoints, or what is asked for.
 
-    The service lists no members: who holds no shard is not seen.
+    The service lists no members: who holds no shard is not seen. `checkpoints show group:NAME` shows its
+    checkpoints beside other places.
     """
     logstore = resolve(name)
     with SlsClient(logstore.service) as client:
-        view = look(client, group or logstore.group.name)
-    everything = not (members or checkpoints or state)
-    if state or everything:
-        _show_state(output, logstore, view)
-    if members or everything:
+        info = group_info(client, group or logstore.group.name)
+        view = look_at_group(client, info, Heads(client))
+    if state or not members:
+        _show_state(output, logstore, info, view)
+    if members or not state:
         _show_members(output, view)
-    if checkpoints or everything:
-        _show_checkpoints(output, view)
+    if not (members or state):
+        show_places(output, [view])
     output.result(
         {
-            **_summary(view.info, view.entries),
-            "drift": drift(logstore.group, view.info),
+            **_summary(info, view.kept),
+            "drift": drift(logstore.group, info),
             "members": _members(view),
-            "shards": [_entry(view, lag) for lag in view.lags],
+            "shards": document(view)["shards"],
         }
     )
 
@@ -161,32 +119,27 @@ def drift(ours: Group, info: GroupInfo) -> list[str]:
     return [f"{word} is {there}, not {here}" for word, there, here in pairs if there != here]
 
 
-def _show_state(output: Output, logstore: Logstore, view: GroupView) -> None:
-    info = view.info
+def _show_state(output: Output, logstore: Logstore, info: GroupInfo, view: PlaceView) -> None:
     order = "children wait for their parents" if info.order else "in no order"
     output.say(f"group {escape(info.name)}: a silent holder is dropped after {info.timeout_s} s, {order}")
     for text in drift(logstore.group, info):
         output.say(f"[yellow]differs from the settings[/]: {text}; `sls-lake groups update` changes it")
     counted = {state: list(view.states.values()).count(state) for state in ShardState}
-    output.table(["state", ">shards"], [(_STATES[state], n) for state, n in counted.items() if n])
+    output.table(["state", ">shards"], [(STATES[state], n) for state, n in counted.items() if n])
 
 
-def _members(view: GroupView) -> list[dict[str, Any]]:
-    found: dict[str, list[GroupCheckpoint]] = {}
-    for entry in view.entries.values():
+def _members(view: PlaceView) -> list[dict[str, Any]]:
+    found: dict[str, dict[int, Kept]] = {}
+    for shard, entry in sorted(view.kept.items()):
         if entry.holder:
-            found.setdefault(entry.holder, []).append(entry)
+            found.setdefault(entry.holder, {})[shard] = entry
     return [
-        {
-            "holder": holder,
-            "shards": sorted(entry.shard for entry in entries),
-            "last_s": max(entry.updated_us for entry in entries) / 1e6,
-        }
-        for holder, entries in sorted(found.items())
+        {"holder": holder, "shards": list(its), "last_s": max(entry.saved_s for entry in its.values())}
+        for holder, its in sorted(found.items())
     ]
 
 
-def _show_members(output: Output, view: GroupView) -> None:
+def _show_members(output: Output, view: PlaceView) -> None:
     members = _members(view)
     if not members:
         output.say("nobody holds a shard")
@@ -195,45 +148,6 @@ def _show_members(output: Output, view: GroupView) -> None:
         ["holder", "shards", "last checkpoint (UTC)"],
         [(escape(m["holder"]), ", ".join(map(str, m["shards"])), moment(m["last_s"])) for m in members],
     )
-
-
-def _show_checkpoints(output: Output, view: GroupView) -> None:
-    output.table(
-        ["shard", "state", "holder", ">checkpoint", ">end", "received (UTC)", ">lag", ">groups at most", ""],
-        [
-            (
-                str(lag.shard),
-                _STATES[view.states[lag.shard]],
-                escape(entry.holder if entry else ""),
-                "" if lag.at is None else str(lag.at),
-                str(lag.end),
-                moment(lag.received_s),
-                span(lag.lag_s),
-                lag.groups_max,
-                PLACES[lag.place],
-            )
-            for lag in view.lags
-            for entry in (view.entries.get(lag.shard),)
-        ],
-        less=("end", "groups at most", "received (UTC)", "holder"),
-    )
-
-
-def _entry(view: GroupView, lag: ShardLag) -> dict[str, Any]:
-    entry = view.entries.get(lag.shard)
-    return {
-        "shard": lag.shard,
-        "state": view.states[lag.shard],
-        "holder": entry.holder if entry else "",
-        "checkpoint": lag.at,
-        "begin": lag.begin,
-        "end": lag.end,
-        "place": lag.place,
-        "received_s": lag.received_s,
-        "lag_s": lag.lag_s,
-        "groups_max": lag.groups_max,
-        "saved_s": entry.updated_us / 1e6 if entry else 0.0,
-    }
 
 
 @groups.command("create")
@@ -248,7 +162,7 @@ def create(
 ) -> None:
     """Make GROUP, with the settings of the logstore's own unless they are said."""
     logstore = resolve(name)
-    wanted = _settings(logstore, group, timeout_s, order)
+    wanted = settings_for(logstore, group, timeout_s, order)
     with SlsClient(logstore.service) as client:
         if group in {info.name for info in client.groups()}:
             raise ConfigError(
@@ -261,8 +175,9 @@ def create(
     output.result({"executed": execute, **asdict(GroupInfo(group, wanted.timeout_s, wanted.order))})
 
 
-def _settings(logstore: Logstore, group: str, timeout_s: int | None, order: bool | None) -> Group:
-    """Its own timing does not matter to the service, so it is made to fit the timeout."""
+def settings_for(logstore: Logstore, group: str, timeout_s: int | None, order: bool | None) -> Group:
+    """Those of a new group: the logstore's own unless they are said. Its own timing does not matter to the
+    service, so it is made to fit the timeout."""
     ours = logstore.group
     timeout = ours.timeout_s if timeout_s is None else timeout_s
     return Group(
@@ -303,7 +218,7 @@ def update(
     if timeout_s is None and order is None:
         raise click.UsageError("say what to change: --timeout, --order or --no-order")
     with SlsClient(logstore.service) as client:
-        info = _info(client, chosen)
+        info = group_info(client, chosen)
         after = GroupInfo(
             chosen,
             info.timeout_s if timeout_s is None else timeout_s,
@@ -334,8 +249,8 @@ def delete(output: Output, *, group: str, name: str | None, execute: bool) -> No
     """
     logstore = resolve(name)
     with SlsClient(logstore.service) as client:
-        info = _info(client, group)
-        entries = client.checkpoints(group)
+        info = group_info(client, group)
+        entries = GroupCheckpoints(client, group).read()
         summary = _summary(info, entries)
         if summary["holders"]:
             raise ClaimLost(
@@ -348,49 +263,10 @@ def delete(output: Output, *, group: str, name: str | None, execute: bool) -> No
     if group == logstore.group.name:
         output.say(f"it is the group of {logstore.table}, whose next live run makes it again")
     output.say(
-        "what its checkpoints are can be kept: `sls-lake checkpoints reset --group "
-        f"{group} --to-current --export FILE`"
+        f"what its checkpoints are can be kept: `sls-lake checkpoints set --from group:{group} --to csv:FILE`"
     )
     _say_end(output, execute, "deleted")
     output.result({"executed": execute, **summary})
-
-
-@groups.command("clone")
-@click.argument("source", type=GroupName())
-@click.argument("target", type=GroupName())
-@logstore_option
-@execute_option
-@verb
-def clone(output: Output, *, source: str, target: str, name: str | None, execute: bool) -> None:
-    """Give the group TARGET the checkpoints of SOURCE; one that is not there is made with its settings.
-
-    A checkpoint outside of its shard becomes the shard's begin.
-    """
-    logstore = own_holder(resolve(name))
-    with SlsClient(logstore.service) as client:
-        info = _info(client, source)
-        there = target in {other.name for other in client.groups()}
-        if there:
-            refuse_fed(logstore, target, client, "clone")
-        if source == target:
-            raise click.UsageError(f"{source} is both: name another group for the copy")
-        cursors = {s: e.cursor for s, e in client.checkpoints(source).items() if e.cursor is not None}
-        had = GroupCheckpoints(client, target, forced=True).read() if there else {}
-        moves = moving.aimed(client, had, Aim("cursors", cursors=cursors), policy="begin")
-        written: tuple[Written, ...] = ()
-        settings = _settings(logstore, target, info.timeout_s, info.order)
-        store = GroupCheckpoints(client, target, forced=True)
-        if execute and (there or not client.create_group(settings)):
-            written = moving.moved(client, settings, moves)
-        elif execute:
-            written = reset(store, {m.shard: m.after for m in moves if m.moves and m.after is not None})
-    output.say(escape(f"group {target} {'is there' if there else 'is made'}; the checkpoints of {source}"))
-    show_moves(output, store, moves, written)
-    if not execute:
-        output.say_dry()
-    output.result({"executed": execute, "made": not there, **document(store, moves, written)})
-    if not_done(written):
-        click.get_current_context().exit(EXIT_FAILED)
 
 
 def _say_end(output: Output, execute: bool, done: str) -> None:

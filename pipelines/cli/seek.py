@@ -1,25 +1,23 @@
-"""`sls-lake checkpoints reset` of a group that feeds a table: the table is moved, and the group follows."""
+"""`sls-lake checkpoints set --to table`: the table is moved, and the group that it feeds follows."""
 
-from collections.abc import Callable
-from dataclasses import asdict
-from pathlib import Path
+from dataclasses import asdict, replace
 from typing import Any
 
 import click
 from rich.markup import escape
 
-from pipelines.cli.cursor_file import export_to
 from pipelines.cli.land import landing_line
 from pipelines.cli.leaving import show_leaving
 from pipelines.cli.main import EXIT_FAILED
-from pipelines.cli.output import Output
+from pipelines.cli.output import Output, moment
+from pipelines.cli.positions import REFUSED, CopyRequest, heads_of, say_dry, show_moves, source_of
 from pipelines.cli.stores import PLACES
 from pipelines.landing.commit.operation import Tools
 from pipelines.landing.commit.standing import commits
 from pipelines.landing.hours import hours_text
 from pipelines.landing.inspection.describe import read_ledger
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.maintenance.repair import Point, execute_repair, plan_repair
+from pipelines.landing.maintenance.repair import execute_repair, plan_repair
 from pipelines.landing.operations.seek import (
     PlannedSeek,
     Sought,
@@ -30,12 +28,10 @@ from pipelines.landing.operations.seek import (
     readers_of,
     unreached,
 )
-from pipelines.landing.run.report import CheckpointOutcome
+from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport
 from pipelines.landing.spark.session import engine_here
 from pipelines.landing.table.lake import Lake
-from sls_io.checkpoints import moving
-from sls_io.checkpoints.moving import Aim, Move
-from sls_io.checkpoints.policy import OutsidePolicy
+from sls_io.checkpoints.copying import Move, copy
 from sls_io.checkpoints.store import Kept
 from sls_io.client import SlsClient
 from sls_io.errors import CheckpointOutside, ConfigError
@@ -45,94 +41,90 @@ _MEANS: dict[Way, str] = {
     "skip": "forward: what lies between is owed",
     "stays": "stays",
 }
+_TOLD = (CheckpointOutcome.MOVED, CheckpointOutcome.UNCHANGED)
 
 
-def seek(
-    output: Output,
-    logstore: Logstore,
-    client: SlsClient,
-    aim: Callable[[], Aim],
-    way: str,
-    *,
-    shards: frozenset[int],
-    policy: OutsidePolicy,
-    export: Path | None,
-    execute: bool,
-) -> None:
-    """Put the table's shards where `aim` says, and publish; a dry run without `execute`."""
-    lake = Lake.default()
-    moves = _moves(lake, logstore, client, aim(), shards, policy)
-    planned = plan_seek(lake, logstore, client, {move.shard: move.after for move in moves})
-    readers = readers_of(logstore, client)
-    if export:
-        export_to(export, {one.shard: one.cursor for one in planned.shards})
+def seek(output: Output, asked: CopyRequest) -> None:
+    """Put the table's shards where the source is, and publish; a dry run without `execute`.
+
+    Forward only it is a commit that every landing is fenced against, so nobody has to end, and the next live
+    run publishes.
+    """
+    lake, logstore, client = Lake.default(), asked.logstore, asked.client
+    title, moves = _moves(lake, asked)
+    goes = {move.shard: None if move.difference == "ahead" else move.cursor for move in moves}
+    planned = plan_seek(lake, logstore, client, goes)
+    readers = [] if asked.forward_only else readers_of(logstore, client)
     _show(output, planned, moves)
-    committed, points = None, []
-    if execute and planned.moves:
-        check_unread(logstore, client)
+    committed, points = None, list[CheckpointReport]()
+    if asked.execute and planned.moves:
+        if not asked.forward_only:
+            check_unread(logstore, client)
         with commits(logstore.table) as made:
             committed = _executed(output, lake, logstore, client, planned)
             made.snapshot(committed)
-            points = execute_repair(logstore, client, plan_repair(logstore, lake, client))
-        output.say(f"done: snapshot {committed}; the group's checkpoints follow the table")
+            if not asked.forward_only:
+                points = execute_repair(logstore, client, plan_repair(logstore, lake, client))
+        output.say(f"done: snapshot {committed}; {_done(asked, planned)}")
     elif not planned.moves:
         output.say("every shard is there already: nothing to change")
     else:
-        if readers:
-            names = escape(", ".join(readers))
-            output.say(f"[yellow]it is read by {names}[/]: --execute is refused until that has ended")
-        output.say_dry(without="--export")
+        say_dry(output, readers, REFUSED)
     for point in points:
-        if point.outcome not in (CheckpointOutcome.MOVED, CheckpointOutcome.UNCHANGED):
-            output.say(f"checkpoint of shard {point.shard}: {escape(str(point.report))}")
+        if point.outcome not in _TOLD:
+            output.say(f"checkpoint of shard {point.shard}: {escape(str(point))}")
     output.result(
-        _document(planned, moves, points)
-        | {"executed": execute, "committed": committed, "way": way, "readers": readers}
+        {"executed": asked.execute, "committed": committed, "from": title, "to": f"table {logstore.table}"}
+        | {"readers": readers, **_document(planned, moves, points)}
     )
     if any(point.outcome in (CheckpointOutcome.NOT_HELD, CheckpointOutcome.PUT_OFF) for point in points):
         click.get_current_context().exit(EXIT_FAILED)
 
 
-def _moves(
-    lake: Lake,
-    logstore: Logstore,
-    client: SlsClient,
-    aim: Aim,
-    shards: frozenset[int],
-    policy: OutsidePolicy,
-) -> tuple[Move, ...]:
-    """Where the aim puts each shard; a way that begins at a position begins at the frontier."""
+def _moves(lake: Lake, asked: CopyRequest) -> tuple[str, tuple[Move, ...]]:
+    """The source's name, and where it puts each listed shard, whose place is its frontier."""
+    logstore, client = asked.logstore, asked.client
+    latest_s = int(client.now_s()) - logstore.budget.settle_s
+    if isinstance(asked.source, int) and asked.source > latest_s:
+        raise ConfigError("that time is to come: live runs can go on from now (`latest`) at the latest")
     ledger = read_ledger(logstore, lake, client)
     kept = {shard: Kept(entry.frontier) for shard, entry in ledger.shards.items()}
+    heads = heads_of(client, asked.shards)
+    title, positions = source_of(asked, heads, kept)
     try:
-        return moving.aimed(client, kept, aim, shards=shards, policy=policy)
+        moves = copy(
+            positions,
+            kept,
+            heads,
+            forward_only=asked.forward_only,
+            outside=asked.outside or "stop",
+            shards=asked.shards or heads,
+        )
     except CheckpointOutside as error:
         raise ConfigError(f"{error}: --out-of-range begin, or end. Nothing was changed") from error
+    return title, moves
 
 
 def _executed(output: Output, lake: Lake, logstore: Logstore, client: SlsClient, planned: PlannedSeek) -> int:
-    engine = engine_here()
     if planned.again is None:
         return execute_seek(lake, planned, Tools())
+    engine = engine_here()
     with landing_line(output, f"replace {logstore.name}", engine) as line:
         return execute_seek(lake, planned, Tools(on_event=line.phase, engine=engine))
+
+
+def _done(asked: CopyRequest, planned: PlannedSeek) -> str:
+    if asked.forward_only:
+        return f"live runs go on from {moment(planned.skip.view.time_s)} UTC"
+    return "the group's checkpoints follow the table"
 
 
 def _show(output: Output, planned: PlannedSeek, moves: tuple[Move, ...]) -> None:
     notes = {move.shard: PLACES[move.place] for move in moves}
     output.say(f"table {planned.table}")
-    output.table(
-        ["shard", ">frontier", ">to", ""],
-        [
-            (
-                str(one.shard),
-                "" if one.frontier is None else str(one.frontier),
-                "" if one.cursor is None else "=" if one.cursor == one.frontier else str(one.cursor),
-                "; ".join(filter(None, (_means(one), notes[one.shard]))),
-            )
-            for one in planned.shards
-        ],
-    )
+    texts = {one.shard: "; ".join(filter(None, (_means(one), notes[one.shard]))) for one in planned.shards}
+    goes = {one.shard: one.cursor for one in planned.shards}
+    show_moves(output, [replace(move, cursor=goes[move.shard]) for move in moves], texts)
     if planned.again is not None:
         output.say(f"{hours_text(planned.hours)} would be landed again, with all shards:")
         show_leaving(output, planned.again.view, again=True)
@@ -150,7 +142,9 @@ def _means(one: Sought) -> str:
     return "nothing of it has landed: it stays" if one.frontier is None else _MEANS[one.way]
 
 
-def _document(planned: PlannedSeek, moves: tuple[Move, ...], points: list[Point]) -> dict[str, Any]:
+def _document(
+    planned: PlannedSeek, moves: tuple[Move, ...], points: list[CheckpointReport]
+) -> dict[str, Any]:
     """`cursor` is where a shard goes, `outcome` what became of its checkpoint."""
     places = {move.shard: move.place for move in moves}
     outcomes = {point.shard: point.outcome for point in points}
@@ -164,6 +158,7 @@ def _document(planned: PlannedSeek, moves: tuple[Move, ...], points: list[Point]
         "owed": [asdict(one) | {"hours": _hours(one.hours)} for one in planned.skip.view.shards],
         "not_yet": _hours(planned.not_yet),
         "gone": _hours(planned.gone),
+        "time_s": planned.skip.view.time_s,
     }
 
 

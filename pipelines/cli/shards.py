@@ -1,9 +1,8 @@
-"""`sls-lake shards`: the shards; which ones live runs leave alone; where they go on."""
+"""`sls-lake shards`: the shards, and which ones live runs leave alone."""
 
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from typing import Any
 
 import click
@@ -11,12 +10,9 @@ import click
 from pipelines.cli.deciding import decide, execute_option
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import Output, moment, verb
-from pipelines.cli.stores import Place
 from pipelines.landing.commit.operation import Planned
-from pipelines.landing.hours import hours_text
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.pause import Pause, plan_pause, plan_resume
-from pipelines.landing.operations.skip import plan_skip
 from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 from sls_io.errors import ConfigError, CursorExpired, ShardGone, TransportError, printable
@@ -30,7 +26,7 @@ _KEY_DIGITS, _KEY_CHARS = 32, 8
 
 @click.group("shards")
 def shards() -> None:
-    """List, split, merge, pause, resume shards, or go on later. Dry runs until --execute; --json, --debug."""
+    """List, split, merge, pause, resume shards. Dry runs until --execute; --json, --debug."""
 
 
 @shards.command("list")
@@ -194,41 +190,6 @@ def resume(output: Output, *, numbers: tuple[int, ...], name: str | None, execut
     _change(
         output, name, execute, lambda lake, logstore, client: plan_resume(lake, logstore, client, numbers)
     )
-
-
-@shards.command("skip")
-@click.argument("numbers", metavar="[SHARD]...", type=click.IntRange(min=0), nargs=-1)
-@click.option(
-    "--to",
-    type=Place(edges=("latest",)),
-    required=True,
-    metavar="TIME",
-    help="latest, an hour or a time, UTC.",
-)
-@logstore_option
-@execute_option
-@verb
-def skip(output: Output, *, numbers: tuple[int, ...], to: int | str, name: str | None, execute: bool) -> None:
-    """Let live runs go on from the receive time TIME; what they pass over is owed, not given up.
-
-    Of all open shards, or of those named. Each run and verify go on to name the backfill that lands what is
-    owed, as long as the service has it. To go back, use sls-lake backfill --mode replace.
-    """
-    logstore, lake = resolve(name), Lake.default()
-    with SlsClient(logstore.service) as client:
-        time_s = None if isinstance(to, str) else to
-        planned = plan_skip(lake, logstore, client, time_s=time_s, only=numbers)
-    view = planned.view
-    output.table(
-        ["shard", ">frontier", ">goes on at", "owed receive hours"],
-        [
-            (str(s.shard), str(s.frontier), str(s.target), hours_text(s.hours) if s.hours else "")
-            for s in view.shards
-        ],
-    )
-    owed = [{**asdict(s), "hours": hours_text(s.hours) if s.hours else ""} for s in view.shards]
-    then = f"; live runs go on from {moment(view.time_s)} UTC"
-    decide(output, lake, planned, now=execute, then=then, more={"shards": owed})
 
 
 def _change(

@@ -10,6 +10,7 @@ import click
 from pydantic import ValidationError
 
 from pipelines.cli import calls
+from pipelines.cli.cursor_file import CursorFile, cursor_of
 from pipelines.landing.logstore import Logstore
 from sls_io.checkpoints import policy
 from sls_io.checkpoints.group import GroupCheckpoints
@@ -21,10 +22,13 @@ from sls_io.coordination.database import parsed, secrets_of
 from sls_io.errors import ConfigError, printable
 from sls_io.reader.moments import TooLate, unix_s
 from sls_io.settings import Group
-from sls_io.window import Cursor, cursor_from_wire
 
-WHERE = "group[:NAME], file:PATH, sql:ADDRESS or sql:env:VARIABLE"
+STORES = "group[:NAME], file:PATH, csv:PATH, sql:ADDRESS or sql:env:VARIABLE"
+WHERE = f"ledger, {STORES}"
+_KINDS = ("ledger", "table", "group", "file", "csv", "sql")
 _SPAN = re.compile(r"([+-]?)([0-9]{1,9}) *(s|m|h|d)")
+SPANS = re.compile(r"(?:-|shift:[+-]?)[0-9]{1,9} *(?:s|m|h|d)")
+"""As places: a time before now, and a time from where a reader is."""
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _FIRST_S, _LAST_S = 0, 7_258_118_400
 DONE: frozenset[Fate] = frozenset({"sent", "ahead"})
@@ -45,9 +49,10 @@ PLACES: dict[policy.Place, str] = {
 
 
 def store_of(
-    where: str, logstore: Logstore, client: SlsClient, *, reader: str | None = None, forced: bool = False
+    where: str, logstore: Logstore, client: SlsClient, *, reader: str | None = None, written: bool = False
 ) -> CheckpointStore:
-    """The store that `where` names; see WHERE. `reader` is the group's name unless it is said.
+    """The store that `where` names; see WHERE. `reader` is the group's name unless it is said; `written`:
+    something is copied to it.
 
     Raises ConfigError for other words, and for a password on the command line.
     """
@@ -57,10 +62,12 @@ def store_of(
         if _beside_leases(logstore, rest or name):
             raise ConfigError(
                 f"runs of {logstore.name} keep their checkpoints beside leases, not in a consumer group: "
-                "`sls-lake describe` shows them, `sls-lake checkpoints repair` publishes them. Or name "
-                "another --group or --store"
+                "`sls-lake describe` shows them, `sls-lake checkpoints set --from ledger --to group "
+                "--forward-only` publishes them. Or name another group or store"
             )
-        return GroupCheckpoints(client, GroupName().convert(rest or name, None, None), forced=forced)
+        return GroupCheckpoints(client, GroupName().convert(rest or name, None, None), forced=written)
+    if kind == "csv" and rest:
+        return CursorFile(Path(rest).expanduser(), new=written)
     if kind == "file" and rest:
         path, of = Path(rest).expanduser(), client.origin().id
         return LocalFile(path, of=of, reader=name, filled_by=_filled_by(logstore, where, name))
@@ -80,8 +87,8 @@ def _filled_by(logstore: Logstore, where: str, reader: str) -> str:
     reader; "" where that is none. `where` as it was typed: `_address` has refused one with a password."""
     if _beside_leases(logstore, reader) or not is_group_name(reader):
         return ""
-    named = ["--from", f"group:{reader}", "--to", where, "--reader", reader]
-    return calls.of(["checkpoints", "mirror", *named])
+    named = ["--from", f"group:{reader}", "--to", where, "--reader", reader, "--forward-only"]
+    return calls.of(["checkpoints", "set", *named])
 
 
 def _address(text: str) -> str:
@@ -184,6 +191,22 @@ class Place(click.ParamType[int | str]):
             self.fail(f"{error.message}; or {', '.join(self._edges)}", param, ctx)
 
 
+class Source(Place):
+    """A place that has positions, a time like `Moment`'s, one before now or from where a reader is."""
+
+    def __init__(self) -> None:
+        super().__init__(edges=("latest", "earliest"))
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """Unix seconds, or the words."""
+        if isinstance(value, str) and (value.partition(":")[0] in _KINDS or SPANS.fullmatch(value)):
+            return value
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            self.fail(f"{error.message}, -6h, shift:-30m, {WHERE}", param, ctx)
+
+
 def moment_of(text: str) -> int:
     """Unix seconds. Raises ValueError, OverflowError or ConfigError for what is no time."""
     if text.isdecimal() and 4 < len(text) < 20:
@@ -224,15 +247,6 @@ class CursorParam(click.ParamType[int]):
             return cursor_of(str(value))
         except ConfigError as error:
             self.fail(str(error), param, ctx)
-
-
-def cursor_of(text: str) -> Cursor:
-    """The cursor in digits, or in base64 as on the wire. Raises ConfigError."""
-    if text.isdecimal() and text.isascii():
-        if len(text) > 19 or int(text) >= 2**63 - 1:
-            raise ConfigError("a cursor is a number below 9223372036854775807")
-        return Cursor(int(text))
-    return cursor_from_wire(text)
 
 
 def fate_text(written: Written) -> str:

@@ -18,11 +18,19 @@ import json
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sls_io.checkpoints.store import Kept, Written, fate_of, filling, impossible, possible
+from sls_io.checkpoints.store import (
+    Kept,
+    Written,
+    filling,
+    forget,
+    keep_further,
+    possible,
+    put_back,
+    set_frozen,
+)
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import StoreBroken, StoreError
 from sls_io.window import Cursor
@@ -71,64 +79,23 @@ class LocalFile:
 
     def write(self, cursors: Mapping[int, Cursor]) -> tuple[Written, ...]:
         """All in one document. Raises StoreError where it cannot be written; the old one is still there."""
-
-        def change(shards: _Shards) -> list[Written]:
-            written = []
-            for shard, cursor in sorted(cursors.items()):
-                kept = shards.get(shard)
-                fate = fate_of(kept, cursor)
-                if fate == "failed":
-                    written.append(impossible(shard))
-                    continue
-                if fate == "sent":
-                    kept = shards[shard] = Kept(cursor, self._clock.now())
-                written.append(Written(shard, fate, kept.cursor if kept else None))
-            return written
-
-        return tuple(self._changed(change)) if cursors else ()
+        return tuple(self._changed(lambda s: keep_further(s, cursors, self._clock.now()))) if cursors else ()
 
     def freeze(self, shards: Iterable[int]) -> None:
-        self._set_frozen(shards, frozen=True)
+        if chosen := frozenset(shards):
+            self._changed(lambda s: set_frozen(s, chosen, frozen=True))
 
     def thaw(self, shards: Iterable[int]) -> None:
-        self._set_frozen(shards, frozen=False)
+        if chosen := frozenset(shards):
+            self._changed(lambda s: set_frozen(s, chosen, frozen=False))
 
     def place(self, cursors: Mapping[int, Cursor]) -> tuple[Written, ...]:
-        def change(shards: _Shards) -> list[Written]:
-            written = []
-            for shard, cursor in sorted(cursors.items()):
-                kept = shards.get(shard)
-                if not possible(cursor):
-                    written.append(impossible(shard))
-                elif kept is None or not kept.frozen:
-                    written.append(Written(shard, "thawed", kept.cursor if kept else None))
-                else:
-                    shards[shard] = Kept(cursor, self._clock.now(), frozen=True)
-                    written.append(Written(shard, "sent", cursor))
-            return written
-
-        return tuple(self._changed(change)) if cursors else ()
+        return tuple(self._changed(lambda s: put_back(s, cursors, self._clock.now()))) if cursors else ()
 
     def drop(self, keep: Collection[int]) -> frozenset[int]:
-        def change(shards: _Shards) -> frozenset[int]:
-            gone = frozenset(shards).difference(keep)
-            for shard in gone:
-                del shards[shard]
-            return gone
-
-        return self._changed(change)
+        return self._changed(lambda s: forget(s, keep))
 
     # --- below
-
-    def _set_frozen(self, wanted: Iterable[int], *, frozen: bool) -> None:
-        chosen = frozenset(wanted)
-
-        def change(shards: _Shards) -> None:
-            for shard in chosen if frozen else chosen & shards.keys():
-                shards[shard] = replace(shards.get(shard, Kept(None)), frozen=frozen)
-
-        if chosen:
-            self._changed(change)
 
     def _changed(self, change: Callable[[_Shards], _T]) -> _T:
         """Read, change and write under the lock; nothing is written where nothing changed."""

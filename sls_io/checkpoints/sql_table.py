@@ -12,26 +12,18 @@ cannot be known from inside of it.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
-from typing import Any
 
 from sqlalchemy import (
-    ColumnElement,
     Connection,
-    Engine,
     Table,
     and_,
-    create_engine,
     delete,
     insert,
     inspect,
-    or_,
     select,
     update,
 )
-from sqlalchemy.engine import URL
-from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQLAlchemyError
-from sqlalchemy.pool import NullPool
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from sls_io.checkpoints.sql_guard import (
     CHECKPOINTS,
@@ -42,20 +34,30 @@ from sls_io.checkpoints.sql_guard import (
     refused,
     told,
 )
-from sls_io.checkpoints.store import Kept, Written, fate_of, filling, impossible, possible
+from sls_io.checkpoints.store import (
+    Kept,
+    Written,
+    filling,
+    forget,
+    impossible,
+    keep_further,
+    possible,
+    put_back,
+    set_frozen,
+)
 from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.coordination.cells import tolerant, unlike
-from sls_io.coordination.database import parsed, shown, trouble_of
-from sls_io.errors import ConfigError, ConnectFailed, SlsError, StoreBroken
+from sls_io.coordination.cells import unlike
+from sls_io.coordination.database import Database, trouble_of
+from sls_io.errors import ConfigError, ConnectFailed, SlsError, StoreBroken, StoreError
 from sls_io.window import Cursor
 
-CONNECT_S, LOCK_S = 5, 5
+LOCK_S = 5
 """Seconds until a database that does not answer, or a locked row, is given up."""
 _TRIES = 5
 
 _C = CHECKPOINTS.c
 _TABLES = (CHECKPOINTS, READERS)
-_Act = Callable[[Connection, dict[int, Kept], int, Cursor], Written]
+_Change = Callable[[dict[int, Kept], Mapping[int, Cursor], float], list[Written]]
 
 
 class _NoTurn(Exception):
@@ -80,16 +82,16 @@ class SqlTable:
             if not 0 < len(text) <= NAME_CHARS_MAX:
                 raise ConfigError(f"a {word}'s name in a checkpoint table: 1 to {NAME_CHARS_MAX} characters")
         self._of, self._reader, self._clock = of, reader, clock
-        self._engine, self._there, self._sound = _engine(address), False, False
-        url = self._engine.url
-        fill = filling(filled_by)
-        self._file = SqliteFile(url, self.name, fill) if url.get_backend_name() == "sqlite" else None
+        self._database = Database(address, deadline_s=LOCK_S, transactions=True)
+        self._there, self._sound, fill = False, False, filling(filled_by)
+        sqlite = self._database.kind == "sqlite"
+        self._file = SqliteFile(self._database.url, self.name, fill) if sqlite else None
         self._guard = Guard(self.name, reader=reader, of=of, file=self._file, fill=fill)
 
     @property
     def name(self) -> str:
         """The database, without its password."""
-        return f"database {shown(self._engine.url)}"
+        return f"database {self._database.name}"
 
     def read(self) -> Mapping[int, Kept]:
         """This reader's rows. Raises StoreBroken where they are not what was written, ConnectFailed for a
@@ -109,35 +111,26 @@ class SqlTable:
         return rows
 
     def write(self, cursors: Mapping[int, Cursor]) -> tuple[Written, ...]:
-        return self._each(cursors, self._write)
+        return self._each(cursors, keep_further)
 
     def place(self, cursors: Mapping[int, Cursor]) -> tuple[Written, ...]:
-        return self._each(cursors, self._place)
+        return self._each(cursors, put_back)
 
     def freeze(self, shards: Iterable[int]) -> None:
-        chosen = sorted(frozenset(shards))
-        if chosen:
+        if chosen := frozenset(shards):
             with self._changing() as connection, self._turn(connection) as rows:
-                for shard in chosen:
-                    self._freeze(connection, rows, shard, frozen=True)
+                set_frozen(rows, chosen, frozen=True)
 
     def thaw(self, shards: Iterable[int]) -> None:
-        chosen = sorted(frozenset(shards))
-        if chosen and self._begun():
+        if (chosen := frozenset(shards)) and self._begun():
             with self._changing() as connection, self._turn(connection) as rows:
-                for shard in rows.keys() & set(chosen):
-                    self._freeze(connection, rows, shard, frozen=False)
+                set_frozen(rows, chosen, frozen=False)
 
     def drop(self, keep: Collection[int]) -> frozenset[int]:
         if not self._begun():
             return frozenset()
         with self._changing() as connection, self._turn(connection) as rows:
-            gone = frozenset(rows).difference(keep)
-            if gone:
-                connection.execute(delete(CHECKPOINTS).where(self._guard.mine, _C.shard.in_(sorted(gone))))
-            for shard in gone:
-                del rows[shard]
-            return gone
+            return forget(rows, keep)
 
     # --- below
 
@@ -157,16 +150,18 @@ class SqlTable:
 
     @contextmanager
     def _turn(self, connection: Connection) -> Iterator[dict[int, Kept]]:
-        """One transaction, in which no other process changes this reader's rows: what they are. Who changes
-        a row changes it there, too; on leaving, the reader's own row says the same."""
+        """One transaction, in which no other process changes this reader's rows: what they are, and on
+        leaving what they become. Then the reader's own row says the same."""
         try:
             said = self._taken(connection)
         except SQLAlchemyError as error:
             raise _NoTurn(error) from error
         try:
-            rows = self._guard.shards(connection)
-            self._guard.compare(connection, rows, said, _TABLES)
+            before = self._guard.shards(connection)
+            self._guard.compare(connection, before, said, _TABLES)
+            rows = dict(before)
             yield rows
+            self._put(connection, before, rows)
             now = told(rows)
             if now != said:
                 connection.execute(update(READERS).where(self._guard.own).values(shards=now))
@@ -198,36 +193,58 @@ class SqlTable:
             f"{self.name}: others dropped this reader's row {_TRIES} times meanwhile: ask again"
         )
 
-    def _each(self, cursors: Mapping[int, Cursor], act: _Act) -> tuple[Written, ...]:
+    def _put(self, connection: Connection, before: Mapping[int, Kept], after: Mapping[int, Kept]) -> None:
+        """Change the rows that are others now, in order of shard. Raises StoreError for one that somebody
+        changed without a turn."""
+        for shard in sorted(s for s in {*before, *after} if before.get(s) != after.get(s)):
+            had, has = before.get(shard), after.get(shard)
+            row = {"kept_cursor": has.cursor, "saved_s": has.saved_s, "frozen": has.frozen} if has else {}
+            if had is None:
+                key = {"reader": self._reader, "origin": self._of, "shard": shard}
+                connection.execute(insert(CHECKPOINTS), [key | row])
+                continue
+            # The WHERE stands for whoever writes without taking a turn: what was read is what is changed.
+            same = _C.kept_cursor.is_(None) if had.cursor is None else _C.kept_cursor == had.cursor
+            where = and_(self._guard.mine, _C.shard == shard, same, _C.frozen.is_(had.frozen))
+            changed = (
+                update(CHECKPOINTS).where(where).values(row) if has else delete(CHECKPOINTS).where(where)
+            )
+            if connection.execute(changed).rowcount != 1:
+                raise StoreError(
+                    f"{self.name}: somebody changed the row of shard {shard} without a turn, as older "
+                    "releases do: run one everywhere. Nothing was changed"
+                )
+
+    def _each(self, cursors: Mapping[int, Cursor], change: _Change) -> tuple[Written, ...]:
         """All shards in one transaction; where that fails each in its own. Raises while the database cannot
         be written at all."""
-        wanted = sorted((shard, cursor) for shard, cursor in cursors.items() if possible(cursor))
-        written = {shard: impossible(shard) for shard, cursor in cursors.items() if not possible(cursor)}
+        wanted = {shard: cursor for shard, cursor in cursors.items() if possible(cursor)}
+        written = {shard: impossible(shard) for shard in cursors if shard not in wanted}
         if wanted:
             with self._changing() as connection:
                 try:
                     with self._turn(connection) as rows:
-                        done = [act(connection, rows, *one) for one in wanted]
+                        done = change(rows, wanted, self._clock.now())
                 except SQLAlchemyError:
                     if self._file:
                         # One lock and one disk for all rows: the next shard would fail as this one did.
                         raise
-                    done = self._one_by_one(connection, wanted, act)
+                    done = self._one_by_one(connection, wanted, change)
                 written |= {one.shard: one for one in done}
         return tuple(written[shard] for shard in sorted(written))
 
     def _one_by_one(
-        self, connection: Connection, wanted: Iterable[tuple[int, Cursor]], act: _Act
+        self, connection: Connection, wanted: Mapping[int, Cursor], change: _Change
     ) -> list[Written]:
         written, lost = [], ""
-        for shard, cursor in wanted:
+        for shard, cursor in sorted(wanted.items()):
             if lost:
                 written.append(Written(shard, "failed", why=lost))
                 continue
             try:
                 with self._turn(connection) as rows:
-                    done = act(connection, rows, shard, cursor)
-                written.append(done)
+                    done = change(rows, {shard: cursor}, self._clock.now())
+                written += done
             except _NoTurn as error:
                 written.append(Written(shard, "failed", why=str(self._refusal(error.error))))
                 lost = "not tried: no shard could be written at a shard before this one"
@@ -238,70 +255,10 @@ class SqlTable:
                 lost = _lost(connection)
         return written
 
-    def _write(self, connection: Connection, rows: dict[int, Kept], shard: int, cursor: Cursor) -> Written:
-        kept, fate = rows.get(shard), fate_of(rows.get(shard), cursor)
-        if fate != "sent":
-            return Written(shard, fate, kept.cursor if kept else None)
-        # The WHERE stands for whoever writes without taking a turn: a cursor never goes back.
-        free = and_(_C.frozen.is_(False), or_(_C.kept_cursor.is_(None), _C.kept_cursor <= cursor))
-        return self._put(connection, rows, shard, Kept(cursor, self._clock.now()), free)
-
-    def _place(self, connection: Connection, rows: dict[int, Kept], shard: int, cursor: Cursor) -> Written:
-        kept = rows.get(shard)
-        if kept is None or not kept.frozen:
-            return Written(shard, "thawed", kept.cursor if kept else None)
-        put = Kept(cursor, self._clock.now(), frozen=True)
-        return self._put(connection, rows, shard, put, _C.frozen.is_(True))
-
-    def _put(
-        self,
-        connection: Connection,
-        rows: dict[int, Kept],
-        shard: int,
-        kept: Kept,
-        where: ColumnElement[bool],
-    ) -> Written:
-        if shard in rows:
-            moved = (
-                update(CHECKPOINTS)
-                .where(self._guard.mine, _C.shard == shard, where)
-                .values(kept_cursor=kept.cursor, saved_s=kept.saved_s)
-            )
-            if connection.execute(moved).rowcount != 1:
-                return Written(
-                    shard,
-                    "failed",
-                    why="somebody changed its row without a turn, as older releases do: run one everywhere",
-                )
-        else:
-            self._insert(connection, shard, kept)
-        rows[shard] = kept
-        return Written(shard, "sent", kept.cursor)
-
-    def _freeze(self, connection: Connection, rows: dict[int, Kept], shard: int, *, frozen: bool) -> None:
-        if shard in rows:
-            where = update(CHECKPOINTS).where(self._guard.mine, _C.shard == shard)
-            connection.execute(where.values(frozen=frozen))
-            rows[shard] = replace(rows[shard], frozen=frozen)
-        else:
-            rows[shard] = Kept(None, frozen=frozen)
-            self._insert(connection, shard, rows[shard])
-
-    def _insert(self, connection: Connection, shard: int, kept: Kept) -> None:
-        row = {
-            "reader": self._reader,
-            "origin": self._of,
-            "shard": shard,
-            "kept_cursor": kept.cursor,
-            "saved_s": kept.saved_s,
-            "frozen": kept.frozen,
-        }
-        connection.execute(insert(CHECKPOINTS), [row])
-
     @contextmanager
     def _connection(self) -> Iterator[Connection]:
         try:
-            with self._engine.connect() as connection:
+            with self._database.connect() as connection:
                 yield connection
         except _NoTurn as error:
             raise self._refusal(error.error) from error.error
@@ -314,7 +271,7 @@ class SqlTable:
         # The command fills the store that it names, and this one cannot be filled.
         elsewhere = "Repair or restore it; or fill a new one elsewhere from another store"
         cure = self._file.cure if self._file else elsewhere
-        return refused(error, self.name, self._engine.url, LOCK_S, cure=cure)
+        return refused(error, self.name, self._database.url, LOCK_S, cure=cure)
 
     @contextmanager
     def _changing(self) -> Iterator[Connection]:
@@ -376,34 +333,3 @@ def _lost(connection: Connection) -> str:
     except SQLAlchemyError:
         return "not tried: the connection to the database was lost at a shard before this one"
     return ""
-
-
-def _engine(address: str) -> Engine:
-    url = parsed(address)
-    try:
-        return tolerant(
-            create_engine(url, poolclass=NullPool, connect_args=_deadlines(url), hide_parameters=True)
-        )
-    except (NoSuchModuleError, ModuleNotFoundError) as error:
-        name = error.name if isinstance(error, ModuleNotFoundError) else "that dialect"
-        raise ConfigError(f"no driver for this database is installed here: {name} is missing") from None
-    except (ArgumentError, TypeError, ValueError):
-        raise ConfigError(
-            f"database {shown(url)}: the address has an option that its driver does not know; remove it"
-        ) from None
-
-
-def _deadlines(url: URL) -> dict[str, Any]:
-    """Every wait of a driver ends: their own defaults are for ever."""
-    kind = url.get_backend_name()
-    if kind == "sqlite":
-        return {"timeout": LOCK_S}
-    if kind == "postgresql":
-        waits = f"-c lock_timeout={LOCK_S}s -c statement_timeout={2 * LOCK_S}s"
-        return {"connect_timeout": CONNECT_S, "options": waits}
-    if kind in ("mysql", "mariadb"):
-        return {
-            "connect_timeout": CONNECT_S,
-            "init_command": f"SET SESSION innodb_lock_wait_timeout={LOCK_S}, lock_wait_timeout={LOCK_S}",
-        }
-    raise ConfigError(f"no checkpoint table in {kind}: SQLite, PostgreSQL, MySQL or MariaDB")

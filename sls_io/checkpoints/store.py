@@ -17,7 +17,7 @@ says so, and the next reader begins at 50: `begin` thaws what it hands out.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from sls_io.coordination.coordinator import Published
@@ -88,6 +88,48 @@ class CheckpointStore(Protocol):
         ...
 
 
+def keep_further(shards: dict[int, Kept], cursors: Mapping[int, Cursor], now_s: float) -> list[Written]:
+    """`write` of a store that has `shards`, which become what it has then."""
+    written = []
+    for shard, cursor in sorted(cursors.items()):
+        kept = shards.get(shard)
+        fate = fate_of(kept, cursor)
+        if fate == "sent":
+            kept = shards[shard] = Kept(cursor, now_s)
+        after = kept.cursor if kept else None
+        written.append(impossible(shard) if fate == "failed" else Written(shard, fate, after))
+    return written
+
+
+def put_back(shards: dict[int, Kept], cursors: Mapping[int, Cursor], now_s: float) -> list[Written]:
+    """`place` of a store that has `shards`, which become what it has then."""
+    written = []
+    for shard, cursor in sorted(cursors.items()):
+        kept = shards.get(shard)
+        if not possible(cursor):
+            written.append(impossible(shard))
+        elif kept is None or not kept.frozen:
+            written.append(Written(shard, "thawed", kept.cursor if kept else None))
+        else:
+            shards[shard] = Kept(cursor, now_s, frozen=True)
+            written.append(Written(shard, "sent", cursor))
+    return written
+
+
+def set_frozen(shards: dict[int, Kept], chosen: Iterable[int], *, frozen: bool) -> None:
+    """`freeze` or `thaw` of a store that has `shards`, which become what it has then."""
+    for shard in chosen if frozen else shards.keys() & frozenset(chosen):
+        shards[shard] = replace(shards.get(shard, Kept(None)), frozen=frozen)
+
+
+def forget(shards: dict[int, Kept], keep: Collection[int]) -> frozenset[int]:
+    """`drop` of a store that has `shards`, which become what it has then."""
+    gone = frozenset(shards).difference(keep)
+    for shard in gone:
+        del shards[shard]
+    return gone
+
+
 def fate_of(kept: Kept | None, cursor: Cursor) -> Fate:
     """What a monotone write of `cursor` comes to, where `kept` is there."""
     if not possible(cursor):
@@ -106,7 +148,7 @@ def possible(cursor: int) -> bool:
 
 def filling(command: str) -> str:
     """What a person does about a store that is lost; `command` does it, "" where nobody has all its words."""
-    how = f"({command})" if command else "as the verb `checkpoints mirror` does"
+    how = f"({command})" if command else "as `checkpoints set` does"
     return f"fill a new one from another store {how}"
 
 
@@ -119,15 +161,3 @@ def reset(store: CheckpointStore, cursors: Mapping[int, Cursor]) -> tuple[Writte
     """Put shards on these cursors, back or forth, and leave them frozen: the next reader thaws them."""
     store.freeze(cursors)
     return store.place(cursors)
-
-
-def clone(source: CheckpointStore, target: CheckpointStore) -> tuple[Written, ...]:
-    """Make `target` keep what `source` keeps, lower or not, and nothing else.
-
-    A shard whose copy failed stays frozen: half a clone must not be read on from.
-    """
-    cursors = {shard: kept.cursor for shard, kept in source.read().items() if kept.cursor is not None}
-    written = reset(target, cursors)
-    target.drop(cursors)
-    target.thaw(one.shard for one in written if one.fate == "sent")
-    return written

@@ -1,8 +1,9 @@
 """A database through SQLAlchemy, each call with a deadline, each error one of our tree.
 
-SQLite, PostgreSQL, MySQL and MariaDB. Every statement is a transaction of its own. Drivers wait for ever
-for a server that does not answer, so a call that takes too long is left behind, and nobody knows whether it
-is carried out yet: `TransportTimeout`. Whoever sent a change asks the tables then.
+SQLite, PostgreSQL, MySQL and MariaDB. For `ask` every statement is a transaction of its own. Drivers wait for
+ever for a server that does not answer; so a call that takes too long is left behind, and nobody knows whether
+it is carried out yet: `TransportTimeout`. Whoever sent a change asks the tables then. Who makes transactions
+takes a connection, and what its driver raises.
 
 An address may have a password in it; what is said of a database never has.
 """
@@ -16,6 +17,7 @@ from typing import Literal, TypeVar
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, ProgrammingError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
 
 from sls_io.coordination.cells import tolerant
 from sls_io.deadline import NoAnswer, answered
@@ -36,15 +38,16 @@ _CONNECTIONS_MAX = 4
 class Database:
     """The database at `address`; `name` is how it is called in messages: kind, host and database.
 
-    A call takes at most `deadline_s`. Nothing is connected before the first one.
+    A call takes at most `deadline_s`, and so does a wait of `transactions` for a row or a file that is
+    locked. Nothing is connected before the first one.
     """
 
-    def __init__(self, address: str, *, deadline_s: float) -> None:
-        url = parsed(address)
+    def __init__(self, address: str, *, deadline_s: float, transactions: bool = False) -> None:
+        self.url = url = parsed(address)
         self.name, self._deadline_s = shown(url), deadline_s
         self._secrets = secrets_of(url)
         try:
-            self._engine = _engine(url, deadline_s)
+            self._engine = _engine(url, deadline_s, transactions=transactions)
         except (ImportError, NoSuchModuleError) as error:
             raise ConfigError(
                 f"database {self.name}: the driver {url.drivername} is not installed here; install it "
@@ -86,6 +89,10 @@ class Database:
             raise ConnectFailed(
                 f"database {self.name} cannot be asked: {self._said(error)}; look at it and at its address"
             ) from error
+
+    def connect(self) -> Connection:
+        """A connection, to be closed by whoever asked for it. Raises SQLAlchemyError."""
+        return self._engine.connect()
 
     def close(self) -> None:
         """Let go of its connections; the next call makes new ones."""
@@ -212,20 +219,36 @@ def parsed(address: str) -> URL:
     return url.set(drivername=DRIVERS[kind]) if url.drivername == kind else url
 
 
-def _engine(url: URL, deadline_s: float) -> Engine:
+def _engine(url: URL, deadline_s: float, *, transactions: bool) -> Engine:
     # Whole seconds, since drivers of servers take no others; the deadline of `ask` is the one that counts.
-    whole_s = max(1, round(deadline_s))
+    # What is locked is given up before a statement is, so that it can be told from a server that is slow.
+    lock_s = max(1, round(deadline_s))
+    longest_s = 2 * lock_s if transactions else lock_s
     options: dict[str, dict[str, object]] = {
         "sqlite": {"timeout": deadline_s},
-        "postgresql": {"connect_timeout": max(2, whole_s), "options": f"-c statement_timeout={whole_s}s"},
-        "mysql": {"connect_timeout": whole_s, "read_timeout": whole_s, "write_timeout": whole_s},
+        "postgresql": {
+            "connect_timeout": max(2, lock_s),
+            "options": f"-c lock_timeout={lock_s}s -c statement_timeout={longest_s}s",
+        },
+        "mysql": {
+            "connect_timeout": lock_s,
+            "read_timeout": longest_s,
+            "write_timeout": longest_s,
+            "init_command": f"SET SESSION innodb_lock_wait_timeout={lock_s}, lock_wait_timeout={lock_s}",
+        },
     }
     kind = url.get_backend_name()
+    connect_args = options["mysql" if kind == "mariadb" else kind]
+    if transactions:
+        # A connection that is kept would go on with a file that somebody has replaced.
+        return tolerant(
+            create_engine(url, poolclass=NullPool, connect_args=connect_args, hide_parameters=True)
+        )
     return tolerant(
         create_engine(
             url,
             isolation_level="AUTOCOMMIT",
-            connect_args=options["mysql" if kind == "mariadb" else kind],
+            connect_args=connect_args,
             pool_size=_CONNECTIONS_MAX,
             max_overflow=_CONNECTIONS_MAX,
             pool_timeout=deadline_s,

@@ -15,10 +15,10 @@ from hypothesis.stateful import (
 )
 
 from sls_io.checkpoints.local_file import LocalFile
-from sls_io.checkpoints.mirror import mirror
 from sls_io.checkpoints.sql_table import SqlTable
-from sls_io.checkpoints.store import CheckpointStore, clone
+from sls_io.checkpoints.store import CheckpointStore
 from sls_io.window import Cursor
+from tests.contract.copies import copied
 
 PROCESSES = st.integers(0, 2)
 SHARDS = st.integers(0, 3)
@@ -104,19 +104,23 @@ class Machine(RuleBasedStateMachine):
 
     @rule(process=PROCESSES)
     def copy_forwards(self, process: int) -> None:
-        mirror(self.stores[process], self.other)
+        copied(self.stores[process], self.other, forward_only=True)
         for shard, (cursor, _) in self.model.items():
             if cursor is not None:
                 self.beside[shard] = max(cursor, self.beside.get(shard, 0))
 
     @rule(process=PROCESSES)
     def copy_over(self, process: int) -> None:
-        clone(self.stores[process], self.other)
+        copied(self.stores[process], self.other, drop=True)
+        self.other.thaw(self.model)
+        had = self.beside
         self.beside = {s: cursor for s, (cursor, _) in self.model.items() if cursor is not None}
+        self.beside |= {s: had[s] for s, (cursor, _) in self.model.items() if cursor is None and s in had}
 
     @rule(process=PROCESSES)
     def copy_back(self, process: int) -> None:
-        clone(self.other, self.stores[process])
+        copied(self.other, self.stores[process], drop=True)
+        self.stores[process].thaw(self.beside)
         self.model = {s: (cursor, False) for s, cursor in self.beside.items()}
 
     @invariant()

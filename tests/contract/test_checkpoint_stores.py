@@ -12,11 +12,10 @@ from sqlalchemy.pool import NullPool
 
 from sls_io.checkpoints.group import GroupCheckpoints
 from sls_io.checkpoints.local_file import LocalFile
-from sls_io.checkpoints.mirror import mirror
 from sls_io.checkpoints.policy import begin
 from sls_io.checkpoints.sql_guard import CHECKPOINTS, READERS
 from sls_io.checkpoints.sql_table import SqlTable
-from sls_io.checkpoints.store import CURSOR_MAX, CheckpointStore, clone, reset
+from sls_io.checkpoints.store import CURSOR_MAX, CheckpointStore, reset
 from sls_io.client import SlsClient
 from sls_io.emulator import Emulator, start
 from sls_io.errors import CheckpointOutside, ConfigError, ServiceError, SlsError, StoreBroken, TransportError
@@ -26,6 +25,7 @@ from sls_io.window import Cursor
 from tests import needs
 from tests.backends.mariadb import MariaDB
 from tests.backends.postgres import Postgres
+from tests.contract.copies import copied
 
 OF = "access_logs-3f9c01aa"
 
@@ -276,31 +276,35 @@ def test_shards_that_are_not_held_any_more_are_forgotten(kind: Kind, place: Plac
 
 
 @every
-def test_a_clone_is_the_same_also_where_it_goes_back(kind: Kind, place: Place) -> None:
+def test_a_copy_is_the_same_also_where_it_goes_back(kind: Kind, place: Place) -> None:
     source, target = place.open("source"), place.open("target")
     source.write(at(s0=10, s1=20))
     target.write(at(s0=500, s3=1))
-    assert fates(clone(source, target)) == {0: "sent", 1: "sent"}
+    moves, done = copied(source, target, drop=True)
+    assert {move.shard: move.difference for move in moves if move.moves} == {0: "back", 1: "behind"}
+    assert fates(done) == {0: "sent", 1: "sent"}
     there = cursors(target)
     assert {s: there[s] for s in (0, 1)} == {0: 10, 1: 20}
     assert (3 in there) is not kind.lasting
+    assert fates(target.write(at(s0=11))) == {0: "frozen"}
+    target.thaw([0])
     assert fates(target.write(at(s0=11))) == {0: "sent"}
     assert cursors(source) == {0: 10, 1: 20}
 
 
 @every
-def test_a_mirror_copies_forwards_and_leaves_what_is_ahead(kind: Kind, place: Place) -> None:
+def test_a_copy_that_goes_forward_only_leaves_what_is_ahead(kind: Kind, place: Place) -> None:
     source, target = place.open("source"), place.open("target")
     source.write(at(s0=10, s1=20, s2=30))
     target.write(at(s1=25, s2=30, s3=1))
-    found, written = mirror(source, target)
+    found, written = copied(source, target, forward_only=True)
     kinds = {one.shard: one.difference for one in found}
     assert {s: kinds[s] for s in (0, 1, 2)} == {0: "behind", 1: "ahead", 2: "equal"}
     assert kinds[3] == ("extra" if kind.lasting else "empty")
     assert fates(written) == {0: "sent"}
     assert cursors(target) == {0: 10, 1: 25, 2: 30, 3: 1}
-    assert mirror(source, target)[1] == ()
-    mirror(source, target, drop=True)
+    assert copied(source, target, forward_only=True)[1] == ()
+    copied(source, target, forward_only=True, drop=True)
     assert (3 in cursors(target)) is not kind.lasting
 
 
@@ -481,7 +485,7 @@ def test_the_password_of_a_database_is_in_no_name_and_no_error() -> None:
         ("postgresql://u:ge@geheim@127.0.0.1/db", "more than one @"),
         ("oracle://u:geheim@h/d", "'oracle' is not known"),
         ("nodialect://u:geheim@h/d", "'nodialect' is not known"),
-        ("mysql+nodriver://u:geheim@h/d", "is missing"),
+        ("mysql+nodriver://u:geheim@h/d", "is not installed here"),
         ("sqlite://", "name a file"),
         ("sqlite:///:memory:", "name a file"),
         ("sqlite:///file:/x.db?uri=true", "the path alone"),

@@ -23,7 +23,7 @@ VERBS = [
     ("plan",),
     ("table", "register"),
     ("table", "maintain"),
-    ("checkpoints", "repair"),
+    ("checkpoints", "set", "--from", "ledger", "--to", "group", "--forward-only"),
 ]
 
 

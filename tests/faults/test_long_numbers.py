@@ -33,7 +33,7 @@ def test_no_verb_prints_a_number_that_a_double_cannot_hold(
         ["table", "forget", "--where", "n = 25"],
         ["table", "maintain"],
         ["table", "rollback", str(calm.table.metadata.snapshots[-1].snapshot_id if execute else back)],
-        ["checkpoints", "repair"],
+        ["checkpoints", "set", "--from", "ledger", "--to", "group", "--forward-only"],
     ]
     for words in [
         *looks,

@@ -301,7 +301,7 @@ def test_what_is_gone_under_a_row_that_stays_is_told_by_every_verb_and_given_up_
         ("table", "forget", "--before", hour),
         ("backfill", "--mode", "replace", "--local", "--from", hour),
         ("backfill", "--mode", "errors", "--local", "--from", hour),
-        ("checkpoints", "repair"),
+        ("checkpoints", "set", "--from", "ledger", "--to", "group", "--forward-only"),
     ):
         said = command(*asked)
         told = said["error"] + str(said.get("problems"))
@@ -430,7 +430,7 @@ def test_every_verb_that_asks_the_service_sees_the_table_that_only_checkpoints_r
         ("table", "undo", "--hour", hour),
         ("table", "forget", "--before", hour),
         ("backfill", "--mode", "replace", "--local", "--from", hour),
-        ("checkpoints", "repair"),
+        ("checkpoints", "set", "--from", "ledger", "--to", "group", "--forward-only"),
     ):
         assert verb_of(command(*asked)) == ["table", "start-over"], asked
 

@@ -1,4 +1,4 @@
-"""`checkpoints reset` of the group that feeds the table: hours landed again, or owed; checkpoints follow."""
+"""`checkpoints set --to table`: hours landed again, or owed; the group that the table feeds follows."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import World
 
-RESET = ("checkpoints", "reset")
+TO = ("checkpoints", "set", "--to", "table", "--from")
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_back_lands_whole_hours_again_in_one_commit_and_the_rows_are_the_same(
     hour = now_hour(world)
     before, head = world.ledger, world.table.metadata.current_snapshot_id
     rows, files = world.identities(), set(world.published())
-    back = (*RESET, "--to-datetime", str((hour - 2) * HOUR_S))
+    back = (*TO, str((hour - 2) * HOUR_S))
     dry = command(*back)
     assert dry["code"] == 0 and {s["way"] for s in dry["shards"]} == {"again"}, dry
     assert dry["again"]["hours"] == f"{hour_text(hour - 2)}..{hour_text(hour - 1)}"
@@ -82,20 +82,18 @@ def test_forward_is_owed_and_the_checkpoints_follow(world: World, command: Comma
     world.put(40)
     world.emulator.admin.advance(60)
     file = tmp_path / "to.csv"
-    dry = command(*RESET, "--to-latest", "--export", str(file))
+    command("checkpoints", "set", "--from", "latest", "--to", f"csv:{file}", "--execute")
+    dry = command(*TO, "latest")
     assert {s["way"] for s in dry["shards"]} == {"skip"} and dry["again"] is None and dry["committed"] is None
     assert file.read_text().splitlines()[1:] == [f"{s['shard']},{s['cursor']}" for s in dry["shards"]]
-    assert f"{hour_text(now_hour(world))} is owed then" in command(*RESET, "--to-latest", json=False)["text"]
-    done = command(*RESET, "--from-file", str(file), "--execute")
+    assert f"{hour_text(now_hour(world))} is owed then" in command(*TO, "latest", json=False)["text"]
+    done = command(*TO, f"csv:{file}", "--execute")
     assert done["code"] == 0, done["error"]
     assert {s["outcome"] for s in done["shards"]} == {"moved"}
     assert world.checkpoints() == {s["shard"]: s["cursor"] for s in dry["shards"]}
     assert {gap.cause for entry in world.ledger.shards.values() for gap in entry.gaps} == {GAP_SKIPPED}
-    again = command(*RESET, "--to-latest", "--execute")
-    assert (
-        again["committed"] is None
-        and "nothing to change" in command(*RESET, "--to-latest", json=False)["text"]
-    )
+    again = command(*TO, "latest", "--execute")
+    assert again["committed"] is None and "nothing to change" in command(*TO, "latest", json=False)["text"]
     pass_by(world)
     hours = world.hours
     assert world.land(mode="fill", hours=(hours.start, hours.stop)).rows == 40
@@ -109,12 +107,12 @@ def test_one_shard_back_and_another_forward_are_one_commit(
     world.put(40)
     world.emulator.admin.advance(60)
     head = world.table.metadata.current_snapshot_id
-    ends = {s["shard"]: s["cursor"] for s in command(*RESET, "--to-latest")["shards"]}
+    ends = {s["shard"]: s["cursor"] for s in command(*TO, "latest")["shards"]}
     begin = min(cursor for shard, cursor, _ in world.truth() if shard == 0)
     waiting = sum(1 for i in world.truth() if i[0] == 1) - sum(1 for i in world.identities() if i[0] == 1)
     file = tmp_path / "both.csv"
     file.write_text(f"shard,cursor\n0,{begin}\n1,{ends[1]}\n")
-    dry = command(*RESET, "--from-file", str(file))
+    dry = command(*TO, f"csv:{file}")
     assert [s["way"] for s in dry["shards"]] == ["again", "skip"] and dry["again"]["rows"] == 60
     sought(world, aims(dry))
     assert parent(world) == head and world.ledger.shards[1].frontier == ends[1]
@@ -128,9 +126,9 @@ def test_it_is_refused_while_another_reads_and_changes_nothing(world: World, com
     head, before = world.table.metadata.current_snapshot_id, world.checkpoints()
     with world.client as client:
         client.heartbeat("lake", "another", ())
-        dry = command(*RESET, "--to-earliest")
+        dry = command(*TO, "earliest")
         assert dry["code"] == 0 and dry["readers"] == ["another"]
-        refused = command(*RESET, "--to-earliest", "--execute")
+        refused = command(*TO, "earliest", "--execute")
     assert refused["code"] == EXIT_FAILED and "'another' holds" in refused["error"]
     assert "Nothing was changed" in refused["error"]
     assert (world.table.metadata.current_snapshot_id, world.checkpoints()) == (head, before)
@@ -160,9 +158,9 @@ def test_with_leases_it_is_refused_while_a_worker_has_one_and_not_for_a_name_tha
 
 
 def test_what_cannot_be_landed_again_is_said(world: World, command: Command) -> None:
-    young = command(*RESET, "--shift-by", "-21m", "--execute")
+    young = command(*TO, "shift:-21m", "--execute")
     assert young["code"] == EXIT_USAGE and "not every shard has passed it" in young["error"]
-    outside = command(*RESET, "--shards", "7", "--to-earliest")
+    outside = command(*TO, "earliest", "--shards", "7")
     assert outside["code"] == EXIT_USAGE and "no shard 7" in outside["error"]
 
     # Half of one hour is taken by retention, the hour after it is whole.
@@ -178,7 +176,7 @@ def test_what_cannot_be_landed_again_is_said(world: World, command: Command) -> 
     clock.set_clock(taken_s + 600)
     world.land()
     pass_by(world)
-    begun = command(*RESET, "--to-earliest")
+    begun = command(*TO, "earliest")
     assert begun["code"] == 0, begun["error"]
     assert (begun["gone"], begun["again"]["hours"][:16]) == (hour_text(hour), hour_text(hour + 1))
     assert begun["again"]["rows"] == 20

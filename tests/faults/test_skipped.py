@@ -14,6 +14,11 @@ from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import PROJECT, World
 
 
+def skip(time: str, *more: str) -> tuple[str, ...]:
+    """The call by which live runs go on from `time`."""
+    return ("checkpoints", "set", "--from", time, "--to", "table", "--forward-only", *more)
+
+
 @pytest.fixture
 def world(started: World) -> World:
     """Two shards: 20 logs landed, 60 wait."""
@@ -27,11 +32,11 @@ def notes_of(world: World) -> list[str]:
 
 def test_what_was_skipped_is_owed_until_a_backfill_lands_it(world: World, command: Command) -> None:
     before = world.table.metadata.current_snapshot_id
-    dry = command("shards", "skip", "--to", "latest")
-    assert dry["code"] == 0 and len(dry["shards"]) == 2 and dry["committed"] is None
+    dry = command(*skip("latest"))
+    assert dry["code"] == 0 and len(dry["owed"]) == 2 and dry["committed"] is None
     assert world.table.metadata.current_snapshot_id == before
 
-    done = command("shards", "skip", "--to", "latest", "--execute")
+    done = command(*skip("latest"), "--execute")
     assert done["committed"] == world.table.metadata.current_snapshot_id
     world.put(10)
     world.emulator.admin.advance(60)
@@ -56,7 +61,7 @@ def test_what_was_skipped_is_owed_until_a_backfill_lands_it(world: World, comman
 def test_logs_that_are_owed_have_a_word_and_an_exit_code_of_their_own_until_they_have_landed(
     world: World, command: Command
 ) -> None:
-    command("shards", "skip", "--to", "latest", "--execute")
+    command(*skip("latest"), "--execute")
 
     said, text = command("verify"), command("verify", json=False)
     assert (said["code"], said["verdict"], said["ok"]) == (EXIT_OWED, "owed", False)
@@ -75,7 +80,7 @@ def test_logs_that_are_owed_have_a_word_and_an_exit_code_of_their_own_until_they
 
 def test_what_can_land_no_more_has_a_name_and_is_verified(world: World, command: Command) -> None:
     """Skipped and then lost to retention, or taken back by a person: nobody can, or is to, land it."""
-    command("shards", "skip", "--to", "latest", "--execute")
+    command(*skip("latest"), "--execute")
     world.emulator.admin.advance(40 * 24 * HOUR_S)
     lost = command("verify")
     assert (lost["code"], lost["verdict"]) == (0, "verified")
@@ -87,9 +92,9 @@ def test_one_shard_goes_on_from_a_time_and_the_other_lands_all(world: World, com
     world.put(20)
     pass_by(world, 120)
     at = int(world.emulator.admin.now()) // HOUR_S
-    done = command("shards", "skip", "--to", hour_text(at), "1", "--execute")
-    assert [shard["shard"] for shard in done["shards"]] == [1]
-    skipped = {i for i in world.truth() if i[0] == 1 and i[1] < int(done["shards"][0]["target"])}
+    done = command(*skip(hour_text(at), "--shards", "1"), "--execute")
+    assert [shard["shard"] for shard in done["owed"]] == [1]
+    skipped = {i for i in world.truth() if i[0] == 1 and i[1] < int(done["owed"][0]["target"])}
     owed = skipped - set(world.identities())
     assert owed
     world.land()
@@ -99,13 +104,13 @@ def test_one_shard_goes_on_from_a_time_and_the_other_lands_all(world: World, com
 
 def test_a_shard_that_is_beyond_the_time_stays(world: World, command: Command) -> None:
     world.land()
-    said = command("shards", "skip", "--to", "2026-01-01-00:00", "--execute")
-    assert (said["code"], said["committed"], said["shards"]) == (0, None, [])
+    said = command(*skip("2026-01-01-00:00"), "--execute")
+    assert (said["code"], said["committed"], said["owed"], said["again"]) == (0, None, [], None)
     assert_next_run_lands(world, 0)
 
 
 def test_retention_takes_what_is_owed_and_it_stays_a_gap(world: World, command: Command) -> None:
-    command("shards", "skip", "--to", "latest", "--execute")
+    command(*skip("latest"), "--execute")
     day_s = 24 * HOUR_S
     world.emulator.admin.advance(29.5 * day_s)
     with world.client as client:
@@ -128,7 +133,7 @@ def test_a_shard_that_was_skipped_to_its_end_is_closed_and_its_children_land(
     world.emulator.admin.split(PROJECT, world.logstore.service.logstore, 0)
     world.put(20)
     world.emulator.admin.advance(120)
-    command("shards", "skip", "--to", "latest", "0", "--execute")
+    command(*skip("latest", "--shards", "0"), "--execute")
     owed = len([i for i in world.truth() if i[0] == 0]) - sum(i[0] == 0 for i in world.identities())
     for _ in range(3):
         world.land()
@@ -140,11 +145,11 @@ def test_a_shard_that_was_skipped_to_its_end_is_closed_and_its_children_land(
 
 
 def test_a_run_beside_a_skip_plans_again(world: World, command: Command) -> None:
-    def skip(name: str) -> None:
+    def skipping(name: str) -> None:
         if name == "publish.built" and not world.reports[1:]:
-            command("shards", "skip", "--to", "latest", "--execute")
+            command(*skip("latest"), "--execute")
 
-    report = world.land(on_event=skip)
+    report = world.land(on_event=skipping)
     assert report.rows == 0, "what it had written is owed now"
     hours = world.hours
     assert world.land(mode="fill", hours=(hours.start, hours.stop)).rows == 60
@@ -152,30 +157,31 @@ def test_a_run_beside_a_skip_plans_again(world: World, command: Command) -> None
 
 
 @pytest.mark.parametrize("written", ["T{}:00:00", "T{}:00:00+00:00", "T{}:00", "-{}:00"])
-def test_a_time_means_the_same_to_a_skip_and_to_a_reset(world: World, command: Command, written: str) -> None:
+def test_a_time_means_the_same_to_table_and_store(world: World, command: Command, written: str) -> None:
+    pass_by(world, HOUR_S)
+    world.put(20)
+    pass_by(world, 120)
     hour = int(world.emulator.admin.now()) // HOUR_S
     time = hour_text(hour)[:10] + written.format(hour_text(hour)[11:13])
-    skipped = command("shards", "skip", "--to", time)
-    assert (skipped["code"], skipped["time_s"]) == (0, hour * HOUR_S)
-    reset = command("checkpoints", "reset", "--store", "file:positions.json", "--to-datetime", time)
-    assert reset["code"] == 0
-    assert [s["cursor"] for s in reset["shards"]] == [
-        world.client.cursor_at(s["shard"], hour * HOUR_S) for s in reset["shards"]
-    ]
+    for target in ("table", "file:positions.json"):
+        said = command("checkpoints", "set", "--from", time, "--to", target)
+        assert said["code"] == 0
+        assert [s["cursor"] for s in said["shards"]] == [
+            world.client.cursor_at(s["shard"], hour * HOUR_S) for s in said["shards"]
+        ]
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--to", "2099-01-01-00:00"), "that time is to come"),
-        (("--to", "noon"), "is no time"),
-        (("--to", "noon"), "or latest"),
-        (("--to", "latest", "9"), "not open in the ledger"),
-        ((), "--to"),
+        (skip("2099-01-01-00:00"), "that time is to come"),
+        (skip("noon"), "is no time"),
+        (skip("noon"), "or latest"),
+        (skip("latest", "--shards", "9"), "lists no shard 9"),
     ],
 )
 def test_what_cannot_be_skipped_is_said(
     world: World, command: Command, arguments: tuple[str, ...], says: str
 ) -> None:
-    said = command("shards", "skip", *arguments, "--execute")
+    said = command(*arguments, "--execute")
     assert said["code"] == EXIT_USAGE and says in said["error"]

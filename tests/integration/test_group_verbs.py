@@ -3,6 +3,7 @@ from what the emulator has stored."""
 
 import csv
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from sls_io.settings import Group
 from sls_io.window import cursor_to_wire
 from tests.worlds.command_line import Command, environment, separately, settings
 from tests.worlds.one_logstore import HOUR0_S, PROJECT, World, group
-from tests.worlds.other_group import OTHER, by_shard, cursors_of, filled, force
+from tests.worlds.other_group import OTHER, REPORT, by_shard, copy_to, cursors_of, filled, force
 from tests.worlds.two_hours import started
 
 __all__ = ["started", "filled"]
@@ -50,7 +51,7 @@ def test_a_group_is_made_changed_cloned_and_deleted_each_after_its_dry_run(
 
     cursors = {0: cursors_of(filled, 0)[3], 1: cursors_of(filled, 1)[7]}
     force(filled, cursors)
-    copy = ("groups", "clone", OTHER, "copy")
+    copy = copy_to("group:copy", REPORT, "--out-of-range", "begin")
     assert by_shard(command(*copy)).keys() == {0, 1} and "copy" not in names()
     done = command(*copy, "--execute")
     assert {e["outcome"] for e in by_shard(done).values()} == {"sent"}
@@ -72,11 +73,11 @@ def test_a_group_that_is_read_is_neither_deleted_nor_reset(filled: World, comman
         client.heartbeat(OTHER, "reader-7", ())
         for words in (
             ("groups", "delete", OTHER),
-            ("checkpoints", "reset", "--group", OTHER, "--to-earliest"),
+            copy_to(REPORT, "earliest"),
         ):
             refused = command(*words, "--execute")
             assert refused["code"] == EXIT_FAILED and "reader-7" in refused["error"], words
-        dry = command("checkpoints", "reset", "--group", OTHER, "--to-latest")
+        dry = command(*copy_to(REPORT, "latest"))
         assert dry["code"] == 0 and dry["readers"] == ["reader-7"]
         assert client.heartbeat(OTHER, "reader-7", (0, 1)) == {0, 1}, "it was not disturbed"
     assert filled.checkpoints(OTHER) == before
@@ -95,7 +96,7 @@ def test_a_member_without_a_shard_is_found_by_joining(filled: World, command: Co
         filled.emulator.admin.advance(11)
         assert {entry.holder for entry in client.checkpoints(OTHER).values()} == {""}
 
-        refused = command("checkpoints", "reset", "--group", OTHER, "--to-latest", "--execute")
+        refused = command(*copy_to(REPORT, "latest"), "--execute")
 
     assert refused["code"] == EXIT_FAILED and "'idle' holds" in refused["error"], refused["error"]
     assert filled.checkpoints(OTHER) == before
@@ -144,7 +145,7 @@ def test_a_finished_shard_is_over_and_its_children_are_free(filled: World, comma
         2: "not_alloc",
         3: "not_alloc",
     }
-    said = command("checkpoints", "reset", "--group", OTHER, "--to-earliest", "--shards", "0", "--execute")
+    said = command(*copy_to(REPORT, "earliest"), "--shards", "0", "--execute")
     assert (by_shard(said)[0]["reopens"], by_shard(said)[0]["children"]) == (True, [2, 3])
     assert filled.checkpoints(OTHER)[0] == shards[0]["begin"]
 
@@ -159,38 +160,35 @@ def test_a_group_that_differs_from_the_settings_is_said_and_changed_on_request(
     assert command("groups", "describe")["drift"] == []
 
 
-# --- reset
+# --- set
 
 
 def test_each_way_puts_the_checkpoints_where_the_stored_logs_say(filled: World, command: Command) -> None:
     stored = {shard: cursors_of(filled, shard) for shard in (0, 1)}
     ends: dict[int, int | None] = {shard: all_[-1] + 1 for shard, all_ in stored.items()}
     # Five groups an hour; the first of the second hour, and the one received an hour before shard 0's.
-    ways: dict[tuple[str, ...], dict[int, int | None]] = {
-        ("--to-earliest",): {s: stored[s][0] for s in stored},
-        ("--to-latest",): ends,
-        ("--to-datetime", datetime.fromtimestamp(HOUR0_S + 3600, UTC).isoformat()): {
-            s: stored[s][5] for s in stored
-        },
-        ("--by-duration", "75m"): {s: stored[s][5] for s in stored},
-        ("--to-current",): {0: stored[0][10], 1: None},
-        ("--shift-by", "-1h"): {0: stored[0][5], 1: None},
-        ("--shift-by", "+2h"): {0: ends[0], 1: None},
+    ways: dict[str, dict[int, int | None]] = {
+        "earliest": {s: stored[s][0] for s in stored},
+        "latest": ends,
+        datetime.fromtimestamp(HOUR0_S + 3600, UTC).isoformat(): {s: stored[s][5] for s in stored},
+        "-75m": {s: stored[s][5] for s in stored},
+        "shift:-1h": {0: stored[0][5], 1: None},
+        "shift:+2h": {0: ends[0], 1: None},
     }
     force(filled, {0: stored[0][10]})
     for way, expected in ways.items():
-        dry = by_shard(command("checkpoints", "reset", "--group", OTHER, *way))
+        dry = by_shard(command(*copy_to(REPORT, way)))
         assert {s: e["cursor"] for s, e in dry.items()} == expected, way
         assert filled.checkpoints(OTHER) == {0: stored[0][10], 1: None}
 
-    for way in (("--to-earliest",), ("--to-latest",), ("--by-duration", "75m")):
-        done = command("checkpoints", "reset", "--group", OTHER, *way, "--execute")
+    for way in ("earliest", "latest", "-75m"):
+        done = command(*copy_to(REPORT, way), "--execute")
         assert done["code"] == 0, done["error"]
         assert filled.checkpoints(OTHER) == ways[way]
         assert {e["holder"] for e in command("groups", "describe", OTHER)["shards"]} != {""}
         filled.emulator.admin.advance(31)
 
-    done = command("checkpoints", "reset", "--group", OTHER, "--to-earliest", "--shards", "1", "--execute")
+    done = command(*copy_to(REPORT, "earliest"), "--shards", "1", "--execute")
     assert by_shard(done).keys() == {1}
     assert filled.checkpoints(OTHER) == {0: stored[0][5], 1: stored[1][0]}
 
@@ -198,20 +196,23 @@ def test_each_way_puts_the_checkpoints_where_the_stored_logs_say(filled: World, 
 def test_an_export_is_a_file_that_brings_them_back(filled: World, command: Command, tmp_path: Path) -> None:
     stored = {shard: cursors_of(filled, shard) for shard in (0, 1)}
     force(filled, {0: stored[0][4], 1: stored[1][9]})
-    kept, reset = tmp_path / "kept.csv", ("checkpoints", "reset", "--group", OTHER)
-    assert command(*reset, "--to-current", "--export", str(kept))["code"] == 0
+    kept = tmp_path / "kept.csv"
+    keep = copy_to(f"csv:{kept}", REPORT)
+    assert {s: e["cursor"] for s, e in by_shard(command(*keep)).items()} == {0: stored[0][4], 1: stored[1][9]}
+    assert not kept.exists()
+    assert command(*keep, "--execute")["code"] == 0
     with kept.open() as file:
         assert list(csv.reader(file)) == [
             ["shard", "cursor"],
             ["0", str(stored[0][4])],
             ["1", str(stored[1][9])],
         ]
-    again = command(*reset, "--to-latest", "--export", str(kept))
+    again = command(*copy_to(f"csv:{kept}", "latest"))
     assert again["code"] == EXIT_USAGE and "is there already" in again["error"]
 
-    command(*reset, "--to-latest", "--execute")
+    command(*copy_to(REPORT, "latest"), "--execute")
     filled.emulator.admin.advance(31)
-    done = command(*reset, "--from-file", str(kept), "--execute")
+    done = command(*copy_to(REPORT, f"csv:{kept}"), "--execute")
     assert {e["outcome"] for e in by_shard(done).values()} == {"sent"}
     assert filled.checkpoints(OTHER) == {0: stored[0][4], 1: stored[1][9]}
 
@@ -222,7 +223,7 @@ def test_an_export_is_a_file_that_brings_them_back(filled: World, command: Comma
         ("shard,cursor\n9,5\n", "no shard 9"),
     ):
         kept.write_text(text)
-        refused = command(*reset, "--from-file", str(kept), "--execute")
+        refused = command(*copy_to(REPORT, f"csv:{kept}"), "--execute")
         assert refused["code"] == EXIT_USAGE and says in refused["error"], text
 
 
@@ -231,7 +232,7 @@ def test_a_cursor_outside_of_its_shard_stops_unless_it_is_said_where(
 ) -> None:
     stored, file = cursors_of(filled, 0), tmp_path / "x.csv"
     end = stored[-1] + 1
-    reset = ("checkpoints", "reset", "--group", OTHER, "--from-file", str(file))
+    reset = copy_to(REPORT, f"csv:{file}")
     for cursor, place in ((stored[0] - 1, "expired"), (end + 1, "beyond")):
         file.write_text(f"shard,cursor\n0,{cursor}\n")
         refused = command(*reset, "--execute")
@@ -249,9 +250,10 @@ def test_a_reset_of_a_group_that_feeds_a_table_moves_the_table(
     frontiers = {s: e.frontier for s, e in started.ledger.shards.items()}
     rows, files = started.identities(), set(started.published())
     started.emulator.admin.advance(60)
-    copied = command("groups", "clone", "lake", "lake", "--execute")
-    assert copied["code"] == EXIT_USAGE and "feeds the table" in copied["error"]
-    reset = ("checkpoints", "reset", "--to-earliest")
+    for source in ("group:lake", "earliest"):
+        copied = command(*copy_to("group:lake", source), "--execute")
+        assert copied["code"] == EXIT_USAGE and "feeds the table" in copied["error"]
+    reset = copy_to("table", "earliest")
     dry = command(*reset)
     assert ({s["way"] for s in dry["shards"]}, dry["again"]["rows"]) == ({"again"}, 10)
     assert set(started.published()) == files and started.checkpoints() == frontiers
@@ -263,21 +265,24 @@ def test_a_reset_of_a_group_that_feeds_a_table_moves_the_table(
     started.emulator.admin.advance(60)
 
     force(started, {0: 0}, "lake")
-    done = command("checkpoints", "reset", "--to-ledger", "--execute")
+    done = command(*copy_to("group", "ledger"), "--execute")
     assert by_shard(done)[0]["outcome"] == "sent"
     assert started.checkpoints() == frontiers
 
     # Another group may begin where the table is; and the table's lag is that of its frontiers.
     with started.client as client:
         client.create_group(Group(name=OTHER))
-    assert command("checkpoints", "reset", "--group", OTHER, "--to-ledger", "--execute")["code"] == 0
+    assert command(*copy_to(REPORT, "ledger"), "--execute")["code"] == 0
     assert started.checkpoints(OTHER) == frontiers
-    lag = command("lag")
-    assert {e["shard"]: e["cursor"] for e in lag["shards"]} == frontiers
-    assert lag["groups_max"] == 12 and lag["of"] == "table bronze.access_logs"
+    lag, its_group = command("checkpoints", "show", "ledger", "group")["places"]
+    assert {e["shard"]: e["checkpoint"] for e in lag["shards"]} == frontiers
+    assert {e["shard"]: e["checkpoint"] for e in its_group["shards"]} == frontiers
+    assert lag["groups_max"] == its_group["groups_max"] == 12 and lag["where"] == "table bronze.access_logs"
+    beside = command("checkpoints", "show", "ledger", "group", json=False)["text"]
+    assert "table bronze.access_logs, group lake of" in beside and "ledger: the slowest is shard" in beside
     started.at(started.emulator.admin.now() + 60)
     started.land()
-    done_lag = command("lag")
+    (done_lag,) = command("checkpoints", "show", "ledger")["places"]
     assert (done_lag["groups_max"], done_lag["lag_s"]) == (0, 0)
 
 
@@ -292,30 +297,28 @@ def test_a_mirror_keeps_a_group_in_a_file_and_a_database_and_a_reset_of_them_fre
     monkeypatch.setenv("POSITIONS", f"sqlite:///{tmp_path}/positions.sqlite")
     places = (f"file:{tmp_path}/positions.json", "sql:env:POSITIONS", f"sql:sqlite:///{tmp_path}/more.sqlite")
     for place in places:
-        copy = ("checkpoints", "mirror", "--from", f"group:{OTHER}", "--to", place)
+        copy = copy_to(place, REPORT, "--forward-only")
         assert {e["difference"] for e in by_shard(command(*copy)).values()} == {"behind"}
-        assert command("checkpoints", "show", "--store", place)["shards"][0]["checkpoint"] is None
+        assert by_shard(command("checkpoints", "show", place))[0]["checkpoint"] is None
         assert {e["outcome"] for e in by_shard(command(*copy, "--execute")).values()} == {"sent"}
-        shown = by_shard(command("checkpoints", "show", "--store", place))
+        shown = by_shard(command("checkpoints", "show", place))
         assert {s: e["checkpoint"] for s, e in shown.items()} == {0: stored[0][4], 1: stored[1][9]}
         assert {e["difference"] for e in by_shard(command(*copy, "--execute")).values()} == {"equal"}
 
-        back = command("checkpoints", "reset", "--store", place, "--to-earliest", "--execute")
+        back = command(*copy_to(place, "earliest"), "--execute")
         assert {e["outcome"] for e in by_shard(back).values()} == {"sent"}
         assert {e["difference"] for e in by_shard(command(*copy, "--execute")).values()} == {"frozen"}
-        shown = by_shard(command("checkpoints", "show", "--store", place))
+        shown = by_shard(command("checkpoints", "show", place))
         assert {s: (e["checkpoint"], e["frozen"]) for s, e in shown.items()} == {
             s: (stored[s][0], True) for s in stored
         }
-        assert command("lag", "--store", place)["groups_max"] == 30
+        assert command("checkpoints", "show", place)["places"][0]["groups_max"] == 30
 
     # And a group from a file: forwards, by force, and only what is behind.
-    other = ("--from", f"file:{tmp_path}/other.json", "--reader", "x")
-    command(
-        "checkpoints", "mirror", "--from", f"group:{OTHER}", "--to", other[1], "--reader", "x", "--execute"
-    )
+    other = f"file:{tmp_path}/other.json"
+    command(*copy_to(other, REPORT, "--reader", "x", "--forward-only"), "--execute")
     force(filled, {0: stored[0][0], 1: stored[1][12]})
-    done = by_shard(command("checkpoints", "mirror", *other, "--to", f"group:{OTHER}", "--execute"))
+    done = by_shard(command(*copy_to(REPORT, other, "--reader", "x", "--forward-only"), "--execute"))
     assert (done[0]["outcome"], done[1]["difference"]) == ("sent", "ahead")
     assert filled.checkpoints(OTHER) == {0: stored[0][4], 1: stored[1][12]}
 
@@ -324,19 +327,18 @@ def test_a_broken_file_stops_every_verb_and_a_password_is_not_taken(
     filled: World, command: Command, tmp_path: Path
 ) -> None:
     file = tmp_path / "p.json"
-    place = ("--store", f"file:{file}")
-    none = command("checkpoints", "show", *place, "--reader", "audit", json=False)
+    place = f"file:{file}"
+    none = command("checkpoints", "show", place, "--reader", "audit", json=False)
     assert none["code"] == 0 and "no position is kept there for reader audit" in none["text"]
     file.write_text("{}")
-    for words in (("show",), ("reset", "--to-latest", "--execute")):
-        refused = command("checkpoints", *words, *place)
+    for words in (("checkpoints", "show", place), (*copy_to(place, "latest"), "--execute")):
+        refused = command(*words)
         assert refused["code"] == EXIT_FAILED and "Restore it" in refused["error"]
-    assert command("lag", *place)["code"] == EXIT_FAILED
-    refused = command("checkpoints", "show", "--store", "sql:postgresql://u:geheim@h/d")
+    refused = command("checkpoints", "show", "sql:postgresql://u:geheim@h/d")
     assert refused["code"] == EXIT_USAGE and "sql:env:" in refused["error"] and "geheim" not in str(refused)
-    refused = command("checkpoints", "show", "--store", "sql:env:NO_SUCH_VARIABLE")
+    refused = command("checkpoints", "show", "sql:env:NO_SUCH_VARIABLE")
     assert refused["code"] == EXIT_USAGE and "is not set" in refused["error"]
-    refused = command("checkpoints", "show", "--store", "paper:x")
+    refused = command("checkpoints", "show", "paper:x")
     assert refused["code"] == EXIT_USAGE and "file:PATH" in refused["error"]
 
 
@@ -374,13 +376,28 @@ def test_a_cursor_has_a_time_and_a_time_a_cursor(filled: World, command: Command
     assert command("cursor", "at", "1", "soon")["code"] == EXIT_USAGE
 
 
-def test_a_way_is_said_once(filled: World, command: Command) -> None:
-    reset = ("checkpoints", "reset", "--group", OTHER)
-    assert command(*reset)["code"] == EXIT_USAGE
-    assert command(*reset, "--to-latest", "--to-earliest")["code"] == EXIT_USAGE
-    assert command(*reset, "--to-latest", "--store", "group")["code"] == EXIT_USAGE
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--to", REPORT), "--from"),
+        (("--from", "latest"), "--to"),
+        (("--from", "noon", "--to", REPORT), "is no time"),
+        (("--from", "latest", "--to", "earliest"), "no checkpoint store 'earliest'"),
+        (("--from", "latest", "--to", "table", "--drop"), "--drop is for a file and a database"),
+        (("--from", "shift:-1h", "--to", "csv:x"), "nowhere yet"),
+        (("--from", "latest", "--to", "ledger"), "--to table moves the table"),
+        (("--from", "file:none.json", "--to", "file:b.json", "--drop"), "--drop would forget all"),
+        (("--from", "latest", "--to", REPORT, "--shards", "9"), "no shard 9"),
+    ],
+)
+def test_a_copy_that_cannot_be_is_refused_before_it(
+    filled: World, command: Command, words: tuple[str, ...], says: str
+) -> None:
+    refused = command("checkpoints", "set", *words, "--execute")
+    assert refused["code"] == EXIT_USAGE and says in refused["error"]
     with SlsClient(filled.logstore.service) as client:
         assert client.groups()[0].name == OTHER
+    assert filled.checkpoints(OTHER) == {0: None, 1: None}
 
 
 # --- logs
@@ -429,7 +446,7 @@ def test_a_value_cannot_paint_the_terminal(filled: World, command: Command) -> N
 def test_a_watch_asks_again_also_after_the_service_was_away(filled: World, tmp_path: Path) -> None:
     defs = tmp_path / "defs.yaml"
     defs.write_text(settings(filled).replace("tries_max: 4", "tries_max: 1"))
-    words = ("lag", "--group", OTHER, "--watch", "0.1", "--logstore", str(defs))
+    words = ("checkpoints", "show", REPORT, "--watch", "0.1", "--logstore", str(defs))
     code = "import sys; from pipelines.cli.main import main; main(sys.argv[1:])"
     watch = subprocess.Popen(
         [sys.executable, "-u", "-c", code, *words],
@@ -511,16 +528,16 @@ def test_the_call_that_a_dry_run_prints_runs_as_it_stands(
     filled: World, command: Command, tmp_path: Path
 ) -> None:
     out = tmp_path / "marked.csv"
-    words = ("checkpoints", "reset", "--group", OTHER, "--to-earliest", "--export", str(out))
+    words = copy_to(f"csv:{out}", "earliest")
     command("groups", "create", OTHER, "--execute")
     said = command(*words, json=False)["text"]
     (call,) = (line.split("this does it: ")[1] for line in said.splitlines() if "this does it" in line)
-    assert "--export" not in call and call.count("--logstore") == 1
-    assert command(*words[:-2], "--execute")["code"] == 0
+    assert call.count("--logstore") == 1
+    assert command(*shlex.split(call)[1:])["code"] == 0
     out.write_bytes(b"\xef\xbb\xbf" + out.read_bytes())
-    again = command("checkpoints", "reset", "--group", OTHER, "--from-file", str(out))
+    again = command(*copy_to(REPORT, f"csv:{out}"))
     assert again["code"] == 0, "a spreadsheet program's mark"
-    refused = command("groups", "clone", OTHER, OTHER)
+    refused = command(*copy_to(REPORT, REPORT))
     assert refused["code"] == EXIT_USAGE and "name another group" in refused["error"]
     refused = command("cursor", "time", "0", str(2**63))
     assert refused["code"] == EXIT_USAGE and "a number below" in refused["error"]

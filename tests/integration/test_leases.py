@@ -120,9 +120,9 @@ def test_checkpoints_in_the_rows_are_repaired_from_the_table(leased: World) -> N
     with leased.run() as run:
         run.land()
     with leased.client as client:
-        points = plan_repair(leased.logstore, leased.lake, client)
-        assert {point.outcome for point in points} == {CheckpointOutcome.BEHIND}
-        done = execute_repair(leased.logstore, client, points)
+        moves = plan_repair(leased.logstore, leased.lake, client)
+        assert {move.difference for move in moves} == {"behind"}
+        done = execute_repair(leased.logstore, client, moves)
     assert {point.outcome for point in done} == {CheckpointOutcome.MOVED}
     assert checkpoints(leased) == {s: entry.frontier for s, entry in leased.ledger.shards.items()}
 
@@ -194,7 +194,11 @@ def test_a_database_that_takes_no_change_is_said_and_nobody_is_blamed(leased: Wo
 
 @pytest.mark.parametrize(
     "words",
-    [("checkpoints", "show"), ("lag", "--group", "lake"), ("checkpoints", "reset", "--to-ledger")],
+    [
+        ("checkpoints", "show"),
+        ("checkpoints", "show", "group:lake"),
+        ("checkpoints", "set", "--from", "ledger", "--to", "group"),
+    ],
     ids=" ".join,
 )
 def test_verbs_about_a_group_say_that_checkpoints_are_beside_the_leases(

@@ -98,9 +98,15 @@ def test_new_logstores_are_kept_after_a_dry_run_and_land_as_any_other(
         own.format(endpoint=world.emulator.endpoint, project=PROJECT)
         + "  group: other\n  table: bronze.other\n  start: 2026-01-01-00:00\n"
     )
-    fed = ask("checkpoints", "reset", "--group", "lake", "--to-latest", "-l", "other")
-    assert fed["code"] != 0 and "`sls-lake checkpoints reset -l shop_orders`" in fed["said"]
-    assert "`sls-lake checkpoints repair --execute -l shop_orders`" in fed["said"]
+    fed = ask("checkpoints", "set", "--to", "group:lake", "--from", "latest", "-l", "other")
+    assert (
+        fed["code"] != 0
+        and "`sls-lake checkpoints set --to table -l shop_orders --from latest`" in fed["said"]
+    )
+    assert (
+        "`sls-lake checkpoints set --execute --from ledger --to group --forward-only -l shop_orders`"
+        in fed["said"]
+    )
 
 
 def test_a_name_that_another_file_has_is_refused_before_it_is_kept(folder: Path, ask: Ask) -> None:

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.spark
 ANSWERS_MAX = 60
 HOURS = ("--from", "2026-09-21-14:00", "--to", "2026-09-21-15:00", "--local", "--execute")
 OPEN_HOUR = ("--from", "2026-09-21-16:00", "--local")
+TABLE = ("checkpoints", "set", "--to", "table", "--from")
 TRUE_WORDS = ("CommitStands", "LandingUnknown")
 
 LOOK_AGAIN = {"maintain", "reset", "fill", "land"}
@@ -27,8 +28,8 @@ VERBS = {
     "forget": ("table", "forget", "--where", "n = 3", "--execute"),
     "maintain": ("table", "maintain", "--only", "compact,manifests,expire", "--execute"),
     "pause": ("shards", "pause", "0", "--execute"),
-    "skip": ("shards", "skip", "0", "--to", "latest", "--execute"),
-    "reset": ("checkpoints", "reset", "--to-datetime", "2026-09-21-14:00", "--execute"),
+    "skip": (*TABLE, "latest", "--shards", "0", "--forward-only", "--execute"),
+    "reset": (*TABLE, "2026-09-21-14:00", "--execute"),
     "fill": ("backfill", *OPEN_HOUR),
     "replace": ("backfill", *HOURS, "--mode", "replace"),
     "rest": ("backfill", *HOURS, "--mode", "rest"),

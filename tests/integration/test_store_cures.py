@@ -15,7 +15,7 @@ from sls_io.errors import StoreBroken
 from sls_io.settings import Group
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import World
-from tests.worlds.other_group import OTHER, by_shard, cursors_of, filled, force
+from tests.worlds.other_group import OTHER, by_shard, copy_to, cursors_of, filled, force
 
 __all__ = ["filled"]
 
@@ -43,21 +43,11 @@ def test_the_call_that_a_lost_store_names_fills_a_new_one_as_it_is_printed(
     monkeypatch.setenv("POSITIONS", f"sqlite:///{path}")
     where, at = place.format(path), {shard: cursors_of(filled, shard)[4] for shard in (0, 1)}
     force(filled, at)
-    begun = (
-        "checkpoints",
-        "mirror",
-        "--from",
-        f"group:{OTHER}",
-        "--to",
-        where,
-        "--reader",
-        OTHER,
-        "--execute",
-    )
+    begun = (*copy_to(where, f"group:{OTHER}", "--reader", OTHER, "--forward-only"), "--execute")
     by_shard(command(*begun))
     lose(path)
 
-    refused = command("checkpoints", "show", "--store", where, "--reader", OTHER)
+    refused = command("checkpoints", "show", where, "--reader", OTHER)
     assert refused["code"] == EXIT_FAILED
     cures = re.findall(r"\((sls-lake [^)]*)\)", refused["error"])
     assert len(cures) == 1, refused["error"]
@@ -65,7 +55,7 @@ def test_the_call_that_a_lost_store_names_fills_a_new_one_as_it_is_printed(
     call = shlex.split(cures[0])[1:]
     assert command(*call)["code"] == 0, "and its dry run names the call that does it"
     by_shard(command(*call, "--execute"))
-    shown = by_shard(command("checkpoints", "show", "--store", where, "--reader", OTHER))
+    shown = by_shard(command("checkpoints", "show", where, "--reader", OTHER))
     assert {shard: entry["checkpoint"] for shard, entry in shown.items()} == at
 
 
@@ -92,4 +82,4 @@ def test_where_nobody_knows_the_whole_call_a_lost_store_names_none(filled: World
         said = broken(store)
         assert "fill a new one from another store" in said and "sls-lake checkpoints" not in said
     assert isinstance(whole, SqlTable)
-    assert f"sls-lake checkpoints mirror --from group:{OTHER} --to sql:sqlite:///{path}" in broken(whole)
+    assert f"sls-lake checkpoints set --from group:{OTHER} --to sql:sqlite:///{path}" in broken(whole)

@@ -21,6 +21,18 @@ from tests.worlds.projects import CLICKS
         ("sls-lake table register, which", "sls-lake table register -l clicks --execute, which"),
         ("sls-lake table register shows what", "sls-lake table register -l clicks shows what"),
         (
+            "`sls-lake checkpoints set --from ledger --to group --forward-only`",
+            "`sls-lake checkpoints set -l clicks --execute --from ledger --to group --forward-only`",
+        ),
+        (
+            "sls-lake checkpoints set --from ledger --to group",
+            "sls-lake checkpoints set -l clicks --from ledger --to group",
+        ),
+        (
+            "sls-lake checkpoints set --from ledger --to group:other --forward-only",
+            "sls-lake checkpoints set -l clicks --from ledger --to group:other --forward-only",
+        ),
+        (
             "(sls-lake table repair-manifests --execute)",
             "(sls-lake table repair-manifests -l clicks --execute)",
         ),

@@ -32,8 +32,8 @@ def offered(folder: Path, *words: str) -> list[str]:
     ("words", "expected"),
     [
         (("des",), ["describe"]),
-        (("groups", "cl"), ["clone"]),
-        (("checkpoints", "reset", "--to-e"), ["--to-earliest"]),
+        (("groups", "cr"), ["create"]),
+        (("checkpoints", "set", "--out"), ["--out-of-range"]),
         (("describe", "--logstore", "o"), ["orders", "others"]),
         (("describe", "-l", "cl"), ["clicks"]),
         (("describe", "-l", "x"), []),

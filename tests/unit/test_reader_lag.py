@@ -1,10 +1,8 @@
-"""What shows of a group from outside, and how two stores differ: values in, values out."""
+"""What shows of a group from outside, and what a write comes to: values in, values out."""
 
 import pytest
 
 from sls_io.checkpoints.lag import ShardLag, states
-from sls_io.checkpoints.mirror import compared
-from sls_io.checkpoints.moving import Move
 from sls_io.checkpoints.store import CURSOR_MAX, Fate, Kept, fate_of
 from sls_io.shard import Shard, ShardState
 from sls_io.window import Cursor
@@ -58,21 +56,6 @@ def test_a_shards_state_follows_from_holder_checkpoint_and_ancestors(
     assert seen(at, holders, order=order) == dict(enumerate(expected))
 
 
-def test_every_difference_of_two_stores_has_its_name() -> None:
-    source = {n: Kept(Cursor(5)) for n in range(5)} | {5: Kept(None)}
-    target = {
-        0: Kept(Cursor(4)),
-        1: Kept(Cursor(5), frozen=True),
-        2: Kept(Cursor(6)),
-        3: Kept(Cursor(4), frozen=True),
-        5: Kept(Cursor(1)),
-        6: Kept(Cursor(1)),
-    }
-    found = [one.difference for one in compared(source, target)]
-    assert found == ["behind", "equal", "ahead", "frozen", "behind", "empty", "extra"]
-    assert compared({}, {}) == ()
-
-
 @pytest.mark.parametrize(
     ("kept", "cursor", "fate"),
     [
@@ -88,20 +71,3 @@ def test_every_difference_of_two_stores_has_its_name() -> None:
 )
 def test_a_write_comes_to_one_thing(kept: Kept | None, cursor: int, fate: Fate) -> None:
     assert fate_of(kept, Cursor(cursor)) == fate
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "moves", "back"),
-    [
-        (5, 4, True, True),
-        (5, 6, True, False),
-        (5, 5, False, False),
-        (None, 5, True, False),
-        (5, None, False, False),
-    ],
-)
-def test_a_move_says_whether_logs_are_read_again(
-    before: int | None, after: int | None, moves: bool, back: bool
-) -> None:
-    move = Move(0, None if before is None else Cursor(before), None if after is None else Cursor(after))
-    assert (move.moves, move.back) == (moves, back)

@@ -33,10 +33,20 @@ def cursors_of(world: World, shard: int) -> list[int]:
     return sorted(int(entry["cursor"]) for entry in stored if int(entry["shard"]) == shard)
 
 
+def copy_to(target: str, source: str, *more: str) -> tuple[str, ...]:
+    """The call that copies positions; `--from` comes last, so that a span is no option."""
+    return ("checkpoints", "set", *more, "--to", target, "--from", source)
+
+
+REPORT = f"group:{OTHER}"
+"""How a call names it."""
+
+
 def by_shard(document: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    """The shards of a document."""
+    """The shards of a document, or of the one place that it shows."""
     assert document["code"] == 0, document["error"]
-    return {entry["shard"]: entry for entry in document["shards"]}
+    shown = document["places"][0] if "places" in document else document
+    return {entry["shard"]: entry for entry in shown["shards"]}
 
 
 def force(world: World, cursors: Mapping[int, int], group: str = OTHER) -> None:

@@ -505,8 +505,8 @@ def _publish(context: dg.AssetExecutionContext, logstore: Logstore) -> dg.Materi
             f"run {busy.run_id} holds the claim on {logstore.name}: launch again when it is done"
         )
     with SlsClient(logstore.service) as client:
-        points = execute_repair(logstore, client, plan_repair(logstore, Lake.default(), client))
+        published = execute_repair(logstore, client, plan_repair(logstore, Lake.default(), client))
     return dg.MaterializeResult(
         asset_key=checkpoint_key(logstore),
-        metadata=metadata.checkpoint([point.report for point in points]),
+        metadata=metadata.checkpoint(published),
     )

@@ -6,7 +6,8 @@ its checkpoint is at the end. Every live run does the same after its landing; th
 runs. It is owner-checked like there: shards are claimed, nothing is forced, nothing moves back.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 
 from pipelines.landing.coordinators import coordinator_of
 from pipelines.landing.inspection.describe import describe, read_ledger
@@ -14,84 +15,70 @@ from pipelines.landing.ledger.state import check_adds_up
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport
 from pipelines.landing.table.lake import Lake
+from sls_io.checkpoints.copying import Move, copy
+from sls_io.checkpoints.store import Kept
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.coordination.coordinator import Coordinator
 from sls_io.errors import ConfigError, SlsError
 from sls_io.planning import CURSOR_UNKNOWN
-from sls_io.window import Cursor
 
 
-@dataclass(frozen=True)
-class Point:
-    """One shard's checkpoint beside its frontier, what would become of it or has, and why it was put off."""
+def plan_repair(
+    logstore: Logstore, lake: Lake, client: SlsClient, *, shards: Collection[int] = ()
+) -> tuple[Move, ...]:
+    """The ledger copied to the group, forwards, of all its shards or of these `shards`. Changes nothing.
 
-    shard: int
-    checkpoint: Cursor | None
-    frontier: Cursor
-    outcome: CheckpointOutcome
-    why: str = ""
-
-    @property
-    def report(self) -> CheckpointReport:
-        """The same as a run tells it."""
-        return CheckpointReport(self.shard, self.frontier, self.outcome, self.why)
-
-
-def plan_repair(logstore: Logstore, lake: Lake, client: SlsClient) -> list[Point]:
-    """Every shard of the ledger. Raises LedgerBroken when the newest landing does not add up,
-    ConfigError when nothing has landed; changes nothing."""
+    Raises LedgerBroken when the newest landing does not add up, ConfigError when nothing has landed.
+    """
     table = lake.load(logstore.table)
     if table is not None:
         check_adds_up(table, "no checkpoint was moved")
     ledger = read_ledger(logstore, lake, client)
     if not ledger.started:
         raise ConfigError(f"nothing has landed in {logstore.table} yet, so no checkpoint follows from it")
-    points = []
-    for view in describe(logstore, lake, client):
-        entry = ledger.shards.get(view.shard)
-        if entry is None:
-            continue
-        if view.status == "gone" or entry.end == CURSOR_UNKNOWN:
-            outcome = CheckpointOutcome.GONE
-        elif view.checkpoint is None or view.checkpoint < entry.frontier:
-            outcome = CheckpointOutcome.BEHIND
-        else:
-            equal = view.checkpoint == entry.frontier
-            outcome = CheckpointOutcome.EQUAL if equal else CheckpointOutcome.AHEAD
-        points.append(Point(view.shard, view.checkpoint, entry.frontier, outcome))
-    return points
+    views = {view.shard: view for view in describe(logstore, lake, client) if view.shard in ledger.shards}
+    frontiers = {shard: ledger.shards[shard].frontier for shard in views}
+    kept = {shard: Kept(view.checkpoint) for shard, view in views.items()}
+    gone = {
+        shard
+        for shard, view in views.items()
+        if view.status == "gone" or ledger.shards[shard].end == CURSOR_UNKNOWN
+    }
+    moves = copy(frontiers, kept, {}, forward_only=True, shards=shards)
+    return tuple(replace(move, difference="gone") if move.shard in gone else move for move in moves)
 
 
 def execute_repair(
-    logstore: Logstore, client: SlsClient, points: list[Point], *, clock: Clock = SYSTEM_CLOCK
-) -> list[Point]:
-    """Claim the group's shards and publish the frontiers of `points`; what became of each.
+    logstore: Logstore, client: SlsClient, moves: Iterable[Move], *, clock: Clock = SYSTEM_CLOCK
+) -> list[CheckpointReport]:
+    """Claim the group's shards and publish the frontiers of `moves`; what became of each.
 
     Raises ClaimLost when others hold all shards: their own landings publish checkpoints.
     """
     group = coordinator_of(logstore, client, clock)
     claim = group.claim()
     try:
-        return [_published(group, point, held=point.shard in claim.shards) for point in points]
+        return [_published(group, move, held=move.shard in claim.shards) for move in moves]
     finally:
         group.release()
 
 
-def _published(group: Coordinator, point: Point, *, held: bool) -> Point:
+def _published(group: Coordinator, move: Move, *, held: bool) -> CheckpointReport:
     """What became of it."""
-    if point.outcome in (CheckpointOutcome.GONE, CheckpointOutcome.AHEAD):
-        return point
-    same = point.outcome is CheckpointOutcome.EQUAL
+    if move.cursor is None or move.difference in ("gone", "ahead"):
+        return CheckpointReport(move.shard, move.cursor or 0, CheckpointOutcome(move.difference))
+    same = move.difference == "equal"
     if not held:
         # Over for good, or somebody else's: it publishes by itself, or has nothing more to publish.
         kept_by_others = CheckpointOutcome.UNCHANGED if same else CheckpointOutcome.NOT_HELD
-        return replace(point, outcome=kept_by_others)
+        return CheckpointReport(move.shard, move.cursor, kept_by_others)
     try:
         # An equal one is sent again: only then does the service see that a read-only shard is over.
-        published = group.checkpoint(point.shard, point.frontier)
+        published = group.checkpoint(move.shard, move.cursor)
     except SlsError as error:
-        return replace(point, outcome=CheckpointOutcome.PUT_OFF, why=str(error))
+        return CheckpointReport(move.shard, move.cursor, CheckpointOutcome.PUT_OFF, str(error))
     if published == "ahead":
-        return replace(point, outcome=CheckpointOutcome.AHEAD)
-    return replace(point, outcome=CheckpointOutcome.UNCHANGED if same else CheckpointOutcome.MOVED)
+        return CheckpointReport(move.shard, move.cursor, CheckpointOutcome.AHEAD)
+    moved = CheckpointOutcome.UNCHANGED if same else CheckpointOutcome.MOVED
+    return CheckpointReport(move.shard, move.cursor, moved)

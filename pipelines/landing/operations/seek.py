@@ -25,7 +25,7 @@ from pipelines.landing.hours import hours_text
 from pipelines.landing.ledger.start import NO_GROUP_CODE
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.replace import PlannedReplace, plan_replace
-from pipelines.landing.operations.skip import Skip, plan_skip_at
+from pipelines.landing.operations.skip import Skip, plan_skip
 from pipelines.landing.operations.undo import kept_whole
 from pipelines.landing.table.lake import Lake
 from sls_io.checkpoints.moving import refuse_holders
@@ -84,7 +84,7 @@ def plan_seek(
     were asked for can be landed again now and nothing is skipped.
     """
     wanted = {shard: cursor for shard, cursor in cursors.items() if cursor is not None}
-    skip = plan_skip_at(lake, logstore, client, wanted)
+    skip = plan_skip(lake, logstore, client, wanted)
     ledger = skip.place.state.ledger(skip.view.origin)
     later = {one.shard: one.target for one in skip.view.shards}
     shards = tuple(_sought(s, c, ledger.shards.get(s), later.get(s)) for s, c in sorted(cursors.items()))

@@ -6,13 +6,13 @@ counts gaps. Nothing is given up by it: each live run and `verify` go on to say 
 service can still read, with the backfill that lands them, and Dagster shows their hours as missing. What
 retention takes before somebody does stays a gap with that cause.
 
-Worked example: landings stood still for a day and what counts is what comes now. `shards skip --to latest`:
-the frontier of shard 3 moves from 500, received 07:10 yesterday, to 9000, and [500, 9000) is owed. The next
-run lands from 9000. `sls-lake backfill --from <yesterday>-07:00` lands the rest beside the live runs, and
-the gap is gone.
+Worked example: landings stood still for a day and what counts is what comes now. `checkpoints set --from
+latest --to table --forward-only`: the frontier of shard 3 moves from 500, received 07:10 yesterday, to 9000,
+and [500, 9000) is owed. The next run lands from 9000. `sls-lake backfill --from <yesterday>-07:00` lands the
+rest beside the live runs, and the gap is gone.
 
 A seek back needs no commit of its own: hours that have landed are landed again by `sls-lake backfill --mode
-replace`, hours that were taken back by a plain backfill. `seek.py` is both ways, by cursors.
+replace`, hours that were taken back by a plain backfill. `seek.py` is both ways.
 """
 
 from collections.abc import Collection, Mapping
@@ -27,7 +27,6 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
 from sls_io.claim import Gap, Ledger, ShardLedger
 from sls_io.client import SlsClient
-from sls_io.errors import ConfigError
 from sls_io.planning import GAP_SKIPPED
 from sls_io.window import HOUR_S, Cursor, IntervalSet
 
@@ -57,43 +56,12 @@ class Skip:
 
 
 def plan_skip(
-    lake: Lake,
-    logstore: Logstore,
-    client: SlsClient,
-    *,
-    time_s: int | None,
-    only: Collection[int] = (),
-) -> Planned[Skip]:
-    """What going on from `time_s` (None: from now) would pass over, of the shards `only`, or of all that are
-    open. Changes nothing.
-
-    A shard that is beyond that time stays where it is. Raises ConfigError when nothing has landed yet, the
-    time is to come, or a shard of `only` is not open in the ledger.
-    """
-    place = look(lake, logstore, client, started=False)
-    latest_s = _latest_s(place, client)
-    to_s = latest_s if time_s is None else time_s
-    if to_s > latest_s:
-        raise ConfigError("that time is to come: live runs can go on from now (`latest`) at the latest")
-    there = _open_among(place, client)
-    if unknown := sorted(set(only) - there):
-        raise ConfigError(
-            f"not open in the ledger of {logstore.table}: shard {', '.join(map(str, unknown))}; there are "
-            f"{', '.join(map(str, sorted(there))) or 'none'}"
-        )
-    found = [
-        _skipped(client, shard, place.ledger.shards[shard], client.cursor_at(shard, to_s), to_s)
-        for shard in sorted(set(only) & there or there)
-    ]
-    return _planned(place, found, to_s)
-
-
-def plan_skip_at(
     lake: Lake, logstore: Logstore, client: SlsClient, cursors: Mapping[int, Cursor]
 ) -> Planned[Skip]:
-    """The same for open shards that go on at a cursor each, at the latest where `latest` is. Changes nothing.
+    """What going on at these cursors would pass over, of shards that are open; at the latest from where logs
+    have settled. Changes nothing.
 
-    Raises ConfigError when nothing has landed yet.
+    A shard that is beyond its cursor stays where it is. Raises ConfigError when nothing has landed yet.
     """
     place, found = look(lake, logstore, client, started=False), []
     latest_s = _latest_s(place, client)

@@ -144,12 +144,8 @@ class Verdict:
 
 
 class CheckpointOutcome(StrEnum):
-    """What became of a shard's checkpoint, or would."""
+    """What became of a shard's checkpoint."""
 
-    BEHIND = "behind"
-    """Of the table: it would move."""
-    EQUAL = "equal"
-    """It is the frontier already; nothing was sent."""
     GONE = "gone"
     """The service knows the shard no more."""
     MOVED = "moved"
