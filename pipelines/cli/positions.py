@@ -1,6 +1,7 @@
 """Places that have positions, as words of the command line: their cursors by shard, and how far behind."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ from pipelines.cli.logstores import known, load_named, project_root
 from pipelines.cli.output import Output, megabytes, moment, span
 from pipelines.cli.stores import PLACES, SPANS, Span, store_of
 from pipelines.landing.inspection.describe import describe, read_ledger
+from pipelines.landing.inspection.runway import CALLS_PARALLEL
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
 from sls_io.checkpoints.copying import Move, Positions
@@ -88,7 +90,8 @@ def heads_of(client: SlsClient, shards: Collection[int] = ()) -> dict[int, Head]
     """Every listed shard. Raises ConfigError unless these `shards` are among them."""
     listed = client.shards()
     check_listed(shards, [shard.id for shard in listed])
-    return {shard.id: client.head(shard) for shard in listed}
+    with ThreadPoolExecutor(CALLS_PARALLEL) as pool:
+        return {head.shard.id: head for head in pool.map(client.head, listed)}
 
 
 def check_listed(shards: Collection[int], listed: Collection[int]) -> None:

@@ -52,8 +52,8 @@ def seek(output: Output, asked: CopyRequest) -> None:
     """
     lake, logstore, client = Lake.default(), asked.logstore, asked.client
     title, moves = _moves(lake, asked)
-    goes = {move.shard: None if move.difference == "ahead" else move.cursor for move in moves}
-    planned = plan_seek(lake, logstore, client, goes)
+    goes = {move.shard: move.cursor for move in moves}
+    planned = plan_seek(lake, logstore, client, goes, forward_only=asked.forward_only)
     readers = [] if asked.forward_only else readers_of(logstore, client)
     _show(output, planned, moves)
     committed, points = None, list[CheckpointReport]()

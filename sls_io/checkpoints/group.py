@@ -14,10 +14,9 @@ with `forced=True`, and then:
 Live runs never use this: they publish as holders (`sls_io/coordination`).
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping
 
-from sls_io.checkpoints.store import Fate, Kept, Written, fate_of, impossible, possible
+from sls_io.checkpoints.store import Change, Kept, Written, keep_further, put_back
 from sls_io.client import SlsClient
 from sls_io.errors import ConfigError, SlsError
 from sls_io.window import Cursor
@@ -45,10 +44,10 @@ class GroupCheckpoints:
 
     def write(self, cursors: Mapping[int, Cursor]) -> tuple[Written, ...]:
         """See the head of this module. Raises ConfigError unless the store was made with `forced`."""
-        return self._each(cursors, fate_of)
+        return self._each(cursors, keep_further)
 
     def place(self, cursors: Mapping[int, Cursor]) -> tuple[Written, ...]:
-        return self._each(cursors, _placed)
+        return self._each(cursors, put_back)
 
     def freeze(self, shards: Iterable[int]) -> None:
         self._frozen |= frozenset(shards)
@@ -62,9 +61,7 @@ class GroupCheckpoints:
 
     # --- below
 
-    def _each(
-        self, cursors: Mapping[int, Cursor], decide: Callable[[Kept | None, Cursor], Fate]
-    ) -> tuple[Written, ...]:
+    def _each(self, cursors: Mapping[int, Cursor], change: Change) -> tuple[Written, ...]:
         if not self._forced:
             raise ConfigError(
                 f"{self.name}: without a holder the service takes a checkpoint by force only, over whoever "
@@ -73,29 +70,16 @@ class GroupCheckpoints:
         if not cursors:
             return ()
         known = self.read()
-        return tuple(self._one(s, c, known, decide) for s, c in sorted(cursors.items()))
+        return tuple(self._one(s, c, known.get(s), change) for s, c in sorted(cursors.items()))
 
-    def _one(
-        self,
-        shard: int,
-        cursor: Cursor,
-        known: Mapping[int, Kept],
-        decide: Callable[[Kept | None, Cursor], Fate],
-    ) -> Written:
-        if not possible(cursor):
-            return impossible(shard)
-        kept = known.get(shard) or replace(Kept(None), frozen=shard in self._frozen)
-        if kept.holder not in ("", self._own):
+    def _one(self, shard: int, cursor: Cursor, known: Kept | None, change: Change) -> Written:
+        kept = known or Kept(None, frozen=shard in self._frozen)
+        (written,) = change({shard: kept}, {shard: cursor}, kept.saved_s)
+        if kept.holder not in ("", self._own) and written.fate != "failed":
             return Written(shard, "held", kept.cursor, f"{kept.holder!r} reads it: end that first")
-        fate = decide(kept, cursor)
-        if fate != "sent":
-            return Written(shard, fate, kept.cursor)
-        try:
-            self._client.force_checkpoint(self._group, shard, cursor)
-        except SlsError as error:
-            return Written(shard, "failed", kept.cursor, str(error))
-        return Written(shard, "sent", cursor)
-
-
-def _placed(kept: Kept | None, cursor: Cursor) -> Fate:
-    return "sent" if kept is not None and kept.frozen else "thawed"
+        if written.fate == "sent":
+            try:
+                self._client.force_checkpoint(self._group, shard, cursor)
+            except SlsError as error:
+                return Written(shard, "failed", kept.cursor, str(error))
+        return written

@@ -10,7 +10,7 @@ and so are rows that are not what the last write left. That a server's whole dat
 cannot be known from inside of it.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from sqlalchemy import (
@@ -35,6 +35,7 @@ from sls_io.checkpoints.sql_guard import (
     told,
 )
 from sls_io.checkpoints.store import (
+    Change,
     Kept,
     Written,
     filling,
@@ -57,7 +58,6 @@ _TRIES = 5
 
 _C = CHECKPOINTS.c
 _TABLES = (CHECKPOINTS, READERS)
-_Change = Callable[[dict[int, Kept], Mapping[int, Cursor], float], list[Written]]
 
 
 class _NoTurn(Exception):
@@ -215,7 +215,7 @@ class SqlTable:
                     "releases do: run one everywhere. Nothing was changed"
                 )
 
-    def _each(self, cursors: Mapping[int, Cursor], change: _Change) -> tuple[Written, ...]:
+    def _each(self, cursors: Mapping[int, Cursor], change: Change) -> tuple[Written, ...]:
         """All shards in one transaction; where that fails each in its own. Raises while the database cannot
         be written at all."""
         wanted = {shard: cursor for shard, cursor in cursors.items() if possible(cursor)}
@@ -234,7 +234,7 @@ class SqlTable:
         return tuple(written[shard] for shard in sorted(written))
 
     def _one_by_one(
-        self, connection: Connection, wanted: Mapping[int, Cursor], change: _Change
+        self, connection: Connection, wanted: Mapping[int, Cursor], change: Change
     ) -> list[Written]:
         written, lost = [], ""
         for shard, cursor in sorted(wanted.items()):

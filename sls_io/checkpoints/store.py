@@ -16,7 +16,7 @@ and writes 101: without the freeze the reset is gone, and nobody is told. Frozen
 says so, and the next reader begins at 50: `begin` thaws what it hands out.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
@@ -88,8 +88,12 @@ class CheckpointStore(Protocol):
         ...
 
 
+Change = Callable[[dict[int, Kept], Mapping[int, Cursor], float], list[Written]]
+"""What cursors, at a time, come to in a store that has these shards; they become what it has then."""
+
+
 def keep_further(shards: dict[int, Kept], cursors: Mapping[int, Cursor], now_s: float) -> list[Written]:
-    """`write` of a store that has `shards`, which become what it has then."""
+    """The rule of `write`."""
     written = []
     for shard, cursor in sorted(cursors.items()):
         kept = shards.get(shard)
@@ -102,7 +106,7 @@ def keep_further(shards: dict[int, Kept], cursors: Mapping[int, Cursor], now_s: 
 
 
 def put_back(shards: dict[int, Kept], cursors: Mapping[int, Cursor], now_s: float) -> list[Written]:
-    """`place` of a store that has `shards`, which become what it has then."""
+    """The rule of `place`."""
     written = []
     for shard, cursor in sorted(cursors.items()):
         kept = shards.get(shard)
@@ -117,13 +121,13 @@ def put_back(shards: dict[int, Kept], cursors: Mapping[int, Cursor], now_s: floa
 
 
 def set_frozen(shards: dict[int, Kept], chosen: Iterable[int], *, frozen: bool) -> None:
-    """`freeze` or `thaw` of a store that has `shards`, which become what it has then."""
+    """The rule of `freeze`, and of `thaw`: `shards` become what the store has then."""
     for shard in chosen if frozen else shards.keys() & frozenset(chosen):
         shards[shard] = replace(shards.get(shard, Kept(None)), frozen=frozen)
 
 
 def forget(shards: dict[int, Kept], keep: Collection[int]) -> frozenset[int]:
-    """`drop` of a store that has `shards`, which become what it has then."""
+    """The rule of `drop`: `shards` become what the store has then."""
     gone = frozenset(shards).difference(keep)
     for shard in gone:
         del shards[shard]

@@ -7,6 +7,7 @@ from pipelines.cli.main import EXIT_OWED, EXIT_USAGE
 from pipelines.components.logstore.checks import proven_result
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.runway import runway
+from pipelines.landing.operations.seek import plan_seek
 from sls_io.planning import GAP_SKIPPED
 from sls_io.window import HOUR_S
 from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
@@ -106,6 +107,10 @@ def test_a_shard_that_is_beyond_the_time_stays(world: World, command: Command) -
     world.land()
     said = command(*skip("2026-01-01-00:00"), "--execute")
     assert (said["code"], said["committed"], said["owed"], said["again"]) == (0, None, [], None)
+    with world.client as client:
+        begins = {shard.id: client.cursor_at(shard.id, "begin") for shard in client.shards()}
+        planned = plan_seek(world.lake, world.logstore, client, begins, forward_only=True)
+    assert not planned.moves, "also where a run has landed since the cursors were chosen"
     assert_next_run_lands(world, 0)
 
 

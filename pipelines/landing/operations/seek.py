@@ -76,9 +76,15 @@ class PlannedSeek:
 
 
 def plan_seek(
-    lake: Lake, logstore: Logstore, client: SlsClient, cursors: Mapping[int, Cursor | None]
+    lake: Lake,
+    logstore: Logstore,
+    client: SlsClient,
+    cursors: Mapping[int, Cursor | None],
+    *,
+    forward_only: bool = False,
 ) -> PlannedSeek:
     """Look at what putting shards at these `cursors` would do (None: not this one). Changes nothing.
+    `forward_only`: a shard that is further stays, whoever landed there since the cursors were chosen.
 
     Raises what `plan_replace` does, and ConfigError when nothing has landed yet, or none of the hours that
     were asked for can be landed again now and nothing is skipped.
@@ -87,7 +93,10 @@ def plan_seek(
     skip = plan_skip(lake, logstore, client, wanted)
     ledger = skip.place.state.ledger(skip.view.origin)
     later = {one.shard: one.target for one in skip.view.shards}
-    shards = tuple(_sought(s, c, ledger.shards.get(s), later.get(s)) for s, c in sorted(cursors.items()))
+    shards = tuple(
+        _sought(s, c, ledger.shards.get(s), later.get(s), forward_only=forward_only)
+        for s, c in sorted(cursors.items())
+    )
     planned = PlannedSeek(logstore.table, shards, skip)
     back = {one.shard: wanted[one.shard] for one in shards if one.way == "again"}
     if not back:
@@ -149,12 +158,19 @@ def execute_seek(lake: Lake, planned: PlannedSeek, tools: Tools) -> int:
     return execute(lake, planned.skip, tools).snapshot
 
 
-def _sought(shard: int, cursor: Cursor | None, entry: ShardLedger | None, later: Cursor | None) -> Sought:
+def _sought(
+    shard: int,
+    cursor: Cursor | None,
+    entry: ShardLedger | None,
+    later: Cursor | None,
+    *,
+    forward_only: bool,
+) -> Sought:
     if entry is None or cursor is None:
         return Sought(shard, entry.frontier if entry else None, None, "stays")
     if later is not None:
         return Sought(shard, entry.frontier, later, "skip")
-    if cursor < entry.frontier:
+    if cursor < entry.frontier and not forward_only:
         return Sought(shard, entry.frontier, cursor, "again")
     return Sought(shard, entry.frontier, entry.frontier, "stays")
 
