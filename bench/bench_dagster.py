@@ -18,10 +18,10 @@ from typing import Any
 from bench import history
 from bench.logstores import bench_folder, emulator_without_quotas, made, put_rows
 from bench.processes import Watch
-from pipelines import ROOT
 from pipelines.cli.demo.sandbox import Sandbox
 from pipelines.cli.demo.spark_server import SparkServer, free_address
 from pipelines.cli.output import Output
+from pipelines.landing import ROOT
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Emulator
 from sls_io.settings import Service

@@ -32,12 +32,15 @@ _WORD = re.compile(r" (?:(--[a-z][a-z-]*|-l)(?:[ =](?!-)([^\s`;,()]*[^\s`;,().:]
 _SHOWS = re.compile(r"`? shows\b")
 
 
-def completed(text: str, chosen: str | None = None) -> str:
-    """The text with its calls completed for the logstore `chosen`, else the one of the running verb."""
-    if f"{PROGRAM} " not in text:
+def completed(text: str, chosen: str | None = None, *, verbs: click.Command | None = None) -> str:
+    """The text with its calls completed for the logstore `chosen`, else the one of the running verb. `verbs`
+    are the program's, where none runs any more."""
+    context = click.get_current_context(silent=True)
+    known = verbs or (context.find_root().command if context is not None else None)
+    if known is None or f"{PROGRAM} " not in text:
         return text
     name = chosen if chosen is not None else _told(LOGSTORE)
-    return _CALL.sub(lambda match: _full(match, name), text)
+    return _CALL.sub(lambda match: _full(match, name, known), text)
 
 
 def typed(without: str = "") -> str:
@@ -72,8 +75,8 @@ def _told(what: str) -> str:
     return str(context.ensure_object(dict).get(what, "")) if context is not None else ""
 
 
-def _full(match: re.Match[str], name: str) -> str:
-    command = _command(match[1].split())
+def _full(match: re.Match[str], name: str, verbs: click.Command) -> str:
+    command = _command(verbs, match[1].split())
     if command is None:
         return match[0]
     options = {option for parameter in command.params for option in parameter.opts}
@@ -95,15 +98,10 @@ def _full(match: re.Match[str], name: str) -> str:
     return match[0] + more
 
 
-def _command(words: list[str]) -> click.Command | None:
-    from pipelines.cli.main import cli
-
-    command: click.Command = cli
+def _command(verbs: click.Command, words: list[str]) -> click.Command | None:
+    command: click.Command | None = verbs
     for word in words:
-        found = (
-            command.get_command(click.Context(command), word) if isinstance(command, click.Group) else None
-        )
-        if found is None:
+        if not isinstance(command, click.Group):
             return None
-        command = found
+        command = command.get_command(click.Context(command), word)
     return None if isinstance(command, click.Group) else command

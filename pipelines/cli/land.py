@@ -9,10 +9,9 @@ from dataclasses import asdict
 import click
 from rich.markup import escape
 
-from pipelines.cli.demo.sandbox import noise_into
 from pipelines.cli.logstores import logstore_option, resolve_to_land
 from pipelines.cli.main import EXIT_FAILED
-from pipelines.cli.output import Output, megabytes, span, verb
+from pipelines.cli.output import Output, megabytes, noise_into, span, verb
 from pipelines.cli.progress import Line
 from pipelines.landing.commit.standing import commits
 from pipelines.landing.hours import hour_text

@@ -21,8 +21,8 @@ from typing import Any, Self
 
 import click
 
-from pipelines.cli.demo.accesslog import generated
 from pipelines.cli.emulator_admin import admin_of
+from pipelines.cli.files.accesslog import generated
 from pipelines.cli.files.lines import Log
 from pipelines.cli.files.log_files import AUTO, FORMATS, LogFile, check_file, parse_file, recognise
 from pipelines.cli.files.packing import (

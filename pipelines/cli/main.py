@@ -188,7 +188,7 @@ def _say(error: Exception, session: Mapping[str, Any]) -> None:
     if isinstance(error, LedgerBroken) and calls.SETTINGS in session:
         # Whoever met it had Iceberg loaded; other verbs do not wait for that.
         _loaded("pipelines.landing.inspection.cures").give_cures(error, session[calls.SETTINGS])
-    said = calls.completed(sentence(error), str(session.get(calls.LOGSTORE, "")))
+    said = calls.completed(sentence(error), str(session.get(calls.LOGSTORE, "")), verbs=cli)
     print(f"sls-lake: {said}", file=sys.stderr)
 
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import groupby
+from pathlib import Path
 from typing import IO, Any
 
 import click
@@ -203,6 +204,29 @@ def _waits_told() -> Iterator[None]:
             yield
     finally:
         os.close(own)
+
+
+@contextmanager
+def noise_into(log: Path) -> Iterator[IO[str]]:
+    """Send what this process and its children write to stdout and stderr into `log`.
+
+    Yields the stdout there was. The JVM and dbt write to the file descriptors themselves, so these
+    are what is turned; they come back with the end of the block, before any error is shown.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = [os.dup(1), os.dup(2)]
+    with log.open("ab") as file, os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1) as shown:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+        try:
+            yield shown
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for number, descriptor in enumerate(kept, start=1):
+                os.dup2(descriptor, number)
+                os.close(descriptor)
 
 
 def exact(data: object, *, long: bool = False) -> object:

@@ -12,9 +12,9 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from pipelines.landing.bounds import Sensors
 from pipelines.landing.defs_file import filled, line_of, read_attributes
-from pipelines.landing.names import WrongColumn, check_names
 from pipelines.landing.project_file import members, read_project
 from pipelines.landing.table.contract import Contract
+from pipelines.landing.table.names import WrongColumn, check_names
 from sls_io.errors import ConfigError, printable
 from sls_io.reader.moments import END_S, TooLate, unix_s
 from sls_io.settings import Budget, Coordination, Group, Service, Settings

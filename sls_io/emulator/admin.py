@@ -24,9 +24,9 @@ from sls_io.emulator.faults import Fault, Wanted
 from sls_io.emulator.limits import Limits
 from sls_io.emulator.moved_clock import checked
 from sls_io.emulator.page import render
-from sls_io.emulator.refusal import Refused, no_group, parameter_invalid
 from sls_io.emulator.server import ServiceApp
 from sls_io.emulator.signing import Key
+from sls_io.emulator.storage.refusal import Refused, no_group, parameter_invalid
 from sls_io.emulator.storage.store import CURSOR_MAX, SHARDS_MAX, ShardLog, StoredLogstore
 from sls_io.errors import ConfigError
 from sls_io.loggroup import groups

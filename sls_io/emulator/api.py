@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sls_io.emulator.groups import ConsumerGroup
-from sls_io.emulator.refusal import Refused, no_group, parameter_invalid
 from sls_io.emulator.service import Call, LogService, ServedAnswer
+from sls_io.emulator.storage.groups import ConsumerGroup
+from sls_io.emulator.storage.refusal import Refused, no_group, parameter_invalid
 from sls_io.emulator.storage.store import TTL_FOREVER_DAYS, Change, ShardLog
 from sls_io.errors import ConfigError
 from sls_io.window import cursor_from_wire, cursor_to_wire

@@ -8,7 +8,7 @@ page of 10 MB passes where 10 MB a second are allowed, and over time nobody gets
 from collections import Counter
 from collections.abc import Mapping
 
-from sls_io.emulator.refusal import Refused
+from sls_io.emulator.storage.refusal import Refused
 
 Amounts = Mapping[tuple[object, ...], tuple[int, int, int]]
 """key -> (amount, limit, interval in seconds); a limit of 0 is none."""

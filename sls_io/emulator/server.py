@@ -25,9 +25,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from sls_io.emulator import api
 from sls_io.emulator.faults import Fault, Wanted, rewritten
-from sls_io.emulator.refusal import Refused
 from sls_io.emulator.service import Call, LogService, ServedAnswer
 from sls_io.emulator.signing import SignedRequest
+from sls_io.emulator.storage.refusal import Refused
 from sls_io.loggroup import compress, decompress, frame, groups
 
 _LOG = logging.getLogger("sls_io.emulator")

@@ -11,14 +11,14 @@ from pathlib import Path
 
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.emulator.faults import Faults
-from sls_io.emulator.groups import ConsumerGroup
 from sls_io.emulator.limits import Limits
 from sls_io.emulator.moved_clock import MovedClock
 from sls_io.emulator.quotas import Amounts, Meter
-from sls_io.emulator.refusal import Refused, no_group
 from sls_io.emulator.signing import SigningKeys
+from sls_io.emulator.storage.groups import ConsumerGroup
 from sls_io.emulator.storage.journal import open_journal
 from sls_io.emulator.storage.logs import check_group
+from sls_io.emulator.storage.refusal import Refused, no_group
 from sls_io.emulator.storage.store import DAY_S, RecordSpan, ShardLog, Store, StoredLogstore
 from sls_io.errors import ConfigError, DecodeError
 from sls_io.loggroup import COMPRESSIONS, decompress, frame

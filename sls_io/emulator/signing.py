@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from urllib.parse import quote
 
-from sls_io.emulator.refusal import Refused
+from sls_io.emulator.storage.refusal import Refused
 
 FAKE_ID, FAKE_SECRET = "emulator-key", "emulator-secret"
 _EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()

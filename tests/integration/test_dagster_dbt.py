@@ -13,11 +13,11 @@ import yaml
 from dagster._core.test_utils import instance_for_test
 from dagster_dbt import DbtProject
 
-from pipelines import ROOT
 from pipelines.cli.demo.dagster_runs import DEFINITIONS, MODELS
 from pipelines.components.logstore.assets import bronze_key, landing_assets, origin_spec
 from pipelines.components.logstore.checks import RECONCILED
 from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK
+from pipelines.landing import ROOT
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.contract import SYSTEM_COLUMNS
 from pipelines.models import POOL, PROJECT, defs, models, stale

@@ -5,9 +5,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from pipelines.landing.commit.operation import execute
-from pipelines.landing.names import RESERVED
 from pipelines.landing.operations.forget import plan_forget_where
 from pipelines.landing.table.lake import Lake
+from pipelines.landing.table.names import RESERVED
 from tests.worlds.one_logstore import World, group
 
 pytestmark = pytest.mark.spark

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.cli import calls
-from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, run
+from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, cli, run
 from tests.worlds.projects import CLICKS, make_project
 
 
@@ -47,11 +47,12 @@ from tests.worlds.projects import CLICKS, make_project
     ],
 )
 def test_a_call_gets_the_logstore_and_the_word_that_it_needs(text: str, completed: str) -> None:
-    assert calls.completed(text, "clicks") == completed
+    assert calls.completed(text, "clicks", verbs=cli) == completed
 
 
 def test_with_one_logstore_nothing_is_put_in() -> None:
-    assert calls.completed("sls-lake verify; sls-lake land", "") == "sls-lake verify; sls-lake land"
+    said = "sls-lake verify; sls-lake land"
+    assert calls.completed(said, "", verbs=cli) == said
 
 
 def test_a_cure_of_a_project_with_two_logstores_names_the_one_it_is_for(

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.cli.demo.accesslog import ODD_EVERY, generated
 from pipelines.cli.demo.audit import Audit, compare
 from pipelines.cli.emulator_admin import Stored
+from pipelines.cli.files.accesslog import ODD_EVERY, generated
 from pipelines.cli.files.packing import Packer, unpack
 from sls_io.window import HOUR_S
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from pipelines.cli.demo.accesslog import content_of, generated, parse_request_id
 from pipelines.cli.emulator_admin import Stored, stored
+from pipelines.cli.files.accesslog import content_of, generated, parse_request_id
 from pipelines.cli.files.log_files import LINE_BYTES_MAX
 from pipelines.cli.files.packing import unpack
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, run

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from sls_io.coordination.assignors import ASSIGNORS, assigned
-from sls_io.emulator.groups import ConsumerGroup
-from sls_io.emulator.refusal import Refused
+from sls_io.emulator.storage.groups import ConsumerGroup
+from sls_io.emulator.storage.refusal import Refused
 from sls_io.emulator.storage.store import Store
 from sls_io.shard import ShardState
 

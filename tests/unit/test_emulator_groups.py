@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from sls_io.emulator.groups import ConsumerGroup, Shape
-from sls_io.emulator.refusal import Refused
+from sls_io.emulator.storage.groups import ConsumerGroup, Shape
+from sls_io.emulator.storage.refusal import Refused
 from sls_io.shard import TRANSITIONS, Shard, ShardEvent, ShardState, ancestors
 
 S, E = ShardState, ShardEvent

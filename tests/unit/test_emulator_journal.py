@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sls_io.emulator.groups import ConsumerGroup
+from sls_io.emulator.storage.groups import ConsumerGroup
 from sls_io.emulator.storage.journal import SegmentJournal
 from sls_io.emulator.storage.store import Store, StoredLogstore
 from sls_io.errors import ConfigError

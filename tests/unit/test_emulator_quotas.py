@@ -5,7 +5,7 @@ import pytest
 from sls_io.clock import ManualClock
 from sls_io.emulator.moved_clock import MovedClock
 from sls_io.emulator.quotas import Amounts, Meter
-from sls_io.emulator.refusal import Refused
+from sls_io.emulator.storage.refusal import Refused
 
 
 def wanted(amount: int, limit: int, interval_s: int = 1) -> Amounts:

@@ -9,8 +9,8 @@ import pytest
 from aliyun.log.auth import AuthV1, AuthV4
 from aliyun.log.credentials import StaticCredentialsProvider
 
-from sls_io.emulator.refusal import Refused
 from sls_io.emulator.signing import Key, SignedRequest, SigningKeys, v4_signature
+from sls_io.emulator.storage.refusal import Refused
 
 SKEW_S = 900
 ID, SECRET, TOKEN = "an-id", "a-secret", "a-token+/="

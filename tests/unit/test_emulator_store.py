@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from sls_io.emulator.refusal import Refused
+from sls_io.emulator.storage.refusal import Refused
 from sls_io.emulator.storage.store import DAY_S, RecordSpan, Store, StoredLogstore
 from sls_io.shard import KEY_MAX, KEY_MIN
 

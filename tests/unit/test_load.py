@@ -9,7 +9,7 @@ from aliyun.log.log_logs_raw_pb2 import LogGroupRaw
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipelines.cli.demo.accesslog import KEYS, ODD_EVERY, content_of, generated, parse_request_id
+from pipelines.cli.files.accesslog import KEYS, ODD_EVERY, content_of, generated, parse_request_id
 from pipelines.cli.files.lines import Log, combined, epoch_s, json_line, local_time_s, text
 from pipelines.cli.files.log_files import LINE_BYTES_MAX, parse_file, read_lines, recognise
 from pipelines.cli.files.packing import GROUP_BYTES_MAX, LOG_AGE_MAX_S, Counts, Packer, slices

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from pipelines.landing.logstore import Logstore, load_logstore
-from pipelines.landing.names import RESERVED
+from pipelines.landing.table.names import RESERVED
 from sls_io.errors import ConfigError
 
 PLAIN: dict[str, object] = {

@@ -23,9 +23,9 @@ import click
 
 from pipelines.cli import dagster_client
 from pipelines.cli.demo import sandbox
-from pipelines.cli.demo.accesslog import KEYS, generated
 from pipelines.cli.demo.spark_server import SparkServer, free_address
 from pipelines.cli.emulator import PORT
+from pipelines.cli.files.accesslog import KEYS, generated
 from pipelines.cli.files.packing import Packer
 from pipelines.cli.load import create, put
 from pipelines.cli.logstores import resolve_all

@@ -15,18 +15,18 @@ from typing import Any, Protocol
 import click
 
 from pipelines.cli.demo import ending, sandbox
-from pipelines.cli.demo.accesslog import generated
 from pipelines.cli.demo.audit import Audit
 from pipelines.cli.demo.dagster_runs import FinishedRun, Runs
 from pipelines.cli.demo.spark_server import SparkServer, free_address
 from pipelines.cli.emulator_admin import stored
+from pipelines.cli.files.accesslog import generated
 from pipelines.cli.files.lines import Log
 from pipelines.cli.files.log_files import AUTO, LogFile, count_records, parse_file
 from pipelines.cli.files.packing import GROUP_ROWS, Counts, Packer
 from pipelines.cli.load import create, format_option, oddities, put, put_over_hours, recognised
 from pipelines.cli.logstores import resolve
 from pipelines.cli.main import EXIT_FAILED
-from pipelines.cli.output import Output, megabytes, verb
+from pipelines.cli.output import Output, megabytes, noise_into, verb
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.describe import preview
 from pipelines.landing.logstore import Logstore
@@ -156,7 +156,7 @@ def _play(output: Output, box: sandbox.Sandbox, source: RowSource, *, break_one_
     box.prepare(fresh=True)
     box.enter()
     log = box.home / "demo.log"
-    with sandbox.noise_into(log) as shown, start(box.home / "emulator") as emulator:
+    with noise_into(log) as shown, start(box.home / "emulator") as emulator:
         output = Output(as_json=output.as_json, file=shown)
         # One Spark for all acts: each of them would else wait for a start of its own.
         box = replace(box, port=emulator.port, spark_remote=free_address())

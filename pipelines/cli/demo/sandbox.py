@@ -16,7 +16,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO
 
 from pipelines.cli.dagster_client import URL_VARIABLE
 from pipelines.cli.demo import follower
@@ -180,26 +179,3 @@ def stop(process: subprocess.Popen[bytes], *, gently: bool = True) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-
-
-@contextmanager
-def noise_into(log: Path) -> Iterator[IO[str]]:
-    """Send what this process and its children write to stdout and stderr into `log`.
-
-    Yields the stdout there was. The JVM and dbt write to the file descriptors themselves, so these
-    are what is turned; they come back with the end of the block, before any error is shown.
-    """
-    sys.stdout.flush()
-    sys.stderr.flush()
-    kept = [os.dup(1), os.dup(2)]
-    with log.open("ab") as file, os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1) as shown:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-        try:
-            yield shown
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            for number, descriptor in enumerate(kept, start=1):
-                os.dup2(descriptor, number)
-                os.close(descriptor)

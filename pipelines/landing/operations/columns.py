@@ -22,7 +22,6 @@ from pipelines.landing.ledger.place import look_at
 from pipelines.landing.ledger.state import held_columns
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.names import check_names
 from pipelines.landing.table.contract import (
     RESTORE,
     SYSTEM_COLUMNS,
@@ -33,6 +32,7 @@ from pipelines.landing.table.contract import (
     widens,
 )
 from pipelines.landing.table.lake import Lake
+from pipelines.landing.table.names import check_names
 from sls_io.errors import ConfigError, printable
 
 

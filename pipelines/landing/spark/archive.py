@@ -18,7 +18,7 @@ the state folder.
 import hashlib
 from pathlib import Path
 
-from pipelines import ROOT
+from pipelines.landing import ROOT
 from pipelines.landing.spark.java import OPTIONS, Java, spark_home
 from pipelines.landing.table.lake import home
 

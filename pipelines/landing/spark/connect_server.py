@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipelines import ROOT
+from pipelines.landing import ROOT
 from pipelines.landing.spark.dbt_environment import write_properties
 from pipelines.landing.spark.java import OPTIONS, OPTIONS_SETTING, require_java, spark_home
 from pipelines.landing.spark.remote import DEFAULT_MASTER, MASTER_VARIABLE

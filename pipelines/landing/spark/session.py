@@ -18,7 +18,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipelines import ROOT
+from pipelines.landing import ROOT
 from pipelines.landing.spark import archive
 from pipelines.landing.spark.catalog import SECRET_NAMES, catalog_settings, is_secret, on_s3
 from pipelines.landing.spark.java import OPTIONS_SETTING, has_own_options, require_java

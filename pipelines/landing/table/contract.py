@@ -50,8 +50,8 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from pipelines.landing.names import WrongColumn, check_names
 from pipelines.landing.table import casts
+from pipelines.landing.table.names import WrongColumn, check_names
 from sls_io.decoding.decode import Declared, Decoder
 from sls_io.errors import ConfigError, printable
 from sls_io.named import load as load_named

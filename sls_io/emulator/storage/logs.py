@@ -6,7 +6,7 @@ keeps LogGroups as they came. The descriptor is built here, so that no generated
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
 
-from sls_io.emulator.refusal import Refused
+from sls_io.emulator.storage.refusal import Refused
 
 _PACKAGE = "sls_emulator"
 _Field = descriptor_pb2.FieldDescriptorProto

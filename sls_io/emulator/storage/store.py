@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from sls_io.emulator.groups import ConsumerGroup, Shape
-from sls_io.emulator.refusal import (
+from sls_io.emulator.storage.groups import ConsumerGroup, Shape
+from sls_io.emulator.storage.refusal import (
     Refused,
     invalid_cursor,
     no_logstore,

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from sls_io.coordination.assignors import ASSIGNORS, assigned
-from sls_io.emulator.refusal import Refused, no_shard, parameter_invalid
+from sls_io.emulator.storage.refusal import Refused, no_shard, parameter_invalid
 from sls_io.shard import ShardEvent, ShardState, initial_state, next_state
 
 
