@@ -26,7 +26,7 @@ _SHOWN = 10
 
 @click.group("landings")
 def landings() -> None:
-    """What is on its way: list, describe, abort, hanging. A dry run until --execute; --json, --debug."""
+    """What is on its way: list, describe, abort. A dry run until --execute; --json, --debug."""
 
 
 @landings.command("list")
@@ -43,7 +43,8 @@ def landings() -> None:
 @logstore_option
 @verb
 def listed(output: Output, *, only: tuple[str, ...], last: int, name: str | None) -> None:
-    """Show the landings: committed, open (a run may be at work), hanging, aborted.
+    """Show the landings: committed, open (a run may be at work), hanging (nothing was written for longer than
+    the time-out), aborted.
 
     A landing is known by the first digits of its id, which the names of its files have and sls-lake windows
     prints. Nothing that is not committed is seen by any reader.
@@ -51,15 +52,6 @@ def listed(output: Output, *, only: tuple[str, ...], last: int, name: str | None
     found = landings_of(resolve(name), Lake.default())
     chosen = [x for x in found.found if not only or x.state in only][-last:]
     _show(output, found, chosen)
-
-
-@landings.command("hanging")
-@logstore_option
-@verb
-def hanging(output: Output, *, name: str | None) -> None:
-    """Show the landings of which nothing was written for longer than the time-out."""
-    found = landings_of(resolve(name), Lake.default())
-    _show(output, found, [x for x in found.found if x.state is Stage.HANGING])
 
 
 @landings.command("describe")

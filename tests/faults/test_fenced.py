@@ -184,14 +184,14 @@ def test_one_that_is_silent_for_longer_than_the_time_out_hangs(world: World, com
 
     assert staged(world, TIMEOUT_S - 60) == {run: Stage.OPEN}
     assert staged(world, TIMEOUT_S + 60) == {run: Stage.HANGING}
-    assert command("landings", "hanging")["landings"] == []
+    assert command("landings", "list", "--state", "hanging")["landings"] == []
     age(world, run, 2 * TIMEOUT_S)
-    hanging = command("landings", "hanging")
+    hanging = command("landings", "list", "--state", "hanging")
     assert [(x["run"], x["state"]) for x in hanging["landings"]] == [(run, "hanging")]
-    assert f"landings abort {run}" in command("landings", "hanging", json=False)["text"]
+    assert f"landings abort {run}" in command("landings", "list", "--state", "hanging", json=False)["text"]
     said = command("landings", "abort", run, "--execute")
     assert said["executed"] and said["committed"] == world.table.metadata.current_snapshot_id
-    assert command("landings", "hanging")["landings"] == []
+    assert command("landings", "list", "--state", "hanging")["landings"] == []
     again = command("landings", "abort", run, "--execute")
     assert (again["code"], again["committed"], again["state"]) == (0, None, "aborted")
     assert command("windows")["entries"][-1]["verb"] == f"abort {run}"
@@ -313,10 +313,10 @@ def test_a_checkpoint_of_two_runs_with_one_name_does_not_move_back(world: World,
 def test_a_checkpoint_on_its_way_is_healed_by_the_run_that_sent_it(world: World, forge: Forge) -> None:
     """The older one has looked and sent; its request is held until the newer one has published more."""
     logstore = world.logstore.service.logstore
-    patient = world.changed(service={**world.logstore.service.model_dump(), "read_timeout_s": 60.0})
+    world.logstore = world.changed(service={**world.logstore.service.model_dump(), "read_timeout_s": 60.0})
     held = world.emulator.admin.fault("hold", call="save_checkpoint", logstore=logstore)
     done: list[Any] = []
-    thread = threading.Thread(target=lambda: done.append(world.land(logstore=patient)))
+    thread = threading.Thread(target=lambda: done.append(world.land()))
     thread.start()
     world.emulator.admin.wait(held)
     world.put(20)
