@@ -17,10 +17,10 @@ from pipelines.landing.run.driver import Run
 from pipelines.landing.run.write import Writer, job_for
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
-from sls_io.chains import PlannedWindow
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.fetch import Fetch
+from sls_io.planning import PlannedWindow
 from sls_io.window import HOUR_S, Window
 
 OF_ROWS = ("pull", "decode", "cast", "write")

@@ -20,18 +20,18 @@ reach. Rules:
 - every shard without a window has a reason in `waits`.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from sls_io import doubts, waits
-from sls_io.chains import PlannedWindow, in_chains
 from sls_io.claim import Gap, Ledger, ShardLedger
 from sls_io.doubts import Second
-from sls_io.settings import Budget
+from sls_io.settings import SHARD_MB_PER_S, Budget
 from sls_io.shard import Head, Shard, parents
 from sls_io.waits import Wait, Why
-from sls_io.window import HOUR_S, Cursor, IntervalSet, Window
+from sls_io.window import Cursor, IntervalSet, Window
 
 GAP_EXPIRED = "expired"
 GAP_SHARD_GONE = "shard_gone"
@@ -132,6 +132,19 @@ class Patience:
     def over(self, shard: int, since_s: int) -> bool:
         """Whether a suspicion that began then has lasted long enough to be believed."""
         return 0 < since_s == self.known.get(shard) and self.now_s - since_s >= self.outage_s
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedWindow:
+    """A window to write; its end is an upper bound.
+
+    Windows of one `chain` are written one after the other by one task, and share its `bytes_max` of
+    raw bytes: when those are used up, the rest of the chain is not pulled at all.
+    """
+
+    window: Window
+    bytes_max: int
+    chain: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,21 +368,6 @@ def fallen_back(surveys: Mapping[int, Survey], ledger: Ledger) -> Mapping[int, t
     }
 
 
-def zero_row_landing_due(plan: Plan, ledger: Ledger) -> bool:
-    """Whether a landing without rows is worth a commit: closings, openings, gaps, suspicions, another start,
-    or an hour edge passed."""
-    if plan.closings or plan.gaps or plan.opened or plan.suspicions or plan.anew:
-        return True
-    for shard, marks in plan.marks.items():
-        entry = ledger.shards.get(shard)
-        if entry is None or entry.closed:
-            continue
-        reached = max((m.time_s for m in marks if m.cursor <= entry.frontier), default=0)
-        if reached // HOUR_S > entry.reached_s // HOUR_S:
-            return True
-    return bool(set(plan.starts) - set(ledger.shards))
-
-
 class _Draft:
     def __init__(self, patience: Patience, name_gaps: bool = True) -> None:
         self.patience, self.name_gaps = patience, name_gaps
@@ -565,4 +563,33 @@ def _within_budget(draft: _Draft, budget: Budget) -> tuple[PlannedWindow, ...]:
     for shard, pieces in draft.windows.items():
         if pieces and not any(w.shard == shard for w in chosen):
             draft.waits[shard] = waits.WINDOWS
-    return in_chains(chosen, budget)
+    return _in_chains(chosen, budget)
+
+
+def _in_chains(windows: list[Window], budget: Budget) -> tuple[PlannedWindow, ...]:
+    """Deal the windows of each shard to chains in turn, and the bytes to chains evenly.
+
+    Story: a shard is 100 hours behind and the budget is worth four of them. Had each window a
+    hundredth of the budget, all would stop early and all but the first be thrown away, run after run.
+    In a chain the first hours are read whole and the others not at all; and because windows are dealt
+    in turn, the chains of one shard advance together, so that at most the last window of each is lost.
+
+    A shard has no more chains than its quota feeds: four readers of 10 MB a second get no more out of
+    it than one, and are refused most of the time.
+    """
+    shards = {w.shard for w in windows}
+    wide = max(1, min(budget.tasks_min // max(1, len(shards)), _readers_fed(budget)))
+    seen: dict[int, int] = {}
+    chains: dict[tuple[int, int], int] = {}
+    dealt: list[tuple[Window, int]] = []
+    for window in windows:
+        turn = seen.get(window.shard, 0)
+        seen[window.shard] = turn + 1
+        dealt.append((window, chains.setdefault((window.shard, turn % wide), len(chains))))
+    share = max(1, budget.bytes_max // max(1, len(chains)))
+    return tuple(PlannedWindow(window, share, chain) for window, chain in dealt)
+
+
+def _readers_fed(budget: Budget) -> int:
+    """How many readers of one shard at a time its quota feeds, each with the documented quota's worth."""
+    return max(1, math.ceil(budget.shard_mb_per_s / SHARD_MB_PER_S))

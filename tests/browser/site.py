@@ -22,7 +22,7 @@ from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Emulator, start
 from sls_io.window import HOUR_S
 from tests.worlds.dagster_server import DagsterServer
-from tests.worlds.one_logstore import PROJECT, World, group, logstore_settings, make_lake
+from tests.worlds.one_logstore import PROJECT, World, catalog_variables, group, logstore_settings, make_lake
 
 PACKAGE = "newcomer"
 HOURS = 18
@@ -127,7 +127,7 @@ def opened(folder: Path) -> Iterator[Site]:
 
 def environment(folder: Path, lake: Lake) -> dict[str, str]:
     """Of the server and its runs: the project beside ours, the same catalog as the test's."""
-    catalog = {f"PYICEBERG_CATALOG__LAKE__{k.upper()}": v for k, v in lake.properties.items()}
+    catalog = catalog_variables(lake)
     paths = (str(folder), str(Path(__file__).parents[2]))
     return {**catalog, "SLS_LAKE_HOME": str(folder), "PYTHONPATH": ":".join(paths)}
 

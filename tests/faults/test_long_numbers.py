@@ -8,7 +8,7 @@ import pytest
 from pipelines.cli.main import run
 from pipelines.landing.hours import hour_text
 from tests.worlds.command_line import settings, too_long
-from tests.worlds.one_logstore import HOUR0, World
+from tests.worlds.one_logstore import HOUR0, World, use_catalog
 
 
 @pytest.mark.parametrize("execute", [False, True], ids=["dry", "executed"])
@@ -19,8 +19,7 @@ def test_no_verb_prints_a_number_that_a_double_cannot_hold(
     capsys: pytest.CaptureFixture[str],
     execute: bool,
 ) -> None:
-    for name, value in calm.lake.properties.items():
-        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name.upper()}", value)
+    use_catalog(calm.lake, monkeypatch)
     calm.land_hours(3)
     first = min(landed.window.hour for _, windows in calm.landings() for landed in windows)
     back = calm.table.metadata.snapshots[0].snapshot_id

@@ -20,7 +20,7 @@ from sls_io.errors import ConfigError
 from sls_io.window import HOUR_S
 from tests.faults.judge import pass_by
 from tests.worlds.command_line import Command
-from tests.worlds.one_logstore import PROJECT, World
+from tests.worlds.one_logstore import PROJECT, World, use_catalog
 from tests.worlds.two_logstores import second_logstore
 from tests.worlds.two_runs import At
 
@@ -196,8 +196,7 @@ def test_rows_with_errors_of_another_logstore_of_the_table_are_not_ones_own(
     assert (own.sample, own.causes) == (1, {"status is not int": 1})
     # 25 of them came with the logstore.
     assert [(h.rows, h.errors) for h in theirs.hours.values()] == [(65, 40)]
-    for name, value in quick.lake.properties.items():
-        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name.upper()}", value)
+    use_catalog(quick.lake, monkeypatch)
     with DagsterInstance.ephemeral() as instance:
         clean = clean_result(quick.logstore, AssetKey("bronze"), instance)
     assert clean.severity is AssetCheckSeverity.WARN and "4.8% of 21 rows" in (clean.description or "")

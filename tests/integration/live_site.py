@@ -15,7 +15,7 @@ from sls_io.emulator import start
 from sls_io.window import HOUR_S
 from tests.integration.spark_server import deployed
 from tests.worlds.dagster_server import DagsterServer
-from tests.worlds.one_logstore import PROJECT, World, logstore_settings, make_lake, patient
+from tests.worlds.one_logstore import PROJECT, World, catalog_variables, logstore_settings, make_lake, patient
 
 BRONZE = PurePath("bronze")
 COLUMNS = {"n": "long", "status": "int", "latency_ms": "double"}
@@ -156,7 +156,7 @@ def _module(folder: Path, found: dict[str, World]) -> Path:
 
 def environment(folder: Path, lake: Lake) -> dict[str, str]:
     """Of the server and of every run: the same catalog as the test's, state in `folder`."""
-    catalog = {f"PYICEBERG_CATALOG__LAKE__{k.upper()}": v for k, v in lake.properties.items()}
+    catalog = catalog_variables(lake)
     return {**catalog, "SLS_LAKE_HOME": str(folder), "PYTHONPATH": str(Path(__file__).parents[2])}
 
 

@@ -21,7 +21,7 @@ from pipelines.landing.table.lake import Lake
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Emulator, start
-from tests.worlds.one_logstore import PROJECT, World, logstore_settings, make_lake
+from tests.worlds.one_logstore import PROJECT, World, logstore_settings, make_lake, use_catalog
 
 __all__ = ["MakeSite", "Site", "landed", "make_site", "sensor_instance", "sensor_place"]
 
@@ -156,7 +156,6 @@ def make_site(
     """Makes logstores in the module's emulator; what runs in this process finds the module's lake."""
     emulator, lake, folder = sensor_place
     monkeypatch.setenv("SLS_LAKE_HOME", str(folder))
-    for name, value in lake.properties.items():
-        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name.upper()}", value)
+    use_catalog(lake, monkeypatch)
     yield MakeSite(emulator, lake, sensor_instance)
     emulator.admin.remove()

@@ -27,7 +27,7 @@ from pipelines.landing.operations.undo import plan_undo
 from tests.worlds.command_line import settings
 from tests.worlds.dagster_page import EXECUTE, Page, hours, of_hours, why
 from tests.worlds.lossy_catalog import LossyCatalog, lossy
-from tests.worlds.one_logstore import HOUR0
+from tests.worlds.one_logstore import HOUR0, use_catalog
 
 
 @pytest.fixture
@@ -35,8 +35,7 @@ def catalog(page: Page, monkeypatch: pytest.MonkeyPatch) -> LossyCatalog:
     """The catalog that this process finds from now on."""
     behind, catalog = lossy(page.world.lake)
     monkeypatch.delenv("PYICEBERG_CATALOG__LAKE__TYPE")
-    for name, value in behind.properties.items():
-        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name.upper()}", value)
+    use_catalog(behind, monkeypatch)
     return catalog
 
 

@@ -12,7 +12,7 @@ from pipelines.landing.inspection.frames import INTERVALS, LAG, WINDOWS, LedgerF
 from pipelines.landing.operations.undo import plan_undo
 from sls_io.errors import ConfigError
 from tests.worlds.command_line import settings
-from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
+from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World, use_catalog
 
 pytestmark = pytest.mark.spark
 
@@ -20,8 +20,7 @@ pytestmark = pytest.mark.spark
 @pytest.fixture
 def ledger(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LedgerFrames:
     """Opened as a notebook does it: by file, with the catalog of the environment."""
-    for name, value in world.lake.properties.items():
-        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name.upper()}", value)
+    use_catalog(world.lake, monkeypatch)
     defs = tmp_path / "defs.yaml"
     defs.write_text(settings(world))
     return open_ledger(str(defs))

@@ -11,7 +11,8 @@ from pipelines.cli.logstores import load_named
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, run
 from pipelines.landing.project_file import KEPT
 from sls_io.client import SlsClient
-from tests.worlds.one_logstore import PROJECT, World, group
+from tests.worlds.one_logstore import PROJECT, World, group, use_catalog
+from tests.worlds.projects import make_project
 
 pytestmark = pytest.mark.spark
 
@@ -32,17 +33,13 @@ attributes:
 @pytest.fixture
 def folder(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a project's file over the world's service, which has three logstores for it."""
-    root = tmp_path / "own"
-    folder = root / "pipelines" / "defs" / "shop"
-    folder.mkdir(parents=True)
-    (root / "pyproject.toml").touch()
-    (folder / "defs.yaml").write_text(FILE.format(endpoint=world.emulator.endpoint, project=PROJECT))
+    shop = FILE.format(endpoint=world.emulator.endpoint, project=PROJECT)
+    root = make_project(tmp_path / "own", shop=shop)
     make(world, "shop-orders", "shop-users", "shop-debug")
-    for name, value in world.lake.properties.items():
-        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name.upper()}", value)
+    use_catalog(world.lake, monkeypatch)
     monkeypatch.setenv("SLS_LAKE_HOME", str(tmp_path))
     monkeypatch.chdir(root)
-    return folder
+    return root / "pipelines" / "defs" / "shop"
 
 
 def make(world: World, *names: str) -> None:

@@ -10,7 +10,7 @@ from pipelines.cli.main import run
 from pipelines.landing.table.sql_catalog import repoint
 from tests.worlds.command_line import settings
 from tests.worlds.lossy_catalog import LossyCatalog, lossy
-from tests.worlds.one_logstore import World
+from tests.worlds.one_logstore import World, use_catalog
 
 pytestmark = pytest.mark.spark
 
@@ -45,8 +45,7 @@ def catalog(world: World, monkeypatch: pytest.MonkeyPatch) -> LossyCatalog:
     world.landed_at(2, 64, 124, more=20)
     behind, catalog = lossy(world.lake)
     monkeypatch.delenv("PYICEBERG_CATALOG__LAKE__TYPE", raising=False)
-    for name, value in behind.properties.items():
-        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name.upper()}", value)
+    use_catalog(behind, monkeypatch)
     return catalog
 
 

@@ -14,9 +14,8 @@ from pipelines.landing.ledger import epochs
 from pipelines.landing.ledger.epochs import Epoch, Fenced
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.run import protocol
-from sls_io.chains import PlannedWindow
 from sls_io.claim import Claim
-from sls_io.planning import Survey, opened
+from sls_io.planning import PlannedWindow, Survey, opened
 from sls_io.settings import Budget
 from sls_io.shard import Head
 from sls_io.window import Cursor, Window

@@ -14,10 +14,9 @@ from pipelines.landing.ledger.epochs import Fenced
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.run import protocol
 from sls_io import planning
-from sls_io.chains import PlannedWindow
 from sls_io.claim import Claim, Ledger
-from sls_io.errors import ClaimLost, InvariantBroken, LandingConflict, LandingUnknown, LedgerBroken, SlsError
-from sls_io.planning import CURSOR_UNKNOWN, Survey
+from sls_io.errors import ClaimLost, InvariantBroken, LandingUnknown, LedgerBroken, SlsError
+from sls_io.planning import CURSOR_UNKNOWN, PlannedWindow, Survey
 from sls_io.settings import Budget
 from sls_io.shard import Head
 from sls_io.waits import Wait, Why
@@ -367,5 +366,3 @@ _EXECUTORS: dict[type, Callable[[Worker, Any], Doing]] = {
     protocol.PublishCheckpoints: Worker._checkpoint,
     protocol.Release: Worker._release,
 }
-
-EXPECTED = (ClaimLost, LandingConflict, LandingUnknown, LedgerBroken)

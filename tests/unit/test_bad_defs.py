@@ -22,6 +22,7 @@ from pipelines.landing.environment import NO_ENDPOINT
 from pipelines.landing.logstore import Logstore, load_logstore
 from pipelines.landing.table.lake import HOME_VARIABLE, home, made
 from sls_io.errors import ConfigError
+from tests.worlds.projects import make_project
 
 GOOD = """type: pipelines.components.SlsLogstore
 attributes:
@@ -228,12 +229,8 @@ FILES: dict[str, tuple[bytes, str]] = {
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project folder with a good logstore; it is the working folder."""
-    (tmp_path / "pyproject.toml").write_text("")
-    path = tmp_path / "pipelines" / "defs" / "orders" / "defs.yaml"
-    path.parent.mkdir(parents=True)
-    path.write_text(GOOD)
-    monkeypatch.chdir(tmp_path)
-    return path
+    monkeypatch.chdir(make_project(tmp_path, orders=GOOD))
+    return tmp_path / "pipelines" / "defs" / "orders" / "defs.yaml"
 
 
 def test_the_file_that_the_others_differ_from_is_good(project: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from pipelines.cli import calls
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, cli, run
-from tests.worlds.projects import CLICKS
+from tests.worlds.projects import CLICKS, make_project
 
 
 @pytest.mark.parametrize(
@@ -58,12 +58,7 @@ def test_with_one_logstore_nothing_is_put_in() -> None:
 def test_a_cure_of_a_project_with_two_logstores_names_the_one_it_is_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in ("clicks", "orders"):
-        folder = tmp_path / "pipelines" / "defs" / name
-        folder.mkdir(parents=True)
-        (folder / "defs.yaml").write_text(CLICKS.replace("clicks", name))
-    (tmp_path / "pyproject.toml").write_text("")
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(make_project(tmp_path, clicks=CLICKS, orders=CLICKS.replace("clicks", "orders")))
     monkeypatch.setenv("SLS_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("SLS_LAKE_HOME", str(tmp_path / "var"))
     assert run(["windows"]) == EXIT_USAGE

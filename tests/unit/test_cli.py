@@ -23,6 +23,7 @@ from sls_io.clock import SYSTEM_CLOCK, ManualClock
 from sls_io.emulator import Emulator
 from sls_io.errors import ConfigError, InvariantBroken
 from sls_io.reader.moments import unix_s
+from tests.worlds.projects import make_project
 
 DEFS = """type: pipelines.components.SlsLogstore
 attributes:
@@ -36,12 +37,8 @@ attributes:
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project folder with the logstores `orders` and `clicks`; it is the working folder."""
-    (tmp_path / "pyproject.toml").write_text("")
-    for name in ("orders", "clicks"):
-        folder = tmp_path / "pipelines" / "defs" / name
-        folder.mkdir(parents=True)
-        (folder / "defs.yaml").write_text(DEFS.format(name=name, endpoint="http://127.0.0.1:9"))
-    monkeypatch.chdir(tmp_path)
+    defs = {name: DEFS.format(name=name, endpoint="http://127.0.0.1:9") for name in ("orders", "clicks")}
+    monkeypatch.chdir(make_project(tmp_path, **defs))
     monkeypatch.setenv("SLS_LAKE_HOME", str(tmp_path / "var"))
     return tmp_path
 

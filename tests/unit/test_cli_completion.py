@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.worlds.projects import CLICKS
+from tests.worlds.projects import CLICKS, make_project
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -42,9 +42,7 @@ def offered(folder: Path, *words: str) -> list[str]:
 def test_a_shell_is_offered_verbs_options_and_logstores(
     words: tuple[str, ...], expected: list[str], tmp_path: Path
 ) -> None:
-    (tmp_path / "pyproject.toml").write_text("")
-    for name in ("clicks", "orders", "others"):
-        folder = tmp_path / "pipelines" / "defs" / name
-        folder.mkdir(parents=True)
-        (folder / "defs.yaml").write_text(CLICKS.replace("clicks", name))
+    make_project(
+        tmp_path, **{name: CLICKS.replace("clicks", name) for name in ("clicks", "orders", "others")}
+    )
     assert offered(tmp_path, *words) == expected

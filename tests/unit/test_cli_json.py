@@ -17,6 +17,7 @@ from sls_io.client import SlsClient
 from sls_io.emulator import Emulator
 from sls_io.errors import LedgerBroken, Throttled
 from sls_io.settings import Service
+from tests.worlds.projects import make_project
 
 DEFS = """type: pipelines.components.SlsLogstore
 attributes:
@@ -60,11 +61,7 @@ def needed(command: click.Command) -> list[str]:
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project folder with one logstore behind an endpoint where nobody answers."""
-    (tmp_path / "pyproject.toml").write_text("")
-    folder = tmp_path / "pipelines" / "defs" / "orders"
-    folder.mkdir(parents=True)
-    (folder / "defs.yaml").write_text(DEFS.format(endpoint="http://127.0.0.1:9"))
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(make_project(tmp_path, orders=DEFS.format(endpoint="http://127.0.0.1:9")))
     monkeypatch.setenv("SLS_LAKE_HOME", str(tmp_path / "home"))
     return tmp_path
 

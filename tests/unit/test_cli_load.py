@@ -22,17 +22,13 @@ from sls_io import open_logstore
 from sls_io.emulator import Emulator
 from sls_io.settings import Service
 from sls_io.window import HOUR_S
-from tests.worlds.projects import CLICKS, LINE
+from tests.worlds.projects import CLICKS, LINE, make_project
 
 
 @pytest.fixture
 def project(tmp_path: Path, emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with one logstore, `clicks`, that the emulator does not have yet."""
-    folder = tmp_path / "pipelines" / "defs" / "clicks"
-    folder.mkdir(parents=True)
-    (folder / "defs.yaml").write_text(CLICKS)
-    (tmp_path / "pyproject.toml").write_text("")
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(make_project(tmp_path, clicks=CLICKS))
     monkeypatch.setenv("SLS_ENDPOINT", emulator.endpoint)
     return tmp_path
 

@@ -17,7 +17,7 @@ from sls_io.checkpoints.local_file import LocalFile
 from sls_io.emulator import Emulator, start
 from sls_io.window import Cursor
 from tests.worlds.one_logstore import HOUR0_S, make_lake, new_world
-from tests.worlds.projects import ORDERS
+from tests.worlds.projects import ORDERS, make_project
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,11 +46,7 @@ def test_without_a_mask_nobody_else_writes_into_what_the_emulator_keeps(tmp_path
 
 
 def test_without_a_mask_nobody_else_writes_into_what_a_verb_makes(tmp_path: Path) -> None:
-    project = tmp_path / "project"
-    folder = project / "pipelines" / "defs" / "orders"
-    folder.mkdir(parents=True)
-    (folder / "defs.yaml").write_text(ORDERS)
-    (project / "pyproject.toml").write_text("")
+    project = make_project(tmp_path / "project", orders=ORDERS)
     shutil.copytree(ROOT / "dbt", project / "dbt", ignore=shutil.ignore_patterns("target", "logs"))
     before = modes(project)
     verb = "import sys; from pipelines.cli.main import main; main(['stage', '--by-minute'])"

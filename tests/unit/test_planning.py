@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pipelines.landing.ledger.fence import merge
 from pipelines.landing.ledger.values import Delta, Landed
+from pipelines.landing.run.protocol import zero_row_landing_due
 from sls_io import waits
 from sls_io.claim import Gap, Ledger, ShardLedger
 from sls_io.doubts import Second
@@ -27,7 +28,6 @@ from sls_io.planning import (
     plan_fill,
     since_start,
     since_start_in,
-    zero_row_landing_due,
 )
 from sls_io.settings import Budget
 from sls_io.shard import KEY_MAX, KEY_MIN, Head, Shard

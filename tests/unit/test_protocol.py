@@ -40,10 +40,9 @@ from pipelines.landing.run.protocol import (
     WriteWindows,
     step,
 )
-from sls_io.chains import PlannedWindow
 from sls_io.claim import Claim, Ledger, ShardLedger
 from sls_io.errors import ConfigError, InvariantBroken, LandingConflict
-from sls_io.planning import CURSOR_UNKNOWN, Edge, Plan, Span, Survey
+from sls_io.planning import CURSOR_UNKNOWN, Edge, Plan, PlannedWindow, Span, Survey
 from sls_io.settings import Budget
 from sls_io.shard import Head, Shard
 from sls_io.waits import Wait, Why

@@ -17,6 +17,7 @@ from sls_io.client import SlsClient
 from sls_io.emulator import Emulator
 from sls_io.errors import ConfigError
 from sls_io.settings import Service
+from tests.worlds.projects import make_project
 
 TYPE = "pipelines.components.SlsLogstore"
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,12 +26,9 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a project; its defs folder is what is returned."""
-    (tmp_path / "pyproject.toml").write_text("")
-    folder = tmp_path / "pipelines" / "defs"
-    folder.mkdir(parents=True)
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(make_project(tmp_path))
     monkeypatch.setenv("SLS_LAKE_HOME", str(tmp_path / "var"))
-    return folder
+    return tmp_path / "pipelines" / "defs"
 
 
 def scaffold(folder: Path, **flags: str) -> Path:

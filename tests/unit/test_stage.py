@@ -13,7 +13,7 @@ from pipelines.cli.main import EXIT_USAGE, run
 from pipelines.cli.stage import model
 from pipelines.landing.logstore import load_logstore
 from pipelines.landing.spark.dbt_environment import PROJECT_DIR
-from tests.worlds.projects import ORDERS
+from tests.worlds.projects import ORDERS, make_project
 
 ROOT = PROJECT_DIR.parent
 
@@ -21,12 +21,8 @@ ROOT = PROJECT_DIR.parent
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the project's dbt beside one more logstore."""
-    (tmp_path / "pyproject.toml").write_text("")
-    folder = tmp_path / "pipelines" / "defs" / "orders"
-    folder.mkdir(parents=True)
-    (folder / "defs.yaml").write_text(ORDERS)
+    monkeypatch.chdir(make_project(tmp_path, orders=ORDERS))
     shutil.copytree(PROJECT_DIR, tmp_path / "dbt", ignore=shutil.ignore_patterns("target", "logs"))
-    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 

@@ -9,10 +9,10 @@ import pytest
 from pipelines.landing.run.tally import told
 from pipelines.landing.run.write import ROW_VERSION, FileRow, WriteJob, Writer, WrittenWindow, crowded
 from pipelines.landing.table.contract import Contract
-from sls_io.chains import PlannedWindow
 from sls_io.client import Page
 from sls_io.decoding.decode import PagePart
 from sls_io.loggroup import frame, varint
+from sls_io.planning import PlannedWindow
 from sls_io.settings import Service
 from sls_io.window import Cursor, Window
 

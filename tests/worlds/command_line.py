@@ -14,7 +14,7 @@ import pytest
 
 from pipelines.cli.main import run
 from pipelines.cli.output import LONG, NUMBER_MAX
-from tests.worlds.one_logstore import PROJECT, World
+from tests.worlds.one_logstore import PROJECT, World, catalog_variables, use_catalog
 
 _SETTINGS = """type: pipelines.components.SlsLogstore
 attributes:
@@ -74,7 +74,7 @@ def number(value: Any) -> Any:
 
 def environment(world: World, folder: Path) -> dict[str, str]:
     """Of a process that uses a world's catalog, with its state in `folder`."""
-    catalog = {f"PYICEBERG_CATALOG__LAKE__{k.upper()}": v for k, v in world.lake.properties.items()}
+    catalog = catalog_variables(world.lake)
     return {**os.environ, **catalog, "SLS_LAKE_HOME": str(folder / "state")}
 
 
@@ -86,8 +86,7 @@ def command(
     there was a `document` at all. With `json=False` the `text` for people instead."""
     defs = tmp_path / "defs.yaml"
     defs.write_text(settings(world))
-    for name, value in world.lake.properties.items():
-        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name.upper()}", value)
+    use_catalog(world.lake, monkeypatch)
 
     def call(*arguments: str, json: bool = True) -> dict[str, Any]:
         capsys.readouterr()

@@ -20,7 +20,7 @@ from pipelines.components.logstore.schedule import (
 from pipelines.components.logstore.spark import SparkEngine
 from pipelines.landing.logstore import Logstore
 from sls_io.emulator import start
-from tests.worlds.one_logstore import HOUR0, HOUR0_S, World, make_lake, new_world
+from tests.worlds.one_logstore import HOUR0, HOUR0_S, World, make_lake, new_world, use_catalog
 
 DAY_S = 24 * 3600.0
 
@@ -71,8 +71,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
     monkeypatch.setenv("ALIBABA_CLOUD_ACCESS_KEY_SECRET", "emulator-secret")
     monkeypatch.setenv("SLS_LAKE_HOME", str(tmp_path))
     lake = make_lake(tmp_path / "lake")
-    for name, value in lake.properties.items():
-        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name.upper()}", value)
+    use_catalog(lake, monkeypatch)
     with start(tmp_path / "emulator", now=HOUR0_S + 60.0) as emulator, instance_for_test() as instance:
         page = Page(new_world(emulator, lake, InProcess(), start=hour_key(HOUR0)), instance)
         page.world.put(20)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from aliyun.log import log_logs_raw_pb2 as pb
 from pyiceberg.table import Table
 
@@ -51,6 +52,17 @@ def make_lake(folder: Path, **properties: str) -> Lake:
             **properties,
         }
     )
+
+
+def catalog_variables(lake: Lake) -> dict[str, str]:
+    """The environment of a process that uses the lake's catalog."""
+    return {f"PYICEBERG_CATALOG__LAKE__{name.upper()}": value for name, value in lake.properties.items()}
+
+
+def use_catalog(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lake's catalog is the one that this process finds from now on."""
+    for name, value in catalog_variables(lake).items():
+        monkeypatch.setenv(name, value)
 
 
 def group(logs: Iterable[Mapping[str, str | bytes]], *, time_s: int = HOUR0_S, topic: str = "t") -> bytes:

@@ -1,5 +1,7 @@
 """The folders and files of small projects."""
 
+from pathlib import Path
+
 CLICKS = """type: pipelines.components.SlsLogstore
 attributes:
   service: {endpoint: "{{ env.SLS_ENDPOINT }}", project: demo, logstore: clicks}
@@ -20,3 +22,14 @@ attributes:
   start: 2026-11-20-00:00
   columns: {source: string, "user.name": string, card: hash, secret: drop}
 """
+
+
+def make_project(root: Path, **defs: str) -> Path:
+    """The folder of a project: a file of settings for each logstore, by the name of its folder."""
+    (root / "pipelines" / "defs").mkdir(parents=True)
+    (root / "pyproject.toml").touch()
+    for name, text in defs.items():
+        folder = root / "pipelines" / "defs" / name
+        folder.mkdir()
+        (folder / "defs.yaml").write_text(text)
+    return root

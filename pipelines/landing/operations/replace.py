@@ -40,7 +40,6 @@ from pipelines.landing.run.write import WrittenWindow, assemble, job_for, to_dat
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.contract import Contract, partition_of
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
-from sls_io.chains import PlannedWindow
 from sls_io.claim import Ledger
 from sls_io.client import SlsClient
 from sls_io.errors import (
@@ -52,7 +51,7 @@ from sls_io.errors import (
     SlsError,
     TransportError,
 )
-from sls_io.planning import Survey, plan_fill, since_start
+from sls_io.planning import PlannedWindow, Survey, plan_fill, since_start
 from sls_io.survey import survey_hours
 from sls_io.window import HOUR_S, Cursor, IntervalSet
 

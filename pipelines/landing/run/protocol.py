@@ -24,11 +24,11 @@ from pipelines.landing.ledger.fence import merge
 from pipelines.landing.ledger.values import Delta, Landed
 from sls_io.claim import Claim, Ledger
 from sls_io.errors import ConfigError, InvariantBroken, LandingConflict
-from sls_io.planning import CURSOR_UNKNOWN, Patience, Plan, Survey, plan_fill, plan_live, zero_row_landing_due
+from sls_io.planning import CURSOR_UNKNOWN, Patience, Plan, Survey, plan_fill, plan_live
 from sls_io.settings import Budget
 from sls_io.shard import Shard
 from sls_io.waits import Wait
-from sls_io.window import Cursor
+from sls_io.window import HOUR_S, Cursor
 
 
 class Phase(StrEnum):
@@ -332,6 +332,21 @@ def _start_resolved(state: State, event: StartResolved) -> Step:
         chosen=event.chosen.intersection(event.starts),
     )
     return _publish(state, delta)
+
+
+def zero_row_landing_due(plan: Plan, ledger: Ledger) -> bool:
+    """Whether a landing without rows is worth a commit: closings, openings, gaps, suspicions, another start,
+    or an hour edge passed."""
+    if plan.closings or plan.gaps or plan.opened or plan.suspicions or plan.anew:
+        return True
+    for shard, marks in plan.marks.items():
+        entry = ledger.shards.get(shard)
+        if entry is None or entry.closed:
+            continue
+        reached = max((m.time_s for m in marks if m.cursor <= entry.frontier), default=0)
+        if reached // HOUR_S > entry.reached_s // HOUR_S:
+            return True
+    return bool(set(plan.starts) - set(ledger.shards))
 
 
 def _surveyed(state: State, event: Surveyed) -> Step:

@@ -48,7 +48,6 @@ from pipelines.landing.table.data_files import data_file, metrics_of
 from pipelines.landing.table.lake import CATALOG, storage_trouble
 from pipelines.landing.transform import Transform, TransformFailed
 from pipelines.landing.umask import keep_others_out
-from sls_io.chains import PlannedWindow
 from sls_io.claim import SUM_MODULUS
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
@@ -67,6 +66,7 @@ from sls_io.errors import (
 )
 from sls_io.fetch import FAILED, THROTTLED, Fetch, told
 from sls_io.pace import Pace
+from sls_io.planning import PlannedWindow
 from sls_io.reader.readings import readings
 from sls_io.settings import Service
 from sls_io.window import Cursor, Window

@@ -24,7 +24,7 @@ from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.operations.undo import plan_undo
 from pipelines.landing.table.lake import Lake
 from tests.integration.dbt_here import PLACE, dbt_here
-from tests.worlds.one_logstore import HOUR0, World
+from tests.worlds.one_logstore import HOUR0, World, catalog_variables
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -86,7 +86,7 @@ def rows_of(world: World, shard: int) -> int:
 def test_dbt_by_hand_makes_all_models_and_runs_their_tests_with_one_command(
     landed: World, tmp_path: Path
 ) -> None:
-    catalog = {f"PYICEBERG_CATALOG__LAKE__{k.upper()}": v for k, v in landed.lake.properties.items()}
+    catalog = catalog_variables(landed.lake)
     program = str(Path(sys.executable).with_name("sls-lake"))
     done = subprocess.run(
         [program, "dbt", "build", "--no-use-colors"],

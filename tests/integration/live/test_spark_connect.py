@@ -17,7 +17,7 @@ from pipelines.landing.spark.session import catalog_conf
 from tests import needs
 from tests.integration.killed_run import land_elsewhere, python
 from tests.integration.spark_server import ROOT, serving
-from tests.worlds.one_logstore import HOUR0_S, World
+from tests.worlds.one_logstore import HOUR0_S, World, catalog_variables
 
 _SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _PROGRAM_S = 600.0
@@ -130,7 +130,7 @@ def test_dbt_runs_on_a_server_with_the_profile_that_starts_its_own_spark_elsewhe
     world.put(20)
     world.at(HOUR0_S + 3600)
     world.land(logstore=world.changed(columns=columns))
-    catalog = {f"PYICEBERG_CATALOG__LAKE__{k.upper()}": v for k, v in world.lake.properties.items()}
+    catalog = catalog_variables(world.lake)
     with plain(tmp_path, catalog_conf(world.lake)) as address:
         done = subprocess.run(
             [Path(sys.executable).with_name("sls-lake"), "dbt", "run", "-s", "+access_logs_by_minute"],
