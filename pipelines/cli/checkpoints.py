@@ -152,7 +152,7 @@ def _published(asked: CopyRequest) -> Copied:
         f"ledger of {asked.logstore.table}",
         f"group {asked.group}",
         moves,
-        {one.shard: Became(one.outcome, one.why, str(one)) for one in reports},
+        {one.shard: Became(one.outcome, one.why, escape(str(one))) for one in reports},
         failed=any(one.outcome in _OPEN for one in reports),
         note="a checkpoint ahead of the table stays: landings begin at the frontier, and pass it" * ahead,
     )

@@ -294,7 +294,7 @@ def _beside(views: Sequence[PlaceView], shards: Sequence[int]) -> list[tuple[str
     columns = [(">end", [ends.get(shard, "") for shard in shards])]
     for view in views:
         cells = [_cells(view, shard) for shard in shards]
-        columns.append((f">{view.word}", [each[">at"] for each in cells]))
+        columns.append((f">{escape(view.word)}", [each[">at"] for each in cells]))
         columns.append((">lag", [each[">lag"] for each in cells]))
     return columns
 
