@@ -52,7 +52,7 @@ from pipelines.landing.table.lake import Lake
 from sls_io.checkpoints import moving
 from sls_io.checkpoints.copying import Difference, Move, copy, written
 from sls_io.checkpoints.policy import OUTSIDE_POLICIES
-from sls_io.checkpoints.store import CheckpointStore, Written
+from sls_io.checkpoints.store import CheckpointStore, Kept, Written
 from sls_io.client import Heads, SlsClient
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import CheckpointOutside, ConfigError, ServiceError, TransportError
@@ -161,7 +161,7 @@ def _published(asked: CopyRequest) -> Copied:
         f"ledger of {asked.logstore.table}",
         f"group {asked.group}",
         moves,
-        {one.shard: Became(one.outcome, one.why, str(one)) for one in reports},
+        {one.shard: Became(one.outcome, one.why, escape(str(one))) for one in reports},
         failed=any(one.outcome in _OPEN for one in reports),
         note="a checkpoint ahead of the table stays: landings begin at the frontier, and pass it" * ahead,
     )
@@ -169,8 +169,7 @@ def _published(asked: CopyRequest) -> Copied:
 
 def _copied(asked: CopyRequest) -> Copied:
     """Anything to a group, a store or a CSV file."""
-    if asked.group:
-        refuse_fed(asked)
+    refuse_fed(asked)
     store = store_of(asked.target, asked.logstore, asked.client, reader=asked.reader, written=True)
     new = _made_like(asked)
     kept = {} if new else store.read()
@@ -194,8 +193,8 @@ def _copied(asked: CopyRequest) -> Copied:
         {one.shard: Became(one.fate, one.why, fate_text(one)) for one in done},
         failed=not_done(done),
         made=new is not None,
-        readers=tuple(sorted({entry.holder for entry in kept.values()} - {"", asked.logstore.group.holder})),
-        note=_note(asked) if not new and any(one.fate == "sent" for one in done) else "",
+        readers=_readers(asked, kept),
+        note="" if new else _note(asked, done),
     )
 
 
@@ -220,9 +219,14 @@ def _executed(
     return written(store, moves, forward_only=asked.forward_only, drop=asked.drop)
 
 
-def _note(asked: CopyRequest) -> str:
+def _readers(asked: CopyRequest, kept: Mapping[int, Kept]) -> tuple[str, ...]:
+    """Who else holds shards there."""
+    return tuple(sorted({entry.holder for entry in kept.values()} - {"", asked.logstore.group.holder}))
+
+
+def _note(asked: CopyRequest, done: tuple[Written, ...]) -> str:
     """What a person knows after a copy that was done."""
-    if asked.as_it_stands:
+    if asked.as_it_stands or not any(one.fate == "sent" for one in done):
         return ""
     if asked.group:
         return (

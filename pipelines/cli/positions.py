@@ -157,7 +157,7 @@ def refuse_fed(asked: CopyRequest) -> None:
     people a lie.
     """
     lake, source = Lake.default(), asked.source
-    for name, other in _of_service(asked.logstore).items():
+    for name, other in _of_service(asked.logstore).items() if asked.group else ():
         own_ledger = not name and source in TABLE
         if other.group.name != asked.group or own_ledger:
             continue
@@ -273,16 +273,8 @@ def _entry(view: PlaceView, shard: int) -> dict[str, Any]:
 def show_places(output: Output, views: Sequence[PlaceView]) -> None:
     """Each shard with all that is known of a place; of several their cursors and lags, beside one another."""
     shards = sorted({shard for view in views for shard in (*view.kept, *view.lags)})
-    columns: list[tuple[str, list[object]]] = [("shard", [str(shard) for shard in shards])]
-    if many := len(views) > 1:
-        ends = {shard: lag.end for view in views for shard, lag in view.lags.items()}
-        columns.append((">end", [str(ends.get(shard, "")) for shard in shards]))
-    for view in views:
-        cells = [_cells(view, shard) for shard in shards]
-        for heading in (">at", ">lag") if many else _cells(view, -1):
-            values = [each[heading] for each in cells]
-            if many or any(value != "" for value in values):
-                columns.append((f">{view.word}" if many and heading == ">at" else heading, values))
+    columns = [("shard", list(map(str, shards)))]
+    columns += _all_of(views[0], shards) if len(views) == 1 else _beside(views, shards)
     output.table(
         [heading for heading, _ in columns],
         list(zip(*(values for _, values in columns), strict=True)),
@@ -290,7 +282,24 @@ def show_places(output: Output, views: Sequence[PlaceView]) -> None:
     )
 
 
-def _cells(view: PlaceView, shard: int) -> dict[str, object]:
+def _all_of(view: PlaceView, shards: Sequence[int]) -> list[tuple[str, list[str]]]:
+    """The columns that have something."""
+    cells = [_cells(view, shard) for shard in shards]
+    columns = [(heading, [each[heading] for each in cells]) for heading in _cells(view, -1)]
+    return [(heading, values) for heading, values in columns if any(values)]
+
+
+def _beside(views: Sequence[PlaceView], shards: Sequence[int]) -> list[tuple[str, list[str]]]:
+    ends = {shard: str(lag.end) for view in views for shard, lag in view.lags.items()}
+    columns = [(">end", [ends.get(shard, "") for shard in shards])]
+    for view in views:
+        cells = [_cells(view, shard) for shard in shards]
+        columns.append((f">{escape(view.word)}", [each[">at"] for each in cells]))
+        columns.append((">lag", [each[">lag"] for each in cells]))
+    return columns
+
+
+def _cells(view: PlaceView, shard: int) -> dict[str, str]:
     """What is known of a shard. Cursors are names, not amounts: no thousands separators."""
     kept, lag = view.kept.get(shard, Kept(None)), view.lags.get(shard)
     notes = [
@@ -305,7 +314,7 @@ def _cells(view: PlaceView, shard: int) -> dict[str, object]:
         ">at": "" if kept.cursor is None else str(kept.cursor),
         ">end": "" if lag is None else "=" if lag.end == kept.cursor else str(lag.end),
         ">lag": span(lag.lag_s) if lag else "",
-        ">groups at most": lag.groups_max if lag else "",
+        ">groups at most": f"{lag.groups_max:,}" if lag else "",
         ">about": megabytes(view.waiting[shard]) if shard in view.waiting else "",
         "received (UTC)": moment(lag.received_s) if lag else "",
         "kept (UTC)": moment(kept.saved_s),

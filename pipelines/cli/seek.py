@@ -150,6 +150,7 @@ def _document(
     outcomes = {point.shard: point.outcome for point in points}
     return {
         "table": planned.table,
+        "origin": planned.skip.view.origin,
         "shards": [
             asdict(one) | {"place": places[one.shard], "outcome": outcomes.get(one.shard)}
             for one in planned.shards

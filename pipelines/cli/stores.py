@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 from pydantic import ValidationError
+from rich.markup import escape
 
 from pipelines.cli import calls
 from pipelines.cli.cursor_file import CursorFile, cursor_of
@@ -251,7 +252,7 @@ class CursorParam(click.ParamType[int]):
 
 def fate_text(written: Written) -> str:
     """What became of a write, for people."""
-    return f"{FATES[written.fate]}{': ' if written.why else ''}{written.why}"
+    return f"{FATES[written.fate]}{': ' if written.why else ''}{escape(written.why)}"
 
 
 def not_done(written: Iterable[Written]) -> bool:

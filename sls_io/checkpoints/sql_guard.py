@@ -134,19 +134,7 @@ class Guard:
             last = {int(shard): tuple(what) for shard, what in json.loads(said).items()}
         except (ValueError, TypeError, AttributeError, RecursionError):
             last, rows = {}, {}
-        now = {int(shard): tuple(what) for shard, what in json.loads(told(rows)).items()}
-        lacking, more = sorted(last.keys() - now.keys()), sorted(now.keys() - last.keys())
-        other = sorted(shard for shard in last.keys() & now.keys() if last[shard] != now[shard])
-        parts = [
-            f"the row of shard {', '.join(map(str, shards))} {what}"
-            for shards, what in (
-                (lacking, "is gone"),
-                (other, "is not what was written"),
-                (more, "was not written by us"),
-            )
-            if shards
-        ]
-        what = "; ".join(parts) or "what was written last is not readable"
+        what = _differs(last, {int(shard): tuple(what) for shard, what in json.loads(told(rows)).items()})
         as_it_is = f"where its rows are right as they stand, delete this reader's row of {READERS.name}; or "
         raise self._edited(what, as_it_is)
 
@@ -167,6 +155,20 @@ class Guard:
             f"the database from a copy; or {before}delete this reader's rows of both tables "
             f"({CHECKPOINTS.name}, {READERS.name}){beside}, and {self._fill}. {_NOTHING}"
         )
+
+
+def _differs(last: Mapping[int, tuple[object, ...]], now: Mapping[int, tuple[object, ...]]) -> str:
+    """What of the shards is not as it was written last."""
+    kinds = (
+        (last.keys() - now.keys(), "is gone"),
+        (
+            {shard for shard in last.keys() & now.keys() if last[shard] != now[shard]},
+            "is not what was written",
+        ),
+        (now.keys() - last.keys(), "was not written by us"),
+    )
+    parts = [f"the row of shard {', '.join(map(str, sorted(s)))} {what}" for s, what in kinds if s]
+    return "; ".join(parts) or "what was written last is not readable"
 
 
 class SqliteFile:
