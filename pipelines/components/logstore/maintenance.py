@@ -53,9 +53,12 @@ class Upkeep(dg.Config):
     older_than_hours: float = 24.0
 
 
-def maintenance_job(logstore: Logstore, bronze: dg.AssetKey) -> dg.JobDefinition:
-    """The job. What it did is an observation of the table, so that its numbers are plotted there. It
-    asks the catalog alone, never the service."""
+def maintenance_job(logstore: Logstore, bronze: dg.AssetKey, prune: dg.OpDefinition) -> dg.JobDefinition:
+    """The job: the table's upkeep, and `prune` beside it, which waits for nothing.
+
+    What the upkeep did is an observation of the table, so that its numbers are plotted there. It asks the
+    catalog alone, never the service.
+    """
 
     @dg.op(
         name=f"maintain__{logstore.name}",
@@ -91,12 +94,14 @@ def maintenance_job(logstore: Logstore, bronze: dg.AssetKey) -> dg.JobDefinition
         tags={MAINTAINS_TAG: logstore.name},
         description=(
             f"Keeps {logstore.table} small and fast beside landings: sealed hours are compacted once, "
-            "manifests regrouped, old snapshots expired, files nobody refers to deleted. "
-            "`execute: false` only shows what would be done."
+            "manifests regrouped, old snapshots expired, files nobody refers to deleted. Deletes old runs of "
+            "this logstore from Dagster's storage, too; hours and checks stay. `execute: false` only shows "
+            "what would be done."
         ),
     )
     def job() -> None:
         maintain()
+        prune()
 
     return job
 

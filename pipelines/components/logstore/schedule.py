@@ -36,9 +36,11 @@ RANGE_END_TAG = "dagster/asset_partition_range_end"
 PRIORITY_TAG = "dagster/priority"
 MAX_RUNTIME_TAG = "dagster/max_runtime"
 
-LIVE, FILL, REPLACE, ERRORS, REST = "live", "fill", "replace", "errors", "rest"
-MODES = (LIVE, FILL, REPLACE, ERRORS, REST)
-"""What the tag `sls/mode` may say; without it a run fills."""
+LIVE, FILL, REPLACE, ERRORS, REST, REWORK = "live", "fill", "replace", "errors", "rest", "rework"
+REWORKS = (REPLACE, ERRORS, REST)
+"""What does hours again that are there."""
+MODES = (LIVE, FILL, *REWORKS, REWORK)
+"""What the tag `sls/mode` may say; without it a run fills, and of `rework` the config names one."""
 LIVE_PRIORITY = "10"
 HOURS_NAMED_MAX = 7 * 24
 """Of one tick. Story: `start` is five years ago, each tick's run names 40,000 hours, is ended by the monitor
@@ -187,36 +189,18 @@ def microbatch_schedule(logstore: Logstore, job: Job, *, unset: str = "") -> dg.
     return tick
 
 
-RUNWAY_CRON = "25 * * * *"
-"""Each hour: it costs a few calls a shard, and must be seen also where no landing runs."""
+def proof_schedule(logstore: Logstore, job: Job, *, unset: str = "") -> dg.ScheduleDefinition:
+    """`<logstore>_proof_schedule`, stopped until somebody turns it on."""
 
+    @dg.schedule(
+        name=f"{logstore.name}_proof_schedule",
+        job=job,
+        cron_schedule=logstore.proof,
+        execution_timezone="UTC",
+        default_status=dg.DefaultScheduleStatus.STOPPED,
+        description="Proves the whole table.",
+    )
+    def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        return dg.SkipReason(unset_text(logstore, unset)) if unset else dg.RunRequest()
 
-def check_schedules(
-    logstore: Logstore,
-    proof: Job,
-    runway: Job,
-    *,
-    unset: str = "",
-) -> list[dg.ScheduleDefinition]:
-    """`<logstore>_proof_schedule` and `<logstore>_runway_schedule`, stopped until somebody turns them on."""
-
-    def of(job: Job, cron: str, what: str) -> dg.ScheduleDefinition:
-        @dg.schedule(
-            name=f"{job.name}_schedule",
-            job=job,
-            cron_schedule=cron,
-            execution_timezone="UTC",
-            default_status=dg.DefaultScheduleStatus.STOPPED,
-            description=what,
-        )
-        def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-            if unset:
-                return dg.SkipReason(unset_text(logstore, unset))
-            return dg.RunRequest()
-
-        return tick
-
-    return [
-        of(proof, logstore.proof, "Proves the whole table."),
-        of(runway, RUNWAY_CRON, "Looks at the runway, also while no landing runs."),
-    ]
+    return tick

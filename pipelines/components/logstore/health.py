@@ -1,0 +1,244 @@
+"""A logstore's findings as checks: two stand with the table, four with the logstore as the service has it.
+
+    bronze/<name>          reconciled, proven             verdicts on what landed: those of runs
+    sls/<name>_logstore    runway, lag, commit, errors    the job `<name>_health` takes a look, and fails
+                                                          where one does: what sends failed runs, sends these
+
+The logstore's asset has no hours, so a verdict stays what it is until it changes. Whoever knows one tells it:
+the health sensor each of them when its level changes, a run that lands, or that failed to, the runway and the
+errors: landings that stand still are what makes a runway short, and what producers changed is seen at once.
+
+Since when nobody could look stands in the newest event of the check itself: sensor, runs and a person's
+*Execute* go on with the same one, and nothing else has to be remembered.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import dagster as dg
+
+from pipelines.components.logstore.dagster_private import (
+    COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES,
+    AssetCheckExecutionRecord,
+    UnresolvedAssetJobDefinition,
+)
+from pipelines.components.logstore.failures import plainly, require_endpoint
+from pipelines.components.logstore.metadata import Metadata, bullets
+from pipelines.components.logstore.schedule import ERRORS, MODE_TAG
+from pipelines.landing.inspection.runway import Runway
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.table.lake import Lake
+from pipelines.landing.watch.health import (
+    ABOUT,
+    Finding,
+    Kind,
+    Left,
+    Level,
+    Unknown,
+    Vitals,
+    findings,
+    settled,
+)
+from pipelines.landing.watch.vitals import errors_of, left_of, vitals
+from sls_io.client import SlsClient
+from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.errors import SlsError
+from sls_io.window import HOUR_S
+
+OF_TABLE = (Kind.RECONCILED, Kind.PROVEN)
+OF_LOGSTORE = (Kind.RUNWAY, Kind.LAG, Kind.COMMIT, Kind.ERRORS)
+CALL_S = 10.0
+"""Seconds for one call of a look, its retries included."""
+_SINCE = "nobody could look since"
+_LINES_MAX = 50
+
+
+def check_key(logstore: Logstore, kind: Kind) -> dg.AssetCheckKey:
+    """The check that shows a kind."""
+    path = ["bronze", logstore.name] if kind in OF_TABLE else ["sls", f"{logstore.name}_logstore"]
+    return dg.AssetCheckKey(dg.AssetKey(path), kind.value)
+
+
+def health_checks(
+    logstore: Logstore, *, unset: str = "", clock: Clock = SYSTEM_CLOCK
+) -> dg.AssetChecksDefinition:
+    """The four checks of the logstore; a run of them fails where one of them does. One of all four fails also
+    for a `reconciled` that has gone red since the newest run: the sensor that asked for it has told that."""
+    keys = [check_key(logstore, kind) for kind in OF_LOGSTORE]
+    specs = [
+        dg.AssetCheckSpec(key.name, asset=key.asset_key, description=ABOUT[Kind(key.name)]) for key in keys
+    ]
+
+    @dg.multi_asset_check(specs=specs, can_subset=True, name=f"health__{logstore.name}")
+    def look(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        asked = {Kind(key.name) for key in context.selected_asset_check_keys}
+        if asked == {*OF_LOGSTORE}:
+            asked.add(Kind.RECONCILED)
+        with plainly():
+            found = [each for each in looked(logstore, context.instance, unset, clock) if each.kind in asked]
+        for each in found:
+            if each.kind in OF_LOGSTORE:
+                yield dg.AssetCheckResult(**verdict(logstore, each))
+        red = [f"{each.kind.value}: {each.text}" for each in found if each.level is Level.FAIL]
+        if red:
+            raise dg.Failure(description="; ".join(red), allow_retries=False)
+
+    return look
+
+
+def health_job(logstore: Logstore) -> UnresolvedAssetJobDefinition:
+    """`<name>_health`: the four checks in one run."""
+    return dg.define_asset_job(
+        f"{logstore.name}_health",
+        selection=dg.AssetSelection.checks(*(check_key(logstore, kind) for kind in OF_LOGSTORE)),
+        executor_def=dg.in_process_executor,
+        description="Looks at the health, and fails with what is wrong: what an alert on failed runs sends.",
+    )
+
+
+class LandingHealth:
+    """What a run that lands tells beside its landing. The runway is looked at once, when it is first
+    wanted."""
+
+    def __init__(self, logstore: Logstore, instance: dg.DagsterInstance, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._logstore, self._instance, self._clock = logstore, instance, clock
+
+    @cached_property
+    def runway(self) -> Runway | Unknown:
+        """The runway, or why nobody knows it: a landing does not fail because of that."""
+        try:
+            with SlsClient(self._logstore.service) as client:
+                return left_of(self._logstore, Lake.default(), client)
+        except SlsError as error:
+            return Unknown(str(error))
+
+    def metadata(self) -> Metadata:
+        """For a landing: hours that are left where least is; nothing when unknown or for ever."""
+        shortest_s = None if isinstance(self.runway, Unknown) else self.runway.shortest_s
+        return (
+            {} if shortest_s is None else {"runway h": dg.MetadataValue.float(round(shortest_s / HOUR_S, 1))}
+        )
+
+    def told(self, gaps: tuple[str, ...] = ()) -> list[dg.AssetCheckEvaluation]:
+        """The runway and the errors, as events; `gaps` are those that a landing of this run has just
+        named."""
+        try:
+            errors = errors_of(self._logstore, Lake.default())
+        except SlsError as error:
+            errors = Unknown(str(error))
+        facts = Vitals(runway=Left(self.runway, gaps), errors=errors)
+        now_s = self._clock.now()
+        found = [
+            after_last(self._instance, self._logstore, each, now_s)
+            for each in findings(facts, self._logstore)
+        ]
+        return [dg.AssetCheckEvaluation(**verdict(self._logstore, each)) for each in found]
+
+
+def looked(
+    logstore: Logstore, instance: dg.DagsterInstance, unset: str, clock: Clock = SYSTEM_CLOCK
+) -> list[Finding]:
+    """What is found now, and of what nobody can look at what was told last.
+
+    What is missing is found, too: keys that are gone, an endpoint, a home that is no folder. Raised, each
+    tick would be red on its page, or skipped, and nobody hear of it.
+    """
+    lake: Lake | SlsError
+    client: SlsClient | SlsError
+    with ExitStack() as opened:
+        try:
+            lake = Lake.default()
+        except SlsError as error:
+            lake = error
+        try:
+            require_endpoint(logstore, unset)
+            client = opened.enter_context(SlsClient(logstore.service, deadline_s=CALL_S))
+        except SlsError as error:
+            client = error
+        found = findings(vitals(logstore, lake, client, clock=clock), logstore)
+    return [after_last(instance, logstore, each, clock.now()) for each in found]
+
+
+# --- what a check says, and has said -----------------------------------------------------------------------
+
+
+class Told(NamedTuple):
+    """The newest verdict of a check, and whether a run told it, not a sensor."""
+
+    finding: Finding
+    by_run: bool
+
+
+def last_said(instance: dg.DagsterInstance, logstore: Logstore, kind: Kind) -> dg.AssetCheckEvaluation | None:
+    """The newest evaluation of a check; None where there is none."""
+    record = _newest(instance, logstore, kind)
+    return record.evaluation if record is not None else None
+
+
+def last_told(instance: dg.DagsterInstance, logstore: Logstore, kind: Kind) -> Told | None:
+    """The newest verdict; None where there is none."""
+    record = _newest(instance, logstore, kind)
+    said = record.evaluation if record is not None else None
+    if record is None or said is None:
+        return None
+    bad = Level.FAIL if said.severity is dg.AssetCheckSeverity.ERROR else Level.WARN
+    since = said.metadata.get(_SINCE)
+    since_s = since.value if isinstance(since, dg.TimestampMetadataValue) else None
+    level = Level.OK if said.passed else bad
+    return Told(Finding(kind, level, said.description or "", since_s=since_s), bool(record.run_id))
+
+
+def _newest(instance: dg.DagsterInstance, logstore: Logstore, kind: Kind) -> AssetCheckExecutionRecord | None:
+    history = instance.event_log_storage.get_asset_check_execution_history(
+        check_key(logstore, kind), limit=1, status=COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
+    )
+    return history[0] if history else None
+
+
+def after_last(instance: dg.DagsterInstance, logstore: Logstore, found: Finding, now_s: float) -> Finding:
+    """`settled` after what the check said last."""
+    told = last_told(instance, logstore, found.kind) if found.level is Level.UNKNOWN else None
+    return settled(found, told.finding if told is not None else None, logstore.health, now_s)
+
+
+def verdict(logstore: Logstore, found: Finding) -> dict[str, Any]:
+    """What a check says, for the result of a run and the event of a sensor: Dagster has a type for each."""
+    key = check_key(logstore, found.kind)
+    return {
+        "asset_key": key.asset_key,
+        "check_name": key.name,
+        "passed": found.level is Level.OK,
+        "severity": dg.AssetCheckSeverity.ERROR if found.level is Level.FAIL else dg.AssetCheckSeverity.WARN,
+        "description": found.text,
+        "metadata": _metadata(logstore, found),
+    }
+
+
+def _metadata(logstore: Logstore, found: Finding) -> Metadata:
+    values: Metadata = {name: _number(value) for name, value in found.numbers.items()}
+    if found.lines:
+        values["found"] = bounded(found.lines)
+    cures = dict(found.cures)
+    if found.kind is Kind.ERRORS and cures:
+        at, config = found.numbers["hour"], f"ops: {{bronze__{logstore.name}: {{config: {{execute: true}}}}}}"
+        cures["mend on this page"] = (
+            f"Materialize bronze/{logstore.name} [{at}...{at}] with the tag {MODE_TAG}: {ERRORS} and the "
+            f"config {config}"
+        )
+    values |= {name: dg.MetadataValue.text(text) for name, text in cures.items()}
+    return values | ({} if found.since_s is None else {_SINCE: dg.MetadataValue.timestamp(found.since_s)})
+
+
+def bounded(lines: Sequence[str]) -> dg.MetadataValue:
+    """A list of so many lines at most: a table with thousands of wrong shards must not fill the storage."""
+    more = len(lines) - _LINES_MAX
+    rest = [f"and {more:,} more; `sls-lake verify` lists all"] if more > 0 else []
+    return bullets([*lines[:_LINES_MAX], *rest])
+
+
+def _number(value: float | str) -> dg.MetadataValue:
+    if isinstance(value, str):
+        return dg.MetadataValue.text(value)
+    return dg.MetadataValue.int(value) if isinstance(value, int) else dg.MetadataValue.float(round(value, 2))
