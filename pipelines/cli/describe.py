@@ -38,7 +38,7 @@ def describe(output: Output, *, name: str | None) -> None:
     with SlsClient(logstore.service) as client:
         heads = Heads(client)
         views = look_at_shards(logstore, lake, client, heads=heads)
-        facts = vitals(logstore, lake, client, heads=heads, whole=True)
+        facts = vitals(logstore, lambda: lake, lambda: client, heads=heads, whole=True)
         refused = refusal(logstore, lake, client)
     files = hours_of(logstore, lake)
     show(output, logstore, views, facts)

@@ -7,7 +7,7 @@ import pytest
 from dagster import AssetCheckSeverity, DagsterInstance
 from pyiceberg.transforms import HourTransform, IdentityTransform
 
-from pipelines.components.logstore.health import LandingHealth
+from pipelines.components.logstore.health import told_by_landing
 from pipelines.landing.inspection.describe import refusal
 from pipelines.landing.inspection.error_rows import error_rows
 from pipelines.landing.ledger.state import TableState, origins_named, read_state
@@ -15,7 +15,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.mend import Kept, execute_mend, plan_mend
 from pipelines.landing.run.driver import Run
 from pipelines.landing.watch.health import Kind, Level, findings
-from pipelines.landing.watch.vitals import vitals
+from pipelines.landing.watch.vitals import after_landing, vitals
 from sls_io.errors import ConfigError
 from sls_io.window import HOUR_S
 from tests.faults.judge import pass_by
@@ -200,13 +200,13 @@ def test_rows_with_errors_of_another_logstore_of_the_table_are_not_ones_own(
     for name, value in quick.lake.properties.items():
         monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name.upper()}", value)
     with DagsterInstance.ephemeral() as instance:
-        _, errors = LandingHealth(quick.logstore, instance).told()
+        _, errors = told_by_landing(quick.logstore, instance, after_landing(quick.logstore))
     assert errors.severity is AssetCheckSeverity.WARN and "4.8% of 21 rows" in (errors.description or "")
     assert f"__origin__ IN ('{own.origins[0]}')" in str(errors.metadata["see"].value)
     with quick.client as client:
         levels = {
             found.kind: found.level
-            for found in findings(vitals(quick.logstore, quick.lake, client), quick.logstore)
+            for found in findings(vitals(quick.logstore, lambda: quick.lake, lambda: client), quick.logstore)
         }
     assert levels[Kind.ERRORS] is Level.WARN
 

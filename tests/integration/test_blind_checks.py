@@ -5,8 +5,9 @@ from collections.abc import Callable
 import dagster as dg
 import pytest
 
-from pipelines.components.logstore.health import LandingHealth
+from pipelines.components.logstore.health import told_by_landing
 from pipelines.landing.watch.health import Kind
+from pipelines.landing.watch.vitals import after_landing
 from sls_io.clock import SYSTEM_CLOCK, ManualClock
 from tests.integration.sensor_site import MakeSite, Site, landed
 
@@ -29,7 +30,7 @@ def wrong(site: Site) -> None:
 
 def said(site: Site, kind: Kind, clock: ManualClock, gaps: tuple[str, ...] = ()) -> dg.AssetCheckEvaluation:
     """What a run that lands says of this kind."""
-    found = LandingHealth(site.logstore, site.instance, clock).told(gaps)
+    found = told_by_landing(site.logstore, site.instance, after_landing(site.logstore), gaps, clock)
     return next(each for each in found if each.check_name == kind.value)
 
 

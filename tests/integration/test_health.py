@@ -12,7 +12,7 @@ from dagster._core.test_utils import create_run_for_test
 
 from pipelines.components import SlsLogstore
 from pipelines.components.logstore.assets import origin_key
-from pipelines.components.logstore.health import OF_LOGSTORE, check_key, health_job
+from pipelines.components.logstore.health import OF_LOGSTORE, check_key
 from pipelines.components.logstore.maintenance import MAINTAINS_TAG
 from pipelines.components.logstore.sensors.health import health_sensor
 from pipelines.landing.ledger.codec import TAG
@@ -33,7 +33,9 @@ def levels(site: Site, *, later_s: float = 0.0) -> dict[Kind, Level]:
     """Each kind's level, by a clock that is so much later."""
     clock = ManualClock(SYSTEM_CLOCK.now() + later_s)
     with site.world.client as client:
-        found = findings(vitals(site.logstore, site.world.lake, client, clock=clock), site.logstore)
+        found = findings(
+            vitals(site.logstore, lambda: site.world.lake, lambda: client, clock=clock), site.logstore
+        )
     return {each.kind: each.level for each in found}
 
 
@@ -149,7 +151,9 @@ def test_only_its_own_landings_make_a_commit_young_whoever_else_commits_to_the_t
 
     def commit() -> Finding:
         with world.client as client:
-            found = findings(vitals(site.logstore, world.lake, client, clock=late), site.logstore)
+            found = findings(
+                vitals(site.logstore, lambda: world.lake, lambda: client, clock=late), site.logstore
+            )
         return next(each for each in found if each.kind is Kind.COMMIT)
 
     alone = commit()
@@ -269,8 +273,8 @@ def test_without_the_service_what_the_table_says_is_told_and_the_rest_is_a_warni
 
 def sensor_of(site: Site, **given: Any) -> dg.SensorDefinition:
     """The health sensor, with a clock or limits of a test."""
-    upkeep = site.definitions.resolve_job_def(f"{site.name}_maintenance")
-    return health_sensor(site.logstore, health_job(site.logstore), upkeep, **given)
+    job, upkeep = (site.definitions.resolve_job_def(f"{site.name}_{of}") for of in ("health", "maintenance"))
+    return health_sensor(site.logstore, job, upkeep, **given)
 
 
 @dataclass

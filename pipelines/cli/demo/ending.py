@@ -78,7 +78,7 @@ def shards(output: Output, logstore: Logstore, lake: Lake, client: SlsClient) ->
     """`sls-lake describe`."""
     views = describe.describe(logstore, lake, client)
     output.say("[bold]Shards[/]  (sls-lake describe)")
-    describing.show(output, logstore, views, vitals(logstore, lake, client, whole=True))
+    describing.show(output, logstore, views, vitals(logstore, lambda: lake, lambda: client, whole=True))
     return [asdict(view) for view in views]
 
 

@@ -28,13 +28,14 @@ refused: Dagster splits a backfill into runs, and these would claim shards side 
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from typing import Any, Literal, cast
 
 import dagster as dg
 
 from pipelines.components.logstore import checks, metadata, rework
 from pipelines.components.logstore.failures import naming_cures, plainly, require_endpoint
-from pipelines.components.logstore.health import LandingHealth, after_last, verdict
+from pipelines.components.logstore.health import after_last, told_by_landing, verdict
 from pipelines.components.logstore.schedule import (
     BACKFILL_TAG,
     CLAIMS_TAG,
@@ -65,8 +66,8 @@ from pipelines.landing.operations.reach import Lack, lacking, retention_took
 from pipelines.landing.run.driver import Run
 from pipelines.landing.run.report import LandingReport
 from pipelines.landing.table.lake import Lake
-from pipelines.landing.watch.health import Finding, Kind, Level
-from pipelines.landing.watch.vitals import reconciled
+from pipelines.landing.watch.health import Finding, Kind, Level, Vitals
+from pipelines.landing.watch.vitals import after_landing, reconciled
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import ConfigError, LedgerBroken, ServiceError, SlsError, TransportError
@@ -276,7 +277,7 @@ def _table(
     config: Options,
 ) -> Results:
     """Land, or do hours again; then the checks beside, whatever became of it."""
-    health = LandingHealth(logstore, context.instance)
+    seen = cache(lambda: after_landing(logstore))
     if (config.since or config.until) and mode != FILL:
         raise ConfigError(f"since and until are for a fill, and this run is {mode}: leave them out")
 
@@ -285,13 +286,13 @@ def _table(
         # What a step logs is stored with its next result, and this one has none: so nobody is told of it.
         alone = fails and not _selected(context, Kind.PROVEN.value)
         tell = context.instance.report_runless_asset_event if alone else context.log_event
-        for event in health.told(gaps):
+        for event in told_by_landing(logstore, context.instance, seen(), gaps):
             tell(event)
         yield from _told(context, checks.proven_before(context.instance, logstore), tell)
 
     try:
         if mode in (LIVE, FILL):
-            outcome = yield from _land(context, logstore, spark, health, config, live=mode == LIVE)
+            outcome = yield from _land(context, logstore, spark, seen, config, live=mode == LIVE)
         else:
             yield from _again(context, logstore, spark, mode, execute=config.execute)
             outcome = Outcome()
@@ -354,7 +355,7 @@ def _land(
     context: dg.AssetExecutionContext,
     logstore: Logstore,
     spark: SparkEngine,
-    health: LandingHealth,
+    seen: Callable[[], Vitals],
     config: Options,
     *,
     live: bool,
@@ -388,7 +389,7 @@ def _land(
                     _observe(context, logstore, report, set(report.hours) - reached)
                     told = versions_told(context.instance, bronze, reached)
                     news = News(frozenset(reached), _windows_of(logstore, report), told=told)
-                yield from _landed(context, logstore, run, report, news, health)
+                yield from _landed(context, logstore, run, report, news, seen)
         except SlsError as error:
             return Outcome(report.gaps, error)
     return Outcome(report.gaps, _undone(report, lacks))
@@ -418,7 +419,7 @@ def _landed(
     run: Run,
     report: LandingReport,
     news: News,
-    health: LandingHealth,
+    seen: Callable[[], Vitals],
 ) -> Results:
     """Report the hours, check; publish last, and only where the check passed."""
     live = run.mode == "live"
@@ -430,7 +431,7 @@ def _landed(
         context.log.info(f"{news.left:,} more hours were not told yet: the next runs tell them")
     in_table = hour_rows(logstore, Lake.default(), report.origin, news.hours)
     errors = _errors_of(logstore, report.origin, news.hours)
-    for event in hour_events(logstore, report, news, in_table, errors, health.metadata()):
+    for event in hour_events(logstore, report, news, in_table, errors, metadata.runway(seen())):
         context.log_event(event)
     found = run.reconcile()
     yield from _checked(context, logstore, checks.reconciled(logstore, found.problems))
@@ -444,7 +445,7 @@ def _landed(
 def _reconciled_now(context: dg.AssetExecutionContext, logstore: Logstore) -> Finding:
     """The newest landing, looked at by a run that made none. A table that the catalog has lost is no
     table without landings."""
-    found = checks.reconciled(logstore, reconciled(logstore, Lake.default()))
+    found = checks.reconciled(logstore, reconciled(logstore))
     return after_last(context.instance, logstore, found, SYSTEM_CLOCK.now())
 
 

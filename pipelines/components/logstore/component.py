@@ -18,15 +18,8 @@ from pipelines.components.logstore.health import (
     OF_TABLE,
     check_key,
     health_checks,
-    health_job,
 )
-from pipelines.components.logstore.jobs import (
-    among_own_assets,
-    microbatch_job,
-    now_job,
-    proof_job,
-    rework_job,
-)
+from pipelines.components.logstore.jobs import among_own_assets, jobs_of
 from pipelines.components.logstore.maintenance import maintenance_job, maintenance_schedule
 from pipelines.components.logstore.pruning import prune_op
 from pipelines.components.logstore.scaffold import LogstoreScaffolder
@@ -113,11 +106,11 @@ class SlsLogstore(dg.Component):
             "asset_checks": [health_checks(logstore, unset=unset)],
             "resources": {RESOURCE_KEY: SPARK},
         }
-        found = [job(logstore) for job in (microbatch_job, proof_job, health_job, now_job, rework_job)]
-        live, proof, health, *more = among_own_assets(found, parts)
+        jobs = among_own_assets(jobs_of(logstore), parts)
+        live, _, _, proof, health = jobs
         return dg.Definitions(
             **parts,
-            jobs=[live, *more, proof, health, maintenance],
+            jobs=[*jobs, maintenance],
             schedules=[
                 microbatch_schedule(logstore, live, unset=unset),
                 proof_schedule(logstore, proof, unset=unset),

@@ -14,7 +14,8 @@ Since when nobody could look stands in the newest event of the check itself: sen
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from functools import cached_property
+from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import dagster as dg
@@ -22,12 +23,10 @@ import dagster as dg
 from pipelines.components.logstore.dagster_private import (
     COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES,
     AssetCheckExecutionRecord,
-    UnresolvedAssetJobDefinition,
 )
 from pipelines.components.logstore.failures import plainly, require_endpoint
 from pipelines.components.logstore.metadata import Metadata, bullets
 from pipelines.components.logstore.schedule import ERRORS, MODE_TAG
-from pipelines.landing.inspection.runway import Runway
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.health import (
@@ -36,16 +35,13 @@ from pipelines.landing.watch.health import (
     Kind,
     Left,
     Level,
-    Unknown,
     Vitals,
     findings,
     settled,
 )
-from pipelines.landing.watch.vitals import errors_of, left_of, vitals
+from pipelines.landing.watch.vitals import vitals
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.errors import SlsError
-from sls_io.window import HOUR_S
 
 OF_TABLE = (Kind.RECONCILED, Kind.PROVEN)
 OF_LOGSTORE = (Kind.RUNWAY, Kind.LAG, Kind.COMMIT, Kind.ERRORS)
@@ -88,53 +84,18 @@ def health_checks(
     return look
 
 
-def health_job(logstore: Logstore) -> UnresolvedAssetJobDefinition:
-    """`<name>_health`: the four checks in one run."""
-    return dg.define_asset_job(
-        f"{logstore.name}_health",
-        selection=dg.AssetSelection.checks(*(check_key(logstore, kind) for kind in OF_LOGSTORE)),
-        executor_def=dg.in_process_executor,
-        description="Looks at the health, and fails with what is wrong: what an alert on failed runs sends.",
-    )
-
-
-class LandingHealth:
-    """What a run that lands tells beside its landing. The runway is looked at once, when it is first
-    wanted."""
-
-    def __init__(self, logstore: Logstore, instance: dg.DagsterInstance, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._logstore, self._instance, self._clock = logstore, instance, clock
-
-    @cached_property
-    def runway(self) -> Runway | Unknown:
-        """The runway, or why nobody knows it: a landing does not fail because of that."""
-        try:
-            with SlsClient(self._logstore.service) as client:
-                return left_of(self._logstore, Lake.default(), client)
-        except SlsError as error:
-            return Unknown(str(error))
-
-    def metadata(self) -> Metadata:
-        """For a landing: hours that are left where least is; nothing when unknown or for ever."""
-        shortest_s = None if isinstance(self.runway, Unknown) else self.runway.shortest_s
-        return (
-            {} if shortest_s is None else {"runway h": dg.MetadataValue.float(round(shortest_s / HOUR_S, 1))}
-        )
-
-    def told(self, gaps: tuple[str, ...] = ()) -> list[dg.AssetCheckEvaluation]:
-        """The runway and the errors, as events; `gaps` are those that a landing of this run has just
-        named."""
-        try:
-            errors = errors_of(self._logstore, Lake.default())
-        except SlsError as error:
-            errors = Unknown(str(error))
-        facts = Vitals(runway=Left(self.runway, gaps), errors=errors)
-        now_s = self._clock.now()
-        found = [
-            after_last(self._instance, self._logstore, each, now_s)
-            for each in findings(facts, self._logstore)
-        ]
-        return [dg.AssetCheckEvaluation(**verdict(self._logstore, each)) for each in found]
+def told_by_landing(
+    logstore: Logstore,
+    instance: dg.DagsterInstance,
+    seen: Vitals,
+    gaps: tuple[str, ...] = (),
+    clock: Clock = SYSTEM_CLOCK,
+) -> list[dg.AssetCheckEvaluation]:
+    """What a run that lands tells beside its landing; `gaps` are those that it has just named."""
+    left = replace(seen.runway, gaps=gaps) if isinstance(seen.runway, Left) else Left(seen.runway, gaps)
+    found = findings(replace(seen, runway=left), logstore)
+    told = (after_last(instance, logstore, each, clock.now()) for each in found)
+    return [dg.AssetCheckEvaluation(**verdict(logstore, each)) for each in told]
 
 
 def looked(
@@ -145,19 +106,14 @@ def looked(
     What is missing is found, too: keys that are gone, an endpoint, a home that is no folder. Raised, each
     tick would be red on its page, or skipped, and nobody hear of it.
     """
-    lake: Lake | SlsError
-    client: SlsClient | SlsError
     with ExitStack() as opened:
-        try:
-            lake = Lake.default()
-        except SlsError as error:
-            lake = error
-        try:
+
+        @cache
+        def client() -> SlsClient:
             require_endpoint(logstore, unset)
-            client = opened.enter_context(SlsClient(logstore.service, deadline_s=CALL_S))
-        except SlsError as error:
-            client = error
-        found = findings(vitals(logstore, lake, client, clock=clock), logstore)
+            return opened.enter_context(SlsClient(logstore.service, deadline_s=CALL_S))
+
+        found = findings(vitals(logstore, Lake.default, client, clock=clock), logstore)
     return [after_last(instance, logstore, each, clock.now()) for each in found]
 
 

@@ -20,61 +20,57 @@ from pipelines.components.logstore.dagster_private import (
     DefinitionsLoadType,
     UnresolvedAssetJobDefinition,
 )
-from pipelines.components.logstore.health import OF_TABLE, check_key
+from pipelines.components.logstore.health import OF_LOGSTORE, OF_TABLE, check_key
 from pipelines.components.logstore.schedule import MODE_TAG, REWORK, Job, claiming_tags
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.watch.health import Kind
 
 
-def microbatch_job(logstore: Logstore) -> UnresolvedAssetJobDefinition:
-    """`<name>_microbatch`: table and checkpoint."""
-    assets = dg.AssetSelection.assets(bronze_key(logstore), checkpoint_key(logstore))
-    return dg.define_asset_job(
-        f"{logstore.name}_microbatch",
-        selection=assets,
-        executor_def=dg.in_process_executor,
-        description="Lands what is new and publishes the checkpoint. Live only when the schedule asks.",
-    )
+def jobs_of(logstore: Logstore) -> list[UnresolvedAssetJobDefinition]:
+    """`<name>_microbatch`, `_now`, `_rework`, `_proof` and `_health`."""
+    bronze = dg.AssetSelection.assets(bronze_key(logstore))
+    checkpoint = dg.AssetSelection.assets(checkpoint_key(logstore))
 
+    def checks(*kinds: Kind) -> dg.AssetSelection:
+        return dg.AssetSelection.checks(*(check_key(logstore, kind) for kind in kinds))
 
-def now_job(logstore: Logstore) -> UnresolvedAssetJobDefinition:
-    """`<name>_now`: what the schedule would ask for, in one click. It selects what has no partitions."""
-    checks = (check_key(logstore, kind) for kind in OF_TABLE)
-    selection = dg.AssetSelection.assets(checkpoint_key(logstore)) | dg.AssetSelection.checks(*checks)
-    return dg.define_asset_job(
-        f"{logstore.name}_now",
-        selection=selection,
-        executor_def=dg.in_process_executor,
-        tags=claiming_tags(logstore),
-        description="Lands what is new now and publishes the checkpoint: one live run, without the schedule.",
-    )
+    def job(what: str, of: dg.AssetSelection, about: str, **tags: str) -> UnresolvedAssetJobDefinition:
+        name, executor = f"{logstore.name}_{what}", dg.in_process_executor
+        return dg.define_asset_job(name, of, executor_def=executor, tags=tags or None, description=about)
 
-
-def proof_job(logstore: Logstore) -> UnresolvedAssetJobDefinition:
-    """`<name>_proof`: the check `proven` alone, without a landing."""
-    return dg.define_asset_job(
-        f"{logstore.name}_proof",
-        selection=dg.AssetSelection.checks(check_key(logstore, Kind.PROVEN)),
-        executor_def=dg.in_process_executor,
-        description="Proves every row of the table against the ledger, as `sls-lake verify`.",
-    )
-
-
-def rework_job(logstore: Logstore) -> UnresolvedAssetJobDefinition:
-    """`<name>_rework`, over the same hours as the table; refused until its config names a mode."""
-    return dg.define_asset_job(
-        f"{logstore.name}_rework",
-        selection=dg.AssetSelection.assets(bronze_key(logstore)),
-        executor_def=dg.in_process_executor,
-        tags={MODE_TAG: REWORK},
-        description=(
+    return [
+        job(
+            "microbatch",
+            bronze | checkpoint,
+            "Lands what is new and publishes the checkpoint. Live only when the schedule asks.",
+        ),
+        job(
+            "now",
+            checkpoint | checks(*OF_TABLE),
+            "Lands what is new now and publishes the checkpoint: one live run, without the schedule.",
+            **claiming_tags(logstore),
+        ),
+        job(
+            "rework",
+            bronze,
             "Does hours again that are there, all of a run in one commit. Its config names the `mode`: "
             "`replace` drops them and lands them whole again; `errors` reads rows with an error again after "
             "a change of the columns; `rest` fills columns that were declared later from `__rest__` of older "
             "rows, and takes plain values of keys that are drop or hash by now out of all rows. A dry run "
-            "until its config says `execute: true`; moves no checkpoint."
+            "until its config says `execute: true`; moves no checkpoint.",
+            **{MODE_TAG: REWORK},
         ),
-    )
+        job(
+            "proof",
+            checks(Kind.PROVEN),
+            "Proves every row of the table against the ledger, as `sls-lake verify`.",
+        ),
+        job(
+            "health",
+            checks(*OF_LOGSTORE),
+            "Looks at the health, and fails with what is wrong: what an alert on failed runs sends.",
+        ),
+    ]
 
 
 def among_own_assets(jobs: Sequence[Job], parts: Mapping[str, Any]) -> Sequence[Job]:

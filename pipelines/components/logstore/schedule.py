@@ -9,8 +9,9 @@ Before a run begins Dagster writes an event for each hour that it names, and it 
 So a tick names a week of hours at most: the oldest that the service may still hold, where a run begins.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 
 import dagster as dg
 
@@ -169,38 +170,44 @@ def reached_s(logstore: Logstore) -> int | None:
     return oldest_reached_s(map(state.ledger, mine))
 
 
-def microbatch_schedule(logstore: Logstore, job: Job, *, unset: str = "") -> dg.ScheduleDefinition:
-    """`<logstore>_schedule`, stopped until somebody turns it on. `unset` names the environment
-    variable of the endpoint when it is not set: every tick is skipped then."""
+def schedule_of(
+    logstore: Logstore,
+    job: Job,
+    cron: str,
+    ask: Callable[[dg.DagsterInstance], dg.RunRequest | dg.SkipReason],
+    what: str,
+    *,
+    of: str = "",
+    unset: str = "",
+) -> dg.ScheduleDefinition:
+    """`<logstore>_<of>_schedule`, stopped until somebody turns it on. `unset` names the environment variable
+    of the endpoint when it is not set: every tick is skipped then."""
 
     @dg.schedule(
-        name=f"{logstore.name}_schedule",
+        name="_".join(filter(None, (logstore.name, of, "schedule"))),
         job=job,
-        cron_schedule=logstore.schedule,
+        cron_schedule=cron,
         execution_timezone="UTC",
         default_status=dg.DefaultScheduleStatus.STOPPED,
-        description="Requests one live micro-batch when no other run holds the claim.",
+        description=what,
     )
     def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        if unset:
-            return dg.SkipReason(unset_text(logstore, unset))
-        return live_request(context.instance, logstore)
+        return dg.SkipReason(unset_text(logstore, unset)) if unset else ask(context.instance)
 
     return tick
+
+
+def microbatch_schedule(logstore: Logstore, job: Job, *, unset: str = "") -> dg.ScheduleDefinition:
+    """`<logstore>_schedule`."""
+    what = "Requests one live micro-batch when no other run holds the claim."
+    ask = partial(live_request, logstore=logstore)
+    return schedule_of(logstore, job, logstore.schedule, ask, what, unset=unset)
 
 
 def proof_schedule(logstore: Logstore, job: Job, *, unset: str = "") -> dg.ScheduleDefinition:
-    """`<logstore>_proof_schedule`, stopped until somebody turns it on."""
+    """`<logstore>_proof_schedule`."""
 
-    @dg.schedule(
-        name=f"{logstore.name}_proof_schedule",
-        job=job,
-        cron_schedule=logstore.proof,
-        execution_timezone="UTC",
-        default_status=dg.DefaultScheduleStatus.STOPPED,
-        description="Proves the whole table.",
-    )
-    def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        return dg.SkipReason(unset_text(logstore, unset)) if unset else dg.RunRequest()
+    def ask(instance: dg.DagsterInstance) -> dg.RunRequest:
+        return dg.RunRequest()
 
-    return tick
+    return schedule_of(logstore, job, logstore.proof, ask, "Proves the whole table.", of="proof", unset=unset)

@@ -11,7 +11,7 @@ from typing import TypeVar
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from pipelines.landing.inspection.error_rows import ErrorRows, error_rows
+from pipelines.landing.inspection.error_rows import error_rows
 from pipelines.landing.inspection.runway import Runway, runway
 from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.state import (
@@ -33,86 +33,69 @@ from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import LedgerBroken, SlsError
 
 _T = TypeVar("_T")
-_Given = TypeVar("_Given", Lake, SlsClient)
 
 
 def vitals(
     logstore: Logstore,
-    lake: Lake | SlsError,
-    client: SlsClient | SlsError,
+    lake: Callable[[], Lake],
+    client: Callable[[], SlsClient],
     *,
     clock: Clock = SYSTEM_CLOCK,
     heads: Heads | None = None,
     whole: bool = False,
 ) -> Vitals:
     """All but the proof, which reads the whole table. `whole`: each shard is asked; `heads`: what was asked
-    already. `lake` and `client` are why there is none where a setting or keys are gone.
+    already. `lake` and `client` raise where a setting or keys are gone.
 
     A ledger that contradicts itself is told once: nothing that is read from it is known then.
     """
-    try:
-        problems: tuple[str, ...] | Unknown = _problems(logstore, given(lake))
-    except (LedgerBroken, NoMetadata) as error:
-        return _broken(error)
-    except (SlsError, OSError) as error:
-        problems = Unknown(str(error))
-    try:
-        seen: Look | SlsError | OSError = look(logstore, given(lake), given(client))
-    except LedgerBroken as error:
-        return _broken(error)
-    except (SlsError, OSError) as error:
-        seen = error
 
     def by_the_service() -> tuple[Waits, Left]:
-        if not isinstance(seen, Look):
-            raise seen
-        return _waits_and_left(logstore, given(lake), given(client), seen, heads=heads, whole=whole)
+        seen = look(logstore, lake(), client())
+        return _waits_and_left(logstore, lake(), client(), seen, heads=heads, whole=whole)
 
-    waits = known(by_the_service)
+    try:
+        problems = known(lambda: _problems(logstore, lake()), broken=True)
+        waits = known(by_the_service, broken=True)
+    except (LedgerBroken, NoMetadata) as error:
+        return _broken(error)
     lag, left = (waits, waits) if isinstance(waits, Unknown) else waits
     return Vitals(
         reconciled=problems,
         lag=lag,
         runway=left,
-        commit=known(lambda: _newest(logstore, given(lake), clock)),
-        errors=known(lambda: error_rows(logstore, given(lake))),
-        wear=known(lambda: wear(given(lake).load(logstore.table))),
+        commit=known(lambda: _newest(logstore, lake(), clock)),
+        errors=known(lambda: error_rows(logstore, lake())),
+        wear=known(lambda: wear(lake().load(logstore.table))),
     )
 
 
-def reconciled(logstore: Logstore, lake: Lake) -> tuple[str, ...] | Unknown:
+def after_landing(logstore: Logstore) -> Vitals:
+    """What a run that lands looks at beside its landing, which does not fail because of that."""
+
+    def left() -> Runway:
+        with SlsClient(logstore.service) as client:
+            return runway(logstore, Lake.default(), client)
+
+    return Vitals(runway=Left(known(left)), errors=known(lambda: error_rows(logstore, Lake.default())))
+
+
+def reconciled(logstore: Logstore) -> tuple[str, ...] | Unknown:
     """What is wrong with the newest landing, seen by somebody who did not make it."""
     try:
-        return _problems(logstore, lake)
+        return known(lambda: _problems(logstore, Lake.default()), broken=True)
     except (LedgerBroken, NoMetadata) as error:
         return (str(error),)
-    except (SlsError, OSError) as error:
-        return Unknown(str(error))
 
 
-def left_of(logstore: Logstore, lake: Lake, client: SlsClient) -> Runway | Unknown:
-    """The runway of each shard."""
-    return known(lambda: runway(logstore, lake, client))
-
-
-def errors_of(logstore: Logstore, lake: Lake) -> ErrorRows | Unknown:
-    """Rows with errors in the newest hours."""
-    return known(lambda: error_rows(logstore, lake))
-
-
-def known(look_at: Callable[[], _T]) -> _T | Unknown:
-    """A fact, or why nobody knows it."""
+def known(look_at: Callable[[], _T], *, broken: bool = False) -> _T | Unknown:
+    """A fact, or why nobody knows it. `broken`: raises what says that the ledger contradicts itself."""
     try:
         return look_at()
     except (SlsError, OSError) as error:
+        if broken and isinstance(error, LedgerBroken | NoMetadata):
+            raise
         return Unknown(str(error))
-
-
-def given(one: _Given | SlsError) -> _Given:
-    """It, or its error raised."""
-    if isinstance(one, SlsError):
-        raise one
-    return one
 
 
 def _problems(logstore: Logstore, lake: Lake) -> tuple[str, ...]:
