@@ -18,7 +18,7 @@ from typing import Any
 
 import dagster as dg
 
-from pipelines.components.logstore.health import OF_TABLE, bounded, check_key, last_said, verdict
+from pipelines.components.logstore.health import OF_TABLE, bounded, check_key, last_told, verdict
 from pipelines.landing.hours import hours_of
 from pipelines.landing.inspection.proof import Proof, ShardProof
 from pipelines.landing.inspection.verify import verify
@@ -102,11 +102,12 @@ def proven_result(logstore: Logstore, proof: Proof, *, seconds: float) -> dg.Ass
 def proven_before(instance: dg.DagsterInstance, logstore: Logstore) -> dict[str, Any]:
     """The last proof once more, for a run that takes none; a warning where nobody has taken one. As
     `verdict`."""
-    last = last_said(instance, logstore, Kind.PROVEN)
-    if last is None or last.metadata.get(_NEVER):
+    told = last_told(instance, logstore, Kind.PROVEN)
+    if told is None or told.said.metadata.get(_NEVER):
         why = f"Nobody has proven this table: execute this check, or run {logstore.name}_proof"
         never = verdict(logstore, Finding(Kind.PROVEN, Level.UNKNOWN, why))
         return never | {"metadata": {_NEVER: dg.MetadataValue.bool(True)}}
+    last = told.said
     return {
         "asset_key": last.asset_key,
         "check_name": last.check_name,

@@ -20,10 +20,7 @@ from typing import Any, NamedTuple
 
 import dagster as dg
 
-from pipelines.components.logstore.dagster_private import (
-    COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES,
-    AssetCheckExecutionRecord,
-)
+from pipelines.components.logstore.dagster_private import COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
 from pipelines.components.logstore.failures import plainly, require_endpoint
 from pipelines.components.logstore.metadata import Metadata, bullets
 from pipelines.components.logstore.schedule import ERRORS, MODE_TAG
@@ -121,36 +118,27 @@ def looked(
 
 
 class Told(NamedTuple):
-    """The newest verdict of a check, and whether a run told it, not a sensor."""
+    """The newest verdict of a check, as a finding and as Dagster has it; and whether a run told it, not a
+    sensor."""
 
     finding: Finding
+    said: dg.AssetCheckEvaluation
     by_run: bool
-
-
-def last_said(instance: dg.DagsterInstance, logstore: Logstore, kind: Kind) -> dg.AssetCheckEvaluation | None:
-    """The newest evaluation of a check; None where there is none."""
-    record = _newest(instance, logstore, kind)
-    return record.evaluation if record is not None else None
 
 
 def last_told(instance: dg.DagsterInstance, logstore: Logstore, kind: Kind) -> Told | None:
     """The newest verdict; None where there is none."""
-    record = _newest(instance, logstore, kind)
-    said = record.evaluation if record is not None else None
-    if record is None or said is None:
+    history = instance.event_log_storage.get_asset_check_execution_history(
+        check_key(logstore, kind), limit=1, status=COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
+    )
+    said = history[0].evaluation if history else None
+    if said is None:
         return None
     bad = Level.FAIL if said.severity is dg.AssetCheckSeverity.ERROR else Level.WARN
     since = said.metadata.get(_SINCE)
     since_s = since.value if isinstance(since, dg.TimestampMetadataValue) else None
-    level = Level.OK if said.passed else bad
-    return Told(Finding(kind, level, said.description or "", since_s=since_s), bool(record.run_id))
-
-
-def _newest(instance: dg.DagsterInstance, logstore: Logstore, kind: Kind) -> AssetCheckExecutionRecord | None:
-    history = instance.event_log_storage.get_asset_check_execution_history(
-        check_key(logstore, kind), limit=1, status=COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
-    )
-    return history[0] if history else None
+    found = Finding(kind, Level.OK if said.passed else bad, said.description or "", since_s=since_s)
+    return Told(found, said, bool(history[0].run_id))
 
 
 def after_last(instance: dg.DagsterInstance, logstore: Logstore, found: Finding, now_s: float) -> Finding:

@@ -13,7 +13,7 @@ before (`settled`).
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from pipelines.landing.bounds import Health, Rising
 from pipelines.landing.hours import hour_text
@@ -25,7 +25,6 @@ from pipelines.landing.watch.wear import WORN, Wear
 from sls_io.window import HOUR_S
 
 _LINES_MAX = 3
-_Fact = TypeVar("_Fact")
 
 
 class Kind(StrEnum):
@@ -123,20 +122,20 @@ class Vitals:
 
 
 @dataclass(frozen=True)
-class Rule(Generic[_Fact]):
-    """How one kind is judged. `about` is what a check of it says of itself."""
+class Rule:
+    """How one kind is judged: by the fact of its name, and the pair of its name in the settings, where it has
+    one. `about` is what a check of it says of itself."""
 
     kind: Kind
     about: str
-    fact: Callable[[Vitals], _Fact | Unknown | None]
-    judge: Callable[[_Fact, Logstore], Finding]
+    judge: Callable[[Any, Logstore], Finding]
 
 
 def findings(vitals: Vitals, logstore: Logstore) -> tuple[Finding, ...]:
     """A finding for each fact that somebody asked for, in the order of the table."""
     found = []
     for rule in FINDINGS:
-        fact = rule.fact(vitals)
+        fact = getattr(vitals, rule.kind.value)
         if isinstance(fact, Unknown):
             found.append(Finding(rule.kind, Level.UNKNOWN, f"nobody knows: {fact.why}"))
         elif fact is not None:
@@ -298,12 +297,11 @@ def _some(lines: Sequence[str]) -> str:
     return "; ".join(lines[:_LINES_MAX])
 
 
-FINDINGS: tuple[Rule[Any], ...] = (
+FINDINGS: tuple[Rule, ...] = (
     Rule(
         Kind.RECONCILED,
         "The files of the newest landing exist, their rows are what the service counted page by page, and "
         "the ledger was not rolled back. While this fails no checkpoint moves.",
-        lambda v: v.reconciled,
         _reconciled,
     ),
     Rule(
@@ -312,31 +310,27 @@ FINDINGS: tuple[Rule[Any], ...] = (
         "ledger, apart from named gaps, withdrawn hours and rows removed by decision. Reads the whole "
         "table's identities, and every column of a seventh of its files, each day another one. Warns while "
         "skipped logs are owed. A run that lands repeats the last verdict.",
-        lambda v: v.proven,
         _proven,
     ),
     Rule(
         Kind.RUNWAY,
         "Time until the service's retention deletes the oldest log that has not landed; an error when logs "
         "were lost.",
-        lambda v: v.runway,
         _runway,
     ),
-    Rule(Kind.LAG, "Age of the oldest log that has not landed.", lambda v: v.lag, _lag),
+    Rule(Kind.LAG, "Age of the oldest log that has not landed.", _lag),
     Rule(
         Kind.COMMIT,
         "Age of this logstore's newest landing: a schedule that runs commits once an hour at least.",
-        lambda v: v.commit,
         _commit,
     ),
     Rule(
         Kind.ERRORS,
         f"Rows with an error in each of the newest {HOURS} receive hours: values that do not fit their "
         "columns, bytes that cannot be read. All of them are kept. The worst hour decides.",
-        lambda v: v.errors,
         _errors,
     ),
-    Rule(Kind.WEAR, "Files, snapshots and manifests since the newest maintenance.", lambda v: v.wear, _wear),
+    Rule(Kind.WEAR, "Files, snapshots and manifests since the newest maintenance.", _wear),
 )
 """Every kind, in the order in which it is told."""
 ABOUT: Mapping[Kind, str] = {rule.kind: rule.about for rule in FINDINGS}
