@@ -28,9 +28,10 @@ def wrong(site: Site) -> None:
     site.world.land()
 
 
-def said(site: Site, kind: Kind, clock: ManualClock, gaps: tuple[str, ...] = ()) -> dg.AssetCheckEvaluation:
+def said(site: Site, kind: Kind, clock: ManualClock) -> dg.AssetCheckEvaluation:
     """What a run that lands says of this kind."""
-    found = told_by_landing(site.logstore, site.instance, after_landing(site.logstore), gaps, clock)
+    seen = after_landing(site.logstore)
+    found = told_by_landing(site.logstore, site.instance, seen, clock=clock)
     return next(each for each in found if each.check_name == kind.value)
 
 
@@ -66,30 +67,3 @@ def test_what_nobody_can_look_at_stays_red_and_what_was_green_is_red_in_time(
     with monkeypatch.context() as patched:
         patched.setenv("PYICEBERG_CATALOG__LAKE__URI", "postgresql+psycopg2://nobody@127.0.0.1:1/none")
         assert told(site, said(site, kind, clock)) == RED, "nobody has seen that it is over"
-
-
-def test_a_gap_that_a_run_named_is_red_although_nobody_can_look_at_the_runway(make_site: MakeSite) -> None:
-    site = landed(make_site("blind_gap"))
-    fault = site.world.emulator.admin.fault("error", status=503, logstore=site.name, times=None)
-    found = said(site, Kind.RUNWAY, ManualClock(SYSTEM_CLOCK.now()), ("shard 0",))
-    site.world.emulator.admin.remove(fault)
-    assert told(site, found) == RED
-    text = found.description or ""
-    assert "shard 0: lost to retention" in text and "nobody knows" in text
-
-
-def test_a_run_of_the_health_that_the_service_does_not_answer_says_again_what_was_lost(
-    make_site: MakeSite,
-) -> None:
-    site = landed(make_site("blind_run"))
-    behind(site)
-
-    def looked() -> tuple[bool, str]:
-        run = site.launch(dg.RunRequest(), "health")
-        (found,) = (e for e in run.get_asset_check_evaluations() if e.check_name == Kind.RUNWAY.value)
-        return found.passed, found.severity.value
-
-    assert looked() == RED
-    fault = site.world.emulator.admin.fault("error", status=503, logstore=site.name, times=None)
-    assert looked() == RED
-    site.world.emulator.admin.remove(fault)

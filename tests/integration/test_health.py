@@ -17,6 +17,7 @@ from pipelines.components.logstore.maintenance import MAINTAINS_TAG
 from pipelines.components.logstore.sensors.health import health_sensor
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.maintenance.maintain import MANIFESTS_MAX, SNAPSHOTS_MAX, Maintainer
+from pipelines.landing.operations.pause import execute_pause, plan_pause
 from pipelines.landing.watch.health import Finding, Kind, Level, findings
 from pipelines.landing.watch.vitals import vitals
 from pipelines.landing.watch.wear import WORN, Wear, wear
@@ -123,20 +124,18 @@ def test_a_quiet_logstore_does_not_lag(make_site: MakeSite) -> None:
     assert levels(site)[Kind.LAG] is Level.OK
 
 
-def test_the_runway_fails_before_retention_takes_what_waits(make_site: MakeSite) -> None:
-    site = landed(make_site("short_runway"))
-    site.world.put(5)
-    site.world.emulator.admin.advance(28.5 * 86_400)
-    assert levels(site)[Kind.RUNWAY] is Level.WARN
-    site.world.emulator.admin.advance(86_400)
-    assert levels(site)[Kind.RUNWAY] is Level.FAIL
-
-
-def test_a_commit_that_is_old_warns_and_fails(make_site: MakeSite) -> None:
-    site = landed(make_site("stale"))
-    assert levels(site)[Kind.COMMIT] is Level.OK
-    assert levels(site, later_s=3 * 3600)[Kind.COMMIT] is Level.WARN
-    assert levels(site, later_s=7 * 3600)[Kind.COMMIT] is Level.FAIL
+def test_logs_of_a_paused_shard_are_noted_and_no_lag_and_retention_goes_on(make_site: MakeSite) -> None:
+    site = landed(make_site("resting"))
+    with site.world.client as client:
+        execute_pause(site.world.lake, plan_pause(site.world.lake, site.logstore, client, [0, 1]))
+    site.world.put(20)
+    site.world.emulator.admin.advance(29.5 * 86_400)
+    answer = site.tick("health")
+    assert {name: level for name, level in told(answer).items() if not level[0]} == {
+        "runway": (False, "ERROR")
+    }
+    (lag,) = (e for e in answer.asset_events if e.check_name == Kind.LAG.value)
+    assert lag.description == "nothing waits; shards 0, 1 are paused, and logs wait there"
 
 
 def test_only_its_own_landings_make_a_commit_young_whoever_else_commits_to_the_table(
@@ -171,16 +170,6 @@ def test_only_its_own_landings_make_a_commit_young_whoever_else_commits_to_the_t
     again = commit()
     assert "at least" not in again.text
     assert float(again.numbers["commit age s"]) < float(hidden.numbers["commit age s"])
-
-
-def test_rows_with_errors_warn_and_fail_by_the_worst_hour(make_site: MakeSite) -> None:
-    site = make_site("wrong_rows")
-    site.world.put(10, value="not a number")
-    landed(site, 10)
-    assert levels(site)[Kind.ERRORS] is Level.WARN
-    site.world.put(40, value="not a number")
-    landed(site, 1)
-    assert levels(site)[Kind.ERRORS] is Level.FAIL
 
 
 def test_a_landing_whose_file_is_gone_is_trouble_at_once(make_site: MakeSite) -> None:
