@@ -42,12 +42,12 @@ def demand_sensor(
             backlog = _backlog(
                 context.instance, logstore, client, seen, before["backlog"], shards, clock.now()
             )
-        if backlog.requests:
-            context.log.info(backlog.said)
-        requests = [*shards.requests, *backlog.requests]
+        requests, said = [*shards.requests, *backlog.requests], f"{shards.said}; {backlog.said}"
+        if requests:
+            context.log.info(said)
         return dg.SensorResult(
             run_requests=requests,
-            skip_reason=None if requests else f"{shards.said}; {backlog.said}",
+            skip_reason=None if requests else said,
             asset_events=list(shards.events),
             dynamic_partitions_requests=list(shards.partitions),
             cursor=json.dumps({"topology": shards.cursor, "backlog": backlog.cursor}),

@@ -60,13 +60,13 @@ def health_sensor(
         red, owed = _begun(memory, levels, now_s)
         requests = [dg.RunRequest(f"health-{'-'.join(red)}-{int(now_s)}", job_name=job.name)] if red else []
         upkeep, why, counts = _upkeep(instance, logstore, maintenance, wear, memory.worn, worn)
-        asked_s = memory.asked_s | dict.fromkeys(red, now_s)
+        asked_s, said = memory.asked_s | dict.fromkeys(red, now_s), f"{_said(others)}; {why}"
         requests += upkeep
-        if upkeep:
-            context.log.info(why)
+        if requests:
+            context.log.info(said)
         return dg.SensorResult(
             run_requests=requests,
-            skip_reason=None if requests else f"{_said(others)}; {why}",
+            skip_reason=None if requests else said,
             asset_events=events,
             cursor=json.dumps(asdict(_Memory(levels, asked_s, owed, counts))),
         )
