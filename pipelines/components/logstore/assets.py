@@ -35,7 +35,7 @@ import dagster as dg
 
 from pipelines.components.logstore import checks, metadata, rework
 from pipelines.components.logstore.failures import naming_cures, plainly, require_endpoint
-from pipelines.components.logstore.health import after_last, told_by_landing, verdict
+from pipelines.components.logstore.health import OF_TABLE, after_last, specs, told_by_landing, verdict
 from pipelines.components.logstore.schedule import (
     BACKFILL_TAG,
     CLAIMS_TAG,
@@ -234,7 +234,7 @@ def landing_assets(logstore: Logstore, *, unset: str = "") -> dg.AssetsDefinitio
                 freshness_policy=_freshness(logstore),
             ),
         ],
-        check_specs=checks.specs(logstore),
+        check_specs=specs(logstore, OF_TABLE),
         backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=HOURS_PER_RUN_MAX),
     )
     def land(context: dg.AssetExecutionContext, config: Options, spark: SparkEngine) -> Results:

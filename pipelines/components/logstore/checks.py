@@ -18,33 +18,19 @@ from typing import Any
 
 import dagster as dg
 
-from pipelines.components.logstore.health import OF_TABLE, bounded, check_key, last_told, verdict
+from pipelines.components.logstore.health import bounded, last_told, verdict
 from pipelines.landing.hours import hours_of
 from pipelines.landing.inspection.proof import Proof, ShardProof
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.inspection.whole import of_day
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
-from pipelines.landing.watch.health import ABOUT, Finding, Kind, Level, Unknown, Vitals, findings
+from pipelines.landing.watch.health import Finding, Kind, Level, Unknown, Vitals, findings
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK
 
 ALL = "all"
 _PROVEN_AT = "proven at"
-
-
-def specs(logstore: Logstore) -> list[dg.AssetCheckSpec]:
-    """The checks of the landed table."""
-    keys = [check_key(logstore, kind) for kind in OF_TABLE]
-    return [
-        dg.AssetCheckSpec(
-            key.name,
-            asset=key.asset_key,
-            blocking=key.name == Kind.RECONCILED.value,
-            description=ABOUT[Kind(key.name)],
-        )
-        for key in keys
-    ]
 
 
 def reconciled(logstore: Logstore, problems: tuple[str, ...] | Unknown) -> Finding:

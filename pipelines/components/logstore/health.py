@@ -54,17 +54,28 @@ def check_key(logstore: Logstore, kind: Kind) -> dg.AssetCheckKey:
     return dg.AssetCheckKey(dg.AssetKey(path), kind.value)
 
 
+def specs(logstore: Logstore, kinds: tuple[Kind, ...]) -> list[dg.AssetCheckSpec]:
+    """The checks that show these kinds."""
+    return [
+        dg.AssetCheckSpec(
+            kind.value,
+            asset=check_key(logstore, kind).asset_key,
+            blocking=kind is Kind.RECONCILED,
+            description=ABOUT[kind],
+        )
+        for kind in kinds
+    ]
+
+
 def health_checks(
     logstore: Logstore, *, unset: str = "", clock: Clock = SYSTEM_CLOCK
 ) -> dg.AssetChecksDefinition:
     """The four checks of the logstore; a run of them fails where one of them does. One of all four fails also
     for a `reconciled` that has gone red since the newest run: the sensor that asked for it has told that."""
-    keys = [check_key(logstore, kind) for kind in OF_LOGSTORE]
-    specs = [
-        dg.AssetCheckSpec(key.name, asset=key.asset_key, description=ABOUT[Kind(key.name)]) for key in keys
-    ]
 
-    @dg.multi_asset_check(specs=specs, can_subset=True, name=f"health__{logstore.name}")
+    @dg.multi_asset_check(
+        specs=specs(logstore, OF_LOGSTORE), can_subset=True, name=f"health__{logstore.name}"
+    )
     def look(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         asked = {Kind(key.name) for key in context.selected_asset_check_keys}
         if asked == {*OF_LOGSTORE}:
