@@ -348,7 +348,10 @@ def _again(
             context.log.info(rework.sentence(event))
         if not execute:
             context.log.warning(rework.DRY)
-        yield from _checked(context, logstore, _reconciled_now(context, logstore))
+        found = _reconciled_now(context, logstore)
+        yield from _checked(context, logstore, found)
+        if found.since_s is not None:
+            raise TransportError(found.text)
 
 
 def _land(
