@@ -1,10 +1,10 @@
-"""What `<name>_prune` does to a month of live runs: what goes, what stays, seconds, and Dagster's files.
+"""What the maintenance deletes of a month of live runs: what goes, what stays, seconds, Dagster's files.
 
     python -m bench.bench_prune [DAYS] [RUNS A DAY]
 
-Two real live runs of an emulator's logs are told again for each five minutes of the month, every fiftieth of
-them one that failed. Then the job of the deployment prunes them, in this process. Files under /dev/shm take
-what they take on a disk, and no second for its writes: CPU seconds are what to compare.
+Two real live runs of an emulator's logs are told again for each five minutes of the month, every fiftieth
+of them one that failed. Then the maintenance of the deployment prunes them, in this process. Files under
+/dev/shm take what they take on a disk, and no second for its writes: CPU seconds are what to compare.
 """
 
 import os
@@ -98,9 +98,9 @@ def main(days: int, runs_a_day: int) -> None:
 def prune(jobs: dg.Definitions, instance: dg.DagsterInstance) -> None:
     """A run of the job, printed."""
     wall, cpu = time.perf_counter(), time.process_time()
-    done = jobs.resolve_job_def("many_prune").execute_in_process(instance=instance)
+    done = jobs.resolve_job_def("many_maintenance").execute_in_process(instance=instance)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    outputs = [e for e in done.all_events if e.is_successful_output]
+    outputs = [e for e in done.all_events if e.is_successful_output and e.step_key == "prune__many"]
     counts = {name: value.value for name, value in outputs[0].step_output_data.metadata.items()}
     print(f"prune: {wall:,.1f} s, CPU {cpu:,.1f} s: {counts}", flush=True)
 
@@ -113,13 +113,13 @@ def report(home: Path, instance: dg.DagsterInstance, empty_mb: float, count: int
     }
     size, shards = disk_mb(home) - empty_mb, [p for p in home.rglob("*.db") if len(p.stem) == 36]
     checks = instance.event_log_storage.get_asset_check_execution_history(
-        dg.AssetCheckKey(dg.AssetKey(["bronze", "many"]), "clean"), limit=100_000
+        dg.AssetCheckKey(dg.AssetKey(["sls", "many_logstore"]), "errors"), limit=100_000
     )
     index = next(home.rglob("index.db")).stat().st_size / 1e6
     print(
         f"  {left}; {size:,.1f} MB ({1000 * size / count:,.0f} KB a run made), of it {len(shards):,} files "
         f"of runs with {sum(p.stat().st_size for p in shards) / 1e6:,.1f} MB, the index {index:,.1f} MB; "
-        f"{len(checks):,} results of the check clean",
+        f"{len(checks):,} results of the check errors",
         flush=True,
     )
 

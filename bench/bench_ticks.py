@@ -24,7 +24,7 @@ from sls_io.emulator import start
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
 
 NOW_S = 1_790_000_000 // 3600 * 3600 + 60
-SENSORS = ("topology", "backlog", "sealed", "trouble", "maintenance")
+SENSORS = ("demand", "sealed", "health")
 
 
 def put(client: SlsClient, shards: int) -> None:

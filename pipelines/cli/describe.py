@@ -7,6 +7,7 @@ import click
 from rich.markup import escape
 
 from pipelines.cli.backlog import say_backlog
+from pipelines.cli.findings import say_findings
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, moment, span, verb
@@ -14,18 +15,14 @@ from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.describe import ShardView, refusal
 from pipelines.landing.inspection.describe import describe as look_at_shards
 from pipelines.landing.inspection.history import HourFiles, hours_of
-from pipelines.landing.inspection.runway import CURE, Runway, ShardRunway, days, runway, spoken
+from pipelines.landing.inspection.runway import Runway, ShardRunway, days
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
+from pipelines.landing.watch.health import Left, Vitals, findings
+from pipelines.landing.watch.vitals import vitals
 from sls_io.client import Heads, SlsClient
 
 HOURS_SHOWN = 24
-_LEVELS = {
-    "ok": "runway",
-    "short": "[yellow]runway is short[/]",
-    "suspect": "[red]suspect[/]",
-    "lost": "[red]logs were lost[/]",
-}
 _STATES = {"readwrite": "open", "readonly": "read-only"}
 
 
@@ -33,7 +30,7 @@ _STATES = {"readwrite": "open", "readonly": "read-only"}
 @logstore_option
 @verb
 def describe(output: Output, *, name: str | None) -> None:
-    """Show every shard: state, holder, checkpoint, frontier, end, lag, runway; and the files per hour.
+    """Show every shard: state, holder, checkpoint, frontier, end, lag, runway; what is wrong; files per hour.
 
     Ends with 1 where each landing is refused, because the table is another logstore's.
     """
@@ -41,10 +38,10 @@ def describe(output: Output, *, name: str | None) -> None:
     with SlsClient(logstore.service) as client:
         heads = Heads(client)
         views = look_at_shards(logstore, lake, client, heads=heads)
-        left = runway(logstore, lake, client, heads=heads)
+        facts = vitals(logstore, lambda: lake, lambda: client, heads=heads, whole=True)
         refused = refusal(logstore, lake, client)
     files = hours_of(logstore, lake)
-    show(output, logstore, views, left)
+    show(output, logstore, views, facts)
     show_files(output, files)
     if refused:
         output.say(f"[red]landings are refused[/]: {escape(refused)}")
@@ -60,7 +57,8 @@ def describe(output: Output, *, name: str | None) -> None:
             "logstore": logstore.name,
             "transform": logstore.transform,
             "shards": [asdict(view) for view in views],
-            "runway": asdict(left) | {"shortest_s": left.shortest_s, "level": left.level},
+            "runway": asdict(left) | {"shortest_s": left.shortest_s} if (left := _runway(facts)) else None,
+            "health": [asdict(found) for found in findings(facts, logstore)],
             "files": [asdict(hour) for hour in files],
             "refused": refused,
         }
@@ -69,10 +67,11 @@ def describe(output: Output, *, name: str | None) -> None:
         click.get_current_context().exit(EXIT_FAILED)
 
 
-def show(output: Output, logstore: Logstore, views: list[ShardView], left: Runway) -> None:
-    """The table for people. A checkpoint or end that is the frontier itself shows as `=`."""
+def show(output: Output, logstore: Logstore, views: list[ShardView], facts: Vitals) -> None:
+    """The table for people, and what is wrong. A checkpoint or end that is the frontier itself is a `=`."""
     service, group = logstore.service, logstore.group.name
-    runways = {s.shard: s for s in left.shards}
+    left = _runway(facts)
+    runways = {s.shard: s for s in (left.shards if left else ())}
     output.say(
         f"{service.project}/{service.logstore}, group {group}, table {logstore.table}; = is the frontier"
     )
@@ -108,10 +107,7 @@ def show(output: Output, logstore: Logstore, views: list[ShardView], left: Runwa
     )
     for view in views:
         say_backlog(output, view.shard, view.backlog)
-    for line in spoken(left):
-        output.say(f"{_LEVELS[left.level]}: {escape(line)}")
-    if left.level in ("short", "lost"):
-        output.say(f"  {CURE}")
+    say_findings(output, findings(facts, logstore))
 
 
 def show_files(output: Output, files: tuple[HourFiles, ...]) -> None:
@@ -129,6 +125,12 @@ def show_files(output: Output, files: tuple[HourFiles, ...]) -> None:
             f"and {len(rest):,} older hours: {sum(f.files for f in rest):,} files, "
             f"{sum(f.rows for f in rest):,} rows, {megabytes(sum(f.size for f in rest))}"
         )
+
+
+def _runway(facts: Vitals) -> Runway | None:
+    """Where it is known."""
+    found = facts.runway.runway if isinstance(facts.runway, Left) else None
+    return found if isinstance(found, Runway) else None
 
 
 def _state(view: ShardView) -> str:

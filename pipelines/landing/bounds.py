@@ -1,4 +1,4 @@
-"""What the sensors of a logstore watch for, and how often: settings, each with a default.
+"""Where a finding begins, and what the sensors of a logstore watch for: settings, each with a default.
 
 Every sensor is made and stopped until somebody turns it on, as the schedules are; `running: true` turns
 one on with the code that is deployed. A bound of 0 is never passed.
@@ -10,106 +10,84 @@ from pydantic import Field, model_validator
 
 from sls_io.settings import Settings
 
-Every = Annotated[int, Field(ge=10, le=86_400)]
 Bound = Annotated[float, Field(ge=0, le=1e12)]
-SNAPSHOTS_KEPT = 200
-MANIFESTS_KEPT = 100
-"""What a maintenance leaves at most: a bound below it would be passed again at once."""
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Rising(Settings):
-    """Above `warn` a warning, above `fail` an error."""
+    """Above `warn_s` a warning, above `fail_s` an error."""
 
-    warn: Bound
-    fail: Bound
+    warn_s: Bound
+    fail_s: Bound
 
     @model_validator(mode="after")
     def _a_warning_comes_first(self) -> "Rising":
-        if self.warn > self.fail > 0:
-            raise ValueError("`warn` must not be above `fail`")
+        if self.warn_s > self.fail_s > 0:
+            raise ValueError("`warn_s` must not be above `fail_s`")
         return self
 
 
 class Falling(Settings):
-    """Below `warn` a warning, below `fail` an error."""
+    """Below `warn_s` a warning, below `fail_s` an error; None: what the retention makes of it."""
 
-    warn: Bound
-    fail: Bound
+    warn_s: Bound | None = None
+    fail_s: Bound | None = None
 
     @model_validator(mode="after")
     def _a_warning_comes_first(self) -> "Falling":
-        if 0 < self.warn < self.fail:
-            raise ValueError("`warn` must not be below `fail`")
+        if self.fail_s is not None and 0 < (self.warn_s or 0) < self.fail_s:
+            raise ValueError("`warn_s` must not be below `fail_s`")
         return self
 
 
-class TopologySettings(Settings):
-    """Splits, merges, read-only and deleted shards."""
+class Shares(Settings):
+    """Parts of the rows of a receive hour, 0 to 1: above `warn` a warning, above `fail` an error. 1 is never
+    passed."""
 
-    running: bool = False
-    every_s: Every = 60
-
-
-class BacklogSettings(Settings):
-    """An extra run when the oldest log waits for longer than `lag_s`, or more than `mb` raw MB or `rows`
-    wait, about."""
-
-    running: bool = False
-    every_s: Every = 60
-    lag_s: Bound = 900.0
-    mb: Bound = 4096.0
-    rows: Bound = 0.0
-
-
-class SealedSettings(Settings):
-    """Hours that every shard has passed, at most `hours_max` of them a tick."""
-
-    running: bool = False
-    every_s: Every = 300
-    hours_max: Annotated[int, Field(ge=1, le=240)] = 24
-
-
-class TroubleSettings(Settings):
-    """What somebody should hear of.
-
-    lag_s      age of the oldest log that waits; nobody may be unable to look for longer than `fail`, either
-    commit_s   age of the logstore's newest landing: a schedule that runs commits at least once an hour
-    runway_s   time until retention deletes the oldest log that waits; never over a quarter of the retention
-               as a warning, nor over an eighth as an error
-
-    Rows with errors have their bounds in `errors` of the logstore; a red `reconciled` has none.
-    """
-
-    running: bool = False
-    every_s: Every = 300
-    lag_s: Rising = Rising(warn=1800, fail=7200)
-    commit_s: Rising = Rising(warn=7200, fail=21_600)
-    runway_s: Falling = Falling(warn=172_800, fail=86_400)
-
-
-class UpkeepSettings(Settings):
-    """The maintenance, when so many data files came since the newest compaction, or the table has so many
-    snapshots or manifests."""
-
-    running: bool = False
-    every_s: Every = 900
-    files: Annotated[int, Field(ge=0)] = 2000
-    snapshots: Annotated[int, Field(ge=0)] = 400
-    manifests: Annotated[int, Field(ge=0)] = 200
+    warn: Share = 0.01
+    fail: Share = 0.5
 
     @model_validator(mode="after")
-    def _more_than_a_maintenance_leaves(self) -> "UpkeepSettings":
-        for name, kept in (("snapshots", SNAPSHOTS_KEPT), ("manifests", MANIFESTS_KEPT)):
-            if 0 < getattr(self, name) <= kept:
-                raise ValueError(f"{name}: a maintenance leaves {kept}; write more than that, or 0 for never")
+    def _a_warning_comes_first(self) -> "Shares":
+        if self.warn > self.fail:
+            raise ValueError("`warn` must not be above `fail`")
         return self
+
+
+class Health(Settings):
+    """When a finding is a warning and when an error, by its kind; the kinds without a pair have no measure.
+
+    lag      age of the oldest log that waits; nobody may be unable to look for longer than `fail_s`, either
+    commit   age of the logstore's newest landing: a schedule that runs commits at least once an hour
+    runway   time until retention deletes the oldest log that has not landed. Of a retention R a warning
+             begins below min(R/2, max(R/4, 1 day)), an error below min(1 day, R/8)
+    errors   rows with an error in the worst of the newest receive hours
+    """
+
+    lag: Rising = Rising(warn_s=1800, fail_s=7200)
+    commit: Rising = Rising(warn_s=7200, fail_s=21_600)
+    runway: Falling = Falling()
+    errors: Shares = Shares()
+
+
+class Switch(Settings):
+    """A sensor that has nothing to set but whether it runs."""
+
+    running: bool = False
+
+
+class Demand(Settings):
+    """A run when a shard closes, and an extra one when the oldest log waits for longer than `lag_s`, or more
+    than `mb` raw MB wait, about."""
+
+    running: bool = False
+    lag_s: Bound = 900.0
+    mb: Bound = 4096.0
 
 
 class Sensors(Settings):
     """Of one logstore."""
 
-    topology: TopologySettings = TopologySettings()
-    backlog: BacklogSettings = BacklogSettings()
-    sealed: SealedSettings = SealedSettings()
-    trouble: TroubleSettings = TroubleSettings()
-    maintenance: UpkeepSettings = UpkeepSettings()
+    demand: Demand = Demand()
+    sealed: Switch = Switch()
+    health: Switch = Switch()

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from pipelines.landing.bounds import Sensors
+from pipelines.landing.bounds import Health, Sensors
 from pipelines.landing.defs_file import filled, line_of, read_attributes
 from pipelines.landing.project_file import members, read_project
 from pipelines.landing.table.contract import Contract
@@ -37,20 +37,6 @@ _DURATION = re.compile(r"([0-9]{1,12}) *(s|m|h|d)")
 _DURATION_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-class ErrorShares(Settings):
-    """Parts of the rows of a receive hour that may have an error, 0 to 1: above `warn` the check `clean`
-    warns, above `fail` it is red. 1 is never passed."""
-
-    warn: Annotated[float, Field(ge=0, le=1)] = 0.01
-    fail: Annotated[float, Field(ge=0, le=1)] = 0.5
-
-    @model_validator(mode="after")
-    def _a_warning_comes_first(self) -> "ErrorShares":
-        if self.warn > self.fail:
-            raise ValueError("errors: `warn` must not be above `fail`")
-        return self
-
-
 class Logstore(Settings):
     """One logstore and the table it lands in.
 
@@ -65,7 +51,8 @@ class Logstore(Settings):
     transform  `package.module:function` on the rows of a landing (see transform.py)
     coordinator  how shards are held (see coordinators.py); a word stands for its kind
     maintenance, proof  when their schedules tick, as cron, once somebody turns them on
-    sensors    what they watch for (see bounds.py)
+    health     when a finding is a warning, and when an error (see bounds.py)
+    sensors    which run, and what they watch for
     """
 
     service: Service
@@ -80,7 +67,7 @@ class Logstore(Settings):
     maintenance: str = "40 2 * * *"
     proof: str = "10 4 * * *"
     budget: Budget = Budget()
-    errors: ErrorShares = ErrorShares()
+    health: Health = Health()
     hooks: str = ""
     transform: str = ""
     coordinator: Coordination = Coordination()

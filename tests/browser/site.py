@@ -139,7 +139,6 @@ def _world(emulator: Emulator, lake: Lake, name: str, columns: Mapping[str, str]
         columns=dict(columns),
         start=hour_key(first),
         schedule=f"0 {(first + HOURS + 12) % 24} * * *",
-        sensors={"topology": {"every_s": 10}},
     )
     return World(emulator, lake, settings, InProcess())
 

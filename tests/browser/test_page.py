@@ -53,7 +53,7 @@ def me(site: Site) -> Iterator[Person]:
 def test_a_schedule_and_a_sensor_are_turned_on_by_their_switches(me: Person) -> None:
     me.turn_on("schedules", "access_logs_schedule")
     me.sees("Next tick")
-    me.turn_on("sensors", "shop_topology_sensor")
+    me.turn_on("sensors", "shop_demand_sensor")
 
 
 def test_one_batch_now_shows_hours_plots_and_checks(me: Person, site: Site) -> None:
@@ -101,7 +101,7 @@ def test_a_broken_contract_is_read_from_the_failed_check_and_mended_from_the_pag
     begun = int(site.worlds["shop"].emulator.admin.now()) // HOUR_S
     site.order(*ORDERS)
     me.run_now("shop_now")
-    me.check("bronze/shop", "clean", "Failed")
+    me.check("sls/shop_logstore", "errors", "Failed")
     me.sees("placed is not timestamp")
     me.keep("failed-check")
     site.edit("shop", "timestamp(epoch_s)", "timestamp(iso)")
@@ -115,7 +115,7 @@ def test_a_broken_contract_is_read_from_the_failed_check_and_mended_from_the_pag
     )
     me.view()
     me.run_succeeds()
-    me.check("bronze/shop", "clean", "Passed")
+    me.check("sls/shop_logstore", "errors", "Passed")
     rows = site.worlds["shop"].table_rows()
     assert len(rows) == 6 and all(row["placed"] is not None for row in rows)
 
@@ -124,7 +124,7 @@ def test_a_split_is_followed_from_the_tick_of_the_sensor_to_the_drain_run(me: Pe
     world = site.worlds["shop"]
     world.emulator.admin.split(PROJECT, "shop", 0)
     site.order(*ORDERS)
-    me.open("locations/sls_lake/sensors/shop_topology_sensor", "1 run requested")
+    me.open("locations/sls_lake/sensors/shop_demand_sensor", "1 run requested")
     me.keep("split")
     me.press("1 run requested")
     me.page.get_by_role("dialog").get_by_role("link").first.click()

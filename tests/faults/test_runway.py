@@ -5,6 +5,7 @@ import pytest
 from pipelines.landing.inspection.describe import describe
 from pipelines.landing.inspection.history import hours_of
 from pipelines.landing.inspection.runway import Runway, runway
+from pipelines.landing.watch.health import Left, Level, Vitals, findings
 from sls_io.checkpoints.lag import lags
 from sls_io.client import Heads
 from sls_io.clock import SYSTEM_CLOCK, ManualClock
@@ -19,6 +20,12 @@ def look(world: World, later_s: float = 0.0) -> Runway:
     """The runway, seen by a driver whose clock stands `later_s` after now."""
     with world.client as client:
         return runway(world.logstore, world.lake, client, clock=ManualClock(SYSTEM_CLOCK.now() + later_s))
+
+
+def level(world: World, found: Runway) -> Level:
+    """How wrong it is."""
+    (finding,) = findings(Vitals(runway=Left(found)), world.logstore)
+    return finding.level
 
 
 def deleted_at_s(world: World, found: Runway, shard: int) -> float:
@@ -37,30 +44,30 @@ def test_a_landing_is_warned_long_before_retention_is_at_its_frontier_and_what_i
     pass_by(quick, 60)
     quick.land()
     caught_up = look(quick)
-    assert (caught_up.level, caught_up.shortest_s) == ("ok", 30 * DAY)
+    assert (level(quick, caught_up), caught_up.shortest_s) == (Level.OK, 30 * DAY)
 
     quick.put(10, key=LOW)
     received_s = quick.emulator.admin.now()
     pass_by(quick, 20 * DAY)
     far = look(quick)
-    assert far.level == "ok"
+    assert level(quick, far) is Level.OK
     assert deleted_at_s(quick, far, 0) == pytest.approx(received_s + 30 * DAY, abs=5)
     assert [s.left_s for s in far.shards if s.shard == 1] == [None], "nothing of it waits"
 
     pass_by(quick, 3 * DAY)
     near = look(quick, later_s=3600)
-    assert near.level == "short"
+    assert level(quick, near) is Level.WARN
     assert near.shortest_s == pytest.approx(7 * DAY, abs=120)
-    (short,) = near.short
+    (short,) = near.short(7.5 * DAY)
     assert (short.shard, short.pace) == (0, 0.0), "no landing since, so the pace is nothing"
     assert short.overtaken_in_s == short.left_s
 
     pass_by(quick, 8 * DAY)
     over = look(quick)
-    assert (over.level, over.shortest_s, [s.shard for s in over.short]) == ("lost", 0.0, [0])
+    assert (level(quick, over), over.shortest_s, [s.shard for s in over.short(0)]) == (Level.FAIL, 0.0, [0])
     report = quick.land()
     assert len(report.gaps) == 1 and report.gaps[0].startswith("shard 0: ")
-    assert look(quick).level == "ok", "the gap has a name, nothing else is behind"
+    assert level(quick, look(quick)) is Level.OK, "the gap has a name, nothing else is behind"
 
 
 def test_the_pace_is_what_landings_of_the_last_day_say(quick: World) -> None:
@@ -91,7 +98,7 @@ def test_a_logstore_that_keeps_its_logs_for_ever_has_no_end(quick: World) -> Non
     quick.put(5)
     pass_by(quick, 900 * DAY)
     found = look(quick)
-    assert (found.retention_s, found.shortest_s, found.level) == (None, None, "ok")
+    assert (found.retention_s, found.shortest_s, level(quick, found)) == (None, None, Level.OK)
 
 
 def test_a_child_whose_beginning_went_unseen_is_lost_before_a_landing_says_so(quick: World) -> None:
@@ -101,7 +108,7 @@ def test_a_child_whose_beginning_went_unseen_is_lost_before_a_landing_says_so(qu
     quick.emulator.admin.split(PROJECT, quick.logstore.service.logstore, 0)
     quick.put(20)
     pass_by(quick, 60)
-    assert look(quick).level == "ok"
+    assert level(quick, look(quick)) is Level.OK
     pass_by(quick, 31 * DAY)
     quick.put(10)
     unseen = {s.shard for s in look(quick).shards if s.lost} - set(quick.ledger.shards)
@@ -110,7 +117,7 @@ def test_a_child_whose_beginning_went_unseen_is_lost_before_a_landing_says_so(qu
     assert {2, 3} <= {int(gap.split(":")[0].removeprefix("shard ")) for gap in gaps}
     pass_by(quick, 60)
     quick.land()
-    assert look(quick).level == "ok"
+    assert level(quick, look(quick)) is Level.OK
 
 
 def test_the_files_of_each_hour_are_counted_for_those_who_look(quick: World) -> None:

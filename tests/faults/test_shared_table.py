@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from dagster import AssetCheckSeverity, AssetKey, DagsterInstance
+from dagster import AssetCheckSeverity, DagsterInstance
 from pyiceberg.transforms import HourTransform, IdentityTransform
 
-from pipelines.components.logstore.checks import clean_result
+from pipelines.components.logstore.health import told_by_landing
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.inspection.describe import refusal
 from pipelines.landing.inspection.error_rows import error_rows
@@ -15,7 +15,8 @@ from pipelines.landing.ledger.state import TableState, origins_named, read_state
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.mend import Kept, plan_mend
 from pipelines.landing.run.driver import Run
-from pipelines.landing.watch.troubles import Kind, Level, troubles
+from pipelines.landing.watch.health import Kind, Level, findings
+from pipelines.landing.watch.vitals import after_landing, vitals
 from sls_io.errors import ConfigError
 from sls_io.window import HOUR_S
 from tests.faults.judge import pass_by
@@ -198,11 +199,14 @@ def test_rows_with_errors_of_another_logstore_of_the_table_are_not_ones_own(
     assert [(h.rows, h.errors) for h in theirs.hours.values()] == [(65, 40)]
     use_catalog(quick.lake, monkeypatch)
     with DagsterInstance.ephemeral() as instance:
-        clean = clean_result(quick.logstore, AssetKey("bronze"), instance)
-    assert clean.severity is AssetCheckSeverity.WARN and "4.8% of 21 rows" in (clean.description or "")
-    assert f"__origin__ IN ('{own.origins[0]}')" in str(clean.metadata["see"].value)
+        _, errors = told_by_landing(quick.logstore, instance, after_landing(quick.logstore))
+    assert errors.severity is AssetCheckSeverity.WARN and "4.8% of 21 rows" in (errors.description or "")
+    assert f"__origin__ IN ('{own.origins[0]}')" in str(errors.metadata["see"].value)
     with quick.client as client:
-        levels = {found.kind: found.level for found in troubles(quick.logstore, quick.lake, client)}
+        levels = {
+            found.kind: found.level
+            for found in findings(vitals(quick.logstore, lambda: quick.lake, lambda: client), quick.logstore)
+        }
     assert levels[Kind.ERRORS] is Level.WARN
 
 

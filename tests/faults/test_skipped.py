@@ -8,6 +8,7 @@ from pipelines.components.logstore.checks import proven_result
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.runway import runway
 from pipelines.landing.operations.seek import plan_seek
+from pipelines.landing.watch.health import Left, Level, Vitals, findings
 from sls_io.planning import GAP_SKIPPED
 from sls_io.window import HOUR_S
 from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
@@ -68,7 +69,7 @@ def test_logs_that_are_owed_have_a_word_and_an_exit_code_of_their_own_until_they
     assert (said["code"], said["verdict"], said["ok"]) == (EXIT_OWED, "owed", False)
     assert text["code"] == EXIT_OWED and "\nowed: 20 rows" in text["text"]
     assert "verified" not in text["text"]
-    result = proven_result(dg.AssetKey("bronze"), world.proof(), seconds=0.0)
+    result = proven_result(world.logstore, world.proof(), seconds=0.0)
     assert (result.passed, result.severity) == (False, dg.AssetCheckSeverity.WARN)
     assert (result.description or "").startswith("owed: shard 0: ")
     assert str(result.metadata["verdict"].value).startswith("- owed\n")
@@ -120,7 +121,8 @@ def test_retention_takes_what_is_owed_and_it_stays_a_gap(world: World, command: 
     world.emulator.admin.advance(29.5 * day_s)
     with world.client as client:
         warned = runway(world.logstore, world.lake, client)
-    assert warned.level == "short" and warned.shortest_s is not None and warned.shortest_s < day_s
+    (found,) = findings(Vitals(runway=Left(warned)), world.logstore)
+    assert found.level is Level.FAIL and warned.shortest_s is not None and warned.shortest_s < day_s
     assert any("is owed" in note for note in notes_of(world))
     world.emulator.admin.advance(10.5 * day_s)
     assert sum("it is lost" in note for note in notes_of(world)) == 2, "one of each shard"

@@ -19,7 +19,6 @@ from tests.worlds.one_logstore import PROJECT, World, catalog_variables, logstor
 
 BRONZE = PurePath("bronze")
 COLUMNS = {"n": "long", "status": "int", "latency_ms": "double"}
-SENSORS = {"topology": {"every_s": 10}}
 HOUR0 = int(SYSTEM_CLOCK.now()) // HOUR_S - 36
 """Receive hour the service's clock begins in; ticks take the machine's own time."""
 
@@ -135,7 +134,6 @@ def live_site(folder: Path, logstores: Sequence[str], *, warm: bool) -> Iterator
                 columns=COLUMNS,
                 start=hour_key(HOUR0),
                 schedule="* * * * *",
-                sensors=SENSORS,
             )
             found[name] = World(emulator, lake, settings, Engine(lake=lake))
         with found[logstores[0]].client as client:

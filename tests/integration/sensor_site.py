@@ -33,11 +33,13 @@ hour since. A module whose tests let a retention pass has a BEHIND_DAYS of its o
 
 @dataclass
 class Site:
-    """One logstore's world and the Dagster instance that its sensors see. `settings`: the sensors'."""
+    """One logstore's world and the Dagster instance that its sensors see. `settings`: the sensors'; `limits`:
+    when a finding is wrong."""
 
     world: World
     instance: dg.DagsterInstance
     settings: dict[str, Any] = field(default_factory=dict)
+    limits: dict[str, Any] = field(default_factory=dict)
     cursors: dict[str, str | None] = field(default_factory=dict)
 
     @property
@@ -46,17 +48,25 @@ class Site:
 
     @property
     def logstore(self) -> Logstore:
-        return self.world.changed(sensors=self.settings)
+        return self.world.changed(sensors=self.settings, health=self.limits)
 
     @property
     def definitions(self) -> dg.Definitions:
         return definitions_of(self.logstore)
 
-    def tick(self, what: str, *, stored: bool = True, kept: bool = True) -> Any:
-        """One tick of `<name>_<what>_sensor`. `stored=False`: nothing of its answer is stored or kept;
-        `kept=False`: the daemon dies between storing the events and keeping the cursor."""
+    def tick(
+        self,
+        what: str,
+        *,
+        stored: bool = True,
+        kept: bool = True,
+        sensor: dg.SensorDefinition | None = None,
+    ) -> Any:
+        """One tick of `<name>_<what>_sensor`, or of another `sensor` in its place. `stored=False`: nothing of
+        its answer is stored or kept; `kept=False`: the daemon dies between storing the events and keeping the
+        cursor."""
         defs = self.definitions
-        sensor = defs.resolve_sensor_def(f"{self.name}_{what}_sensor")
+        sensor = sensor or defs.resolve_sensor_def(f"{self.name}_{what}_sensor")
         assert isinstance(sensor, dg.SensorDefinition)
         with (
             dg.partition_loading_context(dynamic_partitions_store=self.instance),
@@ -105,13 +115,15 @@ def landed(site: Site, rows: int = 20) -> Site:
 
 @dataclass
 class MakeSite:
-    """Makes a logstore, and the site of its sensors: `make_site(name, backlog={"lag_s": 600})`."""
+    """Makes a logstore, and the site of its sensors: `make_site(name, demand={"lag_s": 600})`."""
 
     emulator: Emulator
     lake: Lake
     instance: dg.DagsterInstance
 
-    def __call__(self, name: str, *, shards: int = 2, **settings: Any) -> Site:
+    def __call__(
+        self, name: str, *, shards: int = 2, limits: dict[str, Any] | None = None, **settings: Any
+    ) -> Site:
         # The clock of a shared emulator only goes on, to the first minute of an hour.
         self.emulator.admin.set_clock((int(self.emulator.admin.now()) // 3600 + 1) * 3600 + 60.0)
         begin = hour_key(int(self.emulator.admin.now()) // 3600 - 2)
@@ -120,11 +132,11 @@ class MakeSite:
         )
         with world.client as client:
             client.transport.create_logstore(PROJECT, name, ttl=30, shard_count=shards)
-        return Site(world, self.instance, settings)
+        return Site(world, self.instance, settings, limits or {})
 
     def changed(self, settings: Mapping[str, Any]) -> Logstore:
-        """Settings of a logstore with these sensors; raises what checking them does."""
-        return logstore_settings(self.emulator, "unmade", sensors=dict(settings))
+        """A logstore with these settings; raises what checking them does."""
+        return logstore_settings(self.emulator, "unmade", **settings)
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,6 @@ from dagster_dbt import DbtProject
 
 from pipelines.cli.demo.dagster_runs import DEFINITIONS, MODELS
 from pipelines.components.logstore.assets import bronze_key, landing_assets, origin_spec
-from pipelines.components.logstore.checks import RECONCILED
 from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK
 from pipelines.landing import ROOT
 from pipelines.landing.logstore import Logstore
@@ -60,7 +59,7 @@ def land(instance: dg.DagsterInstance, *, passed: bool) -> None:
     """One hour landed, with its check."""
     instance.report_runless_asset_event(dg.AssetMaterialization(BRONZE, partition="2026-11-20-05:00"))
     instance.report_runless_asset_event(
-        dg.AssetCheckEvaluation(asset_key=BRONZE, check_name=RECONCILED, passed=passed, blocking=True)
+        dg.AssetCheckEvaluation(asset_key=BRONZE, check_name="reconciled", passed=passed, blocking=True)
     )
 
 

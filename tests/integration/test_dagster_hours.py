@@ -7,10 +7,12 @@ import pytest
 from dagster._core.storage.partition_status_cache import AssetPartitionStatus
 
 from pipelines.components.logstore.assets import bronze_key, checkpoint_key, hours_of
-from pipelines.components.logstore.pruning import prune_job
+from pipelines.components.logstore.health import check_key
+from pipelines.components.logstore.pruning import prune_op
 from pipelines.components.logstore.schedule import MODE_TAG, hour_key
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.operations.undo import plan_undo
+from pipelines.landing.watch.health import Kind
 from sls_io.clock import SYSTEM_CLOCK, ManualClock
 from tests.worlds.dagster_page import DAY_S, EXECUTE, Page, hours, of_hours, plans, why
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT
@@ -120,9 +122,14 @@ def test_old_runs_are_deleted_but_those_that_told_the_newest_of_an_hour_or_a_che
 
     def prune(days_later: int) -> dict[str, Any]:
         clock = ManualClock(SYSTEM_CLOCK.now() + days_later * DAY_S)
-        checks = [dg.AssetCheckKey(bronze, "clean")]
-        job = prune_job(world.logstore, [bronze], checks, clock=clock)
-        done = job.execute_in_process(instance=page.instance)
+        checks = [check_key(world.logstore, Kind.ERRORS)]
+        prune = prune_op(world.logstore, [bronze], checks, clock=clock)
+
+        @dg.job
+        def alone() -> None:
+            prune()
+
+        done = alone.execute_in_process(instance=page.instance)
         ((_, metadata),) = [(e.step_key, e.step_output_data.metadata) for e in done.filter_events(is_output)]
         return {name: value.value for name, value in metadata.items()}
 

@@ -12,6 +12,8 @@ from dagster._core.test_utils import create_run_for_test
 from pyiceberg.expressions import EqualTo
 
 from chaos.engine import InProcess
+from pipelines.components.logstore.assets import checkpoint_key
+from pipelines.components.logstore.health import check_key
 from pipelines.components.logstore.maintenance import MAINTAINS_TAG
 from pipelines.components.logstore.schedule import (
     BACKFILL_TAG,
@@ -21,10 +23,16 @@ from pipelines.components.logstore.schedule import (
 )
 from pipelines.components.logstore.spark import SparkEngine
 from pipelines.landing.spark.session import Engine
-from tests.worlds.dagster_page import DAY_S, EXECUTE, Page, hours, plans, why
+from pipelines.landing.watch.health import Kind
+from tests.worlds.dagster_page import DAY_S, Page, hours, plans, why
 from tests.worlds.one_logstore import HOUR0
 
 LOW = "0" * 32
+
+
+def rework(mode: str, *, execute: bool = False) -> dict[str, Any]:
+    """Config of `<name>_rework`."""
+    return {"ops": {"bronze__access_logs": {"config": {"mode": mode, "execute": execute}}}}
 
 
 class Losing(SparkEngine):
@@ -45,6 +53,12 @@ class Losing(SparkEngine):
 def check(result: dg.ExecuteInProcessResult, name: str) -> dg.AssetCheckEvaluation:
     (found,) = (e for e in result.get_asset_check_evaluations() if e.check_name == name)
     return found
+
+
+def newest(page: Page, kind: Kind) -> int:
+    """Which record of a check is its newest."""
+    key = check_key(page.world.logstore, kind)
+    return page.instance.event_log_storage.get_latest_asset_check_execution_by_key([key])[key].id
 
 
 def numbers(metadata: Any) -> dict[str, Any]:
@@ -94,7 +108,7 @@ def test_a_row_that_is_gone_makes_the_proof_red_until_the_hour_is_replaced(page:
     assert numbers(red.metadata)["problems"] >= 1
     assert not check(page.land(), "proven").passed, "red stays red although rows land"
     hour = int(victim["__receive_hour__"].timestamp()) // 3600
-    assert page.run("replace", hour=hour, config=EXECUTE).success
+    assert page.run("rework", hour=hour, config=rework("replace", execute=True)).success
     assert check(page.run("proof"), "proven").passed
     page.world.assert_each_log_once()
 
@@ -131,9 +145,11 @@ def pulled(page: Page, asked: str) -> dg.ExecuteInProcessResult:
 def test_no_text_of_a_log_is_in_what_a_check_says(page: Page) -> None:
     page.world.put(5, value="s3cr3t-payload")
     page.world.emulator.admin.advance(60)
-    results = [page.land(), page.run("proof"), page.run("errors", hour=HOUR0 + 2), page.run("runway")]
-    for result in results:
-        assert result.success
+    results = [page.land(), page.run("proof"), page.run("rework", hour=HOUR0 + 2, config=rework("errors"))]
+    red = page.run("health")
+    assert not red.success and "have an error" in why(red)
+    for result in (*results, red):
+        assert result.success or result is red
         for event in result.all_events:
             assert "s3cr3t-payload" not in str(event)
 
@@ -163,7 +179,7 @@ def test_a_run_now_lands_what_is_new_shows_its_hours_and_publishes_without_any_h
     assert now.success, why(now)
     shown = {hour: m["rows"].value for hour, m in hours(now).items()}
     assert shown == {hour_key(HOUR0 + 2): 10, hour_key(HOUR0 + 3): 0}, "passed, and the running hour is not"
-    assert all(check(now, name).passed for name in ("reconciled", "runway", "clean"))
+    assert all(check(now, name).passed for name in ("reconciled", "runway", "errors"))
     assert page.world.checkpoints() == {s: e.frontier for s, e in page.world.ledger.shards.items()}
     page.world.assert_each_log_once()
 
@@ -200,19 +216,19 @@ def test_rows_with_errors_turn_the_check_yellow_then_red_and_it_says_why_and_wha
     hour = hour_key(HOUR0 + 2)
     shown = hours(landed)[hour]
     assert (shown["error rows"].value, shown["error %"].value) == (wrong, float(wrong))
-    clean = check(landed, "clean")
-    assert clean.passed is (severity is None) and not clean.blocking
-    assert str(clean.description).startswith(f"{wrong}.0% of 100 rows of {hour} have an error")
-    assert clean.metadata["error rows"].value == wrong
-    assert "WHERE __error__ IS NOT NULL" in str(clean.metadata["see"].value)
-    cure = str(clean.metadata["mend once columns fit"].value)
+    errors = check(landed, "errors")
+    assert errors.passed is (severity is None) and not errors.blocking
+    assert str(errors.description).startswith(f"{wrong}.0% of 100 rows of {hour} have an error")
+    assert errors.metadata["error rows"].value == wrong
+    assert "WHERE __error__ IS NOT NULL" in str(errors.metadata["see"].value)
+    cure = str(errors.metadata["mend once columns fit"].value)
     assert (
         cure == f"sls-lake backfill -l access_logs --mode errors --from {hour} --to {hour} --local --execute"
     )
     if severity is not None:
-        assert clean.severity is severity and "most often: status is not int" in str(clean.description)
-        lenient = page.world.changed(errors={"warn": 1, "fail": 1})
-        assert check(page.run("now", logstore=lenient), "clean").passed
+        assert errors.severity is severity and "most often: status is not int" in str(errors.description)
+        lenient = page.world.changed(health={"errors": {"warn": 1, "fail": 1}})
+        assert check(page.run("now", logstore=lenient), "errors").passed
 
 
 # --- runway --------------------------------------------------------------------------------------------
@@ -227,7 +243,7 @@ def test_the_runway_is_a_number_of_each_landing_and_a_check_of_its_own(page: Pag
 
     page.world.put(10, key=LOW)
     page.world.emulator.admin.advance(25 * DAY_S)
-    short = check(page.run("runway"), "runway")
+    short = check(page.run("health"), "runway")
     assert (short.passed, short.severity) == (False, dg.AssetCheckSeverity.WARN)
     assert short.metadata["runway h"].value == pytest.approx(5 * 24, abs=0.2)
     assert "shard 0" in str(short.description) and "turn the schedule on" in str(short.description)
@@ -236,7 +252,7 @@ def test_the_runway_is_a_number_of_each_landing_and_a_check_of_its_own(page: Pag
 def test_a_landing_that_names_a_gap_is_a_red_runway_although_nothing_is_behind_any_more(page: Page) -> None:
     page.world.put(10, key=LOW)
     page.world.emulator.admin.advance(31 * DAY_S)
-    lost = check(page.run("runway"), "runway")
+    lost = check(page.run("health"), "runway")
     assert (lost.passed, lost.severity) == (False, dg.AssetCheckSeverity.ERROR)
     landed = page.land()
     assert landed.success
@@ -255,6 +271,13 @@ def test_a_landing_that_fails_still_looks_at_the_runway(page: Page) -> None:
     assert not failed.success
     assert check(failed, "runway").severity is dg.AssetCheckSeverity.WARN
     assert "shard 0" in str(check(failed, "runway").description)
+    # The button of the job's page leaves the checks out.
+    job = page.definitions(page.world.logstore).resolve_job_def("access_logs_now")
+    key = checkpoint_key(page.world.logstore)
+    alone = job.get_subset(asset_selection={key}, asset_check_selection=set())
+    before = newest(page, Kind.RUNWAY)
+    assert not alone.execute_in_process(instance=page.instance, raise_on_error=False).success
+    assert newest(page, Kind.RUNWAY) > before and newest(page, Kind.PROVEN) > before
 
 
 def test_a_landing_whose_time_is_over_before_it_pulls_is_red_and_names_the_setting(page: Page) -> None:
@@ -276,7 +299,7 @@ def test_a_landing_whose_time_is_over_before_it_pulls_is_red_and_names_the_setti
 
 def test_a_replace_says_what_it_would_do_until_it_is_told_to(page: Page) -> None:
     before = set(page.world.published())
-    dry = page.run("replace", hour=HOUR0)
+    dry = page.run("rework", hour=HOUR0, config=rework("replace"))
     assert dry.success and hours(dry) == {}
     (plan,) = plans(dry)
     assert plan.partition == hour_key(HOUR0)
@@ -289,7 +312,7 @@ def test_a_replace_says_what_it_would_do_until_it_is_told_to(page: Page) -> None
     }
     assert set(page.world.published()) == before
 
-    done = page.run("replace", hour=HOUR0, config=EXECUTE)
+    done = page.run("rework", hour=HOUR0, config=rework("replace", execute=True))
     assert done.success and check(done, "reconciled").passed
     metadata = hours(done)[hour_key(HOUR0)]
     assert (metadata["mode"].value, metadata["rows"].value) == ("replace", 20)
@@ -303,7 +326,7 @@ def test_an_hour_that_is_still_landing_is_not_replaced_and_the_run_says_which(pa
     page.world.put(10)
     page.world.emulator.admin.advance(60)
     page.land()
-    refused = page.run("replace", hour=HOUR0 + 2, config=EXECUTE)
+    refused = page.run("rework", hour=HOUR0 + 2, config=rework("replace", execute=True))
     assert not refused.success and "land first, or ask for earlier hours" in why(refused)
     page.world.assert_each_log_once()
 
@@ -313,7 +336,7 @@ def test_rows_with_errors_are_read_again_and_asking_twice_changes_nothing(page: 
     page.world.emulator.admin.advance(3600)
     page.land()
     fixed = page.world.changed(columns={"n": "long", "status": "int", "path": "string"})
-    dry = page.run("errors", hour=HOUR0 + 2, logstore=fixed)
+    dry = page.run("rework", hour=HOUR0 + 2, logstore=fixed, config=rework("errors"))
     (plan,) = plans(dry)
     counted = numbers(plan.metadata)
     assert (counted["rows with an error"], counted["rows without one after"]) == (8, 0)
@@ -321,11 +344,11 @@ def test_rows_with_errors_are_read_again_and_asking_twice_changes_nothing(page: 
     assert [record.data for record in left.records] == [{"rows": 8, "why": "status is not int"}]
 
     head = page.world.table.metadata.current_snapshot_id
-    done = page.run("errors", hour=HOUR0 + 2, logstore=fixed, config=EXECUTE)
+    done = page.run("rework", hour=HOUR0 + 2, logstore=fixed, config=rework("errors", execute=True))
     assert done.success
     assert page.world.table.metadata.current_snapshot_id != head, "a new column fills from the kept bytes"
     head = page.world.table.metadata.current_snapshot_id
-    again = page.run("errors", hour=HOUR0 + 2, logstore=fixed, config=EXECUTE)
+    again = page.run("rework", hour=HOUR0 + 2, logstore=fixed, config=rework("errors", execute=True))
     assert again.success and hours(again)[hour_key(HOUR0 + 2)]["files written anew"].value == 0
     assert page.world.table.metadata.current_snapshot_id == head
     page.world.assert_proved()
@@ -338,21 +361,34 @@ def test_a_column_that_was_declared_later_is_filled_from_the_rest(page: Page) ->
     rest = {name for row in page.world.table_rows() for name, _ in row["__rest__"] or ()}
     (name, *_) = sorted(rest)
     later = page.world.changed(columns={"n": "long", "status": "int", name: "string"})
-    dry = page.run("rest", hour=HOUR0 + 2, logstore=later)
+    dry = page.run("rework", hour=HOUR0 + 2, logstore=later, config=rework("rest"))
     (plan,) = plans(dry)
     rows = numbers(plan.metadata)["rows with texts of declared keys"]
     assert rows > 0 and name not in page.world.table.schema().column_names
-    done = page.run("rest", hour=HOUR0 + 2, logstore=later, config=EXECUTE)
+    done = page.run("rework", hour=HOUR0 + 2, logstore=later, config=rework("rest", execute=True))
     assert done.success
     assert sum(row[name] is not None for row in page.world.table_rows()) == rows
     page.world.assert_proved()
 
 
+@pytest.mark.parametrize("mode", ["", "fill", "live", "rework", "replac"])
+def test_a_form_that_names_no_mode_changes_nothing_and_is_told_which_there_are(page: Page, mode: str) -> None:
+    head = page.world.table.metadata.current_snapshot_id
+    refused = page.run("rework", hour=HOUR0, config=rework(mode, execute=True))
+    assert not refused.success and "name one of replace, errors, rest" in why(refused)
+    assert page.world.table.metadata.current_snapshot_id == head
+
+
+def test_a_mode_in_the_config_of_another_job_is_refused(page: Page) -> None:
+    refused = page.run("microbatch", hour=HOUR0, config=rework("replace", execute=True))
+    assert not refused.success and "is for <name>_rework" in why(refused)
+
+
 def test_neither_moves_a_checkpoint_nor_claims(page: Page) -> None:
     before = page.world.checkpoints()
     tags = {BACKFILL_TAG: "b"}
-    assert page.run("replace", hour=HOUR0, config=EXECUTE, tags=tags).success
-    assert page.run("errors", hour=HOUR0, config=EXECUTE, tags=tags).success
+    assert page.run("rework", hour=HOUR0, config=rework("replace", execute=True), tags=tags).success
+    assert page.run("rework", hour=HOUR0, config=rework("errors", execute=True), tags=tags).success
     assert page.world.checkpoints() == before
     assert not page.instance.get_runs(dg.RunsFilter(tags={CLAIMS_TAG: "access_logs", BACKFILL_TAG: "b"}))
 
@@ -366,9 +402,10 @@ def test_maintenance_compacts_sealed_hours_and_its_figures_stand_with_the_table(
     assert "Dry run" in str(plan.description)
     assert (plan.metadata["hours compacted"].value, plan.metadata["files before"].value) == (2, 4)
     assert len(page.world.published()) == 4
+    assert pruned(dry) == ["runs that would be", "old runs that stay"]
 
     done = page.run("maintenance")
-    assert done.success
+    assert done.success and pruned(done) == ["runs deleted", "old runs that stay"]
     (figures,) = plans(done)
     assert figures.asset_key == dg.AssetKey(["bronze", "access_logs"])
     assert (figures.metadata["files before"].value, figures.metadata["files after"].value) == (4, 2)
@@ -380,6 +417,12 @@ def test_maintenance_compacts_sealed_hours_and_its_figures_stand_with_the_table(
     assert again.metadata["hours compacted"].value == 0, "each hour once"
 
 
+def pruned(run: dg.ExecuteInProcessResult) -> list[str]:
+    """What the step that deletes old runs counted."""
+    (told,) = (e for e in run.all_events if e.is_successful_output and e.step_key == "prune__access_logs")
+    return list(told.step_output_data.metadata)
+
+
 def test_a_maintenance_of_a_table_that_lost_rows_does_nothing_and_fails(page: Page) -> None:
     page.world.table.delete(EqualTo(term="n", value=page.world.table_rows()[0]["n"]))
     head = page.world.table.metadata.current_snapshot_id
@@ -387,6 +430,7 @@ def test_a_maintenance_of_a_table_that_lost_rows_does_nothing_and_fails(page: Pa
     assert not failed.success and "holds 49 rows, its ledger says 50" in why(failed)
     (figures,) = plans(failed)
     assert figures.metadata["put off"].value == 1
+    assert pruned(failed), "old runs go all the same"
     assert page.world.table.metadata.current_snapshot_id == head
 
 

@@ -1,4 +1,4 @@
-"""Ticks of the topology, backlog and sealed sensors: what each sees and asks for, and does not do twice."""
+"""Ticks of the demand and sealed sensors: what each sees and asks for, and does not do twice."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -10,7 +10,7 @@ from dagster._core.test_utils import create_run_for_test
 
 from pipelines.components import SlsLogstore
 from pipelines.components.logstore.assets import bronze_key, checkpoint_key, hours_of
-from pipelines.components.logstore.checks import NAMES
+from pipelines.components.logstore.health import OF_TABLE, check_key
 from pipelines.components.logstore.schedule import (
     CLAIMS_TAG,
     HOURS_NAMED_MAX,
@@ -27,6 +27,7 @@ from pipelines.components.logstore.sensors.topology import shards_key
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.operations.adopt import plan_adopt
 from pipelines.landing.operations.pause import plan_pause
+from pipelines.landing.watch.health import Kind
 from sls_io.client import SlsClient
 from sls_io.errors import SlsError
 from tests.integration.sensor_site import MakeSite, Site, landed
@@ -52,7 +53,7 @@ def by_shard(seen: dg.AssetObservation) -> list[dict[str, Any]]:
 
 def test_the_first_look_tells_the_shards_and_makes_a_partition_of_each(make_site: MakeSite) -> None:
     site = landed(make_site("first_look"))
-    answer = site.tick("topology")
+    answer = site.tick("demand")
     (seen,) = observed(answer)
     assert seen.metadata["shards"].value == 2 and seen.metadata["readonly"].value == 0
     rows = by_shard(seen)
@@ -62,21 +63,21 @@ def test_the_first_look_tells_the_shards_and_makes_a_partition_of_each(make_site
     ]
     assert set(site.instance.get_dynamic_partitions("first_look_shards")) == {"0", "1"}
     assert not answer.run_requests and "2 shards" in answer.skip_message
-    again = site.tick("topology")
+    again = site.tick("demand")
     assert not again.asset_events and not again.dynamic_partitions_requests and not again.run_requests
-    assert again.skip_message == "2 shards, as before"
+    assert again.skip_message.startswith("2 shards, as before; no bound is passed")
 
 
 def test_a_split_is_followed_from_the_tick_to_the_drain_and_the_childrens_landing(
     make_site: MakeSite,
 ) -> None:
     site = landed(make_site("followed"))
-    site.tick("topology")
+    site.tick("demand")
     site.world.put(20)
     split(site)
     site.world.put(20)
     site.world.emulator.admin.advance(60)
-    answer = site.tick("topology")
+    answer = site.tick("demand")
     (seen,) = observed(answer)
     assert seen.description == "shard 0 was split into shards 2, 3"
     standing = {r["shard"]: r["table"] for r in by_shard(seen)}
@@ -94,52 +95,50 @@ def test_a_split_is_followed_from_the_tick_to_the_drain_and_the_childrens_landin
     assert drain.run_key.startswith(f"drain-{origin}-0@") and drain.tags[MODE_TAG] == "live"
     assert site.launch(drain, "microbatch").success
     assert site.world.ledger.shards[0].closed and 2 not in site.world.ledger.shards
-    told = site.tick("topology")
+    told = site.tick("demand")
     assert [e.partition for e in told.asset_events] == ["0"] and not told.run_requests
     assert [p for p, _ in site.materialized(shards_key(site.logstore))] == ["0"]
     assert site.launch(drain, "microbatch").success, "what the schedule asks for next"
     assert {2, 3} <= set(site.world.ledger.shards)
     site.world.assert_each_log_once()
-    assert not site.tick("topology").asset_events, "a shard is drained once"
+    assert not site.tick("demand").asset_events, "a shard is drained once"
 
 
 def test_a_drain_is_asked_for_once_whatever_becomes_of_the_cursor_and_by_whom(make_site: MakeSite) -> None:
     site = landed(make_site("asked_once"))
-    site.tick("topology")
+    site.tick("demand")
     site.world.put(5, key="0" * 32)
     split(site)
-    (first,) = site.tick("topology").run_requests
-    assert not site.tick("topology").run_requests, "the cursor knows it"
+    (first,) = site.tick("demand").run_requests
+    assert not site.tick("demand").run_requests, "the cursor knows it"
     other = replace(site, cursors={})
-    (second,) = other.tick("topology", stored=False).run_requests
+    (second,) = other.tick("demand", stored=False).run_requests
     assert second.run_key == first.run_key, "a lost cursor asks with the same key, which Dagster refuses"
     create_run_for_test(site.instance, status=dg.DagsterRunStatus.FAILURE, tags=first.tags)
-    assert not other.tick("topology", stored=False).run_requests, (
-        "a run of any deployment is found by its tag"
-    )
+    assert not other.tick("demand", stored=False).run_requests, "a run of any deployment is found by its tag"
     assert not any(CLAIMS_TAG in str(cursor) for cursor in site.cursors.values())
 
 
 def test_a_drain_waits_for_a_run_that_holds_the_claim_and_is_not_forgotten(make_site: MakeSite) -> None:
     site = landed(make_site("deferred"))
-    site.tick("topology")
+    site.tick("demand")
     split(site, 1)
     run = create_run_for_test(site.instance, status=dg.DagsterRunStatus.STARTED, tags={CLAIMS_TAG: site.name})
-    answer = site.tick("topology")
+    answer = site.tick("demand")
     assert not answer.run_requests and len(observed(answer)) == 1
     assert answer.skip_message.startswith("the drain of shard 1 is asked for later: run ")
     assert run.run_id in answer.skip_message
     site.instance.report_run_failed(run)
-    (drain,) = site.tick("topology").run_requests
+    (drain,) = site.tick("demand").run_requests
     assert "-1@" in drain.run_key
 
 
 def test_shards_of_a_logstore_made_anew_do_not_stand_as_landed_by_their_numbers(make_site: MakeSite) -> None:
     site = landed(make_site("made_anew"))
-    site.tick("topology")
+    site.tick("demand")
     split(site)
     site.world.land()
-    site.tick("topology")
+    site.tick("demand")
     assert [p for p, _ in site.materialized(shards_key(site.logstore))] == ["0"]
     with site.world.client as client:
         client.transport.delete_logstore(PROJECT, site.name)
@@ -147,16 +146,16 @@ def test_shards_of_a_logstore_made_anew_do_not_stand_as_landed_by_their_numbers(
         client.transport.create_logstore(PROJECT, site.name, ttl=30, shard_count=2)
         plan = plan_adopt(site.world.lake, site.logstore, client, at="begin")
         execute(site.world.lake, plan)
-    answer = site.tick("topology")
+    answer = site.tick("demand")
     assert "made anew" in str(observed(answer)[0].description)
     assert not site.instance.get_materialized_partitions(shards_key(site.logstore))
 
 
 def test_two_merged_shards_are_drained_by_one_run(make_site: MakeSite) -> None:
     site = landed(make_site("merged"))
-    site.tick("topology")
+    site.tick("demand")
     site.world.emulator.admin.merge(PROJECT, site.name, 0)
-    answer = site.tick("topology")
+    answer = site.tick("demand")
     assert observed(answer)[0].description == "shards 0, 1 were merged into shard 2"
     (drain,) = answer.run_requests
     assert site.launch(drain, "microbatch").success
@@ -167,33 +166,33 @@ def test_before_the_first_landing_nothing_is_drained_since_the_first_run_takes_a
     make_site: MakeSite,
 ) -> None:
     site = make_site("not_begun")
-    site.tick("topology")
+    site.tick("demand")
     split(site)
-    answer = site.tick("topology")
+    answer = site.tick("demand")
     assert not answer.run_requests
-    assert answer.skip_message == "shard 0 was split into shards 2, 3: no run is needed for it"
+    assert answer.skip_message.startswith("shard 0 was split into shards 2, 3: no run is needed for it")
 
 
 def test_a_shard_that_retention_took_is_told_once_and_loses_its_partition(make_site: MakeSite) -> None:
     site = landed(make_site("taken"))
     split(site)
-    site.tick("topology")
+    site.tick("demand")
     for _ in range(2):
         site.world.emulator.admin.advance(60)
         site.world.land()
-    site.tick("topology")
+    site.tick("demand")
     site.world.emulator.admin.retain(PROJECT, site.name, shard=0, drop=True)
-    answer = site.tick("topology")
+    answer = site.tick("demand")
     assert [str(o.description) for o in observed(answer)] == ["shard 0 is gone: retention took it"]
     assert set(site.instance.get_dynamic_partitions("taken_shards")) == {"1", "2", "3"}
-    assert not site.tick("topology").asset_events
+    assert not site.tick("demand").asset_events
 
 
 def test_a_list_that_is_cut_short_deletes_nothing(make_site: MakeSite) -> None:
     site = landed(make_site("cut_short"))
-    site.tick("topology")
+    site.tick("demand")
     site.world.emulator.admin.fault("answer", call="list_shards", logstore=site.name, item=1, drop=True)
-    answer = site.tick("topology")
+    answer = site.tick("demand")
     assert set(site.instance.get_dynamic_partitions("cut_short_shards")) == {"0", "1"}
     assert "gone" not in str(observed(answer))
 
@@ -202,18 +201,18 @@ def test_a_service_that_does_not_answer_is_a_failed_tick_with_the_cause_and_noth
     make_site: MakeSite,
 ) -> None:
     site = landed(make_site("away"))
-    site.tick("topology")
+    site.tick("demand")
     split(site)
     fault = site.world.emulator.admin.fault("error", call="list_shards", status=503, times=None)
     with pytest.raises(SlsError, match="HTTP 503"):
-        site.tick("topology")
+        site.tick("demand")
     site.world.emulator.admin.remove(fault)
-    answer = site.tick("topology")
+    answer = site.tick("demand")
     assert len(answer.run_requests) == 1
     assert str(observed(answer)[0].description).startswith("shard 0 was split")
 
 
-def test_an_unset_endpoint_skips_every_tick_but_that_of_trouble_and_names_the_variable(
+def test_an_unset_endpoint_skips_every_tick_but_that_of_health_and_names_the_variable(
     sensor_instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SLS_ENDPOINT", raising=False)
@@ -227,7 +226,7 @@ def test_an_unset_endpoint_skips_every_tick_but_that_of_trouble_and_names_the_va
     )
     defs = component.build_defs(dg.ComponentTree.for_test().load_context)
     with dg.build_sensor_context(instance=sensor_instance, definitions=defs) as context:
-        for what in ("topology", "backlog", "sealed"):
+        for what in ("demand", "sealed"):
             sensor = defs.resolve_sensor_def(f"access_logs_{what}_sensor")
             said = sensor.evaluate_tick(context).skip_message
             assert said == "set the environment variable SLS_ENDPOINT to the endpoint of access_logs"
@@ -239,8 +238,8 @@ def test_an_unset_endpoint_skips_every_tick_but_that_of_trouble_and_names_the_va
 def test_no_shard_is_asked_while_the_ledger_alone_says_that_nothing_is_late(make_site: MakeSite) -> None:
     site = landed(make_site("on_time", shards=4))
     fault = site.world.emulator.admin.fault("observe", call="get_cursor", logstore=site.name, times=None)
-    answer = site.tick("backlog")
-    assert not answer.run_requests and answer.skip_message.startswith("no bound is passed")
+    answer = site.tick("demand")
+    assert not answer.run_requests and answer.skip_message.partition("; ")[2].startswith("no bound is passed")
     (seen,) = (f for f in site.world.emulator.admin.faults() if f["id"] == fault)
     assert seen["hits"] == 0
 
@@ -248,65 +247,97 @@ def test_no_shard_is_asked_while_the_ledger_alone_says_that_nothing_is_late(make
 def test_logs_that_wait_too_long_ask_for_one_run_and_only_once_while_nothing_changes(
     make_site: MakeSite,
 ) -> None:
-    site = landed(make_site("too_long", backlog={"lag_s": 600}))
+    site = landed(make_site("too_long", demand={"lag_s": 600}))
     site.world.put(20)
     site.world.emulator.admin.advance(1000)
-    (asked,) = site.tick("backlog").run_requests
+    (asked,) = site.tick("demand").run_requests
     assert asked.tags[MODE_TAG] == "live" and asked.tags[CLAIMS_TAG] == "too_long"
-    assert "a run was asked for" in site.tick("backlog").skip_message
+    assert "a run was asked for" in site.tick("demand").skip_message
     assert site.launch(asked, "microbatch").success
     site.world.assert_each_log_once()
-    assert site.tick("backlog").skip_message.startswith("no bound is passed")
+    assert site.tick("demand").skip_message.partition("; ")[2].startswith("no bound is passed")
 
 
 def test_a_backlog_waits_for_the_run_that_holds_the_claim_and_names_it(make_site: MakeSite) -> None:
-    site = landed(make_site("held_up", backlog={"lag_s": 600}))
+    site = landed(make_site("held_up", demand={"lag_s": 600}))
     site.world.put(20)
     site.world.emulator.admin.advance(1000)
     run = create_run_for_test(site.instance, status=dg.DagsterRunStatus.STARTED, tags={CLAIMS_TAG: site.name})
-    answer = site.tick("backlog")
+    answer = site.tick("demand")
     assert not answer.run_requests and run.run_id in answer.skip_message
     site.instance.report_run_failed(run)
-    assert len(site.tick("backlog").run_requests) == 1, (
-        "the held one was not taken for one that was asked for"
-    )
+    assert len(site.tick("demand").run_requests) == 1, "the held one was not taken for one that was asked for"
 
 
 def test_a_quiet_logstore_is_not_late_however_long_ago_its_last_log_came(make_site: MakeSite) -> None:
-    site = landed(make_site("quiet", backlog={"lag_s": 600}))
+    site = landed(make_site("quiet", demand={"lag_s": 600}))
     site.world.emulator.admin.advance(5000)
-    answer = site.tick("backlog")
+    answer = site.tick("demand")
     assert not answer.run_requests and "at most 0 s" in answer.skip_message
 
 
-@pytest.mark.parametrize(("bound", "phrase"), [({"rows": 5}, "rows wait"), ({"mb": 0.0001}, "MB wait")])
-def test_many_waiting_rows_or_bytes_ask_for_a_run(
-    make_site: MakeSite, bound: dict[str, float], phrase: str
-) -> None:
-    site = make_site(f"many_{next(iter(bound))}", backlog={"lag_s": 0, "mb": 0, **bound})
+def test_many_waiting_bytes_ask_for_a_run(make_site: MakeSite) -> None:
+    site = make_site("many_mb", demand={"lag_s": 0, "mb": 0.0001})
     site.world.put(40)
     site.world.emulator.admin.advance(1200)
     site.world.land()
-    assert not site.tick("backlog").run_requests
+    assert not site.tick("demand").run_requests
     site.world.put(40)
     site.world.emulator.admin.advance(900)
-    answer = site.tick("backlog", stored=False)
+    answer = site.tick("demand", stored=False)
     assert len(answer.run_requests) == 1
     run = create_run_for_test(site.instance, status=dg.DagsterRunStatus.STARTED, tags={CLAIMS_TAG: site.name})
-    assert phrase in site.tick("backlog").skip_message and run.run_id
+    assert "MB wait" in site.tick("demand").skip_message and run.run_id
+
+
+def test_a_shard_that_closes_and_logs_that_wait_are_one_run(make_site: MakeSite) -> None:
+    site = landed(make_site("both", demand={"lag_s": 600}))
+    site.tick("demand")
+    site.world.put(20)
+    split(site)
+    site.world.emulator.admin.advance(1000)
+    (drain,) = site.tick("demand").run_requests
+    assert drain.run_key.startswith("drain-")
+    (backlog,) = site.tick("demand").run_requests
+    assert backlog.run_key is None, "what waits still does: the drain was not carried out"
+    said = site.tick("demand").skip_message
+    assert said.startswith("4 shards, as before; ") and "a run was asked for" in said
+
+
+def test_a_half_that_cannot_look_keeps_what_both_had_seen(make_site: MakeSite) -> None:
+    site = landed(make_site("half_blind", demand={"lag_s": 600}))
+    site.tick("demand")
+    site.world.put(20)
+    split(site, 1)
+    site.world.emulator.admin.advance(1000)
+    fault = site.world.emulator.admin.fault("error", call="get_cursor_time", status=503, times=None)
+    with pytest.raises(SlsError, match="HTTP 503"):
+        site.tick("demand")
+    site.world.emulator.admin.remove(fault)
+    answer = site.tick("demand")
+    assert len(answer.run_requests) == 1 and str(observed(answer)[0].description).startswith(
+        "shard 1 was split"
+    )
+
+
+@pytest.mark.parametrize("cursor", ["junk", "[1]", '{"topology": 3}', '{"head": "7", "at_s": 1}'])
+def test_a_cursor_of_somebody_else_is_a_first_look(make_site: MakeSite, cursor: str) -> None:
+    site = landed(make_site(f"foreign_{len(cursor)}"))
+    site.cursors["demand"] = cursor
+    assert [str(o.description) for o in observed(site.tick("demand"))] == ["first look at the shards"]
 
 
 def test_a_paused_shard_asks_for_no_run(make_site: MakeSite) -> None:
-    site = landed(make_site("resting", backlog={"lag_s": 600}))
+    site = landed(make_site("resting", demand={"lag_s": 600}))
     with site.world.client as client:
         execute(site.world.lake, plan_pause(site.world.lake, site.logstore, client, [0, 1]))
     site.world.put(20)
     site.world.emulator.admin.advance(1000)
-    assert not site.tick("backlog").run_requests
+    assert not site.tick("demand").run_requests
 
 
 def test_before_the_first_landing_there_is_no_backlog(make_site: MakeSite) -> None:
-    assert not make_site("unborn", backlog={"lag_s": 1}).tick("backlog").run_requests
+    assert not make_site("unborn", demand={"lag_s": 1}).tick("demand").run_requests
 
 
 # --- sealed hours --------------------------------------------------------------------------------------
@@ -332,20 +363,20 @@ def test_an_hour_is_sealed_once_every_shard_has_passed_its_end(make_site: MakeSi
 def test_hours_are_sealed_in_order_so_many_a_tick_and_once_though_the_daemon_dies(
     make_site: MakeSite,
 ) -> None:
-    site = make_site("caught_up", sealed={"hours_max": 2})
+    site = make_site("caught_up")
     first = site.world.hours[-1]
     site.world.land_hours(2)
-    site.world.emulator.admin.advance(3 * 3600)
+    site.world.emulator.admin.advance(24 * 3600)
     site.world.land()
-    assert "3 more at the next ticks" in site.tick("sealed", kept=False).skip_message
+    assert "2 more at the next ticks" in site.tick("sealed", kept=False).skip_message
     assert not site.tick("sealed").asset_events, "both were told before the cursor was lost"
     while site.tick("sealed").asset_events:
         pass
-    assert sealed(site) == [hour_key(first + n) for n in range(5)], "empty hours are complete, too"
+    assert sealed(site) == [hour_key(first + n) for n in range(26)], "empty hours are complete, too"
     site.cursors.clear()
     while site.tick("sealed").asset_events:
         pass
-    assert len(sealed(site)) == 5
+    assert len(sealed(site)) == 26
 
 
 def test_an_hour_with_a_shard_that_nobody_has_landed_yet_is_not_complete(make_site: MakeSite) -> None:
@@ -404,7 +435,8 @@ def test_one_batch_from_the_page_tells_the_checks_that_the_page_leaves_out(make_
     )
     done = job.execute_in_process(instance=site.instance)
     assert done.success
-    keys = [dg.AssetCheckKey(bronze_key(site.logstore), name) for name in NAMES]
+    kinds = (*OF_TABLE, Kind.RUNWAY, Kind.ERRORS)
+    keys = [check_key(site.logstore, kind) for kind in kinds]
     newest = site.instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
     assert {newest[key].run_id for key in keys} == {done.run_id}
     site.world.assert_each_log_once()

@@ -201,8 +201,8 @@ FILES: dict[str, tuple[bytes, str]] = {
         "line 4: group: expected a name, in quotes where it looks like a number, or its settings",
     ),
     "a switch for settings": (
-        (GOOD + "  sensors: {topology: true}\n").encode(),
-        "line 7: sensors.topology: expected its settings, each in a line below it",
+        (GOOD + "  sensors: {demand: true}\n").encode(),
+        "line 7: sensors.demand: expected its settings, each in a line below it",
     ),
     "a unit": (
         (GOOD + "  budget: {bytes_max: 8GiB}\n").encode(),

@@ -11,6 +11,7 @@ from pipelines.landing.inspection.describe import ShardView
 from pipelines.landing.inspection.history import HourFiles
 from pipelines.landing.inspection.runway import CURE, Runway, ShardRunway
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.watch.health import Left, Vitals
 from sls_io.window import Cursor
 
 DAY = 24 * 3600.0
@@ -28,15 +29,19 @@ def view(shard: int) -> ShardView:
     return ShardView(shard, "readwrite", "", None, Cursor(5), Cursor(9), 10, 1_790_000_000, 60.0, False)
 
 
+def facts(left: Runway) -> Vitals:
+    return Vitals(runway=Left(left))
+
+
 def said(left: Runway) -> str:
     shown = io.StringIO()
-    show(Output(as_json=False, file=shown), LOGSTORE, [view(s.shard) for s in left.shards], left)
+    show(Output(as_json=False, file=shown), LOGSTORE, [view(s.shard) for s in left.shards], facts(left))
     return shown.getvalue()
 
 
 def test_a_short_runway_is_said_with_its_shard_and_the_cure() -> None:
     text = said(Runway("bronze.x", 30 * DAY, (ShardRunway(0, 1, 20 * DAY), ShardRunway(1, 1, 2 * DAY))))
-    assert "runway is short: shard 1: its oldest log not landed is deleted in 2.0 d" in text
+    assert "runway warns: shard 1: its oldest log not landed is deleted in 2.0 d" in text
     assert "20.0 d" in text
     assert CURE in " ".join(text.split())
 
@@ -49,7 +54,7 @@ def test_a_long_runway_is_one_line_and_no_alarm() -> None:
 
 def test_lost_logs_are_called_lost() -> None:
     text = said(Runway("bronze.x", 30 * DAY, (ShardRunway(0, lost=True),)))
-    assert "logs were lost: shard 0: retention took logs that had not landed" in text
+    assert "runway fails: shard 0: retention took logs that had not landed" in text
 
 
 def test_the_newest_hours_are_shown_first_and_the_others_are_counted() -> None:
@@ -78,7 +83,7 @@ BUSY = ShardView(
 def table_of(**options: Any) -> list[str]:
     shown = io.StringIO()
     left = Runway("bronze.x", 30 * DAY, (ShardRunway(7, 1, 20 * DAY),))
-    show(Output(file=shown, **options), LOGSTORE, [BUSY], left)
+    show(Output(file=shown, **options), LOGSTORE, [BUSY], facts(left))
     return shown.getvalue().splitlines()
 
 

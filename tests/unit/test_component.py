@@ -54,10 +54,11 @@ from tests.worlds.components import ATTRIBUTES, START, definitions, lake_home, l
 
 __all__ = ["lake_home"]
 
-CHECKS = {"reconciled", "runway", "proven", "clean"}
-WORK = ("microbatch", "now", "replace", "errors", "rest", "maintenance", "prune")
-VERBS = (*WORK, "proof", "runway", "trouble")
-TROUBLES = {"lag", "runway", "commit", "errors", "reconciled"}
+CHECKS = {"reconciled", "proven"}
+VERBS = ("microbatch", "now", "rework", "proof", "health", "maintenance")
+HEALTH = {"runway", "lag", "commit", "errors"}
+DEFINITIONS_MAX = 18
+"""Of one logstore, beside its assets: what a person finds on the page, and has to know."""
 
 
 # --- definitions -----------------------------------------------------------------------------
@@ -78,10 +79,10 @@ def test_a_logstore_becomes_assets_with_checks_jobs_and_stopped_schedules_and_se
     assert not graph.get(dg.AssetKey(["sls", "access_logs_logstore"])).is_executable
     of_bronze = [key for key in graph.asset_check_keys if key.asset_key == bronze.key]
     blocking = {key.name: graph.get(key).blocking for key in of_bronze}
-    assert blocking == {"reconciled": True, "proven": False, "runway": False, "clean": False}
+    assert blocking == {"reconciled": True, "proven": False}
     others = graph.asset_check_keys - set(of_bronze)
     assert {(key.asset_key.path[-1], key.name) for key in others} == {
-        ("access_logs_logstore", name) for name in TROUBLES
+        ("access_logs_logstore", name) for name in HEALTH
     }
     for told in ("sls/access_logs_shards", "bronze/access_logs_sealed"):
         assert not graph.get(dg.AssetKey(told.split("/"))).is_executable
@@ -94,14 +95,12 @@ def test_a_logstore_becomes_assets_with_checks_jobs_and_stopped_schedules_and_se
     assert schedules == {
         "access_logs_schedule": ("access_logs_microbatch", stopped),
         "access_logs_proof_schedule": ("access_logs_proof", stopped),
-        "access_logs_runway_schedule": ("access_logs_runway", stopped),
         "access_logs_maintenance_schedule": ("access_logs_maintenance", stopped),
-        "access_logs_prune_schedule": ("access_logs_prune", stopped),
     }
     sensors = {s.name: s.default_status for s in repository.sensor_defs}
-    kinds = ("topology", "backlog", "sealed", "trouble", "maintenance")
     off = dg.DefaultSensorStatus.STOPPED
-    assert sensors == {f"access_logs_{kind}_sensor": off for kind in kinds}
+    assert sensors == {f"access_logs_{kind}_sensor": off for kind in ("demand", "sealed", "health")}
+    assert len(graph.asset_check_keys) + len(jobs) + len(schedules) + len(sensors) <= DEFINITIONS_MAX
 
 
 @pytest.mark.parametrize(
@@ -109,12 +108,9 @@ def test_a_logstore_becomes_assets_with_checks_jobs_and_stopped_schedules_and_se
     [
         ("microbatch", {"bronze", "checkpoint"}, CHECKS),
         ("now", {"checkpoint"}, CHECKS),
-        ("replace", {"bronze"}, CHECKS),
-        ("errors", {"bronze"}, CHECKS),
-        ("rest", {"bronze"}, CHECKS),
+        ("rework", {"bronze"}, CHECKS),
         ("proof", set(), {"proven"}),
-        ("runway", set(), {"runway"}),
-        ("trouble", set(), TROUBLES),
+        ("health", set(), HEALTH),
     ],
 )
 def test_each_job_selects_what_it_does_with_the_checks_of_what_it_touches(
@@ -132,11 +128,9 @@ def test_what_takes_something_away_is_a_dry_run_as_it_is_and_maintenance_is_not(
     assert modes == {
         **dict.fromkeys(VERBS),
         "now": "live",
-        "replace": "replace",
-        "errors": "errors",
-        "rest": "rest",
+        "rework": "rework",
     }
-    assert Options().execute is False
+    assert Options().execute is False and Options().mode == ""
     assert Upkeep().execute is True
 
 

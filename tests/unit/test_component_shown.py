@@ -39,19 +39,19 @@ def test_owners_are_written_below_the_attributes_and_stand_with_every_asset() ->
 
 
 @pytest.mark.parametrize(
-    ("lag_s", "fail_s", "warn_s"),
+    ("lag", "fail_s", "warn_s"),
     [
-        ({"warn": 600, "fail": 1800}, 1800, 600),
-        ({"warn": 0, "fail": 900}, 900, None),
-        ({"warn": 600, "fail": 0}, 600, None),
-        ({"warn": 5, "fail": 10}, 60, None),
+        ({"warn_s": 600, "fail_s": 1800}, 1800, 600),
+        ({"warn_s": 0, "fail_s": 900}, 900, None),
+        ({"warn_s": 600, "fail_s": 0}, 600, None),
+        ({"warn_s": 5, "fail_s": 10}, 60, None),
     ],
     ids=str,
 )
 def test_the_checkpoint_is_late_by_the_bounds_of_the_lag(
-    lag_s: dict[str, int], fail_s: int, warn_s: int | None
+    lag: dict[str, int], fail_s: int, warn_s: int | None
 ) -> None:
-    assert policies({"trouble": {"lag_s": lag_s}}) == {
+    assert policies({"lag": lag}) == {
         CHECKPOINT: dg.FreshnessPolicy.time_window(
             fail_window=timedelta(seconds=fail_s), warn_window=timedelta(seconds=warn_s) if warn_s else None
         )
@@ -60,12 +60,12 @@ def test_the_checkpoint_is_late_by_the_bounds_of_the_lag(
 
 def test_the_checkpoint_has_bounds_as_it_is_and_none_where_the_lag_has_none() -> None:
     assert set(policies({})) == {CHECKPOINT}
-    assert policies({"trouble": {"lag_s": {"warn": 0, "fail": 0}}}) == {}
+    assert policies({"lag": {"warn_s": 0, "fail_s": 0}}) == {}
 
 
-def policies(sensors: dict[str, Any]) -> dict[dg.AssetKey, dg.FreshnessPolicy]:
+def policies(health: dict[str, Any]) -> dict[dg.AssetKey, dg.FreshnessPolicy]:
     """The freshness policies of a logstore's assets with these settings."""
-    graph = definitions({**ATTRIBUTES, "sensors": sensors}).resolve_asset_graph()
+    graph = definitions({**ATTRIBUTES, "health": health}).resolve_asset_graph()
     found = {key: graph.get(key).freshness_policy for key in graph.get_all_asset_keys()}
     return {key: policy for key, policy in found.items() if policy is not None}
 

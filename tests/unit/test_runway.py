@@ -1,7 +1,8 @@
-"""How long until retention deletes what has not landed: levels, paces and sentences, as values."""
+"""How long until retention deletes what has not landed: limits, paces and sentences, as values."""
 
 import pytest
 
+from pipelines.landing.bounds import Falling
 from pipelines.landing.inspection.runway import Runway, ShardRunway, days, spoken
 
 HOUR = 3600.0
@@ -14,23 +15,24 @@ def left(*hours: float, retention_s: float | None = 30 * DAY) -> Runway:
 
 
 @pytest.mark.parametrize(
-    ("retention_days", "alarm_hours"), [(1, 12), (2, 24), (3, 24), (4, 24), (30, 180), (3000, 18_000)]
+    ("retention_days", "warn_h", "fail_h"),
+    [(1, 12, 3), (2, 24, 6), (3, 24, 9), (4, 24, 12), (8, 48, 24), (30, 180, 24), (3000, 18_000, 24)],
 )
-def test_the_alarm_is_a_quarter_of_the_retention_or_a_day_and_never_more_than_half(
-    retention_days: int, alarm_hours: int
+def test_a_warning_begins_at_a_quarter_of_the_retention_and_an_error_at_a_day_or_an_eighth(
+    retention_days: int, warn_h: int, fail_h: int
 ) -> None:
     found = Runway("bronze.x", retention_days * DAY)
-    assert found.alarm_s == alarm_hours * HOUR
-    assert left(alarm_hours + 0.1, retention_s=retention_days * DAY).level == "ok"
-    assert left(alarm_hours - 0.1, retention_s=retention_days * DAY).level == "short"
+    assert found.limits(Falling()) == (warn_h * HOUR, fail_h * HOUR)
+    assert found.limits(Falling(warn_s=7, fail_s=5)) == (7, 5)
+    assert found.limits(Falling(fail_s=0)) == (warn_h * HOUR, 0)
 
 
 def test_the_shortest_shard_decides_and_a_lost_one_comes_first() -> None:
     found = left(700, 100, 20)
-    assert (found.level, found.shortest_s) == ("short", 20 * HOUR)
-    assert [s.shard for s in found.short] == [2, 1]
+    assert found.shortest_s == 20 * HOUR and not found.lost
+    assert [s.shard for s in found.short(180 * HOUR)] == [2, 1]
     lost = Runway("bronze.x", 30 * DAY, (*found.shards, ShardRunway(7, lost=True)))
-    assert (lost.level, lost.shortest_s, lost.short[0].shard) == ("lost", 0.0, 7)
+    assert (lost.lost, lost.shortest_s, lost.short(0)[0].shard) == (True, 0.0, 7)
 
 
 def test_a_log_that_is_overdue_is_no_less_than_nothing() -> None:
@@ -39,10 +41,10 @@ def test_a_log_that_is_overdue_is_no_less_than_nothing() -> None:
 
 def test_without_waiting_logs_all_of_the_retention_is_left_and_without_retention_there_is_no_end() -> None:
     idle = Runway("bronze.x", 3 * DAY, (ShardRunway(0), ShardRunway(1)))
-    assert (idle.level, idle.shortest_s) == ("ok", 3 * DAY)
+    assert (idle.short(DAY), idle.shortest_s) == ((), 3 * DAY)
     for_ever = Runway("bronze.x", None, (ShardRunway(0, 1_790_000_000),))
-    assert (for_ever.level, for_ever.shortest_s, for_ever.alarm_s) == ("ok", None, None)
-    assert "deletes nothing" in next(iter(spoken(for_ever)))
+    assert (for_ever.short(DAY), for_ever.shortest_s, for_ever.limits(Falling())) == ((), None, (0, 0))
+    assert "deletes nothing" in next(iter(spoken(for_ever, DAY)))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +64,7 @@ def test_each_short_shard_is_a_sentence_that_says_when_and_whether_landings_catc
         ShardRunway(2, lost=True),
         ShardRunway(3, 1, left_s=700 * HOUR),
     )
-    lost, slow, fast = spoken(Runway("bronze.x", 30 * DAY, shards))
+    lost, slow, fast = spoken(Runway("bronze.x", 30 * DAY, shards), 180 * HOUR)
     assert lost == "shard 2: retention took logs that had not landed; the next run names the gap"
     assert slow.startswith("shard 0: its oldest log not landed is deleted in 5.0 h; at the present pace")
     assert slow.endswith("in 10.0 h")

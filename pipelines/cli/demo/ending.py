@@ -21,11 +21,11 @@ from pipelines.cli.files.log_files import LogFile
 from pipelines.cli.output import Output, moment
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection import describe
-from pipelines.landing.inspection.runway import runway
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.spark.session import engine_here
 from pipelines.landing.table.lake import Lake
+from pipelines.landing.watch.vitals import vitals
 from sls_io.client import SlsClient
 
 QUERY = "SELECT status, count(*) AS rows, avg(latency_ms) AS latency FROM {table} GROUP BY status"
@@ -78,7 +78,7 @@ def shards(output: Output, logstore: Logstore, lake: Lake, client: SlsClient) ->
     """`sls-lake describe`."""
     views = describe.describe(logstore, lake, client)
     output.say("[bold]Shards[/]  (sls-lake describe)")
-    describing.show(output, logstore, views, runway(logstore, lake, client))
+    describing.show(output, logstore, views, vitals(logstore, lambda: lake, lambda: client, whole=True))
     return [asdict(view) for view in views]
 
 

@@ -12,28 +12,30 @@ one result for a whole range could not carry.
 What a run may do follows from its selection and tags:
 
     selected            sls/mode=live   another sls/mode, or none   dagster/backfill
-    table (+ checkpt)   live            fill, replace, errors       the same; live is refused
+    table (+ checkpt)   live            fill, replace, errors, rest the same; live is refused
     checkpoint alone    live            publish                     nothing moves; live is refused
     checks alone        looked at       looked at                   -
 
 Live claims shards and moves checkpoints. It follows the service's clock, whatever hours its tick named: these
 only show what is in progress. The job `<name>_now` selects the checkpoint alone, since an asset without
 partitions is launched in one click; the hours of the table are logged all the same. A run without the tag is
-a fill: it lands what the ledger lacks of the asked hours, with a static holder. Replace and errors do hours
-again that are there (`rework.py`). A checkpoint that is selected beside one of these reports that nothing
-moved. A run that is both live and a backfill is refused: Dagster splits a backfill into runs, and these would
-claim shards side by side.
+a fill: it lands what the ledger lacks of the asked hours, with a static holder. Replace, errors and rest do
+hours again that are there (`rework.py`); of a run of `<name>_rework` the config names which. A checkpoint
+that is selected beside one of these reports that nothing moved. A run that is both live and a backfill is
+refused: Dagster splits a backfill into runs, and these would claim shards side by side.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from typing import Any, Literal, cast
 
 import dagster as dg
 
 from pipelines.components.logstore import checks, metadata, rework
 from pipelines.components.logstore.failures import naming_cures, plainly, require_endpoint
+from pipelines.components.logstore.health import OF_TABLE, after_last, specs, told_by_landing, verdict
 from pipelines.components.logstore.schedule import (
     BACKFILL_TAG,
     CLAIMS_TAG,
@@ -45,6 +47,8 @@ from pipelines.components.logstore.schedule import (
     RANGE_END_TAG,
     RANGE_START_TAG,
     REPLACE,
+    REWORK,
+    REWORKS,
     busy_run,
 )
 from pipelines.components.logstore.spark import SparkEngine
@@ -60,8 +64,10 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance.repair import execute_repair, plan_repair
 from pipelines.landing.operations.reach import Lack, lacking, retention_took
 from pipelines.landing.run.driver import Run
-from pipelines.landing.run.report import LandingReport, Verdict
+from pipelines.landing.run.report import LandingReport
 from pipelines.landing.table.lake import Lake
+from pipelines.landing.watch.health import Finding, Kind, Level, Vitals
+from pipelines.landing.watch.vitals import after_landing, reconciled
 from sls_io.client import SlsClient
 from sls_io.clock import SYSTEM_CLOCK
 from sls_io.errors import ConfigError, LedgerBroken, ServiceError, SlsError, TransportError
@@ -88,6 +94,7 @@ class Outcome:
 class Options(dg.Config):
     """What the step's config says beside the tags of its run.
 
+    mode     for a run of `<name>_rework` alone: replace, errors or rest
     execute  for the modes that take something away: without it they only show what they would do
     since    for a fill: only what was received from this minute on, like `2026-11-20-07:20` (UTC)
     until    for a fill: only what was received before this minute
@@ -95,6 +102,7 @@ class Options(dg.Config):
              `all` that retention holds, or receive hours like `2026-11-20-07:00..2026-11-20-09:00`
     """
 
+    mode: str = ""
     execute: bool = False
     since: str = ""
     until: str = ""
@@ -136,12 +144,23 @@ def hours_of(logstore: Logstore) -> dg.HourlyPartitionsDefinition:
     )
 
 
-def mode_of(tags: Mapping[str, str], *, bronze: bool, checkpoint: bool) -> Mode:
-    """What a run with these tags and this selection does. Raises ConfigError for a live backfill, and
-    for a mode that does not exist: what was meant to replace hours must not fill them."""
+def mode_of(tags: Mapping[str, str], *, bronze: bool, checkpoint: bool, named: str = "") -> Mode:
+    """What a run with these tags and this selection does; `named` is the mode that its config names.
+
+    Raises ConfigError for a live backfill, and for a mode that does not exist: what was meant to replace
+    hours must not fill them. A job that does hours again has no mode of its own: by a form that the page
+    filled with defaults nothing is replaced.
+    """
     asked, backfill = tags.get(MODE_TAG, FILL), BACKFILL_TAG in tags
     if asked not in MODES:
         raise ConfigError(f"the tag {MODE_TAG} says {asked!r}; it is one of {', '.join(MODES)}")
+    if asked == REWORK and named not in REWORKS:
+        raise ConfigError(f"`mode` in the config says {named!r}; name one of {', '.join(REWORKS)}")
+    if asked != REWORK and named:
+        raise ConfigError(
+            f"`mode` in the config is for <name>_rework: here the tag {MODE_TAG} says what is done"
+        )
+    asked = named or asked
     if asked == LIVE and backfill:
         raise ConfigError(
             f"a backfill cannot claim shards: launch it again without the tag {MODE_TAG}, "
@@ -176,10 +195,10 @@ def origin_spec(logstore: Logstore) -> dg.AssetSpec:
 def _freshness(logstore: Logstore) -> dg.FreshnessPolicy | None:
     """Each live run that ends well publishes, so the bounds of the lag are those of the checkpoint's age,
     too; none where they are off."""
-    lag = logstore.sensors.trouble.lag_s
-    fail_s = max(lag.fail or lag.warn, _FRESH_MIN_S)
-    warn_s = lag.warn if _FRESH_MIN_S <= lag.warn < fail_s else None
-    if not (lag.fail or lag.warn):
+    lag = logstore.health.lag
+    fail_s = max(lag.fail_s or lag.warn_s, _FRESH_MIN_S)
+    warn_s = lag.warn_s if _FRESH_MIN_S <= lag.warn_s < fail_s else None
+    if not (lag.fail_s or lag.warn_s):
         return None
     return dg.FreshnessPolicy.time_window(
         fail_window=timedelta(seconds=fail_s), warn_window=timedelta(seconds=warn_s) if warn_s else None
@@ -215,7 +234,7 @@ def landing_assets(logstore: Logstore, *, unset: str = "") -> dg.AssetsDefinitio
                 freshness_policy=_freshness(logstore),
             ),
         ],
-        check_specs=checks.specs(bronze),
+        check_specs=specs(logstore, OF_TABLE),
         backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=HOURS_PER_RUN_MAX),
     )
     def land(context: dg.AssetExecutionContext, config: Options, spark: SparkEngine) -> Results:
@@ -225,7 +244,12 @@ def landing_assets(logstore: Logstore, *, unset: str = "") -> dg.AssetsDefinitio
             if not selected:
                 yield from _looked_at(context, logstore, pull=config.pull)
                 return
-            mode = mode_of(context.run.tags, bronze=bronze in selected, checkpoint=checkpoint in selected)
+            mode = mode_of(
+                context.run.tags,
+                bronze=bronze in selected,
+                checkpoint=checkpoint in selected,
+                named=config.mode,
+            )
             if mode == "publish":
                 yield _publish(context, logstore)
             elif mode == LIVE or bronze in selected:
@@ -238,16 +262,11 @@ def landing_assets(logstore: Logstore, *, unset: str = "") -> dg.AssetsDefinitio
 
 def _looked_at(context: dg.AssetExecutionContext, logstore: Logstore, *, pull: str) -> Results:
     """The checks that were asked for, by a run that lands nothing."""
-    bronze = bronze_key(logstore)
     asked = {key.name for key in context.selected_asset_check_keys}
-    if checks.RECONCILED in asked:
-        yield checks.reconciled_result(bronze, checks.reconciled_now(logstore))
-    if checks.RUNWAY in asked:
-        yield checks.RunwayLook(logstore, bronze, context.instance).result()
-    if checks.CLEAN in asked:
-        yield checks.clean_result(logstore, bronze, context.instance)
-    if checks.PROVEN in asked:
-        yield checks.prove(logstore, bronze, pull=pull)
+    if Kind.RECONCILED.value in asked:
+        yield dg.AssetCheckResult(**verdict(logstore, _reconciled_now(context, logstore)))
+    if Kind.PROVEN.value in asked:
+        yield checks.prove(logstore, pull=pull)
 
 
 def _table(
@@ -258,26 +277,29 @@ def _table(
     config: Options,
 ) -> Results:
     """Land, or do hours again; then the checks beside, whatever became of it."""
-    bronze = bronze_key(logstore)
-    runway = checks.RunwayLook(logstore, bronze, context.instance)
+    seen = cache(lambda: after_landing(logstore))
     if (config.since or config.until) and mode != FILL:
         raise ConfigError(f"since and until are for a fill, and this run is {mode}: leave them out")
 
-    def also(gaps: tuple[str, ...]) -> Results:
-        yield from _told(context, bronze, runway.result(gaps))
-        yield from _told(context, bronze, checks.proven_before(context.instance, bronze))
-        yield from _told(context, bronze, checks.clean_result(logstore, bronze, context.instance))
+    def also(gaps: tuple[str, ...], *, fails: bool) -> Results:
+        # Story: somebody runs `<name>_now` from its page, which leaves the checks out, and the landing fails.
+        # What a step logs is stored with its next result, and this one has none: so nobody is told of it.
+        alone = fails and not _selected(context, Kind.PROVEN.value)
+        tell = context.instance.report_runless_asset_event if alone else context.log_event
+        for event in told_by_landing(logstore, context.instance, seen(), gaps):
+            tell(event)
+        yield from _told(context, checks.proven_before(context.instance, logstore), tell)
 
     try:
         if mode in (LIVE, FILL):
-            outcome = yield from _land(context, logstore, spark, runway, config, live=mode == LIVE)
+            outcome = yield from _land(context, logstore, spark, seen, config, live=mode == LIVE)
         else:
             yield from _again(context, logstore, spark, mode, execute=config.execute)
             outcome = Outcome()
     except SlsError:
-        yield from also(())
+        yield from also((), fails=True)
         raise
-    yield from also(outcome.gaps)
+    yield from also(outcome.gaps, fails=outcome.error is not None)
     if outcome.error is not None:
         raise outcome.error
 
@@ -326,14 +348,17 @@ def _again(
             context.log.info(rework.sentence(event))
         if not execute:
             context.log.warning(rework.DRY)
-        yield from _checked(context, bronze, checks.reconciled_now(logstore))
+        found = _reconciled_now(context, logstore)
+        yield from _checked(context, logstore, found)
+        if found.since_s is not None:
+            raise TransportError(found.text)
 
 
 def _land(
     context: dg.AssetExecutionContext,
     logstore: Logstore,
     spark: SparkEngine,
-    runway: checks.RunwayLook,
+    seen: Callable[[], Vitals],
     config: Options,
     *,
     live: bool,
@@ -353,7 +378,7 @@ def _land(
             report = run.land()
         except LedgerBroken as error:
             # The table contradicts itself, so nothing was landed: the red check is where people look.
-            yield from _checked(context, bronze, Verdict(problems=(str(error),)))
+            yield from _checked(context, logstore, checks.reconciled(logstore, (str(error),)))
             return Outcome()
         try:
             with commits(logstore.table) as made:
@@ -367,7 +392,7 @@ def _land(
                     _observe(context, logstore, report, set(report.hours) - reached)
                     told = versions_told(context.instance, bronze, reached)
                     news = News(frozenset(reached), _windows_of(logstore, report), told=told)
-                yield from _landed(context, logstore, run, report, news, runway)
+                yield from _landed(context, logstore, run, report, news, seen)
         except SlsError as error:
             return Outcome(report.gaps, error)
     return Outcome(report.gaps, _undone(report, lacks))
@@ -397,10 +422,10 @@ def _landed(
     run: Run,
     report: LandingReport,
     news: News,
-    runway: checks.RunwayLook,
+    seen: Callable[[], Vitals],
 ) -> Results:
     """Report the hours, check; publish last, and only where the check passed."""
-    bronze, live = bronze_key(logstore), run.mode == "live"
+    live = run.mode == "live"
     if report.came_to_nothing:
         context.log.warning(report.came_to_nothing)
     for line in (*report.suspects, *report.readable):
@@ -409,36 +434,44 @@ def _landed(
         context.log.info(f"{news.left:,} more hours were not told yet: the next runs tell them")
     in_table = hour_rows(logstore, Lake.default(), report.origin, news.hours)
     errors = _errors_of(logstore, report.origin, news.hours)
-    for event in hour_events(logstore, report, news, in_table, errors, runway.metadata()):
+    for event in hour_events(logstore, report, news, in_table, errors, metadata.runway(seen())):
         context.log_event(event)
-    verdict = run.reconcile()
-    yield from _checked(context, bronze, verdict)
-    if verdict.ok and live:
+    found = run.reconcile()
+    yield from _checked(context, logstore, checks.reconciled(logstore, found.problems))
+    if found.ok and live:
         yield dg.MaterializeResult(
             asset_key=checkpoint_key(logstore),
             metadata={**metadata.checkpoint(run.checkpoint()), **metadata.landing(report)},
         )
 
 
-def _checked(context: dg.AssetExecutionContext, bronze: dg.AssetKey, verdict: Verdict) -> Results:
+def _reconciled_now(context: dg.AssetExecutionContext, logstore: Logstore) -> Finding:
+    """The newest landing, looked at by a run that made none. A table that the catalog has lost is no
+    table without landings."""
+    found = checks.reconciled(logstore, reconciled(logstore))
+    return after_last(context.instance, logstore, found, SYSTEM_CLOCK.now())
+
+
+def _checked(context: dg.AssetExecutionContext, logstore: Logstore, found: Finding) -> Results:
     """The check's result; a run launched without the check fails where the check would have."""
-    result = checks.reconciled_result(bronze, verdict)
-    yield from _told(context, bronze, result)
-    if not verdict.ok and not _selected(context, result):
-        raise LedgerBroken("; ".join(verdict.problems), verb="sls-lake verify")
+    yield from _told(context, verdict(logstore, found), context.log_event)
+    if found.level is Level.FAIL and not _selected(context, found.kind.value):
+        raise LedgerBroken(found.text, verb="sls-lake verify")
 
 
-def _told(context: dg.AssetExecutionContext, bronze: dg.AssetKey, result: dg.AssetCheckResult) -> Results:
-    """The result of a check beside a landing. The page's *Materialize* on `<name>_now` selects the asset of
-    the job and leaves out the checks of others, which it would show as not evaluated: these are logged."""
-    if _selected(context, result):
-        yield result
+def _told(
+    context: dg.AssetExecutionContext, said: dict[str, Any], tell: Callable[[dg.AssetCheckEvaluation], None]
+) -> Results:
+    """A verdict on the table, beside a landing. The page's *Materialize* on `<name>_now` selects the asset of
+    the job and leaves out the checks of others, which it would show as not evaluated: `tell` them."""
+    if _selected(context, said["check_name"]):
+        yield dg.AssetCheckResult(**said)
     else:
-        checks.log(context, bronze, result)
+        tell(dg.AssetCheckEvaluation(**said))
 
 
-def _selected(context: dg.AssetExecutionContext, result: dg.AssetCheckResult) -> bool:
-    return any(key.name == result.check_name for key in context.selected_asset_check_keys)
+def _selected(context: dg.AssetExecutionContext, check: str) -> bool:
+    return any(key.name == check for key in context.selected_asset_check_keys)
 
 
 def _log(context: dg.AssetExecutionContext) -> Callable[[str], None]:

@@ -13,28 +13,25 @@ from pipelines.components.logstore.assets import (
     origin_key,
     origin_spec,
 )
-from pipelines.components.logstore.checks import NAMES
-from pipelines.components.logstore.jobs import (
-    among_own_assets,
-    check_jobs,
-    hours_jobs,
-    microbatch_job,
-    now_job,
+from pipelines.components.logstore.health import (
+    OF_LOGSTORE,
+    OF_TABLE,
+    check_key,
+    health_checks,
 )
+from pipelines.components.logstore.jobs import among_own_assets, jobs_of
 from pipelines.components.logstore.maintenance import maintenance_job, maintenance_schedule
-from pipelines.components.logstore.pruning import prune_job, prune_schedule
+from pipelines.components.logstore.pruning import prune_op
 from pipelines.components.logstore.scaffold import LogstoreScaffolder
-from pipelines.components.logstore.schedule import Job, check_schedules, microbatch_schedule
-from pipelines.components.logstore.sensors.backlog import backlog_sensor
+from pipelines.components.logstore.schedule import microbatch_schedule, proof_schedule
+from pipelines.components.logstore.sensors.demand import demand_sensor
+from pipelines.components.logstore.sensors.health import health_sensor
 from pipelines.components.logstore.sensors.sealed import sealed_sensor, sealed_spec
-from pipelines.components.logstore.sensors.topology import shards_spec, topology_sensor
-from pipelines.components.logstore.sensors.trouble import trouble_checks, trouble_job, trouble_sensor
-from pipelines.components.logstore.sensors.upkeep import maintenance_sensor
+from pipelines.components.logstore.sensors.topology import shards_spec
 from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK
 from pipelines.landing import environment
 from pipelines.landing.defs_file import FILES, TEMPLATE, read_documents
 from pipelines.landing.logstore import Logstore, checked
-from pipelines.landing.watch.troubles import Kind
 
 _TEMPLATE = {"type": "string", "pattern": f"^{TEMPLATE}$"}
 
@@ -57,20 +54,17 @@ class SlsLogstore(dg.Component):
     """A logstore of the log service, landed in an Apache Iceberg table by micro-batches.
 
     Makes the assets sls/<name>_logstore (external), bronze/<name> (hourly by receive time) and
-    sls/<name>_checkpoint, the blocking check `reconciled` and the checks `proven`, `runway` and `clean`, and
-    jobs, those with a clock beside a schedule that is off until somebody turns it on. Sensors are off, too:
-    <name>_topology_sensor, _backlog_, _sealed_, _trouble_ and _maintenance_sensor (`docs/sensors.md`), with
-    what they tell at sls/<name>_shards, bronze/<name>_sealed and the checks of sls/<name>_logstore.
+    sls/<name>_checkpoint. With the table stand the blocking check `reconciled` and the check `proven`, with
+    the logstore `runway`, `lag`, `commit` and `errors`. Sensors tell at sls/<name>_shards and
+    bronze/<name>_sealed, too (`docs/sensors.md`). Schedules and sensors are off until somebody turns them on.
 
-        <name>_microbatch   lands what is new                    <name>_schedule
+        <name>_microbatch   lands what is new                    <name>_schedule, <name>_demand_sensor
         <name>_now          the same, in one click
+        <name>_rework       hours again that are there
         <name>_proof        the check `proven`                   <name>_proof_schedule
-        <name>_runway       the check `runway`                   <name>_runway_schedule
-        <name>_maintenance  compacts, expires, sweeps            <name>_maintenance_schedule
-        <name>_replace      hours pulled again in one commit
-        <name>_errors       rows with errors read again
-        <name>_trouble      fails with what is wrong
-        <name>_prune        deletes old runs from Dagster    <name>_prune_schedule
+        <name>_health       fails with what is wrong             <name>_health_sensor
+        <name>_maintenance  compacts, expires, sweeps, prunes    <name>_maintenance_schedule, the same sensor
+                            tells complete hours                 <name>_sealed_sensor
 
     <name> is the last part of `table`.
     """
@@ -99,7 +93,9 @@ class SlsLogstore(dg.Component):
         """The definitions of this logstore. Reads no table and starts no engine."""
         logstore, unset, bronze = self.logstore, self.unset, bronze_key(self.logstore)
         origin, hours = origin_key(logstore), hours_of(logstore)
-        maintenance = maintenance_job(logstore, bronze)
+        shown = [check_key(logstore, kind) for kind in (*OF_TABLE, *OF_LOGSTORE)]
+        prune = prune_op(logstore, [bronze, checkpoint_key(logstore)], shown)
+        maintenance = maintenance_job(logstore, bronze, prune)
         parts: dict[str, Any] = {
             "assets": [
                 origin_spec(logstore),
@@ -107,30 +103,23 @@ class SlsLogstore(dg.Component):
                 landing_assets(logstore, unset=unset),
                 sealed_spec(logstore, bronze, hours),
             ],
-            "asset_checks": [trouble_checks(logstore, origin, unset=unset)],
+            "asset_checks": [health_checks(logstore, unset=unset)],
             "resources": {RESOURCE_KEY: SPARK},
         }
-        found: list[Job] = [microbatch_job(logstore), trouble_job(logstore, origin), *check_jobs(logstore)]
-        found += [now_job(logstore), *hours_jobs(logstore)]
-        live, trouble, proof, runway, *more = among_own_assets(found, parts)
-        shown = [dg.AssetCheckKey(bronze, name) for name in NAMES]
-        shown += [dg.AssetCheckKey(origin, kind.value) for kind in Kind]
-        prune = prune_job(logstore, [bronze, checkpoint_key(logstore)], shown)
+        jobs = among_own_assets(jobs_of(logstore), parts)
+        live, _, _, proof, health = jobs
         return dg.Definitions(
             **parts,
-            jobs=[live, proof, runway, *more, maintenance, trouble, prune],
+            jobs=[*jobs, maintenance],
             schedules=[
                 microbatch_schedule(logstore, live, unset=unset),
-                *check_schedules(logstore, proof, runway, unset=unset),
+                proof_schedule(logstore, proof, unset=unset),
                 maintenance_schedule(logstore, maintenance),
-                prune_schedule(logstore, prune),
             ],
             sensors=[
-                topology_sensor(logstore, live, origin, unset=unset),
-                backlog_sensor(logstore, live, unset=unset),
+                demand_sensor(logstore, live, origin, unset=unset),
                 sealed_sensor(logstore, unset=unset),
-                trouble_sensor(logstore, trouble, origin, unset=unset),
-                maintenance_sensor(logstore, maintenance),
+                health_sensor(logstore, health, maintenance, unset=unset),
             ],
         )
 

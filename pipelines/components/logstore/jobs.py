@@ -1,9 +1,9 @@
 """What can be launched by name: parts of the same assets and checks, so that results stand with them.
 
 One job carries the tag that makes a run live, `<name>_now`. It has no partitions, so no backfill can be
-launched from it. Those that take something away carry their mode as a tag,
-not as config: the page fills a form with defaults, and a job that replaces must not become one that
-fills by such a form. They are dry runs until their config says `execute: true`.
+launched from it. What takes something away is one job, `<name>_rework`. Its config names the mode, and has no
+default: the page fills a form with defaults, and by such a form nothing may be replaced, nor filled instead.
+It is a dry run until its config says `execute: true`.
 
 Jobs that touch the table select its checks as well. The page calls a check not evaluated whose newest
 result is older than the newest hour.
@@ -15,79 +15,61 @@ from typing import Any
 import dagster as dg
 
 from pipelines.components.logstore.assets import bronze_key, checkpoint_key
-from pipelines.components.logstore.checks import NAMES, PROVEN, RUNWAY
 from pipelines.components.logstore.dagster_private import (
     DefinitionsLoadContext,
     DefinitionsLoadType,
     UnresolvedAssetJobDefinition,
 )
-from pipelines.components.logstore.schedule import ERRORS, MODE_TAG, REPLACE, REST, Job, claiming_tags
+from pipelines.components.logstore.health import OF_LOGSTORE, OF_TABLE, check_key
+from pipelines.components.logstore.schedule import MODE_TAG, REWORK, Job, claiming_tags
 from pipelines.landing.logstore import Logstore
-
-_REWORK = {
-    REPLACE: "Drops the chosen hours and lands them whole again, all of a run in one commit.",
-    ERRORS: "Reads rows with an error again after a change of the columns; pulls nothing.",
-    REST: "Fills columns that were declared later from `__rest__` of older rows, and takes plain values of "
-    "keys that are drop or hash by now out of all rows; pulls nothing.",
-}
+from pipelines.landing.watch.health import Kind
 
 
-def _check(logstore: Logstore, name: str) -> dg.AssetSelection:
-    return dg.AssetSelection.checks(dg.AssetCheckKey(bronze_key(logstore), name))
+def jobs_of(logstore: Logstore) -> list[UnresolvedAssetJobDefinition]:
+    """`<name>_microbatch`, `_now`, `_rework`, `_proof` and `_health`."""
+    bronze = dg.AssetSelection.assets(bronze_key(logstore))
+    checkpoint = dg.AssetSelection.assets(checkpoint_key(logstore))
 
+    def checks(*kinds: Kind) -> dg.AssetSelection:
+        return dg.AssetSelection.checks(*(check_key(logstore, kind) for kind in kinds))
 
-def microbatch_job(logstore: Logstore) -> UnresolvedAssetJobDefinition:
-    """`<name>_microbatch`: table and checkpoint."""
-    assets = dg.AssetSelection.assets(bronze_key(logstore), checkpoint_key(logstore))
-    return dg.define_asset_job(
-        f"{logstore.name}_microbatch",
-        selection=assets,
-        executor_def=dg.in_process_executor,
-        description="Lands what is new and publishes the checkpoint. Live only when the schedule asks.",
-    )
+    def job(what: str, of: dg.AssetSelection, about: str, **tags: str) -> UnresolvedAssetJobDefinition:
+        name, executor = f"{logstore.name}_{what}", dg.in_process_executor
+        return dg.define_asset_job(name, of, executor_def=executor, tags=tags or None, description=about)
 
-
-def now_job(logstore: Logstore) -> UnresolvedAssetJobDefinition:
-    """`<name>_now`: what the schedule would ask for, in one click. It selects what has no partitions."""
-    checks = (dg.AssetCheckKey(bronze_key(logstore), name) for name in NAMES)
-    selection = dg.AssetSelection.assets(checkpoint_key(logstore)) | dg.AssetSelection.checks(*checks)
-    return dg.define_asset_job(
-        f"{logstore.name}_now",
-        selection=selection,
-        executor_def=dg.in_process_executor,
-        tags=claiming_tags(logstore),
-        description="Lands what is new now and publishes the checkpoint: one live run, without the schedule.",
-    )
-
-
-def check_jobs(logstore: Logstore) -> tuple[UnresolvedAssetJobDefinition, UnresolvedAssetJobDefinition]:
-    """`<name>_proof` and `<name>_runway`: one check each, without a landing."""
-    proof = dg.define_asset_job(
-        f"{logstore.name}_proof",
-        selection=_check(logstore, PROVEN),
-        executor_def=dg.in_process_executor,
-        description="Proves every row of the table against the ledger, as `sls-lake verify`.",
-    )
-    runway = dg.define_asset_job(
-        f"{logstore.name}_runway",
-        selection=_check(logstore, RUNWAY),
-        executor_def=dg.in_process_executor,
-        description="Looks how long until retention deletes logs that have not landed.",
-    )
-    return proof, runway
-
-
-def hours_jobs(logstore: Logstore) -> list[UnresolvedAssetJobDefinition]:
-    """`<name>_replace`, `_errors` and `_rest`, over the same hours as the table; dry runs as they are."""
     return [
-        dg.define_asset_job(
-            f"{logstore.name}_{mode}",
-            selection=dg.AssetSelection.assets(bronze_key(logstore)),
-            executor_def=dg.in_process_executor,
-            tags={MODE_TAG: mode},
-            description=f"{what} A dry run until its config says `execute: true`; moves no checkpoint.",
-        )
-        for mode, what in _REWORK.items()
+        job(
+            "microbatch",
+            bronze | checkpoint,
+            "Lands what is new and publishes the checkpoint. Live only when the schedule asks.",
+        ),
+        job(
+            "now",
+            checkpoint | checks(*OF_TABLE),
+            "Lands what is new now and publishes the checkpoint: one live run, without the schedule.",
+            **claiming_tags(logstore),
+        ),
+        job(
+            "rework",
+            bronze,
+            "Does hours again that are there, all of a run in one commit. Its config names the `mode`: "
+            "`replace` drops them and lands them whole again; `errors` reads rows with an error again after "
+            "a change of the columns; `rest` fills columns that were declared later from `__rest__` of older "
+            "rows, and takes plain values of keys that are drop or hash by now out of all rows. A dry run "
+            "until its config says `execute: true`; moves no checkpoint.",
+            **{MODE_TAG: REWORK},
+        ),
+        job(
+            "proof",
+            checks(Kind.PROVEN),
+            "Proves every row of the table against the ledger, as `sls-lake verify`.",
+        ),
+        job(
+            "health",
+            checks(*OF_LOGSTORE),
+            "Looks at the health, and fails with what is wrong: what an alert on failed runs sends.",
+        ),
     ]
 
 

@@ -14,7 +14,7 @@ import dagster as dg
 from pipelines.components.logstore.dagster_private import IN_PROGRESS_RUN_STATUSES, NOT_FINISHED_STATUSES
 from pipelines.components.logstore.failures import naming_cures, plainly
 from pipelines.components.logstore.metadata import MB, Metadata, bullets
-from pipelines.components.logstore.schedule import hour_key
+from pipelines.components.logstore.schedule import Job, hour_key, schedule_of
 from pipelines.landing.inspection.history import Orphan
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance.compact import TARGET_BYTES
@@ -53,9 +53,12 @@ class Upkeep(dg.Config):
     older_than_hours: float = 24.0
 
 
-def maintenance_job(logstore: Logstore, bronze: dg.AssetKey) -> dg.JobDefinition:
-    """The job. What it did is an observation of the table, so that its numbers are plotted there. It
-    asks the catalog alone, never the service."""
+def maintenance_job(logstore: Logstore, bronze: dg.AssetKey, prune: dg.OpDefinition) -> dg.JobDefinition:
+    """The job: the table's upkeep, and `prune` beside it, which waits for nothing.
+
+    What the upkeep did is an observation of the table, so that its numbers are plotted there. It asks the
+    catalog alone, never the service.
+    """
 
     @dg.op(
         name=f"maintain__{logstore.name}",
@@ -91,34 +94,29 @@ def maintenance_job(logstore: Logstore, bronze: dg.AssetKey) -> dg.JobDefinition
         tags={MAINTAINS_TAG: logstore.name},
         description=(
             f"Keeps {logstore.table} small and fast beside landings: sealed hours are compacted once, "
-            "manifests regrouped, old snapshots expired, files nobody refers to deleted. "
-            "`execute: false` only shows what would be done."
+            "manifests regrouped, old snapshots expired, files nobody refers to deleted. Deletes old runs of "
+            "this logstore from Dagster's storage, too; hours and checks stay. `execute: false` only shows "
+            "what would be done."
         ),
     )
     def job() -> None:
         maintain()
+        prune()
 
     return job
 
 
-def maintenance_schedule(logstore: Logstore, job: dg.JobDefinition) -> dg.ScheduleDefinition:
-    """`<name>_maintenance_schedule`, stopped until somebody turns it on."""
+def maintenance_schedule(logstore: Logstore, job: Job) -> dg.ScheduleDefinition:
+    """`<name>_maintenance_schedule`."""
 
-    @dg.schedule(
-        name=f"{logstore.name}_maintenance_schedule",
-        job=job,
-        cron_schedule=logstore.maintenance,
-        execution_timezone="UTC",
-        default_status=dg.DefaultScheduleStatus.STOPPED,
-        description="Requests one maintenance when no other one of the table is unfinished.",
-    )
-    def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        busy = maintaining(context.instance, logstore)
+    def ask(instance: dg.DagsterInstance) -> dg.RunRequest | dg.SkipReason:
+        busy = maintaining(instance, logstore)
         if busy is not None:
             return dg.SkipReason(f"run {busy.run_id} ({busy.status.value}) maintains {logstore.table}")
         return dg.RunRequest()
 
-    return tick
+    what = "Requests one maintenance when no other one of the table is unfinished."
+    return schedule_of(logstore, job, logstore.maintenance, ask, what, of="maintenance")
 
 
 def maintaining(instance: dg.DagsterInstance, logstore: Logstore) -> dg.DagsterRun | None:

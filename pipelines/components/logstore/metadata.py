@@ -10,11 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 import dagster as dg
 
 from pipelines.landing.inspection.error_rows import HourErrors
+from pipelines.landing.inspection.runway import Runway
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport, HourReport, LandingReport
 from pipelines.landing.table.contract import Contract
+from pipelines.landing.watch.health import Left, Vitals
 from sls_io.waits import Wait
+from sls_io.window import HOUR_S
 
 MB = 1_000_000
 _WINDOWS_MAX = 20
@@ -86,6 +89,13 @@ def _held(rows_in_table: int | None, errors: HourErrors | None) -> Metadata:
         values["error rows"] = dg.MetadataValue.int(errors.errors)
         values["error %"] = _short(100 * errors.share)
     return values
+
+
+def runway(seen: Vitals) -> Metadata:
+    """For a landing: hours that are left where least is; nothing when unknown or for ever."""
+    found = seen.runway.runway if isinstance(seen.runway, Left) else None
+    left_s = found.shortest_s if isinstance(found, Runway) else None
+    return {} if left_s is None else {"runway h": _short(left_s / HOUR_S)}
 
 
 def windows(landed: Sequence[Landed]) -> Metadata:

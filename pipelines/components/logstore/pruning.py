@@ -1,11 +1,12 @@
-"""`<name>_prune`: deletes old runs of a logstore, so that Dagster's own storage stays small.
+"""A step of `<name>_maintenance`: deletes old runs of a logstore, so that Dagster's own storage stays small.
 
 A live run takes about a quarter of a megabyte there (`docs/deploy/README.md`), and nothing of Dagster removes
 it. What the page shows stays: a run is kept that told the newest of an hour, of the checkpoint or of a check,
 and so is one that has not ended. Ticks have a setting of Dagster's own, `retention` in `dagster.yaml`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import dagster as dg
 
@@ -15,11 +16,10 @@ from pipelines.landing.logstore import Logstore
 from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.errors import ConfigError
 
-CRON = "40 3 * * *"
 _DAY_S = 86_400.0
 _PAGE = 500
 _ENDED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
-_JOBS = ("microbatch", "now", "runway", "trouble")
+_JOBS = ("microbatch", "now", "health")
 """Those that a clock or a sensor starts many times a day."""
 
 
@@ -31,14 +31,14 @@ class Ages(dg.Config):
     failed_days: float = 90.0
 
 
-def prune_job(
+def prune_op(
     logstore: Logstore,
     assets: Iterable[dg.AssetKey],
     checks: Iterable[dg.AssetCheckKey],
     *,
     clock: Clock = SYSTEM_CLOCK,
-) -> dg.JobDefinition:
-    """The job. `assets` and `checks` are those whose newest events must stay."""
+) -> dg.OpDefinition:
+    """The step. `assets` and `checks` are those whose newest events must stay."""
     told, proven = tuple(assets), tuple(checks)
 
     @dg.op(name=f"prune__{logstore.name}", description="Deletes old runs and what they logged.")
@@ -46,41 +46,28 @@ def prune_job(
         with plainly():
             if not 1 <= config.days <= config.failed_days:
                 raise ConfigError("days is at least 1 and not above failed_days")
+        execute = config.execute and not _shown_only(context.run_config, logstore)
         old = list(_old(context.instance, logstore.name, config, clock.now()))
         kept = _newest(context.instance, told, proven)
         gone = [run for run in old if run not in kept]
-        for run in gone if config.execute else ():
+        for run in gone if execute else ():
             context.instance.delete_run(run)
             delete_what_a_run_left(context.instance, run)
             context.instance.compute_log_manager.delete_logs(prefix=[run])
         context.log.info(
-            f"{len(gone):,} old runs {'deleted' if config.execute else 'would be deleted'}, "
+            f"{len(gone):,} old runs {'deleted' if execute else 'would be deleted'}, "
             f"{len(old) - len(gone):,} stay for what they told"
         )
-        counts = {"runs deleted" if config.execute else "runs that would be": len(gone)}
+        counts = {"runs deleted" if execute else "runs that would be": len(gone)}
         yield dg.Output(None, metadata={**counts, "old runs that stay": len(old) - len(gone)})
 
-    @dg.job(
-        name=f"{logstore.name}_prune",
-        executor_def=dg.in_process_executor,
-        description="Deletes old runs of this logstore from Dagster's storage. Hours and checks stay.",
-    )
-    def job() -> None:
-        prune()
-
-    return job
+    return prune
 
 
-def prune_schedule(logstore: Logstore, job: dg.JobDefinition) -> dg.ScheduleDefinition:
-    """`<name>_prune_schedule`, nightly, stopped until somebody turns it on."""
-    return dg.ScheduleDefinition(
-        name=f"{logstore.name}_prune_schedule",
-        job=job,
-        cron_schedule=CRON,
-        execution_timezone="UTC",
-        default_status=dg.DefaultScheduleStatus.STOPPED,
-        description="Deletes old runs once a night.",
-    )
+def _shown_only(config: Mapping[str, Any], logstore: Logstore) -> bool:
+    """Whether the upkeep beside this step is a dry run: who asked for one expects that nothing goes."""
+    upkeep = config.get("ops", {}).get(f"maintain__{logstore.name}", {}).get("config", {})
+    return upkeep.get("execute") is False
 
 
 def _old(instance: dg.DagsterInstance, name: str, ages: Ages, now_s: float) -> Iterator[str]:

@@ -50,7 +50,7 @@ attributes:
   schedule: "*/5 * * * *"
   # sensors:
   #   topology: {{running: true}}
-  #   trouble: {{running: true}}
+  #   health: {{running: true}}
   # All settings: docs/reference.md. `sls-lake check` reads this file again.
 """
 

@@ -9,8 +9,9 @@ Before a run begins Dagster writes an event for each hour that it names, and it 
 So a tick names a week of hours at most: the oldest that the service may still hold, where a run begins.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 
 import dagster as dg
 
@@ -36,9 +37,11 @@ RANGE_END_TAG = "dagster/asset_partition_range_end"
 PRIORITY_TAG = "dagster/priority"
 MAX_RUNTIME_TAG = "dagster/max_runtime"
 
-LIVE, FILL, REPLACE, ERRORS, REST = "live", "fill", "replace", "errors", "rest"
-MODES = (LIVE, FILL, REPLACE, ERRORS, REST)
-"""What the tag `sls/mode` may say; without it a run fills."""
+LIVE, FILL, REPLACE, ERRORS, REST, REWORK = "live", "fill", "replace", "errors", "rest", "rework"
+REWORKS = (REPLACE, ERRORS, REST)
+"""What does hours again that are there."""
+MODES = (LIVE, FILL, *REWORKS, REWORK)
+"""What the tag `sls/mode` may say; without it a run fills, and of `rework` the config names one."""
 LIVE_PRIORITY = "10"
 HOURS_NAMED_MAX = 7 * 24
 """Of one tick. Story: `start` is five years ago, each tick's run names 40,000 hours, is ended by the monitor
@@ -167,56 +170,44 @@ def reached_s(logstore: Logstore) -> int | None:
     return oldest_reached_s(map(state.ledger, mine))
 
 
-def microbatch_schedule(logstore: Logstore, job: Job, *, unset: str = "") -> dg.ScheduleDefinition:
-    """`<logstore>_schedule`, stopped until somebody turns it on. `unset` names the environment
-    variable of the endpoint when it is not set: every tick is skipped then."""
+def schedule_of(
+    logstore: Logstore,
+    job: Job,
+    cron: str,
+    ask: Callable[[dg.DagsterInstance], dg.RunRequest | dg.SkipReason],
+    what: str,
+    *,
+    of: str = "",
+    unset: str = "",
+) -> dg.ScheduleDefinition:
+    """`<logstore>_<of>_schedule`, stopped until somebody turns it on. `unset` names the environment variable
+    of the endpoint when it is not set: every tick is skipped then."""
 
     @dg.schedule(
-        name=f"{logstore.name}_schedule",
+        name="_".join(filter(None, (logstore.name, of, "schedule"))),
         job=job,
-        cron_schedule=logstore.schedule,
+        cron_schedule=cron,
         execution_timezone="UTC",
         default_status=dg.DefaultScheduleStatus.STOPPED,
-        description="Requests one live micro-batch when no other run holds the claim.",
+        description=what,
     )
     def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        if unset:
-            return dg.SkipReason(unset_text(logstore, unset))
-        return live_request(context.instance, logstore)
+        return dg.SkipReason(unset_text(logstore, unset)) if unset else ask(context.instance)
 
     return tick
 
 
-RUNWAY_CRON = "25 * * * *"
-"""Each hour: it costs a few calls a shard, and must be seen also where no landing runs."""
+def microbatch_schedule(logstore: Logstore, job: Job, *, unset: str = "") -> dg.ScheduleDefinition:
+    """`<logstore>_schedule`."""
+    what = "Requests one live micro-batch when no other run holds the claim."
+    ask = partial(live_request, logstore=logstore)
+    return schedule_of(logstore, job, logstore.schedule, ask, what, unset=unset)
 
 
-def check_schedules(
-    logstore: Logstore,
-    proof: Job,
-    runway: Job,
-    *,
-    unset: str = "",
-) -> list[dg.ScheduleDefinition]:
-    """`<logstore>_proof_schedule` and `<logstore>_runway_schedule`, stopped until somebody turns them on."""
+def proof_schedule(logstore: Logstore, job: Job, *, unset: str = "") -> dg.ScheduleDefinition:
+    """`<logstore>_proof_schedule`."""
 
-    def of(job: Job, cron: str, what: str) -> dg.ScheduleDefinition:
-        @dg.schedule(
-            name=f"{job.name}_schedule",
-            job=job,
-            cron_schedule=cron,
-            execution_timezone="UTC",
-            default_status=dg.DefaultScheduleStatus.STOPPED,
-            description=what,
-        )
-        def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-            if unset:
-                return dg.SkipReason(unset_text(logstore, unset))
-            return dg.RunRequest()
+    def ask(instance: dg.DagsterInstance) -> dg.RunRequest:
+        return dg.RunRequest()
 
-        return tick
-
-    return [
-        of(proof, logstore.proof, "Proves the whole table."),
-        of(runway, RUNWAY_CRON, "Looks at the runway, also while no landing runs."),
-    ]
+    return schedule_of(logstore, job, logstore.proof, ask, "Proves the whole table.", of="proof", unset=unset)

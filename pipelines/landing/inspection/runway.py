@@ -12,10 +12,10 @@ falls behind, and the runway ends later than with no landing at all, but it ends
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from pyiceberg.table import Table
 
+from pipelines.landing.bounds import Falling
 from pipelines.landing.inspection.upcoming import upcoming
 from pipelines.landing.ledger.start import check_origin, find_table
 from pipelines.landing.ledger.state import ancestry, read_state
@@ -33,8 +33,7 @@ from sls_io.window import HOUR_S, Cursor
 PACE_S = 24 * HOUR_S
 """The pace is measured over this long, or since the oldest landing that is known."""
 CALLS_PARALLEL = 8
-
-Level = Literal["ok", "short", "suspect", "lost"]
+_DAY_S = 24.0 * HOUR_S
 
 
 @dataclass(frozen=True)
@@ -66,48 +65,48 @@ class ShardRunway:
 
 @dataclass(frozen=True)
 class Runway:
-    """All shards of a logstore; `retention_s` is None for a logstore that deletes nothing."""
+    """All shards of a logstore; `retention_s` is None for a logstore that deletes nothing. `least_s`: what is
+    left at least, where the ledger alone said so and no shard was asked."""
 
     table: str
     retention_s: float | None
     shards: tuple[ShardRunway, ...] = ()
+    least_s: float | None = None
 
     @property
     def shortest_s(self) -> float | None:
         """What is left where least is; the whole retention when nothing waits, None for ever."""
-        if self.retention_s is None:
-            return None
+        if self.retention_s is None or self.least_s is not None:
+            return self.least_s
         left = [s.left_s for s in self.shards if s.left_s is not None]
         left += [0.0 for s in self.shards if s.lost]
         return max(0.0, min(left, default=self.retention_s))
 
     @property
-    def alarm_s(self) -> float | None:
-        """Less than this is short: a quarter of the retention, but a day where that is less, and
-        never more than half of the retention."""
+    def lost(self) -> bool:
+        """Whether logs are gone that had not landed."""
+        return any(s.lost for s in self.shards)
+
+    @property
+    def suspect(self) -> bool:
+        """Whether it is said that logs are gone, and not proven."""
+        return any(s.suspect for s in self.shards)
+
+    def limits(self, pair: Falling) -> tuple[float, float]:
+        """Below how many seconds a warning begins, and an error; 0 for never."""
         if self.retention_s is None:
-            return None
-        return min(self.retention_s / 2, max(self.retention_s / 4, 24.0 * HOUR_S))
+            return pair.warn_s or 0.0, pair.fail_s or 0.0
+        warn_s = min(self.retention_s / 2, max(self.retention_s / 4, _DAY_S))
+        fail_s = min(_DAY_S, self.retention_s / 8)
+        return (
+            warn_s if pair.warn_s is None else pair.warn_s,
+            fail_s if pair.fail_s is None else pair.fail_s,
+        )
 
-    @property
-    def level(self) -> Level:
-        """`lost` where logs are gone that had not landed, `suspect` where that is said and not proven,
-        `short` where they soon are."""
-        if any(s.lost for s in self.shards):
-            return "lost"
-        if any(s.suspect for s in self.shards):
-            return "suspect"
-        return "short" if self.short else "ok"
-
-    @property
-    def short(self) -> tuple[ShardRunway, ...]:
-        """The shards with less than the alarm's time left, the shortest first, and those in doubt."""
-        alarm_s = self.alarm_s
+    def short(self, below_s: float) -> tuple[ShardRunway, ...]:
+        """The shards with less time left, the shortest first, and before them the lost and those in doubt."""
         found = [
-            s
-            for s in self.shards
-            if s.suspect
-            or (alarm_s is not None and (s.lost or (s.left_s is not None and s.left_s < alarm_s)))
+            s for s in self.shards if s.suspect or s.lost or (s.left_s is not None and s.left_s < below_s)
         ]
         return tuple(sorted(found, key=lambda s: (not s.lost, not s.suspect, s.left_s or 0.0, s.shard)))
 
@@ -229,15 +228,19 @@ def _pace(earlier: Iterable[_Earlier], entry: ShardLedger | None, shard: int, no
     return None
 
 
-def spoken(found: Runway) -> Iterable[str]:
-    """The shards that are short, a sentence each; one sentence when there is none."""
-    if found.retention_s is None and not found.short:
+def spoken(found: Runway, below_s: float) -> Iterable[str]:
+    """The shards with less than `below_s` left, a sentence each; one sentence when there is none."""
+    short = found.short(below_s)
+    if found.retention_s is None and not short:
         yield "the logstore deletes nothing: no log can be lost to retention"
         return
-    if not found.short:
+    if not short:
         waiting = "the oldest log that is not landed" if found.shards else "nothing has landed yet; any log"
-        yield f"{waiting} has {days(found.shortest_s)} of {days(found.retention_s)} left"
-    for shard in found.short:
+        least = ""
+        if found.least_s is not None:
+            waiting, least = "the oldest log that is not landed", "at least "
+        yield f"{waiting} has {least}{days(found.shortest_s)} of {days(found.retention_s)} left"
+    for shard in short:
         if shard.lost:
             yield f"shard {shard.shard}: retention took logs that had not landed; the next run names the gap"
             continue

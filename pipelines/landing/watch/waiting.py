@@ -1,53 +1,46 @@
 """What waits in a logstore, as far as a bound needs it known.
 
-Seconds come from the service. Bytes and rows are estimates: the service says no size of what was not read,
-so the rate at which logs landed lately is taken times the time that they wait.
+Seconds come from the service. Bytes are an estimate: the service says no size of what was not read, so the
+rate at which logs landed lately is taken times the time that they wait.
 """
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-from pyiceberg.table import Table
-
-from pipelines.landing.bounds import BacklogSettings
+from pipelines.landing.bounds import Demand
 from pipelines.landing.ledger.left import rates_of
-from pipelines.landing.ledger.state import windows_in
 from pipelines.landing.watch.look import Look
 from sls_io.client import SlsClient
 from sls_io.errors import ShardGone
 from sls_io.pace import MB
 
 _AT_ONCE = 8
-_LANDINGS_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """`lag_s`: age of the oldest log that waits, of `shard`; 0 and None where none does. `mb`, `rows`: about
-    how much waits in all. `asked`: shards that the service was asked about. While that is 0 the numbers are
-    the most that can be: what the ledger leaves open."""
+    """`lag_s`: age of the oldest log that waits, of `shard`; 0 and None where none does. `mb`: about how much
+    waits in all. `asked`: shards that the service was asked about. While that is 0 the numbers are the most
+    that can be: what the ledger leaves open."""
 
     lag_s: float = 0.0
     shard: int | None = None
     mb: float = 0.0
-    rows: float = 0.0
     asked: int = 0
 
-    def over(self, bounds: BacklogSettings) -> tuple[str, ...]:
+    def over(self, bounds: Demand) -> tuple[str, ...]:
         """The bounds that are passed, a phrase each."""
         found = []
         if 0 < bounds.lag_s < self.lag_s:
             found.append(f"the oldest log of shard {self.shard} waits for {self.lag_s:,.0f} s")
         if 0 < bounds.mb < self.mb:
             found.append(f"about {self.mb:,.0f} MB wait")
-        if 0 < bounds.rows < self.rows:
-            found.append(f"about {self.rows:,.0f} rows wait")
         return tuple(found)
 
 
-def waiting(client: SlsClient, look: Look, bounds: BacklogSettings, *, settle_s: int) -> Waiting:
+def waiting(client: SlsClient, look: Look, bounds: Demand, *, settle_s: int) -> Waiting:
     """What waits, of shards that are not paused.
 
     The ledger alone answers while no bound can be passed; shards are asked, in two calls each, only where
@@ -56,35 +49,23 @@ def waiting(client: SlsClient, look: Look, bounds: BacklogSettings, *, settle_s:
     if look.table is None or not look.ledger.started:
         return Waiting()
     ages = {s: max(0.0, look.now_s - at) for s, at in look.passed_by.items() if s not in look.paused}
-    size = partial(_sizes, look.table, look) if bounds.mb or bounds.rows else None
-    most = _sum(ages, size() if size else {})
+    rates = rates_of(look.table, look.ledger) if bounds.mb else {}
+    most = _sum(ages, rates)
     if not most.over(bounds):
         return most
     late = [s for s, age in ages.items() if age > settle_s]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         told = dict(zip(late, pool.map(partial(_age_s, client, look), late), strict=True))
-    found = _sum({**dict.fromkeys(ages, 0.0), **told}, size() if size else {})
-    return Waiting(found.lag_s, found.shard, found.mb, found.rows, len(late))
+    found = _sum({**dict.fromkeys(ages, 0.0), **told}, rates)
+    return replace(found, asked=len(late))
 
 
-def _sum(ages: Mapping[int, float], sizes: Mapping[int, tuple[float, float]]) -> Waiting:
+def _sum(ages: Mapping[int, float], rates: Mapping[int, float]) -> Waiting:
+    """`rates`: raw bytes a receive second of each shard, as they landed lately."""
     shard = max(ages, key=lambda s: ages[s], default=None)
     if shard is None or not ages[shard]:
         return Waiting()
-    mb = sum(sizes.get(s, (0.0, 0.0))[0] * age for s, age in ages.items()) / MB
-    rows = sum(sizes.get(s, (0.0, 0.0))[1] * age for s, age in ages.items())
-    return Waiting(ages[shard], shard, mb, rows)
-
-
-def _sizes(table: Table, look: Look) -> dict[int, tuple[float, float]]:
-    """Raw bytes and rows a receive second of each shard, as they landed lately."""
-    rows, raw = dict[int, int](), dict[int, int]()
-    for landed in windows_in(table, look.ledger.origin, _LANDINGS_MAX):
-        shard = landed.window.shard
-        rows[shard] = rows.get(shard, 0) + landed.rows
-        raw[shard] = raw.get(shard, 0) + landed.raw_bytes
-    rates = rates_of(table, look.ledger)
-    return {s: (rate, rate * rows.get(s, 0) / raw[s]) for s, rate in rates.items() if raw.get(s)}
+    return Waiting(ages[shard], shard, sum(rates.get(s, 0.0) * age for s, age in ages.items()) / MB)
 
 
 def _age_s(client: SlsClient, look: Look, shard: int) -> float:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
-from pipelines.landing.bounds import UpkeepSettings
 from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.reading import manifests_of
 from pipelines.landing.ledger.state import ancestry
@@ -23,13 +22,20 @@ class Wear:
     snapshots: int = 0
     manifests: int = 0
 
-    def over(self, bounds: UpkeepSettings) -> tuple[str, ...]:
-        """The bounds that are passed, by name."""
-        return tuple(
-            name
-            for name in ("files", "snapshots", "manifests")
-            if 0 < getattr(bounds, name) < getattr(self, name)
+    def __str__(self) -> str:
+        return (
+            f"{self.files:,} files since the newest compaction, {self.snapshots:,} snapshots, "
+            f"{self.manifests:,} manifests"
         )
+
+    def over(self, limits: "Wear") -> tuple[str, ...]:
+        """The limits that are passed, by name."""
+        names = ("files", "snapshots", "manifests")
+        return tuple(name for name in names if getattr(limits, name) < getattr(self, name))
+
+
+WORN = Wear(files=2000, snapshots=400, manifests=200)
+"""Above these a maintenance is asked for: twice of what one leaves."""
 
 
 def wear(table: Table | None) -> Wear:

@@ -119,7 +119,7 @@ def test_the_table_is_maintained_and_proven_from_the_page(site: Site) -> None:
     for run in (*maintained, proof):
         assert site.server.ended(run) == "SUCCESS", site.server.failures(run)
     assert site.server.check_passed(bronze, "proven") is True
-    assert site.server.check_passed(bronze, "runway") is True
+    assert site.server.check_passed(PurePath("sls/access_logs_logstore"), "runway") is True
     world.assert_each_log_once()
 
 
@@ -187,7 +187,7 @@ def test_a_split_is_seen_by_the_sensor_drained_by_its_run_and_told_by_the_daemon
     world.emulator.admin.advance(120)
     with world.client as client:
         end = client.cursor_at(0, "end")
-    site.server.turn_on_sensor("access_logs_topology_sensor")
+    site.server.turn_on_sensor("access_logs_demand_sensor")
     tag = {"sls/drains-0": f"{world.ledger.origin}@{int(end)}"}
     (drain,) = site.server.wait("the drain", lambda: site.server.runs(tag))
     assert site.server.ended(drain["runId"]) == "SUCCESS", site.server.failures(drain["runId"])

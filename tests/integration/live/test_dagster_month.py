@@ -1,4 +1,4 @@
-"""The runs of a month in Dagster's storage, and what the job that prunes them leaves."""
+"""The runs of a month in Dagster's storage, and what the maintenance leaves of them."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def test_of_a_month_of_runs_a_night_leaves_two_weeks_and_what_told_an_hour_last(
     red = {run for run, number in dense.items() if number % 10 == 5}
     files = shards(instance)
     assert len(files) >= len(spread) + len(dense)
-    done = page.run("prune")
+    done = page.run("maintenance")
     assert done.success
     left = {run.run_id for run in instance.get_runs()}
     young = {run for run, at in spread.items() if at * HOUR_S + 60 > now_s - 14 * DAY_S}
@@ -70,6 +70,6 @@ def telling(page: Page) -> set[str]:
 
 
 def results(instance: dg.DagsterInstance) -> set[str]:
-    """Runs with a result of the check `clean`."""
-    key = dg.AssetCheckKey(dg.AssetKey(["bronze", NAME]), "clean")
+    """Runs with a result of the check `errors`."""
+    key = dg.AssetCheckKey(dg.AssetKey(["sls", f"{NAME}_logstore"]), "errors")
     return {r.run_id for r in instance.event_log_storage.get_asset_check_execution_history(key, limit=10_000)}

@@ -136,7 +136,7 @@ def test_dev_runs_every_logstore_and_lives_through_what_a_newcomer_does_to_it(
         said = dev.until("Ctrl-C ends all of it.")
         assert "access_logs: schedule on" in said and "clicks: schedule on" in said
         assert "shop: schedule on (0 0 1 1 *), sensors on, no rows are sent" in said
-        of_each = ("topology", "backlog", "sealed", "trouble", "maintenance")
+        of_each = ("demand", "sealed", "health")
         assert {f"{x}_{what}_sensor" for x in ("access_logs", "clicks") for what in of_each} <= sensors_on(
             said
         )

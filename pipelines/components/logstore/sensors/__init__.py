@@ -1,1 +1,1 @@
-"""The sensors of a logstore: topology, backlog, sealed hours, trouble, maintenance."""
+"""The sensors of a logstore: demand for a run, sealed hours, health."""

@@ -22,6 +22,10 @@ from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.look import look
 from pipelines.landing.watch.sealed import Sealing, sealing
 
+_EVERY_S = 300
+_HOURS_MAX = 24
+"""Of one tick: after an outage of a week the bar is full in half an hour."""
+
 
 def sealed_key(name: str) -> dg.AssetKey:
     """The complete hours of the logstore `name`: what an hourly model depends on."""
@@ -52,7 +56,7 @@ def sealed_spec(
 
 def sealed_sensor(logstore: Logstore, *, unset: str = "") -> dg.SensorDefinition:
     """The sensor. It launches nothing."""
-    settings, key = logstore.sensors.sealed, sealed_key(logstore.name)
+    key = sealed_key(logstore.name)
 
     def evaluate(context: dg.SensorEvaluationContext) -> Answer:
         lake = Lake.default()
@@ -61,7 +65,7 @@ def sealed_sensor(logstore: Logstore, *, unset: str = "") -> dg.SensorDefinition
         found = sealing(
             seen,
             _next(context.cursor, seen.ledger.origin),
-            hours_max=settings.hours_max,
+            hours_max=_HOURS_MAX,
             start=logstore.start_hour,
         )
         if not found.hours:
@@ -85,8 +89,8 @@ def sealed_sensor(logstore: Logstore, *, unset: str = "") -> dg.SensorDefinition
         logstore,
         "sealed",
         evaluate,
-        every_s=settings.every_s,
-        running=settings.running,
+        every_s=_EVERY_S,
+        running=logstore.sensors.sealed.running,
         unset=unset,
         description="Tells once of each receive hour that every shard has passed.",
     )

@@ -12,19 +12,18 @@ sensor's page with the cause, its cursor stays as it was, and the next tick does
 Cursors, tags and events hold ids, cursors and numbers; nothing of a log, and no key.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import dagster as dg
 
 from pipelines.components.logstore.dagster_private import UnresolvedAssetJobDefinition
+from pipelines.components.logstore.health import CALL_S
 from pipelines.components.logstore.schedule import unset_text
 from pipelines.landing.logstore import Logstore
 from sls_io.client import SlsClient
 from sls_io.deadline import current
 
 CATALOG_S = 20.0
-CALL_S = 10.0
-"""Seconds for one call, its retries included."""
 
 Answer = dg.SensorResult | dg.SkipReason
 Job = UnresolvedAssetJobDefinition | dg.JobDefinition
@@ -38,7 +37,7 @@ def sensor_of(
     every_s: int,
     running: bool,
     description: str,
-    job: Job | None = None,
+    jobs: Sequence[Job] = (),
     unset: str = "",
 ) -> dg.SensorDefinition:
     """`<logstore>_<what>_sensor`. `unset` names the environment variable of the endpoint when it is not set:
@@ -54,7 +53,7 @@ def sensor_of(
     return dg.SensorDefinition(
         name=f"{logstore.name}_{what}_sensor",
         evaluation_fn=tick,
-        job=job,
+        jobs=jobs or None,
         minimum_interval_seconds=every_s,
         default_status=status,
         description=description,

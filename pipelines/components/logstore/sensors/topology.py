@@ -1,4 +1,4 @@
-"""`<name>_topology_sensor`: splits, merges, read-only and deleted shards.
+"""One half of `<name>_demand_sensor`: splits, merges, read-only and deleted shards.
 
 A change is an observation of `sls/<name>_logstore` with the table of shards. Each shard is a partition of
 `sls/<name>_shards`, added when it is first listed and removed when retention took it; the partition is
@@ -12,17 +12,17 @@ ask: the second run finds the shard closed, and lands nothing twice.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 
 import dagster as dg
 
 from pipelines.components.logstore.metadata import Metadata, bullets
 from pipelines.components.logstore.schedule import live_request
-from pipelines.components.logstore.sensors.ticks import Answer, Job, client_of, sensor_of
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.table.lake import Lake
-from pipelines.landing.watch.look import look
+from pipelines.landing.watch.look import Look
 from pipelines.landing.watch.topology import Event, Seen, Topology, due, events, remembered, topology
+from sls_io.client import SlsClient
 from sls_io.window import Cursor
 
 DRAINS_TAG = "sls/drains-"
@@ -50,7 +50,7 @@ def shards_spec(logstore: Logstore, origin: dg.AssetKey) -> dg.AssetSpec:
         deps=[origin],
         partitions_def=shards_partitions(logstore),
         description=(
-            "A partition for each shard, kept by the topology sensor: materialized when the shard is "
+            "A partition for each shard, kept by the demand sensor: materialized when the shard is "
             "read-only and all of it has landed. A shard that still takes logs is shown as missing: "
             "nothing of it is lost."
         ),
@@ -59,41 +59,43 @@ def shards_spec(logstore: Logstore, origin: dg.AssetKey) -> dg.AssetSpec:
     )
 
 
-def topology_sensor(
-    logstore: Logstore, job: Job, origin: dg.AssetKey, *, unset: str = ""
-) -> dg.SensorDefinition:
-    """The sensor; `job` is the micro-batch, `origin` the asset that is observed."""
-    settings, partitions = logstore.sensors.topology, shards_partitions(logstore)
+@dataclass(frozen=True)
+class Half:
+    """What one half of a tick has found: the live run that it asks for, or why none; what it tells; and what
+    its next look has to know."""
 
-    def evaluate(context: dg.SensorEvaluationContext) -> Answer:
-        before, instance = Seen.of(context.cursor), context.instance
-        there = set(instance.get_dynamic_partitions(str(partitions.name)))
-        known = {*(before.shards if before else ()), *map(int, there)}
-        with client_of(logstore) as client:
-            now = topology(client, look(logstore, Lake.default(), client), known)
-        found, origin_id = events(before, now), now.look.ledger.origin
-        if before is not None and before.origin != origin_id:
-            # Dagster knows a partition by its name: shard 0 of a logstore made anew would stand as landed.
-            instance.wipe_assets([shards_key(logstore)])
-        requests, why, asked = _drains(instance, logstore, origin_id, due(before, now))
-        observed = [_observed(origin, now, found)] if before is None or found else []
-        return dg.SensorResult(
-            run_requests=requests,
-            skip_reason=None if requests else why or _quiet(now, found),
-            asset_events=[*observed, *_drained(instance, logstore, now)],
-            dynamic_partitions_requests=_partitions(partitions, there, now),
-            cursor=remembered(before, now, asked).text(),
-        )
+    said: str
+    cursor: str
+    requests: tuple[dg.RunRequest, ...] = ()
+    events: tuple[dg.AssetObservation | dg.AssetMaterialization, ...] = ()
+    partitions: tuple[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest, ...] = ()
 
-    return sensor_of(
-        logstore,
-        "topology",
-        evaluate,
-        job=job,
-        every_s=settings.every_s,
-        running=settings.running,
-        unset=unset,
-        description="Sees shards split, merge, close and go; asks for one run when one closes.",
+
+def drains(
+    instance: dg.DagsterInstance,
+    logstore: Logstore,
+    origin: dg.AssetKey,
+    client: SlsClient,
+    seen: Look,
+    cursor: str,
+) -> Half:
+    """What became of the shards since the look that left `cursor`; `origin` is the asset that is observed."""
+    before, partitions = Seen.of(cursor), shards_partitions(logstore)
+    there = set(instance.get_dynamic_partitions(str(partitions.name)))
+    known = {*(before.shards if before else ()), *map(int, there)}
+    now = topology(client, seen, known)
+    found, origin_id = events(before, now), seen.ledger.origin
+    if before is not None and before.origin != origin_id:
+        # Dagster knows a partition by its name: shard 0 of a logstore made anew would stand as landed.
+        instance.wipe_assets([shards_key(logstore)])
+    requests, why, asked = _drains(instance, logstore, origin_id, due(before, now))
+    observed = [_observed(origin, now, found)] if before is None or found else []
+    return Half(
+        said=why or _quiet(now, found),
+        cursor=remembered(before, now, asked).text(),
+        requests=tuple(requests),
+        events=(*observed, *_drained(instance, logstore, now)),
+        partitions=tuple(_partitions(partitions, there, now)),
     )
 
 

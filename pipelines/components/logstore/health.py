@@ -1,0 +1,199 @@
+"""A logstore's findings as checks: two stand with the table, four with the logstore as the service has it.
+
+    bronze/<name>          reconciled, proven             verdicts on what landed: those of runs
+    sls/<name>_logstore    runway, lag, commit, errors    the job `<name>_health` takes a look, and fails
+                                                          where one does: what sends failed runs, sends these
+
+The logstore's asset has no hours, so a verdict stays what it is until it changes. Whoever knows one tells it:
+the health sensor each of them when its level changes, a run that lands, or that failed to, the runway and the
+errors: landings that stand still are what makes a runway short, and what producers changed is seen at once.
+
+Since when nobody could look stands in the newest event of the check itself: sensor, runs and a person's
+*Execute* go on with the same one, and nothing else has to be remembered.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import cache
+from typing import Any, NamedTuple
+
+import dagster as dg
+
+from pipelines.components.logstore.dagster_private import COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
+from pipelines.components.logstore.failures import plainly, require_endpoint
+from pipelines.components.logstore.metadata import Metadata, bullets
+from pipelines.components.logstore.schedule import ERRORS, MODE_TAG
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.table.lake import Lake
+from pipelines.landing.watch.health import (
+    ABOUT,
+    Finding,
+    Kind,
+    Left,
+    Level,
+    Vitals,
+    findings,
+    settled,
+)
+from pipelines.landing.watch.vitals import vitals
+from sls_io.client import SlsClient
+from sls_io.clock import SYSTEM_CLOCK, Clock
+
+OF_TABLE = (Kind.RECONCILED, Kind.PROVEN)
+OF_LOGSTORE = (Kind.RUNWAY, Kind.LAG, Kind.COMMIT, Kind.ERRORS)
+CALL_S = 10.0
+"""Seconds for one call of a look, its retries included."""
+_SINCE = "nobody could look since"
+_LINES_MAX = 50
+
+
+def check_key(logstore: Logstore, kind: Kind) -> dg.AssetCheckKey:
+    """The check that shows a kind."""
+    path = ["bronze", logstore.name] if kind in OF_TABLE else ["sls", f"{logstore.name}_logstore"]
+    return dg.AssetCheckKey(dg.AssetKey(path), kind.value)
+
+
+def specs(logstore: Logstore, kinds: tuple[Kind, ...]) -> list[dg.AssetCheckSpec]:
+    """The checks that show these kinds."""
+    return [
+        dg.AssetCheckSpec(
+            kind.value,
+            asset=check_key(logstore, kind).asset_key,
+            blocking=kind is Kind.RECONCILED,
+            description=ABOUT[kind],
+        )
+        for kind in kinds
+    ]
+
+
+def health_checks(
+    logstore: Logstore, *, unset: str = "", clock: Clock = SYSTEM_CLOCK
+) -> dg.AssetChecksDefinition:
+    """The four checks of the logstore; a run of them fails where one of them does. One of all four fails also
+    for a `reconciled` that has gone red since the newest run: the sensor that asked for it has told that."""
+
+    @dg.multi_asset_check(
+        specs=specs(logstore, OF_LOGSTORE), can_subset=True, name=f"health__{logstore.name}"
+    )
+    def look(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        asked = {Kind(key.name) for key in context.selected_asset_check_keys}
+        if asked == {*OF_LOGSTORE}:
+            asked.add(Kind.RECONCILED)
+        with plainly():
+            found = [each for each in looked(logstore, context.instance, unset, clock) if each.kind in asked]
+        for each in found:
+            if each.kind in OF_LOGSTORE:
+                yield dg.AssetCheckResult(**verdict(logstore, each))
+        red = [f"{each.kind.value}: {each.text}" for each in found if each.level is Level.FAIL]
+        if red:
+            raise dg.Failure(description="; ".join(red), allow_retries=False)
+
+    return look
+
+
+def told_by_landing(
+    logstore: Logstore,
+    instance: dg.DagsterInstance,
+    seen: Vitals,
+    gaps: tuple[str, ...] = (),
+    clock: Clock = SYSTEM_CLOCK,
+) -> list[dg.AssetCheckEvaluation]:
+    """What a run that lands tells beside its landing; `gaps` are those that it has just named."""
+    left = replace(seen.runway, gaps=gaps) if isinstance(seen.runway, Left) else Left(seen.runway, gaps)
+    found = findings(replace(seen, runway=left), logstore)
+    told = (after_last(instance, logstore, each, clock.now()) for each in found)
+    return [dg.AssetCheckEvaluation(**verdict(logstore, each)) for each in told]
+
+
+def looked(
+    logstore: Logstore, instance: dg.DagsterInstance, unset: str, clock: Clock = SYSTEM_CLOCK
+) -> list[Finding]:
+    """What is found now, and of what nobody can look at what was told last.
+
+    What is missing is found, too: keys that are gone, an endpoint, a home that is no folder. Raised, each
+    tick would be red on its page, or skipped, and nobody hear of it.
+    """
+    with ExitStack() as opened:
+
+        @cache
+        def client() -> SlsClient:
+            require_endpoint(logstore, unset)
+            return opened.enter_context(SlsClient(logstore.service, deadline_s=CALL_S))
+
+        found = findings(vitals(logstore, Lake.default, client, clock=clock), logstore)
+    return [after_last(instance, logstore, each, clock.now()) for each in found]
+
+
+# --- what a check says, and has said -----------------------------------------------------------------------
+
+
+class Told(NamedTuple):
+    """The newest verdict of a check, as a finding and as Dagster has it; and whether a run told it, not a
+    sensor."""
+
+    finding: Finding
+    said: dg.AssetCheckEvaluation
+    by_run: bool
+
+
+def last_told(instance: dg.DagsterInstance, logstore: Logstore, kind: Kind) -> Told | None:
+    """The newest verdict; None where there is none."""
+    history = instance.event_log_storage.get_asset_check_execution_history(
+        check_key(logstore, kind), limit=1, status=COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
+    )
+    said = history[0].evaluation if history else None
+    if said is None:
+        return None
+    bad = Level.FAIL if said.severity is dg.AssetCheckSeverity.ERROR else Level.WARN
+    since = said.metadata.get(_SINCE)
+    since_s = since.value if isinstance(since, dg.TimestampMetadataValue) else None
+    found = Finding(kind, Level.OK if said.passed else bad, said.description or "", since_s=since_s)
+    return Told(found, said, bool(history[0].run_id))
+
+
+def after_last(instance: dg.DagsterInstance, logstore: Logstore, found: Finding, now_s: float) -> Finding:
+    """`settled` after what the check said last."""
+    told = last_told(instance, logstore, found.kind) if found.level is Level.UNKNOWN else None
+    return settled(found, told.finding if told is not None else None, logstore.health, now_s)
+
+
+def verdict(logstore: Logstore, found: Finding) -> dict[str, Any]:
+    """What a check says, for the result of a run and the event of a sensor: Dagster has a type for each."""
+    key = check_key(logstore, found.kind)
+    return {
+        "asset_key": key.asset_key,
+        "check_name": key.name,
+        "passed": found.level is Level.OK,
+        "severity": dg.AssetCheckSeverity.ERROR if found.level is Level.FAIL else dg.AssetCheckSeverity.WARN,
+        "description": found.text,
+        "metadata": _metadata(logstore, found),
+    }
+
+
+def _metadata(logstore: Logstore, found: Finding) -> Metadata:
+    values: Metadata = {name: _number(value) for name, value in found.numbers.items()}
+    if found.lines:
+        values["found"] = bounded(found.lines)
+    cures = dict(found.cures)
+    if found.kind is Kind.ERRORS and cures:
+        at, config = found.numbers["hour"], f"ops: {{bronze__{logstore.name}: {{config: {{execute: true}}}}}}"
+        cures["mend on this page"] = (
+            f"Materialize bronze/{logstore.name} [{at}...{at}] with the tag {MODE_TAG}: {ERRORS} and the "
+            f"config {config}"
+        )
+    values |= {name: dg.MetadataValue.text(text) for name, text in cures.items()}
+    return values | ({} if found.since_s is None else {_SINCE: dg.MetadataValue.timestamp(found.since_s)})
+
+
+def bounded(lines: Sequence[str]) -> dg.MetadataValue:
+    """A list of so many lines at most: a table with thousands of wrong shards must not fill the storage."""
+    more = len(lines) - _LINES_MAX
+    rest = [f"and {more:,} more; `sls-lake verify` lists all"] if more > 0 else []
+    return bullets([*lines[:_LINES_MAX], *rest])
+
+
+def _number(value: float | str) -> dg.MetadataValue:
+    if isinstance(value, str):
+        return dg.MetadataValue.text(value)
+    return dg.MetadataValue.int(value) if isinstance(value, int) else dg.MetadataValue.float(round(value, 2))

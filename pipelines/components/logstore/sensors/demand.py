@@ -1,0 +1,114 @@
+"""`<name>_demand_sensor`: one live run where the schedule's next would come late.
+
+Two halves look at the same shards. `topology.py` wants a run when a shard closes, so that its children can
+land. The backlog wants one when too much waits, under the rule of the schedule: not while another run holds
+the claim. One run serves both. A run that could not help is not followed by the next at once: until the table
+has changed, or some time has passed, nothing is asked for again.
+
+The cursor is that of each half by its name. Where either half raises, the tick is red, and both stay.
+"""
+
+import json
+from typing import Final
+
+import dagster as dg
+
+from pipelines.components.logstore.schedule import live_request
+from pipelines.components.logstore.sensors.ticks import Answer, Job, client_of, sensor_of
+from pipelines.components.logstore.sensors.topology import Half, drains
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.table.lake import Lake
+from pipelines.landing.watch.look import Look, look
+from pipelines.landing.watch.waiting import waiting
+from sls_io.client import SlsClient
+from sls_io.clock import SYSTEM_CLOCK, Clock
+
+AGAIN_S: Final = 900
+"""Seconds after which a run is asked for once more although the table is as it was."""
+_EVERY_S = 60
+_HALVES = ("topology", "backlog")
+
+
+def demand_sensor(
+    logstore: Logstore, job: Job, origin: dg.AssetKey, *, unset: str = "", clock: Clock = SYSTEM_CLOCK
+) -> dg.SensorDefinition:
+    """The sensor; `job` is the micro-batch, `origin` the asset that is observed."""
+
+    def evaluate(context: dg.SensorEvaluationContext) -> Answer:
+        before = _cursors(context.cursor)
+        with client_of(logstore) as client:
+            seen = look(logstore, Lake.default(), client)
+            shards = drains(context.instance, logstore, origin, client, seen, before["topology"])
+            backlog = _backlog(
+                context.instance, logstore, client, seen, before["backlog"], shards, clock.now()
+            )
+        requests, said = [*shards.requests, *backlog.requests], f"{shards.said}; {backlog.said}"
+        if requests:
+            context.log.info(said)
+        return dg.SensorResult(
+            run_requests=requests,
+            skip_reason=None if requests else said,
+            asset_events=list(shards.events),
+            dynamic_partitions_requests=list(shards.partitions),
+            cursor=json.dumps({"topology": shards.cursor, "backlog": backlog.cursor}),
+        )
+
+    return sensor_of(
+        logstore,
+        "demand",
+        evaluate,
+        jobs=[job],
+        every_s=_EVERY_S,
+        running=logstore.sensors.demand.running,
+        unset=unset,
+        description=(
+            "Sees shards split, merge, close and go; asks for one run when one closes, or when logs wait for "
+            "too long, or too many of them wait."
+        ),
+    )
+
+
+def _backlog(
+    instance: dg.DagsterInstance,
+    logstore: Logstore,
+    client: SlsClient,
+    seen: Look,
+    cursor: str,
+    shards: Half,
+    now_s: float,
+) -> Half:
+    """The half that looks at what waits; `shards` is what the other half asks for."""
+    bounds = logstore.sensors.demand
+    found = waiting(client, seen, bounds, settle_s=logstore.budget.settle_s)
+    over = found.over(bounds)
+    if not over:
+        quiet = f"no bound is passed: at most {found.lag_s:,.0f} s and about {found.mb:,.0f} MB wait"
+        return Half(quiet, cursor)
+    why, head = "; ".join(over), str(seen.table.metadata.current_snapshot_id) if seen.table else ""
+    if shards.requests:
+        return Half(f"{why}; the drain lands that, too", cursor)
+    if _asked(cursor, head, now_s):
+        newest = f"see the newest run of {logstore.name}_microbatch"
+        return Half(f"{why}; a run was asked for, and the table has not changed since: {newest}", cursor)
+    asked = live_request(instance, logstore)
+    if isinstance(asked, dg.SkipReason):
+        return Half(f"{why}; {asked.skip_message}", cursor)
+    return Half(why, json.dumps({"head": head, "at_s": int(now_s)}), (asked,))
+
+
+def _cursors(cursor: str | None) -> dict[str, str]:
+    """The cursor of each half; none where it is another's or an earlier release's: all is seen anew then."""
+    try:
+        kept = json.loads(cursor or "{}")
+        return {half: str(kept.get(half, "")) for half in _HALVES}
+    except (ValueError, AttributeError):
+        return dict.fromkeys(_HALVES, "")
+
+
+def _asked(cursor: str, head: str, now_s: float) -> bool:
+    """Whether a run was asked for on this very table, lately."""
+    try:
+        kept = json.loads(cursor or "{}")
+        return bool(kept.get("head") == head and now_s - float(kept["at_s"]) < AGAIN_S)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return False

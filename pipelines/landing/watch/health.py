@@ -1,0 +1,336 @@
+"""The health of a logstore: what may be wrong with it, and the one place that says how wrong it is.
+
+`FINDINGS` has a rule for each kind: what it is about, the fact that it judges, its limits in the settings,
+and the judge, which is pure. `land`, `describe`, the checks and the sensors judge by this table and show the
+same findings; `vitals.py` looks. A fact that nobody asked for is no finding.
+
+What nobody knows is a finding, too: its level is `unknown`, and everybody shows it as a warning, since an
+alert for every answer that is lost would be switched off. Not to be able to look for longer than a log may
+wait is an error of its own: nobody knows then whether one does. So whoever looks again says what was told
+before (`settled`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from pipelines.landing.bounds import Health, Rising
+from pipelines.landing.hours import hour_text
+from pipelines.landing.inspection.error_rows import HOURS, ErrorRows
+from pipelines.landing.inspection.proof import OWED, Proof
+from pipelines.landing.inspection.runway import CURE, Runway, days, spoken
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.watch.wear import WORN, Wear
+from sls_io.window import HOUR_S
+
+_LINES_MAX = 3
+
+
+class Kind(StrEnum):
+    """What may be wrong."""
+
+    RECONCILED = "reconciled"
+    PROVEN = "proven"
+    RUNWAY = "runway"
+    LAG = "lag"
+    COMMIT = "commit"
+    ERRORS = "errors"
+    WEAR = "wear"
+
+
+class Level(StrEnum):
+    """How wrong: `fail` wants a person now, `warn` in working hours; `unknown`: nobody could look."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One kind: its level, and a sentence with the cure.
+
+    numbers  by name, units last
+    lines    what there is to say, a sentence each; `text` has the first `said` of them
+    cures    name -> what shows it or mends it, as it is typed
+    since_s  since when nobody could look, unix seconds; None: somebody could
+    """
+
+    kind: Kind
+    level: Level
+    text: str
+    numbers: Mapping[str, float | str] = field(default_factory=dict)
+    lines: tuple[str, ...] = ()
+    cures: Mapping[str, str] = field(default_factory=dict)
+    since_s: float | None = None
+    said: int = 0
+
+    @property
+    def more(self) -> tuple[str, ...]:
+        """The lines for which the sentence has no room."""
+        return self.lines[self.said :]
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A fact that nobody knows, and why."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Waits:
+    """Age of the oldest log that waits, in shards that are not paused; `at_most`: the ledger alone says so.
+    `paused`: shards that a person paused, and in which logs wait. `to_come`: why nothing lands yet."""
+
+    age_s: float
+    at_most: bool = False
+    paused: tuple[int, ...] = ()
+    to_come: str = ""
+
+
+@dataclass(frozen=True)
+class Left:
+    """The runway, None where nobody asked for it; and the gaps that a run has just named."""
+
+    runway: Runway | Unknown | None
+    gaps: tuple[str, ...] = ()
+    to_come: str = ""
+
+
+@dataclass(frozen=True)
+class Newest:
+    """Age of the newest landing, None before the first; `kept`: it is still in the table's history."""
+
+    age_s: float | None
+    kept: bool = True
+
+
+@dataclass(frozen=True)
+class Vitals:
+    """What is known of a logstore: a fact for each kind, by its name; None where nobody asked."""
+
+    reconciled: tuple[str, ...] | Unknown | None = None
+    proven: Proof | Unknown | None = None
+    runway: Left | Unknown | None = None
+    lag: Waits | Unknown | None = None
+    commit: Newest | Unknown | None = None
+    errors: ErrorRows | Unknown | None = None
+    wear: Wear | Unknown | None = None
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How one kind is judged: by the fact of its name, and the pair of its name in the settings, where it has
+    one. `about` is what a check of it says of itself."""
+
+    kind: Kind
+    about: str
+    judge: Callable[[Any, Logstore], Finding]
+
+
+def findings(vitals: Vitals, logstore: Logstore) -> tuple[Finding, ...]:
+    """A finding for each fact that somebody asked for, in the order of the table."""
+    found = []
+    for rule in FINDINGS:
+        fact = getattr(vitals, rule.kind.value)
+        if isinstance(fact, Unknown):
+            found.append(Finding(rule.kind, Level.UNKNOWN, f"nobody knows: {fact.why}"))
+        elif fact is not None:
+            found.append(rule.judge(fact, logstore))
+    return tuple(found)
+
+
+def settled(found: Finding, told: Finding | None, health: Health, now_s: float) -> Finding:
+    """What is said of a kind after `told`, which was said last; None: nothing was.
+
+    What nobody knows stays an error where that was told, and becomes one once nobody could look for longer
+    than a log may wait (`lag.fail_s`; where that is off, `commit.fail_s`).
+    """
+    if found.level is not Level.UNKNOWN:
+        return found
+    since_s = now_s if told is None or told.since_s is None else told.since_s
+    failing = told is not None and told.level is Level.FAIL
+    longest_s = health.lag.fail_s or health.commit.fail_s
+    blind_s = max(0.0, now_s - since_s)
+    level = Level.FAIL if failing or 0 < longest_s < blind_s else Level.UNKNOWN
+    text = f"{found.text}. Nobody could look for {days(blind_s)}" if blind_s else found.text
+    return replace(found, level=level, text=text, since_s=since_s)
+
+
+def rising(value: float, warn: float, fail: float) -> Level:
+    """The level of a number that should be low; a limit of 0 is never passed."""
+    if 0 < fail < value:
+        return Level.FAIL
+    return Level.WARN if 0 < warn < value else Level.OK
+
+
+def falling(value: float, warn: float, fail: float) -> Level:
+    """The level of a number that should be high."""
+    if value < fail:
+        return Level.FAIL
+    return Level.WARN if value < warn else Level.OK
+
+
+# --- judges ------------------------------------------------------------------------------------------------
+
+
+def _reconciled(problems: tuple[str, ...], logstore: Logstore) -> Finding:
+    if not problems:
+        return Finding(Kind.RECONCILED, Level.OK, "the newest landing is there, file by file")
+    return Finding(Kind.RECONCILED, Level.FAIL, _some(problems), lines=problems, said=_LINES_MAX)
+
+
+def _proven(proof: Proof, logstore: Logstore) -> Finding:
+    problems = [*proof.problems, *(f"shard {s.shard}: {text}" for s in proof.shards for text in s.problems)]
+    owed = [f"{OWED}: shard {s.shard}: {text}" for s in proof.shards for text in s.owed]
+    level = Level.OK if proof.ok else Level.WARN if proof.verdict == OWED else Level.FAIL
+    numbers = {"rows": proof.rows, "problems": len(problems), "owed": len(owed)}
+    said = _some(problems or owed) or f"{proof.rows:,} rows, each once, as the ledger says"
+    return Finding(Kind.PROVEN, level, said, numbers, (*problems, *owed), said=_LINES_MAX)
+
+
+def _runway(left: Left, logstore: Logstore) -> Finding:
+    named = tuple(f"{gap}: lost to retention, this run named the gap" for gap in left.gaps)
+    found = left.runway
+    if left.to_come:
+        return Finding(Kind.RUNWAY, Level.WARN, left.to_come)
+    if not isinstance(found, Runway):
+        return _not_seen(named, found)
+    warn_s, fail_s = found.limits(logstore.health.runway)
+    level = Level.OK if found.shortest_s is None else falling(found.shortest_s, warn_s, fail_s)
+    if named or found.lost:
+        level = Level.FAIL
+    cure = f": {CURE}" * (level is not Level.OK)
+    if level is Level.OK and found.suspect:
+        level = Level.WARN
+    numbers: dict[str, float | str] = {"warning below h": warn_s / HOUR_S, "error below h": fail_s / HOUR_S}
+    if found.shortest_s is not None and found.retention_s is not None:
+        numbers |= {"runway h": found.shortest_s / HOUR_S, "retention h": found.retention_s / HOUR_S}
+    if found.least_s is None:
+        numbers |= {"shards": len(found.shards), "shards short": len(found.short(warn_s))}
+    lines = (*named, *spoken(found, warn_s))
+    return Finding(Kind.RUNWAY, level, f"{_some(lines)}{cure}", numbers, lines, said=_LINES_MAX)
+
+
+def _not_seen(named: tuple[str, ...], why: Unknown | None) -> Finding:
+    """The runway of a run that named these gaps, and that did not see how much is left."""
+    if why is None:
+        return Finding(Kind.RUNWAY, Level.FAIL if named else Level.OK, _some(named) or "no gap was named")
+    level = Level.FAIL if named else Level.UNKNOWN
+    return Finding(
+        Kind.RUNWAY, level, "; ".join((*named[:_LINES_MAX], f"nobody knows the runway: {why.why}"))
+    )
+
+
+def _lag(waits: Waits, logstore: Logstore) -> Finding:
+    if waits.to_come:
+        return Finding(Kind.LAG, Level.WARN, waits.to_come)
+    level, numbers = _aged(waits.age_s, logstore.health.lag), {"lag s": waits.age_s}
+    paused = f"; shards {', '.join(map(str, waits.paused))} are paused, and logs wait there" * bool(
+        waits.paused
+    )
+    if waits.at_most and level is Level.OK:
+        said = f"no log waits for longer than {days(waits.age_s)}"
+    elif waits.age_s:
+        said = f"the oldest log that waits was received {days(waits.age_s)} ago"
+    else:
+        said = "nothing waits"
+    cure = ": look at the newest run of the micro-batch; `sls-lake plan` says why a shard waits"
+    return Finding(Kind.LAG, level, f"{said}{paused}{cure * (level is not Level.OK)}", numbers)
+
+
+def _commit(newest: Newest, logstore: Logstore) -> Finding:
+    if newest.age_s is None:
+        return Finding(Kind.COMMIT, Level.OK, "nothing has landed yet")
+    level = _aged(newest.age_s, logstore.health.commit)
+    least = "" if newest.kept else "at least "
+    said = f"the newest landing of {logstore.name} is {least}{days(newest.age_s)} old"
+    cure = f": turn on {logstore.name}_schedule, and look at its newest run"
+    numbers = {"commit age s": newest.age_s}
+    return Finding(Kind.COMMIT, level, f"{said}{cure * (level is not Level.OK)}", numbers)
+
+
+def _errors(found: ErrorRows, logstore: Logstore) -> Finding:
+    if found.worst is None:
+        return Finding(Kind.ERRORS, Level.OK, f"no rows in the newest {HOURS} receive hours")
+    hour, limits, at = found.hours[found.worst], logstore.health.errors, hour_text(found.worst)
+    # A limit of 0 is passed by the first row: unlike a bound in seconds it is no switch.
+    level = Level.WARN if hour.share > limits.warn else Level.OK
+    level = Level.FAIL if hour.share > limits.fail else level
+    said = f"{hour.share:.1%} of {hour.rows:,} rows of {at} have an error"
+    numbers: dict[str, float | str] = {
+        "error %": 100 * hour.share,
+        "error rows": hour.errors,
+        "hour": at,
+        f"error rows in {HOURS} h": sum(h.errors for h in found.hours.values()),
+    }
+    causes = found.causes or {}
+    if not causes:
+        return Finding(Kind.ERRORS, level, said, numbers)
+    top = f", most often: {', '.join(causes)}" * (level is not Level.OK)
+    owners = ", ".join(f"'{name}'" for name in found.origins)
+    cures = {
+        "see": f"SELECT __error__, count(*) FROM {logstore.table} WHERE __error__ IS NOT NULL AND "
+        f"__receive_hour__ = TIMESTAMP '{at[:10]} {at[11:]}:00+00:00' AND __origin__ IN ({owners}) "
+        "GROUP BY __error__ ORDER BY 2 DESC",
+        "mend once columns fit": f"sls-lake backfill -l {logstore.name} --mode errors --from {at} --to {at} "
+        "--local --execute",
+    }
+    lines = tuple(f"{rows:,} of {found.sample:,} rows: {why}" for why, rows in causes.items())
+    return Finding(Kind.ERRORS, level, f"{said}{top}", numbers, lines, cures)
+
+
+def _wear(found: Wear, logstore: Logstore) -> Finding:
+    numbers = {name: getattr(found, name) for name in ("files", "snapshots", "manifests")}
+    level = Level.WARN if found.over(WORN) else Level.OK
+    return Finding(Kind.WEAR, level, str(found), numbers)
+
+
+def _aged(age_s: float, limits: Rising) -> Level:
+    return rising(age_s, limits.warn_s, limits.fail_s)
+
+
+def _some(lines: Sequence[str]) -> str:
+    return "; ".join(lines[:_LINES_MAX])
+
+
+FINDINGS: tuple[Rule, ...] = (
+    Rule(
+        Kind.RECONCILED,
+        "The files of the newest landing exist, their rows are what the service counted page by page, and "
+        "the ledger was not rolled back. While this fails no checkpoint moves.",
+        _reconciled,
+    ),
+    Rule(
+        Kind.PROVEN,
+        "Every row is there once and nothing is missing: rows and identity sums of each shard against the "
+        "ledger, apart from named gaps, withdrawn hours and rows removed by decision. Reads the whole "
+        "table's identities, and every column of a seventh of its files, each day another one. Warns while "
+        "skipped logs are owed. A run that lands repeats the last verdict.",
+        _proven,
+    ),
+    Rule(
+        Kind.RUNWAY,
+        "Time until the service's retention deletes the oldest log that has not landed; an error when logs "
+        "were lost.",
+        _runway,
+    ),
+    Rule(Kind.LAG, "Age of the oldest log that has not landed.", _lag),
+    Rule(
+        Kind.COMMIT,
+        "Age of this logstore's newest landing: a schedule that runs commits once an hour at least.",
+        _commit,
+    ),
+    Rule(
+        Kind.ERRORS,
+        f"Rows with an error in each of the newest {HOURS} receive hours: values that do not fit their "
+        "columns, bytes that cannot be read. All of them are kept. The worst hour decides.",
+        _errors,
+    ),
+    Rule(Kind.WEAR, "Files, snapshots and manifests since the newest maintenance.", _wear),
+)
+"""Every kind, in the order in which it is told."""
+ABOUT: Mapping[Kind, str] = {rule.kind: rule.about for rule in FINDINGS}

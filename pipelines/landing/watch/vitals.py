@@ -1,0 +1,160 @@
+"""Looking at a logstore's health: a fact for each kind of finding, or why nobody knows it.
+
+Changes nothing. Raises no SlsError and no OSError: what fails is a fact that nobody knows. Shards are asked
+only where the ledger leaves open whether a limit is passed (see `look.py`), or where somebody wants to see
+each.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from pipelines.landing.inspection.error_rows import error_rows
+from pipelines.landing.inspection.runway import Runway, runway
+from pipelines.landing.ledger import codec
+from pipelines.landing.ledger.state import (
+    ancestry,
+    check_newest,
+    facts,
+    origins_named,
+    read_state,
+    reconcile,
+)
+from pipelines.landing.ledger.summary import summary_of, windows_of
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.table.lake import Lake, NoMetadata
+from pipelines.landing.watch.health import Left, Level, Newest, Unknown, Vitals, Waits, falling, rising
+from pipelines.landing.watch.look import Look, look
+from pipelines.landing.watch.wear import wear
+from sls_io.client import Heads, SlsClient
+from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.errors import LedgerBroken, SlsError
+
+_T = TypeVar("_T")
+
+
+def vitals(
+    logstore: Logstore,
+    lake: Callable[[], Lake],
+    client: Callable[[], SlsClient],
+    *,
+    clock: Clock = SYSTEM_CLOCK,
+    heads: Heads | None = None,
+    whole: bool = False,
+) -> Vitals:
+    """All but the proof, which reads the whole table. `whole`: each shard is asked; `heads`: what was asked
+    already. `lake` and `client` raise where a setting or keys are gone.
+
+    A ledger that contradicts itself is told once: nothing that is read from it is known then.
+    """
+
+    def by_the_service() -> tuple[Waits, Left]:
+        seen = look(logstore, lake(), client())
+        return _waits_and_left(logstore, lake(), client(), seen, heads=heads, whole=whole)
+
+    try:
+        problems = known(lambda: _problems(logstore, lake()), broken=True)
+        waits = known(by_the_service, broken=True)
+    except (LedgerBroken, NoMetadata) as error:
+        return _broken(error)
+    lag, left = (waits, waits) if isinstance(waits, Unknown) else waits
+    return Vitals(
+        reconciled=problems,
+        lag=lag,
+        runway=left,
+        commit=known(lambda: _newest(logstore, lake(), clock)),
+        errors=known(lambda: error_rows(logstore, lake())),
+        wear=known(lambda: wear(lake().load(logstore.table))),
+    )
+
+
+def after_landing(logstore: Logstore) -> Vitals:
+    """What a run that lands looks at beside its landing, which does not fail because of that."""
+
+    def left() -> Runway:
+        with SlsClient(logstore.service) as client:
+            return runway(logstore, Lake.default(), client)
+
+    return Vitals(runway=Left(known(left)), errors=known(lambda: error_rows(logstore, Lake.default())))
+
+
+def reconciled(logstore: Logstore) -> tuple[str, ...] | Unknown:
+    """What is wrong with the newest landing, seen by somebody who did not make it."""
+    try:
+        return known(lambda: _problems(logstore, Lake.default()), broken=True)
+    except (LedgerBroken, NoMetadata) as error:
+        return (str(error),)
+
+
+def known(look_at: Callable[[], _T], *, broken: bool = False) -> _T | Unknown:
+    """A fact, or why nobody knows it. `broken`: raises what says that the ledger contradicts itself."""
+    try:
+        return look_at()
+    except (SlsError, OSError) as error:
+        if broken and isinstance(error, LedgerBroken | NoMetadata):
+            raise
+        return Unknown(str(error))
+
+
+def _problems(logstore: Logstore, lake: Lake) -> tuple[str, ...]:
+    table = lake.load(logstore.table)
+    if table is None:
+        return ()
+    check_newest(table)
+    read_state(table)
+    return tuple(reconcile(table))
+
+
+def _broken(error: SlsError) -> Vitals:
+    why = Unknown(str(error))
+    return Vitals((str(error),), runway=why, lag=why, commit=why, errors=why, wear=why)
+
+
+def _waits_and_left(
+    logstore: Logstore, lake: Lake, client: SlsClient, seen: Look, *, heads: Heads | None, whole: bool
+) -> tuple[Waits, Left]:
+    passed_s, retention_s = seen.passed_s, client.retention_s()
+    if passed_s is None and (to_come := logstore.ahead(seen.now_s)):
+        return Waits(0.0, to_come=to_come), Left(None, to_come=to_come)
+    age_s = 0.0 if passed_s is None else max(0.0, seen.now_s - passed_s)
+    awake = [at for shard, at in seen.passed_by.items() if shard not in seen.paused]
+    lag_s = max(0.0, seen.now_s - min(awake)) if awake and seen.ledger.started else 0.0
+    least_s = None if retention_s is None else max(0.0, retention_s - age_s)
+    least, limits = Runway(logstore.table, retention_s, (), least_s), logstore.health.lag
+    far = least_s is None or falling(least_s, *least.limits(logstore.health.runway)) is Level.OK
+    if not whole and far and rising(lag_s, limits.warn_s, limits.fail_s) is Level.OK:
+        return Waits(lag_s, at_most=True), Left(least)
+    found = runway(logstore, lake, client, heads=heads)
+    since = {s.shard: s.waiting_since_s for s in found.shards if s.waiting_since_s is not None}
+    oldest_s = min((at for shard, at in since.items() if shard not in seen.paused), default=seen.now_s)
+    paused = tuple(shard for shard in since if shard in seen.paused)
+    return Waits(max(0.0, seen.now_s - oldest_s), paused=paused), Left(found)
+
+
+def _newest(logstore: Logstore, lake: Lake, clock: Clock) -> Newest:
+    table = lake.load(logstore.table)
+    newest, kept = _newest_landing(logstore, table) if table is not None else (None, True)
+    if newest is None:
+        return Newest(None)
+    return Newest(max(0.0, clock.now() - newest.timestamp_ms / 1000), kept)
+
+
+def _newest_landing(logstore: Logstore, table: Table) -> tuple[Snapshot | None, bool]:
+    """Its newest landing in `main`; where none is kept, the oldest snapshot with its ledger, and False.
+
+    Story: the schedule of one logstore is dead. Another one lands in the same table, a maintenance compacts
+    it, another engine writes: all of them commit, and a maintenance lets the last landing expire. Whatever
+    has its ledger is younger than that landing was.
+    """
+    state, oldest = facts(table, damaged_too=True), None
+    mine = origins_named(state, logstore.service.project, logstore.service.logstore)
+    for snapshot in ancestry(table):
+        said = summary_of(snapshot)
+        # What a person or a maintenance does names an origin, too, and is no landing.
+        if codec.VERB_KEY not in said and windows_of(snapshot)[0] in mine:
+            return snapshot, True
+        if any(f"{codec.LEDGER_PREFIX}{origin}" in said for origin in mine):
+            oldest = snapshot
+    return oldest, False

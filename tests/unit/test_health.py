@@ -1,0 +1,189 @@
+"""How wrong each kind is, and what becomes of it while nobody can look: the judges, as values."""
+
+from typing import Any
+
+import pytest
+
+from pipelines.landing.inspection.error_rows import ErrorRows, HourErrors
+from pipelines.landing.inspection.proof import Proof, ShardProof
+from pipelines.landing.inspection.runway import CURE, Runway, ShardRunway
+from pipelines.landing.watch.health import (
+    ABOUT,
+    FINDINGS,
+    Finding,
+    Kind,
+    Left,
+    Level,
+    Newest,
+    Unknown,
+    Vitals,
+    Waits,
+    falling,
+    findings,
+    rising,
+    settled,
+)
+from pipelines.landing.watch.wear import WORN, Wear
+from sls_io.window import Cursor
+from tests.worlds.components import logstore
+
+DAY, NOW_S = 86_400.0, 1_790_000_000.0
+OK, WARN, FAIL, UNKNOWN = Level
+
+
+def judged(facts: dict[str, Any], **settings: Any) -> Finding:
+    """The finding of one fact."""
+    (found,) = findings(Vitals(**facts), logstore(**settings))
+    assert found.kind == next(iter(facts))
+    return found
+
+
+def days_left(*days: float, of: float = 30, **marks: Any) -> Left:
+    shards = (ShardRunway(n, 1, left_s=each * DAY, **marks) for n, each in enumerate(days))
+    return Left(Runway("bronze.x", of * DAY, tuple(shards)))
+
+
+def errors_in(wrong: int, rows: int = 100) -> ErrorRows:
+    return ErrorRows({9: HourErrors(rows, wrong)}, 9, ("o",), {"status is not int": wrong}, wrong)
+
+
+def proof(**shard: Any) -> Proof:
+    one = ShardProof(0, 5, 5, Cursor(9), None, False, **shard)
+    return Proof("bronze.x", "o", (one,))
+
+
+@pytest.mark.parametrize(
+    ("fact", "level", "said"),
+    [
+        ({"reconciled": ()}, OK, "file by file"),
+        ({"reconciled": ("a.parquet is gone",)}, FAIL, "a.parquet is gone"),
+        ({"runway": days_left(8)}, OK, "has 8.0 d of 30.0 d left"),
+        (
+            {"runway": days_left(20, 7)},
+            WARN,
+            f"shard 1: its oldest log not landed is deleted in 7.0 d: {CURE}",
+        ),
+        ({"runway": days_left(0.9)}, FAIL, "21.6 h"),
+        ({"runway": days_left(1.1, of=2)}, OK, "26.4 h"),
+        ({"runway": days_left(0.9, of=2)}, WARN, "shard 0"),
+        ({"runway": days_left(0.2, of=2)}, FAIL, "shard 0"),
+        ({"runway": days_left(29, lost=True)}, FAIL, "retention took logs"),
+        ({"runway": days_left(29, suspect="nobody is sure")}, WARN, "shard 0: nobody is sure"),
+        ({"runway": Left(Runway("bronze.x", None))}, OK, "deletes nothing"),
+        ({"runway": Left(Runway("bronze.x", 30 * DAY, (), 20 * DAY))}, OK, "at least 20.0 d"),
+        ({"runway": Left(Runway("bronze.x", 30 * DAY), ("shard 0",))}, FAIL, "this run named the gap"),
+        ({"runway": Left(None, ("shard 0",))}, FAIL, "this run named the gap"),
+        ({"runway": Left(None)}, OK, "no gap"),
+        ({"runway": Left(Unknown("it is down"))}, UNKNOWN, "nobody knows the runway: it is down"),
+        ({"runway": Left(Unknown("it is down"), ("shard 0",))}, FAIL, "named the gap; nobody knows"),
+        ({"runway": Left(None, to_come="`start` is to come")}, WARN, "to come"),
+        ({"lag": Waits(0.0)}, OK, "nothing waits"),
+        ({"lag": Waits(1800.0)}, OK, "30 min ago"),
+        ({"lag": Waits(1801.0)}, WARN, "`sls-lake plan` says why a shard waits"),
+        ({"lag": Waits(7201.0)}, FAIL, "2.0 h ago"),
+        ({"lag": Waits(900.0, at_most=True)}, OK, "no log waits for longer than 15 min"),
+        ({"lag": Waits(0.0, paused=(3,))}, OK, "shards 3 are paused, and logs wait there"),
+        ({"lag": Waits(0.0, to_come="`start` is to come")}, WARN, "to come"),
+        ({"commit": Newest(None)}, OK, "nothing has landed yet"),
+        ({"commit": Newest(7200.0)}, OK, "2.0 h old"),
+        ({"commit": Newest(7201.0)}, WARN, "turn on access_logs_schedule"),
+        ({"commit": Newest(21_601.0, kept=False)}, FAIL, "is at least 6.0 h old"),
+        ({"errors": ErrorRows({})}, OK, "no rows in the newest 24"),
+        ({"errors": errors_in(1)}, OK, "1.0% of 100 rows of 1970-01-01-09:00 have an error"),
+        ({"errors": errors_in(2)}, WARN, "have an error, most often: status is not int"),
+        ({"errors": errors_in(51)}, FAIL, "51.0%"),
+        ({"proven": proof()}, OK, "5 rows, each once"),
+        ({"proven": proof(owed=("hours skipped",))}, WARN, "owed: shard 0: hours skipped"),
+        ({"proven": proof(problems=("2 are missing",), owed=("x",))}, FAIL, "shard 0: 2 are missing"),
+        ({"wear": WORN}, OK, "2,000 files since the newest compaction, 400 snapshots, 200 manifests"),
+        ({"wear": Wear(0, 0, 201)}, WARN, "201 manifests"),
+    ],
+)
+def test_each_kind_has_one_judge(fact: dict[str, Any], level: Level, said: str) -> None:
+    found = judged(fact)
+    assert found.level is level and said in found.text
+
+
+def test_every_kind_has_a_rule_and_says_what_it_is_about() -> None:
+    assert {rule.kind for rule in FINDINGS} == {*Kind} == {*ABOUT} and len(FINDINGS) == len(Kind)
+
+
+def test_a_fact_that_nobody_asked_for_is_no_finding_and_one_that_nobody_knows_is() -> None:
+    assert findings(Vitals(), logstore()) == ()
+    for kind in Kind:
+        found = judged({kind.value: Unknown("the catalog is down")})
+        assert (found.level, found.text) == (UNKNOWN, "nobody knows: the catalog is down")
+
+
+def test_a_pair_in_the_settings_overrides_what_the_retention_makes_of_it() -> None:
+    pairs = {"runway": {"warn_s": 3600, "fail_s": 60}, "errors": {"warn": 1, "fail": 1}}
+    assert judged({"runway": days_left(0.1)}, health=pairs).level is OK
+    assert judged({"runway": days_left(0.01)}, health=pairs).level is WARN
+    assert judged({"errors": errors_in(100)}, health=pairs).level is OK
+
+
+def test_a_finding_has_its_numbers_with_units_and_what_shows_and_mends_it() -> None:
+    found = judged({"errors": errors_in(2)})
+    assert found.numbers == {
+        "error %": 2.0,
+        "error rows": 2,
+        "hour": "1970-01-01-09:00",
+        "error rows in 24 h": 2,
+    }
+    assert (
+        found.cures["see"].startswith("SELECT __error__")
+        and "--execute" in found.cures["mend once columns fit"]
+    )
+    assert found.lines == ("2 of 2 rows: status is not int",)
+    numbers = judged({"runway": days_left(20, 7)}).numbers
+    assert numbers == {
+        "runway h": 168.0,
+        "retention h": 720.0,
+        "warning below h": 180.0,
+        "error below h": 24.0,
+        "shards": 2,
+        "shards short": 1,
+    }
+
+
+def test_a_number_is_measured_against_its_limits_and_a_limit_of_0_is_never_passed() -> None:
+    assert [rising(x, 1, 2) for x in (1, 1.5, 3)] == [OK, WARN, FAIL]
+    assert [falling(x, 2, 1) for x in (3, 1.5, 0.5)] == [OK, WARN, FAIL]
+    assert rising(1e9, 0, 0) is falling(0, 0, 0) is OK
+
+
+@pytest.mark.parametrize(
+    ("told", "since_s", "after_s", "level"),
+    [
+        (None, None, 0, UNKNOWN),
+        (OK, None, 0, UNKNOWN),
+        (FAIL, None, 0, FAIL),
+        (WARN, NOW_S, 7200, UNKNOWN),
+        (WARN, NOW_S, 7201, FAIL),
+        (FAIL, NOW_S, 60, FAIL),
+        (OK, NOW_S - 9000, 0, FAIL),
+    ],
+)
+def test_what_nobody_knows_is_as_bad_as_it_was_told_and_an_error_in_time(
+    told: Level | None, since_s: float | None, after_s: float, level: Level
+) -> None:
+    before = None if told is None else Finding(Kind.LAG, told, "before", since_s=since_s)
+    unknown = Finding(Kind.LAG, UNKNOWN, "nobody knows: it is down")
+    found = settled(unknown, before, logstore().health, NOW_S + after_s)
+    assert found.level is level
+    assert found.since_s == (NOW_S + after_s if since_s is None else since_s)
+    assert ("Nobody could look for" in found.text) is (found.since_s < NOW_S + after_s)
+    fine = Finding(Kind.LAG, OK, "nothing waits")
+    assert settled(fine, before, logstore().health, NOW_S) is fine
+
+
+def test_who_has_switched_the_lag_off_is_told_by_the_age_of_the_commit() -> None:
+    blind = Finding(Kind.LAG, WARN, "nobody knows", since_s=NOW_S)
+    unknown = Finding(Kind.LAG, UNKNOWN, "nobody knows")
+
+    def after(hours: float, **health: Any) -> Level:
+        return settled(unknown, blind, logstore(health=health).health, NOW_S + hours * 3600).level
+
+    off = {"warn_s": 0, "fail_s": 0}
+    assert after(3, lag=off) is UNKNOWN and after(7, lag=off) is FAIL
+    assert after(1e6, lag=off, commit=off) is UNKNOWN
