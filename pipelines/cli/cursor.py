@@ -4,7 +4,7 @@ import click
 
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import Output, moment, verb
-from pipelines.cli.stores import CursorParam, Place
+from pipelines.cli.stores import CursorParam, PlaceParam
 from sls_io.client import SlsClient
 from sls_io.errors import ConfigError
 from sls_io.shard import Head
@@ -36,7 +36,7 @@ def time(output: Output, *, shard: int, place: int, name: str | None) -> None:
 
 @cursor.command("at")
 @click.argument("shard", type=click.IntRange(min=0))
-@click.argument("when", type=Place(edges=("begin", "end")), metavar="TIME")
+@click.argument("when", type=PlaceParam(edges=("begin", "end")), metavar="TIME")
 @logstore_option
 @verb
 def at(output: Output, *, shard: int, when: int | str, name: str | None) -> None:

@@ -18,7 +18,7 @@ from pipelines.landing.inspection.history import HourFiles, hours_of
 from pipelines.landing.inspection.runway import Runway, ShardRunway, days
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
-from pipelines.landing.watch.health import Left, Vitals, findings
+from pipelines.landing.watch.health import TimeLeft, Vitals, findings
 from pipelines.landing.watch.vitals import vitals
 from sls_io.client import Heads, SlsClient
 
@@ -129,7 +129,7 @@ def show_files(output: Output, files: tuple[HourFiles, ...]) -> None:
 
 def _runway(facts: Vitals) -> Runway | None:
     """Where it is known."""
-    found = facts.runway.runway if isinstance(facts.runway, Left) else None
+    found = facts.runway.runway if isinstance(facts.runway, TimeLeft) else None
     return found if isinstance(found, Runway) else None
 
 

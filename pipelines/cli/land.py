@@ -20,7 +20,7 @@ from pipelines.landing.run.driver import Run
 from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport, LandingReport, Verdict
 from pipelines.landing.spark.session import Engine, engine_here
 from pipelines.landing.table.lake import home, made
-from pipelines.landing.watch.health import Left, Vitals, findings
+from pipelines.landing.watch.health import TimeLeft, Vitals, findings
 from sls_io.waits import Why
 
 
@@ -51,7 +51,7 @@ def land(output: Output, *, name: str | None) -> None:
         for note in notes:
             output.say(f"[yellow]note[/]: {escape(note)}")
     show(output, report, verdict, checkpoints)
-    facts = Vitals(reconciled=verdict.problems, runway=Left(None, report.gaps))
+    facts = Vitals(reconciled=verdict.problems, runway=TimeLeft(None, report.gaps))
     output.result(
         {
             **asdict(report),

@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import Output, verb
-from pipelines.cli.stores import CursorParam, Place
+from pipelines.cli.stores import CursorParam, PlaceParam
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.transform import Transform
 from sls_io.client import SlsClient
@@ -33,7 +33,7 @@ _NEWEST_S = (60, 600, 3600, 86_400)
 @click.option(
     "--at",
     "when",
-    type=Place(),
+    type=PlaceParam(),
     default="newest",
     show_default=True,
     metavar="TIME",

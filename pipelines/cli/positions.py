@@ -11,7 +11,7 @@ from rich.markup import escape
 from pipelines.cli import calls
 from pipelines.cli.logstores import known, load_named, project_root
 from pipelines.cli.output import Output, megabytes, moment, span
-from pipelines.cli.stores import PLACES, SPANS, Span, store_of
+from pipelines.cli.stores import PLACES, SPANS, SpanParam, store_of
 from pipelines.landing.inspection.describe import describe, read_ledger
 from pipelines.landing.inspection.runway import CALLS_PARALLEL
 from pipelines.landing.logstore import Logstore
@@ -134,7 +134,7 @@ def _aim(source: int | str, now_s: int) -> Aim | None:
     if not SPANS.fullmatch(source):
         return None
     shifts, _, text = source.rpartition(":")
-    seconds = Span(signed=True).convert(text, None, None)
+    seconds = SpanParam(signed=True).convert(text, None, None)
     return Aim("shift", seconds) if shifts else Aim("time", max(0, now_s + seconds))
 
 

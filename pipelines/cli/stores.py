@@ -174,7 +174,7 @@ class Moment(click.ParamType[int]):
         return at
 
 
-class Place(click.ParamType[int | str]):
+class PlaceParam(click.ParamType[int | str]):
     """A time like `Moment`'s, or one of some words."""
 
     name = "time"
@@ -192,7 +192,7 @@ class Place(click.ParamType[int | str]):
             self.fail(f"{error.message}; or {', '.join(self._edges)}", param, ctx)
 
 
-class Source(Place):
+class Source(PlaceParam):
     """A place that has positions, a time like `Moment`'s, one before now or from where a reader is."""
 
     def __init__(self) -> None:
@@ -215,7 +215,7 @@ def moment_of(text: str) -> int:
     return unix_s(text)
 
 
-class Span(click.ParamType[int]):
+class SpanParam(click.ParamType[int]):
     """`90s`, `30m`, `6h`, `2d`; with a sign where `signed`."""
 
     name = "span"

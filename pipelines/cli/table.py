@@ -76,7 +76,7 @@ def rollback(
     decide(output, lake, planned, now=execute, then=then, more={"kept": cost})
 
 
-def _show_kept(output: Output, view: Rollback, kept: reach.Kept | None) -> None:
+def _show_kept(output: Output, view: Rollback, kept: reach.StillThere | None) -> None:
     if kept is None:
         output.say("the service could not be asked what it still has of that")
     elif kept.rows:
@@ -86,7 +86,7 @@ def _show_kept(output: Output, view: Rollback, kept: reach.Kept | None) -> None:
         output.say("what the service still has of the table's other logstores was not asked")
 
 
-def _kept(logstore: Logstore, planned: Planned[Rollback]) -> reach.Kept | None:
+def _kept(logstore: Logstore, planned: Planned[Rollback]) -> reach.StillThere | None:
     """What the service still has of the rows that the rollback gives back; None when the service cannot be
     asked, which does not stop a rollback."""
     try:

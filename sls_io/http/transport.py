@@ -60,7 +60,7 @@ _CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RetryRule:
     """How to try again: the first wait, doubled each time up to the longest; both in seconds."""
 
     wait_s: float
@@ -73,11 +73,11 @@ class Rule:
         return longest * random.uniform(0.5, 1.0)
 
 
-SOON = Rule(0.1, 2.0)
-LATER = Rule(0.5, 5.0, throttled=True)
-AT_ONCE = Rule(0.0, 0.0)
+SOON = RetryRule(0.1, 2.0)
+LATER = RetryRule(0.5, 5.0, throttled=True)
+AT_ONCE = RetryRule(0.0, 0.0)
 
-RULE_BY_CODE: Mapping[str, Rule] = {
+RULE_BY_CODE: Mapping[str, RetryRule] = {
     "InternalServerError": SOON,
     "RequestTimeout": SOON,
     "ServerBusy": LATER,
@@ -88,7 +88,7 @@ RULE_BY_CODE: Mapping[str, Rule] = {
 }
 """Error codes worth another try of the same request; codes that are not here go by status."""
 
-RULE_BY_STATUS: Mapping[int, Rule] = {429: LATER, 500: SOON, 502: SOON, 503: LATER, 504: SOON}
+RULE_BY_STATUS: Mapping[int, RetryRule] = {429: LATER, 500: SOON, 502: SOON, 503: LATER, 504: SOON}
 """Statuses worth another try. Everything else is an answer, and asking again would not change it."""
 
 _COUNT_LIMITS = frozenset({"ProjectQuotaExceed", "ConsumerGroupQuotaExceed", "LogStoreQuotaExceed"})
@@ -115,7 +115,7 @@ NOT_JSON = object()
 """What `parse_json` returns for a body that is none."""
 
 
-def rule_for(status: int, code: str) -> Rule | None:
+def rule_for(status: int, code: str) -> RetryRule | None:
     """The tables' answer for an error: a rule, or None for "never".
 
     `...QuotaExceed` with 403 is throttling (documented per shard and per project), except for the
@@ -229,7 +229,7 @@ class _FailedTry:
 
     error: SlsError
     code: str
-    rule: Rule | None
+    rule: RetryRule | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,7 +409,7 @@ class Transport(LogClient):
             self._shared.retries[failed.code] += 1
         self._clock.sleep(wait)
 
-    def _corrected(self, answer: Answer, code: str, failures: int, used: Keys) -> Rule | None:
+    def _corrected(self, answer: Answer, code: str, failures: int, used: Keys) -> RetryRule | None:
         """Whether we can do better at once: with the service's own clock, or with fresh keys."""
         if code in _SKEWED and self._shared.service_date and not failures:
             # Our clock is wrong by more than the service bears; its Date header says by how much.
@@ -486,7 +486,7 @@ class Transport(LogClient):
             return
         self._shared.service_date = (at, self._clock.monotonic())
 
-    def _error(self, call: _Call, answer: Answer, code: str, text: str, rule: Rule | None) -> SlsError:
+    def _error(self, call: _Call, answer: Answer, code: str, text: str, rule: RetryRule | None) -> SlsError:
         """The error of our tree for an answer that is not a usable 200."""
         request_id = printable(answer.headers.get("x-log-requestid", "")[:64])
         if call.private:

@@ -5,7 +5,7 @@ import pytest
 from pipelines.landing.inspection.describe import describe
 from pipelines.landing.inspection.history import hours_of
 from pipelines.landing.inspection.runway import Runway, runway
-from pipelines.landing.watch.health import Left, Level, Vitals, findings
+from pipelines.landing.watch.health import Level, TimeLeft, Vitals, findings
 from sls_io.checkpoints.lag import lags
 from sls_io.client import Heads
 from sls_io.clock import SYSTEM_CLOCK, ManualClock
@@ -24,7 +24,7 @@ def look(world: World, later_s: float = 0.0) -> Runway:
 
 def level(world: World, found: Runway) -> Level:
     """How wrong it is."""
-    (finding,) = findings(Vitals(runway=Left(found)), world.logstore)
+    (finding,) = findings(Vitals(runway=TimeLeft(found)), world.logstore)
     return finding.level
 
 

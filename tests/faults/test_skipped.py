@@ -8,7 +8,7 @@ from pipelines.components.logstore.checks import proven_result
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.runway import runway
 from pipelines.landing.operations.seek import plan_seek
-from pipelines.landing.watch.health import Left, Level, Vitals, findings
+from pipelines.landing.watch.health import Level, TimeLeft, Vitals, findings
 from sls_io.planning import GAP_SKIPPED
 from sls_io.window import HOUR_S
 from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
@@ -121,7 +121,7 @@ def test_retention_takes_what_is_owed_and_it_stays_a_gap(world: World, command: 
     world.emulator.admin.advance(29.5 * day_s)
     with world.client as client:
         warned = runway(world.logstore, world.lake, client)
-    (found,) = findings(Vitals(runway=Left(warned)), world.logstore)
+    (found,) = findings(Vitals(runway=TimeLeft(warned)), world.logstore)
     assert found.level is Level.FAIL and warned.shortest_s is not None and warned.shortest_s < day_s
     assert any("is owed" in note for note in notes_of(world))
     world.emulator.admin.advance(10.5 * day_s)

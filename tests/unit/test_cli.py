@@ -16,7 +16,7 @@ from pipelines.cli.dagster_client import Progress
 from pipelines.cli.hours import HourParam
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, VERBS, cli, run, sentence
 from pipelines.cli.output import Output, moment, shown, span
-from pipelines.cli.stores import Moment, Place
+from pipelines.cli.stores import Moment, PlaceParam
 from pipelines.landing.hours import check_begun, hour_text
 from pipelines.landing.logstore import Logstore
 from sls_io.clock import SYSTEM_CLOCK, ManualClock
@@ -290,7 +290,7 @@ def test_an_emulator_on_a_taken_port_says_so_and_gives_no_advice_for_after(
 )
 def test_a_time_means_the_same_to_each_verb_to_the_settings_and_from_python(text: str, at: int) -> None:
     """Without a zone it is UTC, everywhere: one function reads it."""
-    verbs = {name: option for name, option in _times(cli) if isinstance(option.type, Moment | Place)}
+    verbs = {name: option for name, option in _times(cli) if isinstance(option.type, Moment | PlaceParam)}
     assert {"checkpoints set", "peek", "cursor at"} <= verbs.keys()
     assert {option.type.convert(text, None, None) for option in verbs.values()} == {at}
     assert unix_s(text) == at

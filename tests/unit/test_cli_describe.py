@@ -11,7 +11,7 @@ from pipelines.landing.inspection.describe import ShardView
 from pipelines.landing.inspection.history import HourFiles
 from pipelines.landing.inspection.runway import CURE, Runway, ShardRunway
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.watch.health import Left, Vitals
+from pipelines.landing.watch.health import TimeLeft, Vitals
 from sls_io.window import Cursor
 
 DAY = 24 * 3600.0
@@ -30,7 +30,7 @@ def view(shard: int) -> ShardView:
 
 
 def facts(left: Runway) -> Vitals:
-    return Vitals(runway=Left(left))
+    return Vitals(runway=TimeLeft(left))
 
 
 def said(left: Runway) -> str:

@@ -12,9 +12,9 @@ from pipelines.landing.watch.health import (
     FINDINGS,
     Finding,
     Kind,
-    Left,
+    Latest,
     Level,
-    Newest,
+    TimeLeft,
     Unknown,
     Vitals,
     Waits,
@@ -38,9 +38,9 @@ def judged(facts: dict[str, Any], **settings: Any) -> Finding:
     return found
 
 
-def days_left(*days: float, of: float = 30, **marks: Any) -> Left:
+def days_left(*days: float, of: float = 30, **marks: Any) -> TimeLeft:
     shards = (ShardRunway(n, 1, left_s=each * DAY, **marks) for n, each in enumerate(days))
-    return Left(Runway("bronze.x", of * DAY, tuple(shards)))
+    return TimeLeft(Runway("bronze.x", of * DAY, tuple(shards)))
 
 
 def errors_in(wrong: int, rows: int = 100) -> ErrorRows:
@@ -69,14 +69,14 @@ def proof(**shard: Any) -> Proof:
         ({"runway": days_left(0.2, of=2)}, FAIL, "shard 0"),
         ({"runway": days_left(29, lost=True)}, FAIL, "retention took logs"),
         ({"runway": days_left(29, suspect="nobody is sure")}, WARN, "shard 0: nobody is sure"),
-        ({"runway": Left(Runway("bronze.x", None))}, OK, "deletes nothing"),
-        ({"runway": Left(Runway("bronze.x", 30 * DAY, (), 20 * DAY))}, OK, "at least 20.0 d"),
-        ({"runway": Left(Runway("bronze.x", 30 * DAY), ("shard 0",))}, FAIL, "this run named the gap"),
-        ({"runway": Left(None, ("shard 0",))}, FAIL, "this run named the gap"),
-        ({"runway": Left(None)}, OK, "no gap"),
-        ({"runway": Left(Unknown("it is down"))}, UNKNOWN, "nobody knows the runway: it is down"),
-        ({"runway": Left(Unknown("it is down"), ("shard 0",))}, FAIL, "named the gap; nobody knows"),
-        ({"runway": Left(None, to_come="`start` is to come")}, WARN, "to come"),
+        ({"runway": TimeLeft(Runway("bronze.x", None))}, OK, "deletes nothing"),
+        ({"runway": TimeLeft(Runway("bronze.x", 30 * DAY, (), 20 * DAY))}, OK, "at least 20.0 d"),
+        ({"runway": TimeLeft(Runway("bronze.x", 30 * DAY), ("shard 0",))}, FAIL, "this run named the gap"),
+        ({"runway": TimeLeft(None, ("shard 0",))}, FAIL, "this run named the gap"),
+        ({"runway": TimeLeft(None)}, OK, "no gap"),
+        ({"runway": TimeLeft(Unknown("it is down"))}, UNKNOWN, "nobody knows the runway: it is down"),
+        ({"runway": TimeLeft(Unknown("it is down"), ("shard 0",))}, FAIL, "named the gap; nobody knows"),
+        ({"runway": TimeLeft(None, to_come="`start` is to come")}, WARN, "to come"),
         ({"lag": Waits(0.0)}, OK, "nothing waits"),
         ({"lag": Waits(1800.0)}, OK, "30 min ago"),
         ({"lag": Waits(1801.0)}, WARN, "`sls-lake plan` says why a shard waits"),
@@ -84,10 +84,10 @@ def proof(**shard: Any) -> Proof:
         ({"lag": Waits(900.0, at_most=True)}, OK, "no log waits for longer than 15 min"),
         ({"lag": Waits(0.0, paused=(3,))}, OK, "shards 3 are paused, and logs wait there"),
         ({"lag": Waits(0.0, to_come="`start` is to come")}, WARN, "to come"),
-        ({"commit": Newest(None)}, OK, "nothing has landed yet"),
-        ({"commit": Newest(7200.0)}, OK, "2.0 h old"),
-        ({"commit": Newest(7201.0)}, WARN, "turn on access_logs_schedule"),
-        ({"commit": Newest(21_601.0, kept=False)}, FAIL, "is at least 6.0 h old"),
+        ({"commit": Latest(None)}, OK, "nothing has landed yet"),
+        ({"commit": Latest(7200.0)}, OK, "2.0 h old"),
+        ({"commit": Latest(7201.0)}, WARN, "turn on access_logs_schedule"),
+        ({"commit": Latest(21_601.0, kept=False)}, FAIL, "is at least 6.0 h old"),
         ({"errors": ErrorRows({})}, OK, "no rows in the newest 24"),
         ({"errors": errors_in(1)}, OK, "1.0% of 100 rows of 1970-01-01-09:00 have an error"),
         ({"errors": errors_in(2)}, WARN, "have an error, most often: status is not int"),

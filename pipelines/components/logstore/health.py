@@ -30,8 +30,8 @@ from pipelines.landing.watch.health import (
     ABOUT,
     Finding,
     Kind,
-    Left,
     Level,
+    TimeLeft,
     Vitals,
     findings,
     settled,
@@ -100,7 +100,9 @@ def told_by_landing(
     clock: Clock = SYSTEM_CLOCK,
 ) -> list[dg.AssetCheckEvaluation]:
     """What a run that lands tells beside its landing; `gaps` are those that it has just named."""
-    left = replace(seen.runway, gaps=gaps) if isinstance(seen.runway, Left) else Left(seen.runway, gaps)
+    left = (
+        replace(seen.runway, gaps=gaps) if isinstance(seen.runway, TimeLeft) else TimeLeft(seen.runway, gaps)
+    )
     found = findings(replace(seen, runway=left), logstore)
     told = (after_last(instance, logstore, each, clock.now()) for each in found)
     return [dg.AssetCheckEvaluation(**verdict(logstore, each)) for each in told]

@@ -15,7 +15,7 @@ from pipelines.landing.ledger.values import Landed
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport, HourReport, LandingReport
 from pipelines.landing.table.contract import Contract
-from pipelines.landing.watch.health import Left, Vitals
+from pipelines.landing.watch.health import TimeLeft, Vitals
 from sls_io.waits import Wait
 from sls_io.window import HOUR_S
 
@@ -93,7 +93,7 @@ def _held(rows_in_table: int | None, errors: HourErrors | None) -> Metadata:
 
 def runway(seen: Vitals) -> Metadata:
     """For a landing: hours that are left where least is; nothing when unknown or for ever."""
-    found = seen.runway.runway if isinstance(seen.runway, Left) else None
+    found = seen.runway.runway if isinstance(seen.runway, TimeLeft) else None
     left_s = found.shortest_s if isinstance(found, Runway) else None
     return {} if left_s is None else {"runway h": _short(left_s / HOUR_S)}
 

@@ -64,7 +64,7 @@ class GivenUp:
     hours: Mapping[int, int]
     files: tuple[str, ...]
     shards: tuple[ShardGivenUp, ...]
-    kept: reach.Kept | None
+    kept: reach.StillThere | None
 
 
 def plan_give_up(
@@ -280,7 +280,7 @@ def _view(
     ledger: Ledger,
     lost: list[FileScanTask],
     given: Mapping[int, int],
-    kept: reach.Kept | None,
+    kept: reach.StillThere | None,
 ) -> GivenUp:
     hours: dict[int, int] = defaultdict(int)
     for task in lost:

@@ -112,7 +112,7 @@ def taken(table: Table, origin: str, client: SlsClient, cursors: Mapping[int, In
 
 
 @dataclass(frozen=True)
-class Kept:
+class StillThere:
     """What the service still has of cursors that would land again: at most `lost` of the `rows` rows are gone
     from it. The lost rows are of `hours` (since 1970), as far as landings tell."""
 
@@ -131,7 +131,7 @@ class Kept:
 
 def kept_of(
     client: SlsClient, rows: Mapping[int, int], cursors: Mapping[int, IntervalSet], landed: Iterable[Landed]
-) -> Kept:
+) -> StillThere:
     """What the service has of these cursors of each shard, which held `rows` rows. `landed` are windows with
     their rows. As soon as one cursor of a shard is lost, its rows that lie in no window count as lost,
     too."""
@@ -146,7 +146,7 @@ def kept_of(
         mine = [w for w in windows if w.shard == shard and intervals.overlaps(w.begin, w.end)]
         lost += max(0, rows.get(shard, 0) - sum(windows[w] for w in mine if w.begin >= begin))
         hours |= {w.hour for w in mine if gone.overlaps(w.begin, w.end)}
-    return Kept(sum(rows.values()), lost, tuple(sorted(hours)))
+    return StillThere(sum(rows.values()), lost, tuple(sorted(hours)))
 
 
 def oldest(client: SlsClient) -> dict[int, Oldest]:

@@ -75,7 +75,7 @@ class Repair:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Listed:
     """What the readable manifests list, compared with the ledgers."""
 
     manifests: tuple[ManifestFile, ...]
@@ -158,10 +158,10 @@ def _ledgers(state: TableState) -> dict[str, Ledger]:
     return {origin: state.ledger(origin) for origin in {*state.ledgers, *state.origins, *adopted}}
 
 
-def _found(table: Table, state: TableState, manifests: tuple[ManifestFile, ...]) -> _Found:
+def _found(table: Table, state: TableState, manifests: tuple[ManifestFile, ...]) -> _Listed:
     tasks = tuple(tasks_in(table, manifests))
     tallies, gone = explained.tally(table, _ledgers(state), tasks=tasks)
-    return _Found(manifests, tasks, tallies, tuple(gone))
+    return _Listed(manifests, tasks, tallies, tuple(gone))
 
 
 def _known(state: TableState, key: Key) -> Count:
@@ -177,7 +177,7 @@ def _keys(state: TableState) -> set[Key]:
 
 
 def _taken(
-    place: Place, found: _Found, leaves: Collection[strays.Stray], without_missing: bool
+    place: Place, found: _Listed, leaves: Collection[strays.Stray], without_missing: bool
 ) -> tuple[choice.Leaf, ...]:
     """The files that are listed again. Raises as `reading.py` does."""
     state = place.state
@@ -198,7 +198,7 @@ def _taken(
     )
 
 
-def _wanted(state: TableState, found: _Found) -> dict[Key, Count]:
+def _wanted(state: TableState, found: _Listed) -> dict[Key, Count]:
     """Rows and identity sum that each shard lacks; fewer than none where there are too many."""
     wanted = dict[Key, Count]()
     for key in _keys(state) | set(found.tallies):
@@ -235,7 +235,7 @@ def _removed_from(state: TableState, origin: str, hour: int) -> bool:
     return state.forgotten.hours(origin).overlaps(hour, hour + 1)
 
 
-def _proven(place: Place, found: _Found, added: tuple[DataFile, ...], *, without_missing: bool) -> int:
+def _proven(place: Place, found: _Listed, added: tuple[DataFile, ...], *, without_missing: bool) -> int:
     """How many rows are missing once main lists these files, too; read as they would be then.
 
     Raises LedgerBroken unless none are, or `without_missing`, and none are there that should not be.
@@ -288,7 +288,7 @@ def _others(table: Table, state: TableState, tasks: Collection[FileScanTask]) ->
     return max(0, state.adopted.others - there)
 
 
-def _shards(state: TableState, found: _Found, taken: Collection[choice.Leaf]) -> Iterator[ShardListed]:
+def _shards(state: TableState, found: _Listed, taken: Collection[choice.Leaf]) -> Iterator[ShardListed]:
     for key in sorted(_keys(state) | set(found.tallies)):
         yield ShardListed(
             origin=key[0],

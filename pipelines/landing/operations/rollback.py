@@ -166,7 +166,7 @@ def plan_rollback(
     return Planned(view, Looked(table, state, table.current_snapshot() or target), change)
 
 
-def kept_by_rollback(planned: Planned[Rollback], origin: str, client: SlsClient) -> reach.Kept:
+def kept_by_rollback(planned: Planned[Rollback], origin: str, client: SlsClient) -> reach.StillThere:
     """What the service still has of the rows of one logstore that the next runs would pull again."""
     mine = [shard for shard in planned.view.shards if shard.origin == origin]
     since = (planned.place.table.snapshot_by_id(number) for number in planned.view.landings)

@@ -92,7 +92,7 @@ class Waits:
 
 
 @dataclass(frozen=True)
-class Left:
+class TimeLeft:
     """The runway, None where nobody asked for it; and the gaps that a run has just named."""
 
     runway: Runway | Unknown | None
@@ -101,7 +101,7 @@ class Left:
 
 
 @dataclass(frozen=True)
-class Newest:
+class Latest:
     """Age of the newest landing, None before the first; `kept`: it is still in the table's history."""
 
     age_s: float | None
@@ -114,9 +114,9 @@ class Vitals:
 
     reconciled: tuple[str, ...] | Unknown | None = None
     proven: Proof | Unknown | None = None
-    runway: Left | Unknown | None = None
+    runway: TimeLeft | Unknown | None = None
     lag: Waits | Unknown | None = None
-    commit: Newest | Unknown | None = None
+    commit: Latest | Unknown | None = None
     errors: ErrorRows | Unknown | None = None
     wear: Wear | Unknown | None = None
 
@@ -192,7 +192,7 @@ def _proven(proof: Proof, logstore: Logstore) -> Finding:
     return Finding(Kind.PROVEN, level, said, numbers, (*problems, *owed), said=_LINES_MAX)
 
 
-def _runway(left: Left, logstore: Logstore) -> Finding:
+def _runway(left: TimeLeft, logstore: Logstore) -> Finding:
     named = tuple(f"{gap}: lost to retention, this run named the gap" for gap in left.gaps)
     found = left.runway
     if left.to_come:
@@ -242,7 +242,7 @@ def _lag(waits: Waits, logstore: Logstore) -> Finding:
     return Finding(Kind.LAG, level, f"{said}{paused}{cure * (level is not Level.OK)}", numbers)
 
 
-def _commit(newest: Newest, logstore: Logstore) -> Finding:
+def _commit(newest: Latest, logstore: Logstore) -> Finding:
     if newest.age_s is None:
         return Finding(Kind.COMMIT, Level.OK, "nothing has landed yet")
     level = _aged(newest.age_s, logstore.health.commit)

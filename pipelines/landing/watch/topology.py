@@ -23,7 +23,7 @@ from sls_io.window import Cursor
 _AT_ONCE = 8
 
 
-class Change(StrEnum):
+class Lineage(StrEnum):
     """What happened to shards."""
 
     APPEARED = "appeared"
@@ -38,19 +38,19 @@ class Change(StrEnum):
 class Event:
     """One change: the shards it happened to, and those that came of it."""
 
-    change: Change
+    change: Lineage
     shards: tuple[int, ...] = ()
     children: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         one, many = _named(self.shards), _named(self.children)
         return {
-            Change.APPEARED: f"{one} appeared",
-            Change.SPLIT: f"{one} was split into {many}",
-            Change.MERGED: f"{one} were merged into {many}",
-            Change.READONLY: f"{one} is read-only",
-            Change.DELETED: f"{one} is gone: retention took it",
-            Change.MADE_ANEW: "the logstore was made anew: these are other shards",
+            Lineage.APPEARED: f"{one} appeared",
+            Lineage.SPLIT: f"{one} was split into {many}",
+            Lineage.MERGED: f"{one} were merged into {many}",
+            Lineage.READONLY: f"{one} is read-only",
+            Lineage.DELETED: f"{one} is gone: retention took it",
+            Lineage.MADE_ANEW: "the logstore was made anew: these are other shards",
         }[self.change]
 
 
@@ -152,19 +152,19 @@ def events(before: Seen | None, now: Topology) -> tuple[Event, ...]:
     if before is None:
         return ()
     if before.origin != now.look.ledger.origin:
-        return (Event(Change.MADE_ANEW),)
+        return (Event(Lineage.MADE_ANEW),)
     found: list[Event] = []
     new = [s.id for s in now.look.shards if s.id not in before.shards]
     explained: set[int] = set()
     for above, children in _families(new, now.parents).items():
         explained.update(above)
         if not above:
-            found.extend(Event(Change.APPEARED, (child,)) for child in children)
+            found.extend(Event(Lineage.APPEARED, (child,)) for child in children)
         else:
-            found.append(Event(Change.SPLIT if len(above) == 1 else Change.MERGED, above, children))
+            found.append(Event(Lineage.SPLIT if len(above) == 1 else Lineage.MERGED, above, children))
     turned = (s for s, readonly in now.seen.items() if readonly and before.shards.get(s) is False)
-    found.extend(Event(Change.READONLY, (shard,)) for shard in sorted(turned) if shard not in explained)
-    found.extend(Event(Change.DELETED, (shard,)) for shard in sorted(now.deleted & before.shards.keys()))
+    found.extend(Event(Lineage.READONLY, (shard,)) for shard in sorted(turned) if shard not in explained)
+    found.extend(Event(Lineage.DELETED, (shard,)) for shard in sorted(now.deleted & before.shards.keys()))
     return tuple(found)
 
 

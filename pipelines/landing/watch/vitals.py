@@ -25,7 +25,7 @@ from pipelines.landing.ledger.state import (
 from pipelines.landing.ledger.summary import summary_of, windows_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake, NoMetadata
-from pipelines.landing.watch.health import Left, Level, Newest, Unknown, Vitals, Waits, falling, rising
+from pipelines.landing.watch.health import Latest, Level, TimeLeft, Unknown, Vitals, Waits, falling, rising
 from pipelines.landing.watch.look import Look, look
 from pipelines.landing.watch.wear import wear
 from sls_io.client import Heads, SlsClient
@@ -50,7 +50,7 @@ def vitals(
     A ledger that contradicts itself is told once: nothing that is read from it is known then.
     """
 
-    def by_the_service() -> tuple[Waits, Left]:
+    def by_the_service() -> tuple[Waits, TimeLeft]:
         seen = look(logstore, lake(), client())
         return _waits_and_left(logstore, lake(), client(), seen, heads=heads, whole=whole)
 
@@ -77,7 +77,7 @@ def after_landing(logstore: Logstore) -> Vitals:
         with SlsClient(logstore.service) as client:
             return runway(logstore, Lake.default(), client)
 
-    return Vitals(runway=Left(known(left)), errors=known(lambda: error_rows(logstore, Lake.default())))
+    return Vitals(runway=TimeLeft(known(left)), errors=known(lambda: error_rows(logstore, Lake.default())))
 
 
 def reconciled(logstore: Logstore) -> tuple[str, ...] | Unknown:
@@ -114,10 +114,10 @@ def _broken(error: SlsError) -> Vitals:
 
 def _waits_and_left(
     logstore: Logstore, lake: Lake, client: SlsClient, seen: Look, *, heads: Heads | None, whole: bool
-) -> tuple[Waits, Left]:
+) -> tuple[Waits, TimeLeft]:
     passed_s, retention_s = seen.passed_s, client.retention_s()
     if passed_s is None and (to_come := logstore.ahead(seen.now_s)):
-        return Waits(0.0, to_come=to_come), Left(None, to_come=to_come)
+        return Waits(0.0, to_come=to_come), TimeLeft(None, to_come=to_come)
     age_s = 0.0 if passed_s is None else max(0.0, seen.now_s - passed_s)
     awake = [at for shard, at in seen.passed_by.items() if shard not in seen.paused]
     lag_s = max(0.0, seen.now_s - min(awake)) if awake and seen.ledger.started else 0.0
@@ -125,20 +125,20 @@ def _waits_and_left(
     least, limits = Runway(logstore.table, retention_s, (), least_s), logstore.health.lag
     far = least_s is None or falling(least_s, *least.limits(logstore.health.runway)) is Level.OK
     if not whole and far and rising(lag_s, limits.warn_s, limits.fail_s) is Level.OK:
-        return Waits(lag_s, at_most=True), Left(least)
+        return Waits(lag_s, at_most=True), TimeLeft(least)
     found = runway(logstore, lake, client, heads=heads)
     since = {s.shard: s.waiting_since_s for s in found.shards if s.waiting_since_s is not None}
     oldest_s = min((at for shard, at in since.items() if shard not in seen.paused), default=seen.now_s)
     paused = tuple(shard for shard in since if shard in seen.paused)
-    return Waits(max(0.0, seen.now_s - oldest_s), paused=paused), Left(found)
+    return Waits(max(0.0, seen.now_s - oldest_s), paused=paused), TimeLeft(found)
 
 
-def _newest(logstore: Logstore, lake: Lake, clock: Clock) -> Newest:
+def _newest(logstore: Logstore, lake: Lake, clock: Clock) -> Latest:
     table = lake.load(logstore.table)
     newest, kept = _newest_landing(logstore, table) if table is not None else (None, True)
     if newest is None:
-        return Newest(None)
-    return Newest(max(0.0, clock.now() - newest.timestamp_ms / 1000), kept)
+        return Latest(None)
+    return Latest(max(0.0, clock.now() - newest.timestamp_ms / 1000), kept)
 
 
 def _newest_landing(logstore: Logstore, table: Table) -> tuple[Snapshot | None, bool]:
