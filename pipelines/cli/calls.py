@@ -26,7 +26,8 @@ HARMLESS = frozenset(
     }
 )
 _CALL = re.compile(
-    r"(?<![\w/.-])sls-lake ((?:table|checkpoints|groups|shards|cursor) [a-z]+(?:-[a-z]+)*|[a-z]+)(?![\w/-])"
+    r"(?<![\w/.-])sls-lake ("
+    r"(?:table|checkpoints|groups|shards|landings|logstores|cursor) [a-z]+(?:-[a-z]+)*|[a-z]+)(?![\w/-])"
 )
 _WORD = re.compile(r" (?:(--[a-z][a-z-]*|-l)(?:[ =](?!-)([^\s`;,()]*[^\s`;,().:]))?|(\d+)(?=[\s`;,.)]|$))")
 _SHOWS = re.compile(r"`? shows\b")

@@ -177,19 +177,20 @@ def run(arguments: Sequence[str]) -> int:
             return EXIT_FAILED
         if session.get("debug"):
             raise
-        _say(error, session)
+        said = _say(error, session)
         code = EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED
-        return told(code, kind_of(error), sentence(error), facts(error))
+        return told(code, kind_of(error), said, facts(error))
     return code if isinstance(code, int) else 0
 
 
-def _say(error: Exception, session: Mapping[str, Any]) -> None:
-    """One sentence on stderr, with the cures that work now."""
+def _say(error: Exception, session: Mapping[str, Any]) -> str:
+    """One sentence on stderr, with the cures that work now; the same for a document."""
     if isinstance(error, LedgerBroken) and calls.SETTINGS in session:
         # Whoever met it had Iceberg loaded; other verbs do not wait for that.
         _loaded("pipelines.landing.inspection.cures").give_cures(error, session[calls.SETTINGS])
     said = calls.completed(sentence(error), str(session.get(calls.LOGSTORE, "")), verbs=cli)
     print(f"sls-lake: {said}", file=sys.stderr)
+    return said
 
 
 def unwritten(error: OSError) -> str:

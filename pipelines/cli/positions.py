@@ -110,9 +110,12 @@ def source_of(
     asked: CopyRequest, heads: Mapping[int, Head], kept: Mapping[int, Kept]
 ) -> tuple[str, Positions]:
     """The name and the positions of what `--from` says. `kept` is what the target has; an edge or a time is
-    asked of `heads`. Raises ConfigError for a CSV file with a shard that is not listed."""
+    asked of `heads`. Raises ConfigError for a CSV file with a shard that is not listed, and where there is
+    nothing to copy: of a file or a database nobody can tell "nothing yet" from a wrong name."""
     source, logstore, client = asked.source, asked.logstore, asked.client
     if aim := _aim(source, int(client.now_s())):
+        if aim.kind == "shift" and not any(entry.cursor is not None for entry in kept.values()):
+            raise ConfigError(f"{asked.target} keeps no position to shift from. Nothing was changed")
         chosen = {shard: head for shard, head in heads.items() if not asked.shards or shard in asked.shards}
         title = f"{moment(source)} UTC" if isinstance(source, int) else source
         return title, aimed(client, aim, chosen, kept)
@@ -122,6 +125,13 @@ def source_of(
     positions = {shard: entry.cursor for shard, entry in store.read().items()}
     if heads and not asked.shards and str(source).partition(":")[0] == "csv":
         check_listed(positions, heads)
+    wanted = {shard: at for shard, at in positions.items() if not asked.shards or shard in asked.shards}
+    if not group_of(source, logstore) and all(at is None for at in wanted.values()):
+        shards = f" of shard {', '.join(map(str, sorted(asked.shards)))}" if asked.shards else ""
+        raise ConfigError(
+            f"{store.name} keeps no position{shards}: nobody has begun, or it is another file, database or "
+            "--reader. Nothing was changed"
+        )
     return store.name, positions
 
 

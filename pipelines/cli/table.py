@@ -204,10 +204,11 @@ def undo(output: Output, *, hours: range, name: str | None, execute: bool) -> No
     show_leaving(output, planned.view)
     for text in lost:
         output.say(f"[red]{escape(text)}[/]")
-    then = "; sls-lake backfill lands these hours again"
+    call = f"sls-lake backfill --local {spans(hours)[0]}"
+    then = f"; `{call}` lands these hours again"
     if lost:
         then = (
-            "; sls-lake backfill lands again what retention still has; the rest "
+            f"; `{call}` lands again what retention still has; the rest "
             "comes back only by sls-lake table rollback, while its files are there"
         )
     decide(output, lake, planned, now=execute, then=then, more={"cannot_come_again": lost})
@@ -253,7 +254,7 @@ def give_up(output: Output, *, origin: str, rows: bool, name: str | None, execut
     output.say(str(view.kept or "what its service still has of them was not asked"))
     again = ""
     if view.kept is not None and view.kept.lost < view.rows:
-        calls = " and ".join(f"sls-lake backfill {span}" for span in spans(view.hours))
+        calls = " and ".join(f"`sls-lake backfill --local {span}`" for span in spans(view.hours))
         again = f"; {calls} lands again what the service still has"
     decide(output, lake, planned, now=execute, then=f"; sls-lake verify goes on to name them{again}")
 

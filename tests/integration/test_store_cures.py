@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.cli.main import EXIT_FAILED
+from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.cli.stores import store_of
 from sls_io.checkpoints.local_file import LocalFile
 from sls_io.checkpoints.sql_table import SqlTable
@@ -83,3 +83,31 @@ def test_where_nobody_knows_the_whole_call_a_lost_store_names_none(filled: World
         assert "fill a new one from another store" in said and "sls-lake checkpoints" not in said
     assert isinstance(whole, SqlTable)
     assert f"sls-lake checkpoints set --from group:{OTHER} --to sql:sqlite:///{path}" in broken(whole)
+
+
+@pytest.mark.parametrize("target", ["group:copy", "file:new.json", "table"])
+def test_a_source_that_keeps_nothing_is_no_success(
+    filled: World, command: Command, tmp_path: Path, target: str
+) -> None:
+    """Nobody can tell "nothing yet" from a wrong name; a copy on a schedule would stay green for ever."""
+    filled.land()
+    (tmp_path / "empty.csv").write_text("shard,cursor\n")
+    (tmp_path / "one.csv").write_text(f"shard,cursor\n0,{cursors_of(filled, 0)[1]}\n")
+    with filled.client as client:
+        client.create_group(Group(name="copy", timeout_s=30, heartbeat_s=5))
+    into = target.replace("file:", f"file:{tmp_path}/")
+    for source in (
+        f"file:{tmp_path}/typo.json",
+        f"sql:sqlite:///{tmp_path}/typo.sqlite",
+        f"csv:{tmp_path}/empty.csv",
+    ):
+        said = command(*copy_to(into, source), "--execute")
+        assert said["code"] == EXIT_USAGE and "keeps no position" in said["error"], said
+    said = command(*copy_to(into, f"csv:{tmp_path}/one.csv", "--shards", "1"), "--execute")
+    assert said["code"] == EXIT_USAGE and "keeps no position of shard 1" in said["error"], said
+    assert not (tmp_path / "new.json").exists()
+
+
+def test_a_target_that_keeps_nothing_is_not_shifted(filled: World, command: Command, tmp_path: Path) -> None:
+    said = command(*copy_to(f"file:{tmp_path / 'new.json'}", "shift:-1h"), "--execute")
+    assert said["code"] == EXIT_USAGE and "no position to shift from" in said["error"]

@@ -1,5 +1,6 @@
 """Commands that a text names are printed as they can be run."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,5 @@ def test_a_cure_of_a_project_with_two_logstores_names_the_one_it_is_for(
     assert run(["windows", "-l", "orders"]) in (EXIT_USAGE, EXIT_FAILED)
     said = capsys.readouterr().err
     assert "sls-lake describe -l orders" in said
+    run(["windows", "-l", "orders", "--json"])
+    assert "sls-lake describe -l orders" in json.loads(capsys.readouterr().out)["error"]["message"]

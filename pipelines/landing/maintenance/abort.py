@@ -43,7 +43,7 @@ def plan_abort(
     if landing.state is Stage.COMMITTED:
         raise ConfigError(
             f"landing {landing.run} is committed (snapshot {landing.snapshot_id}): nothing is to be aborted. "
-            "`sls-lake table rollback` and `sls-lake table undo` take rows back"
+            "What takes rows back, a rollback or an undo, is in `sls-lake table --help`"
         )
     if landing.state is Stage.ABORTED:
         return Planned(landing, place, None, nothing=f"landing {landing.run} is aborted already")
