@@ -115,7 +115,7 @@ def _looked(table: Table | None, name: str, trust: Trust, *, columns: bool = Tru
     # Before its head: of a table whose branch main somebody dropped it says what brings it back.
     state = read_state(table, columns=columns) if sound else facts(table, damaged_too=True)
     head = table.current_snapshot()
-    if head is None:
+    if head is None or (sound and state.tagged is None):
         raise _empty(name)
     if trust is Trust.WHOLE:
         check_adds_up(table)
