@@ -70,7 +70,7 @@ def _code(slip: Slip) -> Any:
     return cast(FunctionType, edited.fget if isinstance(edited, property) else edited).__code__
 
 
-_fits, _merge, _reloaded = fence._fits, fence.merge, protocol._reloaded
+_fits, _reloaded = fence._fits, protocol._reloaded
 _plan, _plan_open = planning._plan_shard, planning._plan_open
 _FRONTIER = cast(property, ShardLedger.frontier).fget or (lambda entry: entry)
 _NO_OVERLAP_CHECK = Slip(
@@ -107,9 +107,11 @@ SLIPS = {
     "a gap takes all up to the end of the shard": (
         Slip(_plan_open, "Gap(frontier, head.begin, GAP_EXPIRED)", "Gap(frontier, head.end, GAP_EXPIRED)"),
     ),
-    "gaps are not trimmed": (Slip(_merge, "_trim(gap, entry.accounted)", "(gap,)"),),
-    "drained parents are never closed": (Slip(_merge, "entry.frontier >= end", "entry.frontier > end"),),
-    "parents are closed before they are drained": (Slip(_merge, "entry.frontier >= end and", ""),),
+    "gaps are not trimmed": (Slip(fence._note_gaps, "_trim(gap, entry.accounted)", "(gap,)"),),
+    "drained parents are never closed": (
+        Slip(fence._close, "entry.frontier >= end", "entry.frontier > end"),
+    ),
+    "parents are closed before they are drained": (Slip(fence._close, "entry.frontier >= end and", ""),),
     "an idle shard's receive time stands still": (
         Slip(fence._with_marks, "m.cursor <= entry.frontier", "m.cursor < entry.frontier"),
     ),
@@ -138,9 +140,9 @@ SLIPS = {
     "two answers of one moment are enough to write off": (
         Slip(planning._believed, "if survey.explained or patience.over(shard, entry.suspect_s):", "if True:"),
     ),
-    "a proof outlives its suspicion": (Slip(_merge, " or shard in stale", ""),),
+    "a proof outlives its suspicion": (Slip(fence.merge, " if shard not in stale", ""),),
     "what was written off is never opened again": (
-        Slip(planning.plan_live, "if survey.opened}", "if False}"),
+        Slip(planning._opened_again, "if survey.opened}", "if False}"),
     ),
     "an older run of a name is not fenced": (
         Slip(epochs.Epoch.fenced_by, "newest.number >= self.number", "False"),
