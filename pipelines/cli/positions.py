@@ -121,13 +121,19 @@ def source_of(
         return title, aimed(client, aim, chosen, kept)
     if source in TABLE:
         return f"ledger of {logstore.table}", frontiers(logstore, client)
-    store = store_of(str(source), logstore, client, reader=asked.reader)
+    return _kept_in(asked, heads)
+
+
+def _kept_in(asked: CopyRequest, heads: Mapping[int, Head]) -> tuple[str, Positions]:
+    """What a group, a file or a database keeps."""
+    source, only = str(asked.source), asked.shards
+    store = store_of(source, asked.logstore, asked.client, reader=asked.reader)
     positions = {shard: entry.cursor for shard, entry in store.read().items()}
-    if heads and not asked.shards and str(source).partition(":")[0] == "csv":
+    if heads and not only and source.partition(":")[0] == "csv":
         check_listed(positions, heads)
-    wanted = {shard: at for shard, at in positions.items() if not asked.shards or shard in asked.shards}
-    if not group_of(source, logstore) and all(at is None for at in wanted.values()):
-        shards = f" of shard {', '.join(map(str, sorted(asked.shards)))}" if asked.shards else ""
+    begun = {shard for shard, at in positions.items() if at is not None}
+    if not group_of(source, asked.logstore) and not (begun & only if only else begun):
+        shards = f" of shard {', '.join(map(str, sorted(only)))}" if only else ""
         raise ConfigError(
             f"{store.name} keeps no position{shards}: nobody has begun, or it is another file, database or "
             "--reader. Nothing was changed"
