@@ -140,7 +140,9 @@ def test_a_landing_that_was_committed_first_is_not_aborted(world: World, command
     world.land(on_event=At("publish", plan))
     head = world.table.metadata.current_snapshot_id
     said = command("landings", "abort", plans[0].view.run, "--execute")
-    assert said["code"] == EXIT_USAGE and "is committed" in said["error"] and "table undo" in said["error"]
+    assert (
+        said["code"] == EXIT_USAGE and "is committed" in said["error"] and "takes rows back" in said["error"]
+    )
     with pytest.raises(Exception, match="is committed"):
         execute(world.lake, plans[0])
     assert world.table.metadata.current_snapshot_id == head
@@ -188,7 +190,7 @@ def test_one_that_is_silent_for_longer_than_the_time_out_hangs(world: World, com
     age(world, run, 2 * TIMEOUT_S)
     hanging = command("landings", "list", "--state", "hanging")
     assert [(x["run"], x["state"]) for x in hanging["landings"]] == [(run, "hanging")]
-    assert f"landings abort {run}" in command("landings", "list", "--state", "hanging", json=False)["text"]
+    assert f"{run} makes sure" in command("landings", "list", "--state", "hanging", json=False)["text"]
     said = command("landings", "abort", run, "--execute")
     assert said["executed"] and said["committed"] == world.table.metadata.current_snapshot_id
     assert command("landings", "list", "--state", "hanging")["landings"] == []

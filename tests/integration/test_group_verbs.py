@@ -386,7 +386,7 @@ def test_a_cursor_has_a_time_and_a_time_a_cursor(filled: World, command: Command
         (("--from", "latest", "--to", "table", "--drop"), "--drop is for a file and a database"),
         (("--from", "shift:-1h", "--to", "csv:x"), "nowhere yet"),
         (("--from", "latest", "--to", "ledger"), "--to table moves the table"),
-        (("--from", "file:none.json", "--to", "file:b.json", "--drop"), "--drop would forget all"),
+        (("--from", "file:none.json", "--to", "file:b.json", "--drop"), "keeps no position"),
         (("--from", "latest", "--to", REPORT, "--shards", "9"), "no shard 9"),
     ],
 )
