@@ -8,7 +8,7 @@ import click
 from rich.markup import escape
 
 from pipelines.cli.output import Output
-from pipelines.landing.commit.operation import Planned, Tools, execute
+from pipelines.landing.commit.operation import Planned, execute
 from pipelines.landing.table.lake import Lake
 
 execute_option = click.option("--execute", is_flag=True, help="Do it; without this it is a dry run.")
@@ -27,15 +27,14 @@ def decide(
     now: bool,
     then: str,
     more: Mapping[str, Any] | None = None,
-    tools: Tools | None = None,
-) -> int | None:
-    """Do what was planned and shown where `now`, else say how to; the new snapshot.
+) -> None:
+    """Do what was planned and shown where `now`, else say how to.
 
     `then` follows "done: snapshot 17"; `more` is in the document beside what was planned.
     """
     committed = None
     if now and planned.needed:
-        committed = execute(lake, planned, tools or Tools()).snapshot
+        committed = execute(lake, planned).snapshot
         output.say(f"done: snapshot {committed}{then}")
     elif not planned.needed:
         output.say(escape(planned.nothing))
@@ -45,4 +44,3 @@ def decide(
         output.say_dry()
     document = {"executed": now, "committed": committed, **asdict(planned.view), **(more or {})}
     output.result(document)
-    return committed

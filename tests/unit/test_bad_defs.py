@@ -22,15 +22,9 @@ from pipelines.landing.environment import NO_ENDPOINT
 from pipelines.landing.logstore import Logstore, load_logstore
 from pipelines.landing.table.lake import HOME_VARIABLE, home, made
 from sls_io.errors import ConfigError
-from tests.worlds.projects import make_project
+from tests.worlds.projects import make_project, settings_of
 
-GOOD = """type: pipelines.components.SlsLogstore
-attributes:
-  service: {endpoint: "http://127.0.0.1:9", project: demo, logstore: orders}
-  group: lake
-  table: bronze.orders
-  start: 2026-11-20-00:00
-"""
+GOOD = settings_of("orders", table="bronze.orders", start="2026-11-20-00:00")
 BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 12))
 
 FILES: dict[str, tuple[bytes, str]] = {

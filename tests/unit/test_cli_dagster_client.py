@@ -12,6 +12,7 @@ from pipelines.cli import dagster_client
 from pipelines.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, run
 from sls_io.errors import ConfigError, ConnectFailed, ServiceError
 from tests.worlds.graphql_server import answering, data
+from tests.worlds.projects import settings_of
 
 
 def test_a_backfill_is_launched_for_the_range_of_the_asset() -> None:
@@ -138,13 +139,7 @@ def test_an_address_that_is_none_names_the_option(url: str) -> None:
     assert "secret" not in str(caught.value)
 
 
-_DEFS = """type: pipelines.components.SlsLogstore
-attributes:
-  service: {endpoint: "http://127.0.0.1:9", project: demo, logstore: logs}
-  group: lake
-  table: bronze.logs
-  start: 2026-01-01-00:00
-"""
+_DEFS = settings_of("logs", table="bronze.logs", start="2026-01-01-00:00")
 
 
 def test_who_hears_no_more_of_a_backfill_that_was_launched_is_told_that_it_goes_on(

@@ -2,26 +2,30 @@
 
 from pathlib import Path
 
-CLICKS = """type: pipelines.components.SlsLogstore
+NOWHERE = "http://127.0.0.1:9"
+"""An endpoint where nothing listens."""
+
+
+def settings_of(logstore: str, *, table: str, start: str, endpoint: str = NOWHERE) -> str:
+    """The least that a logstore's file says, in six lines."""
+    return f"""type: pipelines.components.SlsLogstore
 attributes:
-  service: {endpoint: "{{ env.SLS_ENDPOINT }}", project: demo, logstore: clicks}
+  service: {{endpoint: "{endpoint}", project: demo, logstore: {logstore}}}
   group: lake
-  table: bronze.clicks
-  start: 2020-01-01-00:00
+  table: {table}
+  start: {start}
 """
 
 
+CLICKS = settings_of(
+    "clicks", table="bronze.clicks", start="2020-01-01-00:00", endpoint="{{ env.SLS_ENDPOINT }}"
+)
+ORDERS = (
+    settings_of("orders", table="raw.orders", start="2026-11-20-00:00")
+    + """  columns: {source: string, "user.name": string, card: hash, secret: drop}
+"""
+)
 LINE = '10.0.0.1 - - [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" 200 5 "-" "curl/8"\n'
-
-
-ORDERS = """type: pipelines.components.SlsLogstore
-attributes:
-  service: {endpoint: "http://127.0.0.1:9", project: demo, logstore: orders}
-  group: lake
-  table: raw.orders
-  start: 2026-11-20-00:00
-  columns: {source: string, "user.name": string, card: hash, secret: drop}
-"""
 
 
 def make_project(root: Path, **defs: str) -> Path:
