@@ -27,10 +27,10 @@ from pipelines.landing.run.report import LandingReport
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
-from sls_io.client import Page, SlsClient
-from sls_io.clock import SYSTEM_CLOCK
 from sls_io.decoding.decode import Decoder
-from sls_io.settings import Service
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.settings import Service
+from sls_io.wire.client import Page, SlsClient
 
 SHARDS = 4
 SAMPLE_S = 0.5

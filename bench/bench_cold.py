@@ -12,7 +12,7 @@ from statistics import median
 from bench import history
 from bench.logstores import PROJECT, TYPED, bench_folder, defs_file, emulator_without_quotas, made, put_rows
 from bench.processes import Spent, measured, program
-from sls_io.settings import Service
+from sls_io.values.settings import Service
 
 SHARDS = 2
 

@@ -22,9 +22,9 @@ from pipelines.cli.demo.sandbox import Sandbox
 from pipelines.cli.demo.spark_server import SparkServer, free_address
 from pipelines.cli.output import Output
 from pipelines.landing import ROOT
-from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Emulator
-from sls_io.settings import Service
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.settings import Service
 from tests.worlds.dagster_server import DagsterServer
 
 NAME, PROJECT, SHARDS = "access_logs", "demo", 2

@@ -20,9 +20,9 @@ from bench.bench_ticks import NOW_S, land, put
 from bench.history import add_flag, record
 from bench.processes import TICKS_PER_S, program
 from pipelines.landing.logstore import Logstore
-from sls_io.client import SlsClient
 from sls_io.emulator import Emulator, start
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
+from sls_io.wire.client import SlsClient
 
 VERBS = (
     ("--help",),

@@ -17,11 +17,11 @@ from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlencode
 
-from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Emulator, Limits, start
 from sls_io.emulator.limits import QUOTAS_OFF
 from sls_io.emulator.signing import SignedRequest, v1_text
-from sls_io.loggroup import compress, varint
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.wire.loggroup import compress, varint
 
 PAIR = ("bench-key", "bench-secret")
 HOST = "demo.sls.emu"

@@ -19,14 +19,14 @@ from pipelines.landing.ledger import codec
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.driver import Run
 from pipelines.landing.table.lake import Lake
-from sls_io.claim import Gap, Ledger, ShardLedger
-from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Emulator, start
-from sls_io.planning import GAP_EXPIRED, Edge, Span, Survey, plan_live
-from sls_io.settings import Budget
-from sls_io.shard import Head, Shard
-from sls_io.window import HOUR_S, Cursor, IntervalSet
+from sls_io.planning.plan import GAP_EXPIRED, Edge, Span, Survey, plan_live
+from sls_io.values.claim import Gap, Ledger, ShardLedger
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.settings import Budget
+from sls_io.values.shard import Head, Shard
+from sls_io.values.window import HOUR_S, Cursor, IntervalSet
+from sls_io.wire.client import SlsClient
 
 SHARDS = 256
 KEYS = 4

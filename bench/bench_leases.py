@@ -19,9 +19,9 @@ from collections.abc import Callable, Mapping
 
 from bench.history import add_flag, record
 from bench.lease_world import World
-from sls_io.clock import ManualClock
 from sls_io.coordination.sql_lease import SqlLease
-from sls_io.settings import Group
+from sls_io.values.clock import ManualClock
+from sls_io.values.settings import Group
 
 SHARDS, ROUNDS, WORKERS = 256, 9, 10
 BALANCED_MAX, QUIET = 20.0, 10.0

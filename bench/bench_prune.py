@@ -19,10 +19,10 @@ from bench.old_runs import OldRuns
 from chaos.in_dagster import definitions_of
 from pipelines.components.logstore.schedule import hour_key, live_tags
 from pipelines.landing.logstore import Logstore
-from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Emulator, start
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.wire.client import SlsClient
 
 FAILED_EVERY = 50
 _LOG = b"\n\x10\x08\x80\xa0\xc5\xd5\x06\x12\x08\n\x01n\x12\x03100"

@@ -35,10 +35,10 @@ from bench.processes import Spent, measured, program
 from bench.python_consumer import CATALOG, WAYS
 from pipelines.landing.logstore import load_logstore
 from pipelines.landing.table.lake import Lake
-from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Emulator
-from sls_io.settings import Service
-from sls_io.window import HOUR_S
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.settings import Service
+from sls_io.values.window import HOUR_S
 
 OURS = "sls-lake land"
 SHARDS = 4

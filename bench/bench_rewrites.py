@@ -29,9 +29,9 @@ from pipelines.landing.operations.mend import Kept, plan_mend
 from pipelines.landing.operations.repair_manifests import plan_repair_manifests
 from pipelines.landing.operations.replace import plan_replace
 from pipelines.landing.table.lake import Lake
-from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Emulator
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.wire.client import SlsClient
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, World, logstore_settings, make_lake
 
 LIMIT_MB = 400.0

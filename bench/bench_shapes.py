@@ -14,12 +14,12 @@ from pathlib import Path
 from bench.shapes import PAGE_BYTES, SHAPES
 from pipelines.landing.run.write import WriteJob, Writer
 from pipelines.landing.table.contract import Contract
-from sls_io.client import Page
-from sls_io.clock import SYSTEM_CLOCK
-from sls_io.loggroup import compress, frame, groups
-from sls_io.planning import PlannedWindow
-from sls_io.settings import Budget, Service
-from sls_io.window import Cursor, Window
+from sls_io.planning.plan import PlannedWindow
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.settings import Budget, Service
+from sls_io.values.window import Cursor, Window
+from sls_io.wire.client import Page
+from sls_io.wire.loggroup import compress, frame, groups
 
 COLUMNS = {"n": "long", "s": "string", "status": "int", "mail": "hash", "at": "timestamp(iso)"}
 HOUR = 489_000

@@ -19,9 +19,9 @@ from chaos.engine import InProcess
 from pipelines.components import SlsLogstore
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.driver import Run
-from sls_io.client import SlsClient
 from sls_io.emulator import start
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
+from sls_io.wire.client import SlsClient
 
 NOW_S = 1_790_000_000 // 3600 * 3600 + 60
 SENSORS = ("demand", "sealed", "health")

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pipelines.landing import ROOT
-from sls_io.clock import SYSTEM_CLOCK
+from sls_io.values.clock import SYSTEM_CLOCK
 
 HISTORY = ROOT / "bench" / "history.jsonl"
 _WIDTH = 160

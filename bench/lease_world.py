@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from sls_io.clock import Clock, ManualClock
 from sls_io.coordination.assignors import assigned, named
 from sls_io.coordination.sql_lease import SqlLease
-from sls_io.errors import ClaimLost, TransportError
-from sls_io.settings import Group
+from sls_io.values.clock import Clock, ManualClock
+from sls_io.values.errors import ClaimLost, TransportError
+from sls_io.values.settings import Group
 
 TIMEOUT_S, HEARTBEAT_S = 30, 5
 

@@ -14,12 +14,12 @@ from pathlib import Path
 from aliyun.log import log_logs_pb2 as pb
 
 from pipelines.landing.table.lake import HOME_VARIABLE
-from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Emulator, Limits, start
 from sls_io.emulator.limits import QUOTAS_OFF
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
-from sls_io.settings import Service
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.settings import Service
+from sls_io.wire.client import SlsClient
 
 PROJECT = "bench"
 LOGS_A_GROUP = 1000

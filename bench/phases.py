@@ -17,11 +17,11 @@ from pipelines.landing.run.driver import Run
 from pipelines.landing.run.write import Writer, job_for
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
-from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK
-from sls_io.fetch import Fetch
-from sls_io.planning import PlannedWindow
-from sls_io.window import HOUR_S, Window
+from sls_io.planning.plan import PlannedWindow
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.window import HOUR_S, Window
+from sls_io.wire.client import SlsClient
+from sls_io.wire.fetch import Fetch
 
 OF_ROWS = ("pull", "decode", "cast", "write")
 _LONGEST_S = 600.0

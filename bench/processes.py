@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sls_io.clock import SYSTEM_CLOCK
+from sls_io.values.clock import SYSTEM_CLOCK
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 SAMPLE_S, MEMORY_EVERY = 0.02, 10

@@ -5,7 +5,7 @@ Each is what a producer can send: the service stores LogGroups as opaque bytes.
 
 from collections.abc import Callable
 
-from sls_io.loggroup import frame
+from sls_io.wire.loggroup import frame
 
 PAGE_BYTES = 20_000_000
 GROUP_BYTES = 9_900_000

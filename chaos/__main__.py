@@ -18,9 +18,9 @@ from chaos.account import Account
 from chaos.conductor import SERVICE_FOLDER, Conductor, Wish
 from chaos.troubles.reapply import reapplying
 from pipelines.landing.table.lake import Lake
-from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import start
-from sls_io.window import HOUR_S
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.window import HOUR_S
 
 LANES = ("in-process", "spark", "dagster")
 CATALOGS = ("sql", "reapplying")

@@ -28,10 +28,10 @@ from chaos.worker import POINTS, Fate, Task, fork, work
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
-from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Emulator
-from sls_io.settings import Service
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.settings import Service
+from sls_io.wire.client import SlsClient
 
 TABLE = "bronze.numbered"
 SERVICE_FOLDER = "service"

@@ -23,9 +23,9 @@ from chaos.site import ENDED, Site
 from chaos.worker import Fate
 from pipelines.cli.demo.sandbox import Sandbox
 from pipelines.components.logstore.schedule import RANGE_END_TAG, RANGE_START_TAG, hour_key, live_tags
-from sls_io.clock import SYSTEM_CLOCK
-from sls_io.errors import ConfigError
-from sls_io.window import HOUR_S
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import ConfigError
+from sls_io.values.window import HOUR_S
 
 POINTS = (
     "begun", "claim", "read_ledger", "resolve_start", "survey", "write", "write.done", "publish",

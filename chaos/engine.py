@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from pipelines.landing.spark.session import Engine, Task
-from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
 
 ATTEMPTS = 3
 

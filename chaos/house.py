@@ -26,9 +26,9 @@ from pipelines.landing.maintenance.compact import sealed_before
 from pipelines.landing.maintenance.maintain import Maintainer
 from pipelines.landing.operations import undo
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
-from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK
-from sls_io.errors import ConfigError, DecodeError, InvariantBroken, LedgerBroken, SlsError
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import ConfigError, DecodeError, InvariantBroken, LedgerBroken, SlsError
+from sls_io.wire.client import SlsClient
 
 POINTS = (
     "maintain", "compact.built", "manifests.built", "expire.built", "refresh.built", "maintained", "undo",

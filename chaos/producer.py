@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from aliyun.log import log_logs_raw_pb2 as pb
 
-from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK
-from sls_io.errors import SlsError
-from sls_io.settings import Service
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import SlsError
+from sls_io.values.settings import Service
+from sls_io.wire.client import SlsClient
 
 STREAMS = 64
 COLUMNS = {"k": "int", "q": "long"}

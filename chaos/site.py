@@ -22,8 +22,8 @@ from pipelines.cli.demo import sandbox
 from pipelines.cli.demo.sandbox import Sandbox
 from pipelines.cli.logstores import project_root
 from pipelines.landing.logstore import Logstore
-from sls_io.clock import SYSTEM_CLOCK
-from sls_io.errors import ConfigError
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import ConfigError
 
 ENDED = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
 _LOAD_S = 180.0

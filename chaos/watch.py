@@ -28,10 +28,10 @@ from pipelines.landing.ledger.state import facts
 from pipelines.landing.ledger.summary import total_records
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
-from sls_io.claim import ShardLedger
-from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator.handle import Admin
-from sls_io.errors import ServiceError
+from sls_io.values.claim import ShardLedger
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import ServiceError
 
 _ROUND_S = 0.25
 _SNAPSHOTS_MAX, _SNAPSHOTS_KEPT = 100, 50

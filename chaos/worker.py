@@ -30,11 +30,11 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.driver import Run
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.lake import Lake
-from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK
-from sls_io.errors import ConfigError, DecodeError, InvariantBroken, LedgerBroken, SlsError
-from sls_io.waits import Why
-from sls_io.window import HOUR_S
+from sls_io.planning.waits import Why
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import ConfigError, DecodeError, InvariantBroken, LedgerBroken, SlsError
+from sls_io.values.window import HOUR_S
+from sls_io.wire.client import SlsClient
 
 POINTS = (
     "claim", "claim.done", "read_ledger", "resolve_start", "survey", "survey.done", "write", "task",

@@ -9,8 +9,8 @@ from conformance.program import Failed
 from conformance.scenarios import run_all
 from conformance.table import Table
 from conformance.world import World
-from sls_io.clock import SYSTEM_CLOCK
-from sls_io.errors import SlsError
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import SlsError
 
 
 def main() -> int:

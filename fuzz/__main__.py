@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import cast
 
 from fuzz.lane import SEEDS_A_RUN, Opener
-from sls_io.clock import SYSTEM_CLOCK
+from sls_io.values.clock import SYSTEM_CLOCK
 
 LANES = ("values", "groups", "answers", "verbs", "reread")
 FAILURES_MAX = 5

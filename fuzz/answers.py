@@ -29,11 +29,11 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.driver import Run
 from pipelines.landing.run.report import LandingReport
 from pipelines.landing.table.lake import Lake
-from sls_io.claim import ShardLedger
-from sls_io.client import SlsClient
 from sls_io.emulator import Emulator
-from sls_io.errors import InvariantBroken, SlsError
-from sls_io.window import HOUR_S
+from sls_io.values.claim import ShardLedger
+from sls_io.values.errors import InvariantBroken, SlsError
+from sls_io.values.window import HOUR_S
+from sls_io.wire.client import SlsClient
 
 PROJECT = "fuzz"
 NOW_S = 1_790_000_000 // HOUR_S * HOUR_S + 60

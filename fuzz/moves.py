@@ -28,7 +28,7 @@ from pipelines.landing.operations.skip import Skip, plan_skip
 from pipelines.landing.operations.undo import PlannedUndo, plan_undo
 from pipelines.landing.run.driver import Run
 from pipelines.landing.table.lake import Lake
-from sls_io.errors import LandingUnknown, SlsError
+from sls_io.values.errors import LandingUnknown, SlsError
 
 STATUSES = ("200", "404", "3000000000", "many", "99999999999999999999")
 

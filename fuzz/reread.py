@@ -42,8 +42,8 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.mend import plan_mend
 from pipelines.landing.run.driver import Run
 from pipelines.landing.table.lake import Lake
-from sls_io.client import SlsClient
 from sls_io.emulator import Emulator, Limits
+from sls_io.wire.client import SlsClient
 
 PROJECT = "fuzz"
 NOW_S = 1_790_000_000 // 3600 * 3600 + 60

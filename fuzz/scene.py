@@ -24,12 +24,12 @@ from pipelines.landing.inspection.proof import NOT_VERIFIED, Proof
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger import codec
 from pipelines.landing.logstore import Logstore
-from sls_io.claim import Ledger
-from sls_io.client import SlsClient
 from sls_io.emulator import Emulator
-from sls_io.errors import InvariantBroken, SlsError
-from sls_io.planning import GAP_SKIPPED
-from sls_io.settings import Service
+from sls_io.planning.plan import GAP_SKIPPED
+from sls_io.values.claim import Ledger
+from sls_io.values.errors import InvariantBroken, SlsError
+from sls_io.values.settings import Service
+from sls_io.wire.client import SlsClient
 from tests.worlds.lossy_catalog import LossyCatalog, lossy
 from tests.worlds.one_logstore import content, group, make_lake
 

@@ -34,7 +34,7 @@ from fuzz.moves import CALM, Killed, Move, Moves, Trouble
 from fuzz.scene import BEGIN_S, Scene
 from pipelines.landing.hours import hour_of
 from sls_io.emulator import Emulator
-from sls_io.errors import DecodeError, InvariantBroken, SlsError
+from sls_io.values.errors import DecodeError, InvariantBroken, SlsError
 
 WEIGHTS = {
     "put": 16, "land": 16, "drain": 8, "clock": 6, "undo": 6, "fill": 6, "replace": 5, "forget": 4,

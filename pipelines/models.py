@@ -34,7 +34,7 @@ from dagster_dbt import DagsterDbtTranslator, DbtCliResource, DbtProject, dbt_as
 from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK, SparkEngine
 from pipelines.landing.spark.dbt_environment import PROJECT_DIR, dbt_environment
 from pipelines.landing.umask import keep_others_out
-from sls_io.errors import ConfigError
+from sls_io.values.errors import ConfigError
 
 # As in `definitions.py`, before the manifest is written.
 keep_others_out()

@@ -16,9 +16,9 @@ Iceberg, and none of them is ever imported by it.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from sls_io.claim import Claim, Gap, Ledger, ShardLedger
-from sls_io.clock import SYSTEM_CLOCK, Clock, ManualClock, SystemClock
-from sls_io.errors import (
+from sls_io.values.claim import Claim, Gap, Ledger, ShardLedger
+from sls_io.values.clock import SYSTEM_CLOCK, Clock, ManualClock, SystemClock
+from sls_io.values.errors import (
     Breach,
     CheckpointOutside,
     ClaimLost,
@@ -40,26 +40,26 @@ from sls_io.errors import (
     TransportError,
     TransportTimeout,
 )
-from sls_io.settings import Budget, Credentials, Group, Service
-from sls_io.shard import Head, Shard
-from sls_io.window import Cursor, IntervalSet, Window, cursor_from_wire, cursor_to_wire
+from sls_io.values.settings import Budget, Credentials, Group, Service
+from sls_io.values.shard import Head, Shard
+from sls_io.values.window import Cursor, IntervalSet, Window, cursor_from_wire, cursor_to_wire
 
 if TYPE_CHECKING:
     from sls_io.checkpoints.group import GroupCheckpoints
     from sls_io.checkpoints.local_file import LocalFile
     from sls_io.checkpoints.sql_table import SqlTable
     from sls_io.checkpoints.store import CheckpointStore
-    from sls_io.client import GroupCheckpoint, GroupInfo, Origin, Page, SlsClient
     from sls_io.coordination.coordinator import Coordinator
     from sls_io.coordination.server_group import ServerGroup
     from sls_io.coordination.sql_lease import SqlLease
     from sls_io.coordination.static import Static
     from sls_io.decoding.decode import Declared
-    from sls_io.http.transport import Transport
     from sls_io.reader.broadcast import Broadcast
     from sls_io.reader.held import Held
     from sls_io.reader.logstore import Reader, ShardStatus, open_logstore
     from sls_io.reader.rows import Extent, Rows
+    from sls_io.wire.client import GroupCheckpoint, GroupInfo, Origin, Page, SlsClient
+    from sls_io.wire.transport import Transport
 
 __all__ = [
     # a logstore to read
@@ -142,12 +142,12 @@ _LATER = {
     "Declared": "sls_io.decoding.decode",
     "Held": "sls_io.reader.held",
     "Broadcast": "sls_io.reader.broadcast",
-    "SlsClient": "sls_io.client",
-    "Page": "sls_io.client",
-    "Origin": "sls_io.client",
-    "GroupInfo": "sls_io.client",
-    "GroupCheckpoint": "sls_io.client",
-    "Transport": "sls_io.http.transport",
+    "SlsClient": "sls_io.wire.client",
+    "Page": "sls_io.wire.client",
+    "Origin": "sls_io.wire.client",
+    "GroupInfo": "sls_io.wire.client",
+    "GroupCheckpoint": "sls_io.wire.client",
+    "Transport": "sls_io.wire.transport",
     "Coordinator": "sls_io.coordination.coordinator",
     "ServerGroup": "sls_io.coordination.server_group",
     "SqlLease": "sls_io.coordination.sql_lease",

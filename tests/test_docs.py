@@ -12,8 +12,8 @@ import yaml
 from pipelines.cli.main import VERBS
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.refusals import Refusals
-from sls_io.clock import SYSTEM_CLOCK
-from sls_io.deadline import Deadline
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.deadline import Deadline
 from tests.snippets import (
     MAKE,
     READ,

@@ -5,12 +5,16 @@ A bound that does not hold everywhere yet has a list of what was over it when it
 
 import ast
 import textwrap
+from collections.abc import Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
 
 from tests.sources import (
     ROOT,
     at,
     complain,
     functions,
+    module_name,
     product,
     python_files,
     tree,
@@ -143,3 +147,54 @@ def test_no_folder_is_a_crowd() -> None:
         and (count := sum(p.parent == folder and not p.stem.startswith("__") for p in product()))
         > FOLDER_MODULES_MAX
     )
+
+
+def test_no_imports_go_in_a_circle() -> None:
+    files = imports()
+    folders: dict[Path, set[Path]] = {}
+    for path, targets in files.items():
+        below = folders.setdefault(path.parent, set())
+        below |= {target.parent for target in targets} - {path.parent}
+    complain(
+        f"{' -> '.join(at(p) for p in circle)}: move what both need below them"
+        for graph in (files, folders)
+        if (circle := circle_of(graph))
+    )
+
+
+def test_a_circle_is_found() -> None:
+    a, b, c = (ROOT / name for name in "abc")
+    assert set(circle_of({a: {b}, b: {c}, c: {b}})) == {b, c}
+    assert not circle_of({a: {b, c}, b: {c}})
+
+
+def imports() -> dict[Path, set[Path]]:
+    """Each file of the product -> the files of the product that it imports, wherever in it."""
+    homes = {module_name(p): p for p in product()}
+    return {
+        path: {
+            homes[name]
+            for node in ast.walk(tree(path))
+            if isinstance(node, (ast.Import, ast.ImportFrom))
+            for name in imported(node, homes)
+        }
+        - {path}
+        for path in homes.values()
+    }
+
+
+def imported(node: ast.Import | ast.ImportFrom, homes: Mapping[str, Path]) -> set[str]:
+    """The modules of the product that the statement names; of a package only what is taken from it."""
+    if isinstance(node, ast.Import):
+        return {a.name for a in node.names} & homes.keys()
+    inside = {f"{node.module}.{a.name}" for a in node.names}
+    return (inside & homes.keys()) or ({node.module or ""} & homes.keys())
+
+
+def circle_of(graph: Mapping[Path, set[Path]]) -> tuple[Path, ...]:
+    """One circle of the graph, () where there is none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as found:
+        return tuple(found.args[1])
+    return ()

@@ -18,10 +18,10 @@ from chaos import history
 from pipelines.landing.ledger.state import facts
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
-from sls_io.claim import ShardLedger
-from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator.handle import Admin
-from sls_io.errors import SlsError
+from sls_io.values.claim import ShardLedger
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import SlsError
 
 PAST_GROUPS_MAX = 6
 _CUT, _PAST, _DROP = 0.7, 0.15, 0.1

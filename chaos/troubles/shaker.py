@@ -10,7 +10,7 @@ from chaos.account import Account
 from chaos.troubles import weather
 from sls_io.emulator import Emulator, start
 from sls_io.emulator.handle import Admin
-from sls_io.errors import ServiceError
+from sls_io.values.errors import ServiceError
 
 PROJECT, LOGSTORE = "chaos", "numbered"
 _SHARDS_LIVE_MAX = 8

@@ -15,7 +15,7 @@ from aliyun.log import LogClient, LogException, LogItem, PutLogsRequest
 from aliyun.log.consumer import ConsumerProcessorBase, ConsumerWorker, CursorPosition, LogHubConfig
 
 from conformance.environment import key_pair
-from sls_io.clock import SYSTEM_CLOCK
+from sls_io.values.clock import SYSTEM_CLOCK
 
 KEYS = 8
 LOGS_A_GROUP = 3

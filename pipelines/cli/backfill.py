@@ -37,11 +37,11 @@ from pipelines.landing.run.driver import Run
 from pipelines.landing.run.report import Verdict
 from pipelines.landing.spark.session import engine_here
 from pipelines.landing.table.lake import Lake
-from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.errors import SlsError
-from sls_io.waits import Why
-from sls_io.window import HOUR_S
+from sls_io.planning.waits import Why
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.errors import SlsError
+from sls_io.values.window import HOUR_S
+from sls_io.wire.client import SlsClient
 
 
 @click.command("backfill")

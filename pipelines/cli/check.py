@@ -12,9 +12,9 @@ import click
 from pipelines.cli.logstores import DEFS, one_name, project_files, project_root, single_files, written
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, verb
-from sls_io.clock import SYSTEM_CLOCK
-from sls_io.errors import ConfigError, printable
-from sls_io.named import load
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import ConfigError, printable
+from sls_io.values.named import load
 
 if TYPE_CHECKING:
     from pipelines.landing.logstore import Logstore

@@ -53,10 +53,10 @@ from sls_io.checkpoints import moving
 from sls_io.checkpoints.copying import Difference, Move, copy, written
 from sls_io.checkpoints.policy import OUTSIDE_POLICIES
 from sls_io.checkpoints.store import CheckpointStore, Kept, Written
-from sls_io.client import Heads, SlsClient
-from sls_io.clock import SYSTEM_CLOCK
-from sls_io.errors import CheckpointOutside, ConfigError, ServiceError, TransportError
-from sls_io.settings import Group
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import CheckpointOutside, ConfigError, ServiceError, TransportError
+from sls_io.values.settings import Group
+from sls_io.wire.client import Heads, SlsClient
 
 _OPEN = {CheckpointOutcome.NOT_HELD, CheckpointOutcome.PUT_OFF}
 """Of these a frontier was not published."""

@@ -5,10 +5,10 @@ import click
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import Output, moment, verb
 from pipelines.cli.stores import CursorParam, PlaceParam
-from sls_io.client import SlsClient
-from sls_io.errors import ConfigError
-from sls_io.shard import Head
-from sls_io.window import Cursor, cursor_to_wire
+from sls_io.values.errors import ConfigError
+from sls_io.values.shard import Head
+from sls_io.values.window import Cursor, cursor_to_wire
+from sls_io.wire.client import SlsClient
 
 
 @click.group("cursor")

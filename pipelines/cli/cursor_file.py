@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from sls_io.checkpoints.store import Kept, Written
-from sls_io.errors import ConfigError, printable
-from sls_io.window import Cursor, cursor_from_wire
+from sls_io.values.errors import ConfigError, printable
+from sls_io.values.window import Cursor, cursor_from_wire
 
 _COLUMNS = ["shard", "cursor"]
 _FILE_BYTES_MAX = 16 * 1024**2

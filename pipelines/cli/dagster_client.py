@@ -12,7 +12,7 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import urlsplit
 
-from sls_io.errors import ConfigError, ConnectFailed, ServiceError, printable
+from sls_io.values.errors import ConfigError, ConnectFailed, ServiceError, printable
 
 DEFAULT_URL = "http://127.0.0.1:3000"
 URL_VARIABLE = "DAGSTER_WEBSERVER_URL"

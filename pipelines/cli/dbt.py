@@ -11,7 +11,7 @@ from pipelines.cli.output import Output, verb
 from pipelines.landing.spark.dbt_environment import dbt_environment
 from pipelines.landing.spark.java import require_java
 from pipelines.landing.spark.remote import REMOTE_VARIABLE
-from sls_io.errors import ConfigError
+from sls_io.values.errors import ConfigError
 
 
 @click.command("dbt", context_settings={"allow_interspersed_args": False})

@@ -20,7 +20,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.health import TimeLeft, Vitals, findings
 from pipelines.landing.watch.vitals import vitals
-from sls_io.client import Heads, SlsClient
+from sls_io.wire.client import Heads, SlsClient
 
 HOURS_SHOWN = 24
 _STATES = {"readwrite": "open", "readonly": "read-only"}

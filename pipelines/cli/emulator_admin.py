@@ -11,8 +11,8 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from sls_io.emulator import Admin
-from sls_io.errors import ConfigError, ConnectFailed, ServiceError
-from sls_io.settings import Service, is_loopback
+from sls_io.values.errors import ConfigError, ConnectFailed, ServiceError
+from sls_io.values.settings import Service, is_loopback
 
 
 class Stored(NamedTuple):

@@ -15,10 +15,10 @@ from pipelines.cli.stores import GroupName
 from pipelines.landing.logstore import Logstore
 from sls_io.checkpoints.group import GroupCheckpoints
 from sls_io.checkpoints.store import Kept
-from sls_io.client import GroupInfo, Heads, SlsClient
-from sls_io.errors import ClaimLost, ConfigError
-from sls_io.settings import Group
-from sls_io.shard import ShardState
+from sls_io.values.errors import ClaimLost, ConfigError
+from sls_io.values.settings import Group
+from sls_io.values.shard import ShardState
+from sls_io.wire.client import GroupInfo, Heads, SlsClient
 
 timeout_option = click.option(
     "--timeout",

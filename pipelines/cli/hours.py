@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import click
 
 from pipelines.landing.hours import hour_of, hours_of
-from sls_io.errors import ConfigError
+from sls_io.values.errors import ConfigError
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

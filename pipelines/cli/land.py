@@ -21,7 +21,7 @@ from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport, La
 from pipelines.landing.spark.session import Engine, engine_here
 from pipelines.landing.table.lake import home, made
 from pipelines.landing.watch.health import TimeLeft, Vitals, findings
-from sls_io.waits import Why
+from sls_io.planning.waits import Why
 
 
 @click.command("land")

@@ -18,7 +18,7 @@ from pipelines.landing.inspection.landings import (
 )
 from pipelines.landing.maintenance.abort import plan_abort
 from pipelines.landing.table.lake import Lake
-from sls_io.clock import SYSTEM_CLOCK
+from sls_io.values.clock import SYSTEM_CLOCK
 
 _RUN = click.argument("run", metavar="RUN")
 _SHOWN = 10

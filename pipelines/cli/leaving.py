@@ -5,7 +5,7 @@ from rich.markup import escape
 from pipelines.cli.output import Output, megabytes
 from pipelines.landing.hours import hour_text
 from pipelines.landing.operations.undo import Undo
-from sls_io.errors import printable
+from sls_io.values.errors import printable
 
 
 def show_leaving(output: Output, view: Undo, *, again: bool = False) -> None:

@@ -36,12 +36,12 @@ from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED, facts, kind_of, sentence
 from pipelines.cli.output import Output, megabytes, verb
 from pipelines.cli.progress import Line
-from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.emulator import Admin
-from sls_io.errors import ServiceError, SlsError, Throttled, TransportError
-from sls_io.settings import Service
-from sls_io.window import HOUR_S
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.errors import ServiceError, SlsError, Throttled, TransportError
+from sls_io.values.settings import Service
+from sls_io.values.window import HOUR_S
+from sls_io.wire.client import SlsClient
 
 PATIENCE_S = 300.0
 """A write quota refuses a loader that is too fast, and lets it go on within seconds."""

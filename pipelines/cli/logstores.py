@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipelines.cli.calls import choose, keep
-from sls_io.errors import ConfigError, printable
+from sls_io.values.errors import ConfigError, printable
 
 if TYPE_CHECKING:
     from pipelines.landing.logstore import Logstore

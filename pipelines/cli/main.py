@@ -9,7 +9,7 @@ landed are owed (`verify`); 130 stopped by Ctrl-C.
 
 With `--json` an error is a document on stdout, too, unless the verb has printed its own:
 {"error": {"kind", "message", "exit_code"}}, with "verb" where a command settles it and "code" where
-the service named one. `kind` is a class of `sls_io.errors`, or `usage`, `stopped`, `unforeseen`.
+the service named one. `kind` is a class of `sls_io.values.errors`, or `usage`, `stopped`, `unforeseen`.
 """
 
 import gc
@@ -28,7 +28,7 @@ from pipelines.cli import calls
 from pipelines.cli.logstores import check_named
 from pipelines.cli.output import SAID, UNWRITTEN
 from pipelines.landing.umask import keep_others_out
-from sls_io.errors import (
+from sls_io.values.errors import (
     ConfigError,
     InvariantBroken,
     LedgerBroken,

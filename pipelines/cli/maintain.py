@@ -23,7 +23,7 @@ from pipelines.landing.maintenance.maintain import (
     left_text,
 )
 from pipelines.landing.table.lake import Lake
-from sls_io.window import HOUR_S
+from sls_io.values.window import HOUR_S
 
 _SHOWN = 20
 

@@ -10,8 +10,8 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.fresh_starts import At
 from pipelines.landing.operations.relabel import Moved, plan_moved
 from pipelines.landing.table.lake import Lake
-from sls_io.client import SlsClient
-from sls_io.window import Cursor
+from sls_io.values.window import Cursor
+from sls_io.wire.client import SlsClient
 
 
 def adopt_moved(

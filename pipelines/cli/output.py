@@ -31,7 +31,7 @@ from rich.table import Table
 
 from pipelines.cli import calls
 from pipelines.cli.progress import Line, line
-from sls_io.deadline import Deadline
+from sls_io.values.deadline import Deadline
 
 WIDTH_WITHOUT_TERMINAL = 100_000
 SAID, UNWRITTEN = "said", "unwritten"

@@ -15,11 +15,11 @@ from pipelines.cli.output import Output, verb
 from pipelines.cli.stores import CursorParam, PlaceParam
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.transform import Transform
-from sls_io.client import SlsClient
 from sls_io.decoding.decode import Decoder
-from sls_io.errors import CheckpointOutside, ConfigError, printable
-from sls_io.shard import Head
-from sls_io.window import HOUR_S, Cursor
+from sls_io.values.errors import CheckpointOutside, ConfigError, printable
+from sls_io.values.shard import Head
+from sls_io.values.window import HOUR_S, Cursor
+from sls_io.wire.client import SlsClient
 
 LOGS_MAX = 1000
 CHARS_SHOWN = 400

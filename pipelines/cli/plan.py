@@ -12,7 +12,7 @@ from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.describe import preview
 from pipelines.landing.run.report import PlanReport
 from pipelines.landing.table.lake import Lake
-from sls_io.client import SlsClient
+from sls_io.wire.client import SlsClient
 
 
 @click.command("plan")

@@ -22,10 +22,10 @@ from sls_io.checkpoints.lag import ShardLag, lags, states
 from sls_io.checkpoints.moving import Aim, aimed
 from sls_io.checkpoints.policy import OutsidePolicy
 from sls_io.checkpoints.store import Kept
-from sls_io.client import GroupInfo, Heads, SlsClient
-from sls_io.errors import ConfigError
-from sls_io.shard import Head, ShardState
-from sls_io.window import Cursor
+from sls_io.values.errors import ConfigError
+from sls_io.values.shard import Head, ShardState
+from sls_io.values.window import Cursor
+from sls_io.wire.client import GroupInfo, Heads, SlsClient
 
 TABLE = ("ledger", "table")
 """Two words for one place: where the table has got."""

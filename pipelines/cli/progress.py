@@ -25,7 +25,7 @@ from rich.progress import (
 )
 
 from pipelines.landing.run.tally import told
-from sls_io.clock import SYSTEM_CLOCK
+from sls_io.values.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from pipelines.landing.spark.session import Engine

@@ -21,10 +21,10 @@ from pipelines.landing.project_file import (
     read_project,
     write_kept,
 )
-from sls_io.client import SlsClient
-from sls_io.errors import ConfigError
-from sls_io.settings import Service
-from sls_io.window import HOUR_S
+from sls_io.values.errors import ConfigError
+from sls_io.values.settings import Service
+from sls_io.values.window import HOUR_S
+from sls_io.wire.client import SlsClient
 
 
 @click.group("logstores")

@@ -10,7 +10,7 @@ from pipelines.cli.logstores import logstore_option, resolve_to_land
 from pipelines.cli.output import Output, moment, verb
 from pipelines.landing.operations import register as registering
 from pipelines.landing.table.lake import Lake
-from sls_io.client import SlsClient
+from sls_io.wire.client import SlsClient
 
 
 @click.command("register")

@@ -8,7 +8,7 @@ from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import Output, verb
 from pipelines.landing.operations.repair_manifests import plan_repair_manifests
 from pipelines.landing.table.lake import Lake
-from sls_io.client import SlsClient
+from sls_io.wire.client import SlsClient
 
 
 @click.command("repair-manifests")

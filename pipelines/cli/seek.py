@@ -33,8 +33,8 @@ from pipelines.landing.spark.session import engine_here
 from pipelines.landing.table.lake import Lake
 from sls_io.checkpoints.copying import Move, copy
 from sls_io.checkpoints.store import Kept
-from sls_io.client import SlsClient
-from sls_io.errors import CheckpointOutside, ConfigError
+from sls_io.values.errors import CheckpointOutside, ConfigError
+from sls_io.wire.client import SlsClient
 
 _MEANS: dict[Way, str] = {
     "again": "back: whole hours from there are landed again",

@@ -14,9 +14,9 @@ from pipelines.landing.commit.operation import Planned
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.pause import Pause, plan_pause, plan_resume
 from pipelines.landing.table.lake import Lake
-from sls_io.client import SlsClient
-from sls_io.errors import ConfigError, CursorExpired, ShardGone, TransportError, printable
-from sls_io.shard import Shard, parents
+from sls_io.values.errors import ConfigError, CursorExpired, ShardGone, TransportError, printable
+from sls_io.values.shard import Shard, parents
+from sls_io.wire.client import SlsClient
 
 _SHARDS = click.argument("numbers", metavar="SHARD...", type=click.IntRange(min=0), nargs=-1, required=True)
 _AT_ONCE = 8

@@ -14,7 +14,7 @@ from pipelines.cli.logstores import logstore_option, project_root, resolve
 from pipelines.cli.output import Output, verb
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.contract import SYSTEM_COLUMNS, Contract
-from sls_io.errors import ConfigError
+from sls_io.values.errors import ConfigError
 
 MODELS = Path("dbt") / "models"
 

@@ -18,11 +18,11 @@ from sls_io.checkpoints.group import GroupCheckpoints
 from sls_io.checkpoints.local_file import LocalFile
 from sls_io.checkpoints.sql_table import SqlTable
 from sls_io.checkpoints.store import CheckpointStore, Fate, Written
-from sls_io.client import SlsClient
 from sls_io.coordination.database import parsed, secrets_of
-from sls_io.errors import ConfigError, printable
 from sls_io.reader.moments import TooLate, unix_s
-from sls_io.settings import Group
+from sls_io.values.errors import ConfigError, printable
+from sls_io.values.settings import Group
+from sls_io.wire.client import SlsClient
 
 STORES = "group[:NAME], file:PATH, csv:PATH, sql:ADDRESS or sql:env:VARIABLE"
 WHERE = f"ledger, {STORES}"

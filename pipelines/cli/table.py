@@ -30,9 +30,9 @@ from pipelines.landing.operations.relabel import plan_relabel
 from pipelines.landing.operations.rollback import Rollback, kept_by_rollback, plan_rollback
 from pipelines.landing.operations.undo import plan_undo
 from pipelines.landing.table.lake import Lake
-from sls_io.client import SlsClient
-from sls_io.errors import SlsError
-from sls_io.window import HOUR_S, Cursor
+from sls_io.values.errors import SlsError
+from sls_io.values.window import HOUR_S, Cursor
+from sls_io.wire.client import SlsClient
 
 
 @click.group("table")

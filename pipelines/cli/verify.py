@@ -13,7 +13,7 @@ from pipelines.landing.inspection.proof import NOT_VERIFIED, OWED, VERIFIED, Pro
 from pipelines.landing.inspection.verify import verify as prove
 from pipelines.landing.inspection.whole import every_file, no_file
 from pipelines.landing.table.lake import Lake
-from sls_io.client import SlsClient
+from sls_io.wire.client import SlsClient
 
 _EXIT: Mapping[Verdict, int] = {VERIFIED: 0, OWED: EXIT_OWED, NOT_VERIFIED: EXIT_FAILED}
 

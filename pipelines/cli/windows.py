@@ -14,7 +14,7 @@ from pipelines.landing.inspection.history import Entry, History, history
 from pipelines.landing.ledger.state import others_text
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.table.lake import Lake
-from sls_io.window import HOUR_S
+from sls_io.values.window import HOUR_S
 
 _RUN_CHARS = 8
 _ORPHANS_SHOWN = 10

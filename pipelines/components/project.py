@@ -5,7 +5,7 @@ from typing import Any, Self
 import dagster as dg
 from pydantic import BaseModel, RootModel
 
-from pipelines.components.logstore.component import SlsLogstore
+from pipelines.components.component import SlsLogstore
 from pipelines.landing import environment
 from pipelines.landing.logstore import Logstore, checked
 from pipelines.landing.project_file import ProjectAttributes, attributes_of, members

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pipelines.landing.logstore import Logstore
-from sls_io.client import GroupCheckpoint, SlsClient
-from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.coordination.server_group import ServerGroup
-from sls_io.errors import ConfigError
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.errors import ConfigError
+from sls_io.wire.client import GroupCheckpoint, SlsClient
 
 if TYPE_CHECKING:
     from sls_io.coordination.sql_lease import SqlLease

@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from sls_io.errors import ConfigError, printable
+from sls_io.values.errors import ConfigError, printable
 
 BYTES_MAX = 256 * 1024
 NODES_MAX = 20_000

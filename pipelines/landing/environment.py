@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipelines.landing import defs_file
-from sls_io.errors import ConfigError
+from sls_io.values.errors import ConfigError
 
 NO_ENDPOINT = "https://endpoint-not-set.invalid"
 """Stands for an unset endpoint. The top-level domain `invalid` never resolves (RFC 2606)."""

@@ -6,8 +6,8 @@
 
 from datetime import UTC, datetime
 
-from sls_io.errors import ConfigError, printable
-from sls_io.window import HOUR_S
+from sls_io.values.errors import ConfigError, printable
+from sls_io.values.window import HOUR_S
 
 HOURS_MAX = 24 * 366
 _HOURS_END = int(datetime(9999, 12, 31, 23, tzinfo=UTC).timestamp()) // HOUR_S

@@ -15,10 +15,10 @@ from pipelines.landing.defs_file import filled, line_of, read_attributes
 from pipelines.landing.project_file import members, read_project
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.names import WrongColumn, check_names
-from sls_io.errors import ConfigError, printable
 from sls_io.reader.moments import END_S, TooLate, unix_s
-from sls_io.settings import Budget, Coordination, Group, Service, Settings
-from sls_io.window import HOUR_S
+from sls_io.values.errors import ConfigError, printable
+from sls_io.values.settings import Budget, Coordination, Group, Service, Settings
+from sls_io.values.window import HOUR_S
 
 _TABLE = re.compile(r"[a-z_][a-z0-9_]{0,127}\.[a-z_][a-z0-9_]{0,127}")
 _START_FORMAT = "%Y-%m-%d-%H:%M"

@@ -27,8 +27,8 @@ from typing import Any
 from pydantic import Field, ValidationError, field_validator
 
 from pipelines.landing.defs_file import read_attributes
-from sls_io.errors import ConfigError, printable
-from sls_io.settings import Settings
+from sls_io.values.errors import ConfigError, printable
+from sls_io.values.settings import Settings
 
 KEPT = "logstores.json"
 TABLE = "bronze.{logstore}"

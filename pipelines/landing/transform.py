@@ -24,8 +24,8 @@ from functools import partial
 import pyarrow as pa
 
 from pipelines.landing.table.casts import type_text, unsound
-from sls_io.errors import CodeFailed, ConfigError, printable
-from sls_io.named import Unusable, called, load, type_name
+from sls_io.values.errors import CodeFailed, ConfigError, printable
+from sls_io.values.named import Unusable, called, load, type_name
 
 _NAMES_SHOWN = 5
 

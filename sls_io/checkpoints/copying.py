@@ -21,8 +21,8 @@ from typing import Literal
 
 from sls_io.checkpoints.policy import OutsidePolicy, Place, settled
 from sls_io.checkpoints.store import CheckpointStore, Kept, Written, reset
-from sls_io.shard import Head, ancestors
-from sls_io.window import Cursor
+from sls_io.values.shard import Head, ancestors
+from sls_io.values.window import Cursor
 
 Positions = Mapping[int, Cursor | None]
 """By shard; None where the shard is known and has no cursor."""

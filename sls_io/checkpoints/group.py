@@ -17,9 +17,9 @@ Live runs never use this: they publish as holders (`sls_io/coordination`).
 from collections.abc import Collection, Iterable, Mapping
 
 from sls_io.checkpoints.store import Change, Kept, Written, keep_further, put_back
-from sls_io.client import SlsClient
-from sls_io.errors import ConfigError, SlsError
-from sls_io.window import Cursor
+from sls_io.values.errors import ConfigError, SlsError
+from sls_io.values.window import Cursor
+from sls_io.wire.client import SlsClient
 
 
 class GroupCheckpoints:

@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from sls_io.checkpoints.policy import Place, place_of
-from sls_io.client import Heads, SlsClient
-from sls_io.errors import CursorExpired, ShardGone
-from sls_io.shard import Shard, ShardState, ancestors
-from sls_io.window import Cursor
+from sls_io.values.errors import CursorExpired, ShardGone
+from sls_io.values.shard import Shard, ShardState, ancestors
+from sls_io.values.window import Cursor
+from sls_io.wire.client import Heads, SlsClient
 
 _AT_ONCE = 8
 

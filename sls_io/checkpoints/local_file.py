@@ -31,9 +31,9 @@ from sls_io.checkpoints.store import (
     put_back,
     set_frozen,
 )
-from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.errors import StoreBroken, StoreError
-from sls_io.window import Cursor
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.errors import StoreBroken, StoreError
+from sls_io.values.window import Cursor
 
 FORMAT = "sls-lake-checkpoints 1"
 _FORMAT_WORDS = "sls-lake-checkpoints "

@@ -15,13 +15,13 @@ from typing import Literal
 from sls_io.checkpoints.copying import Move, Positions, written
 from sls_io.checkpoints.group import GroupCheckpoints
 from sls_io.checkpoints.store import Kept, Written
-from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.coordination.server_group import ServerGroup
-from sls_io.errors import ClaimLost
-from sls_io.settings import Group
-from sls_io.shard import Head
-from sls_io.window import Cursor
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.errors import ClaimLost
+from sls_io.values.settings import Group
+from sls_io.values.shard import Head
+from sls_io.values.window import Cursor
+from sls_io.wire.client import SlsClient
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sls_io.checkpoints.store import CheckpointStore
-from sls_io.errors import CheckpointOutside
-from sls_io.shard import Head
-from sls_io.window import Cursor
+from sls_io.values.errors import CheckpointOutside
+from sls_io.values.shard import Head
+from sls_io.values.window import Cursor
 
 OutsidePolicy = Literal["stop", "begin", "end"]
 OUTSIDE_POLICIES: tuple[OutsidePolicy, ...] = ("stop", "begin", "end")

@@ -46,11 +46,11 @@ from sls_io.checkpoints.store import (
     put_back,
     set_frozen,
 )
-from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.coordination.cells import unlike
 from sls_io.coordination.database import Database, trouble_of
-from sls_io.errors import ConfigError, ConnectFailed, SlsError, StoreBroken, StoreError
-from sls_io.window import Cursor
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.errors import ConfigError, ConnectFailed, SlsError, StoreBroken, StoreError
+from sls_io.values.window import Cursor
 
 LOCK_S = 5
 """Seconds until a database that does not answer, or a locked row, is given up."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from sls_io.coordination.coordinator import Published
-from sls_io.window import Cursor
+from sls_io.values.window import Cursor
 
 Fate = Published | Literal["frozen", "thawed", "held", "failed"]
 """What became of one shard: sent; ahead: what is kept is further, and stays; frozen: no write moves it;

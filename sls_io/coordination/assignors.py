@@ -24,8 +24,8 @@ consumers is not a kind of its own here. `named` finds one by its name, or a fun
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sls_io.errors import ConfigError, printable
-from sls_io.named import attempted, called, load, type_name
+from sls_io.values.errors import ConfigError, printable
+from sls_io.values.named import attempted, called, load, type_name
 
 Assignment = Mapping[str, tuple[int, ...]]
 """The shards of each member, sorted; a member that stands by has none."""

@@ -33,7 +33,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import NullType, TypeEngine
 
-from sls_io.errors import printable
+from sls_io.values.errors import printable
 
 MOST = "most"
 """The key of a column's info under which its largest value stands."""

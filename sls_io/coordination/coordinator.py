@@ -13,8 +13,8 @@ act, so the fence is in the table's commit. One contract suite runs over all coo
 from collections.abc import Mapping
 from typing import Literal, Protocol
 
-from sls_io.claim import Claim
-from sls_io.window import Cursor
+from sls_io.values.claim import Claim
+from sls_io.values.window import Cursor
 
 Published = Literal["sent", "ahead"]
 """What became of a checkpoint: sent, or not needed since the stored one is already beyond it."""

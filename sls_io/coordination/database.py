@@ -20,8 +20,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, Program
 from sqlalchemy.pool import NullPool
 
 from sls_io.coordination.cells import tolerant
-from sls_io.deadline import NoAnswer, answered
-from sls_io.errors import ConfigError, ConnectFailed, SlsError, TransportTimeout, printable
+from sls_io.values.deadline import NoAnswer, answered
+from sls_io.values.errors import ConfigError, ConnectFailed, SlsError, TransportTimeout, printable
 
 Answer = TypeVar("Answer")
 

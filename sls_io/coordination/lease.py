@@ -24,7 +24,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from sls_io.coordination.assignors import Assignor, assigned
-from sls_io.window import Cursor
+from sls_io.values.window import Cursor
 
 FREE = 0
 """The lease id of a shard that nobody works on."""

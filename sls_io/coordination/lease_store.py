@@ -15,8 +15,8 @@ from sls_io.coordination.cells import StrangeCell, rows
 from sls_io.coordination.database import Answer, Database
 from sls_io.coordination.lease import FREE, Lease, Take, View
 from sls_io.coordination.lease_tables import INSTANCES, LEASES, SIGNATURE_CHARS_MAX, ensure, made
-from sls_io.errors import ConfigError, StoreBroken
-from sls_io.window import Cursor
+from sls_io.values.errors import ConfigError, StoreBroken
+from sls_io.values.window import Cursor
 
 _I, _L = INSTANCES.c, LEASES.c
 _INSTANCE = (_I.worker_instance, _I.create_time)

@@ -16,7 +16,7 @@ from sqlalchemy.dialects import mysql
 
 from sls_io.coordination.cells import MOMENT_MS_MAX, MOST, unlike
 from sls_io.coordination.database import Database
-from sls_io.errors import ConfigError, StoreBroken, printable
+from sls_io.values.errors import ConfigError, StoreBroken, printable
 
 VERSION_TABLE = "loghub_client_version"
 STEPS = ("0001",)

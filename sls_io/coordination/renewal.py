@@ -8,10 +8,10 @@ fence of a landing is in its commit; it only tells who works to stop wasting wor
 import threading
 from collections.abc import Callable
 
-from sls_io.claim import Claim
-from sls_io.clock import Clock
 from sls_io.coordination.coordinator import Coordinator
-from sls_io.errors import ClaimLost, SlsError
+from sls_io.values.claim import Claim
+from sls_io.values.clock import Clock
+from sls_io.values.errors import ClaimLost, SlsError
 
 
 class Renewal:

@@ -16,14 +16,14 @@ the one that counts for our clock.
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from sls_io.claim import Claim
-from sls_io.client import GroupInfo, SlsClient
-from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.coordination.coordinator import Published
 from sls_io.coordination.heartbeat import Membership, renew_every_s
-from sls_io.errors import ClaimLost, ServiceError, SlsError, TransportError
-from sls_io.settings import Group, Service
-from sls_io.window import Cursor
+from sls_io.values.claim import Claim
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.errors import ClaimLost, ServiceError, SlsError, TransportError
+from sls_io.values.settings import Group, Service
+from sls_io.values.window import Cursor
+from sls_io.wire.client import GroupInfo, SlsClient
 
 
 class ServerGroup:

@@ -30,17 +30,17 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Self
 
-from sls_io.claim import Claim
-from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.coordination import lease as leases
 from sls_io.coordination.assignors import Assignor, named
 from sls_io.coordination.coordinator import Published
 from sls_io.coordination.database import Database
 from sls_io.coordination.lease import HeldLeases, Lease, Terms, View, Watch
 from sls_io.coordination.lease_store import LeaseStore, SqlLeases
-from sls_io.errors import ClaimLost, InvariantBroken, SlsError, TransportError, printable
-from sls_io.settings import Group
-from sls_io.window import Cursor
+from sls_io.values.claim import Claim
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.errors import ClaimLost, InvariantBroken, SlsError, TransportError, printable
+from sls_io.values.settings import Group
+from sls_io.values.window import Cursor
 
 _ID_BITS = 62
 

@@ -6,10 +6,10 @@ checkpoint and can be beside any number of others. What it lands is fenced by th
 
 from collections.abc import Iterable, Mapping
 
-from sls_io.claim import Claim
 from sls_io.coordination.coordinator import Published
-from sls_io.errors import ConfigError
-from sls_io.window import Cursor
+from sls_io.values.claim import Claim
+from sls_io.values.errors import ConfigError
+from sls_io.values.window import Cursor
 
 HOLDER = "static"
 _RENEW_EVERY_S = 3600.0

@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sls_io.errors import printable
+from sls_io.values.errors import printable
 
 SEPARATOR = "; "
 KEYS_MAX = 250_000

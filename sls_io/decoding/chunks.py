@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from sls_io import loggroup
 from sls_io.decoding.causes import KEYS_MAX, TAGS_MAX, Cause
 from sls_io.decoding.nested import (
     SECONDS_MAX,
@@ -33,6 +32,7 @@ from sls_io.decoding.nested import (
     plain_log,
     safe,
 )
+from sls_io.wire import loggroup
 
 ByteRange = tuple[int, int]
 """Where bytes stand in a page: [begin, end)."""

@@ -35,18 +35,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sls_io import loggroup
-from sls_io.claim import SUM_MODULUS
 from sls_io.decoding.causes import Cause, PageTrouble
 from sls_io.decoding.chunks import Chunk, Chunks, whole_page
 from sls_io.decoding.heads import PART_BYTES, GroupHeads, Wide
 from sls_io.decoding.nested import Ints, Logs, Tree, digest, digest_once
 from sls_io.decoding.texts import TEXT_MAP, as_text, maps, numbered, replaced
-from sls_io.errors import ConfigError, DecodeError
-from sls_io.window import HOUR_S
+from sls_io.values.claim import SUM_MODULUS
+from sls_io.values.errors import ConfigError, DecodeError
+from sls_io.values.window import HOUR_S
+from sls_io.wire import loggroup
 
 if TYPE_CHECKING:
-    from sls_io.client import Page
+    from sls_io.wire.client import Page
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 HEAD_FIELDS: tuple[pa.Field, ...] = (

@@ -21,9 +21,9 @@ import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool
 from numpy.typing import NDArray
 
-from sls_io import loggroup
-from sls_io.errors import CodeFailed
-from sls_io.named import attempted
+from sls_io.values.errors import CodeFailed
+from sls_io.values.named import attempted
+from sls_io.wire import loggroup
 
 _DEEP_BYTES = 16 * 1024
 SHORT_BYTES = 512 * 1024

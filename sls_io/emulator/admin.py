@@ -28,9 +28,9 @@ from sls_io.emulator.server import ServiceApp
 from sls_io.emulator.signing import Key
 from sls_io.emulator.storage.refusal import Refused, no_group, parameter_invalid
 from sls_io.emulator.storage.store import CURSOR_MAX, SHARDS_MAX, ShardLog, StoredLogstore
-from sls_io.errors import ConfigError
-from sls_io.loggroup import groups
-from sls_io.settings import is_loopback
+from sls_io.values.errors import ConfigError
+from sls_io.values.settings import is_loopback
+from sls_io.wire.loggroup import groups
 
 _DUMP_GROUPS = 64
 _LIMITS = TypeAdapter(dict[str, bool | int], config=ConfigDict(strict=True))

@@ -15,8 +15,8 @@ from sls_io.emulator.service import Call, LogService, ServedAnswer
 from sls_io.emulator.storage.groups import ConsumerGroup
 from sls_io.emulator.storage.refusal import Refused, no_group, parameter_invalid
 from sls_io.emulator.storage.store import TTL_FOREVER_DAYS, Change, ShardLog
-from sls_io.errors import ConfigError
-from sls_io.window import cursor_from_wire, cursor_to_wire
+from sls_io.values.errors import ConfigError
+from sls_io.values.window import cursor_from_wire, cursor_to_wire
 
 Handler = Callable[[LogService, Call], ServedAnswer]
 _GROUP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from sls_io.settings import Settings
+from sls_io.values.settings import Settings
 
 Action = Literal[
     "observe", "hold", "delay", "error", "drop_request", "duplicate", "hold_reply", "delay_reply",

@@ -17,7 +17,7 @@ from typing import Any, Self, cast
 from urllib.parse import urlencode
 
 from sls_io.emulator.limits import Limits
-from sls_io.errors import ConfigError, ServiceError
+from sls_io.values.errors import ConfigError, ServiceError
 
 _READY_TIMEOUT_S = 60.0
 _ADMIN_TIMEOUT_S = 60.0

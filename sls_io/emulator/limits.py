@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from sls_io.settings import PAGE_GROUPS_MAX, Settings
+from sls_io.values.settings import PAGE_GROUPS_MAX, Settings
 
 MIB = 1024 * 1024
 MB = 1_000_000

@@ -8,8 +8,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.errors import ConfigError
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.errors import ConfigError
 
 NOW_MIN, NOW_MAX = 0.0, 7_258_118_400.0
 """1970 to 2199. Cursors grow out of nanoseconds, and in 2262 those leave the 64 bits that a cursor has."""

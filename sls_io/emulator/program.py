@@ -27,7 +27,7 @@ from sls_io.emulator.moved_clock import checked
 from sls_io.emulator.server import ReadyServer, ServiceApp, TargetProtocol
 from sls_io.emulator.service import LogService
 from sls_io.emulator.signing import SigningKeys
-from sls_io.errors import ConfigError
+from sls_io.values.errors import ConfigError
 
 _LOG = logging.getLogger("sls_io.emulator")
 _BACKLOG = 2048

@@ -28,12 +28,12 @@ from sls_io.emulator.faults import Fault, Wanted, rewritten
 from sls_io.emulator.service import Call, LogService, ServedAnswer
 from sls_io.emulator.signing import SignedRequest
 from sls_io.emulator.storage.refusal import Refused
-from sls_io.loggroup import compress, decompress, frame, groups
+from sls_io.wire.loggroup import compress, decompress, frame, groups
 
 _LOG = logging.getLogger("sls_io.emulator")
 _HEADER_BYTES_MAX = 64 * 1024
 _BODY_ROOM_BYTES = 64 * 1024
-TARGET, TRANSPORT = "sls_io.target", "sls_io.http.transport"
+TARGET, TRANSPORT = "sls_io.target", "sls_io.wire.transport"
 
 
 class TargetProtocol(HttpToolsProtocol):

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.emulator.faults import Faults
 from sls_io.emulator.limits import Limits
 from sls_io.emulator.moved_clock import MovedClock
@@ -20,8 +19,9 @@ from sls_io.emulator.storage.journal import open_journal
 from sls_io.emulator.storage.logs import check_group
 from sls_io.emulator.storage.refusal import Refused, no_group
 from sls_io.emulator.storage.store import DAY_S, RecordSpan, ShardLog, Store, StoredLogstore
-from sls_io.errors import ConfigError, DecodeError
-from sls_io.loggroup import COMPRESSIONS, decompress, frame
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.errors import ConfigError, DecodeError
+from sls_io.wire.loggroup import COMPRESSIONS, decompress, frame
 
 _LATE_S, _EARLY_S = 7 * DAY_S, 900
 

@@ -8,9 +8,9 @@ does not lie in what is known already: what was just read does.
 from operator import index
 from typing import SupportsIndex
 
-from sls_io.client import SlsClient
-from sls_io.errors import CheckpointOutside, ConfigError
-from sls_io.window import Cursor
+from sls_io.values.errors import CheckpointOutside, ConfigError
+from sls_io.values.window import Cursor
+from sls_io.wire.client import SlsClient
 
 
 class Edges:

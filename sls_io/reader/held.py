@@ -16,16 +16,16 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Literal
 
-from sls_io.claim import Claim
-from sls_io.client import SlsClient
-from sls_io.clock import Clock
 from sls_io.coordination.coordinator import Coordinator, Published
 from sls_io.coordination.renewal import Renewal
-from sls_io.errors import ClaimLost
 from sls_io.reader.edges import Edges
 from sls_io.reader.moments import Moment, place_of
 from sls_io.reader.rows import Extent, Rows
-from sls_io.window import Cursor
+from sls_io.values.claim import Claim
+from sls_io.values.clock import Clock
+from sls_io.values.errors import ClaimLost
+from sls_io.values.window import Cursor
+from sls_io.wire.client import SlsClient
 
 
 class Held:

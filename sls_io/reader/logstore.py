@@ -26,20 +26,20 @@ from pydantic import ValidationError
 from sls_io.checkpoints.local_file import LocalFile
 from sls_io.checkpoints.policy import OutsidePolicy
 from sls_io.checkpoints.store import CheckpointStore
-from sls_io.client import GroupCheckpoint, Page, SlsClient
-from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.coordination.coordinator import Coordinator
 from sls_io.coordination.server_group import ServerGroup, heartbeat_client
 from sls_io.decoding.decode import Declared, Decoder
-from sls_io.errors import ConfigError, CursorExpired, ShardGone, printable
-from sls_io.pace import Pace
 from sls_io.reader.broadcast import Broadcast
 from sls_io.reader.held import Held
 from sls_io.reader.moments import Moment, unix_s
 from sls_io.reader.rows import Extent, Rows
-from sls_io.settings import PAGE_GROUPS_MAX, SHARD_MB_PER_S, Group, Service
-from sls_io.shard import Shard
-from sls_io.window import Cursor
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.errors import ConfigError, CursorExpired, ShardGone, printable
+from sls_io.values.settings import PAGE_GROUPS_MAX, SHARD_MB_PER_S, Group, Service
+from sls_io.values.shard import Shard
+from sls_io.values.window import Cursor
+from sls_io.wire.client import GroupCheckpoint, Page, SlsClient
+from sls_io.wire.pace import Pace
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from math import isfinite
 from typing import Literal
 
-from sls_io.errors import ConfigError, printable
+from sls_io.values.errors import ConfigError, printable
 
 Moment = int | float | str | datetime
 """Unix seconds, an ISO text, or a datetime; without a zone it is UTC."""

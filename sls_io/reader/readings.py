@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from sls_io.client import Page
 from sls_io.decoding.decode import Decoder, Reading
-from sls_io.errors import DecodeError
-from sls_io.fetch import Fetch
+from sls_io.values.errors import DecodeError
+from sls_io.wire.client import Page
+from sls_io.wire.fetch import Fetch
 
 
 def readings(fetch: Fetch, decoder: Decoder) -> Iterator[tuple[Page, Reading]]:

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sls_io.client import Page, SlsClient
-from sls_io.clock import Clock
 from sls_io.decoding.decode import Decoder, PagePart
-from sls_io.errors import CursorExpired, DecodeError, ServiceError
-from sls_io.fetch import Fetch
-from sls_io.pace import Pace
-from sls_io.planning import Span
+from sls_io.planning.plan import Span
+from sls_io.planning.survey import next_span
 from sls_io.reader.readings import readings
-from sls_io.settings import PAGE_GROUPS_MAX
-from sls_io.survey import next_span
-from sls_io.window import Cursor, Window
+from sls_io.values.clock import Clock
+from sls_io.values.errors import CursorExpired, DecodeError, ServiceError
+from sls_io.values.settings import PAGE_GROUPS_MAX
+from sls_io.values.window import Cursor, Window
+from sls_io.wire.client import Page, SlsClient
+from sls_io.wire.fetch import Fetch
+from sls_io.wire.pace import Pace
 
 _UNLIMITED = 2**62
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from sls_io.clock import SYSTEM_CLOCK
+from sls_io.values.clock import SYSTEM_CLOCK
 from tests.backends.s3 import S3
 
 _DAY_S = 24 * 3600.0

@@ -18,9 +18,9 @@ from chaos.engine import InProcess
 from pipelines.components.logstore.schedule import hour_key
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
-from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Emulator, start
-from sls_io.window import HOUR_S
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.window import HOUR_S
 from tests.worlds.dagster_server import DagsterServer
 from tests.worlds.one_logstore import PROJECT, World, catalog_variables, group, logstore_settings, make_lake
 

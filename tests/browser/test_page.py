@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from pipelines.components.logstore.schedule import hour_key
-from sls_io.window import HOUR_S
+from sls_io.values.window import HOUR_S
 from tests import needs
 from tests.browser.person import Person
 from tests.browser.site import HOURS, Site, opened, rows_of

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 from sls_io.checkpoints.local_file import LocalFile
 from sls_io.checkpoints.sql_table import SqlTable
 from sls_io.checkpoints.store import CheckpointStore
-from sls_io.window import Cursor
+from sls_io.values.window import Cursor
 from tests.contract.copies import copied
 
 PROCESSES = st.integers(0, 2)

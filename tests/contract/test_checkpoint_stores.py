@@ -16,12 +16,19 @@ from sls_io.checkpoints.policy import begin
 from sls_io.checkpoints.sql_guard import CHECKPOINTS, READERS
 from sls_io.checkpoints.sql_table import SqlTable
 from sls_io.checkpoints.store import CURSOR_MAX, CheckpointStore, reset
-from sls_io.client import SlsClient
 from sls_io.emulator import Emulator, start
-from sls_io.errors import CheckpointOutside, ConfigError, ServiceError, SlsError, StoreBroken, TransportError
-from sls_io.settings import Group, Service
-from sls_io.shard import Head, Shard
-from sls_io.window import Cursor
+from sls_io.values.errors import (
+    CheckpointOutside,
+    ConfigError,
+    ServiceError,
+    SlsError,
+    StoreBroken,
+    TransportError,
+)
+from sls_io.values.settings import Group, Service
+from sls_io.values.shard import Head, Shard
+from sls_io.values.window import Cursor
+from sls_io.wire.client import SlsClient
 from tests import needs
 from tests.backends.mariadb import MariaDB
 from tests.backends.postgres import Postgres

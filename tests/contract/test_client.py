@@ -6,10 +6,8 @@ from collections.abc import Iterator
 import pytest
 from aliyun.log import LogItem, PutLogsRequest
 
-from sls_io import loggroup
-from sls_io.client import SlsClient
 from sls_io.emulator import Emulator, start
-from sls_io.errors import (
+from sls_io.values.errors import (
     ConnectFailed,
     CursorExpired,
     ServiceError,
@@ -17,8 +15,10 @@ from sls_io.errors import (
     TransportError,
     TransportTimeout,
 )
-from sls_io.settings import Group, Service
-from sls_io.window import Cursor
+from sls_io.values.settings import Group, Service
+from sls_io.values.window import Cursor
+from sls_io.wire import loggroup
+from sls_io.wire.client import SlsClient
 from tests.worlds.one_log import LOGSTORE, ONE_LOG, PROJECT
 
 

@@ -14,8 +14,6 @@ from functools import partial
 
 import pytest
 
-from sls_io.client import SlsClient
-from sls_io.clock import ManualClock
 from sls_io.coordination.coordinator import Coordinator
 from sls_io.coordination.database import Database
 from sls_io.coordination.lease_store import SqlLeases
@@ -23,9 +21,11 @@ from sls_io.coordination.server_group import ServerGroup
 from sls_io.coordination.sql_lease import SqlLease
 from sls_io.coordination.static import Static
 from sls_io.emulator import Admin, Emulator, start
-from sls_io.errors import ClaimLost, ConfigError, ServiceError, SlsError, TransportError
-from sls_io.settings import Group, Service
-from sls_io.window import Cursor
+from sls_io.values.clock import ManualClock
+from sls_io.values.errors import ClaimLost, ConfigError, ServiceError, SlsError, TransportError
+from sls_io.values.settings import Group, Service
+from sls_io.values.window import Cursor
+from sls_io.wire.client import SlsClient
 from tests.contract.lease_databases import DATABASES, Databases
 
 LOGSTORE, GROUP = "logs", "lake"

@@ -15,7 +15,7 @@ from aliyun.log import LogClient, LogException, LogItem, PutLogsRequest
 
 from sls_io.emulator import Emulator, start
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
-from sls_io.errors import ServiceError
+from sls_io.values.errors import ServiceError
 from tests.contract import vendor_consumer
 from tests.contract.teller import Teller
 

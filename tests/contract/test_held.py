@@ -10,7 +10,7 @@ import pytest
 from sls_io import CheckpointOutside, Claim, ClaimLost, ConfigError, Cursor, Group, Static
 from sls_io.coordination.coordinator import Published
 from sls_io.emulator import Emulator
-from sls_io.errors import TransportError
+from sls_io.values.errors import TransportError
 from tests.contract.opened import HOUR0_S, LOGSTORE, PROJECT, Place, opened
 from tests.worlds.held_rows import group, numbers
 

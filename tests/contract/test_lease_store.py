@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 from sqlalchemy import Table, create_engine, inspect, text
 
-from sls_io.clock import ManualClock
 from sls_io.coordination.database import Database
 from sls_io.coordination.lease import Take
 from sls_io.coordination.lease_store import SqlLeases
 from sls_io.coordination.lease_tables import INSTANCES, LEASES, METADATA, VERSION_TABLE, ensure
 from sls_io.coordination.sql_lease import SqlLease
-from sls_io.errors import ClaimLost, ConfigError, ConnectFailed, StoreBroken, TransportTimeout
-from sls_io.settings import Group
-from sls_io.window import Cursor
+from sls_io.values.clock import ManualClock
+from sls_io.values.errors import ClaimLost, ConfigError, ConnectFailed, StoreBroken, TransportTimeout
+from sls_io.values.settings import Group
+from sls_io.values.window import Cursor
 from tests.contract.lease_databases import DATABASES, Databases
 from tests.unit.dict_leases import DictLeases
 from tests.unit.lease_world import Waits

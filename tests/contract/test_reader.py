@@ -19,8 +19,8 @@ from sls_io import (
     open_logstore,
 )
 from sls_io.emulator import Emulator
-from sls_io.errors import DecodeError, ServiceError
-from sls_io.fetch import PAGE_TRIES_MAX
+from sls_io.values.errors import DecodeError, ServiceError
+from sls_io.wire.fetch import PAGE_TRIES_MAX
 from tests.contract.opened import HOUR0_S, LOGSTORE, PROJECT, Place, modules_after, opened
 
 pytestmark = pytest.mark.sls_emulator(now=HOUR0_S + 60)

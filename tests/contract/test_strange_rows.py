@@ -15,12 +15,12 @@ from sqlalchemy.pool import NullPool
 
 from sls_io.checkpoints.sql_guard import CHECKPOINTS, READERS
 from sls_io.checkpoints.sql_table import SqlTable
-from sls_io.clock import ManualClock
 from sls_io.coordination.lease_tables import INSTANCES, LEASES
 from sls_io.coordination.sql_lease import SqlLease
-from sls_io.errors import ClaimLost, ConfigError, SlsError, StoreBroken
-from sls_io.settings import Group
-from sls_io.window import Cursor
+from sls_io.values.clock import ManualClock
+from sls_io.values.errors import ClaimLost, ConfigError, SlsError, StoreBroken
+from sls_io.values.settings import Group
+from sls_io.values.window import Cursor
 from tests.contract.lease_databases import Databases
 from tests.unit.lease_world import Waits
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sls_io import loggroup
-from sls_io.client import SlsClient
 from sls_io.emulator import Emulator
-from sls_io.errors import ConnectFailed, TransportTimeout
-from sls_io.settings import Service
+from sls_io.values.errors import ConnectFailed, TransportTimeout
+from sls_io.values.settings import Service
+from sls_io.wire import loggroup
+from sls_io.wire.client import SlsClient
 from tests.contract.tls_front import carry_both, make_papers, tls_front
 from tests.unit.scripted_service import raw_server
 from tests.worlds.one_log import LOGSTORE, ONE_LOG, PROJECT

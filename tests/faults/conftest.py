@@ -13,7 +13,7 @@ import pytest
 
 from chaos.engine import InProcess
 from sls_io.emulator import Emulator, Limits, start
-from sls_io.window import HOUR_S
+from sls_io.values.window import HOUR_S
 from tests.faults.forked_run import Forge
 from tests.worlds.command_line import command
 from tests.worlds.lossy_catalog import lossy

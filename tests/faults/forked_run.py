@@ -38,7 +38,7 @@ from chaos.engine import InProcess
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.driver import Run
 from pipelines.landing.table.lake import Lake
-from sls_io.errors import SlsError
+from sls_io.values.errors import SlsError
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -12,8 +12,8 @@ from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.describe import preview
 from pipelines.landing.operations.adopt import plan_adopt
 from pipelines.landing.operations.forget import plan_forget_before
-from sls_io.errors import LedgerBroken, SlsError
-from sls_io.window import HOUR_S
+from sls_io.values.errors import LedgerBroken, SlsError
+from sls_io.values.window import HOUR_S
 from tests.faults.judge import assert_whole, pass_by
 from tests.worlds.one_logstore import PROJECT, World
 from tests.worlds.wrong_answers import LOW, all_right, backfill, tell

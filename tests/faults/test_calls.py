@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sls_io.errors import SlsError
+from sls_io.values.errors import SlsError
 from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
 from tests.worlds.one_logstore import World
 from tests.worlds.two_runs import At

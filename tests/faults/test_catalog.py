@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyiceberg.exceptions import CommitStateUnknownException, ServerError, ServiceUnavailableError
 
-from sls_io.clock import SystemClock
-from sls_io.errors import ConfigError, LandingUnknown, TransportError
+from sls_io.values.clock import SystemClock
+from sls_io.values.errors import ConfigError, LandingUnknown, TransportError
 from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
 from tests.worlds.catalog_outage import Outage
 from tests.worlds.lossy_catalog import lossy_catalog

@@ -11,7 +11,7 @@ import pytest
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.landing.table.lake import unreachable
-from sls_io.errors import ConfigError
+from sls_io.values.errors import ConfigError
 from tests.faults.forked_run import disk
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import World, make_lake

@@ -7,8 +7,8 @@ import pytest
 from pyiceberg.types import BinaryType, IntegerType, LongType, MapType, StringType
 
 from pipelines.landing.maintenance.maintain import Maintainer
-from sls_io.errors import ConfigError, LedgerBroken
-from sls_io.window import HOUR_S
+from sls_io.values.errors import ConfigError, LedgerBroken
+from sls_io.values.window import HOUR_S
 from tests.faults.judge import assert_whole
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import World

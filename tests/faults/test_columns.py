@@ -7,8 +7,8 @@ from pyiceberg.types import StringType
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.maintenance.maintain import Maintainer
 from pipelines.landing.operations.forget import plan_forget_where
-from sls_io.errors import ConfigError
-from sls_io.window import HOUR_S
+from sls_io.values.errors import ConfigError
+from sls_io.values.window import HOUR_S
 from tests.worlds.landed_hours import numbers
 from tests.worlds.one_logstore import World, group
 

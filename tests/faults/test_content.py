@@ -17,7 +17,7 @@ from pipelines.landing.operations.forget import plan_forget_where
 from pipelines.landing.operations.mend import plan_mend
 from sls_io.decoding.causes import Cause
 from sls_io.emulator import Emulator
-from sls_io.loggroup import frame, varint
+from sls_io.wire.loggroup import frame, varint
 from tests.faults.judge import assert_whole
 from tests.worlds.one_logstore import World, group
 

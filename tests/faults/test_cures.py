@@ -20,7 +20,7 @@ from pipelines.landing.commit import authored
 from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger.state import read_state
 from pipelines.landing.ledger.values import Deed, Operation
-from sls_io.errors import LedgerBroken
+from sls_io.values.errors import LedgerBroken
 from tests.worlds.changed_table import (
     deleted_by_hand,
     deleted_by_hand_and_landed_on,

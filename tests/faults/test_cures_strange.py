@@ -13,7 +13,7 @@ from pipelines.landing.contents.sameness import way_back
 from pipelines.landing.ledger.state import facts, ways_back
 from pipelines.landing.operations.adopt import plan_adopt
 from pipelines.landing.operations.replace import REPLACE
-from sls_io.errors import LedgerBroken
+from sls_io.values.errors import LedgerBroken
 from tests.worlds.changed_table import (
     deleted_by_hand,
     deleted_by_hand_and_landed_on,

@@ -20,8 +20,8 @@ from pipelines.landing.hours import hour_text, hours_of
 from pipelines.landing.ledger.reading import Misread, Unreadable, reading
 from pipelines.landing.maintenance.maintain import Maintainer
 from pipelines.landing.operations.replace import execute_replace, plan_replace
-from sls_io.errors import LedgerBroken, TransportError
-from sls_io.window import HOUR_S
+from sls_io.values.errors import LedgerBroken, TransportError
+from sls_io.values.window import HOUR_S
 from tests.faults.judge import assert_whole
 from tests.worlds.command_line import Command
 from tests.worlds.foreign_deletes import local

@@ -9,7 +9,7 @@ import pytest
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.ledger.place import look_at
 from pipelines.landing.maintenance.compact import compaction, plan_compaction
-from sls_io.errors import LedgerBroken
+from sls_io.values.errors import LedgerBroken
 from tests.worlds.one_logstore import PROJECT, World
 from tests.worlds.two_runs import At
 

@@ -17,9 +17,9 @@ from pipelines.landing.maintenance.abort import plan_abort
 from pipelines.landing.operations.replace import execute_replace, plan_replace
 from pipelines.landing.run.report import CheckpointOutcome
 from pipelines.landing.table.lake import SWEEP_FLOOR_S
-from sls_io.clock import SYSTEM_CLOCK
-from sls_io.errors import LandingConflict
-from sls_io.window import HOUR_S
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import LandingConflict
+from sls_io.values.window import HOUR_S
 from tests.faults.forked_run import Forge
 from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
 from tests.worlds.command_line import Command

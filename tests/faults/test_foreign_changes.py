@@ -28,8 +28,8 @@ from pipelines.landing.hours import hour_text
 from pipelines.landing.operations.mend import plan_mend
 from pipelines.landing.operations.replace import execute_replace, plan_replace
 from pipelines.landing.operations.undo import plan_undo
-from sls_io.errors import ConfigError, LedgerBroken
-from sls_io.window import HOUR_S
+from sls_io.values.errors import ConfigError, LedgerBroken
+from sls_io.values.window import HOUR_S
 from tests.faults.judge import assert_whole
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import World, group

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sls_io.waits import Why
+from sls_io.planning.waits import Why
 from tests.faults.judge import pass_by
 from tests.worlds.one_logstore import World
 

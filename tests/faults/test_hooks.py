@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from pipelines.landing.run.hooks import Hooks
-from sls_io.errors import ClaimLost, ConfigError
-from sls_io.named import load
+from sls_io.values.errors import ClaimLost, ConfigError
+from sls_io.values.named import load
 from tests.worlds.one_logstore import World
 
 HERE = "tests.faults.test_hooks"

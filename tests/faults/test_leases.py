@@ -16,7 +16,7 @@ from sqlalchemy import create_engine, text
 from pipelines.landing.coordinators import coordinator_of, published
 from sls_io.coordination.lease import FREE, Lease
 from sls_io.coordination.sql_lease import SqlLease
-from sls_io.errors import ClaimLost, ConfigError, SlsError, TransportError
+from sls_io.values.errors import ClaimLost, ConfigError, SlsError, TransportError
 from tests.backends.gate import Gate
 from tests.backends.places import Servers
 from tests.faults.forked_run import Forge

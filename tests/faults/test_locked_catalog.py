@@ -12,8 +12,8 @@ import pytest
 
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.driver import Run
-from sls_io.deadline import Deadline
-from sls_io.errors import ConfigError, LandingUnknown, TransportError
+from sls_io.values.deadline import Deadline
+from sls_io.values.errors import ConfigError, LandingUnknown, TransportError
 from tests.worlds.command_line import environment, settings
 from tests.worlds.lossy_catalog import LossyCatalog
 from tests.worlds.one_logstore import World

@@ -16,8 +16,8 @@ from pipelines.landing.contents.slices import RowsElsewhere
 from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger.summary import summary_of
 from pipelines.landing.operations.replace import plan_replace
-from sls_io.errors import LedgerBroken
-from sls_io.window import HOUR_S
+from sls_io.values.errors import LedgerBroken
+from sls_io.values.window import HOUR_S
 from tests.worlds.changed_table import expire_all, tag_deleted
 from tests.worlds.command_line import Command
 from tests.worlds.landed_hours import an_hour_later, files_of, hours, land_more, lose, numbers, take_all_hours

@@ -26,9 +26,9 @@ from pipelines.landing.operations.register import plan_register, plan_start_over
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.former import number_of
 from pipelines.landing.table.lake import Lake
-from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import start
-from sls_io.errors import ConfigError, LandingConflict, LedgerBroken
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import ConfigError, LandingConflict, LedgerBroken
 from tests.worlds.command_line import Command
 from tests.worlds.lost_metadata import CONTRACT, land, remove_newest_metadata
 from tests.worlds.one_logstore import HOUR0_S, PROJECT, World, logstore_settings, make_lake

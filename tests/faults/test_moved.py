@@ -10,7 +10,7 @@ from pyiceberg.expressions import And, EqualTo
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger.state import read_state
-from sls_io.window import HOUR_S
+from sls_io.values.window import HOUR_S
 from tests.faults.judge import pass_by
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import PROJECT, World

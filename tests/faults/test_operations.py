@@ -33,11 +33,11 @@ from pipelines.landing.operations.replace import plan_replace
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.operations.skip import plan_skip
 from pipelines.landing.operations.undo import plan_undo
-from sls_io.claim import Ledger
-from sls_io.client import SlsClient
-from sls_io.clock import ManualClock
-from sls_io.errors import ConfigError, LandingConflict, LandingUnknown, LedgerBroken, SlsError
-from sls_io.window import Cursor
+from sls_io.values.claim import Ledger
+from sls_io.values.clock import ManualClock
+from sls_io.values.errors import ConfigError, LandingConflict, LandingUnknown, LedgerBroken, SlsError
+from sls_io.values.window import Cursor
+from sls_io.wire.client import SlsClient
 from tests.worlds.landed_hours import lose
 from tests.worlds.lossy_catalog import LossyCatalog, lossy
 from tests.worlds.one_logstore import PROJECT, World, group

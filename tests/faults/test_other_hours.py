@@ -5,7 +5,7 @@ import pyarrow.compute as pc
 import pytest
 
 from pipelines.cli.main import EXIT_FAILED
-from sls_io.window import HOUR_S
+from sls_io.values.window import HOUR_S
 from tests.worlds.command_line import Command
 from tests.worlds.landed_hours import an_hour_later
 from tests.worlds.one_logstore import World

@@ -11,8 +11,8 @@ from pyiceberg.table.statistics import StatisticsFile
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate
 
 from pipelines.landing.hours import hour_text
-from sls_io.clock import SYSTEM_CLOCK
-from sls_io.errors import LedgerBroken
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import LedgerBroken
 from tests.faults.judge import assert_whole
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import World

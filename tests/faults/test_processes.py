@@ -9,7 +9,7 @@ import signal
 
 import pytest
 
-from sls_io.errors import ClaimLost
+from sls_io.values.errors import ClaimLost
 from tests.faults.forked_run import Forge
 from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
 from tests.worlds.one_logstore import World

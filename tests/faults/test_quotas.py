@@ -16,11 +16,11 @@ from pipelines.cli.load import put_patiently
 from pipelines.landing.inspection.describe import describe, preview
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import Backlog, CheckpointOutcome
-from sls_io.client import SlsClient
-from sls_io.clock import SystemClock
 from sls_io.emulator import Emulator, start
-from sls_io.errors import Throttled, TransportError
-from sls_io.settings import Budget
+from sls_io.values.clock import SystemClock
+from sls_io.values.errors import Throttled, TransportError
+from sls_io.values.settings import Budget
+from sls_io.wire.client import SlsClient
 from tests.worlds.one_logstore import HOUR0_S, PROJECT, World, group, logstore_settings, make_lake
 
 PIECES, GROUPS_A_PIECE, GROUPS_A_PAGE, PAD = 16, 12, 4, "x" * 2000

@@ -11,7 +11,7 @@ import pytest
 from pipelines.cli.main import EXIT_USAGE
 from pipelines.landing.operations.register import plan_register, register
 from pipelines.landing.table.lake import Lake
-from sls_io.errors import ConfigError
+from sls_io.values.errors import ConfigError
 from tests.worlds.command_line import Command
 from tests.worlds.lost_metadata import CONTRACT, land, remove_newest_metadata
 from tests.worlds.one_logstore import World

@@ -17,8 +17,8 @@ from pipelines.landing.operations.mend import Kept, plan_mend
 from pipelines.landing.run.driver import Run
 from pipelines.landing.watch.health import Kind, Level, findings
 from pipelines.landing.watch.vitals import after_landing, vitals
-from sls_io.errors import ConfigError
-from sls_io.window import HOUR_S
+from sls_io.values.errors import ConfigError
+from sls_io.values.window import HOUR_S
 from tests.faults.judge import pass_by
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import PROJECT, World, use_catalog

@@ -13,8 +13,8 @@ from pipelines.landing.ledger.codec import ASKED_PROPERTY_PREFIX
 from pipelines.landing.ledger.state import facts
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.driver import Run
-from sls_io.waits import Why
-from sls_io.window import HOUR_S
+from sls_io.planning.waits import Why
+from sls_io.values.window import HOUR_S
 from tests.faults.judge import pass_by
 from tests.worlds.command_line import Command, settings
 from tests.worlds.one_logstore import World

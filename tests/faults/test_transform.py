@@ -10,7 +10,7 @@ import pytest
 from pipelines.cli.main import EXIT_USAGE
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.operations.mend import plan_mend
-from sls_io.errors import ConfigError
+from sls_io.values.errors import ConfigError
 from tests.faults.judge import assert_next_run_lands
 from tests.snippets import TRANSFORM, snippet
 from tests.worlds.command_line import Command

@@ -22,9 +22,9 @@ from pipelines.landing.inspection.whole import DAYS, every_file, of_day
 from pipelines.landing.ledger.reading import Unreadable, read_whole
 from pipelines.landing.ledger.state import read_state
 from pipelines.landing.maintenance.maintain import Maintainer
-from sls_io.errors import TransportError
-from sls_io.settings import Service
-from sls_io.window import HOUR_S
+from sls_io.values.errors import TransportError
+from sls_io.values.settings import Service
+from sls_io.values.window import HOUR_S
 from tests.faults.judge import assert_whole
 from tests.worlds.command_line import Command
 from tests.worlds.landed_hours import data_of, hours, take_all_hours

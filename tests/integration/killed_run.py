@@ -21,7 +21,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.driver import Run
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.lake import HOME_VARIABLE, Lake
-from sls_io.errors import SlsError
+from sls_io.values.errors import SlsError
 
 _ROOT = Path(__file__).parents[2]
 _PROGRAM_S = 600.0

@@ -10,9 +10,9 @@ from pipelines.landing.ledger.state import read_state
 from pipelines.landing.spark.remote import REMOTE_VARIABLE
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.lake import Lake
-from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import start
-from sls_io.window import HOUR_S
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.window import HOUR_S
 from tests.integration.spark_server import deployed
 from tests.worlds.dagster_server import DagsterServer
 from tests.worlds.one_logstore import PROJECT, World, catalog_variables, logstore_settings, make_lake, patient

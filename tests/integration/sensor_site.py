@@ -18,9 +18,9 @@ from chaos.in_dagster import definitions_of
 from pipelines.components.logstore.schedule import hour_key
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
-from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Emulator, start
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.wire.client import SlsClient
 from tests.worlds.one_logstore import PROJECT, World, logstore_settings, make_lake, use_catalog
 
 __all__ = ["MakeSite", "Site", "landed", "make_site", "sensor_instance", "sensor_place"]

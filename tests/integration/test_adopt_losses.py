@@ -17,7 +17,7 @@ from pipelines.landing.ledger.state import facts
 from pipelines.landing.operations.adopt import Adoption, plan_adopt
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.operations.undo import plan_undo
-from sls_io.errors import LedgerBroken
+from sls_io.values.errors import LedgerBroken
 from tests.worlds.changed_table import append_by_hand, damage, roll_back, tag_deleted
 from tests.worlds.command_line import Command
 from tests.worlds.landed_hours import numbers

@@ -9,8 +9,8 @@ import pytest
 
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
-from sls_io.errors import ConfigError, ServiceError, SlsError, TransportError
-from sls_io.settings import Credentials
+from sls_io.values.errors import ConfigError, ServiceError, SlsError, TransportError
+from sls_io.values.settings import Credentials
 from tests.integration.killed_run import land_elsewhere
 from tests.worlds.one_logstore import HOUR0_S, World
 

@@ -8,7 +8,7 @@ import pytest
 from pipelines.components.logstore.health import told_by_landing
 from pipelines.landing.watch.health import Kind
 from pipelines.landing.watch.vitals import after_landing
-from sls_io.clock import SYSTEM_CLOCK, ManualClock
+from sls_io.values.clock import SYSTEM_CLOCK, ManualClock
 from tests.integration.sensor_site import MakeSite, Site, landed
 
 BEHIND_DAYS = 45

@@ -13,8 +13,8 @@ from pipelines.landing.operations.undo import plan_undo
 from pipelines.landing.run.report import LandingReport
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
-from sls_io.errors import ConfigError, LedgerBroken
-from sls_io.window import HOUR_S
+from sls_io.values.errors import ConfigError, LedgerBroken
+from sls_io.values.window import HOUR_S
 from tests.worlds.changed_table import append_by_hand, compact, roll_back
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
 from tests.worlds.two_logstores import second_logstore

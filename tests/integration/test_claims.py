@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from pipelines.landing.run.report import CheckpointOutcome
-from sls_io.errors import ClaimLost
+from sls_io.values.errors import ClaimLost
 from tests.worlds.one_logstore import PROJECT, World
 
 pytestmark = pytest.mark.spark

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
-from sls_io.errors import ConfigError
+from sls_io.values.errors import ConfigError
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import World
 

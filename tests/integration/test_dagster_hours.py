@@ -13,7 +13,7 @@ from pipelines.components.logstore.schedule import MODE_TAG, hour_key
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.operations.undo import plan_undo
 from pipelines.landing.watch.health import Kind
-from sls_io.clock import SYSTEM_CLOCK, ManualClock
+from sls_io.values.clock import SYSTEM_CLOCK, ManualClock
 from tests.worlds.dagster_page import DAY_S, EXECUTE, Page, hours, of_hours, plans, why
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT
 

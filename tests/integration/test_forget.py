@@ -27,7 +27,7 @@ from pipelines.landing.operations.replace import plan_replace
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.operations.undo import plan_undo
 from pipelines.landing.table.lake import Lake
-from sls_io.errors import ConfigError, LandingConflict
+from sls_io.values.errors import ConfigError, LandingConflict
 from tests import needs
 from tests.worlds.changed_table import append_by_hand, compact, invent, roll_back
 from tests.worlds.command_line import Command

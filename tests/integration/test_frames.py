@@ -10,7 +10,7 @@ import pytest
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.inspection.frames import INTERVALS, LAG, WINDOWS, LedgerFrames, open_ledger
 from pipelines.landing.operations.undo import plan_undo
-from sls_io.errors import ConfigError
+from sls_io.values.errors import ConfigError
 from tests.worlds.command_line import settings
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World, use_catalog
 

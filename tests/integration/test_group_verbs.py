@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
-from sls_io.client import SlsClient
-from sls_io.settings import Group
-from sls_io.window import cursor_to_wire
+from sls_io.values.settings import Group
+from sls_io.values.window import cursor_to_wire
+from sls_io.wire.client import SlsClient
 from tests.worlds.command_line import Command, environment, separately, settings
 from tests.worlds.one_logstore import HOUR0_S, PROJECT, World, group
 from tests.worlds.other_group import OTHER, REPORT, by_shard, copy_to, cursors_of, filled, force

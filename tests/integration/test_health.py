@@ -22,7 +22,7 @@ from pipelines.landing.operations.pause import plan_pause
 from pipelines.landing.watch.health import Finding, Kind, Level, findings
 from pipelines.landing.watch.vitals import vitals
 from pipelines.landing.watch.wear import WORN, Wear, wear
-from sls_io.clock import SYSTEM_CLOCK, ManualClock
+from sls_io.values.clock import SYSTEM_CLOCK, ManualClock
 from tests.integration.sensor_site import MakeSite, Site, landed
 from tests.worlds.one_logstore import PROJECT, World, logstore_settings
 

@@ -14,7 +14,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance.repair import execute_repair, plan_repair
 from pipelines.landing.run.report import CheckpointOutcome, LandingReport
 from sls_io.coordination.lease_tables import METADATA, VERSION_TABLE
-from sls_io.errors import ClaimLost, ConfigError, LedgerBroken, ServiceError, TransportError
+from sls_io.values.errors import ClaimLost, ConfigError, LedgerBroken, ServiceError, TransportError
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import HOUR0_S, World, make_lake
 from tests.worlds.two_runs import At

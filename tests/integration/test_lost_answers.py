@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from pipelines.landing.run.driver import Run
-from sls_io.errors import LandingUnknown
+from sls_io.values.errors import LandingUnknown
 from tests.worlds.lossy_catalog import LossyCatalog, lossy
 from tests.worlds.one_logstore import World
 

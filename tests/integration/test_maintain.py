@@ -20,8 +20,8 @@ from pipelines.landing.operations.forget import plan_forget_where
 from pipelines.landing.operations.replace import execute_replace, plan_replace
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
-from sls_io.clock import SYSTEM_CLOCK, ManualClock, SystemClock
-from sls_io.errors import CommitStands, ConfigError, LandingConflict, LedgerBroken, TransportError
+from sls_io.values.clock import SYSTEM_CLOCK, ManualClock, SystemClock
+from sls_io.values.errors import CommitStands, ConfigError, LandingConflict, LedgerBroken, TransportError
 from tests.worlds.changed_table import append_by_hand, compact, roll_back
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, World

@@ -10,7 +10,7 @@ import pytest
 from pipelines.cli.logstores import load_named
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, run
 from pipelines.landing.project_file import KEPT
-from sls_io.client import SlsClient
+from sls_io.wire.client import SlsClient
 from tests.worlds.one_logstore import PROJECT, World, group, use_catalog
 from tests.worlds.projects import make_project
 

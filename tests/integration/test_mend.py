@@ -17,7 +17,7 @@ from pipelines.landing.ledger.summary import summary_of
 from pipelines.landing.maintenance.maintain import Maintainer
 from pipelines.landing.operations.forget import plan_forget_where
 from pipelines.landing.operations.mend import Mend, plan_mend
-from sls_io.errors import ConfigError, LandingConflict
+from sls_io.values.errors import ConfigError, LandingConflict
 from tests.worlds.changed_table import compact
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, World, group

@@ -10,8 +10,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 
 from pipelines.landing.table.lake import Lake
-from sls_io.deadline import Deadline
-from sls_io.errors import ConfigError
+from sls_io.values.deadline import Deadline
+from sls_io.values.errors import ConfigError
 from tests.worlds.lost_metadata import CONTRACT
 from tests.worlds.one_logstore import make_lake
 

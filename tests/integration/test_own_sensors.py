@@ -18,7 +18,7 @@ from pipelines.components.logstore.schedule import (
     RANGE_START_TAG,
     hour_key,
 )
-from sls_io.errors import ConfigError
+from sls_io.values.errors import ConfigError
 from tests.integration.sensor_site import MakeSite, Site
 
 SNIPPETS = (Path(__file__).parents[2] / "docs" / "sensors.md").read_text(encoding="utf-8")

@@ -25,8 +25,8 @@ from pipelines.landing.ledger.state import read_state
 from pipelines.landing.ledger.values import Delta
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
-from sls_io.claim import Ledger
-from sls_io.window import Cursor
+from sls_io.values.claim import Ledger
+from sls_io.values.window import Cursor
 from tests.worlds.one_logstore import make_lake
 
 NAME = "bronze.logs"

@@ -8,7 +8,7 @@ from pipelines.cli.main import EXIT_FAILED
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.history import hours_of
 from pipelines.landing.operations import reach
-from sls_io.waits import Why
+from sls_io.planning.waits import Why
 from tests.worlds.command_line import Command
 from tests.worlds.graphql_server import answering, data
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World

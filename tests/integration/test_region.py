@@ -10,10 +10,10 @@ from chaos.engine import InProcess
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.relabel import plan_relabel
-from sls_io.client import SlsClient
 from sls_io.emulator import start
-from sls_io.errors import ConfigError, LedgerBroken
-from sls_io.settings import Service
+from sls_io.values.errors import ConfigError, LedgerBroken
+from sls_io.values.settings import Service
+from sls_io.wire.client import SlsClient
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import HOUR0_S, PROJECT, World, make_lake, new_world
 

@@ -8,8 +8,8 @@ import pytest
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.operations.rollback import plan_rollback
-from sls_io.clock import ManualClock
 from sls_io.coordination.server_group import ServerGroup
+from sls_io.values.clock import ManualClock
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import World
 from tests.worlds.two_hours import snapshots, started

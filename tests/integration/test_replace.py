@@ -15,8 +15,8 @@ from pipelines.landing.ledger.codec import VERB_KEY
 from pipelines.landing.ledger.state import reconcile
 from pipelines.landing.ledger.summary import summary_of
 from pipelines.landing.operations.replace import REPLACE, plan_replace
-from sls_io.clock import SYSTEM_CLOCK
-from sls_io.errors import ConfigError, LandingConflict, LandingUnknown, LedgerBroken, TransportError
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import ConfigError, LandingConflict, LandingUnknown, LedgerBroken, TransportError
 from tests.worlds.changed_table import compact
 from tests.worlds.command_line import Command, separately
 from tests.worlds.lossy_catalog import lossy

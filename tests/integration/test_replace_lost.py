@@ -9,7 +9,7 @@ from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThan
 from chaos.engine import InProcess
 from pipelines.landing.operations.replace import plan_replace
 from pipelines.landing.table.contract import hour_place
-from sls_io.errors import ConfigError, LedgerBroken
+from sls_io.values.errors import ConfigError, LedgerBroken
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
 from tests.worlds.three_hours import MIDDLE, replaced, started
 from tests.worlds.three_hours import undo_of as plan_undo

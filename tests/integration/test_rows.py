@@ -9,7 +9,7 @@ import pytest
 from aliyun.log import log_logs_raw_pb2 as pb
 
 from pipelines.landing.run.report import STOPPED
-from sls_io.errors import ConfigError, TransportError
+from sls_io.values.errors import ConfigError, TransportError
 from tests.worlds.lossy_catalog import lossy
 from tests.worlds.one_logstore import HOUR0_S, World, group
 from tests.worlds.two_logstores import second_logstore
@@ -275,7 +275,7 @@ def test_a_service_that_fails_every_page_is_one_error_and_nothing_moves(started:
     with pytest.raises(Exception, match="NoSuchThing") as raised:
         started.land()
 
-    assert type(raised.value).__module__ == "sls_io.errors", type(raised.value)
+    assert type(raised.value).__module__ == "sls_io.values.errors", type(raised.value)
     assert "\n" not in str(raised.value)
     assert started.table.metadata.current_snapshot_id == before
     assert started.checkpoints() == checkpoints

@@ -13,7 +13,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.write import WriteJob, _task, public_properties
 from pipelines.landing.spark.session import Engine
 from sls_io.emulator import start
-from sls_io.errors import SlsError
+from sls_io.values.errors import SlsError
 from tests.integration import canary
 from tests.worlds.one_logstore import HOUR0_S, PROJECT, World, group, logstore_settings, make_lake
 

@@ -28,8 +28,8 @@ from pipelines.landing.commit.operation import execute
 from pipelines.landing.operations.adopt import plan_adopt
 from pipelines.landing.operations.pause import plan_pause
 from pipelines.landing.watch.health import Kind
-from sls_io.client import SlsClient
-from sls_io.errors import SlsError
+from sls_io.values.errors import SlsError
+from sls_io.wire.client import SlsClient
 from tests.integration.sensor_site import MakeSite, Site, landed
 from tests.worlds.one_logstore import HOUR0, PROJECT, World, logstore_settings
 

@@ -16,7 +16,7 @@ from pipelines.landing.ledger.summary import total_records
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
-from sls_io.errors import Breach, LedgerBroken
+from sls_io.values.errors import Breach, LedgerBroken
 from tests import needs
 from tests.worlds.changed_table import append_by_hand, compact, damage, invent, roll_back
 from tests.worlds.command_line import Command

@@ -7,7 +7,7 @@ import pytest
 
 from pipelines.landing.maintenance.maintain import Maintainer
 from pipelines.landing.operations.register import plan_register, plan_start_over, register, start_over
-from sls_io.errors import CommitStands, LandingUnknown
+from sls_io.values.errors import CommitStands, LandingUnknown
 from tests.worlds.lossy_catalog import LossyCatalog, lossy
 from tests.worlds.one_logstore import World
 

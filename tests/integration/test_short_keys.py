@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from chaos.engine import InProcess
-from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Emulator, start
-from sls_io.settings import Service
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.settings import Service
 from tests.worlds.one_logstore import HOUR0_S, make_lake, new_world
 
 MODULE = "keys_that_end"

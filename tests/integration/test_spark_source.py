@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.datasource import CaseInsensitiveDict
 
 from pipelines.landing.spark.source import SlsDataSource, register
-from sls_io.errors import ConfigError
+from sls_io.values.errors import ConfigError
 from tests import needs
 from tests.worlds.one_logstore import HOUR0_S, PROJECT, World
 

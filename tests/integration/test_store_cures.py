@@ -11,8 +11,8 @@ from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.cli.stores import store_of
 from sls_io.checkpoints.local_file import LocalFile
 from sls_io.checkpoints.sql_table import SqlTable
-from sls_io.errors import StoreBroken
-from sls_io.settings import Group
+from sls_io.values.errors import StoreBroken
+from sls_io.values.settings import Group
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import World
 from tests.worlds.other_group import OTHER, by_shard, copy_to, cursors_of, filled, force

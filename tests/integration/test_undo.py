@@ -13,8 +13,8 @@ from pipelines.landing.ledger.state import reconcile
 from pipelines.landing.ledger.summary import summary_of, total_records
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.table.lake import Lake
-from sls_io.clock import SYSTEM_CLOCK
-from sls_io.errors import ConfigError
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import ConfigError
 from tests import needs
 from tests.worlds.changed_table import append_by_hand, compact
 from tests.worlds.command_line import Command

@@ -13,7 +13,7 @@ from pipelines.landing.commit.operation import execute
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.operations.undo import plan_undo
 from sls_io.emulator import start
-from sls_io.errors import LedgerBroken
+from sls_io.values.errors import LedgerBroken
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, World, make_lake, new_world
 
 

@@ -13,7 +13,7 @@ from pipelines.landing.commit.operation import execute
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.history import history
 from pipelines.landing.operations.rollback import plan_rollback
-from sls_io.clock import SYSTEM_CLOCK
+from sls_io.values.clock import SYSTEM_CLOCK
 from tests.worlds.changed_table import append_by_hand, roll_back
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import HOUR0, World

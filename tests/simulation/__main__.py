@@ -13,7 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from sls_io.clock import SYSTEM_CLOCK
+from sls_io.values.clock import SYSTEM_CLOCK
 from tests.simulation.lease_models import FULL as LEASES
 from tests.simulation.models import FULL
 from tests.simulation.share import chunks, explore_any, play

@@ -18,9 +18,9 @@ no loss         at the end every frontier is at its shard's end, every group in 
 from collections import Counter
 from itertools import pairwise
 
-from sls_io.claim import Gap
-from sls_io.planning import CURSOR_UNKNOWN, GAP_SHARD_GONE, opened
-from sls_io.window import HOUR_S, IntervalSet
+from sls_io.planning.plan import CURSOR_UNKNOWN, GAP_SHARD_GONE, opened
+from sls_io.values.claim import Gap
+from sls_io.values.window import HOUR_S, IntervalSet
 from tests.simulation.service import Service, SimShard
 from tests.simulation.table import Request, Run, Table
 

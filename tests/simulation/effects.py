@@ -14,11 +14,11 @@ from pipelines.landing.ledger import epochs
 from pipelines.landing.ledger.epochs import Epoch, Fenced
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.run import protocol
-from sls_io.claim import Claim
-from sls_io.planning import PlannedWindow, Survey, opened
-from sls_io.settings import Budget
-from sls_io.shard import Head
-from sls_io.window import Cursor, Window
+from sls_io.planning.plan import PlannedWindow, Survey, opened
+from sls_io.values.claim import Claim
+from sls_io.values.settings import Budget
+from sls_io.values.shard import Head
+from sls_io.values.window import Cursor, Window
 from tests.simulation.judging import Judge
 from tests.simulation.lookups import Lookups
 from tests.simulation.model import (

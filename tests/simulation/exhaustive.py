@@ -21,7 +21,7 @@ from random import Random
 import numpy as np
 import numpy.typing as npt
 
-from sls_io.errors import InvariantBroken
+from sls_io.values.errors import InvariantBroken
 from tests.simulation.checks import Violated
 from tests.simulation.model import IDLE, Model, Parts
 from tests.simulation.moves import Moves

@@ -15,12 +15,12 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
-from sls_io.clock import ManualClock
 from sls_io.coordination.lease import FREE, HeldLeases, Lease, Take, View, Watch
 from sls_io.coordination.sql_lease import SqlLease
-from sls_io.errors import ClaimLost, TransportError, TransportTimeout
-from sls_io.settings import Group
-from sls_io.window import Cursor
+from sls_io.values.clock import ManualClock
+from sls_io.values.errors import ClaimLost, TransportError, TransportTimeout
+from sls_io.values.settings import Group
+from sls_io.values.window import Cursor
 from tests.simulation.model import some
 from tests.unit.dict_leases import DictLeases
 

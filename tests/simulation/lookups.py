@@ -4,7 +4,7 @@ Nothing is decided, counted or judged here, and an answer never depends on what 
 """
 
 from pipelines.landing.run import protocol
-from sls_io.claim import Ledger
+from sls_io.values.claim import Ledger
 from tests.simulation.model import Lake, Local, Model, Names, Parts, Source, service
 from tests.simulation.service import Service
 

@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 from pipelines.landing.ledger.values import Delta
 from pipelines.landing.run import protocol
 from pipelines.landing.run.protocol import Phase
-from sls_io.claim import Ledger, ShardLedger
-from sls_io.planning import Plan
-from sls_io.settings import Budget
-from sls_io.shard import Shard
-from sls_io.window import HOUR_S, Cursor, Window
+from sls_io.planning.plan import Plan
+from sls_io.values.claim import Ledger, ShardLedger
+from sls_io.values.settings import Budget
+from sls_io.values.shard import Shard
+from sls_io.values.window import HOUR_S, Cursor, Window
 from tests.simulation.service import Service
 from tests.simulation.table import File, Snapshot, Table
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pipelines.landing.run import protocol
-from sls_io.claim import Ledger
+from sls_io.values.claim import Ledger
 from tests.simulation.effects import LOOKS, Effects
 from tests.simulation.judging import Judge
 from tests.simulation.lookups import Lookups

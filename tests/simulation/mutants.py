@@ -15,8 +15,8 @@ from typing import Any, cast
 
 from pipelines.landing.ledger import epochs, fence
 from pipelines.landing.run import protocol
-from sls_io import planning
-from sls_io.claim import ShardLedger
+from sls_io.planning import plan
+from sls_io.values.claim import ShardLedger
 from tests.simulation.worker import Habits
 
 
@@ -71,7 +71,7 @@ def _code(slip: Slip) -> Any:
 
 
 _fits, _reloaded = fence._fits, protocol._reloaded
-_plan, _plan_open = planning._plan_shard, planning._plan_open
+_plan, _plan_open = plan._plan_shard, plan._plan_open
 _FRONTIER = cast(property, ShardLedger.frontier).fget or (lambda entry: entry)
 _NO_OVERLAP_CHECK = Slip(
     _fits, "entry.landed.overlaps(window.begin, window.end)", "window.begin > window.end"
@@ -116,10 +116,10 @@ SLIPS = {
         Slip(fence._with_marks, "m.cursor <= entry.frontier", "m.cursor < entry.frontier"),
     ),
     "a backfill lands what has landed": (
-        Slip(planning.plan_fill, "survey.spans, ", "survey.spans, IntervalSet() and "),
+        Slip(plan.plan_fill, "survey.spans, ", "survey.spans, IntervalSet() and "),
         _NO_OVERLAP_CHECK,
     ),
-    "windows cross hours": (Slip(planning._windows, "span.hour)", "span.hour + (span.begin % 2))"),),
+    "windows cross hours": (Slip(plan._windows, "span.hour)", "span.hour + (span.begin % 2))"),),
     "a frontier is where any run of intervals ends": (
         Slip(
             _FRONTIER,
@@ -129,20 +129,20 @@ SLIPS = {
     ),
     "one idle shard bounds all": (
         Slip(
-            planning._within_budget,
+            plan._within_budget,
             "while len(chosen) < budget.windows_max:",
             "while len(chosen) < budget.windows_max and all(draft.windows.get(s) for s in draft.marks):",
         ),
     ),
     "one kind of answer is enough to write off": (
-        Slip(planning._believed, "if survey.gone is not Second.AGREES:", "if False:"),
+        Slip(plan._believed, "if survey.gone is not Second.AGREES:", "if False:"),
     ),
     "two answers of one moment are enough to write off": (
-        Slip(planning._believed, "if survey.explained or patience.over(shard, entry.suspect_s):", "if True:"),
+        Slip(plan._believed, "if survey.explained or patience.over(shard, entry.suspect_s):", "if True:"),
     ),
     "a proof outlives its suspicion": (Slip(fence.merge, " if shard not in stale", ""),),
     "what was written off is never opened again": (
-        Slip(planning._opened_again, "if survey.opened}", "if False}"),
+        Slip(plan._opened_again, "if survey.opened}", "if False}"),
     ),
     "an older run of a name is not fenced": (
         Slip(epochs.Epoch.fenced_by, "newest.number >= self.number", "False"),

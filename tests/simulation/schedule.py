@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-from sls_io.settings import Budget
-from sls_io.window import HOUR_S
+from sls_io.values.settings import Budget
+from sls_io.values.window import HOUR_S
 from tests.simulation.checks import Checks, Violated
 from tests.simulation.service import ONE_KIND, TWO_KINDS, Service
 from tests.simulation.table import Table

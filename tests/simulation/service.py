@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from pipelines.landing.run.protocol import Surveyed
-from sls_io.claim import Ledger
-from sls_io.doubts import Second
-from sls_io.planning import CURSOR_UNKNOWN, Edge, Span, Survey
-from sls_io.shard import KEY_MAX, KEY_MIN, Head, Shard
-from sls_io.window import HOUR_S, Cursor
+from sls_io.planning.doubts import Second
+from sls_io.planning.plan import CURSOR_UNKNOWN, Edge, Span, Survey
+from sls_io.values.claim import Ledger
+from sls_io.values.shard import KEY_MAX, KEY_MIN, Head, Shard
+from sls_io.values.window import HOUR_S, Cursor
 
 WIDTH = 16
 """The key space has 16 parts here; a shard of one part cannot be split."""

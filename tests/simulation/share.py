@@ -3,8 +3,8 @@
 import os
 from collections import Counter
 
-from sls_io.clock import SYSTEM_CLOCK
-from sls_io.errors import InvariantBroken
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import InvariantBroken
 from tests.simulation.checks import Violated
 from tests.simulation.exhaustive import Exhaustive
 from tests.simulation.lease_search import LeaseSearch

@@ -8,7 +8,7 @@ from collections import Counter
 
 from pipelines.landing.run import protocol
 from pipelines.landing.run.protocol import Phase
-from sls_io.errors import InvariantBroken, SlsError
+from sls_io.values.errors import InvariantBroken, SlsError
 from tests.simulation.model import IDLE, Local, Move, Names, essence
 
 Step = tuple[int, int, Phase]

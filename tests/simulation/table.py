@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from pipelines.landing.ledger.epochs import Epoch
 from pipelines.landing.run.protocol import Publish
-from sls_io.claim import Ledger
-from sls_io.window import Window
+from sls_io.values.claim import Ledger
+from sls_io.values.window import Window
 
 ORIGIN = "sim"
 

@@ -15,11 +15,11 @@ import pytest
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.run import protocol
 from pipelines.landing.run.protocol import Phase
-from sls_io.claim import Claim, Ledger
-from sls_io.errors import InvariantBroken, SlsError
-from sls_io.planning import Plan
-from sls_io.waits import HELD
-from sls_io.window import Cursor, Window
+from sls_io.planning.plan import Plan
+from sls_io.planning.waits import HELD
+from sls_io.values.claim import Claim, Ledger
+from sls_io.values.errors import InvariantBroken, SlsError
+from sls_io.values.window import Cursor, Window
 from tests.simulation.checks import Violated
 from tests.simulation.exhaustive import Exhaustive, Explored
 from tests.simulation.model import (

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from pipelines.landing.ledger import fence
-from sls_io.errors import InvariantBroken
+from sls_io.values.errors import InvariantBroken
 from tests.simulation.checks import Violated
 from tests.simulation.mutants import MUTANTS, Mutant, Slip, alive
 from tests.simulation.schedule import simulate

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import get_args
 
 from pipelines.landing.run import protocol
-from sls_io.errors import SlsError
+from sls_io.values.errors import SlsError
 from tests.simulation import lease_models
 from tests.simulation.exhaustive import Exhaustive
 from tests.simulation.models import FULL, HUNTING, QUICK

@@ -13,14 +13,14 @@ from pipelines.landing.ledger import epochs
 from pipelines.landing.ledger.epochs import Fenced
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.run import protocol
-from sls_io import planning
-from sls_io.claim import Claim, Ledger
-from sls_io.errors import ClaimLost, InvariantBroken, LandingUnknown, LedgerBroken, SlsError
-from sls_io.planning import CURSOR_UNKNOWN, PlannedWindow, Survey
-from sls_io.settings import Budget
-from sls_io.shard import Head
-from sls_io.waits import Wait, Why
-from sls_io.window import HOUR_S, Cursor, Window
+from sls_io.planning import plan
+from sls_io.planning.plan import CURSOR_UNKNOWN, PlannedWindow, Survey
+from sls_io.planning.waits import Wait, Why
+from sls_io.values.claim import Claim, Ledger
+from sls_io.values.errors import ClaimLost, InvariantBroken, LandingUnknown, LedgerBroken, SlsError
+from sls_io.values.settings import Budget
+from sls_io.values.shard import Head
+from sls_io.values.window import HOUR_S, Cursor, Window
 from tests.simulation.checks import Checks
 from tests.simulation.service import (
     Gone,
@@ -215,7 +215,7 @@ class Worker:
         if self.hours is not None:
             return model_survey_hours(service, head, self.hours, until_s)
         if opened:
-            ledger = ledger.with_shards({head.shard.id: planning.opened(ledger.shards[head.shard.id])})
+            ledger = ledger.with_shards({head.shard.id: plan.opened(ledger.shards[head.shard.id])})
         frontier = ledger.shard(head.shard.id, begin=head.begin).frontier
         if self.world.habits.plan_from_checkpoint:
             frontier = Cursor(service.checkpoints.get(head.shard.id, frontier))

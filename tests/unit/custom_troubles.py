@@ -13,7 +13,7 @@ from typing import Any
 import ptars
 from google.protobuf import descriptor_pb2, descriptor_pool
 
-from sls_io.errors import ConfigError
+from sls_io.values.errors import ConfigError
 
 SECRET = "canary-4711"
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sls_io.coordination.lease import FREE, Lease, Take, View
-from sls_io.errors import ConnectFailed, TransportTimeout
-from sls_io.window import Cursor
+from sls_io.values.errors import ConnectFailed, TransportTimeout
+from sls_io.values.window import Cursor
 
 
 @dataclass

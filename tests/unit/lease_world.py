@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 from bench import lease_world as bench
 from bench.lease_world import TIMEOUT_S, Waits
-from sls_io.clock import ManualClock
 from sls_io.coordination.sql_lease import SqlLease
-from sls_io.settings import Group
+from sls_io.values.clock import ManualClock
+from sls_io.values.settings import Group
 from tests.unit.dict_leases import DictLeases
 
 __all__ = ["HEARTBEAT_S", "TIMEOUT_S", "Waits", "Worker", "World"]

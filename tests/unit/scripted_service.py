@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from sls_io.clock import Clock, ManualClock
-from sls_io.http.transport import Transport
-from sls_io.settings import Service
+from sls_io.values.clock import Clock, ManualClock
+from sls_io.values.settings import Service
+from sls_io.wire.transport import Transport
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from email.utils import formatdate
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Emulator
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET, SignedRequest, v1_text
-from sls_io.loggroup import compress
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.wire.loggroup import compress
 
 HOST = "demo.sls.emu"
 GROUP = bytes.fromhex("0a0a08e8071205" + "0a016b1200") + b"\x1a\x01t"

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import FrameType
 
 from sls_io.checkpoints.local_file import LocalFile
-from sls_io.errors import StoreError
-from sls_io.window import Cursor
+from sls_io.values.errors import StoreError
+from sls_io.values.window import Cursor
 
 OF, READER = "access_logs-3f9c01aa", "dev"
 OLD, NEW = {0: 10, 1: 20}, {0: 11, 1: 20, 2: 30}

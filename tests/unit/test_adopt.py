@@ -5,8 +5,8 @@ import pytest
 from pipelines.landing.contents.explained import Key, proves
 from pipelines.landing.contents.tally import Tally
 from pipelines.landing.ledger.values import Adopted
-from sls_io.claim import Ledger, ShardLedger
-from sls_io.window import Cursor, IntervalSet
+from sls_io.values.claim import Ledger, ShardLedger
+from sls_io.values.window import Cursor, IntervalSet
 
 LEDGER = Ledger(
     "a",

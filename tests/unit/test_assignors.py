@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sls_io.coordination.assignors import ASSIGNORS, assigned, named, standing_by, sticky, weighted
-from sls_io.errors import ConfigError
+from sls_io.values.errors import ConfigError
 
 CUSTOM = "tests.unit.custom_assignors:"
 NAMES = (*ASSIGNORS, f"{CUSTOM}all_to_the_first")

@@ -9,7 +9,7 @@ from pipelines.cli.output import Output
 from pipelines.landing.inspection.backlog import backlog_of
 from pipelines.landing.ledger.left import HOURS, rate_of
 from pipelines.landing.run.report import Backlog
-from sls_io.window import HOUR_S
+from sls_io.values.window import HOUR_S
 
 H = 500
 GB = 1_000_000_000

@@ -5,9 +5,9 @@ from dataclasses import replace
 from pipelines.landing.ledger.codec import decode, encode
 from pipelines.landing.ledger.fence import merge
 from pipelines.landing.ledger.values import Delta, Landed
-from sls_io.claim import Gap, Ledger, ShardLedger
-from sls_io.planning import GAP_EXPIRED
-from sls_io.window import Cursor, IntervalSet, Window
+from sls_io.planning.plan import GAP_EXPIRED
+from sls_io.values.claim import Gap, Ledger, ShardLedger
+from sls_io.values.window import Cursor, IntervalSet, Window
 
 ORIGIN = "access_logs-0a1b2c3d"
 

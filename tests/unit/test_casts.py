@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fuzz import oracle
 from pipelines.landing.table.contract import Contract
-from sls_io.errors import ConfigError
+from sls_io.values.errors import ConfigError
 
 
 def cast(kind: str, *texts: str | None) -> list[Any]:

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from sls_io import loggroup
-from sls_io.client import Page
 from sls_io.decoding import causes, chunks
 from sls_io.decoding.causes import Cause
 from sls_io.decoding.chunks import Chunks
 from sls_io.decoding.decode import Declared, Decoder
 from sls_io.decoding.nested import Tree, safe
-from sls_io.window import Cursor
+from sls_io.values.window import Cursor
+from sls_io.wire import loggroup
+from sls_io.wire.client import Page
 
 LOG = b"\x08\x05\x12\x06\x0a\x01k\x12\x01v"
 ONE = loggroup.frame(LOG)

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sls_io.claim import Claim, Gap, Ledger, ShardLedger
-from sls_io.clock import ManualClock
-from sls_io.window import Cursor, IntervalSet
+from sls_io.values.claim import Claim, Gap, Ledger, ShardLedger
+from sls_io.values.clock import ManualClock
+from sls_io.values.window import Cursor, IntervalSet
 
 PAIRS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=4).map(IntervalSet.of)
 

@@ -9,7 +9,7 @@ from pipelines.cli.demo.audit import Audit, compare
 from pipelines.cli.emulator_admin import Stored
 from pipelines.cli.files.accesslog import ODD_EVERY, generated
 from pipelines.cli.files.packing import Packer, unpack
-from sls_io.window import HOUR_S
+from sls_io.values.window import HOUR_S
 
 NOW_S = 1_763_700_000
 DECLARED = {"status": "int", "latency_ms": "double"}

@@ -10,7 +10,7 @@ import pytest
 
 from pipelines.cli import dagster_client
 from pipelines.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, run
-from sls_io.errors import ConfigError, ConnectFailed, ServiceError
+from sls_io.values.errors import ConfigError, ConnectFailed, ServiceError
 from tests.worlds.graphql_server import answering, data
 from tests.worlds.projects import settings_of
 

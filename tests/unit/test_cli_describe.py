@@ -12,7 +12,7 @@ from pipelines.landing.inspection.history import HourFiles
 from pipelines.landing.inspection.runway import CURE, Runway, ShardRunway
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.watch.health import TimeLeft, Vitals
-from sls_io.window import Cursor
+from sls_io.values.window import Cursor
 
 DAY = 24 * 3600.0
 LOGSTORE = Logstore.model_validate(

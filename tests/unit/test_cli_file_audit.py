@@ -20,7 +20,7 @@ from pipelines.cli.emulator_admin import Stored
 from pipelines.cli.files.lines import Log
 from pipelines.cli.files.log_files import FORMATS, LogFile, parse_file
 from pipelines.cli.files.packing import Counts, Packer
-from sls_io.errors import ConfigError
+from sls_io.values.errors import ConfigError
 
 NOW_S = 1_763_700_000.0
 TABLE = b'n,note\r\n1,"two\r\nlines"\r\n2,\r\n3,""\r\n3,""\r\n4,too,many\r\n'

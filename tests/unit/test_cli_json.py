@@ -13,10 +13,10 @@ import pytest
 from pipelines.cli.main import EXIT_USAGE, cli, kind_of, run
 from pipelines.cli.output import SAID, Output
 from pipelines.landing.table.lake import NoMetadata
-from sls_io.client import SlsClient
 from sls_io.emulator import Emulator
-from sls_io.errors import LedgerBroken, Throttled
-from sls_io.settings import Service
+from sls_io.values.errors import LedgerBroken, Throttled
+from sls_io.values.settings import Service
+from sls_io.wire.client import SlsClient
 from tests.worlds.projects import make_project
 
 DEFS = """type: pipelines.components.SlsLogstore

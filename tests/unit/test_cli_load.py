@@ -20,8 +20,8 @@ from pipelines.cli.files.packing import unpack
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, run
 from sls_io import open_logstore
 from sls_io.emulator import Emulator
-from sls_io.settings import Service
-from sls_io.window import HOUR_S
+from sls_io.values.settings import Service
+from sls_io.values.window import HOUR_S
 from tests.worlds.projects import CLICKS, LINE, make_project
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from sls_io.client import Origin, SlsClient
-from sls_io.clock import ManualClock
-from sls_io.errors import ClaimLost, ConfigError, CursorExpired, DecodeError, ServiceError, ShardGone
-from sls_io.settings import Group
-from sls_io.shard import Shard
-from sls_io.window import Cursor, cursor_to_wire
+from sls_io.values.clock import ManualClock
+from sls_io.values.errors import ClaimLost, ConfigError, CursorExpired, DecodeError, ServiceError, ShardGone
+from sls_io.values.settings import Group
+from sls_io.values.shard import Shard
+from sls_io.values.window import Cursor, cursor_to_wire
+from sls_io.wire.client import Origin, SlsClient
 from tests.unit.scripted_service import Reply, Script, error, talking
 
 CANARY = "canary-4711-secret"

@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from pipelines.cli.land import show
 from pipelines.cli.output import Output
+from pipelines.components.component import LogstoreAttributes
 from pipelines.components.logstore import metadata
 from pipelines.components.logstore.assets import (
     Options,
@@ -20,7 +21,6 @@ from pipelines.components.logstore.assets import (
     mode_of,
     origin_spec,
 )
-from pipelines.components.logstore.component import LogstoreAttributes
 from pipelines.components.logstore.maintenance import Upkeep
 from pipelines.components.logstore.schedule import (
     BACKFILL_TAG,
@@ -48,8 +48,8 @@ from pipelines.landing.run.report import (
     Verdict,
     stop_text,
 )
-from sls_io.errors import ConfigError
-from sls_io.waits import DRAINED, Wait, Why
+from sls_io.planning.waits import DRAINED, Wait, Why
+from sls_io.values.errors import ConfigError
 from tests.worlds.components import ATTRIBUTES, START, definitions, lake_home, logstore
 
 __all__ = ["lake_home"]

@@ -11,7 +11,7 @@ from dagster.components.testing import create_defs_folder_sandbox
 from pipelines.components.logstore import metadata
 from pipelines.components.logstore.assets import bronze_key, checkpoint_key
 from pipelines.landing.ledger.values import Landed
-from sls_io.window import Cursor, Window
+from sls_io.values.window import Cursor, Window
 from tests.worlds.components import ATTRIBUTES, definitions, logstore
 
 CHECKPOINT, HOUR = checkpoint_key(logstore()), 494_000

@@ -16,10 +16,10 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType
 
 from pipelines.landing.table.contract import Contract, arrow_schema, partition_spec
-from sls_io import loggroup
-from sls_io.client import Page
-from sls_io.errors import ConfigError
-from sls_io.window import Cursor
+from sls_io.values.errors import ConfigError
+from sls_io.values.window import Cursor
+from sls_io.wire import loggroup
+from sls_io.wire.client import Page
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import pytest
 from sls_io.checkpoints.copying import Difference, Move, copy
 from sls_io.checkpoints.policy import OutsidePolicy, Place
 from sls_io.checkpoints.store import Kept
-from sls_io.errors import CheckpointOutside
-from sls_io.shard import Head, Shard
-from sls_io.window import Cursor
+from sls_io.values.errors import CheckpointOutside
+from sls_io.values.shard import Head, Shard
+from sls_io.values.window import Cursor
 
 HALF = "8" + "0" * 31
 

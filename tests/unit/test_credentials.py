@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from sls_io.clock import ManualClock
-from sls_io.errors import ConfigError, ServiceError
-from sls_io.http.credentials import Keys, resolve
-from sls_io.settings import Credentials
+from sls_io.values.clock import ManualClock
+from sls_io.values.errors import ConfigError, ServiceError
+from sls_io.values.settings import Credentials
+from sls_io.wire.credentials import Keys, resolve
 from tests.unit.scripted_service import Reply, error, talking
 
 CANARY = "canary-4711-secret"

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from sls_io.deadline import Deadline, NoAnswer, answered, current
+from sls_io.values.deadline import Deadline, NoAnswer, answered, current
 
 
 def test_an_answer_and_an_error_arrive_as_they_are() -> None:

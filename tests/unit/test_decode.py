@@ -12,13 +12,13 @@ from aliyun.log.log_logs_raw_pb2 import LogRaw
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sls_io import loggroup
-from sls_io.client import Page
 from sls_io.decoding import causes
 from sls_io.decoding.causes import Cause
 from sls_io.decoding.decode import Declared, Decoder, identity_sum
-from sls_io.errors import ConfigError, DecodeError
-from sls_io.window import Cursor
+from sls_io.values.errors import ConfigError, DecodeError
+from sls_io.values.window import Cursor
+from sls_io.wire import loggroup
+from sls_io.wire.client import Page
 from tests.worlds.pages import HOUR, group, page, page_of, rows
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from sls_io.client import SlsClient
 from sls_io.emulator import Emulator, Limits, start
 from sls_io.emulator.service import LogService
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET, SigningKeys
 from sls_io.emulator.storage.journal import SegmentJournal
 from sls_io.emulator.storage.store import Store
-from sls_io.errors import ConfigError, ServiceError, TransportError
-from sls_io.settings import Service
+from sls_io.values.errors import ConfigError, ServiceError, TransportError
+from sls_io.values.settings import Service
+from sls_io.wire.client import SlsClient
 from tests.unit.signed_calls import GROUP
 
 NOW = 1_790_000_000.0

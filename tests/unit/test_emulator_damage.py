@@ -13,7 +13,7 @@ import pytest
 from sls_io.emulator.storage.journal import SegmentJournal
 from sls_io.emulator.storage.segment import FILE_HEAD_BYTES
 from sls_io.emulator.storage.store import Store, StoredLogstore
-from sls_io.errors import ConfigError
+from sls_io.values.errors import ConfigError
 
 NOW = 1_790_000_000.0
 SEGMENT_BYTES = 4096

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sls_io.emulator.api import ROUTES, UNSUPPORTED
 from sls_io.emulator.limits import Limits
-from sls_io.shard import TRANSITIONS
+from sls_io.values.shard import TRANSITIONS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "emulator.md"
 PARTS = {"STATES": "states", "CALLS": "calls", "REFUSED": "refused", "LIMITS": "limits"}

@@ -17,7 +17,7 @@ from sls_io.coordination.assignors import ASSIGNORS, assigned
 from sls_io.emulator.storage.groups import ConsumerGroup
 from sls_io.emulator.storage.refusal import Refused
 from sls_io.emulator.storage.store import Store
-from sls_io.shard import ShardState
+from sls_io.values.shard import ShardState
 
 NOW = 1_790_000_000.0
 TIMEOUT_S = 10

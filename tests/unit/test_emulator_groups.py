@@ -6,7 +6,7 @@ import pytest
 
 from sls_io.emulator.storage.groups import ConsumerGroup, Shape
 from sls_io.emulator.storage.refusal import Refused
-from sls_io.shard import TRANSITIONS, Shard, ShardEvent, ShardState, ancestors
+from sls_io.values.shard import TRANSITIONS, Shard, ShardEvent, ShardState, ancestors
 
 S, E = ShardState, ShardEvent
 TIMEOUT_S = 10

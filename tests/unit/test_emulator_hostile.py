@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from sls_io.emulator import Emulator, Limits, start
 from sls_io.emulator.api import ROUTES
-from sls_io.loggroup import compress
+from sls_io.wire.loggroup import compress
 from tests.unit.signed_calls import LOGSTORE, Caller
 
 PUT_BYTES_MAX = 1 << 20

@@ -7,7 +7,7 @@ import pytest
 from sls_io.emulator.storage.groups import ConsumerGroup
 from sls_io.emulator.storage.journal import SegmentJournal
 from sls_io.emulator.storage.store import Store, StoredLogstore
-from sls_io.errors import ConfigError
+from sls_io.values.errors import ConfigError
 
 NOW = 1_790_000_000.0
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from sls_io.emulator import Emulator, Limits, start
 from sls_io.emulator.limits import QUOTAS_OFF
-from sls_io.loggroup import varint
+from sls_io.wire.loggroup import varint
 from tests.unit.signed_calls import FROM, LOGSTORE, Caller
 
 MIB = 1024 * 1024

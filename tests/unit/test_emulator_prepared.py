@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from sls_io.client import SlsClient
 from sls_io.emulator import Emulator, prepared, start
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
-from sls_io.errors import ConfigError
-from sls_io.settings import Service
+from sls_io.values.errors import ConfigError
+from sls_io.values.settings import Service
+from sls_io.wire.client import SlsClient
 
 
 def field(emulator: Emulator, name: str) -> str:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from sls_io.clock import ManualClock
 from sls_io.emulator.moved_clock import MovedClock
 from sls_io.emulator.quotas import Amounts, Meter
 from sls_io.emulator.storage.refusal import Refused
+from sls_io.values.clock import ManualClock
 
 
 def wanted(amount: int, limit: int, interval_s: int = 1) -> Amounts:

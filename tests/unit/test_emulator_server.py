@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Emulator, Limits, start
 from sls_io.emulator.limits import QUOTAS_OFF
 from sls_io.emulator.server import project_of
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
-from sls_io.errors import ServiceError
-from sls_io.loggroup import decompress, groups
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import ServiceError
+from sls_io.wire.loggroup import decompress, groups
 from tests.unit.signed_calls import FROM, GROUP, LOGSTORE, Caller, sign
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from sls_io.emulator.storage.refusal import Refused
 from sls_io.emulator.storage.store import DAY_S, RecordSpan, Store, StoredLogstore
-from sls_io.shard import KEY_MAX, KEY_MIN
+from sls_io.values.shard import KEY_MAX, KEY_MIN
 
 NOW = 1_790_000_000.0
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pipelines.landing.ledger import epochs
 from pipelines.landing.ledger.epochs import Epoch
-from sls_io.errors import ConfigError, LedgerBroken
+from sls_io.values.errors import ConfigError, LedgerBroken
 
 NAMES = st.from_regex(r"[A-Za-z0-9_.\-]{1,20}/[A-Za-z0-9_.\-]{1,20}", fullmatch=True)
 RUNS = st.from_regex(r"[0-9a-f]{8}", fullmatch=True)

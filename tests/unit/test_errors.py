@@ -7,8 +7,8 @@ from enum import Enum
 
 import pytest
 
-from sls_io import errors
-from sls_io.errors import (
+from sls_io.values import errors
+from sls_io.values.errors import (
     Breach,
     CursorExpired,
     DecodeError,

@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sls_io import loggroup
-from sls_io.client import Page
-from sls_io.clock import ManualClock
-from sls_io.errors import (
+from sls_io.values.clock import ManualClock
+from sls_io.values.errors import (
     ConnectFailed,
     CursorExpired,
     DecodeError,
@@ -21,9 +19,11 @@ from sls_io.errors import (
     Throttled,
     TransportTimeout,
 )
-from sls_io.fetch import FAILED, PAGE_TRIES_MAX, THROTTLED, THROTTLED_TRIES_MAX, Fetch
-from sls_io.pace import Pace
-from sls_io.window import Cursor, Window
+from sls_io.values.window import Cursor, Window
+from sls_io.wire import loggroup
+from sls_io.wire.client import Page
+from sls_io.wire.fetch import FAILED, PAGE_TRIES_MAX, THROTTLED, THROTTLED_TRIES_MAX, Fetch
+from sls_io.wire.pace import Pace
 
 GROUP = b"\x1a\x05topic" + b"\x22" + b"\x0a" + b"s" * 10
 LARGE = b"\x22" + loggroup.varint(25_000) + b"s" * 25_000

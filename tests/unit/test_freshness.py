@@ -2,7 +2,7 @@
 
 from pipelines.landing.commit.freshness import Freshness
 from pipelines.landing.table.lake import SWEEP_FLOOR_S
-from sls_io.clock import ManualClock
+from sls_io.values.clock import ManualClock
 
 
 def test_files_are_publishable_for_half_of_the_floor() -> None:

@@ -3,12 +3,12 @@
 import pytest
 
 from pipelines.landing.ledger.left import gathering
-from sls_io.claim import Ledger, ShardLedger
-from sls_io.errors import SlsError
-from sls_io.planning import Span, Survey
-from sls_io.settings import Budget
-from sls_io.waits import Why
-from sls_io.window import HOUR_S, Cursor
+from sls_io.planning.plan import Span, Survey
+from sls_io.planning.waits import Why
+from sls_io.values.claim import Ledger, ShardLedger
+from sls_io.values.errors import SlsError
+from sls_io.values.settings import Budget
+from sls_io.values.window import HOUR_S, Cursor
 
 NOW_S = 500 * HOUR_S + 1800
 BUDGET = Budget(mb_min=32, wait_max_s=900)

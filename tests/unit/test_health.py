@@ -24,7 +24,7 @@ from pipelines.landing.watch.health import (
     settled,
 )
 from pipelines.landing.watch.wear import WORN, Wear
-from sls_io.window import Cursor
+from sls_io.values.window import Cursor
 from tests.worlds.components import logstore
 
 DAY, NOW_S = 86_400.0, 1_790_000_000.0

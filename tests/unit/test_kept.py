@@ -13,11 +13,11 @@ from pipelines.landing.contents.kept import FromBytes, RowReader, mended
 from pipelines.landing.contents.rest import FromRest
 from pipelines.landing.table.contract import Contract, arrow_schema
 from pipelines.landing.transform import Transform
-from sls_io import loggroup
-from sls_io.client import Page
 from sls_io.decoding.causes import HeadShown, listed
 from sls_io.decoding.nested import digest
-from sls_io.window import Cursor
+from sls_io.values.window import Cursor
+from sls_io.wire import loggroup
+from sls_io.wire.client import Page
 
 Pairs = list[tuple[bytes, bytes]]
 HOUR = 489_000

@@ -20,7 +20,7 @@ from sls_io.coordination.lease import (
     pause_s,
     takes,
 )
-from sls_io.window import Cursor
+from sls_io.values.window import Cursor
 
 T = 30.0
 TERMS = Terms(T, 5.0, sticky)

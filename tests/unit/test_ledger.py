@@ -19,10 +19,10 @@ from pipelines.landing.ledger.codec import (
 )
 from pipelines.landing.ledger.fence import merge, withdrawn
 from pipelines.landing.ledger.values import Adopted, Delta, Forgotten, Gone, Landed
-from sls_io.claim import Gap, Ledger, ShardLedger
-from sls_io.errors import Breach, LedgerBroken
-from sls_io.planning import CURSOR_UNKNOWN, GAP_EXPIRED, GAP_SHARD_GONE, Edge, Suspicion
-from sls_io.window import Cursor, IntervalSet, Window
+from sls_io.planning.plan import CURSOR_UNKNOWN, GAP_EXPIRED, GAP_SHARD_GONE, Edge, Suspicion
+from sls_io.values.claim import Gap, Ledger, ShardLedger
+from sls_io.values.errors import Breach, LedgerBroken
+from sls_io.values.window import Cursor, IntervalSet, Window
 
 ORIGIN = "access_logs-0a1b2c3d"
 CURSORS = st.integers(0, 2**63 - 1)

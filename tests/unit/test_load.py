@@ -13,7 +13,7 @@ from pipelines.cli.files.accesslog import KEYS, ODD_EVERY, content_of, generated
 from pipelines.cli.files.lines import Log, combined, epoch_s, json_line, local_time_s, text
 from pipelines.cli.files.log_files import LINE_BYTES_MAX, parse_file, read_lines, recognise
 from pipelines.cli.files.packing import GROUP_BYTES_MAX, LOG_AGE_MAX_S, Counts, Packer, slices
-from sls_io.errors import ConfigError
+from sls_io.values.errors import ConfigError
 
 NOW_S = 1_763_700_000.0
 LINE = (

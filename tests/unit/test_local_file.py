@@ -15,9 +15,9 @@ import pytest
 
 from sls_io.checkpoints.local_file import PATIENCE_S, LocalFile, encoded
 from sls_io.checkpoints.store import Kept
-from sls_io.clock import ManualClock
-from sls_io.errors import StoreBroken, StoreError
-from sls_io.window import Cursor
+from sls_io.values.clock import ManualClock
+from sls_io.values.errors import StoreBroken, StoreError
+from sls_io.values.window import Cursor
 from tests.unit.store_killed import NEW, OF, OLD, READER
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,7 +11,7 @@ from pipelines.cli.demo.program import FileRows
 from pipelines.cli.files.lines import Log, month_time_s, syslog
 from pipelines.cli.files.log_files import LogFile, count_records, detect, parse_file, recognise
 from pipelines.cli.files.packing import Counts
-from sls_io.errors import ConfigError
+from sls_io.values.errors import ConfigError
 from tests.worlds.projects import LINE
 
 REAL = Path("/work", "shared", "data") / "apache_access.log.gz"

@@ -10,8 +10,8 @@ from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sls_io import loggroup
-from sls_io.errors import ConfigError, DecodeError
+from sls_io.values.errors import ConfigError, DecodeError
+from sls_io.wire import loggroup
 
 KINDS = ["", *loggroup.COMPRESSIONS]
 

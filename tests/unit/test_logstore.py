@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from pipelines.landing.logstore import Logstore, load_logstore
 from pipelines.landing.table.names import RESERVED
-from sls_io.errors import ConfigError
+from sls_io.values.errors import ConfigError
 
 PLAIN: dict[str, object] = {
     "service": {"endpoint": "http://127.0.0.1:9090", "project": "demo", "logstore": "access_logs"},

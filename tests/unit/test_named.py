@@ -12,10 +12,10 @@ from pipelines.landing.run.hooks import Hooks
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.transform import Transform
 from sls_io.coordination.assignors import assigned, named
-from sls_io.errors import CodeFailed, ConfigError
-from sls_io.http.credentials import resolve
-from sls_io.named import Unusable, attempted, called, load
-from sls_io.settings import Credentials
+from sls_io.values.errors import CodeFailed, ConfigError
+from sls_io.values.named import Unusable, attempted, called, load
+from sls_io.values.settings import Credentials
+from sls_io.wire.credentials import resolve
 from tests.unit import custom_troubles as troubles
 from tests.unit.custom_troubles import NOT_DONE, SECRET, TROUBLES
 from tests.worlds.pages import declared, decode

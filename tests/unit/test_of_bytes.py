@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.landing.table.contract import Contract
-from sls_io.errors import ConfigError
+from sls_io.values.errors import ConfigError
 from tests.worlds.pages import declared, decode
 
 MODULE = "tests.unit.custom_decoders:"

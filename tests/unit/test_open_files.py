@@ -15,7 +15,7 @@ from chaos.engine import InProcess
 from pipelines.landing.run.tally import PullTally, tell
 from sls_io.checkpoints.local_file import LocalFile
 from sls_io.emulator import Emulator, start
-from sls_io.window import Cursor
+from sls_io.values.window import Cursor
 from tests.worlds.one_logstore import HOUR0_S, make_lake, new_world
 from tests.worlds.projects import ORDERS, make_project
 

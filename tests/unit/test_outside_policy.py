@@ -3,8 +3,8 @@
 import pytest
 
 from sls_io.checkpoints.policy import OutsidePolicy, Place, settled
-from sls_io.errors import CheckpointOutside
-from sls_io.window import Cursor
+from sls_io.values.errors import CheckpointOutside
+from sls_io.values.window import Cursor
 
 BEGIN, END = Cursor(40), Cursor(100)
 

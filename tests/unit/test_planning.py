@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from pipelines.landing.ledger.fence import merge
 from pipelines.landing.ledger.values import Delta, Landed
 from pipelines.landing.run.protocol import zero_row_landing_due
-from sls_io import waits
-from sls_io.claim import Gap, Ledger, ShardLedger
-from sls_io.doubts import Second
-from sls_io.planning import (
+from sls_io.planning import waits
+from sls_io.planning.doubts import Second
+from sls_io.planning.plan import (
     CURSOR_UNKNOWN,
     GAP_EXPIRED,
     GAP_SHARD_GONE,
@@ -29,10 +28,11 @@ from sls_io.planning import (
     since_start,
     since_start_in,
 )
-from sls_io.settings import Budget
-from sls_io.shard import KEY_MAX, KEY_MIN, Head, Shard
-from sls_io.waits import Wait, Why
-from sls_io.window import HOUR_S, Cursor, IntervalSet
+from sls_io.planning.waits import Wait, Why
+from sls_io.values.claim import Gap, Ledger, ShardLedger
+from sls_io.values.settings import Budget
+from sls_io.values.shard import KEY_MAX, KEY_MIN, Head, Shard
+from sls_io.values.window import HOUR_S, Cursor, IntervalSet
 from tests.worlds.surveyed_shards import (
     IN_DOUBT,
     OUTAGE_S,

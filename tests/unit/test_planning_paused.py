@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sls_io import waits
-from sls_io.claim import ShardLedger
-from sls_io.doubts import Second
-from sls_io.planning import Patience, Survey
-from sls_io.settings import Budget
-from sls_io.shard import Shard
-from sls_io.waits import Why
+from sls_io.planning import waits
+from sls_io.planning.doubts import Second
+from sls_io.planning.plan import Patience, Survey
+from sls_io.planning.waits import Why
+from sls_io.values.claim import ShardLedger
+from sls_io.values.settings import Budget
+from sls_io.values.shard import Shard
 from tests.worlds.surveyed_shards import IN_DOUBT, OUTAGE_S, SINCE_S, live, situations, suspecting, windows
 
 

@@ -12,8 +12,8 @@ from pipelines.cli import logstores
 from pipelines.components import SlsProject
 from pipelines.landing.hours import hour_text
 from pipelines.landing.project_file import KEPT, attributes_of, members, read_kept, write_kept
-from sls_io.errors import ConfigError
-from sls_io.window import HOUR_S
+from sls_io.values.errors import ConfigError
+from sls_io.values.window import HOUR_S
 
 WRITTEN: dict[str, Any] = {
     "service": {"endpoint": "http://127.0.0.1:9", "project": "demo"},

@@ -4,8 +4,8 @@ import pytest
 
 from sls_io.checkpoints.lag import ShardLag, states
 from sls_io.checkpoints.store import CURSOR_MAX, Fate, Kept, fate_of
-from sls_io.shard import Shard, ShardState
-from sls_io.window import Cursor
+from sls_io.values.shard import Shard, ShardState
+from sls_io.values.window import Cursor
 
 HALF, FULL = "8" + "0" * 31, "f" * 32
 FAMILY = (

@@ -7,8 +7,8 @@ import pytest
 from pipelines.landing.commit.publish import Refusal
 from pipelines.landing.run.refusals import Refusals
 from pipelines.landing.table.lake import not_taken
-from sls_io.clock import SYSTEM_CLOCK
-from sls_io.errors import TransportError
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import TransportError
 
 
 def refused(refusals: Refusals, times: int, *, moved: bool) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from pipelines.landing.spark import remote
 from pipelines.landing.spark.session import Engine, engine_here
-from sls_io.errors import ConfigError, ConnectFailed
+from sls_io.values.errors import ConfigError, ConnectFailed
 
 
 def dead() -> str:

@@ -3,9 +3,9 @@
 import pytest
 
 from pipelines.landing.run.reporting import lag_s
-from sls_io.claim import Ledger, ShardLedger
-from sls_io.waits import DRAINED, WINDOWS, Wait, paused
-from sls_io.window import Cursor
+from sls_io.planning.waits import DRAINED, WINDOWS, Wait, paused
+from sls_io.values.claim import Ledger, ShardLedger
+from sls_io.values.window import Cursor
 
 NOW_S, UNTIL_S = 10_000.0, 9_990
 

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from pipelines.landing.ledger.fence import lowered
-from sls_io.claim import Ledger, ShardLedger
-from sls_io.window import Cursor, IntervalSet
+from sls_io.values.claim import Ledger, ShardLedger
+from sls_io.values.window import Cursor, IntervalSet
 
 
 def shard(start: int, end: int, *, closed: bool = False) -> ShardLedger:

@@ -13,10 +13,10 @@ from pipelines.cli.main import EXIT_FAILED, run
 from pipelines.components import SlsLogstore
 from pipelines.components.logstore.scaffold import LogstoreFlags, LogstoreScaffolder
 from pipelines.landing.logstore import load_logstore
-from sls_io.client import SlsClient
 from sls_io.emulator import Emulator
-from sls_io.errors import ConfigError
-from sls_io.settings import Service
+from sls_io.values.errors import ConfigError
+from sls_io.values.settings import Service
+from sls_io.wire.client import SlsClient
 from tests.worlds.projects import make_project
 
 TYPE = "pipelines.components.SlsLogstore"

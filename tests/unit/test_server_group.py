@@ -6,11 +6,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from sls_io.client import SlsClient
-from sls_io.clock import ManualClock
 from sls_io.coordination.server_group import ServerGroup
-from sls_io.errors import ClaimLost
-from sls_io.settings import Group
+from sls_io.values.clock import ManualClock
+from sls_io.values.errors import ClaimLost
+from sls_io.values.settings import Group
+from sls_io.wire.client import SlsClient
 from tests.unit.scripted_service import Reply, Script, error, talking
 
 

@@ -6,7 +6,7 @@ import re
 import pytest
 from pydantic import ValidationError
 
-from sls_io.settings import Budget, Coordination, Credentials, Group, Service, is_loopback
+from sls_io.values.settings import Budget, Coordination, Credentials, Group, Service, is_loopback
 
 HOST = "cn-hangzhou.log.aliyuncs.com"
 

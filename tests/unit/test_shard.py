@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sls_io.errors import InvariantBroken
-from sls_io.shard import (
+from sls_io.values.errors import InvariantBroken
+from sls_io.values.shard import (
     KEY_MAX,
     KEY_MIN,
     TRANSITIONS,

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sls_io.clock import ManualClock
 from sls_io.coordination.lease import FREE, Lease
 from sls_io.coordination.sql_lease import SqlLease
-from sls_io.errors import ClaimLost, ConnectFailed, TransportError
-from sls_io.window import Cursor
+from sls_io.values.clock import ManualClock
+from sls_io.values.errors import ClaimLost, ConnectFailed, TransportError
+from sls_io.values.window import Cursor
 from tests.unit.lease_world import HEARTBEAT_S, TIMEOUT_S, Waits, Worker, World
 
 

@@ -14,8 +14,8 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from sls_io.checkpoints.sql_table import SqlTable
-from sls_io.errors import StoreBroken, StoreError
-from sls_io.window import Cursor
+from sls_io.values.errors import StoreBroken, StoreError
+from sls_io.values.window import Cursor
 from tests.worlds.positions_file import OF, READER, cursors, opened, stops
 
 ROWS, SAID = "sls_lake_checkpoint", "sls_lake_checkpoint_reader"

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from sls_io.errors import ConnectFailed, StoreBroken, StoreError
-from sls_io.window import Cursor
+from sls_io.values.errors import ConnectFailed, StoreBroken, StoreError
+from sls_io.values.window import Cursor
 from tests.worlds.positions_file import cursors, opened, stops
 
 KEPT = {0: 10, 1: 20}

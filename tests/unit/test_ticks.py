@@ -21,9 +21,9 @@ from pipelines.components.logstore.schedule import (
     microbatch_schedule,
 )
 from pipelines.landing.inspection.brought import oldest_reached_s
-from sls_io.claim import Ledger, ShardLedger
-from sls_io.clock import SYSTEM_CLOCK
-from sls_io.window import Cursor
+from sls_io.values.claim import Ledger, ShardLedger
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.window import Cursor
 from tests.worlds.components import START, at, lake_home, logstore
 
 __all__ = ["lake_home"]

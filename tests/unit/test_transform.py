@@ -13,7 +13,7 @@ import pytest
 from pipelines.landing.table.casts import unsound
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.transform import Transform, TransformFailed
-from sls_io.errors import ConfigError
+from sls_io.values.errors import ConfigError
 from tests.worlds.pages import HOUR, group, page
 
 HERE = "tests.unit.test_transform"

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from aliyun.log.logexception import LogException
 
-from sls_io.clock import SYSTEM_CLOCK, ManualClock
-from sls_io.errors import (
+from sls_io.values.clock import SYSTEM_CLOCK, ManualClock
+from sls_io.values.errors import (
     ConfigError,
     ConnectFailed,
     CursorExpired,
@@ -25,7 +25,7 @@ from sls_io.errors import (
     TransportError,
     TransportTimeout,
 )
-from sls_io.http.transport import rule_for
+from sls_io.wire.transport import rule_for
 from tests.unit.scripted_service import Reply, error, raw_server, script, talking, transport
 
 CANARY = "canary-4711-secret"

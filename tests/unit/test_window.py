@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sls_io.errors import ConfigError, InvariantBroken
-from sls_io.window import Cursor, IntervalSet, Window, cursor_from_wire, cursor_to_wire
+from sls_io.values.errors import ConfigError, InvariantBroken
+from sls_io.values.window import Cursor, IntervalSet, Window, cursor_from_wire, cursor_to_wire
 
 SIZE = 40
 POINTS = st.integers(0, SIZE)

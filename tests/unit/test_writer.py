@@ -9,12 +9,12 @@ import pytest
 from pipelines.landing.run.tally import told
 from pipelines.landing.run.write import ROW_VERSION, FileRow, WriteJob, Writer, WrittenWindow, crowded
 from pipelines.landing.table.contract import Contract
-from sls_io.client import Page
 from sls_io.decoding.decode import PagePart
-from sls_io.loggroup import frame, varint
-from sls_io.planning import PlannedWindow
-from sls_io.settings import Service
-from sls_io.window import Cursor, Window
+from sls_io.planning.plan import PlannedWindow
+from sls_io.values.settings import Service
+from sls_io.values.window import Cursor, Window
+from sls_io.wire.client import Page
+from sls_io.wire.loggroup import frame, varint
 
 HOUR = 489_000
 COLUMNS = {"n": "long", "s": "string"}

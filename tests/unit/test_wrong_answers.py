@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK, ManualClock
-from sls_io.errors import ConfigError, DecodeError, ServiceError, SlsError, TransportError
-from sls_io.http.transport import Transport
-from sls_io.settings import Group, Service
-from sls_io.shard import Shard
-from sls_io.window import Cursor, cursor_to_wire
+from sls_io.values.clock import SYSTEM_CLOCK, ManualClock
+from sls_io.values.errors import ConfigError, DecodeError, ServiceError, SlsError, TransportError
+from sls_io.values.settings import Group, Service
+from sls_io.values.shard import Shard
+from sls_io.values.window import Cursor, cursor_to_wire
+from sls_io.wire.client import SlsClient
+from sls_io.wire.transport import Transport
 from tests.unit.scripted_service import Reply, raw_server, script
 
 CALLS: dict[str, Callable[[SlsClient], object]] = {

@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from chaos.site import free_port
-from sls_io.clock import SYSTEM_CLOCK
+from sls_io.values.clock import SYSTEM_CLOCK
 
 LOCATION = "sls_lake"
 REPOSITORY = "__repository__"

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.landing.hours import hour_text
-from sls_io.window import HOUR_S
+from sls_io.values.window import HOUR_S
 from tests.worlds.one_logstore import PROJECT, World
 
 

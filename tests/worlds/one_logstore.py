@@ -26,11 +26,11 @@ from pipelines.landing.run.driver import Run
 from pipelines.landing.run.report import LandingReport
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.lake import Lake
-from sls_io.claim import Ledger
-from sls_io.client import SlsClient
 from sls_io.emulator import Emulator
-from sls_io.settings import Service
-from sls_io.window import HOUR_S, Cursor, cursor_from_wire
+from sls_io.values.claim import Ledger
+from sls_io.values.settings import Service
+from sls_io.values.window import HOUR_S, Cursor, cursor_from_wire
+from sls_io.wire.client import SlsClient
 from tests.backends.storage import Folder, Storage
 
 PROJECT = "demo"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sls_io.settings import Group
-from sls_io.window import cursor_to_wire
+from sls_io.values.settings import Group
+from sls_io.values.window import cursor_to_wire
 from tests.worlds.one_logstore import HOUR0_S, PROJECT, World
 
 OTHER = "report"

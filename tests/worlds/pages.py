@@ -6,10 +6,10 @@ from typing import Any
 from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
 
 from pipelines.landing.table.contract import Contract
-from sls_io import loggroup
-from sls_io.client import Page
 from sls_io.decoding.decode import Declared, Decoded, Decoder
-from sls_io.window import Cursor
+from sls_io.values.window import Cursor
+from sls_io.wire import loggroup
+from sls_io.wire.client import Page
 
 HOUR = 489_000
 

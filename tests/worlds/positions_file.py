@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from sls_io.checkpoints.sql_table import SqlTable
-from sls_io.errors import StoreBroken
-from sls_io.window import Cursor
+from sls_io.values.errors import StoreBroken
+from sls_io.values.window import Cursor
 
 OF, READER = "access_logs-3f9c01aa", "dev"
 

@@ -6,13 +6,13 @@ from itertools import pairwise
 
 from hypothesis import strategies as st
 
-from sls_io.claim import Ledger, ShardLedger
-from sls_io.doubts import Second
-from sls_io.planning import Edge, Patience, Plan, Span, Survey, plan_live
-from sls_io.settings import Budget
-from sls_io.shard import Head, Shard
-from sls_io.waits import Wait
-from sls_io.window import HOUR_S, Cursor, IntervalSet
+from sls_io.planning.doubts import Second
+from sls_io.planning.plan import Edge, Patience, Plan, Span, Survey, plan_live
+from sls_io.planning.waits import Wait
+from sls_io.values.claim import Ledger, ShardLedger
+from sls_io.values.settings import Budget
+from sls_io.values.shard import Head, Shard
+from sls_io.values.window import HOUR_S, Cursor, IntervalSet
 
 POINTS = st.integers(0, 40)
 

@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from sls_io.errors import LedgerBroken
+from sls_io.values.errors import LedgerBroken
 from tests.worlds.one_logstore import World
 
 

@@ -1,6 +1,6 @@
 """Machines whose clocks are wrong, and what must hold of a table that they land into."""
 
-from sls_io.clock import SystemClock
+from sls_io.values.clock import SystemClock
 from tests.worlds.one_logstore import World
 
 MINUTES_S = (600.0, -600.0)

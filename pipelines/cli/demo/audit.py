@@ -18,7 +18,7 @@ from pyiceberg.table import Table
 from pipelines.cli.demo.file_audit import FileAudit
 from pipelines.cli.emulator_admin import Stored
 from pipelines.cli.files.packing import unpack, unpack_log
-from sls_io.window import HOUR_S
+from sls_io.values.window import HOUR_S
 
 EXAMPLES_MAX = 5
 BATCH_ROWS = 20_000

@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from pipelines.landing.logstore import Logstore
-from sls_io.clock import SYSTEM_CLOCK
-from sls_io.errors import ConfigError, SlsError
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import ConfigError, SlsError
 
 DEFINITIONS, MODELS = "pipelines.definitions", "pipelines.models"
 """The two code locations of the workspace."""

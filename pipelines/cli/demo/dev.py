@@ -32,10 +32,10 @@ from pipelines.cli.logstores import resolve_all
 from pipelines.cli.output import Output, moment, verb
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.spark.remote import without_session
-from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import start
-from sls_io.errors import ConfigError, ServiceError, TransportError
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import ConfigError, ServiceError, TransportError
+from sls_io.wire.client import SlsClient
 
 UI_PORT = 3000
 PORTS = click.IntRange(1, 65535)

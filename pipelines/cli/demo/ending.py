@@ -26,7 +26,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.spark.session import engine_here
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.vitals import vitals
-from sls_io.client import SlsClient
+from sls_io.wire.client import SlsClient
 
 QUERY = "SELECT status, count(*) AS rows, avg(latency_ms) AS latency FROM {table} GROUP BY status"
 

@@ -32,12 +32,12 @@ from pipelines.landing.inspection.describe import preview
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import PlanReport
 from pipelines.landing.table.lake import Lake
-from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Admin, start
-from sls_io.errors import ConfigError
-from sls_io.shard import Shard
-from sls_io.window import HOUR_S
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import ConfigError
+from sls_io.values.shard import Shard
+from sls_io.values.window import HOUR_S
+from sls_io.wire.client import SlsClient
 
 LOGSTORE = "access_logs"
 RECONCILED = "reconciled"

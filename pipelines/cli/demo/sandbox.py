@@ -22,7 +22,7 @@ from pipelines.cli.demo import follower
 from pipelines.cli.logstores import project_root
 from pipelines.landing.spark.remote import REMOTE_VARIABLE
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
-from sls_io.errors import ConfigError
+from sls_io.values.errors import ConfigError
 
 STOP_S = 20.0
 _MARK = ".sls-lake-sandbox"

@@ -16,8 +16,8 @@ from pipelines.landing.spark import connect_server
 from pipelines.landing.spark.java import require_java
 from pipelines.landing.spark.remote import answers, place_of
 from pipelines.landing.table.lake import Lake
-from sls_io.clock import SYSTEM_CLOCK
-from sls_io.errors import ConfigError
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import ConfigError
 
 _START_DEADLINE_S = 120.0
 _DEATHS_MAX = 5

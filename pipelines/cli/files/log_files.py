@@ -17,8 +17,8 @@ from typing import IO, cast
 from pipelines.cli.files import csv_records
 from pipelines.cli.files.lines import Log, Parser, body, combined, json_line, syslog, text
 from pipelines.cli.files.packing import Counts
-from sls_io.clock import SYSTEM_CLOCK
-from sls_io.errors import ConfigError
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import ConfigError
 
 FORMATS = ("combined", "json", "csv", "syslog", "text")
 AUTO = "auto"

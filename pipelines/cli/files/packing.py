@@ -11,7 +11,7 @@ from typing import Any
 from aliyun.log.log_logs_raw_pb2 import LogGroupRaw, LogRaw
 
 from pipelines.cli.files.lines import Log
-from sls_io.window import HOUR_S
+from sls_io.values.window import HOUR_S
 
 GROUP_ROWS = 1000
 GROUP_ROWS_MAX = 4096

@@ -68,10 +68,10 @@ from pipelines.landing.run.report import LandingReport
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.health import Finding, Kind, Level, Vitals
 from pipelines.landing.watch.vitals import after_landing, reconciled
-from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK
-from sls_io.errors import ConfigError, LedgerBroken, ServiceError, SlsError, TransportError
-from sls_io.window import HOUR_S
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import ConfigError, LedgerBroken, ServiceError, SlsError, TransportError
+from sls_io.values.window import HOUR_S
+from sls_io.wire.client import SlsClient
 
 Mode = Literal["live", "fill", "replace", "errors", "rest", "publish", "nothing"]
 Results = Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]

@@ -26,8 +26,8 @@ from pipelines.landing.inspection.whole import of_day
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.health import Finding, Kind, Level, Unknown, Vitals, findings
-from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.wire.client import SlsClient
 
 ALL = "all"
 _PROVEN_AT = "proven at"

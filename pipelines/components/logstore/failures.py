@@ -7,7 +7,7 @@ import dagster as dg
 
 from pipelines.landing.inspection.cures import give_cures
 from pipelines.landing.logstore import Logstore
-from sls_io.errors import ConfigError, SlsError
+from sls_io.values.errors import ConfigError, SlsError
 
 
 @contextmanager

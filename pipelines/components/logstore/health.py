@@ -37,8 +37,8 @@ from pipelines.landing.watch.health import (
     settled,
 )
 from pipelines.landing.watch.vitals import vitals
-from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.wire.client import SlsClient
 
 OF_TABLE = (Kind.RECONCILED, Kind.PROVEN)
 OF_LOGSTORE = (Kind.RUNWAY, Kind.LAG, Kind.COMMIT, Kind.ERRORS)

@@ -27,8 +27,8 @@ from pipelines.landing.maintenance.maintain import (
     left_text,
 )
 from pipelines.landing.table.lake import Lake
-from sls_io.errors import ConfigError
-from sls_io.window import HOUR_S
+from sls_io.values.errors import ConfigError
+from sls_io.values.window import HOUR_S
 
 MAINTAINS_TAG = "sls/maintains"
 _MIB = 1024**2

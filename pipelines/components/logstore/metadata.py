@@ -16,8 +16,8 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport, HourReport, LandingReport
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.watch.health import TimeLeft, Vitals
-from sls_io.waits import Wait
-from sls_io.window import HOUR_S
+from sls_io.planning.waits import Wait
+from sls_io.values.window import HOUR_S
 
 MB = 1_000_000
 _WINDOWS_MAX = 20

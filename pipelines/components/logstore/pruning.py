@@ -13,8 +13,8 @@ import dagster as dg
 from pipelines.components.logstore.dagster_private import delete_what_a_run_left
 from pipelines.components.logstore.failures import plainly
 from pipelines.landing.logstore import Logstore
-from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.errors import ConfigError
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.errors import ConfigError
 
 _DAY_S = 86_400.0
 _PAGE = 500

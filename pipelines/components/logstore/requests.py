@@ -22,8 +22,8 @@ from pipelines.components.logstore.schedule import (
     busy_run,
     hour_key,
 )
-from sls_io.errors import ConfigError
-from sls_io.window import HOUR_S
+from sls_io.values.errors import ConfigError
+from sls_io.values.window import HOUR_S
 
 FILLS_TAG = "sls/fills"
 """Names the logstore of a run that was asked for by `backfill_request`; the instance limits them."""

@@ -32,9 +32,16 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.mend import Kept, plan_mend
 from pipelines.landing.operations.replace import execute_replace, plan_replace
 from pipelines.landing.table.lake import Lake
-from sls_io.client import SlsClient
-from sls_io.errors import ConfigError, LandingConflict, LandingUnknown, ServiceError, SlsError, TransportError
-from sls_io.window import HOUR_S
+from sls_io.values.errors import (
+    ConfigError,
+    LandingConflict,
+    LandingUnknown,
+    ServiceError,
+    SlsError,
+    TransportError,
+)
+from sls_io.values.window import HOUR_S
+from sls_io.wire.client import SlsClient
 
 DRY = "Dry run, nothing was changed: launch again with `execute: true` to do it."
 _CAUSES_MAX = 20

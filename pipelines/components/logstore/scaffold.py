@@ -14,11 +14,11 @@ from pydantic import BaseModel, Field
 from pipelines.components.logstore.schedule import hour_key
 from pipelines.landing.defs_file import filled
 from pipelines.landing.logstore import checked
-from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK
-from sls_io.errors import ConfigError, SlsError
-from sls_io.settings import Service
-from sls_io.window import HOUR_S
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import ConfigError, SlsError
+from sls_io.values.settings import Service
+from sls_io.values.window import HOUR_S
+from sls_io.wire.client import SlsClient
 
 ENDPOINT = "{{ env.SLS_ENDPOINT }}"
 _CALL_S = 5.0

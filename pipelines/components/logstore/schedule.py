@@ -20,10 +20,10 @@ from pipelines.landing.inspection.brought import oldest_reached_s
 from pipelines.landing.ledger.state import origins_named, read_state
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
-from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK
-from sls_io.errors import LedgerBroken, SlsError
-from sls_io.window import HOUR_S
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import LedgerBroken, SlsError
+from sls_io.values.window import HOUR_S
+from sls_io.wire.client import SlsClient
 
 Job = UnresolvedAssetJobDefinition | dg.JobDefinition
 

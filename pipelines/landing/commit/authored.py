@@ -49,8 +49,8 @@ from pipelines.landing.ledger.values import Adopted, Deed, Forgotten, Landed
 from pipelines.landing.table.data_files import partition_text
 from pipelines.landing.table.lake import Lake, storage_trouble
 from pipelines.landing.table.usable import check_usable
-from sls_io.claim import Ledger
-from sls_io.errors import InvariantBroken, LandingConflict, LandingUnknown, SlsError, TransportError
+from sls_io.values.claim import Ledger
+from sls_io.values.errors import InvariantBroken, LandingConflict, LandingUnknown, SlsError, TransportError
 
 DEADLINE_S = 60.0
 _TOTALS = (

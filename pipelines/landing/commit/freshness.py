@@ -6,7 +6,7 @@ nothing had happened.
 """
 
 from pipelines.landing.table.lake import SWEEP_FLOOR_S
-from sls_io.clock import Clock
+from sls_io.values.clock import Clock
 
 TIMEOUT_S = 3600.0
 """How long a landing has from its first file to its commit, at least."""

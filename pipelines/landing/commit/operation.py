@@ -27,8 +27,8 @@ from pipelines.landing.commit.freshness import Freshness
 from pipelines.landing.ledger.place import Looked
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.lake import Lake
-from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.errors import ConfigError, LandingConflict
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.errors import ConfigError, LandingConflict
 
 TRIES_MAX = 20
 View = TypeVar("View")

@@ -41,9 +41,9 @@ from pipelines.landing.ledger.reading import manifests_of
 from pipelines.landing.ledger.state import TableState
 from pipelines.landing.ledger.values import Adopted, Delta, Forgotten
 from pipelines.landing.table.lake import NotTaken, not_taken, storage_trouble
-from sls_io.claim import Ledger
-from sls_io.deadline import NoAnswer, answered
-from sls_io.errors import TransportError
+from sls_io.values.claim import Ledger
+from sls_io.values.deadline import NoAnswer, answered
+from sls_io.values.errors import TransportError
 
 REF_AGE_MS_MAX = 2**63 - 1
 """The tag carries its own age: table properties would let an expiry delete it."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from sls_io.errors import CommitStands, InvariantBroken, LandingUnknown, LedgerBroken, SlsError
+from sls_io.values.errors import CommitStands, InvariantBroken, LandingUnknown, LedgerBroken, SlsError
 
 
 @dataclass

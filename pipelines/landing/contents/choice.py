@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sls_io.claim import SUM_MODULUS
+from sls_io.values.claim import SUM_MODULUS
 
 Key = tuple[str, int]
 """An origin's id and a shard."""

@@ -15,9 +15,9 @@ from pipelines.landing.contents.tally import Tally
 from pipelines.landing.contents.tally import tally as tally_of
 from pipelines.landing.ledger.reading import bounds
 from pipelines.landing.ledger.values import Adopted
-from sls_io.claim import SUM_MODULUS, Ledger, ShardLedger
-from sls_io.errors import ConfigError
-from sls_io.window import Cursor
+from sls_io.values.claim import SUM_MODULUS, Ledger, ShardLedger
+from sls_io.values.errors import ConfigError
+from sls_io.values.window import Cursor
 
 Key = tuple[str, int]
 _IDENTITY = ("__origin__", "__shard__", "__cursor__", "__index__")

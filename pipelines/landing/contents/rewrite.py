@@ -22,7 +22,7 @@ from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import arrow_schema
 from pipelines.landing.table.lake import storage_trouble
 from pipelines.landing.table.new_file import NewFile
-from sls_io.errors import LandingConflict, TransportError
+from sls_io.values.errors import LandingConflict, TransportError
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.reading import Misread
 from pipelines.landing.ledger.state import ways_back
 from pipelines.landing.ledger.summary import adopted_of, ledgers_of
-from sls_io.errors import LedgerBroken
+from sls_io.values.errors import LedgerBroken
 
 _TRIES_MAX = 5
 """At most so many landings are read row by row in search of a way back."""

@@ -26,11 +26,11 @@ from pipelines.landing.ledger.values import Adopted
 from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import hour_place, origin_place, rows_of
 from pipelines.landing.table.where import Where
-from sls_io.claim import SUM_MODULUS, Ledger, ShardLedger
-from sls_io.client import SlsClient
 from sls_io.decoding.decode import identity_sum
-from sls_io.errors import ConfigError, LedgerBroken, ShardGone
-from sls_io.window import HOUR_S, IntervalSet
+from sls_io.values.claim import SUM_MODULUS, Ledger, ShardLedger
+from sls_io.values.errors import ConfigError, LedgerBroken, ShardGone
+from sls_io.values.window import HOUR_S, IntervalSet
+from sls_io.wire.client import SlsClient
 
 IDENTITY = ("__shard__", "__cursor__", "__index__", "__receive_hour__")
 _HOUR_US = HOUR_S * 1_000_000

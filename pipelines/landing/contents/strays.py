@@ -38,10 +38,10 @@ from pipelines.landing.table.bounded_scan import BoundedScan, rows_of_file
 from pipelines.landing.table.contract import hour_place, origin_place, partition_of
 from pipelines.landing.table.data_files import data_file, metrics_in
 from pipelines.landing.table.former import listed
-from sls_io.claim import SUM_MODULUS
 from sls_io.decoding.decode import identity_sum
-from sls_io.errors import ConfigError
-from sls_io.window import IntervalSet
+from sls_io.values.claim import SUM_MODULUS
+from sls_io.values.errors import ConfigError
+from sls_io.values.window import IntervalSet
 
 _COLUMNS = ("__origin__", *IDENTITY)
 _ENDING = ".parquet"

@@ -21,9 +21,9 @@ from pyiceberg.table import FileScanTask, Table
 from pipelines.landing.ledger.reading import Unreadable, batches_of, tasks_of
 from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import hour_place, origin_place
-from sls_io.claim import SUM_MODULUS, Ledger, ShardLedger
 from sls_io.decoding.decode import identity_sum
-from sls_io.window import Window
+from sls_io.values.claim import SUM_MODULUS, Ledger, ShardLedger
+from sls_io.values.window import Window
 
 Count = tuple[int, int]
 """Rows and the identity sum over them, modulo 2**64."""

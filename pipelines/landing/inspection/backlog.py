@@ -6,8 +6,8 @@ this is an estimate for people, and nothing decides by it.
 """
 
 from pipelines.landing.run.report import Backlog
-from sls_io.pace import MB
-from sls_io.window import HOUR_S
+from sls_io.values.window import HOUR_S
+from sls_io.wire.pace import MB
 
 
 def backlog_of(rate: float | None, lag_s: float | None, mb_per_s: float) -> Backlog | None:

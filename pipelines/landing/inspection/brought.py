@@ -18,9 +18,9 @@ from pipelines.landing.ledger.reading import entries_of, manifests_of
 from pipelines.landing.ledger.state import added_entries, ancestry
 from pipelines.landing.ledger.summary import is_landing, summary_of, windows_of
 from pipelines.landing.ledger.values import Landed
-from sls_io.claim import Ledger
-from sls_io.errors import LedgerBroken, SlsError
-from sls_io.window import HOUR_S
+from sls_io.values.claim import Ledger
+from sls_io.values.errors import LedgerBroken, SlsError
+from sls_io.values.window import HOUR_S
 
 COMMITS_MAX = 100
 """With 256 shards each ledger takes some milliseconds to read, and a live run reads all of these. Commits

@@ -36,9 +36,9 @@ from pipelines.landing.operations.repair_manifests import REPAIR_MANIFESTS, plan
 from pipelines.landing.operations.replace import REPLACE, plan_replace
 from pipelines.landing.operations.rollback import kept_by_rollback, plan_rollback
 from pipelines.landing.table.lake import Lake
-from sls_io.client import SlsClient
-from sls_io.errors import LedgerBroken, SlsError, TransportError
-from sls_io.window import IntervalSet
+from sls_io.values.errors import LedgerBroken, SlsError, TransportError
+from sls_io.values.window import IntervalSet
+from sls_io.wire.client import SlsClient
 
 _HOURS_TRIED_MAX = 48
 _BROUGHT_BACK = "brings back what was there by then"

@@ -37,15 +37,15 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import Backlog, PlanReport, gap_lines, readable_lines, suspect_lines
 from pipelines.landing.table.contract import Contract, check_landable, hour_place, rows_of
 from pipelines.landing.table.lake import Lake
-from sls_io.claim import Ledger, ShardLedger
-from sls_io.client import GroupCheckpoint, Heads, SlsClient
-from sls_io.errors import CursorExpired, ServiceError, ShardGone
-from sls_io.planning import plan_fill
-from sls_io.settings import Budget
-from sls_io.shard import Head, Shard
-from sls_io.survey import survey_hours
-from sls_io.waits import FIRST_START, Wait, Why
-from sls_io.window import HOUR_S, Cursor
+from sls_io.planning.plan import plan_fill
+from sls_io.planning.survey import survey_hours
+from sls_io.planning.waits import FIRST_START, Wait, Why
+from sls_io.values.claim import Ledger, ShardLedger
+from sls_io.values.errors import CursorExpired, ServiceError, ShardGone
+from sls_io.values.settings import Budget
+from sls_io.values.shard import Head, Shard
+from sls_io.values.window import HOUR_S, Cursor
+from sls_io.wire.client import GroupCheckpoint, Heads, SlsClient
 
 
 @dataclass(frozen=True)

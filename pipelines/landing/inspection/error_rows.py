@@ -19,7 +19,7 @@ from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import hour_place, origin_place, received_in
 from pipelines.landing.table.lake import Lake
 from sls_io.decoding.causes import listed
-from sls_io.window import HOUR_S
+from sls_io.values.window import HOUR_S
 
 HOURS = 24
 """Receive hours that are looked at: what was wrong days ago is no news."""

@@ -21,8 +21,8 @@ from pipelines.landing.inspection.describe import describe
 from pipelines.landing.inspection.history import Interval, history
 from pipelines.landing.logstore import Logstore, load_logstore
 from pipelines.landing.table.lake import Lake
-from sls_io.client import SlsClient
-from sls_io.window import HOUR_S
+from sls_io.values.window import HOUR_S
+from sls_io.wire.client import SlsClient
 
 _NUMBER, _KNOWN, _TEXT, _TRUTH = "Int64", "int64", "object", "bool"
 _TIME = "datetime64[us, UTC]"

@@ -21,10 +21,10 @@ from pipelines.landing.ledger.values import Deed, Landed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.former import listed
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
-from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.errors import ConfigError, LedgerBroken
-from sls_io.planning import CURSOR_UNKNOWN
-from sls_io.window import Cursor, Window
+from sls_io.planning.plan import CURSOR_UNKNOWN
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.errors import ConfigError, LedgerBroken
+from sls_io.values.window import Cursor, Window
 
 
 @dataclass(frozen=True)

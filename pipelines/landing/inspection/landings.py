@@ -30,8 +30,8 @@ from pipelines.landing.ledger.state import TableState, facts, origins_named
 from pipelines.landing.ledger.summary import is_landing, summary_of, windows_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
-from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.errors import ConfigError
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.errors import ConfigError
 
 _STAGED = re.compile(
     r"(?P<origin>[^/]+)/(?P<hour>[0-9]+)/[0-9a-f]{16}-(?P<run>[0-9a-f]{8})-[0-9a-f]{8}\.parquet"

@@ -18,9 +18,9 @@ from pipelines.landing.ledger.reading import Unreadable, batches_of, tasks_of
 from pipelines.landing.ledger.state import TableState
 from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import origin_place
-from sls_io.claim import SUM_MODULUS, ShardLedger
-from sls_io.errors import printable
-from sls_io.window import Cursor
+from sls_io.values.claim import SUM_MODULUS, ShardLedger
+from sls_io.values.errors import printable
+from sls_io.values.window import Cursor
 
 _NAMED_MAX = 5
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pipelines.landing.inspection.whole import NO_FILES, WholeFiles
-from sls_io.window import Cursor
+from sls_io.values.window import Cursor
 
 Verdict = Literal["verified", "owed", "not verified"]
 VERIFIED: Verdict = "verified"

@@ -22,13 +22,13 @@ from pipelines.landing.ledger.state import ancestry, read_state
 from pipelines.landing.ledger.summary import is_landing, ledgers_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
-from sls_io.claim import Ledger, ShardLedger
-from sls_io.client import Heads, SlsClient
-from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.errors import CursorExpired, ShardGone
-from sls_io.planning import GAP_SKIPPED
-from sls_io.shard import Head, Shard
-from sls_io.window import HOUR_S, Cursor
+from sls_io.planning.plan import GAP_SKIPPED
+from sls_io.values.claim import Ledger, ShardLedger
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.errors import CursorExpired, ShardGone
+from sls_io.values.shard import Head, Shard
+from sls_io.values.window import HOUR_S, Cursor
+from sls_io.wire.client import Heads, SlsClient
 
 PACE_S = 24 * HOUR_S
 """The pace is measured over this long, or since the oldest landing that is known."""

@@ -8,17 +8,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from pipelines.landing.contents.tally import Count
-from sls_io.claim import SUM_MODULUS, Ledger
-from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.decoding.decode import Decoder
-from sls_io.errors import CursorExpired, ShardGone
-from sls_io.fetch import Fetch
-from sls_io.pace import Pace
+from sls_io.planning.survey import survey_hours, survey_live
 from sls_io.reader.readings import readings
-from sls_io.settings import SHARD_MB_PER_S
-from sls_io.survey import survey_hours, survey_live
-from sls_io.window import Cursor, Window
+from sls_io.values.claim import SUM_MODULUS, Ledger
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.errors import CursorExpired, ShardGone
+from sls_io.values.settings import SHARD_MB_PER_S
+from sls_io.values.window import Cursor, Window
+from sls_io.wire.client import SlsClient
+from sls_io.wire.fetch import Fetch
+from sls_io.wire.pace import Pace
 
 _HOURS_MAX = 24 * 3660
 _BYTES_MAX = 2**63

@@ -9,12 +9,12 @@ from pipelines.landing.ledger.left import left_alone, rates_of
 from pipelines.landing.ledger.start import begins, check_ends
 from pipelines.landing.ledger.state import facts
 from pipelines.landing.logstore import Logstore
-from sls_io.claim import Ledger
-from sls_io.client import SlsClient
-from sls_io.planning import Patience, Plan, plan_live
-from sls_io.shard import Shard
-from sls_io.survey import look_at
-from sls_io.waits import Wait
+from sls_io.planning.plan import Patience, Plan, plan_live
+from sls_io.planning.survey import look_at
+from sls_io.planning.waits import Wait
+from sls_io.values.claim import Ledger
+from sls_io.values.shard import Shard
+from sls_io.wire.client import SlsClient
 
 
 def upcoming(

@@ -45,13 +45,13 @@ from pipelines.landing.operations import reach
 from pipelines.landing.run.report import said_readable
 from pipelines.landing.table.contract import Contract, check_landable
 from pipelines.landing.table.lake import Lake, NoMetadata
-from sls_io.claim import Ledger, ShardLedger
-from sls_io.client import SlsClient
-from sls_io.errors import Breach, ConfigError, LedgerBroken, ShardGone, SlsError
-from sls_io.planning import CURSOR_UNKNOWN, GAP_SKIPPED, Again
-from sls_io.shard import Head, Shard
-from sls_io.survey import Begins, begins_anew, readable_again
-from sls_io.window import HOUR_S, Cursor, IntervalSet, Window
+from sls_io.planning.plan import CURSOR_UNKNOWN, GAP_SKIPPED, Again
+from sls_io.planning.survey import Begins, begins_anew, readable_again
+from sls_io.values.claim import Ledger, ShardLedger
+from sls_io.values.errors import Breach, ConfigError, LedgerBroken, ShardGone, SlsError
+from sls_io.values.shard import Head, Shard
+from sls_io.values.window import HOUR_S, Cursor, IntervalSet, Window
+from sls_io.wire.client import SlsClient
 
 _EMPTY = "the service has no log of the hours asked for, and the table no row: nothing is missing"
 _NAMED_MAX = 5

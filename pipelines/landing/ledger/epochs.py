@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sls_io.errors import ConfigError, LedgerBroken
+from sls_io.values.errors import ConfigError, LedgerBroken
 
 PROPERTY_PREFIX = "sls-lake.epochs."
 ABORTED_PROPERTY = "sls-lake.aborted"

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from pipelines.landing.ledger.values import Delta, Landed
-from sls_io.claim import SUM_MODULUS, Gap, Ledger, ShardLedger
-from sls_io.planning import Edge, Suspicion, opened
-from sls_io.window import Cursor, IntervalSet, Window
+from sls_io.planning.plan import Edge, Suspicion, opened
+from sls_io.values.claim import SUM_MODULUS, Gap, Ledger, ShardLedger
+from sls_io.values.window import Cursor, IntervalSet, Window
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,14 +20,14 @@ from collections.abc import Callable, Mapping
 from pyiceberg.table import Table
 
 from pipelines.landing.ledger.state import TableState, windows_in
-from sls_io import waits
-from sls_io.claim import Ledger
-from sls_io.errors import SlsError
-from sls_io.pace import MB
-from sls_io.planning import Survey
-from sls_io.settings import Budget
-from sls_io.waits import Wait, Why
-from sls_io.window import HOUR_S, Cursor
+from sls_io.planning import waits
+from sls_io.planning.plan import Survey
+from sls_io.planning.waits import Wait, Why
+from sls_io.values.claim import Ledger
+from sls_io.values.errors import SlsError
+from sls_io.values.settings import Budget
+from sls_io.values.window import HOUR_S, Cursor
+from sls_io.wire.pace import MB
 
 HOURS = 24
 """The rate is that of so many receive hours before what was reached last."""

@@ -20,9 +20,9 @@ from pipelines.landing.ledger.start import check_origin, find_table, known
 from pipelines.landing.ledger.state import TableState, check_adds_up, facts, read_state
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
-from sls_io.claim import Ledger
-from sls_io.client import Origin, SlsClient
-from sls_io.errors import ConfigError, printable
+from sls_io.values.claim import Ledger
+from sls_io.values.errors import ConfigError, printable
+from sls_io.wire.client import Origin, SlsClient
 
 
 class Trust(StrEnum):

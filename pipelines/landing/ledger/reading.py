@@ -28,8 +28,8 @@ from pipelines.landing.table import second_look
 from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import origin_place
 from pipelines.landing.table.lake import is_storage, storage_trouble
-from sls_io.errors import Breach, InvariantBroken, LedgerBroken, SlsError, TransportError
-from sls_io.window import IntervalSet
+from sls_io.values.errors import Breach, InvariantBroken, LedgerBroken, SlsError, TransportError
+from sls_io.values.window import IntervalSet
 
 VERIFY = "sls-lake verify, which looks for what brings rows back and names it"
 VERIFY_ROWS = VERIFY.replace("verify", "verify --rows")

@@ -16,10 +16,11 @@ from pipelines.landing.ledger.state import TableState, names_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.former import START_OVER
 from pipelines.landing.table.lake import Lake
-from sls_io.claim import Ledger, ShardLedger
-from sls_io.client import Origin, SlsClient
-from sls_io.clock import Clock
-from sls_io.errors import (
+from sls_io.planning.plan import Survey, fallen_back, since_start, since_start_in
+from sls_io.planning.survey import Begins, from_hour
+from sls_io.values.claim import Ledger, ShardLedger
+from sls_io.values.clock import Clock
+from sls_io.values.errors import (
     Breach,
     ConfigError,
     CursorExpired,
@@ -28,10 +29,9 @@ from sls_io.errors import (
     ShardGone,
     TransportError,
 )
-from sls_io.planning import Survey, fallen_back, since_start, since_start_in
-from sls_io.shard import Shard
-from sls_io.survey import Begins, from_hour
-from sls_io.window import HOUR_S, Cursor
+from sls_io.values.shard import Shard
+from sls_io.values.window import HOUR_S, Cursor
+from sls_io.wire.client import Origin, SlsClient
 
 NO_GROUP_CODE = "ConsumerGroupNotExist"
 _NAMED_MAX = 3

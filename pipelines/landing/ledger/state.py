@@ -49,9 +49,9 @@ from pipelines.landing.table.contract import Held
 from pipelines.landing.table.former import REGISTER, newer, number_of, strangers
 from pipelines.landing.table.lake import ANSWER_S, is_storage, storage_trouble
 from pipelines.landing.table.usable import check_usable
-from sls_io.claim import Ledger
-from sls_io.deadline import answered
-from sls_io.errors import Breach, LedgerBroken, TransportError
+from sls_io.values.claim import Ledger
+from sls_io.values.deadline import answered
+from sls_io.values.errors import Breach, LedgerBroken, TransportError
 
 _CALLS_PARALLEL = 8
 _OF_CONTRACT = frozenset({Operation.COLUMNS, Operation.ERRORS, Operation.REPLACE, Operation.REST})

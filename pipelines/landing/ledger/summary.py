@@ -14,8 +14,8 @@ from pipelines.landing.ledger.reading import (
     live_rows,
 )
 from pipelines.landing.ledger.values import Adopted, Forgotten, Landed
-from sls_io.claim import Ledger
-from sls_io.errors import Breach, LedgerBroken
+from sls_io.values.claim import Ledger
+from sls_io.values.errors import Breach, LedgerBroken
 
 _DIGITS_MAX = 20
 

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from sls_io.claim import SUM_MODULUS, Gap
-from sls_io.planning import Edge, Suspicion
-from sls_io.window import Cursor, IntervalSet, Window
+from sls_io.planning.plan import Edge, Suspicion
+from sls_io.values.claim import SUM_MODULUS, Gap
+from sls_io.values.window import Cursor, IntervalSet, Window
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from pipelines.landing.ledger.place import Trust, look_at
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
-from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.errors import ConfigError
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.errors import ConfigError
 
 _KEPT_S = int(2 * SWEEP_FLOOR_S)
 """How long a landing stays named: its files are published by nobody once half the sweep's floor is over, and

@@ -43,10 +43,10 @@ from pipelines.landing.table.contract import (
 from pipelines.landing.table.data_files import partition_text
 from pipelines.landing.table.lake import storage_trouble
 from pipelines.landing.table.new_file import NewFile
-from sls_io.claim import SUM_MODULUS, Ledger
 from sls_io.decoding.decode import identity_sum
-from sls_io.errors import InvariantBroken, LandingConflict, LedgerBroken, TransportError
-from sls_io.window import HOUR_S
+from sls_io.values.claim import SUM_MODULUS, Ledger
+from sls_io.values.errors import InvariantBroken, LandingConflict, LedgerBroken, TransportError
+from sls_io.values.window import HOUR_S
 
 TARGET_BYTES = 512 * 1024**2
 FOLDER = "compacted"

@@ -44,8 +44,8 @@ from pipelines.landing.run.driver import PUBLISH_DEADLINE_S, RELOAD_DEADLINE_S
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.former import listed
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
-from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.errors import ConfigError, LandingConflict, LedgerBroken, TransportError
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.errors import ConfigError, LandingConflict, LedgerBroken, TransportError
 
 STEPS = ("compact", "manifests", "expire", "sweep", "metadata")
 SNAPSHOTS_MAX = 200

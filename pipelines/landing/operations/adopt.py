@@ -48,10 +48,10 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import repair_manifests
 from pipelines.landing.operations.fresh_starts import At, Floors, Newest, starts_of
 from pipelines.landing.table.lake import Lake
-from sls_io.claim import Ledger, ShardLedger
-from sls_io.client import Origin, SlsClient
-from sls_io.errors import Breach, ConfigError, LedgerBroken
-from sls_io.window import Cursor
+from sls_io.values.claim import Ledger, ShardLedger
+from sls_io.values.errors import Breach, ConfigError, LedgerBroken
+from sls_io.values.window import Cursor
+from sls_io.wire.client import Origin, SlsClient
 
 _FILES_NAMED_MAX = 5
 

@@ -33,7 +33,7 @@ from pipelines.landing.table.contract import (
 )
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.table.names import check_names
-from sls_io.errors import ConfigError, printable
+from sls_io.values.errors import ConfigError, printable
 
 
 @dataclass(frozen=True)

@@ -39,10 +39,10 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.table.where import Where, parse
-from sls_io.claim import SUM_MODULUS, Ledger
-from sls_io.client import Origin, SlsClient
-from sls_io.errors import ConfigError, InvariantBroken, LandingConflict, printable
-from sls_io.window import HOUR_S
+from sls_io.values.claim import SUM_MODULUS, Ledger
+from sls_io.values.errors import ConfigError, InvariantBroken, LandingConflict, printable
+from sls_io.values.window import HOUR_S
+from sls_io.wire.client import Origin, SlsClient
 
 REASON_CHARS_MAX = 200
 

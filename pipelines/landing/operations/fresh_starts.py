@@ -12,11 +12,11 @@ from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger.summary import forgotten_of
 from pipelines.landing.ledger.values import Adopted, Forgotten
 from pipelines.landing.logstore import Logstore
-from sls_io.claim import Ledger
-from sls_io.client import SlsClient
-from sls_io.errors import ConfigError
-from sls_io.shard import Head
-from sls_io.window import HOUR_S, Cursor
+from sls_io.values.claim import Ledger
+from sls_io.values.errors import ConfigError
+from sls_io.values.shard import Head
+from sls_io.values.window import HOUR_S, Cursor
+from sls_io.wire.client import SlsClient
 
 At = int | Literal["begin", "latest", "rows"]
 """Where shards start: a time (unix seconds), the service's begin or end, or right after the last row."""

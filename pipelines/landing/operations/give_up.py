@@ -31,10 +31,10 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
 from pipelines.landing.operations.repair_manifests import named
 from pipelines.landing.table.lake import Lake
-from sls_io.claim import SUM_MODULUS, Ledger, ShardLedger
-from sls_io.client import SlsClient
-from sls_io.errors import ConfigError, LedgerBroken
-from sls_io.window import IntervalSet
+from sls_io.values.claim import SUM_MODULUS, Ledger, ShardLedger
+from sls_io.values.errors import ConfigError, LedgerBroken
+from sls_io.values.window import IntervalSet
+from sls_io.wire.client import SlsClient
 
 GIVE_UP = "sls-lake table give-up"
 ADOPT_REST = "sls-lake table adopt --at rows --without-missing"

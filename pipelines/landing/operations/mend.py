@@ -33,8 +33,8 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.contract import Contract, partition_of
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.transform import Transform
-from sls_io.client import SlsClient
-from sls_io.errors import ConfigError, InvariantBroken
+from sls_io.values.errors import ConfigError, InvariantBroken
+from sls_io.wire.client import SlsClient
 
 Kept = Literal["errors", "rest"]
 """Which rows, and what they are read from."""

@@ -19,8 +19,8 @@ from pipelines.landing.ledger.place import Place, look
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
-from sls_io.client import SlsClient
-from sls_io.errors import ConfigError
+from sls_io.values.errors import ConfigError
+from sls_io.wire.client import SlsClient
 
 
 @dataclass(frozen=True)

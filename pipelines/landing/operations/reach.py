@@ -22,11 +22,11 @@ from pipelines.landing.ledger.values import Landed
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.contract import hour_place
 from pipelines.landing.table.lake import Lake
-from sls_io.claim import Gap, ShardLedger
-from sls_io.client import SlsClient
-from sls_io.errors import CursorExpired, ShardGone
-from sls_io.planning import CURSOR_UNKNOWN
-from sls_io.window import HOUR_S, Cursor, IntervalSet
+from sls_io.planning.plan import CURSOR_UNKNOWN
+from sls_io.values.claim import Gap, ShardLedger
+from sls_io.values.errors import CursorExpired, ShardGone
+from sls_io.values.window import HOUR_S, Cursor, IntervalSet
+from sls_io.wire.client import SlsClient
 
 _HOURS_NAMED_MAX = 5
 NEVER: Final = ("future", "forgotten", "before")

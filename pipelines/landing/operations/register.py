@@ -43,9 +43,16 @@ from pipelines.landing.table.former import (
 )
 from pipelines.landing.table.lake import CATALOG, Lake, NoMetadata, storage_trouble, unreachable
 from pipelines.landing.table.sql_catalog import named, repoint
-from sls_io.client import Origin, SlsClient
-from sls_io.errors import ConfigError, LandingConflict, LandingUnknown, LedgerBroken, ServiceError, printable
-from sls_io.window import Cursor
+from sls_io.values.errors import (
+    ConfigError,
+    LandingConflict,
+    LandingUnknown,
+    LedgerBroken,
+    ServiceError,
+    printable,
+)
+from sls_io.values.window import Cursor
+from sls_io.wire.client import Origin, SlsClient
 
 _UNABLE = (TableAlreadyExistsError, NotImplementedError, BadRequestError, RESTError)
 

@@ -30,16 +30,16 @@ from pipelines.landing.ledger.values import Deed, Forgotten, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.fresh_starts import At, Floors, starts_of
 from pipelines.landing.table.lake import Lake
-from sls_io.claim import Ledger, ShardLedger
-from sls_io.client import SlsClient
-from sls_io.errors import (
+from sls_io.values.claim import Ledger, ShardLedger
+from sls_io.values.errors import (
     GONE_CODES,
     NO_PROJECT_CODES,
     ConfigError,
     ServiceError,
     SlsError,
 )
-from sls_io.window import Cursor
+from sls_io.values.window import Cursor
+from sls_io.wire.client import SlsClient
 
 _ANEW_S = 5
 """A logstore's first shards may be made so many seconds after it; those of one made anew are younger."""

@@ -33,10 +33,10 @@ from pipelines.landing.ledger.state import TableState
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
-from sls_io.claim import SUM_MODULUS, Ledger, ShardLedger
-from sls_io.client import SlsClient
-from sls_io.errors import ConfigError, LedgerBroken, SlsError
-from sls_io.window import Cursor
+from sls_io.values.claim import SUM_MODULUS, Ledger, ShardLedger
+from sls_io.values.errors import ConfigError, LedgerBroken, SlsError
+from sls_io.values.window import Cursor
+from sls_io.wire.client import SlsClient
 
 VERB = "repair-manifests"
 REPAIR_MANIFESTS = "sls-lake table repair-manifests"

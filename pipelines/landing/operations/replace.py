@@ -40,9 +40,10 @@ from pipelines.landing.run.write import WrittenWindow, assemble, job_for, to_dat
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.contract import Contract, partition_of
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
-from sls_io.claim import Ledger
-from sls_io.client import SlsClient
-from sls_io.errors import (
+from sls_io.planning.plan import PlannedWindow, Survey, plan_fill, since_start
+from sls_io.planning.survey import survey_hours
+from sls_io.values.claim import Ledger
+from sls_io.values.errors import (
     ConfigError,
     CursorExpired,
     InvariantBroken,
@@ -51,9 +52,8 @@ from sls_io.errors import (
     SlsError,
     TransportError,
 )
-from sls_io.planning import PlannedWindow, Survey, plan_fill, since_start
-from sls_io.survey import survey_hours
-from sls_io.window import HOUR_S, Cursor, IntervalSet
+from sls_io.values.window import HOUR_S, Cursor, IntervalSet
+from sls_io.wire.client import SlsClient
 
 _WIDENED_MAX = 4
 REPLACE = "sls-lake backfill --mode replace --local --execute"

@@ -46,10 +46,10 @@ from pipelines.landing.ledger.summary import (
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.operations import reach
 from pipelines.landing.table.lake import Lake
-from sls_io.claim import Ledger
-from sls_io.client import SlsClient
-from sls_io.errors import ConfigError, LedgerBroken
-from sls_io.window import Cursor, IntervalSet, Window
+from sls_io.values.claim import Ledger
+from sls_io.values.errors import ConfigError, LedgerBroken
+from sls_io.values.window import Cursor, IntervalSet, Window
+from sls_io.wire.client import SlsClient
 
 _UNREADABLE = "a manifest of main cannot be read, so which files leave and return is unknown"
 

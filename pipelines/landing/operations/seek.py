@@ -30,12 +30,12 @@ from pipelines.landing.operations.undo import kept_whole
 from pipelines.landing.table.lake import Lake
 from sls_io.checkpoints.moving import refuse_holders
 from sls_io.checkpoints.store import Kept
-from sls_io.claim import Ledger, ShardLedger
-from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.coordination.lease import ConsumerState
-from sls_io.errors import ConfigError, ServiceError, ShardGone
-from sls_io.window import HOUR_S, Cursor
+from sls_io.values.claim import Ledger, ShardLedger
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.errors import ConfigError, ServiceError, ShardGone
+from sls_io.values.window import HOUR_S, Cursor
+from sls_io.wire.client import SlsClient
 
 Way = Literal["again", "skip", "stays"]
 _FAR = 2**62

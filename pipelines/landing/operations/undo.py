@@ -28,10 +28,10 @@ from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
-from sls_io.claim import Ledger, ShardLedger
-from sls_io.client import SlsClient
-from sls_io.errors import ConfigError, LedgerBroken, ShardGone
-from sls_io.window import HOUR_S, IntervalSet
+from sls_io.values.claim import Ledger, ShardLedger
+from sls_io.values.errors import ConfigError, LedgerBroken, ShardGone
+from sls_io.values.window import HOUR_S, IntervalSet
+from sls_io.wire.client import SlsClient
 
 
 @dataclass(frozen=True)

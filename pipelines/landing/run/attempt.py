@@ -26,10 +26,10 @@ from pipelines.landing.ledger.values import Delta, Landed
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.write import FileRow, WrittenWindow, to_data_file
 from pipelines.landing.table.contract import Contract, partition_of
-from sls_io.claim import Ledger
-from sls_io.client import Origin
-from sls_io.planning import Plan
-from sls_io.window import IntervalSet, Window
+from sls_io.planning.plan import Plan
+from sls_io.values.claim import Ledger
+from sls_io.values.window import IntervalSet, Window
+from sls_io.wire.client import Origin
 
 
 @dataclass(frozen=True)

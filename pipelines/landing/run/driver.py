@@ -63,10 +63,12 @@ from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.transform import Transform
-from sls_io.client import Origin, SlsClient
-from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.deadline import Deadline
-from sls_io.errors import (
+from sls_io.planning.plan import Plan, Survey, plan_live
+from sls_io.planning.survey import left_over, look_at, mark_cut, survey_hours
+from sls_io.planning.waits import Wait, Why
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.deadline import Deadline
+from sls_io.values.errors import (
     ConfigError,
     InvariantBroken,
     LandingUnknown,
@@ -75,11 +77,9 @@ from sls_io.errors import (
     SlsError,
     TransportError,
 )
-from sls_io.planning import Plan, Survey, plan_live
-from sls_io.shard import Shard
-from sls_io.survey import left_over, look_at, mark_cut, survey_hours
-from sls_io.waits import Wait, Why
-from sls_io.window import Cursor
+from sls_io.values.shard import Shard
+from sls_io.values.window import Cursor
+from sls_io.wire.client import Origin, SlsClient
 
 Mode = Literal["live", "fill"]
 
@@ -172,7 +172,7 @@ class Run:
     def land(self) -> LandingReport:
         """Claim, plan, write and publish; stops before any checkpoint. Call once.
 
-        Raises what the tree of `sls_io.errors` says; whatever it raises, no checkpoint moved.
+        Raises what the tree of `sls_io.values.errors` says; whatever it raises, no checkpoint moved.
         """
         begun_s = self.clock.monotonic()
         self._deadline = Deadline.after(self.logstore.budget.seconds_max + self._waits_s, tell=self._warn)

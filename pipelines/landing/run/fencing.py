@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pipelines.landing.ledger import epochs
 from pipelines.landing.ledger.epochs import RUN_CHARS, Epoch, Fenced
 from pipelines.landing.ledger.state import TableState
-from sls_io.settings import Group
+from sls_io.values.settings import Group
 
 
 class Fencing:

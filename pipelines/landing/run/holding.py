@@ -11,15 +11,15 @@ from pipelines.landing.ledger.epochs import Fenced
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.protocol import PublishCheckpoints
 from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport
-from sls_io.claim import Claim
-from sls_io.client import SlsClient
-from sls_io.clock import Clock
 from sls_io.coordination.coordinator import Coordinator
 from sls_io.coordination.renewal import Renewal
 from sls_io.coordination.server_group import ServerGroup, heartbeat_client
 from sls_io.coordination.static import Static
-from sls_io.errors import InvariantBroken, SlsError
-from sls_io.window import Cursor
+from sls_io.values.claim import Claim
+from sls_io.values.clock import Clock
+from sls_io.values.errors import InvariantBroken, SlsError
+from sls_io.values.window import Cursor
+from sls_io.wire.client import SlsClient
 
 _PUT_OFF = CheckpointOutcome.PUT_OFF
 _ROUNDS_MAX = 3

@@ -21,8 +21,8 @@ from contextlib import contextmanager
 from itertools import chain, repeat
 from typing import Any
 
-from sls_io.errors import CodeFailed, ConfigError
-from sls_io.named import attempted, called, load
+from sls_io.values.errors import CodeFailed, ConfigError
+from sls_io.values.named import attempted, called, load
 
 NAMES = ("on_assigned", "before_release", "on_lost")
 SAID_S = (30.0, 30.0, 60.0, 120.0, 240.0)

@@ -22,13 +22,13 @@ from typing import Any
 from pipelines.landing.ledger.epochs import Fenced
 from pipelines.landing.ledger.fence import merge
 from pipelines.landing.ledger.values import Delta, Landed
-from sls_io.claim import Claim, Ledger
-from sls_io.errors import ConfigError, InvariantBroken, LandingConflict
-from sls_io.planning import CURSOR_UNKNOWN, Patience, Plan, Survey, plan_fill, plan_live
-from sls_io.settings import Budget
-from sls_io.shard import Shard
-from sls_io.waits import Wait
-from sls_io.window import HOUR_S, Cursor
+from sls_io.planning.plan import CURSOR_UNKNOWN, Patience, Plan, Survey, plan_fill, plan_live
+from sls_io.planning.waits import Wait
+from sls_io.values.claim import Claim, Ledger
+from sls_io.values.errors import ConfigError, InvariantBroken, LandingConflict
+from sls_io.values.settings import Budget
+from sls_io.values.shard import Shard
+from sls_io.values.window import HOUR_S, Cursor
 
 
 class Phase(StrEnum):

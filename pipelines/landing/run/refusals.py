@@ -8,8 +8,8 @@ import random
 
 from pipelines.landing.commit import publish
 from pipelines.landing.commit.publish import Refusal
-from sls_io.clock import Clock
-from sls_io.errors import LandingUnknown, SlsError, TransportError
+from sls_io.values.clock import Clock
+from sls_io.values.errors import LandingUnknown, SlsError, TransportError
 
 _TRIES_AT_ONCE = 3
 _BACK_OFF_MAX_S = 0.5

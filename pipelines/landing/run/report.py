@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pipelines.landing.hours import hour_text
-from sls_io.planning import Again, Plan
-from sls_io.waits import Wait
+from sls_io.planning.plan import Again, Plan
+from sls_io.planning.waits import Wait
 
 STOPPED = {
     "bytes": "stopped at a page edge: the run's byte budget is used up",

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pipelines.landing.run.attempt import Attempt
 from pipelines.landing.run.protocol import State
 from pipelines.landing.run.report import HourReport, LandingReport, gap_lines, readable_lines, suspect_lines
-from sls_io.claim import Ledger
-from sls_io.planning import Plan
-from sls_io.waits import Wait, Why
+from sls_io.planning.plan import Plan
+from sls_io.planning.waits import Wait, Why
+from sls_io.values.claim import Ledger
 
 
 def report_of(

@@ -48,11 +48,12 @@ from pipelines.landing.table.data_files import data_file, metrics_of
 from pipelines.landing.table.lake import CATALOG, storage_trouble
 from pipelines.landing.transform import Transform, TransformFailed
 from pipelines.landing.umask import keep_others_out
-from sls_io.claim import SUM_MODULUS
-from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK, Clock
 from sls_io.decoding.decode import Decoder, PagePart
-from sls_io.errors import (
+from sls_io.planning.plan import PlannedWindow
+from sls_io.reader.readings import readings
+from sls_io.values.claim import SUM_MODULUS
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.errors import (
     CodeFailed,
     ConfigError,
     CursorExpired,
@@ -64,12 +65,11 @@ from sls_io.errors import (
     TransportError,
     printable,
 )
-from sls_io.fetch import FAILED, THROTTLED, Fetch, told
-from sls_io.pace import Pace
-from sls_io.planning import PlannedWindow
-from sls_io.reader.readings import readings
-from sls_io.settings import Service
-from sls_io.window import Cursor, Window
+from sls_io.values.settings import Service
+from sls_io.values.window import Cursor, Window
+from sls_io.wire.client import SlsClient
+from sls_io.wire.fetch import FAILED, THROTTLED, Fetch, told
+from sls_io.wire.pace import Pace
 
 ROW_VERSION = 2
 _FILE_BYTES = 512 * 1024 * 1024

@@ -24,7 +24,7 @@ from pipelines.landing.spark.remote import DEFAULT_MASTER, MASTER_VARIABLE
 from pipelines.landing.spark.session import DAEMON, DAEMON_SETTING, PYTHON_VARIABLE, base_conf, catalog_conf
 from pipelines.landing.table.lake import Lake, home, made
 from pipelines.landing.umask import keep_others_out
-from sls_io.errors import ConfigError
+from sls_io.values.errors import ConfigError
 
 PORT = 15002
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"

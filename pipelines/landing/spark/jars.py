@@ -21,7 +21,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from pipelines.landing.umask import keep_others_out
-from sls_io.errors import ConfigError
+from sls_io.values.errors import ConfigError
 
 _RESOLVE_TIMEOUT_S = 600
 _ENVIRONMENT_HINT = "DEFAULT_ARTIFACT_REPOSITORY"

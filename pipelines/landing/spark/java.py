@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sls_io.errors import ConfigError, printable
+from sls_io.values.errors import ConfigError, printable
 
 OPTIONS_SETTING = "spark.driver.extraJavaOptions"
 OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC")

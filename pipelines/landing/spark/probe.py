@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from pipelines.landing.spark.session import PYTHON_VARIABLE, Engine, Task
-from sls_io.errors import printable
+from sls_io.values.errors import printable
 
 _OTHER_PYTHON = re.compile(r"\[PYTHON_VERSION_MISMATCH\]")
 """Spark's own kind of this error, which it hands on as text; it runs no task then."""

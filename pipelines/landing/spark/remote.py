@@ -16,8 +16,8 @@ by their tags, and no run sets anything in the session.
 import socket
 from urllib.parse import urlsplit
 
-from sls_io.clock import SYSTEM_CLOCK
-from sls_io.errors import ConfigError, ConnectFailed
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import ConfigError, ConnectFailed
 
 REMOTE_VARIABLE = "SLS_SPARK_REMOTE"
 MASTER_VARIABLE = "SLS_SPARK_MASTER"

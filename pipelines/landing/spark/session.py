@@ -34,8 +34,8 @@ from pipelines.landing.spark.remote import (
     without_session,
 )
 from pipelines.landing.table.lake import Lake, home
-from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.errors import ConfigError
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

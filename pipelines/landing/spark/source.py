@@ -44,11 +44,11 @@ from pyspark.sql.types import StructType
 from pipelines.landing.spark.catalog import SECRET_NAMES
 from pipelines.landing.table.contract import Contract
 from sls_io.decoding.decode import Decoder
-from sls_io.errors import ConfigError, printable
 from sls_io.reader.logstore import Reader, open_logstore
 from sls_io.reader.moments import Moment, unix_s
 from sls_io.reader.rows import Extent
-from sls_io.settings import Service
+from sls_io.values.errors import ConfigError, printable
+from sls_io.values.settings import Service
 
 FORMAT = "sls"
 OPTIONS = ("endpoint", "project", "logstore", "region", "start", "end", "shards", "columns", "split")

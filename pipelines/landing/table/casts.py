@@ -45,9 +45,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sls_io.errors import CodeFailed, ConfigError, printable
-from sls_io.named import Unusable, called, type_name
-from sls_io.named import load as load_named
+from sls_io.values.errors import CodeFailed, ConfigError, printable
+from sls_io.values.named import Unusable, called, type_name
+from sls_io.values.named import load as load_named
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]

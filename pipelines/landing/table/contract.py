@@ -53,9 +53,9 @@ from pyiceberg.types import (
 from pipelines.landing.table import casts
 from pipelines.landing.table.names import WrongColumn, check_names
 from sls_io.decoding.decode import Declared, Decoder
-from sls_io.errors import ConfigError, printable
-from sls_io.named import load as load_named
-from sls_io.window import HOUR_S
+from sls_io.values.errors import ConfigError, printable
+from sls_io.values.named import load as load_named
+from sls_io.values.window import HOUR_S
 
 TYPE_NAMES = (
     "string, boolean, int, long, float, double, decimal(p,s), date, timestamp(FORMAT[, ZONE]), "

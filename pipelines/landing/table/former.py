@@ -33,7 +33,7 @@ from pyiceberg.serializers import FromInputFile
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import LongType, NestedField
 
-from sls_io.deadline import NoAnswer, current
+from sls_io.values.deadline import NoAnswer, current
 
 REGISTER = "sls-lake table register"
 START_OVER = "sls-lake table start-over"

@@ -42,9 +42,9 @@ from pipelines.landing.table.sql_catalog import (
     repoint,
     wait_no_longer,
 )
-from sls_io.clock import SYSTEM_CLOCK
-from sls_io.deadline import Answer, NoAnswer, answered, current
-from sls_io.errors import ConfigError, InvariantBroken, LedgerBroken, printable
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.deadline import Answer, NoAnswer, answered, current
+from sls_io.values.errors import ConfigError, InvariantBroken, LedgerBroken, printable
 
 CATALOG = "lake"
 HOME_VARIABLE = "SLS_LAKE_HOME"

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from sls_io.errors import ConfigError, printable
+from sls_io.values.errors import ConfigError, printable
 
 RESERVED = frozenset(
     (

@@ -20,7 +20,7 @@ from pyiceberg.typedef import Identifier
 from sqlalchemy import ColumnElement, event, or_, select, update
 from sqlalchemy.orm import Session
 
-from sls_io.deadline import current
+from sls_io.values.deadline import current
 
 Entry = TypeVar("Entry")
 _BUSY_MS = "busy_ms"

@@ -18,7 +18,7 @@ from pipelines.landing.table.contract import (
     lacking_column,
     origin_place,
 )
-from sls_io.errors import LedgerBroken, printable
+from sls_io.values.errors import LedgerBroken, printable
 
 FORMAT = 2
 _CODEC = "write.avro.compression-codec"

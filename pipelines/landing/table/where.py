@@ -70,7 +70,7 @@ from pyparsing import (
     ZeroOrMore,
 )
 
-from sls_io.errors import ConfigError, printable
+from sls_io.values.errors import ConfigError, printable
 
 FILTER_CHARS_MAX = 1_000_000
 _DEPTH_MAX = 100

@@ -22,7 +22,7 @@ from pipelines.landing.inspection.proof import OWED, Proof
 from pipelines.landing.inspection.runway import CURE, Runway, days, spoken
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.watch.wear import WORN, Wear
-from sls_io.window import HOUR_S
+from sls_io.values.window import HOUR_S
 
 _LINES_MAX = 3
 

@@ -13,9 +13,9 @@ from pipelines.landing.ledger.start import check_origin, find_table
 from pipelines.landing.ledger.state import read_state
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
-from sls_io.claim import Ledger
-from sls_io.client import SlsClient
-from sls_io.shard import Shard
+from sls_io.values.claim import Ledger
+from sls_io.values.shard import Shard
+from sls_io.wire.client import SlsClient
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from pipelines.landing.ledger.reading import tasks_of
 from pipelines.landing.table.contract import hour_place
 from pipelines.landing.watch.look import Look
-from sls_io.window import HOUR_S
+from sls_io.values.window import HOUR_S
 
 
 @dataclass(frozen=True, slots=True)

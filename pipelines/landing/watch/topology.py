@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from pipelines.landing.watch.look import Look
-from sls_io.client import SlsClient
-from sls_io.errors import ShardGone
-from sls_io.shard import Shard, parents
-from sls_io.window import Cursor
+from sls_io.values.errors import ShardGone
+from sls_io.values.shard import Shard, parents
+from sls_io.values.window import Cursor
+from sls_io.wire.client import SlsClient
 
 _AT_ONCE = 8
 

@@ -28,9 +28,9 @@ from pipelines.landing.table.lake import Lake, NoMetadata
 from pipelines.landing.watch.health import Latest, Level, TimeLeft, Unknown, Vitals, Waits, falling, rising
 from pipelines.landing.watch.look import Look, look
 from pipelines.landing.watch.wear import wear
-from sls_io.client import Heads, SlsClient
-from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.errors import LedgerBroken, SlsError
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.errors import LedgerBroken, SlsError
+from sls_io.wire.client import Heads, SlsClient
 
 _T = TypeVar("_T")
 

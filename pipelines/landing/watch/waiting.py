@@ -12,9 +12,9 @@ from functools import partial
 from pipelines.landing.bounds import Demand
 from pipelines.landing.ledger.left import rates_of
 from pipelines.landing.watch.look import Look
-from sls_io.client import SlsClient
-from sls_io.errors import ShardGone
-from sls_io.pace import MB
+from sls_io.values.errors import ShardGone
+from sls_io.wire.client import SlsClient
+from sls_io.wire.pace import MB
 
 _AT_ONCE = 8
 

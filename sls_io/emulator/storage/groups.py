@@ -1,7 +1,7 @@
 """Consumer groups as the service runs them: pure, time and the shards' shape are arguments.
 
 One `Group` holds its members (name -> last heartbeat) and one `Slot` per shard: its state out of
-`sls_io.shard.TRANSITIONS`, holder, taker and checkpoint. Every move goes through `next_state`.
+`sls_io.values.shard.TRANSITIONS`, holder, taker and checkpoint. Every move goes through `next_state`.
 
 Rules (vendor's consumer README, checked against three official clients):
 - a reply names the shards `already_alloc` to the caller; one being taken away is left out, and is
@@ -21,7 +21,7 @@ from typing import Any, Self
 
 from sls_io.coordination.assignors import ASSIGNORS, assigned
 from sls_io.emulator.storage.refusal import Refused, no_shard, parameter_invalid
-from sls_io.shard import ShardEvent, ShardState, initial_state, next_state
+from sls_io.values.shard import ShardEvent, ShardState, initial_state, next_state
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ from sls_io.emulator.storage.segment import (
     write_ends,
 )
 from sls_io.emulator.storage.store import Change, Place, Store
-from sls_io.errors import ConfigError
+from sls_io.values.errors import ConfigError
 
 SEGMENT_BYTES_MAX = 256 * 1024 * 1024
 _GROUP = struct.Struct("<IIqq")

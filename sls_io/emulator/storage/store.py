@@ -29,7 +29,7 @@ from sls_io.emulator.storage.refusal import (
     no_shard,
     parameter_invalid,
 )
-from sls_io.shard import KEY_MAX, Shard, ancestors
+from sls_io.values.shard import KEY_MAX, Shard, ancestors
 
 DAY_S = 86_400
 TTL_FOREVER_DAYS = 3650

@@ -20,8 +20,8 @@ from pipelines.landing.operations.forget import plan_forget_where
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.operations.undo import plan_undo
 from pipelines.landing.run.report import LandingReport
-from sls_io.clock import SYSTEM_CLOCK, ManualClock
-from sls_io.errors import ConfigError, LedgerBroken
+from sls_io.values.clock import SYSTEM_CLOCK, ManualClock
+from sls_io.values.errors import ConfigError, LedgerBroken
 from tests.backends.places import PLACES, Place, Servers, made
 from tests.worlds.beside_servers import counted, proved, world
 from tests.worlds.changed_table import roll_back

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from pipelines.landing.table.lake import Lake
-from sls_io.errors import ConfigError, LandingUnknown, SlsError, TransportError
+from sls_io.values.errors import ConfigError, LandingUnknown, SlsError, TransportError
 from tests.backends import s3
 from tests.backends.places import Place, Servers, made
 from tests.worlds.beside_servers import proved, world

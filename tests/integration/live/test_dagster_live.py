@@ -17,7 +17,7 @@ from pipelines.components.logstore.schedule import (
     hour_key,
     hour_of_key,
 )
-from sls_io.window import HOUR_S
+from sls_io.values.window import HOUR_S
 from tests.integration.live_site import BRONZE, Site, live_site, put_hours
 from tests.worlds.command_line import running, settings
 from tests.worlds.dagster_server import PATIENCE_S

@@ -8,8 +8,8 @@ from dagster._core.storage.event_log import SqliteEventLogStorage
 
 from bench.old_runs import OldRuns
 from pipelines.components.logstore.assets import bronze_key
-from sls_io.clock import SYSTEM_CLOCK
-from sls_io.window import HOUR_S
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.window import HOUR_S
 from tests.worlds.dagster_page import DAY_S, Page
 
 pytestmark = [pytest.mark.dagster, pytest.mark.slow]

@@ -15,9 +15,9 @@ import pytest
 from chaos.engine import InProcess
 from pipelines.components.logstore.assets import HOURS_PER_RUN_MAX
 from pipelines.components.logstore.schedule import BACKFILL_TAG, RANGE_END_TAG, RANGE_START_TAG, hour_key
-from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import start
-from sls_io.window import HOUR_S
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.window import HOUR_S
 from tests.integration.live_site import environment
 from tests.worlds.command_line import running, settings
 from tests.worlds.dagster_server import PATIENCE_S, DagsterServer

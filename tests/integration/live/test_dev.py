@@ -20,12 +20,12 @@ from chaos.site import free_port
 from pipelines.cli.demo.dev import takes_access_logs
 from pipelines.cli.demo.sandbox import Sandbox
 from pipelines.landing.logstore import Logstore
-from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK
 from sls_io.emulator import Admin, start
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
-from sls_io.errors import ConfigError
-from sls_io.settings import Group, Service
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import ConfigError
+from sls_io.values.settings import Group, Service
+from sls_io.wire.client import SlsClient
 from tests.snippets import TERMINAL, snippet
 from tests.worlds.project_copy import DEFS, project
 

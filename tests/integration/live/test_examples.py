@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from sls_io.settings import Group
+from sls_io.values.settings import Group
 from tests import needs
 from tests.worlds.command_line import environment, settings
 from tests.worlds.one_logstore import HOUR0_S, PROJECT, World

@@ -20,8 +20,8 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.look import Look, look
 from pipelines.landing.watch.waiting import waiting
-from sls_io.client import SlsClient
-from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.wire.client import SlsClient
 
 AGAIN_S: Final = 900
 """Seconds after which a run is asked for once more although the table is as it was."""

@@ -26,8 +26,8 @@ from pipelines.components.logstore.sensors.ticks import Answer, Job, sensor_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.watch.health import Finding, Kind, Level
 from pipelines.landing.watch.wear import WORN, Wear
-from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.window import HOUR_S
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.window import HOUR_S
 
 _EVERY_S = 300
 _MORE = 1.25

@@ -20,8 +20,8 @@ from pipelines.components.logstore.dagster_private import UnresolvedAssetJobDefi
 from pipelines.components.logstore.health import CALL_S
 from pipelines.components.logstore.schedule import unset_text
 from pipelines.landing.logstore import Logstore
-from sls_io.client import SlsClient
-from sls_io.deadline import current
+from sls_io.values.deadline import current
+from sls_io.wire.client import SlsClient
 
 CATALOG_S = 20.0
 

@@ -22,8 +22,8 @@ from pipelines.components.logstore.schedule import live_request
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.watch.look import Look
 from pipelines.landing.watch.topology import Event, Seen, Topology, due, events, remembered, topology
-from sls_io.client import SlsClient
-from sls_io.window import Cursor
+from sls_io.values.window import Cursor
+from sls_io.wire.client import SlsClient
 
 DRAINS_TAG = "sls/drains-"
 """With the shard's number behind it; its value is origin@end cursor."""

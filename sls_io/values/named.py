@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, TypeVar
 
-from sls_io.errors import CodeFailed
+from sls_io.values.errors import CodeFailed
 
 Value = TypeVar("Value")
 _ENDED = (CoroutineType, GeneratorType)

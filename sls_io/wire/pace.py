@@ -5,7 +5,7 @@ reader that asks as fast as it can decode uses it up several times over, is refu
 again, and so is every other consumer of the shard. One that spaces its calls is hardly ever refused.
 """
 
-from sls_io.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
 
 MB = 1_000_000
 CALLS_PER_MB = 10

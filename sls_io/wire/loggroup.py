@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import lz4.block
 import zstandard
 
-from sls_io.errors import ConfigError, DecodeError
+from sls_io.values.errors import ConfigError, DecodeError
 
 COMPRESSIONS = ("lz4", "zstd", "deflate")
 RAW_BYTES_MAX = 64 * 1024 * 1024

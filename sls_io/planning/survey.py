@@ -31,13 +31,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sls_io.claim import Gap, Ledger, ShardLedger
-from sls_io.client import SlsClient
-from sls_io.doubts import Second
-from sls_io.errors import CursorExpired, ServiceError, ShardGone, SlsError, TransportError
-from sls_io.planning import CURSOR_UNKNOWN, GAP_SKIPPED, Again, Edge, Span, Survey, opened
-from sls_io.shard import Head, Shard
-from sls_io.window import HOUR_S, Cursor, IntervalSet
+from sls_io.planning.doubts import Second
+from sls_io.planning.plan import CURSOR_UNKNOWN, GAP_SKIPPED, Again, Edge, Span, Survey, opened
+from sls_io.values.claim import Gap, Ledger, ShardLedger
+from sls_io.values.errors import CursorExpired, ServiceError, ShardGone, SlsError, TransportError
+from sls_io.values.shard import Head, Shard
+from sls_io.values.window import HOUR_S, Cursor, IntervalSet
+from sls_io.wire.client import SlsClient
 
 _CALLS_PARALLEL = 8
 _STATUS_FAILED = 500

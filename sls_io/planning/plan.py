@@ -25,13 +25,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from sls_io import doubts, waits
-from sls_io.claim import Gap, Ledger, ShardLedger
-from sls_io.doubts import Second
-from sls_io.settings import SHARD_MB_PER_S, Budget
-from sls_io.shard import Head, Shard, parents
-from sls_io.waits import Wait, Why
-from sls_io.window import Cursor, IntervalSet, Window
+from sls_io.planning import doubts, waits
+from sls_io.planning.doubts import Second
+from sls_io.planning.waits import Wait, Why
+from sls_io.values.claim import Gap, Ledger, ShardLedger
+from sls_io.values.settings import SHARD_MB_PER_S, Budget
+from sls_io.values.shard import Head, Shard, parents
+from sls_io.values.window import Cursor, IntervalSet, Window
 
 GAP_EXPIRED = "expired"
 GAP_SHARD_GONE = "shard_gone"

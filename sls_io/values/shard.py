@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sls_io.errors import InvariantBroken
-from sls_io.window import Cursor
+from sls_io.values.errors import InvariantBroken
+from sls_io.values.window import Cursor
 
 KEY_MIN = "0" * 32
 KEY_MAX = "f" * 32

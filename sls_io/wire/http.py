@@ -27,9 +27,9 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionErro
 from urllib3.exceptions import TimeoutError as PoolTimeoutError
 from urllib3.util.ssl_match_hostname import CertificateError
 
-from sls_io.clock import Clock
-from sls_io.errors import ConfigError, printable
-from sls_io.settings import is_loopback
+from sls_io.values.clock import Clock
+from sls_io.values.errors import ConfigError, printable
+from sls_io.values.settings import is_loopback
 
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
 """The most an answer's body may have. The service's own pages stay near 10 MiB."""

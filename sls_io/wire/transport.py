@@ -34,8 +34,8 @@ from aliyun.log.auth import AuthV1, AuthV4
 from aliyun.log.logexception import LogException
 from aliyun.log.version import API_VERSION, USER_AGENT
 
-from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.errors import (
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.errors import (
     NO_LOGSTORE_CODE,
     NO_PROJECT_CODES,
     ConfigError,
@@ -48,9 +48,9 @@ from sls_io.errors import (
     TransportTimeout,
     printable,
 )
-from sls_io.http.credentials import ENV_ID, ENV_SECRET, ENV_TOKEN, Keys, resolve
-from sls_io.http.wire import Answer, Lost, Wire
-from sls_io.settings import Service, is_loopback
+from sls_io.values.settings import Service, is_loopback
+from sls_io.wire.credentials import ENV_ID, ENV_SECRET, ENV_TOKEN, Keys, resolve
+from sls_io.wire.http import Answer, Lost, Wire
 
 _HOST_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _WHOLE = re.compile(r"[0-9]{1,19}")
@@ -263,7 +263,7 @@ class Transport(LogClient):
     """The SDK's client for `service`, sending through our exchange. Safe to use from many threads.
 
     `deadline_s` bounds every call as a whole; None leaves it to `service.tries_max` tries of
-    `connect_timeout_s + read_timeout_s` each. Errors are those of `sls_io.errors`; the SDK's own
+    `connect_timeout_s + read_timeout_s` each. Errors are those of `sls_io.values.errors`; the SDK's own
     fallbacks still see a LogException. The SDK's `timeout` is not used. Not picklable on purpose:
     send the Service, build another there.
     """

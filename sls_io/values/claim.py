@@ -7,7 +7,7 @@ for how it travels in a commit. Nothing here does I/O.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from sls_io.window import Cursor, IntervalSet
+from sls_io.values.window import Cursor, IntervalSet
 
 SUM_MODULUS = 2**64
 """Identity sums are kept modulo this: the hash of a log is a number of 64 bits."""

@@ -19,7 +19,7 @@ from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from sls_io.clock import SYSTEM_CLOCK
+from sls_io.values.clock import SYSTEM_CLOCK
 
 Answer = TypeVar("Answer")
 

@@ -31,10 +31,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal, Protocol
 
-from sls_io import loggroup
-from sls_io.client import Page
-from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.errors import (
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.errors import (
     CursorExpired,
     DecodeError,
     ServiceError,
@@ -45,9 +43,11 @@ from sls_io.errors import (
     TransportTimeout,
     printable,
 )
-from sls_io.pace import Pace
-from sls_io.settings import PAGE_GROUPS_MAX, SHARD_MB_PER_S
-from sls_io.window import Cursor, Window
+from sls_io.values.settings import PAGE_GROUPS_MAX, SHARD_MB_PER_S
+from sls_io.values.window import Cursor, Window
+from sls_io.wire import loggroup
+from sls_io.wire.client import Page
+from sls_io.wire.pace import Pace
 
 PAGE_TRIES_MAX = 3
 THROTTLED_TRIES_MAX = 60

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NewType
 
-from sls_io.errors import ConfigError, InvariantBroken
+from sls_io.values.errors import ConfigError, InvariantBroken
 
 Cursor = NewType("Cursor", int)
 

@@ -11,9 +11,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sls_io.errors import ConfigError
-from sls_io.named import Unusable, called, load
-from sls_io.settings import Credentials
+from sls_io.values.errors import ConfigError
+from sls_io.values.named import Unusable, called, load
+from sls_io.values.settings import Credentials
 
 ENV_ID = "ALIBABA_CLOUD_ACCESS_KEY_ID"
 ENV_SECRET = "ALIBABA_CLOUD_ACCESS_KEY_SECRET"

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sls_io import loggroup
-from sls_io.clock import SYSTEM_CLOCK, Clock
-from sls_io.errors import ClaimLost, ConfigError, CursorExpired, DecodeError, ServiceError
-from sls_io.http.transport import NOT_JSON, Transport, parse_json, whole_number
-from sls_io.settings import PAGE_GROUPS_MAX, Group, Service
-from sls_io.shard import Head, Shard
-from sls_io.window import Cursor, cursor_from_wire, cursor_to_wire
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.errors import ClaimLost, ConfigError, CursorExpired, DecodeError, ServiceError
+from sls_io.values.settings import PAGE_GROUPS_MAX, Group, Service
+from sls_io.values.shard import Head, Shard
+from sls_io.values.window import Cursor, cursor_from_wire, cursor_to_wire
+from sls_io.wire import loggroup
+from sls_io.wire.transport import NOT_JSON, Transport, parse_json, whole_number
 
 """The compression that pages are asked for in: every client of the service reads it, and it is the
 fastest."""
