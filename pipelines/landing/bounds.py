@@ -23,7 +23,7 @@ Share = Annotated[float, Field(ge=0, le=1), BeforeValidator(_no_switch)]
 Sensor = Literal["demand", "sealed", "health"]
 
 
-class Limits(NamedTuple):
+class Thresholds(NamedTuple):
     """Seconds: beyond the first a warning, beyond the second an error. One of 0 is never passed."""
 
     warn: Bound
@@ -50,21 +50,21 @@ class Health(Settings):
     errors    rows with an error in the worst of the newest receive hours
     """
 
-    lag_s: Limits = Limits(1800, 7200)
-    commit_s: Limits = Limits(7200, 21_600)
-    runway_s: Limits | None = None
+    lag_s: Thresholds = Thresholds(1800, 7200)
+    commit_s: Thresholds = Thresholds(7200, 21_600)
+    runway_s: Thresholds | None = None
     errors: Shares = Shares(0.01, 0.5)
 
     @field_validator("lag_s", "commit_s", "errors")
     @classmethod
-    def _a_warning_comes_first(cls, value: Limits | Shares) -> Limits | Shares:
+    def _a_warning_comes_first(cls, value: Thresholds | Shares) -> Thresholds | Shares:
         if value.warn > value.fail > 0:
             raise ValueError("the first, the warning, must not be above the second, the error")
         return value
 
     @field_validator("runway_s")
     @classmethod
-    def _a_warning_comes_earlier(cls, value: Limits | None) -> Limits | None:
+    def _a_warning_comes_earlier(cls, value: Thresholds | None) -> Thresholds | None:
         if value is not None and 0 < value.warn < value.fail:
             raise ValueError("the first, the warning, must not be below the second, the error")
         return value

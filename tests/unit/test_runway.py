@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.landing.bounds import Limits
+from pipelines.landing.bounds import Thresholds
 from pipelines.landing.inspection.runway import Runway, ShardRunway, days, spoken
 
 HOUR = 3600.0
@@ -23,7 +23,7 @@ def test_a_warning_begins_at_a_quarter_of_the_retention_and_an_error_at_a_day_or
 ) -> None:
     found = Runway("bronze.x", retention_days * DAY)
     assert found.limits(None) == (warn_h * HOUR, fail_h * HOUR)
-    assert found.limits(Limits(7, 5)) == (7, 5)
+    assert found.limits(Thresholds(7, 5)) == (7, 5)
 
 
 def test_the_shortest_shard_decides_and_a_lost_one_comes_first() -> None:
