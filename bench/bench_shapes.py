@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from bench.shapes import PAGE_BYTES, SHAPES
-from pipelines.landing.run.write import WriteJob, Writer
+from pipelines.landing.run.task import WriteJob, Writer
 from pipelines.landing.table.contract import Contract
 from sls_io.planning.plan import PlannedWindow
 from sls_io.values.clock import SYSTEM_CLOCK

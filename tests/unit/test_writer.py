@@ -1,5 +1,6 @@
 """Rows of a page in data files: in order, counted, and files end at a page's edge, however long the rows."""
 
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,10 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.landing.run.tally import told
-from pipelines.landing.run.write import ROW_VERSION, FileRow, WriteJob, Writer, WrittenWindow, crowded
+from pipelines.landing.run.task import ROW_VERSION, FileRow, WriteJob, Writer
+from pipelines.landing.run.write import WrittenWindow, crowded, raised_in
 from pipelines.landing.table.contract import Contract
 from sls_io.decoding.decode import PagePart
 from sls_io.planning.plan import PlannedWindow
+from sls_io.values.errors import CodeFailed, ConfigError, TransportError
 from sls_io.values.settings import Service
 from sls_io.values.window import Cursor, Window
 from sls_io.wire.client import Page
@@ -124,3 +127,20 @@ def test_it_tells_how_far_it_is_over_all_its_files(tmp_path: Path) -> None:
     done = told(tmp_path / "tally")
     assert (done.pages, done.rows) == (2, 5)
     assert done.raw_bytes == sum(file.raw_bytes for file in files) > 0
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ConfigError("columns: no"), ConfigError),
+        (CodeFailed("its own code failed", "pack.code", "a transform"), ConfigError),
+        (TransportError("no storage"), TransportError),
+        (ValueError("none of ours"), type(None)),
+    ],
+)
+def test_what_a_task_raised_is_one_of_ours_again(error: Exception, kind: type) -> None:
+    """Spark hands the worker's traceback on as text, with the full name of the error in it."""
+    text = "An error occurred\n" + "".join(traceback.format_exception(error)) + "\n\tat Java.run"
+    told = raised_in(RuntimeError(text))
+    assert type(told) is kind
+    assert told is None or str(error) in str(told)

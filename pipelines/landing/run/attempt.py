@@ -24,7 +24,8 @@ from pipelines.landing.ledger.start import check_beside, check_origin, origin_te
 from pipelines.landing.ledger.state import TableState, check_adds_up, held_columns, read_state
 from pipelines.landing.ledger.values import Delta, Landed
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.run.write import FileRow, WrittenWindow, to_data_file
+from pipelines.landing.run.task import FileRow
+from pipelines.landing.run.write import WrittenWindow, to_data_file
 from pipelines.landing.table.contract import Contract, partition_of
 from sls_io.planning.plan import Plan
 from sls_io.values.claim import Ledger
