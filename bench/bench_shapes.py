@@ -14,7 +14,7 @@ from pathlib import Path
 from bench.shapes import PAGE_BYTES, SHAPES
 from pipelines.landing.run.task import WriteJob, Writer
 from pipelines.landing.table.contract import Contract
-from sls_io.planning.plan import PlannedWindow
+from sls_io.planning.values import PlannedWindow
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.settings import Budget, Service
 from sls_io.values.window import Cursor, Window

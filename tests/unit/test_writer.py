@@ -12,7 +12,7 @@ from pipelines.landing.run.task import ROW_VERSION, FileRow, WriteJob, Writer
 from pipelines.landing.run.write import WrittenWindow, crowded, raised_in
 from pipelines.landing.table.contract import Contract
 from sls_io.decoding.decode import PagePart
-from sls_io.planning.plan import PlannedWindow
+from sls_io.planning.values import PlannedWindow
 from sls_io.values.errors import CodeFailed, ConfigError, TransportError
 from sls_io.values.settings import Service
 from sls_io.values.window import Cursor, Window

@@ -40,8 +40,9 @@ from pipelines.landing.run.write import WrittenWindow, assemble, job_for, to_dat
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.contract import Contract, partition_of
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
-from sls_io.planning.plan import PlannedWindow, Survey, plan_fill, since_start
+from sls_io.planning.plan import plan_fill, since_start
 from sls_io.planning.survey import survey_hours
+from sls_io.planning.values import PlannedWindow, Survey
 from sls_io.values.claim import Ledger
 from sls_io.values.errors import (
     ConfigError,

@@ -25,8 +25,7 @@ from pipelines.landing.ledger.place import Place, look
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
-from sls_io.planning.plan import GAP_SKIPPED
-from sls_io.values.claim import Gap, Ledger, ShardLedger
+from sls_io.values.claim import GAP_SKIPPED, Gap, Ledger, ShardLedger
 from sls_io.values.window import HOUR_S, Cursor, IntervalSet
 from sls_io.wire.client import SlsClient
 

@@ -27,7 +27,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.task import FileRow
 from pipelines.landing.run.write import WrittenWindow, to_data_file
 from pipelines.landing.table.contract import Contract, partition_of
-from sls_io.planning.plan import Plan
+from sls_io.planning.values import Plan
 from sls_io.values.claim import Ledger
 from sls_io.values.window import IntervalSet, Window
 from sls_io.wire.client import Origin

@@ -63,8 +63,9 @@ from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.transform import Transform
-from sls_io.planning.plan import Plan, Survey, plan_live
+from sls_io.planning.plan import plan_live
 from sls_io.planning.survey import left_over, look_at, mark_cut, survey_hours
+from sls_io.planning.values import Plan, Survey
 from sls_io.planning.waits import Wait, Why
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.deadline import Deadline

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pipelines.landing.run.attempt import Attempt
 from pipelines.landing.run.protocol import State
 from pipelines.landing.run.report import HourReport, LandingReport, gap_lines, readable_lines, suspect_lines
-from sls_io.planning.plan import Plan
+from sls_io.planning.values import Plan
 from sls_io.planning.waits import Wait, Why
 from sls_io.values.claim import Ledger
 
@@ -47,7 +47,7 @@ def report_of(
         suspects=suspect_lines(plan),
         readable=readable_lines(plan, lowered),
         # A window that stopped early leaves its shard open, whatever was planned.
-        closed=tuple(s for s in sorted(plan.closings) if ledger and ledger.closed({s})),
+        closed=tuple(s for s in sorted(plan.change.closings) if ledger and ledger.closed({s})),
         lag_s=lag_s(ledger, state.waits or {}, until_s=until_s, now_s=now_s) if mode == "live" else None,
         conflicts=state.conflicts,
         replans=state.replans,

@@ -41,7 +41,7 @@ from pipelines.landing.transform import Transform, TransformFailed
 from pipelines.landing.umask import keep_others_out
 from sls_io.decoding.decode import Decoder, PagePart
 from sls_io.decoding.readings import readings
-from sls_io.planning.plan import PlannedWindow
+from sls_io.planning.values import PlannedWindow
 from sls_io.values.claim import SUM_MODULUS
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.errors import (

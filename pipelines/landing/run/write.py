@@ -19,7 +19,7 @@ from pipelines.landing.run.task import OVERTAKEN, ROW_VERSION, TRANSFORM, UNPROV
 from pipelines.landing.spark.probe import workers_problem
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.data_files import data_file, unpacked
-from sls_io.planning.plan import PlannedWindow
+from sls_io.planning.values import PlannedWindow
 from sls_io.values.claim import SUM_MODULUS
 from sls_io.values.errors import (
     CodeFailed,
