@@ -10,7 +10,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -95,6 +95,7 @@ class Lake:
     """Where tables are: the catalog's properties. Holds no connection, so it may be passed around."""
 
     properties: Mapping[str, str]
+    _looked: dict[str, Table] | None = field(default=None, compare=False, repr=False)
 
     @staticmethod
     def default() -> "Lake":
@@ -109,6 +110,11 @@ class Lake:
                 "warehouse": f"file://{folder}/warehouse",
             }
         )
+
+    def one_look(self) -> "Lake":
+        """The same catalog for one look: a table that it has found stays what it was, so all that is said of
+        it is of one moment, and its metadata is read once."""
+        return replace(self, _looked={})
 
     @property
     def sqlite_path(self) -> Path | None:
@@ -166,10 +172,15 @@ class Lake:
         Raises ConfigError when that is not known within the deadline: no catalog, or no storage;
         NoMetadata when both are there; LedgerBroken when the catalog has lost the table.
         """
+        if self._looked is not None and table in self._looked:
+            return self._looked[table]
         if self._never_used():
             return None
         with current().within(deadline_s).kept():
-            return self._found(table, deadline_s)
+            found = self._found(table, deadline_s)
+        if self._looked is not None and found is not None:
+            self._looked[table] = found
+        return found
 
     def _found(self, table: str, deadline_s: float) -> Table | None:
         found = self._load(table, deadline_s)
