@@ -119,6 +119,7 @@ def test_the_closure_that_travels_to_executors_holds_no_key(guarded: World) -> N
     }
     job = WriteJob(
         service=guarded.logstore.service,
+        budget=guarded.logstore.budget,
         origin=origin,
         attempt="a" * 32,
         windows=(),
@@ -129,8 +130,6 @@ def test_the_closure_that_travels_to_executors_holds_no_key(guarded: World) -> N
         io_properties=public_properties(secret_properties),
         table_properties=dict(table.properties),
         deadline_s=0.0,
-        page_groups_max=1000,
-        shard_mb_per_s=10.0,
     )
 
     assert_clean("closure", cloudpickle.dumps(task_of(job)))  # type: ignore[no-untyped-call]

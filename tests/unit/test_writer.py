@@ -14,7 +14,7 @@ from pipelines.landing.table.contract import Contract
 from sls_io.decoding.decode import PagePart
 from sls_io.planning.values import PlannedWindow
 from sls_io.values.errors import CodeFailed, ConfigError, TransportError
-from sls_io.values.settings import Service
+from sls_io.values.settings import Budget, Service
 from sls_io.values.window import Cursor, Window
 from sls_io.wire.client import Page
 from sls_io.wire.loggroup import frame, varint
@@ -43,6 +43,7 @@ def written(folder: Path, *pages: tuple[int, int], tally: str = "") -> list[File
     schema = contract.iceberg_schema()
     job = WriteJob(
         service=Service(endpoint="http://127.0.0.1:1", project="demo", logstore="long"),
+        budget=Budget(),
         origin="o-1",
         attempt="0" * 32,
         windows=(PlannedWindow(Window(0, Cursor(0), Cursor(len(pages)), HOUR), bytes_max=2**40),),
@@ -53,8 +54,6 @@ def written(folder: Path, *pages: tuple[int, int], tally: str = "") -> list[File
         io_properties={},
         table_properties={},
         deadline_s=0.0,
-        page_groups_max=1,
-        shard_mb_per_s=10.0,
     )
     writer, decoder = Writer(job, 0, tally), contract.decoder("o-1", schema)
 

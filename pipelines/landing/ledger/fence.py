@@ -75,7 +75,10 @@ def _note_gaps(shards: dict[int, ShardLedger], found: Mapping[int, tuple[Gap, ..
         entry = shards.get(shard)
         if entry is not None and not entry.closed:
             kept = [g for gap in gaps for g in _trim(gap, entry.accounted)]
-            shards[shard] = replace(entry, gaps=tuple(sorted({*entry.gaps, *kept})))
+            noted = replace(entry, gaps=tuple(sorted({*entry.gaps, *kept})))
+            # Where the frontier passed a gap, what was suspected of it is decided.
+            passed = noted.frontier > entry.frontier
+            shards[shard] = replace(noted, suspect_s=0) if passed else noted
 
 
 def _close(shards: dict[int, ShardLedger], ends: Mapping[int, Cursor]) -> None:

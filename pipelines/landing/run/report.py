@@ -46,6 +46,15 @@ class HourReport:
     files: int
     file_bytes: int
 
+    def plus(self, other: "HourReport") -> "HourReport":
+        """Both together."""
+        return HourReport(
+            self.rows + other.rows,
+            self.raw_bytes + other.raw_bytes,
+            self.files + other.files,
+            self.file_bytes + other.file_bytes,
+        )
+
 
 @dataclass(frozen=True)
 class LandingReport:

@@ -51,7 +51,7 @@ from sls_io.values.errors import (
     Throttled,
     TransportError,
 )
-from sls_io.values.settings import Service
+from sls_io.values.settings import Budget, Service
 from sls_io.values.window import Cursor
 from sls_io.wire.client import SlsClient
 from sls_io.wire.fetch import FAILED, THROTTLED, Fetch, told
@@ -74,6 +74,7 @@ class WriteJob:
     """
 
     service: Service
+    budget: Budget
     origin: str
     attempt: str
     windows: tuple[PlannedWindow, ...]
@@ -84,10 +85,6 @@ class WriteJob:
     io_properties: Mapping[str, str]
     table_properties: Mapping[str, str]
     deadline_s: float
-    page_groups_max: int
-    shard_mb_per_s: float
-    page_bytes_max: int | None = None
-    buffer_bytes_max: int | None = None
 
     @property
     def functions(self) -> list[str]:
@@ -98,7 +95,7 @@ class WriteJob:
         """What the reader of window `index` may ask of its shard, which its other chains read, too."""
         shard = self.windows[index].window.shard
         readers = {p.chain for p in self.windows if p.window.shard == shard}
-        return Pace(self.shard_mb_per_s / len(readers), clock=clock)
+        return Pace(self.budget.shard_mb_per_s / len(readers), clock=clock)
 
     @property
     def chains(self) -> list[list[int]]:
@@ -198,8 +195,8 @@ def write_window(
             window,
             bytes_max=bytes_max,
             deadline_s=clock.monotonic() + left_s,
-            groups_max=job.page_groups_max,
-            page_bytes_max=job.page_bytes_max,
+            groups_max=job.budget.page_groups_max,
+            page_bytes_max=job.budget.page_bytes_max,
             pace=pace,
             clock=clock,
         )
@@ -258,8 +255,9 @@ class Writer:
         self._io: FileIO = load_file_io({**_own_properties(), **job.io_properties}, job.location)
         self._done: list[FileRow] = []
         self._next = int(self._window.begin)
-        self._group_bytes = min(ROW_GROUP_BYTES, job.buffer_bytes_max or ROW_GROUP_BYTES)
-        if job.buffer_bytes_max:
+        bounded = job.budget.buffer_bytes_max
+        self._group_bytes = min(ROW_GROUP_BYTES, bounded or ROW_GROUP_BYTES)
+        if bounded:
             _be_frugal()
         self._open_file()
 

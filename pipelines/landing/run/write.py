@@ -75,6 +75,7 @@ def job_for(
     """The job that writes `windows` of `logstore` as files of `table` with `schema`."""
     return WriteJob(
         service=logstore.service,
+        budget=logstore.budget,
         origin=origin,
         attempt=attempt,
         windows=windows,
@@ -85,10 +86,6 @@ def job_for(
         io_properties=public_properties(table.io.properties),
         table_properties=dict(table.properties),
         deadline_s=deadline_s,
-        page_groups_max=logstore.budget.page_groups_max,
-        shard_mb_per_s=logstore.budget.shard_mb_per_s,
-        page_bytes_max=logstore.budget.page_bytes_max,
-        buffer_bytes_max=logstore.budget.buffer_bytes_max,
     )
 
 
@@ -97,8 +94,8 @@ def public_properties(properties: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in properties.items() if name in _PUBLIC_PROPERTIES}
 
 
-def write_windows(engine: Engine, job: WriteJob, *, tag: str) -> list[FileRow]:
-    """Run the job on Spark and collect its rows. `tag` cancels it (`Engine.cancel`)."""
+def write_windows(engine: Engine, job: WriteJob, *, tag: str) -> list[WrittenWindow]:
+    """Run the job on Spark: each of its windows as it ended. `tag` cancels it (`Engine.cancel`)."""
     engine.ready()
     try:
         lines = engine.run(len(job.chains), task_of(job, engine.task_clock, engine.tally), tag=tag)
@@ -106,7 +103,7 @@ def write_windows(engine: Engine, job: WriteJob, *, tag: str) -> list[FileRow]:
         raise
     except Exception as error:
         raise _task_failure(engine, error, job) from error
-    return [FileRow(**json.loads(line)) for line in lines]
+    return assemble(job.windows, (FileRow(**json.loads(line)) for line in lines))
 
 
 def _task_failure(engine: Engine, error: Exception, job: WriteJob) -> SlsError:
