@@ -98,7 +98,7 @@ class Attempt:
         deadline_s: float,
         tag: str,
     ) -> list[WrittenWindow]:
-        """Pull these windows into files that nobody sees yet, until `deadline_s` (service time, unix seconds):
+        """Pull these windows into files that nobody sees yet, until `deadline_s` (unix seconds, service):
         each as it ended. `tag` cancels it."""
         job = job_for(
             logstore,
