@@ -36,16 +36,11 @@ LONG = {
 }
 TANGLED = {
     "pipelines/cli/maintain.py:show",
-    "pipelines/components/logstore/telling.py:untold",
-    "pipelines/landing/commit/authored.py:_manifests",
     "pipelines/landing/inspection/cures.py:of_lost_files",
-    "pipelines/landing/inspection/describe.py:_view",
-    "pipelines/landing/inspection/runway.py:_look",
     "pipelines/landing/inspection/verify.py:_verified",
     "pipelines/landing/inspection/verify.py:_prove",
     "pipelines/landing/inspection/verify.py:_singly",
     "pipelines/landing/operations/give_up.py:_extents",
-    "pipelines/landing/operations/reach.py:_lacking",
     "pipelines/landing/operations/register.py:plan_register",
     "pipelines/landing/operations/repair_manifests.py:_proven",
     "pipelines/landing/operations/rollback.py:plan_rollback",
