@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipelines.landing.contents.explained import Key, proves
-from pipelines.landing.contents.tally import Tally
+from pipelines.landing.contents.cells import Key, Tally
+from pipelines.landing.contents.explained import proves
 from pipelines.landing.ledger.values import Adopted
 from sls_io.values.claim import Ledger, ShardLedger
 from sls_io.values.window import Cursor, IntervalSet

@@ -5,21 +5,20 @@ knows exactly as many more as these files held. What to do about the files is na
 ledger again.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import FileScanTask, Table
 
-from pipelines.landing.contents.tally import Tally
-from pipelines.landing.contents.tally import tally as tally_of
-from pipelines.landing.ledger.reading import bounds
+from pipelines.landing.contents.cells import Cells, Key, Shown, Tally, count, edges, partition_origin
+from pipelines.landing.ledger.reading import bounds, tasks_of
 from pipelines.landing.ledger.values import Adopted
 from sls_io.values.claim import SUM_MODULUS, Ledger, ShardLedger
 from sls_io.values.errors import ConfigError
 from sls_io.values.window import Cursor
 
-Key = tuple[str, int]
 _IDENTITY = ("__origin__", "__shard__", "__cursor__", "__index__")
 
 
@@ -43,32 +42,44 @@ class LostFile:
         return self.shards is None or shard in self.shards
 
 
-def tally(
-    table: Table, ledgers: Mapping[str, Ledger], *, tasks: Collection[FileScanTask] | None = None
-) -> tuple[dict[Key, Tally], list[LostFile]]:
-    """Rows of these origins by (origin, shard), compared with their ledgers, and the data files whose rows
-    could not be counted. Looks at all files of main, or at `tasks`.
+class Compared(NamedTuple):
+    """Rows by origin and shard, held against ledgers; data files whose rows could not be counted; and the
+    cells of the others."""
+
+    tallies: Mapping[Key, Tally]
+    lost: tuple[LostFile, ...]
+    files: Mapping[Shown, Cells]
+
+
+def compare(
+    table: Table, ledgers: Mapping[str, Ledger], *, tasks: Iterable[FileScanTask] | None = None
+) -> Compared:
+    """Count the rows of these origins, of all files of main or of `tasks`.
 
     Raises ConfigError for a table without identity columns, Unreadable for any other file that cannot be
     read.
     """
-    name = ".".join(table.name())
     if not set(_IDENTITY) <= set(table.schema().column_names):
         raise ConfigError(
-            f"table {name} lacks columns of sls-lake ({', '.join(_IDENTITY)}); land in a table of its own"
+            f"table {'.'.join(table.name())} lacks columns of sls-lake ({', '.join(_IDENTITY)}); land in a "
+            "table of its own"
         )
-    found: dict[Key, Tally] = {}
-    lost: list[LostFile] = []
-    for origin, ledger in sorted(ledgers.items()):
-        shards, wrong = tally_of(table, origin, ledger, tasks=tasks)
-        for each in wrong:
-            if isinstance(each.file, str) or each.file.content != DataFileContent.DATA or each.first:
-                raise each
-            span = bounds(table, each.file, "__shard__")
-            of = range(span[0], span[1] + 1) if span is not None else None
-            lost.append(LostFile(origin, each.path, each.file.record_count, of))
-        found |= {(origin, shard): each for shard, each in shards.items()}
-    return found, lost
+    every = tasks_of(table, table.scan()) if tasks is None else tasks
+    mine = [task for task in every if partition_origin(table, task.file) in {*ledgers, None}]
+    counted, lost = count(table, mine, edges(ledgers.values())), list[LostFile]()
+    for each in counted.lost:
+        if isinstance(each.file, str) or each.file.content != DataFileContent.DATA or each.first:
+            raise each
+        span, owner = bounds(table, each.file, "__shard__"), partition_origin(table, each.file)
+        of = range(span[0], span[1] + 1) if span is not None else None
+        names = sorted(ledgers) if owner is None else [owner]
+        lost += [LostFile(name, each.path, each.file.record_count, of) for name in names]
+    tallies = {
+        (origin, shard): there
+        for origin, ledger in sorted(ledgers.items())
+        for shard, there in counted.shards(ledger).items()
+    }
+    return Compared(tallies, tuple(lost), counted.files)
 
 
 def holds(there: Tally, entry: ShardLedger, adopted: tuple[int, int]) -> bool:

@@ -12,31 +12,33 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.expressions import BooleanExpression
 from pyiceberg.manifest import DataFile
-from pyiceberg.schema import prune_columns
 from pyiceberg.table import FileScanTask, Table
 
+from pipelines.landing.contents.cells import (
+    Cell,
+    Filter,
+    Shown,
+    cells_of,
+    edges,
+    edges_of,
+    identities,
+    partition_hour,
+    shown,
+)
 from pipelines.landing.hours import hour_text, hours_text, moment_text
 from pipelines.landing.ledger.place import Place
-from pipelines.landing.ledger.reading import Unreadable, batches_of, bounds, tasks_of
+from pipelines.landing.ledger.reading import Unreadable, bounds, tasks_of
 from pipelines.landing.ledger.values import Adopted
-from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import hour_place, origin_place, rows_of
-from pipelines.landing.table.where import Where
-from sls_io.decoding.decode import identity_sum
 from sls_io.values.claim import SUM_MODULUS, Ledger, ShardLedger
 from sls_io.values.errors import ConfigError, LedgerBroken, ShardGone
 from sls_io.values.window import HOUR_S, IntervalSet
 from sls_io.wire.client import SlsClient
 
-IDENTITY = ("__shard__", "__cursor__", "__index__", "__receive_hour__")
-_HOUR_US = HOUR_S * 1_000_000
 _HOURS_NAMED_MAX = 5
-_Longs = npt.NDArray[np.int64]
-Fingerprint = frozenset[tuple[str, frozenset[str]]]
+Fingerprint = frozenset[Shown]
 
 
 @dataclass(frozen=True)
@@ -127,16 +129,8 @@ def whole_files(place: Place, hours: range) -> list[FileScanTask]:
 def _only(place: Place, task: FileScanTask, hours: range) -> bool:
     """Whether all rows of a file are of this origin and these hours, by reading them. Raises as `reading.py`
     does."""
-    schema, begin, end = place.table.schema(), hours.start * _HOUR_US, hours.stop * _HOUR_US
-    ids = {schema.find_field(name).field_id for name in ("__origin__", "__receive_hour__")}
-    columns = prune_columns(schema, ids, select_full_types=True)
-    reader = BoundedScan(place.table.metadata, place.table.io, columns, AlwaysTrue())
-    for batch in batches_of(place.table, reader, task):
-        at = _micros(batch)
-        owned = pc.all(pc.equal(batch.column("__origin__"), place.origin.id)).as_py()
-        if batch.num_rows and not (owned and begin <= at.min() and at.max() < end):
-            return False
-    return True
+    cells = cells_of(place.table, task, {})
+    return all(cell.origin == place.origin.id and cell.hour in hours for cell in cells)
 
 
 class RowsElsewhere(LedgerBroken):
@@ -199,52 +193,21 @@ def elsewhere(
     these cursors is not read; where only landings wrote, that is every file. A file without bounds is read if
     `unbounded`."""
     table = place.table
-    found: set[int] = set()
+    found, cut = set[int](), edges_of(place.origin.id, cursors)
     for task in tasks_of(table, table.scan(row_filter=mine(place))):
         if partition_hour(table, task.file) in hours or not _may_hold(table, task.file, cursors):
             continue
         if not unbounded and bounds(table, task.file, "__cursor__") is None:
             continue
         with suppress(Unreadable):  # what was in it is not there
-            found |= _hours_with(_batches(place, task), cursors)
+            cells = cells_of(table, task, cut)
+            found |= {cell.hour for cell in cells if cell.origin == place.origin.id and _among(cell, cursors)}
     # A file whose partition says no hour may hold rows of these hours, where they belong.
     return frozenset(hour for hour in found if hour not in hours)
 
 
-def _hours_with(batches: Iterable[pa.RecordBatch], cursors: Mapping[int, IntervalSet]) -> set[int]:
-    """The receive hours of rows with these cursors of each shard."""
-    found: set[int] = set()
-    for shard, at, hour in _places(batches):
-        for begin, end in cursors.get(shard, IntervalSet()):
-            found.update(np.unique(hour[(at >= begin) & (at < end)]).tolist())
-    return found
-
-
-def partition_hour(table: Table, file: DataFile) -> int | None:
-    """The receive hour of a file as its partition says; None where that says nothing."""
-    at = hour_place(table.specs()[file.spec_id], table.schema())
-    return None if at is None or file.partition[at] is None else int(file.partition[at])
-
-
-def partition_origin(table: Table, file: DataFile) -> str | None:
-    """The logstore whose rows a file holds as its partition says; None where that says nothing."""
-    at = origin_place(table.specs()[file.spec_id], table.schema())
-    return None if at is None else str(file.partition[at])
-
-
-def origin_and_hour(table: Table, file: DataFile) -> tuple[str, int] | None:
-    """Both of a file; None where its partition says less."""
-    origin, hour = partition_origin(table, file), partition_hour(table, file)
-    return None if origin is None or hour is None else (origin, hour)
-
-
-def _batches(place: Place, task: FileScanTask) -> Iterator[pa.RecordBatch]:
-    """The identities and receive hours of the logstore's rows in one file. Raises as `reading.py` does."""
-    schema = place.table.schema()
-    ids = {schema.find_field(name).field_id for name in IDENTITY}
-    columns = prune_columns(schema, ids, select_full_types=True)
-    reader = BoundedScan(place.table.metadata, place.table.io, columns, mine(place))
-    return batches_of(place.table, reader, task, whole=True)
+def _among(cell: Cell, cursors: Mapping[int, IntervalSet]) -> bool:
+    return any(cell.within(begin, end) for begin, end in cursors.get(cell.shard, ()))
 
 
 def _may_hold(table: Table, file: DataFile, cursors: Mapping[int, IntervalSet]) -> bool:
@@ -254,17 +217,6 @@ def _may_hold(table: Table, file: DataFile, cursors: Mapping[int, IntervalSet]) 
         and (span is None or intervals.overlaps(span[0], span[1] + 1))
         for shard, intervals in cursors.items()
     )
-
-
-def _places(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, _Longs, _Longs]]:
-    """Cursors and receive hours of the rows, by shard."""
-    for batch in batches:
-        shards, cursors = (
-            batch.column(name).to_numpy(zero_copy_only=False).astype(np.int64) for name in IDENTITY[:2]
-        )
-        hours = receive_hours(batch)
-        for shard in np.unique(shards).tolist():
-            yield shard, cursors[shards == shard], hours[shards == shard]
 
 
 def check_counted(place: Place) -> None:
@@ -349,35 +301,35 @@ def mine(place: Place, hours: range | None = None) -> BooleanExpression:
 
 def fingerprint(tasks: Iterable[FileScanTask]) -> Fingerprint:
     """Which rows these files show: each with the row-level deletes that apply to it."""
-    return frozenset(
-        (task.file.file_path, frozenset(d.file_path for d in task.delete_files)) for task in tasks
-    )
+    return frozenset(map(shown, tasks))
 
 
-def parts_of(place: Place, tasks: Collection[FileScanTask], where: Where | None = None) -> tuple[Part, ...]:
-    """The logstore's rows of these files, or those that `where` takes, by shard and hour.
+def parts_of(place: Place, tasks: Collection[FileScanTask], where: Filter | None = None) -> tuple[Part, ...]:
+    """The logstore's rows of these files, or those that `where` takes, by shard and hour. Raises as
+    `reading.py` does."""
+    cut = edges([place.ledger])
+    cells = (cell for task in tasks for cell in cells_of(place.table, task, cut, where))
+    return joined(_part(cell, place.ledger) for cell in cells if cell.origin == place.origin.id)
 
-    Reads one file at a time, and of it only the identity columns and those that `where` names. Columns are
-    selected by id: a name may hold dots, blanks and quotes. Raises as `reading.py` does.
-    """
-    schema = place.table.schema()
-    ids = {schema.find_field(name).field_id for name in IDENTITY} | (where.fields if where else set())
-    columns = prune_columns(schema, ids, select_full_types=True)
-    reader = BoundedScan(place.table.metadata, place.table.io, columns, mine(place))
+
+def joined(parts: Iterable[Part]) -> tuple[Part, ...]:
+    """One of each shard and hour."""
     found: dict[tuple[int, int], Part] = {}
-    for task in tasks:
-        batches = batches_of(place.table, reader, task, whole=True)
-        if where is not None:
-            batches = (batch.filter(where.taken(batch)) for batch in batches)
-        for part in _parts(batches, place.ledger):
-            key = part.shard, part.hour
-            found[key] = found[key].plus(part) if key in found else part
+    for part in parts:
+        key = part.shard, part.hour
+        found[key] = found[key].plus(part) if key in found else part
     return tuple(found[key] for key in sorted(found))
 
 
-def cursors_of(place: Place, tasks: Iterable[FileScanTask], shard: int) -> _Longs:
+def _part(cell: Cell, ledger: Ledger) -> Part:
+    rows, total = (0, 0) if cell.landed(ledger) else (cell.rows, cell.sum)
+    return Part(cell.shard, cell.hour, cell.rows, cell.sum, cell.first, cell.last, rows, total)
+
+
+def cursors_of(place: Place, tasks: Iterable[FileScanTask], shard: int) -> npt.NDArray[np.int64]:
     """The cursors of one shard that have rows in these files, each once."""
-    found = [cursors for task in tasks for at, cursors, _ in _places(_batches(place, task)) if at == shard]
+    rows = (each for task in tasks for each in identities(place.table, task))
+    found = [each.cursors for each in rows if (each.origin, each.shard) == (place.origin.id, shard)]
     return np.unique(np.concatenate([np.array([], dtype=np.int64), *found]))
 
 
@@ -417,44 +369,3 @@ def without_adopted(adopted: Adopted, origin: str, parts: Iterable[Part]) -> Ado
 def hour_runs(hours: Iterable[int]) -> IntervalSet:
     """Hours as intervals."""
     return IntervalSet.of((hour, hour + 1) for hour in hours)
-
-
-def _parts(batches: Iterable[pa.RecordBatch], ledger: Ledger) -> Iterator[Part]:
-    for batch in batches:
-        shards, cursors, indexes = (
-            batch.column(name).to_numpy(zero_copy_only=False).astype(np.int64) for name in IDENTITY[:3]
-        )
-        hours = receive_hours(batch)
-        for shard, hour in np.unique(np.stack([shards, hours]), axis=1).T.tolist():
-            here = (shards == shard) & (hours == hour)
-            entry = ledger.shards.get(shard)
-            yield _part(shard, hour, cursors[here], indexes[here], entry.landed if entry else IntervalSet())
-
-
-def _micros(batch: pa.RecordBatch) -> _Longs:
-    """The receive hours of rows, microseconds since 1970."""
-    at = batch.column("__receive_hour__").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-    micros: _Longs = at.to_numpy(zero_copy_only=False).astype(np.int64)
-    return micros
-
-
-def receive_hours(batch: pa.RecordBatch) -> _Longs:
-    """The receive hours of rows, hours since 1970."""
-    hours: _Longs = _micros(batch) // _HOUR_US
-    return hours
-
-
-def _part(shard: int, hour: int, cursors: _Longs, indexes: _Longs, landed: IntervalSet) -> Part:
-    out = np.ones(len(cursors), dtype=bool)
-    for begin, end in landed:
-        out &= ~((cursors >= begin) & (cursors < end))
-    return Part(
-        shard=shard,
-        hour=hour,
-        rows=len(cursors),
-        sum=identity_sum(shard, cursors, indexes) % SUM_MODULUS,
-        first=int(cursors.min()),
-        last=int(cursors.max()),
-        outside=int(out.sum()),
-        outside_sum=identity_sum(shard, cursors[out], indexes[out]) % SUM_MODULUS,
-    )

@@ -23,8 +23,8 @@ from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
 
-from pipelines.landing.contents.choice import Count, Key, Leaf
-from pipelines.landing.contents.slices import IDENTITY, origin_and_hour, receive_hours
+from pipelines.landing.contents.cells import IDENTITY, Count, Key, origin_and_hour, receive_hours
+from pipelines.landing.contents.choice import Leaf
 from pipelines.landing.ledger.reading import (
     Misread,
     Unreadable,

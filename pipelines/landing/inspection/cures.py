@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
-from pipelines.landing.contents import slices
+from pipelines.landing.contents import cells
 from pipelines.landing.contents.sameness import way_back
 from pipelines.landing.contents.slices import RowsElsewhere
 from pipelines.landing.ledger.codec import ADOPT
@@ -151,8 +151,8 @@ def of_lost_files(
     found = [first or ("restore the file" if len(lost) == 1 else "restore the files")]
     origin = known(state, client.origin()).id
     named = [each.file for each in lost if not isinstance(each.file, str) and not each.first]
-    files = [file for file in named if slices.partition_origin(table, file) in (origin, None)]
-    hours = {slices.partition_hour(table, file) for file in files}
+    files = [file for file in named if cells.partition_origin(table, file) in (origin, None)]
+    hours = {cells.partition_hour(table, file) for file in files}
     if len(named) == len(lost):
         found += _replaces(lake, logstore, client, sorted(hour for hour in hours if hour is not None))
     ways = [
@@ -169,7 +169,7 @@ def of_lost_files(
         # Rows were lost in another way, too.
         words, _ = _adopt(lake, logstore, client)
         found += [f"{words} gives up all rows that nothing brings back, also others"] if words else []
-    others = {slices.partition_origin(table, file) for file in named} - {origin, None}
+    others = {cells.partition_origin(table, file) for file in named} - {origin, None}
     paths = {file.file_path for file in named}
     found += [_give_up_of(lake, logstore, client, other, paths) for other in sorted(map(str, others))]
     return tuple(found)

@@ -7,20 +7,17 @@ Rows of origins without a ledger (adopted as a number, or of other hands) are co
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
-from pyiceberg.expressions import NotEqualTo
 from pyiceberg.table import Table
 
-from pipelines.landing.contents.tally import Count, Tally, tally
-from pipelines.landing.ledger.reading import Unreadable, batches_of, tasks_of
+from pipelines.landing.contents.cells import Count, Counted, Tally, count, edges, partition_origin, totals
+from pipelines.landing.ledger.reading import Unreadable, rows_shown, tasks_of
 from pipelines.landing.ledger.state import TableState
-from pipelines.landing.table.bounded_scan import BoundedScan
-from pipelines.landing.table.contract import origin_place
 from sls_io.values.claim import SUM_MODULUS, ShardLedger
 from sls_io.values.errors import printable
-from sls_io.values.window import Cursor
+from sls_io.values.window import Cursor, Window
 
 _NAMED_MAX = 5
 
@@ -31,61 +28,102 @@ class OtherOrigins:
 
     problems  rows that their ledgers do not say, or that are missing
     notes     whose rows are proven, and whose nobody proves
-    lost      files that are gone or damaged
     wrong     the origins with problems
     """
 
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    lost: tuple[Unreadable, ...] = ()
     wrong: tuple[str, ...] = ()
 
 
-def prove_others(table: Table, state: TableState, origin: str, *, sums: bool) -> OtherOrigins:
-    """Hold the rows of all origins but `origin` against their ledgers: number, identity sum, once each.
-    Without `sums` only the number, by the manifests. Raises as `reading.py` does, not for lost files."""
+@dataclass(frozen=True)
+class Contents:
+    """What the files of main hold.
+
+    counted  rows that were read by their identities
+    rows     how many of each origin: read, or as the manifests say
+    lost     files that are gone or damaged
+    short    the origins of which these may have held rows; None: of any
+    listed   False when nobody can say which files there are
+    """
+
+    counted: Counted = field(default_factory=Counted)
+    rows: Mapping[str, int] = field(default_factory=Counter)
+    lost: tuple[Unreadable, ...] = ()
+    short: frozenset[str | None] = frozenset()
+    listed: bool = True
+
+
+def contents(
+    table: Table, state: TableState, origin: str, windows: Iterable[Window], *, sums: bool
+) -> Contents:
+    """Read the identities of the rows of an origin, with `sums` those of all origins that have a ledger or
+    adopted rows. Of others the manifests tell how many rows there are, and only files of which row-level
+    deletes hide some are read. Raises as `reading.py` does, not for lost files."""
     try:
-        counts = _counts(table, origin)
+        tasks = tasks_of(table, table.scan())
     except Unreadable as error:
-        return OtherOrigins(lost=(error,))
+        return Contents(lost=(error,), listed=False)
+    names = {origin, *(_ours(state) if sums else ())}
+    cut = edges(map(state.ledger, names), {origin: windows})
+    of = {task.file.file_path: partition_origin(table, task.file) for task in tasks}
+    counted = count(table, (t for t in tasks if of[t.file.file_path] in {*names, None}), cut)
+    rows, lost = Counter[str](), list(counted.lost)
+    for (name, _), (number, _) in totals(cell for each in counted.files.values() for cell in each).items():
+        rows[name] += number
+    for task in tasks:
+        owner = of[task.file.file_path]
+        if owner is not None and owner not in names:
+            try:
+                rows[owner] += rows_shown(table, task)
+            except Unreadable as error:
+                lost.append(error)
+    short = frozenset(of.get(error.path) for error in lost)
+    return Contents(counted, rows, tuple(lost), short)
+
+
+def _ours(state: TableState) -> set[str]:
+    return {*state.ledgers, *(name for name, _ in state.adopted.shards)}
+
+
+def prove_others(state: TableState, origin: str, there: Contents, *, sums: bool) -> OtherOrigins:
+    """Hold the rows of all origins but `origin` against their ledgers: number, identity sum, once each.
+    Without `sums` only the number. Pure."""
+    if not there.listed:
+        return OtherOrigins()
     problems: list[str] = []
-    lost: list[Unreadable] = []
     proven: dict[str, int] = {}
     wrong: list[str] = []
-    ours = sorted({*state.ledgers, *(name for name, _ in state.adopted.shards)} - {origin})
-    for name in ours:
-        found, files = _wrong(table, state, name, counts[name], sums=sums)
-        lost += files
+    for name in sorted(_ours(state) - {origin}):
+        found, rows = _wrong(state, name, there, sums=sums), there.rows.get(name, 0)
         problems += [f"origin {_named(state, name)}: {text}" for text in found[:_NAMED_MAX]]
         if len(found) > _NAMED_MAX:
             problems.append(f"origin {_named(state, name)}: and {len(found) - _NAMED_MAX} more")
-        if found or files:
+        if found or {name, None} & there.short:
             wrong.append(name)
-        elif counts[name]:
-            proven[name] = counts[name]
-    strange = {name: rows for name, rows in counts.items() if name not in ours}
+        elif rows:
+            proven[name] = rows
+    strange = {name: rows for name, rows in there.rows.items() if name not in {*_ours(state), origin}}
     notes = (*_proven_notes(state, proven, sums=sums), *_strange_notes(strange))
-    return OtherOrigins(tuple(problems), notes, tuple(lost), tuple(wrong))
+    return OtherOrigins(tuple(problems), notes, tuple(wrong))
 
 
-def _wrong(
-    table: Table, state: TableState, name: str, count: int, *, sums: bool
-) -> tuple[list[str], list[Unreadable]]:
-    """What is wrong with the rows of one origin, and its files that are lost."""
+def _wrong(state: TableState, name: str, there: Contents, *, sums: bool) -> list[str]:
+    """What is wrong with the rows of one origin."""
     ledger, adopted = state.ledger(name), state.adopted.shards_of(name)
     if not sums:
         known = sum(entry.rows for entry in ledger.shards.values())
-        return _other_count(count, known, sum(state.adopted.of(name, shard)[0] for shard in adopted)), []
-    tallies, lost = tally(table, name, ledger)
+        before = sum(state.adopted.of(name, shard)[0] for shard in adopted)
+        return _other_count(there.rows.get(name, 0), known, before)
+    tallies = there.counted.shards(ledger)
     found: list[str] = []
     for shard in sorted({*ledger.shards, *tallies, *adopted}):
         entry = ledger.shards.get(shard) or ShardLedger(Cursor(0))
-        before, there = state.adopted.of(name, shard), tallies.get(shard)
+        kept, each = state.adopted.of(name, shard), tallies.get(shard)
         found += [
-            f"shard {shard}: {text}"
-            for text in (*other_sums(entry, there, before), *not_once(there, before[0]))
+            f"shard {shard}: {text}" for text in (*other_sums(entry, each, kept), *not_once(each, kept[0]))
         ]
-    return found, lost
+    return found
 
 
 def other_sums(entry: ShardLedger, tally: Tally | None, adopted: Count) -> list[str]:
@@ -113,29 +151,6 @@ def _other_count(rows: int, ledger: int, adopted: int) -> list[str]:
         return []
     beside = f" and {adopted} adopted" if adopted else ""
     return [f"the table holds {rows} rows, the ledger {ledger}{beside}"]
-
-
-def _counts(table: Table, origin: str) -> Counter[str]:
-    """Rows of each other origin, from the manifests. A file whose partition does not say its origin, and one
-    of which row-level deletes hide rows, is read."""
-    theirs = NotEqualTo(term="__origin__", value=origin)
-    reader = BoundedScan(table.metadata, table.io, table.schema().select("__origin__"), theirs)
-    places = {number: origin_place(spec, table.schema()) for number, spec in table.specs().items()}
-    rows: Counter[str] = Counter()
-    lost: Unreadable | None = None
-    for task in tasks_of(table, table.scan(row_filter=theirs)):
-        place = places[task.file.spec_id]
-        if place is not None and not task.delete_files:
-            rows[str(task.file.partition[place])] += task.file.record_count
-            continue
-        try:
-            for batch in batches_of(table, reader, task):
-                rows.update(str(name) for name in batch.column("__origin__").to_pylist())
-        except Unreadable as error:
-            lost = lost or error
-    if lost is not None:
-        raise lost
-    return rows
 
 
 def _named(state: TableState, name: str) -> str:

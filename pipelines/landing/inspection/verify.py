@@ -19,10 +19,10 @@ from dataclasses import dataclass, field, replace
 
 from pyiceberg.table import Table
 
-from pipelines.landing.contents.tally import Count, Tally, tally
+from pipelines.landing.contents.cells import Count, Tally
 from pipelines.landing.hours import hour_text, hours_text, moment_text
 from pipelines.landing.inspection import cures
-from pipelines.landing.inspection.other_origins import not_once, other_sums, prove_others
+from pipelines.landing.inspection.other_origins import contents, not_once, other_sums, prove_others
 from pipelines.landing.inspection.proof import Proof, ShardProof
 from pipelines.landing.inspection.runway import CALLS_PARALLEL
 from pipelines.landing.inspection.second_pull import SecondPull, pull_again
@@ -133,18 +133,19 @@ def _verified(logstore: Logstore, lake: Lake, client: SlsClient, asked: _Asked) 
     told = _Told(
         _landed_windows(table, ledger), pull_again(client, ledger, hours=asked.hours) if asked.pull else None
     )
-    tallies, unread = tally(table, origin.id, ledger, told.windows)
-    others = prove_others(table, state, origin.id, sums=asked.sums_of_others)
+    there = contents(table, state, origin.id, told.windows, sums=asked.sums_of_others)
+    tallies, windows = there.counted.shards(ledger), there.counted.windows(origin.id, told.windows)
+    others = prove_others(state, origin.id, there, sums=asked.sums_of_others)
     whole, damaged = read_chosen(table, origin.id, asked.rows, others=asked.sums_of_others)
     said = {each.path for each in lost}
     # Of the newest landing's file another logstore's may be gone, too.
-    lost = list({each.path: each for each in (*damaged, *lost, *unread, *others.lost)}.values())
+    lost = list({each.path: each for each in (*damaged, *lost, *there.lost)}.values())
     problems += [each.what for each in lost if each.path not in said]
     problems += others.problems
     ends, seen = _ends(client, ledger, begins(client, logstore, state, origin.id))
     decided = _decisions(client, state, ledger, tallies, ends)
     shards = tuple(
-        _prove(s, ledger, tallies.get(s), ends, decided[s], told, seen.get(s, _Seen()))
+        _prove(s, ledger, tallies.get(s), windows, ends, decided[s], told, seen.get(s, _Seen()))
         for s in sorted(decided)
     )
     since_ms = min((s.timestamp_ms for s in table.metadata.snapshots), default=None)
@@ -370,6 +371,7 @@ def _prove(
     shard: int,
     ledger: Ledger,
     tally: Tally | None,
+    windows: Mapping[Window, Count],
     ends: Mapping[int, Cursor],
     decided: _Decisions,
     told: _Told,
@@ -392,7 +394,7 @@ def _prove(
             shard, 0, rows, Cursor(0), None, False, (), tuple(problems), tuple(notes), before,
             strange=bool(problems) and rows > before,
         )  # fmt: skip
-    single = _singly(shard, tally, told, decided.forgotten)
+    single = _singly(shard, windows, told, decided.forgotten)
     sums, once = other_sums(entry, tally, adopted), not_once(tally, before)
     problems = [*sums, *once, *single.problems, *seen.shown]
     notes += [*single.notes, *seen.lost]
@@ -451,10 +453,10 @@ class _Single:
     notes: list[str] = field(default_factory=list)
 
 
-def _singly(shard: int, tally: Tally | None, told: _Told, gone: Gone) -> _Single:
+def _singly(shard: int, windows: Mapping[Window, Count], told: _Told, gone: Gone) -> _Single:
     """Each window on its own. Windows of hours with rows removed by decision are left out: nobody knows which
     windows those rows were in."""
-    held: Mapping[Window, Count] = tally.windows if tally else {}
+    held = {window: count for window, count in windows.items() if window.shard == shard}
     found, wrong = _Single(), list[str]()
     asked = [w for w in sorted(held) if not gone.hours.overlaps(w.hour, w.hour + 1)]
     rest = {w for w in held if w.hour >= gone.before}.difference(asked)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pyiceberg.table import FileScanTask, Table
 
-from pipelines.landing.contents.slices import partition_origin
+from pipelines.landing.contents.cells import partition_origin
 from pipelines.landing.ledger.reading import Unreadable, read_whole, tasks_of
 
 DAYS = 7

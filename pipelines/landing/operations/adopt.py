@@ -25,9 +25,9 @@ from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing.commit import authored, publish
 from pipelines.landing.commit.operation import Planned
-from pipelines.landing.contents.explained import Key, LostFile, holds, proves, tally
+from pipelines.landing.contents.cells import Cells, Key, Shown, Tally
+from pipelines.landing.contents.explained import LostFile, compare, holds, proves
 from pipelines.landing.contents.sameness import way_back
-from pipelines.landing.contents.tally import Tally
 from pipelines.landing.ledger.codec import LEDGER_PREFIX
 from pipelines.landing.ledger.fence import lowered
 from pipelines.landing.ledger.place import Place, Trust, look
@@ -149,7 +149,7 @@ def plan_adopt(
             f"the ledger of {found.place.origin.id} is proven by its rows and stays; leave the start out"
         )
     if decided.asks and named:
-        _check_removal_known(found.place.table, found.place.state)
+        _check_removal_known(found)
         floors = Floors(client, found.place.state.forgotten, found.newest.get(found.place.origin.id))
         starts = starts_of(client, logstore, found.place.origin.id, found.tallies, at, cursors or {}, floors)
         decided = decided.started(found.place.origin.id, starts)
@@ -199,6 +199,7 @@ class _Found:
     newest: Mapping[str, Newest]
     tallies: Mapping[Key, Tally]
     lost: tuple[LostFile, ...]
+    files: Mapping[Shown, Cells]
     stops: str
     trouble: str
 
@@ -236,11 +237,11 @@ def _find(lake: Lake, logstore: Logstore, client: SlsClient) -> _Found:
     newest = _newest(table)
     every = {*state.origins, *newest, origin.id}
     try:
-        tallies, lost = tally(table, {o: newest[o].ledger if o in newest else Ledger(o) for o in every})
+        there = compare(table, {o: newest[o].ledger if o in newest else Ledger(o) for o in every})
     except Unreadable as error:
         raise repair_manifests.named(lake, logstore, client, error) from error
-    trouble = stops or _short(table, state, tallies, lost)
-    return _Found(place, newest, tallies, tuple(lost), stops, trouble)
+    trouble = stops or _short(table, state, there.tallies, there.lost)
+    return _Found(place, newest, there.tallies, there.lost, there.files, stops, trouble)
 
 
 def _decide(found: _Found) -> _Decided:
@@ -252,7 +253,7 @@ def _decide(found: _Found) -> _Decided:
     ledgers = lowered(ledgers, {o: ledger for o, ledger in state.ledgers.items() if o in ledgers})
     former = _former(state, origin, ledgers)
     ledgers |= {o: Ledger(o) for o in former}
-    _check_once(table, state, tallies, {*ledgers, origin.id})
+    _check_once(found, {*ledgers, origin.id})
     asks = origin.id not in ledgers
     differs = tuple(d for o in sorted(newest) for d in _differences(newest[o], tallies, lost))
     begun = frozenset({*former, *([origin.id] if asks else [])})
@@ -276,7 +277,7 @@ def _describe(found: _Found, decided: _Decided, *, named: bool) -> Adoption:
         asks=decided.asks and not named,
         differs=differs,
         missing=sum(d.missing for d in differs if d.origin in decided.begun),
-        back=way_back(found.place.table, [x.path for x in lost]) if differs or lost else None,
+        back=way_back(found.place.table, [x.path for x in lost], found.files) if differs or lost else None,
         damaged=_damaged(found.place.table, state),
         forgotten=bool(state.forgotten.shards),
         former=decided.former,
@@ -445,17 +446,15 @@ def _differences(
         yield Difference(origin, shard, snapshot, entry.rows + rows, there.rows, missing, foreign)
 
 
-def _check_once(
-    table: Table, state: TableState, tallies: Mapping[Key, Tally], origins: Collection[str]
-) -> None:
+def _check_once(found: _Found, origins: Collection[str]) -> None:
     """No identity of these origins is there twice. An adoption would keep the second row for ever."""
-    doubled = sum(t.doubled for (origin, _), t in tallies.items() if origin in origins)
+    doubled = sum(t.doubled for (origin, _), t in found.tallies.items() if origin in origins)
     if not doubled:
         return
     by_hand = "delete all but one of each with any engine, and look again"
-    back = way_back(table)
+    back = way_back(found.place.table, known=found.files)
     raise LedgerBroken(
-        f"{doubled} rows of table {'.'.join(table.name())} are there more than once, and nobody can adopt "
+        f"{doubled} rows of table {found.place.name} are there more than once, and nobody can adopt "
         "a row twice",
         verb=f"sls-lake table rollback {back}" if back is not None else by_hand,
     )
@@ -470,19 +469,19 @@ def _damaged(table: Table, state: TableState) -> int | None:
     return snapshot.snapshot_id if snapshot is not None and len(texts) > len(readable) else None
 
 
-def _check_removal_known(table: Table, state: TableState) -> None:
+def _check_removal_known(found: _Found) -> None:
     """Raises LedgerBroken when nobody can say whether main is from before a removal for good, and a landing
     from after it can be gone back to.
 
     Story: rows are forgotten, main is put back by hand to before that, and its landings are expired. What is
     there now cannot be told from what was removed, and adopted, it would be there for ever.
     """
-    if not state.forgotten.shards or any(map(is_landing, ancestry(table))):
+    if not found.place.state.forgotten.shards or any(map(is_landing, ancestry(found.place.table))):
         return
-    back = way_back(table)
+    back = way_back(found.place.table, known=found.files)
     if back is not None:
         raise LedgerBroken(
-            f"rows were removed from table {'.'.join(table.name())} by `table forget`, and nobody can say "
+            f"rows were removed from table {found.place.name} by `table forget`, and nobody can say "
             "whether they are there again: no landing is left in main's history",
             verb=f"sls-lake table rollback {back}",
         )

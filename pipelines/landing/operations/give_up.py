@@ -12,7 +12,7 @@ one shard: a row that was lost in another way is never given up with them.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from pyiceberg.manifest import DataFile, DataFileContent
@@ -20,7 +20,7 @@ from pyiceberg.table import FileScanTask
 
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.operation import Planned
-from pipelines.landing.contents import slices
+from pipelines.landing.contents import cells, slices
 from pipelines.landing.contents.slices import Part
 from pipelines.landing.ledger.fence import withdrawn
 from pipelines.landing.ledger.place import Place, Trust, look
@@ -94,11 +94,11 @@ def plan_give_up(
         raise ConfigError(
             f"every file of {place.origin.logstore} in {place.name} can be read: nothing is lost"
         )
-    if any(slices.partition_hour(place.table, task.file) is None for task in lost):
+    if any(cells.partition_hour(place.table, task.file) is None for task in lost):
         raise ConfigError(f"a lost file of {place.name} is not of one receive hour; restore it")
-    parts = _joined(part for _, found in kept for part in found)
-    slices.check_explained(place, parts.values(), adopted_too=True)
-    short = _short(place, parts.values())
+    parts = slices.joined(part for _, found in kept for part in found)
+    slices.check_explained(place, parts, adopted_too=True)
+    short = _short(place, parts)
     _check_same_rows(place, lost, {shard: a + b for shard, (a, b) in short.items()})
     windows = list(windows_in(place.table, place.origin.id))
     taken = {
@@ -107,7 +107,7 @@ def plan_give_up(
         if rows
     }
     ledger = place.ledger.with_shards(
-        {shard: _lowered(place.ledger, parts.values(), shard, lost_of) for shard, lost_of in taken.items()}
+        {shard: _lowered(place.ledger, parts, shard, lost_of) for shard, lost_of in taken.items()}
     )
     given = {shard: a + b for shard, (a, b) in short.items() if a + b}
     still = reach.kept_of(client, given, taken, windows) if place is own else None
@@ -117,7 +117,7 @@ def plan_give_up(
         commit=authored.Change(
             content=place.head,
             ledgers={**place.state.ledgers, ledger.origin: ledger},
-            adopted=_adopted(place, parts.values(), given),
+            adopted=_adopted(place, parts, given),
             deed=Deed(Operation.GIVE_UP),
             forgotten=place.state.forgotten,
             dropped=frozenset(task.file.file_path for task in lost),
@@ -144,14 +144,6 @@ def _sorted_out(place: Place, whole: Callable[[str], bool]) -> tuple[_Kept, list
                 raise
             lost.append(task)
     return kept, lost
-
-
-def _joined(parts: Iterable[Part]) -> dict[tuple[int, int], Part]:
-    found: dict[tuple[int, int], Part] = {}
-    for part in parts:
-        key = part.shard, part.hour
-        found[key] = found[key].plus(part) if key in found else part
-    return found
 
 
 def _short(place: Place, parts: Iterable[Part]) -> dict[int, tuple[int, int]]:
@@ -199,7 +191,7 @@ def _cursors(
     place: Place,
     shard: int,
     kept: _Kept,
-    parts: Mapping[tuple[int, int], Part],
+    parts: Collection[Part],
     lost: Iterable[FileScanTask],
     windows: Iterable[Landed],
 ) -> IntervalSet:
@@ -209,9 +201,7 @@ def _cursors(
         pair for task in lost for pair in _extents(place, shard, parts, task.file, windows)
     )
     hours = {
-        part.hour
-        for part in parts.values()
-        if part.shard == shard and extents.overlaps(part.first, part.last + 1)
+        part.hour for part in parts if part.shard == shard and extents.overlaps(part.first, part.last + 1)
     }
     near = [task for task, found in kept if any(p.shard == shard and p.hour in hours for p in found)]
     there = slices.cursors_of(place, near, shard)
@@ -230,7 +220,7 @@ def _cursors(
 def _extents(
     place: Place,
     shard: int,
-    parts: Mapping[tuple[int, int], Part],
+    parts: Collection[Part],
     file: DataFile,
     windows: Iterable[Landed],
 ) -> Iterator[tuple[int, int]]:
@@ -238,11 +228,11 @@ def _extents(
     shards, span = bounds(place.table, file, "__shard__"), bounds(place.table, file, "__cursor__")
     if shards is not None and not shards[0] <= shard <= shards[1]:
         return
-    hour = slices.partition_hour(place.table, file)
+    hour = cells.partition_hour(place.table, file)
     if hour is None:
         return
-    low = max((p.last + 1 for (s, h), p in parts.items() if s == shard and h < hour), default=0)
-    high = min((p.first for (s, h), p in parts.items() if s == shard and h > hour), default=2**63 - 1)
+    low = max((p.last + 1 for p in parts if p.shard == shard and p.hour < hour), default=0)
+    high = min((p.first for p in parts if p.shard == shard and p.hour > hour), default=2**63 - 1)
     if shards is not None and shards[0] == shards[1] and span is not None:
         low, high = span[0], span[1] + 1
     # A window's own edges, where they are known: the service ends a page there.
@@ -284,7 +274,7 @@ def _view(
 ) -> GivenUp:
     hours: dict[int, int] = defaultdict(int)
     for task in lost:
-        hours[slices.partition_hour(place.table, task.file) or 0] += task.file.record_count
+        hours[cells.partition_hour(place.table, task.file) or 0] += task.file.record_count
     before = place.ledger.shards
     return GivenUp(
         table=place.name,

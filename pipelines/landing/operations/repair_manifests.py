@@ -23,10 +23,9 @@ from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.operation import Planned
-from pipelines.landing.contents import choice, explained, slices, strays
-from pipelines.landing.contents.choice import Count, Key
+from pipelines.landing.contents import choice, explained, strays
+from pipelines.landing.contents.cells import Count, Key, Tally, partition_origin
 from pipelines.landing.contents.explained import LostFile
-from pipelines.landing.contents.tally import Tally
 from pipelines.landing.ledger.place import Place, Trust, look
 from pipelines.landing.ledger.reading import VERIFY, Unreadable, entries_of, manifests_of, tasks_in
 from pipelines.landing.ledger.state import TableState
@@ -160,8 +159,8 @@ def _ledgers(state: TableState) -> dict[str, Ledger]:
 
 def _found(table: Table, state: TableState, manifests: tuple[ManifestFile, ...]) -> _Listed:
     tasks = tuple(tasks_in(table, manifests))
-    tallies, gone = explained.tally(table, _ledgers(state), tasks=tasks)
-    return _Listed(manifests, tasks, tallies, tuple(gone))
+    there = explained.compare(table, _ledgers(state), tasks=tasks)
+    return _Listed(manifests, tasks, there.tallies, there.lost)
 
 
 def _known(state: TableState, key: Key) -> Count:
@@ -242,7 +241,7 @@ def _proven(place: Place, found: _Listed, added: tuple[DataFile, ...], *, withou
     """
     table, state = place.table, place.state
     tasks = [*found.tasks, *(FileScanTask(file) for file in added)]
-    tallies, gone = explained.tally(table, _ledgers(state), tasks=tasks)
+    tallies, gone, _ = explained.compare(table, _ledgers(state), tasks=tasks)
     wrong, missing = list[str](), 0
     for origin, ledger in sorted(_ledgers(state).items()):
         if explained.proves(ledger, state.adopted, tallies, gone):
@@ -283,7 +282,7 @@ def _others(table: Table, state: TableState, tasks: Collection[FileScanTask]) ->
     if not state.adopted.others:
         return 0
     known = _ledgers(state).keys()
-    origins = ((slices.partition_origin(table, task.file), task.file.record_count) for task in tasks)
+    origins = ((partition_origin(table, task.file), task.file.record_count) for task in tasks)
     there = sum(rows for origin, rows in origins if origin is not None and origin not in known)
     return max(0, state.adopted.others - there)
 

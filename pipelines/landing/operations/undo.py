@@ -136,20 +136,16 @@ def _readable(
 ) -> tuple[Part, ...]:
     """What those files hold that can be read. Raises LedgerBroken for one that cannot, unless all that
     may have been in it can be pulled again."""
-    found: dict[tuple[int, int], Part] = {}
+    found: list[Part] = []
     for task in tasks:
         try:
-            parts = slices.parts_of(place, [task])
+            found += slices.parts_of(place, [task])
         except LedgerBroken:
             if not all(
                 kept_whole(client, entry, shard, hours) for shard, entry in place.ledger.shards.items()
             ):
                 raise
-            continue
-        for part in parts:
-            key = part.shard, part.hour
-            found[key] = found[key].plus(part) if key in found else part
-    return tuple(found[key] for key in sorted(found))
+    return slices.joined(found)
 
 
 def kept_whole(client: SlsClient, entry: ShardLedger, shard: int, hours: range) -> bool:
