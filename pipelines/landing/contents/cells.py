@@ -117,6 +117,11 @@ class Identities(NamedTuple):
     cursors: _Longs
     indexes: _Longs
 
+    @property
+    def keys(self) -> _Longs:
+        """Shards, cursors and indexes, a column a row."""
+        return np.stack([np.full_like(self.cursors, self.shard), self.cursors, self.indexes])
+
 
 Edges = Mapping[Key, _Longs]
 """Sorted cursors of each shard at which its rows are cut."""
@@ -229,9 +234,9 @@ class _Counting:
             except Unreadable as error:
                 self.lost.setdefault(error.path, error)
                 continue
-            self.files[shown(task)] = _cells(found, self._edges)
+            self.files[shown(task)] = cells_in(found, self._edges)
             for part in found:
-                held[(part.origin, part.shard), part.hour].append(np.stack([part.cursors, part.indexes]))
+                held[(part.origin, part.shard), part.hour].append(part.keys[1:])
         return dict(held)
 
     def look_for_twins(self, place: _Place, parts: list[_Longs]) -> None:
@@ -270,10 +275,11 @@ def _doubled(keys: _Longs) -> int:
 def cells_of(table: Table, task: FileScanTask, edges: Edges, where: Filter | None = None) -> Cells:
     """The cells of one file, or of those of its rows that `where` takes. Reads a batch at a time. Raises as
     `reading.py` does."""
-    return _cells(identities(table, task, where), edges)
+    return cells_in(identities(table, task, where), edges)
 
 
-def _cells(rows: Iterable[Identities], edges: Edges) -> Cells:
+def cells_in(rows: Iterable[Identities], edges: Edges) -> Cells:
+    """The cells of these rows."""
     found = dict[tuple[str, int, int, int], Cell]()
     for each in rows:
         cut = edges.get((each.origin, each.shard), _NO_EDGES)
@@ -315,24 +321,25 @@ def identities(table: Table, task: FileScanTask, where: Filter | None = None) ->
     for batch in batches_of(table, reader, task, whole=True):
         rows = batch if where is None else batch.filter(where.taken(batch))
         if rows.num_rows:
-            yield from _apart(rows, origin, hour)
+            yield from apart(rows, origin, hour)
 
 
-def _apart(batch: pa.RecordBatch, origin: str | None, hour: int | None) -> Iterator[Identities]:
+def apart(batch: pa.RecordBatch, origin: str | None = None, hour: int | None = None) -> Iterator[Identities]:
+    """Rows with their identity columns, by shard, hour and origin; the last two as said, else as they say."""
     shards, cursors, indexes = (
         batch.column(name).to_numpy(zero_copy_only=False).astype(np.int64) for name in IDENTITY[:3]
     )
     hours = receive_hours(batch) if hour is None else np.full(len(shards), hour)
     names, of = [origin], np.zeros(len(shards), dtype=np.int64)
     if origin is None:
-        coded = batch.column("__origin__").dictionary_encode()
+        coded = batch.column("__origin__").cast(pa.string()).dictionary_encode("encode")
         names, of = coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64)
     places = np.stack([of, shards, hours])
     if (places == places[:, :1]).all():
         yield Identities(str(names[of[0]]), int(shards[0]), int(hours[0]), cursors, indexes)
         return
     for name, shard, at in np.unique(places, axis=1).T.tolist():
-        here = (of == name) & (shards == shard) & (hours == at)
+        here = (places == [[name], [shard], [at]]).all(axis=0)
         yield Identities(str(names[name]), shard, at, cursors[here], indexes[here])
 
 

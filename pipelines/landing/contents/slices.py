@@ -18,6 +18,7 @@ from pyiceberg.table import FileScanTask, Table
 
 from pipelines.landing.contents.cells import (
     Cell,
+    Cells,
     Filter,
     Shown,
     cells_of,
@@ -26,13 +27,14 @@ from pipelines.landing.contents.cells import (
     identities,
     partition_hour,
     shown,
+    totals,
 )
 from pipelines.landing.hours import hour_text, hours_text, moment_text
 from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.reading import Unreadable, bounds, tasks_of
 from pipelines.landing.ledger.values import Adopted
 from pipelines.landing.table.contract import hour_place, origin_place, rows_of
-from sls_io.values.claim import SUM_MODULUS, Ledger, ShardLedger
+from sls_io.values.claim import SUM_MODULUS, ShardLedger
 from sls_io.values.errors import ConfigError, LedgerBroken, ShardGone
 from sls_io.values.window import HOUR_S, IntervalSet
 from sls_io.wire.client import SlsClient
@@ -42,31 +44,26 @@ Fingerprint = frozenset[Shown]
 
 
 @dataclass(frozen=True)
-class Part:
-    """Rows of one shard and receive hour: how many, their identity sum mod 2**64, and the lowest and
-    highest cursor. `outside` and `outside_sum` are those that the ledger does not call landed."""
+class Slice:
+    """Rows of a logstore: those that its ledger calls `landed`, and `others`, which were adopted or which
+    nothing explains."""
 
-    shard: int
-    hour: int
-    rows: int
-    sum: int
-    first: int
-    last: int
-    outside: int = 0
-    outside_sum: int = 0
+    landed: Cells = ()
+    others: Cells = ()
 
-    def plus(self, other: "Part") -> "Part":
+    @property
+    def cells(self) -> Cells:
+        """All of them."""
+        return (*self.landed, *self.others)
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return sum(cell.rows for cell in self.cells)
+
+    def plus(self, other: "Slice") -> "Slice":
         """Both together."""
-        return Part(
-            self.shard,
-            self.hour,
-            self.rows + other.rows,
-            (self.sum + other.sum) % SUM_MODULUS,
-            min(self.first, other.first),
-            max(self.last, other.last),
-            self.outside + other.outside,
-            (self.outside_sum + other.outside_sum) % SUM_MODULUS,
-        )
+        return Slice((*self.landed, *other.landed), (*self.others, *other.others))
 
 
 def check_passed(place: Place, client: SlsClient, end_hour: int) -> None:
@@ -267,8 +264,8 @@ def _counted(place: Place) -> Iterator[tuple[tuple[int, ...], int, int]]:
             there[span[0]] += task.file.record_count
         else:
             mixed += task.file.record_count
-    for part in parts_of(place, odd):
-        there[part.shard] += part.rows
+    for cell in slice_of(place, odd).cells:
+        there[cell.shard] += cell.rows
     known = defaultdict[int, int](int, {s: entry.rows for s, entry in place.ledger.shards.items()})
     for (name, shard), (rows, _) in place.state.adopted.shards.items():
         known[shard] += rows if name == origin else 0
@@ -304,26 +301,14 @@ def fingerprint(tasks: Iterable[FileScanTask]) -> Fingerprint:
     return frozenset(map(shown, tasks))
 
 
-def parts_of(place: Place, tasks: Collection[FileScanTask], where: Filter | None = None) -> tuple[Part, ...]:
-    """The logstore's rows of these files, or those that `where` takes, by shard and hour. Raises as
-    `reading.py` does."""
-    cut = edges([place.ledger])
-    cells = (cell for task in tasks for cell in cells_of(place.table, task, cut, where))
-    return joined(_part(cell, place.ledger) for cell in cells if cell.origin == place.origin.id)
-
-
-def joined(parts: Iterable[Part]) -> tuple[Part, ...]:
-    """One of each shard and hour."""
-    found: dict[tuple[int, int], Part] = {}
-    for part in parts:
-        key = part.shard, part.hour
-        found[key] = found[key].plus(part) if key in found else part
-    return tuple(found[key] for key in sorted(found))
-
-
-def _part(cell: Cell, ledger: Ledger) -> Part:
-    rows, total = (0, 0) if cell.landed(ledger) else (cell.rows, cell.sum)
-    return Part(cell.shard, cell.hour, cell.rows, cell.sum, cell.first, cell.last, rows, total)
+def slice_of(place: Place, tasks: Iterable[FileScanTask], where: Filter | None = None) -> Slice:
+    """The logstore's rows of these files, or those that `where` takes. Raises as `reading.py` does."""
+    cut, found = edges([place.ledger]), defaultdict[bool, list[Cell]](list)
+    for task in tasks:
+        for cell in cells_of(place.table, task, cut, where):
+            if cell.origin == place.origin.id:
+                found[cell.landed(place.ledger)].append(cell)
+    return Slice(tuple(found[True]), tuple(found[False]))
 
 
 def cursors_of(place: Place, tasks: Iterable[FileScanTask], shard: int) -> npt.NDArray[np.int64]:
@@ -333,36 +318,30 @@ def cursors_of(place: Place, tasks: Iterable[FileScanTask], shard: int) -> npt.N
     return np.unique(np.concatenate([np.array([], dtype=np.int64), *found]))
 
 
-def check_explained(place: Place, parts: Iterable[Part], *, adopted_too: bool) -> None:
+def check_explained(place: Place, found: Slice, *, adopted_too: bool) -> None:
     """Raises LedgerBroken for rows that neither the ledger nor, if those may go, adoption explains."""
-    rows: dict[int, int] = defaultdict(int)
-    outside: dict[int, int] = defaultdict(int)
-    for part in parts:
-        rows[part.shard] += part.rows - part.outside
-        outside[part.shard] += part.outside
-    for shard in sorted(rows):
-        entry = place.ledger.shards.get(shard)
-        adopted = place.state.adopted.of(place.origin.id, shard)[0]
-        if rows[shard] > (entry.rows if entry else 0) or outside[shard] > adopted:
+    landed, others = totals(found.landed), totals(found.others)
+    for key in sorted({*landed, *others}):
+        entry, beside = place.ledger.shards.get(key[1]), others.get(key, (0, 0))[0]
+        rows = landed.get(key, (0, 0))[0]
+        if rows > (entry.rows if entry else 0) or beside > place.state.adopted.of(*key)[0]:
             raise LedgerBroken(
-                f"shard {shard} has rows in {place.name} that its ledger does not explain; "
+                f"shard {key[1]} has rows in {place.name} that its ledger does not explain; "
                 "nothing was changed",
                 verb="sls-lake verify",
             )
-        if outside[shard] and not adopted_too:
+        if beside and not adopted_too:
             raise ConfigError(
-                f"{outside[shard]} rows of shard {shard} were adopted: no landing brought them and none "
+                f"{beside} rows of shard {key[1]} were adopted: no landing brought them and none "
                 "could bring them again; `sls-lake table forget` removes them"
             )
 
 
-def without_adopted(adopted: Adopted, origin: str, parts: Iterable[Part]) -> Adopted:
-    """The adopted rows that remain once the rows of `parts` that lie outside of the ledger have left."""
+def without_adopted(adopted: Adopted, leaving: Slice) -> Adopted:
+    """The adopted rows that remain once those rows have left that lie outside of the ledger."""
     shards = dict(adopted.shards)
-    for part in parts:
-        if part.outside:
-            rows, total = shards[origin, part.shard]
-            shards[origin, part.shard] = rows - part.outside, (total - part.outside_sum) % SUM_MODULUS
+    for key, (rows, total) in totals(leaving.others).items():
+        shards[key] = shards[key][0] - rows, (shards[key][1] - total) % SUM_MODULUS
     return replace(adopted, shards={key: value for key, value in shards.items() if value[0]})
 
 
