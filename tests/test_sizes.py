@@ -30,8 +30,6 @@ CHOICES = (ast.If, ast.IfExp, ast.For, ast.While, ast.comprehension, ast.ExceptH
 """What each make a function one harder to follow; so does every further `and` or `or`."""
 
 LONG = {
-    "pipelines/landing/inspection/verify.py:_verified",
-    "pipelines/landing/inspection/verify.py:_prove",
     "pipelines/landing/operations/register.py:plan_register",
 }
 TANGLED = {
@@ -41,9 +39,6 @@ TANGLED = {
     "pipelines/landing/inspection/cures.py:of_lost_files",
     "pipelines/landing/inspection/describe.py:_view",
     "pipelines/landing/inspection/runway.py:_look",
-    "pipelines/landing/inspection/verify.py:_verified",
-    "pipelines/landing/inspection/verify.py:_prove",
-    "pipelines/landing/inspection/verify.py:_singly",
     "pipelines/landing/operations/give_up.py:_extents",
     "pipelines/landing/operations/reach.py:_lacking",
     "pipelines/landing/operations/register.py:plan_register",
