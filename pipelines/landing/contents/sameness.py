@@ -14,22 +14,22 @@ from pyiceberg.table import Table
 from pipelines.landing.contents.cells import (
     Cell,
     Cells,
+    Count,
     Shown,
     Tally,
     cells_of,
-    count,
-    edges,
     partition_origin,
     shown,
     totals,
 )
-from pipelines.landing.contents.explained import holds, proves
+from pipelines.landing.contents.explained import compare, holds, proves
 from pipelines.landing.ledger.place import Place
-from pipelines.landing.ledger.reading import Misread, Unreadable, tasks_of
+from pipelines.landing.ledger.reading import Misread, tasks_of
 from pipelines.landing.ledger.state import ways_back
 from pipelines.landing.ledger.summary import adopted_of, ledgers_of
-from pipelines.landing.table.contract import rows_of
+from sls_io.values.claim import ShardLedger
 from sls_io.values.errors import LedgerBroken
+from sls_io.values.window import Cursor
 
 _TRIES_MAX = 5
 """At most so many landings are read row by row in search of a way back."""
@@ -62,31 +62,51 @@ def _proven(table: Table, snapshot_id: int, counted: dict[Shown, Cells]) -> bool
                 cells += counted[file]
     except (LedgerBroken, Misread):
         return False
-    tallies = {key: Tally(*count) for key, count in totals(cells).items()}
+    tallies = {key: Tally(*both) for key, both in totals(cells).items()}
     return all(proves(ledger, adopted_of(snapshot), tallies) for ledger in ledgers.values())
 
 
-def check_same(place: Place) -> None:
-    """Raises LedgerBroken when a shard of the logstore holds other rows than its ledger says."""
-    mine = place.table.scan(row_filter=rows_of(place.origin.id))
-    try:
-        counted = count(place.table, tasks_of(place.table, mine), edges([place.ledger]))
-    except Unreadable:
-        return
-    if counted.lost:
-        return  # in an hour that stays: those that leave were read
-    tallies = counted.shards(place.ledger)
-    for shard, entry in sorted(place.ledger.shards.items()):
-        if not holds(tallies.get(shard, Tally()), entry, place.state.adopted.of(place.origin.id, shard)):
-            back = way_back(place.table)
-            or_back = f"; or sls-lake table rollback {back}" if back is not None else ""
-            raise LedgerBroken(
-                f"shard {shard} holds other rows in {place.name} than its ledger says; nothing was changed",
-                verb=f"sls-lake verify --pull, which names the hour to replace{or_back}",
-            )
+def check_same(place: Place, origins: Collection[str], lifted: str = "") -> Mapping[Shown, Cells]:
+    """Raises LedgerBroken when a shard of these origins holds other rows than its ledger and what was adopted
+    say: what would leave could not be told from what is missing already. The cells of what was counted.
+
+    `lifted` is an option of whoever asks for something that no rollback passes. Story: rows are deleted by
+    hand. Before anybody looks, others are removed for good, and with that the rollback and the replace that
+    would have brought the first ones back are refused for ever.
+    """
+    ledgers, adopted = {name: place.state.ledger(name) for name in sorted(origins)}, place.state.adopted
+    there = compare(place.table, ledgers)
+    for name, ledger in ledgers.items():
+        if proves(ledger, adopted, there.tallies, there.lost):
+            continue
+        rows = dict[int, Count]()
+        for shard in sorted({*ledger.shards, *(of for each, of in there.tallies if each == name)}):
+            entry = ledger.shards.get(shard) or ShardLedger(Cursor(0))
+            tally, before = there.tallies.get((name, shard), Tally()), adopted.of(name, shard)
+            if not holds(tally, entry, before):
+                rows[shard] = tally.rows, entry.rows + before[0]
+        raise _other_rows(place, name, rows, lifted, there.files)
+    return there.files
 
 
-def check_all_same(place: Place) -> None:
-    """As `check_same`, for every logstore of the table."""
-    for origin in sorted(set(place.state.ledgers) & set(place.state.origins)):
-        check_same(place.of(origin))
+def _other_rows(
+    place: Place, origin: str, rows: Mapping[int, Count], lifted: str, files: Mapping[Shown, Cells]
+) -> LedgerBroken:
+    """The error for shards with so many `rows`, and so many that the ledger knows; none where only a file
+    that cannot be read says that it held more."""
+    names, option = "sls-lake verify --pull, which names", f"; or say {lifted} here" if lifted else ""
+    short = next((shard for shard, (there, known) in rows.items() if there < known), None)
+    if short is not None:
+        after = "; no rollback would bring them back after this" if lifted else ""
+        return LedgerBroken(
+            f"table {place.name} misses rows: of {origin} in shard {short} it holds {rows[short][0]}, its "
+            f"ledger says {rows[short][1]}{after}; nothing was changed",
+            verb=f"{names} what brings them back{option}",
+        )
+    back = way_back(place.table, known=files)
+    or_back = f"; or sls-lake table rollback {back}" if back is not None else ""
+    what = f"shard {min(rows)} of {origin}" if rows else origin
+    return LedgerBroken(
+        f"{what} holds other rows in {place.name} than its ledger says; nothing was changed",
+        verb=f"{names} the hour to replace{or_back}{option}",
+    )

@@ -6,7 +6,7 @@ stop whatever was asked.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -216,70 +216,6 @@ def _may_hold(table: Table, file: DataFile, cursors: Mapping[int, IntervalSet]) 
     )
 
 
-def check_counted(place: Place) -> None:
-    """Raises LedgerBroken when a shard of the logstore has more or fewer rows than its ledger and what was
-    adopted say: what would leave then could not be told from what is missing already."""
-    for shards, rows, known in _counted(place):
-        if rows != known:
-            raise LedgerBroken(
-                f"table {place.name} holds {rows} rows of {place.origin.logstore}{_of_shards(shards)}, its "
-                f"ledger says {known}; nothing was changed",
-                verb="sls-lake verify --pull names what brings them back",
-            )
-
-
-def check_none_missing(place: Place) -> None:
-    """As `check_counted`, for every logstore of the table, before something that no rollback passes.
-
-    Story: rows are deleted by hand. Before anybody looks, others are removed for good, and with that the
-    rollback and the replace that would have brought the first ones back are refused for ever.
-    """
-    for origin in sorted(set(place.state.ledgers) & set(place.state.origins)):
-        for shards, rows, known in _counted(place.of(origin)):
-            if rows < known:
-                raise LedgerBroken(
-                    f"table {place.name} misses rows: of {origin}{_of_shards(shards)} it holds {rows}, its "
-                    f"ledger says {known}; no rollback would bring them back after this; nothing was changed",
-                    verb="sls-lake verify --pull, which names what brings them back; "
-                    "or say --without-missing here",
-                )
-
-
-def _of_shards(shards: Collection[int]) -> str:
-    return f" in shard {', '.join(map(str, shards))}" if shards else ""
-
-
-def _counted(place: Place) -> Iterator[tuple[tuple[int, ...], int, int]]:
-    """(shards, rows there, rows known) of each shard, from the manifests; files that hold rows of several
-    shards are held against what is left of all of them. Files whose rows are partly hidden or of others are
-    read."""
-    origin, plain = place.origin.id, _hour_files(place)
-    there, mixed = defaultdict[int, int](int), 0
-    odd: list[FileScanTask] = []
-    for task in tasks_of(place.table, place.table.scan(row_filter=mine(place))):
-        span = bounds(place.table, task.file, "__shard__")
-        if not plain(task) or task.delete_files:
-            odd.append(task)
-        elif span is not None and span[0] == span[1]:
-            there[span[0]] += task.file.record_count
-        else:
-            mixed += task.file.record_count
-    for cell in slice_of(place, odd).cells:
-        there[cell.shard] += cell.rows
-    known = defaultdict[int, int](int, {s: entry.rows for s, entry in place.ledger.shards.items()})
-    for (name, shard), (rows, _) in place.state.adopted.shards.items():
-        known[shard] += rows if name == origin else 0
-    shards = tuple(sorted({*there, *known}))
-    if not mixed:
-        for shard in shards:
-            yield (shard,), there[shard], known[shard]
-    else:
-        for shard in shards:
-            if there[shard] > known[shard]:
-                yield (shard,), there[shard], known[shard]
-        yield (), sum(there.values()) + mixed, sum(known.values())
-
-
 def _hour_files(place: Place) -> Callable[[FileScanTask], bool]:
     """Whether a file's partition says that its rows are of one logstore and one receive hour."""
     schema, specs = place.table.schema(), place.table.specs()
@@ -301,11 +237,18 @@ def fingerprint(tasks: Iterable[FileScanTask]) -> Fingerprint:
     return frozenset(map(shown, tasks))
 
 
-def slice_of(place: Place, tasks: Iterable[FileScanTask], where: Filter | None = None) -> Slice:
-    """The logstore's rows of these files, or those that `where` takes. Raises as `reading.py` does."""
+def slice_of(
+    place: Place,
+    tasks: Iterable[FileScanTask],
+    where: Filter | None = None,
+    *,
+    counted: Mapping[Shown, Cells] | None = None,
+) -> Slice:
+    """The logstore's rows of these files, or those that `where` takes; a file that was `counted` by the
+    ledger's edges is not read again. Raises as `reading.py` does."""
     cut, found = edges([place.ledger]), defaultdict[bool, list[Cell]](list)
     for task in tasks:
-        for cell in cells_of(place.table, task, cut, where):
+        for cell in (counted or {}).get(shown(task)) or cells_of(place.table, task, cut, where):
             if cell.origin == place.origin.id:
                 found[cell.landed(place.ledger)].append(cell)
     return Slice(tuple(found[True]), tuple(found[False]))

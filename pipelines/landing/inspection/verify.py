@@ -73,15 +73,15 @@ def _verified(logstore: Logstore, lake: Lake, client: SlsClient, asked: Scope) -
     evidence = gather(logstore, client, table, state, origin, asked)
     proof, wrong = prove(evidence)
     proof = _with_why_none(lake, logstore, client, evidence, proof)
+    case = cures.Case(lake, logstore, client, table, state, evidence.there.counted.files)
     # Of files that cannot be read nobody knows yet that rows are missing: what is said of them comes first.
     if evidence.lost:
-        named = cures.of_lost_files(lake, logstore, client, table, state, evidence.lost)
-        return replace(proof, cures=named)
-    named = cures.of_other_origins(lake, logstore, client, table, state, wrong)
+        return replace(proof, cures=cures.of_lost_files(case, evidence.lost))
+    named = cures.of_other_origins(case, wrong)
     if not (proof.short or proof.strange):
         return replace(proof, cures=named)
     every = asked.pull and asked.hours is None
-    found = cures.of_other_rows(lake, logstore, client, table, state, _trouble(proof), pulled=every)
+    found = cures.of_other_rows(case, _trouble(proof), pulled=every)
     return replace(proof, cures=(*found, *(cure for cure in named if cure not in found)))
 
 
@@ -101,7 +101,8 @@ def _opened(logstore: Logstore, lake: Lake, client: SlsClient) -> tuple[Table, T
         if error.kind is not Breach.FOREIGN:
             return Proof(logstore.table, origin.id, problems=(str(error),))
         foreign = cures.Trouble((), missing=False, strange=True)
-        named = cures.of_other_rows(lake, logstore, client, table, facts(table), foreign, pulled=True)
+        case = cures.Case(lake, logstore, client, table, facts(table))
+        named = cures.of_other_rows(case, foreign, pulled=True)
         return Proof(logstore.table, origin.id, problems=(error.what,), cures=named)
 
 
@@ -117,19 +118,20 @@ def _with_why_none(
     """The proof; where a second pull compared nothing, it says why."""
     if evidence.pulled is None or any(shard.windows_pulled for shard in proof.shards):
         return proof
-    why = _why_none(lake, logstore, client, evidence)
-    # That an hour is empty here and there was compared; everything else proves nothing.
-    if evidence.asked.hours is not None and why != _EMPTY:
-        return replace(proof, problems=(*proof.problems, why))
-    return replace(proof, notes=(*proof.notes, why))
+    why, compared = _why_none(lake, logstore, client, evidence)
+    if compared or evidence.asked.hours is None:
+        return replace(proof, notes=(*proof.notes, why))
+    return replace(proof, problems=(*proof.problems, why))
 
 
-def _why_none(lake: Lake, logstore: Logstore, client: SlsClient, evidence: Evidence) -> str:
+def _why_none(lake: Lake, logstore: Logstore, client: SlsClient, evidence: Evidence) -> tuple[str, bool]:
+    """Why; and whether an hour was compared in which nothing is, here and there."""
     hours, pulled = evidence.asked.hours, evidence.pulled or SecondPull()
     if hours is None:
+        why = "of all that has landed it holds nothing any more"
         if pulled.windows or pulled.missed:
-            return "nothing was compared with the service: it holds hours only that were left out"
-        return "nothing was compared with the service: of all that has landed it holds nothing any more"
+            why = "it holds hours only that were left out"
+        return f"nothing was compared with the service: {why}", False
     if pulled.windows:
         why = "rows of them were removed by decision, so both sides differ"
     elif pulled.missed:
@@ -145,5 +147,5 @@ def _why_none(lake: Lake, logstore: Logstore, client: SlsClient, evidence: Evide
         elif any(x.at_s is None or x.at_s >= hours.start * HOUR_S for x in kept):
             why = "the service no longer has them"
         else:
-            return _EMPTY
-    return f"nothing of {hours_text(hours)} was compared with the service: {why}"
+            return _EMPTY, True
+    return f"nothing of {hours_text(hours)} was compared with the service: {why}", False

@@ -29,7 +29,7 @@ from pipelines.landing.commit import authored
 from pipelines.landing.commit.operation import Planned, Tools
 from pipelines.landing.contents import rewrite, slices
 from pipelines.landing.contents.cells import Cells, totals
-from pipelines.landing.contents.sameness import check_all_same
+from pipelines.landing.contents.sameness import check_same
 from pipelines.landing.contents.slices import Slice
 from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger.place import Place, look
@@ -185,8 +185,7 @@ def plan_forget_where(
     Contract.from_columns(logstore.columns).check_held(schema, held_columns(place.table))
     asked = parse(where, schema)
     if not without_missing:
-        slices.check_none_missing(place)
-        check_all_same(place)
+        _check_none_missing(place)
     maybe = And(slices.mine(place), asked.pruning)
     tasks = tasks_of(place.table, place.table.scan(row_filter=maybe))
     leaving = Slice()
@@ -227,8 +226,7 @@ def plan_forget_before(
     mine = look(lake, logstore, client)
     place = mine.of_known(origin)
     if not without_missing:
-        slices.check_none_missing(place)
-        check_all_same(place)
+        _check_none_missing(place)
     if place.origin == mine.origin:
         slices.check_passed(place, client, hour)
     elif not _same_logstore(place.origin, mine.origin):
@@ -243,6 +241,11 @@ def plan_forget_before(
         )
     later, about = _later(lake, logstore, client, place), f"--before {moment}"
     return _Removal(place, later, None, leaving, tuple(whole), (), about, reason, before=hour).planned()
+
+
+def _check_none_missing(place: Place) -> None:
+    """In any logstore of the table."""
+    check_same(place, set(place.state.ledgers) & set(place.state.origins), "--without-missing")
 
 
 def _later(lake: Lake, logstore: Logstore, client: SlsClient, place: Place) -> Callable[[], Place]:

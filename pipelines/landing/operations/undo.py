@@ -93,13 +93,13 @@ def plan_undo(
     place = look(lake, logstore, client, trust=Trust.WHOLE if counted else Trust.SOUND)
     slices.check_passed(place, client, hours.stop)
     slices.check_not_forgotten(place, hours)
-    if counted:
-        slices.check_counted(place)
+    files = check_same(place, [place.origin.id]) if counted else {}
     tasks = slices.whole_files(place, hours)
-    leaving = slices.slice_of(place, tasks) if counted else _readable(client, place, tasks, hours)
+    if counted:
+        leaving = slices.slice_of(place, tasks, counted=files)
+    else:
+        leaving = _readable(client, place, tasks, hours)
     slices.check_explained(place, leaving, adopted_too=False)
-    if counted and leaving.cells:
-        check_same(place)
     taken = _taken(client, place.ledger, leaving.cells, hours)
     if not tasks and (counted or not taken):
         raise ConfigError(f"{place.name} has no rows of these hours: there is nothing to take back")
