@@ -5,14 +5,13 @@ knows exactly as many more as these files held. What to do about the files is na
 ledger again.
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import FileScanTask, Table
 
-from pipelines.landing.contents.cells import Cells, Key, Shown, Tally, count, edges, partition_origin
+from pipelines.landing.contents.cells import Cells, Count, Key, Shown, Tally, count, edges, partition_origin
 from pipelines.landing.ledger.reading import bounds, tasks_of
 from pipelines.landing.ledger.values import Adopted
 from sls_io.values.claim import SUM_MODULUS, Ledger, ShardLedger
@@ -42,13 +41,54 @@ class LostFile:
         return self.shards is None or shard in self.shards
 
 
-class Compared(NamedTuple):
+def known_of(ledger: Ledger, adopted: Adopted, shard: int) -> Count:
+    """Rows and identity sum of a shard that its ledger and what was adopted before say. Pure."""
+    entry = ledger.shards.get(shard) or ShardLedger(Cursor(0))
+    rows, total = adopted.of(ledger.origin, shard)
+    return entry.rows + rows, (entry.sum + total) % SUM_MODULUS
+
+
+def unlike(ledger: Ledger, adopted: Adopted, tallies: Mapping[Key, Tally]) -> dict[int, tuple[Tally, Count]]:
+    """The shards that hold other rows than are known: what is there, and what is known. Pure."""
+    mine = {shard for origin, shard in {*tallies, *adopted.shards} if origin == ledger.origin}
+    found = {}
+    for shard in sorted({*ledger.shards, *mine}):
+        there, known = tallies.get((ledger.origin, shard), Tally()), known_of(ledger, adopted, shard)
+        if (there.rows, there.sum) != known:
+            found[shard] = there, known
+    return found
+
+
+@dataclass(frozen=True)
+class Compared:
     """Rows by origin and shard, held against ledgers; data files whose rows could not be counted; and the
     cells of the others."""
 
     tallies: Mapping[Key, Tally]
-    lost: tuple[LostFile, ...]
-    files: Mapping[Shown, Cells]
+    lost: tuple[LostFile, ...] = ()
+    files: Mapping[Shown, Cells] = field(default_factory=dict)
+
+    def proves(self, ledger: Ledger, adopted: Adopted) -> bool:
+        """Whether the table holds of this origin exactly the rows that the ledger and what was adopted
+        before say: as many, with the same identity sum, in every shard.
+
+        For shards with rows in lost files only the number is compared, lost rows included. The files stay as
+        they are; what to do about them is named once the table has a ledger.
+        """
+        files = [each for each in self.lost if each.origin == ledger.origin]
+        short = 0
+        for shard, (there, (rows, _)) in unlike(ledger, adopted, self.tallies).items():
+            if there.rows > rows or not _may_hold(files, shard):
+                return False
+            short += rows - there.rows
+        twins = (
+            shard for (of, shard), tally in self.tallies.items() if of == ledger.origin and tally.doubled
+        )
+        return short == sum(each.rows for each in files) and not any(_may_hold(files, s) for s in twins)
+
+
+def _may_hold(files: Iterable[LostFile], shard: int) -> bool:
+    return any(each.may_hold(shard) for each in files)
 
 
 def compare(
@@ -80,35 +120,3 @@ def compare(
         for shard, there in counted.shards(ledger).items()
     }
     return Compared(tallies, tuple(lost), counted.files)
-
-
-def holds(there: Tally, entry: ShardLedger, adopted: tuple[int, int]) -> bool:
-    """Whether these are the rows of a shard that its ledger and its `adopted` rows (rows, identity sum) say.
-    Pure."""
-    rows, total = adopted
-    return (there.rows, there.sum) == (entry.rows + rows, (entry.sum + total) % SUM_MODULUS)
-
-
-def proves(
-    ledger: Ledger, adopted: Adopted, tallies: Mapping[Key, Tally], lost: Collection[LostFile] = ()
-) -> bool:
-    """Whether the table holds of this origin exactly the rows that the ledger and what was adopted
-    before say: as many, with the same identity sum, in every shard. Pure.
-
-    For shards with rows in `lost` files only the number is compared, lost rows included. The files stay as
-    they are; what to do about them is named once the table has a ledger.
-    """
-    mine = {shard for origin, shard in {*tallies, *adopted.shards} if origin == ledger.origin}
-    files = [each for each in lost if each.origin == ledger.origin]
-    short = 0
-    for shard in {*ledger.shards, *mine}:
-        entry = ledger.shards.get(shard) or ShardLedger(Cursor(0))
-        before = adopted.of(ledger.origin, shard)
-        there = tallies.get((ledger.origin, shard), Tally())
-        if any(each.may_hold(shard) for each in files):
-            if there.rows > entry.rows + before[0] or there.doubled:
-                return False
-            short += entry.rows + before[0] - there.rows
-        elif not holds(there, entry, before):
-            return False
-    return short == sum(each.rows for each in files)

@@ -22,14 +22,12 @@ from pipelines.landing.contents.cells import (
     shown,
     totals,
 )
-from pipelines.landing.contents.explained import compare, holds, proves
+from pipelines.landing.contents.explained import compare, unlike
 from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.reading import Misread, tasks_of
 from pipelines.landing.ledger.state import ways_back
 from pipelines.landing.ledger.summary import adopted_of, ledgers_of
-from sls_io.values.claim import ShardLedger
 from sls_io.values.errors import LedgerBroken
-from sls_io.values.window import Cursor
 
 _TRIES_MAX = 5
 """At most so many landings are read row by row in search of a way back."""
@@ -63,7 +61,7 @@ def _proven(table: Table, snapshot_id: int, counted: dict[Shown, Cells]) -> bool
     except (LedgerBroken, Misread):
         return False
     tallies = {key: Tally(*both) for key, both in totals(cells).items()}
-    return all(proves(ledger, adopted_of(snapshot), tallies) for ledger in ledgers.values())
+    return not any(unlike(ledger, adopted_of(snapshot), tallies) for ledger in ledgers.values())
 
 
 def check_same(place: Place, origins: Collection[str], lifted: str = "") -> Mapping[Shown, Cells]:
@@ -77,15 +75,10 @@ def check_same(place: Place, origins: Collection[str], lifted: str = "") -> Mapp
     ledgers, adopted = {name: place.state.ledger(name) for name in sorted(origins)}, place.state.adopted
     there = compare(place.table, ledgers)
     for name, ledger in ledgers.items():
-        if proves(ledger, adopted, there.tallies, there.lost):
-            continue
-        rows = dict[int, Count]()
-        for shard in sorted({*ledger.shards, *(of for each, of in there.tallies if each == name)}):
-            entry = ledger.shards.get(shard) or ShardLedger(Cursor(0))
-            tally, before = there.tallies.get((name, shard), Tally()), adopted.of(name, shard)
-            if not holds(tally, entry, before):
-                rows[shard] = tally.rows, entry.rows + before[0]
-        raise _other_rows(place, name, rows, lifted, there.files)
+        if not there.proves(ledger, adopted):
+            wrong = unlike(ledger, adopted, there.tallies)
+            rows = {shard: (tally.rows, known) for shard, (tally, (known, _)) in wrong.items()}
+            raise _other_rows(place, name, rows, lifted, there.files)
     return there.files
 
 

@@ -25,8 +25,8 @@ from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing.commit import authored, publish
 from pipelines.landing.commit.operation import Planned
-from pipelines.landing.contents.cells import Cells, Key, Shown, Tally
-from pipelines.landing.contents.explained import LostFile, compare, holds, proves
+from pipelines.landing.contents.cells import Key, Tally
+from pipelines.landing.contents.explained import Compared, compare, unlike
 from pipelines.landing.contents.sameness import way_back
 from pipelines.landing.ledger.codec import LEDGER_PREFIX
 from pipelines.landing.ledger.fence import lowered
@@ -151,10 +151,12 @@ def plan_adopt(
     if decided.asks and named:
         _check_removal_known(found)
         floors = Floors(client, found.place.state.forgotten, found.newest.get(found.place.origin.id))
-        starts = starts_of(client, logstore, found.place.origin.id, found.tallies, at, cursors or {}, floors)
+        starts = starts_of(
+            client, logstore, found.place.origin.id, found.there.tallies, at, cursors or {}, floors
+        )
         decided = decided.started(found.place.origin.id, starts)
     view = _describe(found, decided, named=named)
-    dropped = frozenset(x.path for x in found.lost if x.origin in decided.begun)
+    dropped = frozenset(x.path for x in found.there.lost if x.origin in decided.begun)
     registered = publish.RegisteredOrigin(found.place.origin.id, origin_text(found.place.origin))
     deed, removed = Deed(Operation.ADOPT), found.place.state.forgotten
     change = authored.Change(
@@ -197,9 +199,7 @@ class _Found:
 
     place: Place
     newest: Mapping[str, Newest]
-    tallies: Mapping[Key, Tally]
-    lost: tuple[LostFile, ...]
-    files: Mapping[Shown, Cells]
+    there: Compared
     stops: str
     trouble: str
 
@@ -240,44 +240,49 @@ def _find(lake: Lake, logstore: Logstore, client: SlsClient) -> _Found:
         there = compare(table, {o: newest[o].ledger if o in newest else Ledger(o) for o in every})
     except Unreadable as error:
         raise repair_manifests.named(lake, logstore, client, error) from error
-    trouble = stops or _short(table, state, there.tallies, there.lost)
-    return _Found(place, newest, there.tallies, there.lost, there.files, stops, trouble)
+    trouble = stops or _short(table, state, there)
+    return _Found(place, newest, there, stops, trouble)
 
 
 def _decide(found: _Found) -> _Decided:
     """What stays and what begins anew: a ledger whose rows prove it stays, another begins anew with all that
     is there adopted. Raises LedgerBroken where rows are there twice."""
-    table, state, newest, tallies = found.place.table, found.place.state, found.newest, found.tallies
-    origin, lost = found.place.origin, found.lost
-    ledgers, sources, adopted = _proven(table, state, tallies, lost)
+    table, state, origin = found.place.table, found.place.state, found.place.origin
+    newest, there = found.newest, found.there
+    ledgers, sources, adopted = _proven(table, state, there)
     ledgers = lowered(ledgers, {o: ledger for o, ledger in state.ledgers.items() if o in ledgers})
     former = _former(state, origin, ledgers)
     ledgers |= {o: Ledger(o) for o in former}
     _check_once(found, {*ledgers, origin.id})
     asks = origin.id not in ledgers
-    differs = tuple(d for o in sorted(newest) for d in _differences(newest[o], tallies, lost))
+    differs = tuple(d for o in sorted(newest) for d in _differences(newest[o], there))
     begun = frozenset({*former, *([origin.id] if asks else [])})
     for each in sorted(begun):
-        adopted = _with_rows(adopted, each, newest.get(each), tallies, differs)
-    adopted = replace(adopted, others=_others(table, {*state.origins, *ledgers, origin.id}, tallies, lost))
+        adopted = _with_rows(adopted, each, newest.get(each), there.tallies, differs)
+    adopted = replace(adopted, others=_others(table, {*state.origins, *ledgers, origin.id}, there))
     return _Decided(ledgers, sources, adopted, former, differs, begun, asks)
 
 
 def _describe(found: _Found, decided: _Decided, *, named: bool) -> Adoption:
     """The decision for people; `named`: somebody said where the ledger begins."""
-    state, lost, differs = found.place.state, found.lost, decided.differs
+    state, lost, differs = found.place.state, found.there.lost, decided.differs
+    back = None
+    if differs or lost:
+        back = way_back(found.place.table, [each.path for each in lost], found.there.files)
     return Adoption(
         table=".".join(found.place.table.name()),
         origin=found.place.origin.id,
         trouble=found.trouble,
         kept=decided.sources,
-        starts=_shard_starts(found.place.origin.id, decided.starts, found.tallies) if decided.asks else (),
+        starts=_shard_starts(found.place.origin.id, decided.starts, found.there.tallies)
+        if decided.asks
+        else (),
         others=decided.adopted.others,
         still_refused=tuple(sorted(set(state.origins) - set(decided.ledgers) - {found.place.origin.id})),
         asks=decided.asks and not named,
         differs=differs,
         missing=sum(d.missing for d in differs if d.origin in decided.begun),
-        back=way_back(found.place.table, [x.path for x in lost], found.files) if differs or lost else None,
+        back=back,
         damaged=_damaged(found.place.table, state),
         forgotten=bool(state.forgotten.shards),
         former=decided.former,
@@ -287,12 +292,10 @@ def _describe(found: _Found, decided: _Decided, *, named: bool) -> Adoption:
     )
 
 
-def _others(
-    table: Table, ours: Collection[str], tallies: Mapping[Key, Tally], lost: Collection[LostFile]
-) -> int:
+def _others(table: Table, ours: Collection[str], there: Compared) -> int:
     """Rows of origins that are none of ours."""
-    known_ones = sum(t.rows for k, t in tallies.items() if k[0] in ours) + sum(x.rows for x in lost)
-    return max(0, live_rows(table) - known_ones)
+    known_ones = sum(t.rows for k, t in there.tallies.items() if k[0] in ours)
+    return max(0, live_rows(table) - known_ones - sum(x.rows for x in there.lost))
 
 
 def _trouble(table: Table, origin: Origin, name: str) -> str:
@@ -309,7 +312,7 @@ def _trouble(table: Table, origin: Origin, name: str) -> str:
     return ""
 
 
-def _short(table: Table, state: TableState, tallies: Mapping[Key, Tally], lost: Collection[LostFile]) -> str:
+def _short(table: Table, state: TableState, there: Compared) -> str:
     """What is wrong with a table into which landings go on. Raises ConfigError when nothing is.
 
     Story: rows are lost, retention and the sweep have taken what could bring them back, and maintenance
@@ -317,14 +320,14 @@ def _short(table: Table, state: TableState, tallies: Mapping[Key, Tally], lost: 
     lacking: they are known by their number alone, and nothing says which they were.
     """
     name = ".".join(table.name())
-    if lost and all(proves(ledger, state.adopted, tallies, lost) for ledger in state.ledgers.values()):
+    if there.lost and all(there.proves(ledger, state.adopted) for ledger in state.ledgers.values()):
         raise LedgerBroken(
-            f"{len(lost)} files of table {name} are gone or damaged, and its ledger explains all other rows: "
-            f"{', '.join(sorted(each.name for each in lost)[:_FILES_NAMED_MAX])}",
+            f"{len(there.lost)} files of table {name} are gone or damaged, and its ledger explains all other "
+            f"rows: {', '.join(sorted(each.name for each in there.lost)[:_FILES_NAMED_MAX])}",
             verb=f"restore them; or {VERIFY}",
         )
-    proven = all(proves(ledger, state.adopted, tallies) for ledger in state.ledgers.values())
-    if proven and _others(table, {*state.origins, *state.ledgers}, tallies, lost) >= state.adopted.others:
+    proven = not any(unlike(ledger, state.adopted, there.tallies) for ledger in state.ledgers.values())
+    if proven and _others(table, {*state.origins, *state.ledgers}, there) >= state.adopted.others:
         raise ConfigError(f"the ledger of table {name} explains its rows: there is nothing to settle")
     return (
         f"table {name} does not hold the rows that its ledger says; sls-lake verify names what may bring "
@@ -359,7 +362,7 @@ def _candidates(table: Table, state: TableState) -> Iterator[Snapshot]:
 
 
 def _proven(
-    table: Table, state: TableState, tallies: Mapping[Key, Tally], lost: Collection[LostFile]
+    table: Table, state: TableState, there: Compared
 ) -> tuple[dict[str, Ledger], dict[str, int], Adopted]:
     """Per origin the newest ledger that the rows prove, its snapshot, and what it had adopted.
 
@@ -374,7 +377,7 @@ def _proven(
         if forgotten_of(snapshot, damaged_too=True) != state.forgotten:
             continue
         for origin, ledger in ledgers_of(snapshot, damaged_too=True).items():
-            if origin not in ledgers and proves(ledger, before, tallies, lost):
+            if origin not in ledgers and there.proves(ledger, before):
                 ledgers[origin], sources[origin] = ledger, snapshot.snapshot_id
                 adopted = _joined(adopted, before, origin)
     return ledgers, sources, adopted
@@ -421,38 +424,31 @@ def _with_rows(
     )
 
 
-def _differences(
-    newest: Newest, tallies: Mapping[Key, Tally], lost: Collection[LostFile]
-) -> Iterator[Difference]:
+def _differences(newest: Newest, there: Compared) -> Iterator[Difference]:
     """What the ledger and the table say differently of each shard. Pure.
 
     Rows in what the ledger calls landed are held against its rows, the others against what was adopted. A
     foreign row in a landed interval may hide a missing one, so the numbers are the least there can be.
     """
     origin, ledger = newest.ledger.origin, newest.ledger
-    if proves(ledger, newest.adopted, tallies, lost):
+    if there.proves(ledger, newest.adopted):
         return
-    for shard in sorted({*ledger.shards, *(s for o, s in {*tallies, *newest.adopted.shards} if o == origin)}):
-        entry = ledger.shards.get(shard) or ShardLedger(Cursor(0))
-        before = newest.adopted.of(origin, shard)
-        there, (rows, _) = tallies.get((origin, shard), Tally()), before
-        if holds(there, entry, before):
-            continue
-        landed, beside = there.rows - there.outside - entry.rows, there.outside - rows
+    for shard, (tally, (rows, _)) in unlike(ledger, newest.adopted, there.tallies).items():
+        before = newest.adopted.of(origin, shard)[0]
+        landed, beside = tally.rows - tally.outside - (rows - before), tally.outside - before
         missing, foreign = max(0, -landed) + max(0, -beside), max(0, landed) + max(0, beside)
         if not missing and not foreign:
             missing = foreign = 1  # as many rows, and not the same
-        snapshot = newest.snapshot.snapshot_id
-        yield Difference(origin, shard, snapshot, entry.rows + rows, there.rows, missing, foreign)
+        yield Difference(origin, shard, newest.snapshot.snapshot_id, rows, tally.rows, missing, foreign)
 
 
 def _check_once(found: _Found, origins: Collection[str]) -> None:
     """No identity of these origins is there twice. An adoption would keep the second row for ever."""
-    doubled = sum(t.doubled for (origin, _), t in found.tallies.items() if origin in origins)
+    doubled = sum(t.doubled for (origin, _), t in found.there.tallies.items() if origin in origins)
     if not doubled:
         return
     by_hand = "delete all but one of each with any engine, and look again"
-    back = way_back(found.place.table, known=found.files)
+    back = way_back(found.place.table, known=found.there.files)
     raise LedgerBroken(
         f"{doubled} rows of table {found.place.name} are there more than once, and nobody can adopt "
         "a row twice",
@@ -478,7 +474,7 @@ def _check_removal_known(found: _Found) -> None:
     """
     if not found.place.state.forgotten.shards or any(map(is_landing, ancestry(found.place.table))):
         return
-    back = way_back(found.place.table, known=found.files)
+    back = way_back(found.place.table, known=found.there.files)
     if back is not None:
         raise LedgerBroken(
             f"rows were removed from table {found.place.name} by `table forget`, and nobody can say "
