@@ -59,3 +59,9 @@ def test_exactly_the_rows_of_a_lost_file_may_be_missing(
 ) -> None:
     found = Compared({("a", 0): there}, (LostFile("a", "folder/file", *lost),))
     assert found.proves(LEDGER, Adopted()) == proven
+
+
+def test_a_row_too_many_in_one_shard_hides_none_that_is_missing_in_another() -> None:
+    adopted = Adopted({("a", 1): (4, 5)})
+    found = Compared({("a", 0): Tally(5, 7)}, (LostFile("a", "folder/file", 3, None),))
+    assert not found.proves(LEDGER, adopted)

@@ -38,7 +38,7 @@ def test_a_shard_and_its_windows_are_sums_over_cells_in_whatever_order_rows_are_
 
 
 def test_a_row_that_somebody_put_into_another_hour_is_missing_in_its_window() -> None:
-    there = counted(rows(5), rows(6, hour=4))
+    there = counted(rows(6, hour=4), rows(5))
     assert there.windows("o", [WINDOW]) == {WINDOW: (1, total(5))}
     assert there.shards(LANDED)[0].rows == 2
 

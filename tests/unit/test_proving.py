@@ -113,6 +113,14 @@ def test_what_is_not_as_the_ledger_says_is_a_problem_of_the_shard(
     assert is_so(shard), shard
 
 
+def test_a_shard_that_begins_anew_before_its_start_is_no_other_logstore() -> None:
+    empty = {"ours": Ledger("ours", {0: ShardLedger(Cursor(9))})}
+    change = state(ledgers=empty, origins={"ours": "text"})
+    early = answer(end=Cursor(5), shown=("begins at 3",))
+    (shard,) = prove(early(change(there()(evidence()))))[0].shards
+    assert shard.problems[0] == "begins at 3" and not any("not the same" in text for text in shard.problems)
+
+
 def test_what_was_skipped_is_owed_and_proven() -> None:
     proof, _ = prove(answer(owed=("[9, 12) was skipped",))(evidence()))
     assert proof.verdict == OWED

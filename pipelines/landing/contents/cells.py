@@ -343,16 +343,10 @@ def apart(batch: pa.RecordBatch, origin: str | None = None, hour: int | None = N
         yield Identities(str(names[name]), shard, at, cursors[here], indexes[here])
 
 
-def receive_micros(batch: pa.RecordBatch) -> _Longs:
-    """The receive hours of rows, microseconds since 1970."""
-    at = batch.column("__receive_hour__").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-    micros: _Longs = at.to_numpy(zero_copy_only=False).astype(np.int64)
-    return micros
-
-
 def receive_hours(batch: pa.RecordBatch) -> _Longs:
     """The receive hours of rows, hours since 1970."""
-    hours: _Longs = receive_micros(batch) // _HOUR_US
+    at = batch.column("__receive_hour__").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    hours: _Longs = at.to_numpy(zero_copy_only=False).astype(np.int64) // _HOUR_US
     return hours
 
 

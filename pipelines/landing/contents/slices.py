@@ -6,7 +6,7 @@ stop whatever was asked.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -25,6 +25,7 @@ from pipelines.landing.contents.cells import (
     edges,
     edges_of,
     identities,
+    origin_and_hour,
     partition_hour,
     shown,
     totals,
@@ -33,7 +34,7 @@ from pipelines.landing.hours import hour_text, hours_text, moment_text
 from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.reading import Unreadable, bounds, tasks_of
 from pipelines.landing.ledger.values import Adopted
-from pipelines.landing.table.contract import hour_place, origin_place, rows_of
+from pipelines.landing.table.contract import rows_of
 from sls_io.values.claim import SUM_MODULUS, ShardLedger
 from sls_io.values.errors import ConfigError, LedgerBroken, ShardGone
 from sls_io.values.window import HOUR_S, IntervalSet
@@ -113,8 +114,7 @@ def whole_files(place: Place, hours: range) -> list[FileScanTask]:
     Raises ConfigError when one holds others, too; those whose partition does not say so are read.
     """
     tasks = tasks_of(place.table, place.table.scan(row_filter=mine(place, hours)))
-    plain = _hour_files(place)
-    if not all(plain(task) or _only(place, task, hours) for task in tasks):
+    if not all(origin_and_hour(place.table, task.file) or _only(place, task, hours) for task in tasks):
         raise ConfigError(
             f"a file of {place.name}, which another engine wrote while the table was partitioned otherwise, "
             "also holds rows of other hours or logstores; let Spark write its files anew first: CALL "
@@ -214,17 +214,6 @@ def _may_hold(table: Table, file: DataFile, cursors: Mapping[int, IntervalSet]) 
         and (span is None or intervals.overlaps(span[0], span[1] + 1))
         for shard, intervals in cursors.items()
     )
-
-
-def _hour_files(place: Place) -> Callable[[FileScanTask], bool]:
-    """Whether a file's partition says that its rows are of one logstore and one receive hour."""
-    schema, specs = place.table.schema(), place.table.specs()
-    fit = {
-        number
-        for number, spec in specs.items()
-        if hour_place(spec, schema) is not None and origin_place(spec, schema) is not None
-    }
-    return lambda task: task.file.spec_id in fit
 
 
 def mine(place: Place, hours: range | None = None) -> BooleanExpression:

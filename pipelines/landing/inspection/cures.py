@@ -30,7 +30,7 @@ from pipelines.landing.ledger.start import find_table, known
 from pipelines.landing.ledger.state import TableState, read_state
 from pipelines.landing.ledger.summary import total_records
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.operations.adopt import plan_adopt
+from pipelines.landing.operations.adopt import find, plan_adopt
 from pipelines.landing.operations.fresh_starts import At
 from pipelines.landing.operations.give_up import GIVE_UP, GivenUp, plan_give_up
 from pipelines.landing.operations.repair_manifests import REPAIR_MANIFESTS, plan_repair_manifests
@@ -135,12 +135,16 @@ def _adopting(case: Case, trouble: Trouble) -> tuple[str, bool]:
 
 def _adopt(case: Case) -> tuple[str, SlsError | None]:
     """The command, with the options that it wants; or none, and why it is refused."""
+    try:
+        found = find(*case.asked)
+    except SlsError as error:
+        return "", error
     refused: SlsError | None = None
     at: tuple[At | None, ...] = (None, "rows")
     for start in at:
         # Where the rows prove an older ledger, that one is kept, and no start is asked for.
         try:
-            view = plan_adopt(*case.asked, at=start).view
+            view = plan_adopt(*case.asked, at=start, found=found).view
         except SlsError as error:
             refused = error
             continue

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from pyiceberg.table import Table
+from pyiceberg.table import FileScanTask, Table
 
 from pipelines.landing.contents.cells import Count, Counted, count, edges, partition_origin, totals
 from pipelines.landing.hours import hours_text
@@ -131,8 +131,14 @@ def gather(
     landed = _landed_windows(table, ledger)
     pulled = pull_again(client, ledger, hours=asked.hours) if asked.pull else None
     windows = {*landed, *(pulled.windows if pulled else ())}
-    there = contents(table, state, origin.id, windows, sums=asked.sums_of_others)
-    whole, damaged = read_chosen(table, origin.id, asked.rows, others=asked.sums_of_others)
+    try:
+        tasks = tasks_of(table, table.scan())
+    except Unreadable as error:
+        tasks, there = [], Contents(lost=(error,), listed=False)
+    else:
+        there = _contents(table, tasks, state, origin.id, windows, sums=asked.sums_of_others)
+    mine = (t for t in tasks if partition_origin(table, t.file) in (origin.id, None))
+    whole, damaged = read_chosen(table, tasks if asked.sums_of_others else mine, asked.rows)
     said = {each.path for each in lost}
     # Of the newest landing's file another logstore's may be gone, too.
     lost = list({each.path: each for each in (*damaged, *lost, *there.lost)}.values())
@@ -154,16 +160,18 @@ def gather(
     )
 
 
-def contents(
-    table: Table, state: TableState, origin: str, windows: Iterable[Window], *, sums: bool
+def _contents(
+    table: Table,
+    tasks: Collection[FileScanTask],
+    state: TableState,
+    origin: str,
+    windows: Iterable[Window],
+    *,
+    sums: bool,
 ) -> Contents:
     """Read the identities of the rows of an origin, with `sums` those of all origins that have a ledger or
     adopted rows. Of others the manifests tell how many rows there are, and only files of which row-level
     deletes hide some are read. Raises as `reading.py` does, not for lost files."""
-    try:
-        tasks = tasks_of(table, table.scan())
-    except Unreadable as error:
-        return Contents(lost=(error,), listed=False)
     names = {origin, *(accounted(state) if sums else ())}
     cut = edges(map(state.ledger, names), {origin: windows})
     of = {task.file.file_path: partition_origin(table, task.file) for task in tasks}

@@ -125,6 +125,17 @@ class Adoption:
     remade: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Unsettled:
+    """The table as it is: what it says, what its files hold, and what stops landings into it."""
+
+    place: Place
+    newest: Mapping[str, Newest]
+    there: Compared
+    stops: str
+    trouble: str
+
+
 def plan_adopt(
     lake: Lake,
     logstore: Logstore,
@@ -133,15 +144,16 @@ def plan_adopt(
     at: At | None = None,
     cursors: Mapping[int, Cursor] | None = None,
     without_missing: bool = False,
+    found: Unsettled | None = None,
 ) -> Planned[Adoption]:
     """Look at what adopting would do. Changes nothing. Refused while a start is missing, or rows are and
     nobody said `without_missing`.
 
-    `cursors` names single shards' starts, `at` that of the others. Raises ConfigError when there is
-    nothing to settle or a start would land rows again that are there, LedgerBroken when another verb
-    is the cure, or rows are there twice.
+    `cursors` names single shards' starts, `at` that of the others; `found` is what `find` said already.
+    Raises ConfigError when there is nothing to settle or a start would land rows again that are there,
+    LedgerBroken when another verb is the cure, or rows are there twice.
     """
-    found = _find(lake, logstore, client)
+    found = found or find(lake, logstore, client)
     named = at is not None or bool(cursors)
     decided = _decide(found)
     if named and not decided.asks:
@@ -194,17 +206,6 @@ def _gives_up(view: Adoption) -> str:
 
 
 @dataclass(frozen=True)
-class _Found:
-    """The table as it is: what it says, what its files hold, and what stops landings into it."""
-
-    place: Place
-    newest: Mapping[str, Newest]
-    there: Compared
-    stops: str
-    trouble: str
-
-
-@dataclass(frozen=True)
 class _Decided:
     """Which ledgers stay, which begin anew, and what is adopted then.
 
@@ -228,7 +229,7 @@ class _Decided:
         return replace(self, ledgers={**self.ledgers, origin: begun}, starts=starts)
 
 
-def _find(lake: Lake, logstore: Logstore, client: SlsClient) -> _Found:
+def find(lake: Lake, logstore: Logstore, client: SlsClient) -> Unsettled:
     """All that is known of the table. Raises as `plan` does."""
     place = look(lake, logstore, client, trust=Trust.FACTS, started=False, same=False)
     table, state, origin, name = place.table, place.state, place.origin, place.name
@@ -241,10 +242,10 @@ def _find(lake: Lake, logstore: Logstore, client: SlsClient) -> _Found:
     except Unreadable as error:
         raise repair_manifests.named(lake, logstore, client, error) from error
     trouble = stops or _short(table, state, there)
-    return _Found(place, newest, there, stops, trouble)
+    return Unsettled(place, newest, there, stops, trouble)
 
 
-def _decide(found: _Found) -> _Decided:
+def _decide(found: Unsettled) -> _Decided:
     """What stays and what begins anew: a ledger whose rows prove it stays, another begins anew with all that
     is there adopted. Raises LedgerBroken where rows are there twice."""
     table, state, origin = found.place.table, found.place.state, found.place.origin
@@ -263,7 +264,7 @@ def _decide(found: _Found) -> _Decided:
     return _Decided(ledgers, sources, adopted, former, differs, begun, asks)
 
 
-def _describe(found: _Found, decided: _Decided, *, named: bool) -> Adoption:
+def _describe(found: Unsettled, decided: _Decided, *, named: bool) -> Adoption:
     """The decision for people; `named`: somebody said where the ledger begins."""
     state, lost, differs = found.place.state, found.there.lost, decided.differs
     back = None
@@ -442,7 +443,7 @@ def _differences(newest: Newest, there: Compared) -> Iterator[Difference]:
         yield Difference(origin, shard, newest.snapshot.snapshot_id, rows, tally.rows, missing, foreign)
 
 
-def _check_once(found: _Found, origins: Collection[str]) -> None:
+def _check_once(found: Unsettled, origins: Collection[str]) -> None:
     """No identity of these origins is there twice. An adoption would keep the second row for ever."""
     doubled = sum(t.doubled for (origin, _), t in found.there.tallies.items() if origin in origins)
     if not doubled:
@@ -465,7 +466,7 @@ def _damaged(table: Table, state: TableState) -> int | None:
     return snapshot.snapshot_id if snapshot is not None and len(texts) > len(readable) else None
 
 
-def _check_removal_known(found: _Found) -> None:
+def _check_removal_known(found: Unsettled) -> None:
     """Raises LedgerBroken when nobody can say whether main is from before a removal for good, and a landing
     from after it can be gone back to.
 
