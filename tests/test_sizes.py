@@ -30,20 +30,11 @@ CHOICES = (ast.If, ast.IfExp, ast.For, ast.While, ast.comprehension, ast.ExceptH
 """What each make a function one harder to follow; so does every further `and` or `or`."""
 
 LONG = {
-    "pipelines/landing/inspection/verify.py:_verified",
-    "pipelines/landing/inspection/verify.py:_prove",
     "pipelines/landing/operations/register.py:plan_register",
 }
 TANGLED = {
     "pipelines/cli/maintain.py:show",
-    "pipelines/landing/inspection/cures.py:of_lost_files",
-    "pipelines/landing/inspection/verify.py:_verified",
-    "pipelines/landing/inspection/verify.py:_prove",
-    "pipelines/landing/inspection/verify.py:_singly",
-    "pipelines/landing/operations/give_up.py:_extents",
     "pipelines/landing/operations/register.py:plan_register",
-    "pipelines/landing/operations/repair_manifests.py:_proven",
-    "pipelines/landing/operations/rollback.py:plan_rollback",
 }
 """What was over FUNCTION_LINES_AIM, or over COMPLEXITY_AIM, when these bounds came. Nothing joins these
 lists; who mends one of them takes it out."""

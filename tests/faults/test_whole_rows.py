@@ -16,7 +16,7 @@ from pipelines.cli.main import EXIT_FAILED
 from pipelines.components.logstore.checks import proven_result
 from pipelines.components.logstore.failures import naming_cures, plainly
 from pipelines.landing.hours import hour_text
-from pipelines.landing.inspection.cures import give_cures, of_lost_files
+from pipelines.landing.inspection.cures import Case, give_cures, of_lost_files
 from pipelines.landing.inspection.error_rows import error_rows
 from pipelines.landing.inspection.whole import DAYS, every_file, of_day
 from pipelines.landing.ledger.reading import Unreadable, read_whole
@@ -250,10 +250,11 @@ def test_a_service_that_cannot_be_reached_is_no_reason_to_name_what_loses_rows(w
     zero(path)
     with pytest.raises(Unreadable) as met:
         read_whole(world.table, entry_of(world, path))
-    table, name = world.table, world.logstore.service.logstore
+    name = world.logstore.service.logstore
     world.emulator.admin.fault("drop_request", call="get_cursor", logstore=name, times=None)
     with world.client as client, pytest.raises(TransportError):
-        of_lost_files(world.lake, world.logstore, client, table, read_state(table), [met.value])
+        case = Case(world.lake, world.logstore, client, world.table, read_state(world.table))
+        of_lost_files(case, [met.value])
 
 
 def test_a_file_is_named_with_a_verb_that_finds_it_where_no_cure_can_be_looked_for(world: World) -> None:

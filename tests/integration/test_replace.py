@@ -71,7 +71,7 @@ def test_what_was_lost_by_hand_of_an_hour_is_back_after_a_replace(started: World
     with pytest.raises(AssertionError):
         started.assert_proved()
 
-    with pytest.raises(LedgerBroken, match="rows of access_logs in shard") as refused:
+    with pytest.raises(LedgerBroken, match="misses rows: of access_logs") as refused:
         plan_undo(started)
     assert "sls-lake verify --pull" in refused.value.verb
 

@@ -15,13 +15,8 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pipelines.landing.contents.cells import Count, Key
 from sls_io.values.claim import SUM_MODULUS
-
-Key = tuple[str, int]
-"""An origin's id and a shard."""
-
-Count = tuple[int, int]
-"""Rows, and their identity sum modulo 2**64."""
 
 _Vector = tuple[int, ...]
 _ALTERNATIVES_MAX = 64

@@ -5,21 +5,19 @@ knows exactly as many more as these files held. What to do about the files is na
 ledger again.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import FileScanTask, Table
 
-from pipelines.landing.contents.tally import Tally
-from pipelines.landing.contents.tally import tally as tally_of
-from pipelines.landing.ledger.reading import bounds
+from pipelines.landing.contents.cells import Cells, Count, Key, Shown, Tally, count, edges, partition_origin
+from pipelines.landing.ledger.reading import bounds, tasks_of
 from pipelines.landing.ledger.values import Adopted
 from sls_io.values.claim import SUM_MODULUS, Ledger, ShardLedger
 from sls_io.values.errors import ConfigError
 from sls_io.values.window import Cursor
 
-Key = tuple[str, int]
 _IDENTITY = ("__origin__", "__shard__", "__cursor__", "__index__")
 
 
@@ -43,61 +41,82 @@ class LostFile:
         return self.shards is None or shard in self.shards
 
 
-def tally(
-    table: Table, ledgers: Mapping[str, Ledger], *, tasks: Collection[FileScanTask] | None = None
-) -> tuple[dict[Key, Tally], list[LostFile]]:
-    """Rows of these origins by (origin, shard), compared with their ledgers, and the data files whose rows
-    could not be counted. Looks at all files of main, or at `tasks`.
+def known_of(ledger: Ledger, adopted: Adopted, shard: int) -> Count:
+    """Rows and identity sum of a shard that its ledger and what was adopted before say. Pure."""
+    entry = ledger.shards.get(shard) or ShardLedger(Cursor(0))
+    rows, total = adopted.of(ledger.origin, shard)
+    return entry.rows + rows, (entry.sum + total) % SUM_MODULUS
+
+
+def unlike(ledger: Ledger, adopted: Adopted, tallies: Mapping[Key, Tally]) -> dict[int, tuple[Tally, Count]]:
+    """The shards that hold other rows than are known: what is there, and what is known. Pure."""
+    mine = {shard for origin, shard in {*tallies, *adopted.shards} if origin == ledger.origin}
+    found = {}
+    for shard in sorted({*ledger.shards, *mine}):
+        there, known = tallies.get((ledger.origin, shard), Tally()), known_of(ledger, adopted, shard)
+        if (there.rows, there.sum) != known:
+            found[shard] = there, known
+    return found
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Rows by origin and shard, held against ledgers; data files whose rows could not be counted; and the
+    cells of the others."""
+
+    tallies: Mapping[Key, Tally]
+    lost: tuple[LostFile, ...] = ()
+    files: Mapping[Shown, Cells] = field(default_factory=dict)
+
+    def proves(self, ledger: Ledger, adopted: Adopted) -> bool:
+        """Whether the table holds of this origin exactly the rows that the ledger and what was adopted
+        before say: as many, with the same identity sum, in every shard.
+
+        For shards with rows in lost files only the number is compared, lost rows included. The files stay as
+        they are; what to do about them is named once the table has a ledger.
+        """
+        files = [each for each in self.lost if each.origin == ledger.origin]
+        short = 0
+        for shard, (there, (rows, _)) in unlike(ledger, adopted, self.tallies).items():
+            if there.rows > rows or not _may_hold(files, shard):
+                return False
+            short += rows - there.rows
+        twins = (
+            shard for (of, shard), tally in self.tallies.items() if of == ledger.origin and tally.doubled
+        )
+        return short == sum(each.rows for each in files) and not any(_may_hold(files, s) for s in twins)
+
+
+def _may_hold(files: Iterable[LostFile], shard: int) -> bool:
+    return any(each.may_hold(shard) for each in files)
+
+
+def compare(
+    table: Table, ledgers: Mapping[str, Ledger], *, tasks: Iterable[FileScanTask] | None = None
+) -> Compared:
+    """Count the rows of these origins, of all files of main or of `tasks`.
 
     Raises ConfigError for a table without identity columns, Unreadable for any other file that cannot be
     read.
     """
-    name = ".".join(table.name())
     if not set(_IDENTITY) <= set(table.schema().column_names):
         raise ConfigError(
-            f"table {name} lacks columns of sls-lake ({', '.join(_IDENTITY)}); land in a table of its own"
+            f"table {'.'.join(table.name())} lacks columns of sls-lake ({', '.join(_IDENTITY)}); land in a "
+            "table of its own"
         )
-    found: dict[Key, Tally] = {}
-    lost: list[LostFile] = []
-    for origin, ledger in sorted(ledgers.items()):
-        shards, wrong = tally_of(table, origin, ledger, tasks=tasks)
-        for each in wrong:
-            if isinstance(each.file, str) or each.file.content != DataFileContent.DATA or each.first:
-                raise each
-            span = bounds(table, each.file, "__shard__")
-            of = range(span[0], span[1] + 1) if span is not None else None
-            lost.append(LostFile(origin, each.path, each.file.record_count, of))
-        found |= {(origin, shard): each for shard, each in shards.items()}
-    return found, lost
-
-
-def holds(there: Tally, entry: ShardLedger, adopted: tuple[int, int]) -> bool:
-    """Whether these are the rows of a shard that its ledger and its `adopted` rows (rows, identity sum) say.
-    Pure."""
-    rows, total = adopted
-    return (there.rows, there.sum) == (entry.rows + rows, (entry.sum + total) % SUM_MODULUS)
-
-
-def proves(
-    ledger: Ledger, adopted: Adopted, tallies: Mapping[Key, Tally], lost: Collection[LostFile] = ()
-) -> bool:
-    """Whether the table holds of this origin exactly the rows that the ledger and what was adopted
-    before say: as many, with the same identity sum, in every shard. Pure.
-
-    For shards with rows in `lost` files only the number is compared, lost rows included. The files stay as
-    they are; what to do about them is named once the table has a ledger.
-    """
-    mine = {shard for origin, shard in {*tallies, *adopted.shards} if origin == ledger.origin}
-    files = [each for each in lost if each.origin == ledger.origin]
-    short = 0
-    for shard in {*ledger.shards, *mine}:
-        entry = ledger.shards.get(shard) or ShardLedger(Cursor(0))
-        before = adopted.of(ledger.origin, shard)
-        there = tallies.get((ledger.origin, shard), Tally())
-        if any(each.may_hold(shard) for each in files):
-            if there.rows > entry.rows + before[0] or there.doubled:
-                return False
-            short += entry.rows + before[0] - there.rows
-        elif not holds(there, entry, before):
-            return False
-    return short == sum(each.rows for each in files)
+    every = tasks_of(table, table.scan()) if tasks is None else tasks
+    mine = [task for task in every if partition_origin(table, task.file) in {*ledgers, None}]
+    counted, lost = count(table, mine, edges(ledgers.values())), list[LostFile]()
+    for each in counted.lost:
+        if isinstance(each.file, str) or each.file.content != DataFileContent.DATA or each.first:
+            raise each
+        span, owner = bounds(table, each.file, "__shard__"), partition_origin(table, each.file)
+        of = range(span[0], span[1] + 1) if span is not None else None
+        names = sorted(ledgers) if owner is None else [owner]
+        lost += [LostFile(name, each.path, each.file.record_count, of) for name in names]
+    tallies = {
+        (origin, shard): there
+        for origin, ledger in sorted(ledgers.items())
+        for shard, there in counted.shards(ledger).items()
+    }
+    return Compared(tallies, tuple(lost), counted.files)

@@ -6,15 +6,25 @@ good would burn the ways by which the first one could come back. It reads the id
 logstore: the price of a decision that cannot be taken back.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from itertools import islice
 
 from pyiceberg.table import Table
 
-from pipelines.landing.contents.explained import holds, proves
-from pipelines.landing.contents.tally import Tally, tally
+from pipelines.landing.contents.cells import (
+    Cell,
+    Cells,
+    Count,
+    Shown,
+    Tally,
+    cells_of,
+    partition_origin,
+    shown,
+    totals,
+)
+from pipelines.landing.contents.explained import compare, unlike
 from pipelines.landing.ledger.place import Place
-from pipelines.landing.ledger.reading import Misread
+from pipelines.landing.ledger.reading import Misread, tasks_of
 from pipelines.landing.ledger.state import ways_back
 from pipelines.landing.ledger.summary import adopted_of, ledgers_of
 from sls_io.values.errors import LedgerBroken
@@ -23,46 +33,73 @@ _TRIES_MAX = 5
 """At most so many landings are read row by row in search of a way back."""
 
 
-def way_back(table: Table, lost: Collection[str] = ()) -> int | None:
+def way_back(
+    table: Table, lost: Collection[str] = (), known: Mapping[Shown, Cells] | None = None
+) -> int | None:
     """The newest landing that `table rollback` accepts and whose rows are those that its ledgers know;
-    None when metadata or storage has none. `lost` are paths of files that are known to be gone or damaged.
+    None when metadata or storage has none. `lost` are paths of files that are known to be gone or damaged,
+    `known` the cells of files that were counted already: what has left main since is all that is read.
 
     Story: a row is deleted by hand, a foreign one is appended, a landing follows. It has as many rows as its
     ledger says; back to it, nothing is better.
     """
-    return next((s for s in islice(ways_back(table, lost=lost), _TRIES_MAX) if _proven(table, s)), None)
+    counted = dict(known or {})
+    ways = islice(ways_back(table, lost=lost), _TRIES_MAX)
+    return next((s for s in ways if _proven(table, s, counted)), None)
 
 
-def _proven(table: Table, snapshot_id: int) -> bool:
+def _proven(table: Table, snapshot_id: int, counted: dict[Shown, Cells]) -> bool:
+    """Whether the rows of a landing are those of its ledgers; what is read for it is `counted`."""
     snapshot = table.snapshot_by_id(snapshot_id)
-    adopted = adopted_of(snapshot)
-    for origin, ledger in ledgers_of(snapshot).items():
-        try:
-            shards, unreadable = tally(table, origin, ledger, snapshot_id=snapshot_id)
-        except (LedgerBroken, Misread):
-            return False
-        tallies = {(origin, shard): each for shard, each in shards.items()}
-        if unreadable or not proves(ledger, adopted, tallies):
-            return False
-    return True
+    ledgers, cells = ledgers_of(snapshot), list[Cell]()
+    try:
+        for task in tasks_of(table, table.scan(snapshot_id=snapshot_id)):
+            if partition_origin(table, task.file) in {*ledgers, None}:
+                file = shown(task)
+                counted[file] = counted.get(file) or cells_of(table, task, {})
+                cells += counted[file]
+    except (LedgerBroken, Misread):
+        return False
+    tallies = {key: Tally(*both) for key, both in totals(cells).items()}
+    return not any(unlike(ledger, adopted_of(snapshot), tallies) for ledger in ledgers.values())
 
 
-def check_same(place: Place) -> None:
-    """Raises LedgerBroken when a shard of the logstore holds other rows than its ledger says."""
-    tallies, unreadable = tally(place.table, place.origin.id, place.ledger)
-    if unreadable:
-        return  # in an hour that stays: those that leave were read
-    for shard, entry in sorted(place.ledger.shards.items()):
-        if not holds(tallies.get(shard, Tally()), entry, place.state.adopted.of(place.origin.id, shard)):
-            back = way_back(place.table)
-            or_back = f"; or sls-lake table rollback {back}" if back is not None else ""
-            raise LedgerBroken(
-                f"shard {shard} holds other rows in {place.name} than its ledger says; nothing was changed",
-                verb=f"sls-lake verify --pull, which names the hour to replace{or_back}",
-            )
+def check_same(place: Place, origins: Collection[str], lifted: str = "") -> Mapping[Shown, Cells]:
+    """Raises LedgerBroken when a shard of these origins holds other rows than its ledger and what was adopted
+    say: what would leave could not be told from what is missing already. The cells of what was counted.
+
+    `lifted` is an option of whoever asks for something that no rollback passes. Story: rows are deleted by
+    hand. Before anybody looks, others are removed for good, and with that the rollback and the replace that
+    would have brought the first ones back are refused for ever.
+    """
+    ledgers, adopted = {name: place.state.ledger(name) for name in sorted(origins)}, place.state.adopted
+    there = compare(place.table, ledgers)
+    for name, ledger in ledgers.items():
+        if not there.proves(ledger, adopted):
+            wrong = unlike(ledger, adopted, there.tallies)
+            rows = {shard: (tally.rows, known) for shard, (tally, (known, _)) in wrong.items()}
+            raise _other_rows(place, name, rows, lifted, there.files)
+    return there.files
 
 
-def check_all_same(place: Place) -> None:
-    """As `check_same`, for every logstore of the table."""
-    for origin in sorted(set(place.state.ledgers) & set(place.state.origins)):
-        check_same(place.of(origin))
+def _other_rows(
+    place: Place, origin: str, rows: Mapping[int, Count], lifted: str, files: Mapping[Shown, Cells]
+) -> LedgerBroken:
+    """The error for shards with so many `rows`, and so many that the ledger knows; none where only a file
+    that cannot be read says that it held more."""
+    names, option = "sls-lake verify --pull, which names", f"; or say {lifted} here" if lifted else ""
+    short = next((shard for shard, (there, known) in rows.items() if there < known), None)
+    if short is not None:
+        after = "; no rollback would bring them back after this" if lifted else ""
+        return LedgerBroken(
+            f"table {place.name} misses rows: of {origin} in shard {short} it holds {rows[short][0]}, its "
+            f"ledger says {rows[short][1]}{after}; nothing was changed",
+            verb=f"{names} what brings them back{option}",
+        )
+    back = way_back(place.table, known=files)
+    or_back = f"; or sls-lake table rollback {back}" if back is not None else ""
+    what = f"shard {min(rows)} of {origin}" if rows else origin
+    return LedgerBroken(
+        f"{what} holds other rows in {place.name} than its ledger says; nothing was changed",
+        verb=f"{names} the hour to replace{or_back}{option}",
+    )

@@ -16,32 +16,40 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import PyArrowFileIO, pyarrow_to_schema
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestFile
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
 
-from pipelines.landing.contents.choice import Count, Key, Leaf
-from pipelines.landing.contents.slices import IDENTITY, origin_and_hour, receive_hours
+from pipelines.landing.contents.cells import (
+    IDENTITY,
+    Cell,
+    Count,
+    Identities,
+    Key,
+    apart,
+    cells_in,
+    edges,
+    identities,
+    origin_and_hour,
+    totals,
+)
+from pipelines.landing.contents.choice import Leaf
 from pipelines.landing.ledger.reading import (
     Misread,
     Unreadable,
-    batches_of,
     entries_of,
     manifests_of,
     reading,
 )
 from pipelines.landing.ledger.state import TableState, ancestry
-from pipelines.landing.table.bounded_scan import BoundedScan, rows_of_file
+from pipelines.landing.table.bounded_scan import rows_of_file
 from pipelines.landing.table.contract import hour_place, origin_place, partition_of
 from pipelines.landing.table.data_files import data_file, metrics_in
 from pipelines.landing.table.former import listed
-from sls_io.decoding.decode import identity_sum
-from sls_io.values.claim import SUM_MODULUS
+from sls_io.values.claim import Ledger
 from sls_io.values.errors import ConfigError
-from sls_io.values.window import IntervalSet
 
 _COLUMNS = ("__origin__", *IDENTITY)
 _ENDING = ".parquet"
@@ -157,49 +165,32 @@ def look(table: Table, state: TableState, listed_now: Collection[str], known: Kn
 
 def _held(table: Table, state: TableState, path: str) -> tuple[Place, dict[Key, Count]] | None:
     """Where a file's rows are and how many of each shard; None for a file of no use."""
-    places, counts = set[Place](), dict[Key, Count]()
-    for origin, hours, keys in _read(table, path):
-        places |= {(origin, hour) for hour in np.unique(hours).tolist()}
-        if len(places) > 1 or origin not in state.ledgers:
-            return None
-        for shard in np.unique(keys[0]).tolist():
-            mine = keys[:, keys[0] == shard]
-            if not _may_belong(state, origin, shard, mine[1]):
-                return None
-            rows, total = counts.get((origin, shard), (0, 0))
-            total = (total + identity_sum(shard, mine[1], mine[2])) % SUM_MODULUS
-            counts[origin, shard] = rows + mine.shape[1], total
-    return (places.pop(), counts) if places else None
+    rows = _read(table, path)
+    places = {(each.origin, each.hour) for each in rows}
+    if len(places) != 1:
+        return None
+    (place,) = places
+    ledger = state.ledgers.get(place[0])
+    if ledger is None:
+        return None
+    cells = cells_in(rows, edges([ledger]))
+    return (place, totals(cells)) if all(_may_belong(state, ledger, cell) for cell in cells) else None
 
 
-def _may_belong(state: TableState, origin: str, shard: int, cursors: _Longs) -> bool:
-    """Whether the ledger calls all of these cursors landed; adopted rows are from before a shard's start."""
-    entry = state.ledgers[origin].shards.get(shard)
-    inside = np.zeros(len(cursors), dtype=bool)
-    for begin, end in entry.landed if entry else IntervalSet():
-        inside |= (cursors >= begin) & (cursors < end)
-    if state.adopted.of(origin, shard)[0]:
-        inside |= (cursors < entry.start) if entry else True
-    return bool(inside.all())
+def _may_belong(state: TableState, ledger: Ledger, cell: Cell) -> bool:
+    """Whether the ledger calls these rows landed; adopted rows are from before a shard's start."""
+    entry = ledger.shards.get(cell.shard)
+    adopted = state.adopted.of(cell.origin, cell.shard)[0] > 0
+    return cell.landed(ledger) or (adopted and (entry is None or cell.last < entry.start))
 
 
-def _read(table: Table, path: str) -> Iterator[tuple[str, _Longs, _Longs]]:
-    """Origin, receive hours and (shards, cursors, indexes) of a file's rows; nothing of one that is cut off,
-    or has no such columns: a writer that was killed leaves it."""
-    found: list[tuple[str, _Longs, _Longs]] = []
+def _read(table: Table, path: str) -> list[Identities]:
+    """The identities of a file's rows; nothing of one that is cut off, or has no such columns: a writer that
+    was killed leaves it."""
     with suppress(Unreadable), reading(table, path), table.io.new_input(path).open() as stream:
         if set(_COLUMNS) <= set(pq.read_schema(stream).names):
-            found = list(_told(rows_of_file(stream, _COLUMNS)))
-    yield from found
-
-
-def _told(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, _Longs, _Longs]]:
-    for batch in batches:
-        origins = batch.column("__origin__").cast(pa.string()).to_numpy(zero_copy_only=False)
-        keys, hours = _keys(batch), receive_hours(batch)
-        for origin in sorted(set(origins.tolist()), key=str):
-            mine = origins == origin
-            yield str(origin), hours[mine], keys[:, mine]
+            return [each for batch in rows_of_file(stream, _COLUMNS) for each in apart(batch)]
+    return []
 
 
 def _keys(batch: pa.RecordBatch) -> _Longs:
@@ -225,7 +216,7 @@ def conflicts(
     for task in there:
         shown[origin_and_hour(table, task.file)].append(task)
     for place, ours in by_place.items():
-        mine = [np.concatenate([keys for _, _, keys in _read(table, s.leaf.path)], axis=1) for s in ours]
+        mine = [np.concatenate([each.keys for each in _read(table, s.leaf.path)], axis=1) for s in ours]
         theirs = [keys for task in (*shown[place], *shown[None]) for keys in _shown(table, task, place[0])]
         for one, other in _shared([*mine, *theirs]):
             if other < len(ours) and one != other:
@@ -269,12 +260,10 @@ def _digest(row: Mapping[str, Any]) -> bytes:
     return hashlib.sha256(repr(values).encode(errors="surrogatepass")).digest()[:8]
 
 
-def _shown(table: Table, task: FileScanTask, origin: str) -> Iterator[_Longs]:
-    reader = BoundedScan(table.metadata, table.io, table.schema().select(*_COLUMNS), AlwaysTrue())
-    found: list[_Longs] = []
+def _shown(table: Table, task: FileScanTask, origin: str) -> list[_Longs]:
     with suppress(Unreadable):
-        found = [keys for name, _, keys in _told(batches_of(table, reader, task)) if name == origin]
-    yield from found
+        return [each.keys for each in identities(table, task) if each.origin == origin]
+    return []
 
 
 def _shared(files: list[_Longs]) -> set[tuple[int, int]]:

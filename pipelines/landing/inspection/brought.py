@@ -12,7 +12,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot
 
-from pipelines.landing.contents.slices import partition_hour, partition_origin
+from pipelines.landing.contents.cells import partition_hour, partition_origin
 from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.reading import entries_of, manifests_of
 from pipelines.landing.ledger.state import added_entries, ancestry

@@ -14,13 +14,14 @@ a table's rows are not those of its ledger: the search costs calls of the servic
 landings.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyiceberg.table import Table
 
-from pipelines.landing.contents import slices
+from pipelines.landing.contents import cells
+from pipelines.landing.contents.cells import Cells, Shown
 from pipelines.landing.contents.sameness import way_back
 from pipelines.landing.contents.slices import RowsElsewhere
 from pipelines.landing.ledger.codec import ADOPT
@@ -29,7 +30,7 @@ from pipelines.landing.ledger.start import find_table, known
 from pipelines.landing.ledger.state import TableState, read_state
 from pipelines.landing.ledger.summary import total_records
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.operations.adopt import plan_adopt
+from pipelines.landing.operations.adopt import find, plan_adopt
 from pipelines.landing.operations.fresh_starts import At
 from pipelines.landing.operations.give_up import GIVE_UP, GivenUp, plan_give_up
 from pipelines.landing.operations.repair_manifests import REPAIR_MANIFESTS, plan_repair_manifests
@@ -61,25 +62,46 @@ class Trouble:
     rows: int = 0
 
 
-def of_other_rows(
-    lake: Lake,
-    logstore: Logstore,
-    client: SlsClient,
-    table: Table,
-    state: TableState,
-    trouble: Trouble,
-    *,
-    pulled: bool,
-) -> tuple[str, ...]:
+@dataclass(frozen=True)
+class Case:
+    """The table and the logstore that cures are looked for, and what has been counted of files already."""
+
+    lake: Lake
+    logstore: Logstore
+    client: SlsClient
+    table: Table
+    state: TableState
+    counted: Mapping[Shown, Cells] = field(default_factory=dict)
+
+    @property
+    def asked(self) -> tuple[Lake, Logstore, SlsClient]:
+        """What each plan begins with."""
+        return self.lake, self.logstore, self.client
+
+    @property
+    def origin(self) -> str:
+        """The logstore's id, as the table knows it."""
+        return known(self.state, self.client.origin()).id
+
+
+@dataclass(frozen=True)
+class _Way:
+    """A cure, and how many rows at most it loses."""
+
+    text: str
+    cost: int
+
+
+def of_other_rows(case: Case, trouble: Trouble, *, pulled: bool) -> tuple[str, ...]:
     """The cures, a sentence each: it begins with a command, or says what to do where no command helps.
     `pulled`: all that the service has was compared, so no other of its hours is in trouble."""
-    found = _replaces(lake, logstore, client, sorted(trouble.hours), _instead(trouble))
+    found = _replaces(case, sorted(trouble.hours), _instead(trouble))
     if trouble.missing and not pulled and not found:
         found.append(
             "sls-lake verify --pull names the hours that lost rows, where the service still has them"
         )
-    back = _rollback(lake, logstore, client, table, state, _brought_back(trouble))
-    adopting, works = _adopting(lake, logstore, client, trouble)
+    back = _rollback(case, _brought_back(trouble))
+    adopting, works = _adopting(case, trouble)
     if back is None:
         return (*found, adopting)
     dear = trouble.missing and not trouble.strange and back.cost > trouble.rows
@@ -101,24 +123,28 @@ def brought_back(table: Table, landing: int, does: str = _BROUGHT_BACK) -> str:
     return _EMPTIED if total_records(table.snapshot_by_id(landing)) == 0 else does
 
 
-def _adopting(lake: Lake, logstore: Logstore, client: SlsClient, trouble: Trouble) -> tuple[str, bool]:
+def _adopting(case: Case, trouble: Trouble) -> tuple[str, bool]:
     """Giving up what is missing and keeping what is there, and whether that works; where it is refused, what
     to do instead."""
-    words, refused = _adopt(lake, logstore, client)
+    words, refused = _adopt(case)
     if words:
         return f"{words} {_left(trouble)}", True
     verb = refused.verb if isinstance(refused, LedgerBroken) else ""
     return verb or f"no command settles this now: {refused}", False
 
 
-def _adopt(lake: Lake, logstore: Logstore, client: SlsClient) -> tuple[str, SlsError | None]:
+def _adopt(case: Case) -> tuple[str, SlsError | None]:
     """The command, with the options that it wants; or none, and why it is refused."""
+    try:
+        found = find(*case.asked)
+    except SlsError as error:
+        return "", error
     refused: SlsError | None = None
     at: tuple[At | None, ...] = (None, "rows")
     for start in at:
         # Where the rows prove an older ledger, that one is kept, and no start is asked for.
         try:
-            view = plan_adopt(lake, logstore, client, at=start).view
+            view = plan_adopt(*case.asked, at=start, found=found).view
         except SlsError as error:
             refused = error
             continue
@@ -137,42 +163,40 @@ def _left(trouble: Trouble) -> str:
     return f"gives up what nothing brings back, and {kept}" if trouble.missing else kept
 
 
-def of_lost_files(
-    lake: Lake,
-    logstore: Logstore,
-    client: SlsClient,
-    table: Table,
-    state: TableState,
-    lost: Sequence[Unreadable],
-) -> tuple[str, ...]:
+def of_lost_files(case: Case, lost: Sequence[Unreadable]) -> tuple[str, ...]:
     """Sentences as those of `of_other_rows`, for files of the logstore, data or manifests, that are gone or
     damaged. The first one is what to do with the files themselves."""
-    first = next((each.first for each in lost if each.first), "")
-    found = [first or ("restore the file" if len(lost) == 1 else "restore the files")]
-    origin = known(state, client.origin()).id
     named = [each.file for each in lost if not isinstance(each.file, str) and not each.first]
-    files = [file for file in named if slices.partition_origin(table, file) in (origin, None)]
-    hours = {slices.partition_hour(table, file) for file in files}
-    if len(named) == len(lost):
-        found += _replaces(lake, logstore, client, sorted(hour for hour in hours if hour is not None))
-    ways = [
-        way
-        for way in (
-            None if len(named) == len(lost) else _relisted(lake, logstore, client),
-            _rollback(lake, logstore, client, table, state, _BROUGHT_BACK, [each.path for each in lost]),
-            _give_up(lake, logstore, client, {file.file_path for file in files}) if files else None,
-        )
-        if way is not None
-    ]
-    found += [way.text for way in sorted(ways, key=lambda way: way.cost)]
-    if files and not any(way.gives_up for way in ways):
+    owners = {file.file_path: cells.partition_origin(case.table, file) for file in named}
+    files = [file for file in named if owners[file.file_path] in (case.origin, None)]
+    found = [_first(lost)]
+    listed = len(named) == len(lost)
+    if listed:
+        hours = {cells.partition_hour(case.table, file) for file in files}
+        found += _replaces(case, sorted(hour for hour in hours if hour is not None))
+    paths = {file.file_path for file in files}
+    found += _ways(case, None if listed else _relisted(case), [each.path for each in lost], paths)
+    others = sorted({name for name in owners.values() if name} - {case.origin})
+    return (*found, *(_give_up_of(case, other, owners.keys()) for other in others))
+
+
+def _first(lost: Sequence[Unreadable]) -> str:
+    """What to do with the files themselves."""
+    restore = "restore the file" if len(lost) == 1 else "restore the files"
+    return next((each.first for each in lost if each.first), restore)
+
+
+def _ways(case: Case, relisted: _Way | None, lost: Collection[str], files: Collection[str]) -> list[str]:
+    """What brings lost files back or gives them up, the way that loses the fewest rows first; `files` are
+    those of the logstore's own rows."""
+    given_up = _give_up(case, files) if files else None
+    ways = [way for way in (relisted, _rollback(case, _BROUGHT_BACK, lost), given_up) if way is not None]
+    found = [way.text for way in sorted(ways, key=lambda way: way.cost)]
+    if files and given_up is None:
         # Rows were lost in another way, too.
-        words, _ = _adopt(lake, logstore, client)
+        words, _ = _adopt(case)
         found += [f"{words} gives up all rows that nothing brings back, also others"] if words else []
-    others = {slices.partition_origin(table, file) for file in named} - {origin, None}
-    paths = {file.file_path for file in named}
-    found += [_give_up_of(lake, logstore, client, other, paths) for other in sorted(map(str, others))]
-    return tuple(found)
+    return found
 
 
 def give_cures(error: Exception, logstore: Logstore, lake: Lake | None = None) -> None:
@@ -199,19 +223,19 @@ def give_cures_of_all(errors: Sequence[Unreadable], logstore: Logstore, lake: La
         needed = [error for error in errors if listed is None or error.path in listed]
         if not needed:
             return
-        verb = "; or ".join(of_lost_files(lake, logstore, client, table, read_state(table), needed))
+        verb = "; or ".join(of_lost_files(Case(lake, logstore, client, table, read_state(table)), needed))
         for error in needed:
             error.verb = verb
 
 
-def _give_up_of(lake: Lake, logstore: Logstore, client: SlsClient, other: str, lost: Collection[str]) -> str:
+def _give_up_of(case: Case, other: str, lost: Collection[str]) -> str:
     """What to do about lost files of another logstore, which may be gone from the service."""
     asked = (
         f"while origin {other} is there, {VERIFY_ROWS.partition(',')[0]} --logstore with its name says what "
         "brings rows back"
     )
     try:
-        command, view = _planned_give_up(lake, logstore, client, lost, other)
+        command, view = _planned_give_up(case, lost, other)
     except SlsError as error:
         return f"{asked}; from here nothing gives its lost files up: {error}"
     return (
@@ -220,14 +244,12 @@ def _give_up_of(lake: Lake, logstore: Logstore, client: SlsClient, other: str, l
     )
 
 
-def _planned_give_up(
-    lake: Lake, logstore: Logstore, client: SlsClient, lost: Collection[str], origin: str = ""
-) -> tuple[str, GivenUp]:
+def _planned_give_up(case: Case, lost: Collection[str], origin: str = "") -> tuple[str, GivenUp]:
     """The command that gives these files (paths) up, and what it does. Raises as `plan_give_up`."""
-    view = plan_give_up(lake, logstore, client, origin=origin, whole=lambda path: path in lost).view
+    view = plan_give_up(*case.asked, origin=origin, whole=lambda path: path in lost).view
     command = f"{GIVE_UP} --origin {origin}" if origin else GIVE_UP
     try:
-        plain = plan_give_up(lake, logstore, client, origin=origin).view
+        plain = plan_give_up(*case.asked, origin=origin).view
     except SlsError:
         return f"{command} --rows", view
     return (command if plain.files == view.files else f"{command} --rows"), view
@@ -238,13 +260,11 @@ def _beside(command: str) -> str:
     return "and of others that prove damaged" if command.endswith("--rows") else "and nothing else"
 
 
-def of_other_origins(
-    lake: Lake, logstore: Logstore, client: SlsClient, table: Table, state: TableState, wrong: Sequence[str]
-) -> tuple[str, ...]:
+def of_other_origins(case: Case, wrong: Sequence[str]) -> tuple[str, ...]:
     """The same for rows of the other origins `wrong` that are not those of their ledgers, no file lost."""
     if not wrong:
         return ()
-    back = _rollback(lake, logstore, client, table, state, "gives the table the rows of its ledgers")
+    back = _rollback(case, "gives the table the rows of its ledgers")
     names = ", ".join(wrong)
     rest = (
         f"while the logstore of {names} is there, sls-lake verify --logstore with its name names more; its "
@@ -253,51 +273,34 @@ def of_other_origins(
     return (*([back.text] if back is not None else []), rest)
 
 
-@dataclass(frozen=True)
-class _Way:
-    """A cure, how many rows at most it loses, and whether it is giving up the lost files alone."""
-
-    text: str
-    cost: int
-    gives_up: bool = False
-
-
-def _rollback(
-    lake: Lake,
-    logstore: Logstore,
-    client: SlsClient,
-    table: Table,
-    state: TableState,
-    does: str,
-    lost: Collection[str] = (),
-) -> _Way | None:
+def _rollback(case: Case, does: str, lost: Collection[str] = ()) -> _Way | None:
     """To the newest landing from before the loss, if `table rollback` goes there."""
-    back = way_back(table, lost)
+    back = way_back(case.table, lost, case.counted)
     if back is None:
         return None
     try:
-        planned = plan_rollback(lake, logstore.table, back)
-        kept = kept_by_rollback(planned, known(state, client.origin()).id, client)
+        planned = plan_rollback(case.lake, case.logstore.table, back)
+        kept = kept_by_rollback(planned, case.origin, case.client)
     except SlsError:
         return None
     since = "what landed since is pulled again"
     if kept.lost:
         since = f"{since}, but {kept}"
-    return _Way(f"sls-lake table rollback {back} {brought_back(table, back, does)}; {since}", kept.lost)
+    return _Way(f"sls-lake table rollback {back} {brought_back(case.table, back, does)}; {since}", kept.lost)
 
 
-def _relisted(lake: Lake, logstore: Logstore, client: SlsClient) -> _Way | None:
+def _relisted(case: Case) -> _Way | None:
     """For lost manifests: list all of their files again, or, where that is refused, the files that are
     there."""
     command = REPAIR_MANIFESTS
     try:
-        plan_repair_manifests(lake, logstore, client)
+        plan_repair_manifests(*case.asked)
     except SlsError:
         pass
     else:
         return _Way(f"{command} lists the data files again that are lost with it, and keeps every row", 0)
     try:
-        view = plan_repair_manifests(lake, logstore, client, without_missing=True).view
+        view = plan_repair_manifests(*case.asked, without_missing=True).view
     except SlsError:
         return None
     text = (
@@ -307,11 +310,11 @@ def _relisted(lake: Lake, logstore: Logstore, client: SlsClient) -> _Way | None:
     return _Way(text, view.missing)
 
 
-def _give_up(lake: Lake, logstore: Logstore, client: SlsClient, lost: Collection[str]) -> _Way | None:
+def _give_up(case: Case, lost: Collection[str]) -> _Way | None:
     """For lost files, by path: what goes with them, or, where that cannot be told, a ledger that begins
     anew."""
     try:
-        command, view = _planned_give_up(lake, logstore, client, lost)
+        command, view = _planned_give_up(case, lost)
     except SlsError:
         return None
     again = ""
@@ -319,40 +322,38 @@ def _give_up(lake: Lake, logstore: Logstore, client: SlsClient, lost: Collection
         calls = " and ".join(f"sls-lake backfill {span}" for span in spans(view.hours))
         again = f"; {calls} lands again what the service still has"
     text = f"{command} gives up the {view.rows} rows of the lost files, {_beside(command)}{again}"
-    return _Way(text, view.kept.lost if view.kept is not None else view.rows, gives_up=True)
+    return _Way(text, view.kept.lost if view.kept is not None else view.rows)
 
 
-def _replaces(
-    lake: Lake, logstore: Logstore, client: SlsClient, hours: list[int], instead: str = ""
-) -> list[str]:
+def _replaces(case: Case, hours: list[int], instead: str = "") -> list[str]:
     return [
         f"{REPLACE} {span} lands again what the service still has{instead}, and leaves the rest of "
         "the table as it is"
-        for span in _replaceable(lake, logstore, client, hours)
+        for span in _replaceable(case, hours)
     ]
 
 
-def _replaceable(lake: Lake, logstore: Logstore, client: SlsClient, hours: list[int]) -> Iterator[str]:
+def _replaceable(case: Case, hours: list[int]) -> Iterator[str]:
     """Spans of these hours, as options of the verb, that a replace accepts as a whole."""
     found: set[int] = set()
     for begin, end in IntervalSet.of((hour, hour + 1) for hour in hours[:_HOURS_TRIED_MAX]):
-        accepted = _accepted(lake, logstore, client, range(begin, end))
+        accepted = _accepted(case, range(begin, end))
         if accepted is None and end - begin > 1:
             for hour in range(begin, end):
-                found |= set(_accepted(lake, logstore, client, range(hour, hour + 1)) or ())
+                found |= set(_accepted(case, range(hour, hour + 1)) or ())
         found |= set(accepted or ())
     for begin, end in IntervalSet.of((hour, hour + 1) for hour in found):
-        if _accepted(lake, logstore, client, range(begin, end)) == range(begin, end):
+        if _accepted(case, range(begin, end)) == range(begin, end):
             yield from spans(range(begin, end))
         else:
             yield from (text for hour in range(begin, end) for text in spans([hour]))
 
 
-def _accepted(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> range | None:
+def _accepted(case: Case, hours: range) -> range | None:
     """The hours that a replace accepts for these: themselves, or together with other hours where their rows
     lie."""
     try:
-        plan_replace(lake, logstore, client, hours)
+        plan_replace(*case.asked, hours)
     except RowsElsewhere as error:
         return error.together
     except TransportError:

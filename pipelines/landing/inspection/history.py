@@ -12,7 +12,7 @@ from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from pipelines.landing.contents.slices import origin_and_hour
+from pipelines.landing.contents.cells import origin_and_hour
 from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.reading import Misread, Unreadable, entries_of, manifests_of
 from pipelines.landing.ledger.state import TableState, ancestry, facts, origins_named, others_here, read_state

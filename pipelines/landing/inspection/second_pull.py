@@ -7,7 +7,7 @@ numbers independently. Nothing is held, moved or written.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from pipelines.landing.contents.tally import Count
+from pipelines.landing.contents.cells import Count
 from sls_io.decoding.decode import Decoder
 from sls_io.decoding.readings import readings
 from sls_io.planning.survey import survey_hours, survey_live

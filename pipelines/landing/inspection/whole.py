@@ -7,13 +7,12 @@ day is a file's follows from its name.
 """
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from pyiceberg.table import FileScanTask, Table
 
-from pipelines.landing.contents.slices import partition_origin
-from pipelines.landing.ledger.reading import Unreadable, read_whole, tasks_of
+from pipelines.landing.ledger.reading import Unreadable, read_whole
 
 DAYS = 7
 _DAY_S = 86_400
@@ -55,13 +54,13 @@ def of_day(now_s: float) -> Chosen:
 
 
 def read_chosen(
-    table: Table, origin: str, chosen: Chosen, *, others: bool
+    table: Table, tasks: Iterable[FileScanTask], chosen: Chosen
 ) -> tuple[WholeFiles, list[Unreadable]]:
-    """Read the files of an origin that are `chosen`, with `others` those of other origins, too; which of them
-    are gone or damaged. Raises TransportError when the storage does not answer, Misread as `reading` does."""
+    """Read those of these files that are `chosen`; which of them are gone or damaged. Raises TransportError
+    when the storage does not answer, Misread as `reading` does."""
     lost: list[Unreadable] = []
     files = rows = rest = 0
-    for task in _tasks(table, origin, lost, others=others):
+    for task in tasks:
         if not chosen(task.file.file_path):
             rest += 1
             continue
@@ -72,15 +71,6 @@ def read_chosen(
         else:
             files, rows = files + 1, rows + int(task.file.record_count)
     return WholeFiles(files, rows, rest), lost
-
-
-def _tasks(table: Table, origin: str, lost: list[Unreadable], *, others: bool) -> list[FileScanTask]:
-    try:
-        tasks = tasks_of(table, table.scan())
-    except Unreadable as error:
-        lost.append(error)
-        return []
-    return [task for task in tasks if others or partition_origin(table, task.file) in (origin, None)]
 
 
 def _name(path: str) -> bytes:

@@ -273,14 +273,16 @@ def live_rows(table: Table, snapshot_id: int | None = None, *, where: BooleanExp
 
     A snapshot's own total counts hidden rows, too.
     """
-    scan = table.scan(selected_fields=("__shard__",), snapshot_id=snapshot_id, row_filter=where)
-    reader = BoundedScan(table.metadata, table.io, scan.projection(), where)
-    return sum(
-        sum(batch.num_rows for batch in batches_of(table, reader, task))
-        if task.delete_files or task.residual != _ALL
-        else int(task.file.record_count)
-        for task in tasks_of(table, scan)
-    )
+    scan = table.scan(snapshot_id=snapshot_id, row_filter=where)
+    return sum(rows_shown(table, task, where=where) for task in tasks_of(table, scan))
+
+
+def rows_shown(table: Table, task: FileScanTask, *, where: BooleanExpression = _ALL) -> int:
+    """As `live_rows`, of one file."""
+    if not task.delete_files and task.residual == _ALL:
+        return int(task.file.record_count)
+    reader = BoundedScan(table.metadata, table.io, table.schema().select("__shard__"), where)
+    return sum(batch.num_rows for batch in batches_of(table, reader, task))
 
 
 def gone(file: DataFile) -> str:

@@ -29,7 +29,7 @@ from pyiceberg.table import FileScanTask, Table
 
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.operation import Planned, Tools
-from pipelines.landing.contents.slices import origin_and_hour
+from pipelines.landing.contents.cells import origin_and_hour
 from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger.place import Looked
 from pipelines.landing.ledger.reading import batches_of, tasks_of

@@ -25,9 +25,9 @@ from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing.commit import authored, publish
 from pipelines.landing.commit.operation import Planned
-from pipelines.landing.contents.explained import Key, LostFile, holds, proves, tally
+from pipelines.landing.contents.cells import Key, Tally
+from pipelines.landing.contents.explained import Compared, compare, unlike
 from pipelines.landing.contents.sameness import way_back
-from pipelines.landing.contents.tally import Tally
 from pipelines.landing.ledger.codec import LEDGER_PREFIX
 from pipelines.landing.ledger.fence import lowered
 from pipelines.landing.ledger.place import Place, Trust, look
@@ -125,6 +125,17 @@ class Adoption:
     remade: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Unsettled:
+    """The table as it is: what it says, what its files hold, and what stops landings into it."""
+
+    place: Place
+    newest: Mapping[str, Newest]
+    there: Compared
+    stops: str
+    trouble: str
+
+
 def plan_adopt(
     lake: Lake,
     logstore: Logstore,
@@ -133,15 +144,16 @@ def plan_adopt(
     at: At | None = None,
     cursors: Mapping[int, Cursor] | None = None,
     without_missing: bool = False,
+    found: Unsettled | None = None,
 ) -> Planned[Adoption]:
     """Look at what adopting would do. Changes nothing. Refused while a start is missing, or rows are and
     nobody said `without_missing`.
 
-    `cursors` names single shards' starts, `at` that of the others. Raises ConfigError when there is
-    nothing to settle or a start would land rows again that are there, LedgerBroken when another verb
-    is the cure, or rows are there twice.
+    `cursors` names single shards' starts, `at` that of the others; `found` is what `find` said already.
+    Raises ConfigError when there is nothing to settle or a start would land rows again that are there,
+    LedgerBroken when another verb is the cure, or rows are there twice.
     """
-    found = _find(lake, logstore, client)
+    found = found or find(lake, logstore, client)
     named = at is not None or bool(cursors)
     decided = _decide(found)
     if named and not decided.asks:
@@ -149,12 +161,14 @@ def plan_adopt(
             f"the ledger of {found.place.origin.id} is proven by its rows and stays; leave the start out"
         )
     if decided.asks and named:
-        _check_removal_known(found.place.table, found.place.state)
+        _check_removal_known(found)
         floors = Floors(client, found.place.state.forgotten, found.newest.get(found.place.origin.id))
-        starts = starts_of(client, logstore, found.place.origin.id, found.tallies, at, cursors or {}, floors)
+        starts = starts_of(
+            client, logstore, found.place.origin.id, found.there.tallies, at, cursors or {}, floors
+        )
         decided = decided.started(found.place.origin.id, starts)
     view = _describe(found, decided, named=named)
-    dropped = frozenset(x.path for x in found.lost if x.origin in decided.begun)
+    dropped = frozenset(x.path for x in found.there.lost if x.origin in decided.begun)
     registered = publish.RegisteredOrigin(found.place.origin.id, origin_text(found.place.origin))
     deed, removed = Deed(Operation.ADOPT), found.place.state.forgotten
     change = authored.Change(
@@ -192,18 +206,6 @@ def _gives_up(view: Adoption) -> str:
 
 
 @dataclass(frozen=True)
-class _Found:
-    """The table as it is: what it says, what its files hold, and what stops landings into it."""
-
-    place: Place
-    newest: Mapping[str, Newest]
-    tallies: Mapping[Key, Tally]
-    lost: tuple[LostFile, ...]
-    stops: str
-    trouble: str
-
-
-@dataclass(frozen=True)
 class _Decided:
     """Which ledgers stay, which begin anew, and what is adopted then.
 
@@ -227,7 +229,7 @@ class _Decided:
         return replace(self, ledgers={**self.ledgers, origin: begun}, starts=starts)
 
 
-def _find(lake: Lake, logstore: Logstore, client: SlsClient) -> _Found:
+def find(lake: Lake, logstore: Logstore, client: SlsClient) -> Unsettled:
     """All that is known of the table. Raises as `plan` does."""
     place = look(lake, logstore, client, trust=Trust.FACTS, started=False, same=False)
     table, state, origin, name = place.table, place.state, place.origin, place.name
@@ -236,47 +238,52 @@ def _find(lake: Lake, logstore: Logstore, client: SlsClient) -> _Found:
     newest = _newest(table)
     every = {*state.origins, *newest, origin.id}
     try:
-        tallies, lost = tally(table, {o: newest[o].ledger if o in newest else Ledger(o) for o in every})
+        there = compare(table, {o: newest[o].ledger if o in newest else Ledger(o) for o in every})
     except Unreadable as error:
         raise repair_manifests.named(lake, logstore, client, error) from error
-    trouble = stops or _short(table, state, tallies, lost)
-    return _Found(place, newest, tallies, tuple(lost), stops, trouble)
+    trouble = stops or _short(table, state, there)
+    return Unsettled(place, newest, there, stops, trouble)
 
 
-def _decide(found: _Found) -> _Decided:
+def _decide(found: Unsettled) -> _Decided:
     """What stays and what begins anew: a ledger whose rows prove it stays, another begins anew with all that
     is there adopted. Raises LedgerBroken where rows are there twice."""
-    table, state, newest, tallies = found.place.table, found.place.state, found.newest, found.tallies
-    origin, lost = found.place.origin, found.lost
-    ledgers, sources, adopted = _proven(table, state, tallies, lost)
+    table, state, origin = found.place.table, found.place.state, found.place.origin
+    newest, there = found.newest, found.there
+    ledgers, sources, adopted = _proven(table, state, there)
     ledgers = lowered(ledgers, {o: ledger for o, ledger in state.ledgers.items() if o in ledgers})
     former = _former(state, origin, ledgers)
     ledgers |= {o: Ledger(o) for o in former}
-    _check_once(table, state, tallies, {*ledgers, origin.id})
+    _check_once(found, {*ledgers, origin.id})
     asks = origin.id not in ledgers
-    differs = tuple(d for o in sorted(newest) for d in _differences(newest[o], tallies, lost))
+    differs = tuple(d for o in sorted(newest) for d in _differences(newest[o], there))
     begun = frozenset({*former, *([origin.id] if asks else [])})
     for each in sorted(begun):
-        adopted = _with_rows(adopted, each, newest.get(each), tallies, differs)
-    adopted = replace(adopted, others=_others(table, {*state.origins, *ledgers, origin.id}, tallies, lost))
+        adopted = _with_rows(adopted, each, newest.get(each), there.tallies, differs)
+    adopted = replace(adopted, others=_others(table, {*state.origins, *ledgers, origin.id}, there))
     return _Decided(ledgers, sources, adopted, former, differs, begun, asks)
 
 
-def _describe(found: _Found, decided: _Decided, *, named: bool) -> Adoption:
+def _describe(found: Unsettled, decided: _Decided, *, named: bool) -> Adoption:
     """The decision for people; `named`: somebody said where the ledger begins."""
-    state, lost, differs = found.place.state, found.lost, decided.differs
+    state, lost, differs = found.place.state, found.there.lost, decided.differs
+    back = None
+    if differs or lost:
+        back = way_back(found.place.table, [each.path for each in lost], found.there.files)
     return Adoption(
         table=".".join(found.place.table.name()),
         origin=found.place.origin.id,
         trouble=found.trouble,
         kept=decided.sources,
-        starts=_shard_starts(found.place.origin.id, decided.starts, found.tallies) if decided.asks else (),
+        starts=_shard_starts(found.place.origin.id, decided.starts, found.there.tallies)
+        if decided.asks
+        else (),
         others=decided.adopted.others,
         still_refused=tuple(sorted(set(state.origins) - set(decided.ledgers) - {found.place.origin.id})),
         asks=decided.asks and not named,
         differs=differs,
         missing=sum(d.missing for d in differs if d.origin in decided.begun),
-        back=way_back(found.place.table, [x.path for x in lost]) if differs or lost else None,
+        back=back,
         damaged=_damaged(found.place.table, state),
         forgotten=bool(state.forgotten.shards),
         former=decided.former,
@@ -286,12 +293,10 @@ def _describe(found: _Found, decided: _Decided, *, named: bool) -> Adoption:
     )
 
 
-def _others(
-    table: Table, ours: Collection[str], tallies: Mapping[Key, Tally], lost: Collection[LostFile]
-) -> int:
+def _others(table: Table, ours: Collection[str], there: Compared) -> int:
     """Rows of origins that are none of ours."""
-    known_ones = sum(t.rows for k, t in tallies.items() if k[0] in ours) + sum(x.rows for x in lost)
-    return max(0, live_rows(table) - known_ones)
+    known_ones = sum(t.rows for k, t in there.tallies.items() if k[0] in ours)
+    return max(0, live_rows(table) - known_ones - sum(x.rows for x in there.lost))
 
 
 def _trouble(table: Table, origin: Origin, name: str) -> str:
@@ -308,7 +313,7 @@ def _trouble(table: Table, origin: Origin, name: str) -> str:
     return ""
 
 
-def _short(table: Table, state: TableState, tallies: Mapping[Key, Tally], lost: Collection[LostFile]) -> str:
+def _short(table: Table, state: TableState, there: Compared) -> str:
     """What is wrong with a table into which landings go on. Raises ConfigError when nothing is.
 
     Story: rows are lost, retention and the sweep have taken what could bring them back, and maintenance
@@ -316,14 +321,14 @@ def _short(table: Table, state: TableState, tallies: Mapping[Key, Tally], lost: 
     lacking: they are known by their number alone, and nothing says which they were.
     """
     name = ".".join(table.name())
-    if lost and all(proves(ledger, state.adopted, tallies, lost) for ledger in state.ledgers.values()):
+    if there.lost and all(there.proves(ledger, state.adopted) for ledger in state.ledgers.values()):
         raise LedgerBroken(
-            f"{len(lost)} files of table {name} are gone or damaged, and its ledger explains all other rows: "
-            f"{', '.join(sorted(each.name for each in lost)[:_FILES_NAMED_MAX])}",
+            f"{len(there.lost)} files of table {name} are gone or damaged, and its ledger explains all other "
+            f"rows: {', '.join(sorted(each.name for each in there.lost)[:_FILES_NAMED_MAX])}",
             verb=f"restore them; or {VERIFY}",
         )
-    proven = all(proves(ledger, state.adopted, tallies) for ledger in state.ledgers.values())
-    if proven and _others(table, {*state.origins, *state.ledgers}, tallies, lost) >= state.adopted.others:
+    proven = not any(unlike(ledger, state.adopted, there.tallies) for ledger in state.ledgers.values())
+    if proven and _others(table, {*state.origins, *state.ledgers}, there) >= state.adopted.others:
         raise ConfigError(f"the ledger of table {name} explains its rows: there is nothing to settle")
     return (
         f"table {name} does not hold the rows that its ledger says; sls-lake verify names what may bring "
@@ -358,7 +363,7 @@ def _candidates(table: Table, state: TableState) -> Iterator[Snapshot]:
 
 
 def _proven(
-    table: Table, state: TableState, tallies: Mapping[Key, Tally], lost: Collection[LostFile]
+    table: Table, state: TableState, there: Compared
 ) -> tuple[dict[str, Ledger], dict[str, int], Adopted]:
     """Per origin the newest ledger that the rows prove, its snapshot, and what it had adopted.
 
@@ -373,7 +378,7 @@ def _proven(
         if forgotten_of(snapshot, damaged_too=True) != state.forgotten:
             continue
         for origin, ledger in ledgers_of(snapshot, damaged_too=True).items():
-            if origin not in ledgers and proves(ledger, before, tallies, lost):
+            if origin not in ledgers and there.proves(ledger, before):
                 ledgers[origin], sources[origin] = ledger, snapshot.snapshot_id
                 adopted = _joined(adopted, before, origin)
     return ledgers, sources, adopted
@@ -420,42 +425,33 @@ def _with_rows(
     )
 
 
-def _differences(
-    newest: Newest, tallies: Mapping[Key, Tally], lost: Collection[LostFile]
-) -> Iterator[Difference]:
+def _differences(newest: Newest, there: Compared) -> Iterator[Difference]:
     """What the ledger and the table say differently of each shard. Pure.
 
     Rows in what the ledger calls landed are held against its rows, the others against what was adopted. A
     foreign row in a landed interval may hide a missing one, so the numbers are the least there can be.
     """
     origin, ledger = newest.ledger.origin, newest.ledger
-    if proves(ledger, newest.adopted, tallies, lost):
+    if there.proves(ledger, newest.adopted):
         return
-    for shard in sorted({*ledger.shards, *(s for o, s in {*tallies, *newest.adopted.shards} if o == origin)}):
-        entry = ledger.shards.get(shard) or ShardLedger(Cursor(0))
-        before = newest.adopted.of(origin, shard)
-        there, (rows, _) = tallies.get((origin, shard), Tally()), before
-        if holds(there, entry, before):
-            continue
-        landed, beside = there.rows - there.outside - entry.rows, there.outside - rows
+    for shard, (tally, (rows, _)) in unlike(ledger, newest.adopted, there.tallies).items():
+        before = newest.adopted.of(origin, shard)[0]
+        landed, beside = tally.rows - tally.outside - (rows - before), tally.outside - before
         missing, foreign = max(0, -landed) + max(0, -beside), max(0, landed) + max(0, beside)
         if not missing and not foreign:
             missing = foreign = 1  # as many rows, and not the same
-        snapshot = newest.snapshot.snapshot_id
-        yield Difference(origin, shard, snapshot, entry.rows + rows, there.rows, missing, foreign)
+        yield Difference(origin, shard, newest.snapshot.snapshot_id, rows, tally.rows, missing, foreign)
 
 
-def _check_once(
-    table: Table, state: TableState, tallies: Mapping[Key, Tally], origins: Collection[str]
-) -> None:
+def _check_once(found: Unsettled, origins: Collection[str]) -> None:
     """No identity of these origins is there twice. An adoption would keep the second row for ever."""
-    doubled = sum(t.doubled for (origin, _), t in tallies.items() if origin in origins)
+    doubled = sum(t.doubled for (origin, _), t in found.there.tallies.items() if origin in origins)
     if not doubled:
         return
     by_hand = "delete all but one of each with any engine, and look again"
-    back = way_back(table)
+    back = way_back(found.place.table, known=found.there.files)
     raise LedgerBroken(
-        f"{doubled} rows of table {'.'.join(table.name())} are there more than once, and nobody can adopt "
+        f"{doubled} rows of table {found.place.name} are there more than once, and nobody can adopt "
         "a row twice",
         verb=f"sls-lake table rollback {back}" if back is not None else by_hand,
     )
@@ -470,19 +466,19 @@ def _damaged(table: Table, state: TableState) -> int | None:
     return snapshot.snapshot_id if snapshot is not None and len(texts) > len(readable) else None
 
 
-def _check_removal_known(table: Table, state: TableState) -> None:
+def _check_removal_known(found: Unsettled) -> None:
     """Raises LedgerBroken when nobody can say whether main is from before a removal for good, and a landing
     from after it can be gone back to.
 
     Story: rows are forgotten, main is put back by hand to before that, and its landings are expired. What is
     there now cannot be told from what was removed, and adopted, it would be there for ever.
     """
-    if not state.forgotten.shards or any(map(is_landing, ancestry(table))):
+    if not found.place.state.forgotten.shards or any(map(is_landing, ancestry(found.place.table))):
         return
-    back = way_back(table)
+    back = way_back(found.place.table, known=found.there.files)
     if back is not None:
         raise LedgerBroken(
-            f"rows were removed from table {'.'.join(table.name())} by `table forget`, and nobody can say "
+            f"rows were removed from table {found.place.name} by `table forget`, and nobody can say "
             "whether they are there again: no landing is left in main's history",
             verb=f"sls-lake table rollback {back}",
         )

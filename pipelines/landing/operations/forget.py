@@ -28,8 +28,9 @@ from pyiceberg.table import FileScanTask
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.operation import Planned, Tools
 from pipelines.landing.contents import rewrite, slices
-from pipelines.landing.contents.sameness import check_all_same
-from pipelines.landing.contents.slices import Part
+from pipelines.landing.contents.cells import Cells, totals
+from pipelines.landing.contents.sameness import check_same
+from pipelines.landing.contents.slices import Slice
 from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger.place import Place, look
 from pipelines.landing.ledger.reading import tasks_of
@@ -79,17 +80,12 @@ class _Removal:
     place: Place
     look: Callable[[], Place]
     where: Where | None
-    parts: tuple[Part, ...]
+    leaving: Slice
     whole: tuple[FileScanTask, ...]
     partly: tuple[FileScanTask, ...]
     about: str
     reason: str
     before: int = 0
-
-    @property
-    def rows(self) -> int:
-        """How many rows leave."""
-        return sum(part.rows for part in self.parts)
 
     @property
     def deed(self) -> Deed:
@@ -99,19 +95,19 @@ class _Removal:
 
     def planned(self) -> Planned[Forget]:
         """As data. Raises LedgerBroken for rows that nothing explains."""
-        slices.check_explained(self.place, self.parts, adopted_too=True)
+        slices.check_explained(self.place, self.leaving, adopted_too=True)
         hours, shards = Counter[int](), Counter[int]()
-        for part in self.parts:
-            hours[part.hour] += part.rows
-            shards[part.shard] += part.rows
+        for cell in self.leaving.cells:
+            hours[cell.hour] += cell.rows
+            shards[cell.shard] += cell.rows
         view = Forget(
             table=self.place.name,
             origin=self.place.origin.id,
             what=str(self.deed),
-            rows=self.rows,
+            rows=self.leaving.rows,
             hours=dict(sorted(hours.items())),
             shards=dict(sorted(shards.items())),
-            adopted=sum(part.outside for part in self.parts),
+            adopted=sum(cell.rows for cell in self.leaving.others),
             files=len(self.whole) + len(self.partly),
             rewritten=len(self.partly),
             before=self.before,
@@ -121,26 +117,26 @@ class _Removal:
     def _work(self, view: Forget, tools: Tools) -> Planned[Forget]:
         """Write what stays of the files anew. Rows that land meanwhile are not looked at."""
         place, schema, files = self.place, self.place.table.schema(), list[DataFile]()
-        left = sum(part.rows for part in slices.parts_of(place, self.whole))
+        left = slices.slice_of(place, self.whole).rows
         for task in self.partly:
             keeper = _Keeper(place.origin.id, self.where)
             done = rewrite.write(place, task, schema, keeper.kept(rewrite.read(place, task, schema)))
             left += keeper.dropped
             if done.file is not None:
                 files.append(done.file)
-        if left != self.rows:
-            raise InvariantBroken(f"{left} rows of {place.name} would leave, {self.rows} were counted")
+        if left != view.rows:
+            raise InvariantBroken(f"{left} rows of {place.name} would leave, {view.rows} were counted")
         tasks, change_on = (*self.whole, *self.partly), partial(self._change_on, tuple(files))
         return rewrite.with_files(view, place, tasks, change_on, self.look)
 
     def _change_on(self, files: tuple[DataFile, ...], now: Place) -> authored.Change:
-        ledger = _lowered(now.ledger, self.parts)
-        slices.check_explained(now, self.parts, adopted_too=True)
+        ledger = _lowered(now.ledger, self.leaving.landed)
+        slices.check_explained(now, self.leaving, adopted_too=True)
         self._check_same_hours(now)
         return authored.Change(
             content=now.head,
             ledgers={**now.state.ledgers, ledger.origin: ledger},
-            adopted=slices.without_adopted(now.state.adopted, ledger.origin, self.parts),
+            adopted=slices.without_adopted(now.state.adopted, self.leaving),
             deed=self.deed,
             forgotten=self._forgotten(now.state.forgotten, ledger),
             dropped=frozenset(task.file.file_path for task in (*self.whole, *self.partly)),
@@ -149,11 +145,11 @@ class _Removal:
         )
 
     def _forgotten(self, forgotten: Forgotten, ledger: Ledger) -> Forgotten:
-        for part in self.parts:
-            gone = Gone(part.rows, part.sum, slices.hour_runs([part.hour]))
-            forgotten = forgotten.plus(ledger.origin, part.shard, gone)
+        for cell in self.leaving.cells:
+            gone = Gone(cell.rows, cell.sum, slices.hour_runs([cell.hour]))
+            forgotten = forgotten.plus(ledger.origin, cell.shard, gone)
         if self.before:
-            shards = {*ledger.shards, *(part.shard for part in self.parts)}
+            shards = {*ledger.shards, *(cell.shard for cell in self.leaving.cells)}
             forgotten = forgotten.all_before(ledger.origin, shards, self.before)
         return forgotten
 
@@ -189,28 +185,26 @@ def plan_forget_where(
     Contract.from_columns(logstore.columns).check_held(schema, held_columns(place.table))
     asked = parse(where, schema)
     if not without_missing:
-        slices.check_none_missing(place)
-        check_all_same(place)
+        _check_none_missing(place)
     maybe = And(slices.mine(place), asked.pruning)
     tasks = tasks_of(place.table, place.table.scan(row_filter=maybe))
-    parts: list[Part] = []
+    leaving = Slice()
     whole: list[FileScanTask] = []
     partly: list[FileScanTask] = []
     for task in tasks:
-        found = slices.parts_of(place, [task], asked)
-        taken = sum(p.rows for p in found)
-        if taken:
-            parts += found
-            live = sum(p.rows for p in slices.parts_of(place, [task]))
+        found = slices.slice_of(place, [task], asked)
+        if taken := found.rows:
+            leaving = leaving.plus(found)
+            live = slices.slice_of(place, [task]).rows
             owned = live if not task.delete_files and live == task.file.record_count else -1
             (whole if taken == owned else partly).append(task)
-    if not parts:
+    if not leaving.cells:
         raise ConfigError(
             f"no row of {place.origin.logstore} in {place.name} is taken by that: nothing to do"
         )
     about = f"--where on {', '.join(map(printable, asked.columns))}"
     later = _later(lake, logstore, client, place)
-    return _Removal(place, later, asked, tuple(parts), tuple(whole), tuple(partly), about, reason).planned()
+    return _Removal(place, later, asked, leaving, tuple(whole), tuple(partly), about, reason).planned()
 
 
 def plan_forget_before(
@@ -232,22 +226,26 @@ def plan_forget_before(
     mine = look(lake, logstore, client)
     place = mine.of_known(origin)
     if not without_missing:
-        slices.check_none_missing(place)
-        check_all_same(place)
+        _check_none_missing(place)
     if place.origin == mine.origin:
         slices.check_passed(place, client, hour)
     elif not _same_logstore(place.origin, mine.origin):
         _check_reached(place, hour)
     hours = range(hour)
     whole = slices.whole_files(place, hours)
-    parts = slices.parts_of(place, whole)
+    leaving = slices.slice_of(place, whole)
     moment = moment_text(hour * HOUR_S)
-    if not parts and place.state.forgotten.before(place.origin.id) >= hour:
+    if not leaving.cells and place.state.forgotten.before(place.origin.id) >= hour:
         raise ConfigError(
             f"all hours of {place.origin.logstore} before {moment} are forgotten already: nothing to do"
         )
     later, about = _later(lake, logstore, client, place), f"--before {moment}"
-    return _Removal(place, later, None, parts, tuple(whole), (), about, reason, before=hour).planned()
+    return _Removal(place, later, None, leaving, tuple(whole), (), about, reason, before=hour).planned()
+
+
+def _check_none_missing(place: Place) -> None:
+    """In any logstore of the table."""
+    check_same(place, set(place.state.ledgers) & set(place.state.origins), "--without-missing")
 
 
 def _later(lake: Lake, logstore: Logstore, client: SlsClient, place: Place) -> Callable[[], Place]:
@@ -270,16 +268,12 @@ def _check_reached(place: Place, hour: int) -> None:
             )
 
 
-def _lowered(ledger: Ledger, parts: tuple[Part, ...]) -> Ledger:
+def _lowered(ledger: Ledger, leaving: Cells) -> Ledger:
     """Rows and sums less those that leave; the intervals stay landed, so nothing brings them back."""
     changed = {}
-    for shard in {p.shard for p in parts} & set(ledger.shards):
-        entry, mine = ledger.shards[shard], [p for p in parts if p.shard == shard]
-        changed[shard] = replace(
-            entry,
-            rows=entry.rows - sum(p.rows - p.outside for p in mine),
-            sum=(entry.sum - sum(p.sum - p.outside_sum for p in mine)) % SUM_MODULUS,
-        )
+    for (_, shard), (rows, total) in totals(leaving).items():
+        entry = ledger.shards[shard]
+        changed[shard] = replace(entry, rows=entry.rows - rows, sum=(entry.sum - total) % SUM_MODULUS)
     return ledger.with_shards(changed)
 
 

@@ -6,8 +6,7 @@ from typing import Literal
 
 from pyiceberg.table.snapshots import Snapshot
 
-from pipelines.landing.contents.explained import Key
-from pipelines.landing.contents.tally import Tally
+from pipelines.landing.contents.cells import Key, Tally
 from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger.summary import forgotten_of
 from pipelines.landing.ledger.values import Adopted, Forgotten

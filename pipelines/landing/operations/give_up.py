@@ -21,7 +21,8 @@ from pyiceberg.table import FileScanTask
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.operation import Planned
 from pipelines.landing.contents import slices
-from pipelines.landing.contents.slices import Part
+from pipelines.landing.contents.cells import Cells, partition_hour, totals
+from pipelines.landing.contents.slices import Slice
 from pipelines.landing.ledger.fence import withdrawn
 from pipelines.landing.ledger.place import Place, Trust, look
 from pipelines.landing.ledger.reading import Unreadable, bounds, read_whole, tasks_of
@@ -31,7 +32,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
 from pipelines.landing.operations.repair_manifests import named
 from pipelines.landing.table.lake import Lake
-from sls_io.values.claim import SUM_MODULUS, Ledger, ShardLedger
+from sls_io.values.claim import Ledger, ShardLedger
 from sls_io.values.errors import ConfigError, LedgerBroken
 from sls_io.values.window import IntervalSet
 from sls_io.wire.client import SlsClient
@@ -94,20 +95,16 @@ def plan_give_up(
         raise ConfigError(
             f"every file of {place.origin.logstore} in {place.name} can be read: nothing is lost"
         )
-    if any(slices.partition_hour(place.table, task.file) is None for task in lost):
+    if any(partition_hour(place.table, task.file) is None for task in lost):
         raise ConfigError(f"a lost file of {place.name} is not of one receive hour; restore it")
-    parts = _joined(part for _, found in kept for part in found)
-    slices.check_explained(place, parts.values(), adopted_too=True)
-    short = _short(place, parts.values())
+    there = Slice(tuple(c for _, s in kept for c in s.landed), tuple(c for _, s in kept for c in s.others))
+    slices.check_explained(place, there, adopted_too=True)
+    short = _short(place, there)
     _check_same_rows(place, lost, {shard: a + b for shard, (a, b) in short.items()})
     windows = list(windows_in(place.table, place.origin.id))
-    taken = {
-        shard: _cursors(place, shard, kept, parts, lost, windows)
-        for shard, (rows, _) in short.items()
-        if rows
-    }
+    taken = {shard: _cursors(place, shard, kept, lost, windows) for shard, (rows, _) in short.items() if rows}
     ledger = place.ledger.with_shards(
-        {shard: _lowered(place.ledger, parts.values(), shard, lost_of) for shard, lost_of in taken.items()}
+        {shard: _lowered(place, there, shard, lost_of) for shard, lost_of in taken.items()}
     )
     given = {shard: a + b for shard, (a, b) in short.items() if a + b}
     still = reach.kept_of(client, given, taken, windows) if place is own else None
@@ -117,7 +114,7 @@ def plan_give_up(
         commit=authored.Change(
             content=place.head,
             ledgers={**place.state.ledgers, ledger.origin: ledger},
-            adopted=_adopted(place, parts.values(), given),
+            adopted=_adopted(place, there, given),
             deed=Deed(Operation.GIVE_UP),
             forgotten=place.state.forgotten,
             dropped=frozenset(task.file.file_path for task in lost),
@@ -125,7 +122,7 @@ def plan_give_up(
     )
 
 
-_Kept = list[tuple[FileScanTask, tuple[Part, ...]]]
+_Kept = list[tuple[FileScanTask, Slice]]
 
 
 def _sorted_out(place: Place, whole: Callable[[str], bool]) -> tuple[_Kept, list[FileScanTask]]:
@@ -135,7 +132,7 @@ def _sorted_out(place: Place, whole: Callable[[str], bool]) -> tuple[_Kept, list
     lost: list[FileScanTask] = []
     for task in tasks_of(place.table, place.table.scan(row_filter=slices.mine(place))):
         try:
-            found = slices.parts_of(place, [task])
+            found = slices.slice_of(place, [task])
             if whole(task.file.file_path):
                 read_whole(place.table, task.file)
             kept.append((task, found))
@@ -146,26 +143,15 @@ def _sorted_out(place: Place, whole: Callable[[str], bool]) -> tuple[_Kept, list
     return kept, lost
 
 
-def _joined(parts: Iterable[Part]) -> dict[tuple[int, int], Part]:
-    found: dict[tuple[int, int], Part] = {}
-    for part in parts:
-        key = part.shard, part.hour
-        found[key] = found[key].plus(part) if key in found else part
-    return found
-
-
-def _short(place: Place, parts: Iterable[Part]) -> dict[int, tuple[int, int]]:
+def _short(place: Place, there: Slice) -> dict[int, tuple[int, int]]:
     """Rows that are missing of each shard: landed ones, adopted ones."""
-    there: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))
-    for part in parts:
-        inside, outside = there[part.shard]
-        there[part.shard] = inside + part.rows - part.outside, outside + part.outside
-    adopted = place.state.adopted.shards_of(place.origin.id)
+    origin, adopted = place.origin.id, place.state.adopted.shards_of(place.origin.id)
+    landed, others = totals(there.landed), totals(there.others)
     found = {}
-    for shard in sorted({*place.ledger.shards, *adopted, *there}):
-        entry = place.ledger.shards.get(shard)
-        before, _ = place.state.adopted.of(place.origin.id, shard)
-        found[shard] = (entry.rows if entry else 0) - there[shard][0], before - there[shard][1]
+    for shard in sorted({*place.ledger.shards, *adopted, *(key[1] for key in (*landed, *others))}):
+        entry, before = place.ledger.shards.get(shard), place.state.adopted.of(origin, shard)[0]
+        rows, beside = (each.get((origin, shard), (0, 0))[0] for each in (landed, others))
+        found[shard] = (entry.rows if entry else 0) - rows, before - beside
     return found
 
 
@@ -196,24 +182,16 @@ def _check_same_rows(place: Place, lost: Iterable[FileScanTask], short: Mapping[
 
 
 def _cursors(
-    place: Place,
-    shard: int,
-    kept: _Kept,
-    parts: Mapping[tuple[int, int], Part],
-    lost: Iterable[FileScanTask],
-    windows: Iterable[Landed],
+    place: Place, shard: int, kept: _Kept, lost: Iterable[FileScanTask], windows: Iterable[Landed]
 ) -> IntervalSet:
     """Where the lost rows of a shard were: between rows that are left, inside of what has landed."""
     entry = place.ledger.shards[shard]
+    cells = tuple(cell for _, found in kept for cell in found.cells if cell.shard == shard)
     extents = IntervalSet.of(
-        pair for task in lost for pair in _extents(place, shard, parts, task.file, windows)
+        pair for task in lost for pair in _extents(place, shard, cells, task.file, windows)
     )
-    hours = {
-        part.hour
-        for part in parts.values()
-        if part.shard == shard and extents.overlaps(part.first, part.last + 1)
-    }
-    near = [task for task, found in kept if any(p.shard == shard and p.hour in hours for p in found)]
+    of = {(shard, cell.hour) for cell in cells if extents.overlaps(cell.first, cell.last + 1)}
+    near = [task for task, found in kept if any((c.shard, c.hour) in of for c in found.cells)]
     there = slices.cursors_of(place, near, shard)
     left = IntervalSet.of((c, c + 1) for c in there.tolist() if extents.overlaps(c, c + 1))
     landed = entry.landed.minus(entry.landed.minus(extents))
@@ -230,7 +208,7 @@ def _cursors(
 def _extents(
     place: Place,
     shard: int,
-    parts: Mapping[tuple[int, int], Part],
+    cells: Cells,
     file: DataFile,
     windows: Iterable[Landed],
 ) -> Iterator[tuple[int, int]]:
@@ -238,11 +216,11 @@ def _extents(
     shards, span = bounds(place.table, file, "__shard__"), bounds(place.table, file, "__cursor__")
     if shards is not None and not shards[0] <= shard <= shards[1]:
         return
-    hour = slices.partition_hour(place.table, file)
+    hour = partition_hour(place.table, file)
     if hour is None:
         return
-    low = max((p.last + 1 for (s, h), p in parts.items() if s == shard and h < hour), default=0)
-    high = min((p.first for (s, h), p in parts.items() if s == shard and h > hour), default=2**63 - 1)
+    low = max((cell.last + 1 for cell in cells if cell.hour < hour), default=0)
+    high = min((cell.first for cell in cells if cell.hour > hour), default=2**63 - 1)
     if shards is not None and shards[0] == shards[1] and span is not None:
         low, high = span[0], span[1] + 1
     # A window's own edges, where they are known: the service ends a page there.
@@ -253,22 +231,18 @@ def _extents(
         yield low, high
 
 
-def _lowered(ledger: Ledger, parts: Iterable[Part], shard: int, taken: IntervalSet) -> ShardLedger:
+def _lowered(place: Place, there: Slice, shard: int, taken: IntervalSet) -> ShardLedger:
     """The shard with the rows that are left."""
-    entry, mine = ledger.shards[shard], [p for p in parts if p.shard == shard]
-    rows = sum(p.rows - p.outside for p in mine)
-    total = sum(p.sum - p.outside_sum for p in mine) % SUM_MODULUS
+    entry = place.ledger.shards[shard]
+    rows, total = totals(there.landed).get((place.origin.id, shard), (0, 0))
     return withdrawn(entry, taken, rows=entry.rows - rows, total=entry.sum - total)
 
 
-def _adopted(place: Place, parts: Iterable[Part], given: Mapping[int, int]) -> Adopted:
+def _adopted(place: Place, there: Slice, given: Mapping[int, int]) -> Adopted:
     """Adopted rows that are left, and how many are missing by now."""
     adopted, origin = place.state.adopted, place.origin.id
     shards = {key: value for key, value in adopted.shards.items() if key[0] != origin}
-    for part in parts:
-        if part.outside:
-            rows, total = shards.get((origin, part.shard), (0, 0))
-            shards[origin, part.shard] = rows + part.outside, (total + part.outside_sum) % SUM_MODULUS
+    shards |= totals(there.others)
     missing = dict(adopted.missing)
     for shard, rows in given.items():
         missing[origin, shard] = missing.get((origin, shard), 0) + rows
@@ -284,7 +258,7 @@ def _view(
 ) -> GivenUp:
     hours: dict[int, int] = defaultdict(int)
     for task in lost:
-        hours[slices.partition_hour(place.table, task.file) or 0] += task.file.record_count
+        hours[partition_hour(place.table, task.file) or 0] += task.file.record_count
     before = place.ledger.shards
     return GivenUp(
         table=place.name,

@@ -23,7 +23,7 @@ from pyiceberg.table import FileScanTask
 
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.operation import Planned, Tools
-from pipelines.landing.contents import kept, rest, rewrite, slices
+from pipelines.landing.contents import cells, kept, rest, rewrite, slices
 from pipelines.landing.hours import hours_text
 from pipelines.landing.ledger.place import Place, look
 from pipelines.landing.ledger.reading import tasks_of
@@ -159,7 +159,7 @@ class _OwnRows:
         self.again = reader.again
 
     def chosen(self, batch: pa.RecordBatch) -> pa.Array:
-        at = slices.receive_hours(batch)
+        at = cells.receive_hours(batch)
         inside = pa.array((at >= self._hours.start) & (at < self._hours.stop))
         own = pc.and_(pc.equal(batch.column("__origin__"), self._origin), inside)
         return pc.and_(self._reader.chosen(batch), own)

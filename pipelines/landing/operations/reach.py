@@ -13,6 +13,7 @@ from typing import Final, Literal
 from pyiceberg.expressions import EqualTo
 from pyiceberg.table import Table
 
+from pipelines.landing.contents.cells import partition_hour
 from pipelines.landing.hours import hour_text, hours_text, moment_text
 from pipelines.landing.ledger.reading import tasks_of
 from pipelines.landing.ledger.start import known
@@ -20,7 +21,6 @@ from pipelines.landing.ledger.state import TableState, ancestry, facts, windows_
 from pipelines.landing.ledger.summary import is_landing, ledgers_of
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.table.contract import hour_place
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import CURSOR_UNKNOWN, Gap, Ledger, ShardLedger
 from sls_io.values.errors import CursorExpired, ShardGone
@@ -289,13 +289,8 @@ def _hours_there(table: Table | None, origin: str) -> set[int]:
     """The receive hours of which the table has files of `origin`, from its manifests."""
     if table is None:
         return set()
-    places = {number: hour_place(spec, table.schema()) for number, spec in table.specs().items()}
-    found: set[int] = set()
-    for task in tasks_of(table, table.scan(row_filter=EqualTo(term="__origin__", value=origin))):
-        place = places[task.file.spec_id]
-        if place is not None:
-            found.add(int(task.file.partition[place]))
-    return found
+    mine = tasks_of(table, table.scan(row_filter=EqualTo(term="__origin__", value=origin)))
+    return {hour for task in mine if (hour := partition_hour(table, task.file)) is not None}
 
 
 def _intervals(intervals: IntervalSet) -> str:

@@ -14,7 +14,7 @@ listed, the ledger stays, and `verify` names what brings the rest back. In a sha
 of hours with rows removed for good are left out: nobody could say that they hold none of the removed rows.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from pyiceberg.manifest import DataFile, ManifestFile
@@ -23,19 +23,17 @@ from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.operation import Planned
-from pipelines.landing.contents import choice, explained, slices, strays
-from pipelines.landing.contents.choice import Count, Key
-from pipelines.landing.contents.explained import LostFile
-from pipelines.landing.contents.tally import Tally
+from pipelines.landing.contents import choice, strays
+from pipelines.landing.contents.cells import Count, Key, Tally, partition_origin
+from pipelines.landing.contents.explained import Compared, compare, known_of, unlike
 from pipelines.landing.ledger.place import Place, Trust, look
 from pipelines.landing.ledger.reading import VERIFY, Unreadable, entries_of, manifests_of, tasks_in
 from pipelines.landing.ledger.state import TableState
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
-from sls_io.values.claim import SUM_MODULUS, Ledger, ShardLedger
+from sls_io.values.claim import SUM_MODULUS, Ledger
 from sls_io.values.errors import ConfigError, LedgerBroken, SlsError
-from sls_io.values.window import Cursor
 from sls_io.wire.client import SlsClient
 
 VERB = "repair-manifests"
@@ -80,8 +78,7 @@ class _Listed:
 
     manifests: tuple[ManifestFile, ...]
     tasks: tuple[FileScanTask, ...]
-    tallies: Mapping[Key, Tally]
-    gone: tuple[LostFile, ...]
+    there: Compared
 
 
 def plan_repair_manifests(
@@ -96,7 +93,7 @@ def plan_repair_manifests(
     table, state = place.table, place.state
     manifests, lost = _sorted_out(table, place.head)
     found = _found(table, state, manifests)
-    if not lost and not any(rows > 0 for rows, _ in _wanted(state, found).values()):
+    if not lost and not any(rows > 0 for rows, _ in _wanted(state, found.there).values()):
         raise ConfigError(f"every manifest of {place.name} can be read: there is nothing to list again")
     known = strays.known(table, [each.path for each in lost])
     leaves = strays.look(table, state, [task.file.file_path for task in found.tasks], known)
@@ -160,16 +157,11 @@ def _ledgers(state: TableState) -> dict[str, Ledger]:
 
 def _found(table: Table, state: TableState, manifests: tuple[ManifestFile, ...]) -> _Listed:
     tasks = tuple(tasks_in(table, manifests))
-    tallies, gone = explained.tally(table, _ledgers(state), tasks=tasks)
-    return _Listed(manifests, tasks, tallies, tuple(gone))
+    return _Listed(manifests, tasks, compare(table, _ledgers(state), tasks=tasks))
 
 
 def _known(state: TableState, key: Key) -> Count:
-    """Rows and identity sum of a shard that its ledger and what was adopted say."""
-    origin, shard = key
-    entry = state.ledger(origin).shards.get(shard) or ShardLedger(Cursor(0))
-    rows, total = state.adopted.of(origin, shard)
-    return entry.rows + rows, (entry.sum + total) % SUM_MODULUS
+    return known_of(state.ledger(key[0]), state.adopted, key[1])
 
 
 def _keys(state: TableState) -> set[Key]:
@@ -182,10 +174,10 @@ def _taken(
     """The files that are listed again. Raises as `reading.py` does."""
     state = place.state
     pairs, there = strays.conflicts(place.table, leaves, found.tasks)
-    wanted = _wanted(state, found)
+    wanted = _wanted(state, found.there)
     useful = [stray.leaf for stray in leaves if stray.leaf.path not in there]
     # Of a shard with rows in a file that is listed and gone nobody knows what else is missing.
-    free = {key for key in wanted if any(x.origin == key[0] and x.may_hold(key[1]) for x in found.gone)}
+    free = {key for key in wanted if any(x.origin == key[0] and x.may_hold(key[1]) for x in found.there.lost)}
     chosen = choice.choose(useful, pairs, wanted, free=free)
     _check_told_apart(place, useful, pairs, chosen.taken)
     if not chosen.short or not without_missing:
@@ -198,12 +190,11 @@ def _taken(
     )
 
 
-def _wanted(state: TableState, found: _Listed) -> dict[Key, Count]:
+def _wanted(state: TableState, there: Compared) -> dict[Key, Count]:
     """Rows and identity sum that each shard lacks; fewer than none where there are too many."""
     wanted = dict[Key, Count]()
-    for key in _keys(state) | set(found.tallies):
-        rows, total = _known(state, key)
-        now = found.tallies.get(key, Tally())
+    for key in _keys(state) | set(there.tallies):
+        (rows, total), now = _known(state, key), there.tallies.get(key, Tally())
         wanted[key] = rows - now.rows, (total - now.sum) % SUM_MODULUS
     return wanted
 
@@ -241,23 +232,18 @@ def _proven(place: Place, found: _Listed, added: tuple[DataFile, ...], *, withou
     Raises LedgerBroken unless none are, or `without_missing`, and none are there that should not be.
     """
     table, state = place.table, place.state
-    tasks = [*found.tasks, *(FileScanTask(file) for file in added)]
-    tallies, gone = explained.tally(table, _ledgers(state), tasks=tasks)
+    there = compare(table, _ledgers(state), tasks=[*found.tasks, *map(FileScanTask, added)])
     wrong, missing = list[str](), 0
     for origin, ledger in sorted(_ledgers(state).items()):
-        if explained.proves(ledger, state.adopted, tallies, gone):
+        if there.proves(ledger, state.adopted):
             continue
-        for key in sorted(key for key in _keys(state) | set(tallies) if key[0] == origin):
-            rows, total = _known(state, key)
-            there = tallies.get(key, Tally())
-            if (there.rows, there.sum) == (rows, total):
-                continue
-            fewer = there.rows < rows and not there.doubled and there.outside <= state.adopted.of(*key)[0]
-            if fewer and without_missing:
-                missing += rows - there.rows
+        for shard, (tally, (rows, _)) in unlike(ledger, state.adopted, there.tallies).items():
+            beside = tally.outside - state.adopted.of(origin, shard)[0]
+            if without_missing and tally.rows < rows and not tally.doubled and beside <= 0:
+                missing += rows - tally.rows
             else:
-                wrong.append(f"shard {key[1]} of {origin}: {_said(there, rows)}")
-        missing -= min(missing, sum(each.rows for each in gone if each.origin == origin))
+                wrong.append(f"shard {shard} of {origin}: {_said(tally, rows)}")
+        missing -= min(missing, sum(each.rows for each in there.lost if each.origin == origin))
     if (others := _others(table, state, found.tasks)) and not without_missing:
         wrong.append(f"{others} adopted rows are of logstores without a ledger here")
     missing += others
@@ -271,10 +257,10 @@ def _proven(place: Place, found: _Listed, added: tuple[DataFile, ...], *, withou
     return missing
 
 
-def _said(there: Tally, rows: int) -> str:
-    if there.rows == rows:
+def _said(tally: Tally, rows: int) -> str:
+    if tally.rows == rows:
         return f"{rows} rows, as its ledger says, but other ones"
-    return f"{there.rows} rows, its ledger says {rows}"
+    return f"{tally.rows} rows, its ledger says {rows}"
 
 
 def _others(table: Table, state: TableState, tasks: Collection[FileScanTask]) -> int:
@@ -283,17 +269,17 @@ def _others(table: Table, state: TableState, tasks: Collection[FileScanTask]) ->
     if not state.adopted.others:
         return 0
     known = _ledgers(state).keys()
-    origins = ((slices.partition_origin(table, task.file), task.file.record_count) for task in tasks)
+    origins = ((partition_origin(table, task.file), task.file.record_count) for task in tasks)
     there = sum(rows for origin, rows in origins if origin is not None and origin not in known)
     return max(0, state.adopted.others - there)
 
 
 def _shards(state: TableState, found: _Listed, taken: Collection[choice.Leaf]) -> Iterator[ShardListed]:
-    for key in sorted(_keys(state) | set(found.tallies)):
+    for key in sorted(_keys(state) | set(found.there.tallies)):
         yield ShardListed(
             origin=key[0],
             shard=key[1],
-            rows_listed=found.tallies.get(key, Tally()).rows,
+            rows_listed=found.there.tallies.get(key, Tally()).rows,
             rows_again=sum(leaf.counts.get(key, (0, 0))[0] for leaf in taken),
             rows_known=_known(state, key)[0],
         )

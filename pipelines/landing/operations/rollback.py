@@ -11,6 +11,7 @@ was moved to, the ledger follows the move; with the snapshot of the newest landi
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.table import Table
@@ -127,15 +128,14 @@ def plan_rollback(
     _check_content(table, target, then, known_then)
     if not without_missing:
         _check_missing(table, target)
-    known = now or {}
-    leaving, returning = known.keys() - then.keys(), then.keys() - known.keys()
+    moved = _Moved() if now is None else _moved(now, then)
     # Not what the tag says, which may be gone or have been moved by hand: a logstore that began behind it
     # would lose its start.
     current = ledgers_of(next(iter(landings(table)), None), damaged_too=True)
     lowered_ledgers = fence.lowered(ledgers, current)
     as_it_was = (lowered_ledgers, adopted) == (dict(state.ledgers), state.adopted)
     as_it_was = as_it_was and state.tagged is not None and _in_main(table, state.tagged)
-    if as_it_was and now is not None and not leaving and not returning:
+    if as_it_was and (moved.files_leaving, moved.files_returning) == (0, 0):
         raise ConfigError(f"table {name} is as snapshot {snapshot_id} left it: there is nothing to roll back")
     change = authored.Change(
         target,
@@ -153,10 +153,7 @@ def plan_rollback(
         landed_ms=target.timestamp_ms,
         rows=least_rows(table.current_snapshot()),
         rows_then=least_rows(target),
-        rows_leaving=None if now is None else sum(_rows(now[path]) for path in leaving),
-        rows_returning=None if now is None else sum(_rows(then[path]) for path in returning),
-        files_leaving=None if now is None else len(leaving),
-        files_returning=None if now is None else len(returning),
+        **moved._asdict(),
         hours=hours,
         landings=tuple(s.snapshot_id for s in since),
         shards=shards,
@@ -164,6 +161,21 @@ def plan_rollback(
         hours_out=hours_out,
     )
     return Planned(view, Looked(table, state, table.current_snapshot() or target), change)
+
+
+class _Moved(NamedTuple):
+    """What leaves main and what returns; None: nobody can say."""
+
+    rows_leaving: int | None = None
+    rows_returning: int | None = None
+    files_leaving: int | None = None
+    files_returning: int | None = None
+
+
+def _moved(now: Mapping[str, DataFile], then: Mapping[str, DataFile]) -> _Moved:
+    leaving, returning = now.keys() - then.keys(), then.keys() - now.keys()
+    rows = sum(_rows(now[path]) for path in leaving), sum(_rows(then[path]) for path in returning)
+    return _Moved(*rows, len(leaving), len(returning))
 
 
 def kept_by_rollback(planned: Planned[Rollback], origin: str, client: SlsClient) -> reach.StillThere:

@@ -9,7 +9,7 @@ retention still has them, and in any case from the first cursor of their rows to
 that should be there and are not: `replace.py` brings them back.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -19,8 +19,9 @@ from pyiceberg.table import FileScanTask
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.operation import Planned
 from pipelines.landing.contents import slices
+from pipelines.landing.contents.cells import Cell, Cells, totals
 from pipelines.landing.contents.sameness import check_same
-from pipelines.landing.contents.slices import Part
+from pipelines.landing.contents.slices import Slice
 from pipelines.landing.hours import hours_text
 from pipelines.landing.ledger.fence import withdrawn
 from pipelines.landing.ledger.place import Place, Trust, look
@@ -92,31 +93,25 @@ def plan_undo(
     place = look(lake, logstore, client, trust=Trust.WHOLE if counted else Trust.SOUND)
     slices.check_passed(place, client, hours.stop)
     slices.check_not_forgotten(place, hours)
-    if counted:
-        slices.check_counted(place)
+    files = check_same(place, [place.origin.id]) if counted else {}
     tasks = slices.whole_files(place, hours)
-    parts = slices.parts_of(place, tasks) if counted else _readable(client, place, tasks, hours)
-    slices.check_explained(place, parts, adopted_too=False)
-    if counted and parts:
-        check_same(place)
-    taken = _taken(client, place.ledger, parts, hours)
+    if counted:
+        leaving = slices.slice_of(place, tasks, counted=files)
+    else:
+        leaving = _readable(client, place, tasks, hours)
+    slices.check_explained(place, leaving, adopted_too=False)
+    taken = _taken(client, place.ledger, leaving.cells, hours)
     if not tasks and (counted or not taken):
         raise ConfigError(f"{place.name} has no rows of these hours: there is nothing to take back")
     slices.check_nowhere_else(place, taken, hours)
-    ledger = place.ledger.with_shards(
-        {
-            shard: withdrawn(
-                place.ledger.shards[shard],
-                intervals,
-                rows=sum(p.rows for p in parts if p.shard == shard),
-                total=sum(p.sum for p in parts if p.shard == shard),
-            )
-            for shard, intervals in taken.items()
-        }
-    )
+    changed, there = {}, totals(leaving.cells)
+    for shard, intervals in taken.items():
+        rows, total = there.get((place.origin.id, shard), (0, 0))
+        changed[shard] = withdrawn(place.ledger.shards[shard], intervals, rows=rows, total=total)
+    ledger = place.ledger.with_shards(changed)
     state = place.state
     return PlannedUndo(
-        view=_view(place, ledger, parts, tasks, sorted(taken), _others(place, logstore, tasks)),
+        view=_view(place, ledger, leaving, tasks, sorted(taken), _others(place, logstore, tasks)),
         place=place,
         ledger=ledger,
         taken=taken,
@@ -131,25 +126,19 @@ def plan_undo(
     )
 
 
-def _readable(
-    client: SlsClient, place: Place, tasks: Iterable[FileScanTask], hours: range
-) -> tuple[Part, ...]:
+def _readable(client: SlsClient, place: Place, tasks: Iterable[FileScanTask], hours: range) -> Slice:
     """What those files hold that can be read. Raises LedgerBroken for one that cannot, unless all that
     may have been in it can be pulled again."""
-    found: dict[tuple[int, int], Part] = {}
+    found = Slice()
     for task in tasks:
         try:
-            parts = slices.parts_of(place, [task])
+            found = found.plus(slices.slice_of(place, [task]))
         except LedgerBroken:
             if not all(
                 kept_whole(client, entry, shard, hours) for shard, entry in place.ledger.shards.items()
             ):
                 raise
-            continue
-        for part in parts:
-            key = part.shard, part.hour
-            found[key] = found[key].plus(part) if key in found else part
-    return tuple(found[key] for key in sorted(found))
+    return found
 
 
 def kept_whole(client: SlsClient, entry: ShardLedger, shard: int, hours: range) -> bool:
@@ -163,16 +152,17 @@ def kept_whole(client: SlsClient, entry: ShardLedger, shard: int, hours: range) 
     return begin < first or not entry.landed.overlaps(begin - 1, begin)
 
 
-def _taken(client: SlsClient, ledger: Ledger, parts: Iterable[Part], hours: range) -> dict[int, IntervalSet]:
+def _taken(client: SlsClient, ledger: Ledger, cells: Cells, hours: range) -> dict[int, IntervalSet]:
     """What is landed of the hours, per shard that has something."""
-    rows: dict[int, list[tuple[int, int]]] = {shard: [] for shard in ledger.shards}
-    for part in parts:
-        rows[part.shard].append((part.first, part.last + 1))
+    rows = defaultdict[tuple[int, int], list[Cell]](list)
+    for cell in cells:
+        rows[cell.shard, cell.hour].append(cell)
     found = {}
-    for shard, extents in rows.items():
-        landed = ledger.shards[shard].landed
+    for shard, entry in ledger.shards.items():
+        of_hours = (those for (of, _), those in rows.items() if of == shard)
+        extents = [(min(c.first for c in those), max(c.last for c in those) + 1) for those in of_hours]
         among = IntervalSet.of([*extents, *_edges(client, shard, hours)])
-        found[shard] = landed.minus(landed.minus(among))
+        found[shard] = entry.landed.minus(entry.landed.minus(among))
     return {shard: intervals for shard, intervals in found.items() if intervals}
 
 
@@ -188,18 +178,19 @@ def _edges(client: SlsClient, shard: int, hours: range) -> list[tuple[int, int]]
 def _view(
     place: Place,
     ledger: Ledger,
-    parts: tuple[Part, ...],
+    leaving: Slice,
     tasks: list[FileScanTask],
     shards: list[int],
     others: Mapping[str, int],
 ) -> Undo:
-    hours = sorted({p.hour for p in parts})
-    before = place.ledger
+    hours, before = Counter[int](), place.ledger
+    for cell in leaving.cells:
+        hours[cell.hour] += cell.rows
     return Undo(
         table=place.name,
         origin=ledger.origin,
-        hours={hour: sum(p.rows for p in parts if p.hour == hour) for hour in hours},
-        rows=sum(p.rows for p in parts),
+        hours=dict(sorted(hours.items())),
+        rows=leaving.rows,
         files=len(tasks),
         file_bytes=sum(task.file.file_size_in_bytes for task in tasks),
         shards=tuple(

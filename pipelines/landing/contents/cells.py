@@ -1,0 +1,373 @@
+"""Counts the rows of a table once, so that every question about them is a sum.
+
+A *cell* is the rows of one file, origin, shard and receive hour between two edges that follow one another:
+cursors at which anybody will ask on which side a row is. What a shard holds, what a ledger does not call
+landed, what is in a window, in an hour, or in the hours that leave: each is a sum over cells, and no file
+is read for it again. Worked example: the ledger has landed [5, 9), a window of it is [5, 7), and a file has
+rows at 4, 5, 6 and 8 of an hour. Cut at 5, 7 and 9 they are the cells 4, 5 to 6, and 8: one row is outside,
+two are in the window.
+
+Only the identity columns are read. For rows that are there twice the identities of an hour are held together,
+16 bytes a row: a row's receive hour follows from its cursor, so twins are in one hour.
+
+Unless somebody put rows into another hour. Story: five rows are appended once more, labelled an hour later;
+each hour holds each of its rows once. So where the cursors of two hours of a shard run into one another,
+these hours are read once more, together. In a table that only landings wrote they hardly ever do.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue, EqualTo
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import prune_columns
+from pyiceberg.table import FileScanTask, Table
+
+from pipelines.landing.ledger.reading import Unreadable, batches_of
+from pipelines.landing.table.bounded_scan import BoundedScan
+from pipelines.landing.table.contract import hour_place, origin_place
+from sls_io.decoding.decode import identity_sum
+from sls_io.values.claim import SUM_MODULUS, Ledger
+from sls_io.values.errors import InvariantBroken
+from sls_io.values.window import HOUR_S, IntervalSet, Window
+
+IDENTITY = ("__shard__", "__cursor__", "__index__", "__receive_hour__")
+Count = tuple[int, int]
+"""Rows and the identity sum over them, modulo 2**64."""
+Key = tuple[str, int]
+"""An origin and a shard."""
+Shown = tuple[str, frozenset[str]]
+"""A data file and the row-level deletes that apply to it, by path: which rows it shows."""
+_HOUR_US = HOUR_S * 1_000_000
+_Longs = npt.NDArray[np.int64]
+_Place = tuple[Key, int]
+"""A shard of an origin, and a receive hour."""
+_NO_EDGES = np.array([], dtype=np.int64)
+
+
+class Filter(Protocol):
+    """Takes some rows of a batch, and names by field id the columns that it looks at."""
+
+    @property
+    def fields(self) -> Collection[int]: ...
+
+    def taken(self, batch: pa.RecordBatch) -> pa.BooleanArray: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """So many rows of one shard and receive hour, their identity sum, and their lowest and highest cursor."""
+
+    origin: str
+    shard: int
+    hour: int
+    rows: int
+    sum: int
+    first: int
+    last: int
+
+    def within(self, begin: int, end: int) -> bool:
+        """Whether the rows are in [begin, end). Raises InvariantBroken when some are and some are not: the
+        rows were counted without an edge there."""
+        if self.last < begin or self.first >= end:
+            return False
+        if self.first < begin or self.last >= end:
+            raise InvariantBroken(
+                f"rows {self.first} to {self.last} of shard {self.shard} were counted together, and "
+                f"[{begin}, {end}) takes a part of them"
+            )
+        return True
+
+    def landed(self, ledger: Ledger) -> bool:
+        """Whether the ledger of their origin calls the rows landed."""
+        entry = ledger.shards.get(self.shard)
+        return entry is not None and any(self.within(begin, end) for begin, end in entry.landed)
+
+
+Cells = tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What is there of one shard; the counts are of rows.
+
+    doubled  rows whose identity an earlier one has
+    outside  rows that lie in no interval that the ledger calls landed
+    last     the highest cursor, -1 without rows
+    """
+
+    rows: int = 0
+    sum: int = 0
+    doubled: int = 0
+    outside: int = 0
+    last: int = -1
+
+
+class Identities(NamedTuple):
+    """Cursors and indexes of rows of one shard and receive hour."""
+
+    origin: str
+    shard: int
+    hour: int
+    cursors: _Longs
+    indexes: _Longs
+
+    @property
+    def keys(self) -> _Longs:
+        """Shards, cursors and indexes, a column a row."""
+        return np.stack([np.full_like(self.cursors, self.shard), self.cursors, self.indexes])
+
+
+Edges = Mapping[Key, _Longs]
+"""Sorted cursors of each shard at which its rows are cut."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The cells of files, the rows that are there twice, and the files that cannot be read."""
+
+    files: Mapping[Shown, Cells] = field(default_factory=dict)
+    twins: Mapping[Key, int] = field(default_factory=dict)
+    lost: tuple[Unreadable, ...] = ()
+
+    def cells(self, origin: str) -> Iterator[Cell]:
+        """The cells of one origin."""
+        return (cell for cells in self.files.values() for cell in cells if cell.origin == origin)
+
+    def shards(self, ledger: Ledger) -> dict[int, Tally]:
+        """What is there of each shard of an origin, held against its ledger."""
+        last, outside = dict[int, int](), Counter[int]()
+        for cell in self.cells(ledger.origin):
+            last[cell.shard] = max(last.get(cell.shard, -1), cell.last)
+            outside[cell.shard] += 0 if cell.landed(ledger) else cell.rows
+        return {
+            shard: Tally(*both, self.twins.get((origin, shard), 0), outside[shard], last[shard])
+            for (origin, shard), both in totals(self.cells(ledger.origin)).items()
+        }
+
+    def windows(self, origin: str, windows: Iterable[Window]) -> dict[Window, Count]:
+        """What is in each window. Only rows of its own hour: one that somebody put into another is missing
+        there, and would stay behind when its hour is taken back."""
+        cells = defaultdict[tuple[int, int], list[Cell]](list)
+        for cell in self.cells(origin):
+            cells[cell.shard, cell.hour].append(cell)
+        found = dict[Window, Count]()
+        for window in windows:
+            inside = [c for c in cells[window.shard, window.hour] if c.within(window.begin, window.end)]
+            found[window] = sum(c.rows for c in inside), sum(c.sum for c in inside) % SUM_MODULUS
+        return found
+
+
+def edges(ledgers: Iterable[Ledger], windows: Mapping[str, Iterable[Window]] | None = None) -> Edges:
+    """The edges of what these ledgers call landed, and of windows of each origin."""
+    found = defaultdict[Key, set[int]](set)
+    for ledger in ledgers:
+        for shard, entry in ledger.shards.items():
+            found[ledger.origin, shard].update(edge for pair in entry.landed for edge in pair)
+    for origin, those in (windows or {}).items():
+        for window in those:
+            found[origin, window.shard].update((window.begin, window.end))
+    return {key: _sorted(cursors) for key, cursors in found.items()}
+
+
+def edges_of(origin: str, cursors: Mapping[int, IntervalSet]) -> Edges:
+    """The edges of these cursors of each shard of an origin."""
+    return {(origin, shard): _sorted(e for pair in each for e in pair) for shard, each in cursors.items()}
+
+
+def _sorted(cursors: Iterable[int]) -> _Longs:
+    # An interval may end behind every cursor there is.
+    return np.array(sorted(cursor for cursor in cursors if cursor < 2**63), dtype=np.int64)
+
+
+def totals(cells: Iterable[Cell]) -> dict[Key, Count]:
+    """Rows and identity sum of each shard."""
+    found = dict[Key, Count]()
+    for cell in cells:
+        rows, total = found.get((cell.origin, cell.shard), (0, 0))
+        found[cell.origin, cell.shard] = rows + cell.rows, (total + cell.sum) % SUM_MODULUS
+    return found
+
+
+def count(table: Table, tasks: Iterable[FileScanTask], edges: Edges) -> Counted:
+    """The rows of these files. A file that cannot be read is named, and the others are counted. Raises
+    TransportError when the storage does not answer, Misread as `reading.py` does."""
+    of_hours = defaultdict[tuple[str, int] | None, list[FileScanTask]](list)
+    for task in tasks:
+        of_hours[origin_and_hour(table, task.file)].append(task)
+    counting = _Counting(table, edges)
+    # What tells no hour may hold rows of any: their identities stay until all hours are read.
+    loose = counting.read(of_hours.pop(None, []))
+    for those in of_hours.values():
+        for place, parts in counting.read(those).items():
+            counting.look_for_twins(place, [*parts, *loose.get(place, ())])
+    for place in loose.keys() - counting.alone.keys():
+        counting.look_for_twins(place, loose[place])
+    for places in counting.mixed():
+        again = counting.read(task for key, hour in places for task in of_hours.get((key[0], hour), ()))
+        parts = [part for held in (again, loose) for place in places for part in held.get(place, ())]
+        counting.look_among(places, parts)
+    return Counted(counting.files, counting.twins, tuple(counting.lost.values()))
+
+
+class _Counting:
+    """What has been counted: the cells of files, files that cannot be read, and rows whose identity an
+    earlier one has; `alone` of these within one hour."""
+
+    def __init__(self, table: Table, edges: Edges) -> None:
+        self.files, self.lost = dict[Shown, Cells](), dict[str, Unreadable]()
+        self.twins, self.alone = Counter[Key](), dict[_Place, int]()
+        self._table, self._edges = table, edges
+        self._spans = defaultdict[Key, list[tuple[int, int, int]]](list)
+
+    def read(self, tasks: Iterable[FileScanTask]) -> dict[_Place, list[_Longs]]:
+        """Count these files; cursors and indexes of their rows, by shard and hour."""
+        held = defaultdict[_Place, list[_Longs]](list)
+        for task in tasks:
+            try:
+                found = list(identities(self._table, task))
+            except Unreadable as error:
+                self.lost.setdefault(error.path, error)
+                continue
+            self.files[shown(task)] = cells_in(found, self._edges)
+            for part in found:
+                held[(part.origin, part.shard), part.hour].append(part.keys[1:])
+        return dict(held)
+
+    def look_for_twins(self, place: _Place, parts: list[_Longs]) -> None:
+        """Among all rows of a shard and hour."""
+        key, hour = place
+        keys = np.concatenate(parts, axis=1)
+        self._spans[key].append((int(keys[0].min()), int(keys[0].max()), hour))
+        self.alone[place] = _doubled(keys)
+        self.twins[key] += self.alone[place]
+
+    def look_among(self, places: Collection[_Place], parts: list[_Longs]) -> None:
+        """Among the rows of several hours of a shard, which were looked at one by one."""
+        key, _ = next(iter(places))
+        self.twins[key] += _doubled(np.concatenate(parts, axis=1)) - sum(self.alone[p] for p in places)
+
+    def mixed(self) -> Iterator[list[_Place]]:
+        """Hours of a shard whose cursors run into one another, in groups of two and more."""
+        for key, spans in self._spans.items():
+            groups: list[list[_Place]] = []
+            end = -1
+            for first, last, hour in sorted(spans):
+                if groups and first <= end:
+                    groups[-1].append((key, hour))
+                else:
+                    groups.append([(key, hour)])
+                end = max(end, last)
+            yield from (group for group in groups if len(group) > 1)
+
+
+def _doubled(keys: _Longs) -> int:
+    order = np.lexsort((keys[1], keys[0]))
+    ordered, places = keys[0][order], keys[1][order]
+    return int(((ordered[1:] == ordered[:-1]) & (places[1:] == places[:-1])).sum())
+
+
+def cells_of(table: Table, task: FileScanTask, edges: Edges, where: Filter | None = None) -> Cells:
+    """The cells of one file, or of those of its rows that `where` takes. Reads a batch at a time. Raises as
+    `reading.py` does."""
+    return cells_in(identities(table, task, where), edges)
+
+
+def cells_in(rows: Iterable[Identities], edges: Edges) -> Cells:
+    """The cells of these rows."""
+    found = dict[tuple[str, int, int, int], Cell]()
+    for each in rows:
+        cut = edges.get((each.origin, each.shard), _NO_EDGES)
+        between = np.searchsorted(cut, each.cursors, side="right")
+        order = np.argsort(between, kind="stable")
+        for part in np.split(order, np.flatnonzero(np.diff(between[order])) + 1):
+            cursors = each.cursors[part]
+            place = each.origin, each.shard, each.hour
+            key = (*place, int(between[part[0]]))
+            total = identity_sum(each.shard, cursors, each.indexes[part])
+            cell = Cell(*place, len(part), total, int(cursors.min()), int(cursors.max()))
+            found[key] = _joined(found[key], cell) if key in found else cell
+    return tuple(found.values())
+
+
+def _joined(one: Cell, other: Cell) -> Cell:
+    return replace(
+        one,
+        rows=one.rows + other.rows,
+        sum=(one.sum + other.sum) % SUM_MODULUS,
+        first=min(one.first, other.first),
+        last=max(one.last, other.last),
+    )
+
+
+def identities(table: Table, task: FileScanTask, where: Filter | None = None) -> Iterator[Identities]:
+    """The identities of a file's rows, or of those that `where` takes, in parts of one shard and hour.
+
+    Origin and hour are those that the file's partition says; where it says none, the rows'. Columns are
+    selected by id: a name may hold dots, blanks and quotes. Raises as `reading.py` does.
+    """
+    schema, file = table.schema(), task.file
+    origin, hour = partition_origin(table, file), partition_hour(table, file)
+    names = [*IDENTITY[:3], *(["__origin__"] * (origin is None)), *(IDENTITY[3:] * (hour is None))]
+    ids = {schema.find_field(name).field_id for name in names} | set(where.fields if where else ())
+    columns = prune_columns(schema, ids, select_full_types=True)
+    mine = AlwaysTrue() if origin is None else EqualTo(term="__origin__", value=origin)
+    reader = BoundedScan(table.metadata, table.io, columns, mine)
+    for batch in batches_of(table, reader, task, whole=True):
+        rows = batch if where is None else batch.filter(where.taken(batch))
+        if rows.num_rows:
+            yield from apart(rows, origin, hour)
+
+
+def apart(batch: pa.RecordBatch, origin: str | None = None, hour: int | None = None) -> Iterator[Identities]:
+    """Rows with their identity columns, by shard, hour and origin; the last two as said, else as they say."""
+    shards, cursors, indexes = (
+        batch.column(name).to_numpy(zero_copy_only=False).astype(np.int64) for name in IDENTITY[:3]
+    )
+    hours = receive_hours(batch) if hour is None else np.full(len(shards), hour)
+    names, of = [origin], np.zeros(len(shards), dtype=np.int64)
+    if origin is None:
+        coded = batch.column("__origin__").cast(pa.string()).dictionary_encode("encode")
+        names, of = coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64)
+    places = np.stack([of, shards, hours])
+    if (places == places[:, :1]).all():
+        yield Identities(str(names[of[0]]), int(shards[0]), int(hours[0]), cursors, indexes)
+        return
+    for name, shard, at in np.unique(places, axis=1).T.tolist():
+        here = (places == [[name], [shard], [at]]).all(axis=0)
+        yield Identities(str(names[name]), shard, at, cursors[here], indexes[here])
+
+
+def receive_hours(batch: pa.RecordBatch) -> _Longs:
+    """The receive hours of rows, hours since 1970."""
+    at = batch.column("__receive_hour__").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    hours: _Longs = at.to_numpy(zero_copy_only=False).astype(np.int64) // _HOUR_US
+    return hours
+
+
+def shown(task: FileScanTask) -> Shown:
+    """Which rows a file shows."""
+    return task.file.file_path, frozenset(deletes.file_path for deletes in task.delete_files)
+
+
+def partition_hour(table: Table, file: DataFile) -> int | None:
+    """The receive hour of a file as its partition says; None where that says nothing."""
+    at = hour_place(table.specs()[file.spec_id], table.schema())
+    return None if at is None or file.partition[at] is None else int(file.partition[at])
+
+
+def partition_origin(table: Table, file: DataFile) -> str | None:
+    """The logstore whose rows a file holds as its partition says; None where that says nothing."""
+    at = origin_place(table.specs()[file.spec_id], table.schema())
+    return None if at is None else str(file.partition[at])
+
+
+def origin_and_hour(table: Table, file: DataFile) -> tuple[str, int] | None:
+    """Both of a file; None where its partition says less."""
+    origin, hour = partition_origin(table, file), partition_hour(table, file)
+    return None if origin is None or hour is None else (origin, hour)

@@ -1,0 +1,303 @@
+"""What a proof is made of: what is read of a table and asked of its service, before anybody concludes.
+
+The identities of rows are read once, those of all origins in one pass. Of origins whose rows are proven
+elsewhere, or that no ledger knows, the manifests tell how many rows there are.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from pyiceberg.table import FileScanTask, Table
+
+from pipelines.landing.contents.cells import Count, Counted, count, edges, partition_origin, totals
+from pipelines.landing.hours import hours_text
+from pipelines.landing.inspection.runway import CALLS_PARALLEL
+from pipelines.landing.inspection.second_pull import SecondPull, pull_again
+from pipelines.landing.inspection.whole import NO_FILES, Chosen, WholeFiles, read_chosen
+from pipelines.landing.ledger.reading import Unreadable, rows_shown, tasks_of
+from pipelines.landing.ledger.start import begins, unknown_beside
+from pipelines.landing.ledger.state import (
+    TableState,
+    disagreements,
+    held_columns,
+    others_here,
+    others_text,
+    windows_in,
+)
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.run.report import said_readable
+from pipelines.landing.table.contract import Contract, check_landable
+from sls_io.planning.survey import Begins, begins_anew, readable_again
+from sls_io.planning.values import Again
+from sls_io.values.claim import CURSOR_UNKNOWN, GAP_SKIPPED, Ledger, ShardLedger
+from sls_io.values.errors import ConfigError, ShardGone, SlsError
+from sls_io.values.shard import Head, Shard
+from sls_io.values.window import HOUR_S, Cursor, IntervalSet, Window
+from sls_io.wire.client import Origin, SlsClient
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What is looked at beside the rows and the ledger: `pull`, what has landed is pulled again, of these
+    `hours` or of all; `sums_of_others`, rows of other origins are read, too; `rows`, files to read whole."""
+
+    pull: bool
+    hours: range | None
+    sums_of_others: bool
+    rows: Chosen
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What the files of main hold.
+
+    counted  rows that were read by their identities
+    rows     how many of each origin: read, or as the manifests say
+    lost     files that are gone or damaged
+    short    the origins of which these may have held rows; None: of any
+    listed   False when nobody can say which files there are
+    """
+
+    counted: Counted = field(default_factory=Counted)
+    rows: Mapping[str, int] = field(default_factory=Counter)
+    lost: tuple[Unreadable, ...] = ()
+    short: frozenset[str | None] = frozenset()
+    listed: bool = True
+
+
+@dataclass(frozen=True)
+class ServiceShard:
+    """What the service says of a shard: its end, None where it does not list it; what it shows of what the
+    ledger gave up; what was skipped, and can still be landed (`owed`), or can no more (`lost`); and the
+    receive hours of withdrawn intervals, as far as it knows them."""
+
+    end: Cursor | None = None
+    shown: tuple[str, ...] = ()
+    owed: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    withdrawn: Mapping[tuple[int, int], str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of a table and of one origin in it.
+
+    asked     what was looked at
+    there     what the files of main hold
+    landed    windows of the landings that main still tells of, with the rows that each brought
+    pulled    what the service has of landed windows, None when it was not asked
+    windows   what is in each of these windows; of none where nobody can say which files there are
+    answers   what the service says of each shard
+    problems  what disagrees before a row is counted
+    lost      files that are gone or damaged
+    notes     of the whole table: what is no problem
+    since_ms  time of the oldest snapshot still kept (milliseconds)
+    whole     how many files were read whole
+    """
+
+    table: str
+    origin: Origin
+    state: TableState
+    asked: Scope
+    there: Contents
+    landed: Mapping[Window, int]
+    pulled: SecondPull | None
+    windows: Mapping[Window, Count]
+    answers: Mapping[int, ServiceShard]
+    problems: tuple[str, ...]
+    lost: tuple[Unreadable, ...]
+    notes: tuple[str, ...]
+    since_ms: int | None
+    whole: WholeFiles = NO_FILES
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger of the origin."""
+        return self.state.ledger(self.origin.id)
+
+
+def gather(
+    logstore: Logstore, client: SlsClient, table: Table, state: TableState, origin: Origin, asked: Scope
+) -> Evidence:
+    """Read and ask all of it. Raises as `reading.py` does, not for lost files, and when the service does not
+    answer."""
+    problems, lost = disagreements(table)
+    ledger = state.ledger(origin.id)
+    if not ledger.started:
+        beside = unknown_beside(state, origin, logstore)
+        problems.append(beside or "the ledger is empty: nothing has landed")
+    landed = _landed_windows(table, ledger)
+    pulled = pull_again(client, ledger, hours=asked.hours) if asked.pull else None
+    windows = {*landed, *(pulled.windows if pulled else ())}
+    try:
+        tasks = tasks_of(table, table.scan())
+    except Unreadable as error:
+        tasks, there = [], Contents(lost=(error,), listed=False)
+    else:
+        there = _contents(table, tasks, state, origin.id, windows, sums=asked.sums_of_others)
+    mine = (t for t in tasks if partition_origin(table, t.file) in (origin.id, None))
+    whole, damaged = read_chosen(table, tasks if asked.sums_of_others else mine, asked.rows)
+    said = {each.path for each in lost}
+    # Of the newest landing's file another logstore's may be gone, too.
+    lost = list({each.path: each for each in (*damaged, *lost, *there.lost)}.values())
+    return Evidence(
+        table=logstore.table,
+        origin=origin,
+        state=state,
+        asked=asked,
+        there=there,
+        landed=landed,
+        pulled=pulled,
+        windows=there.counted.windows(origin.id, windows) if there.listed else {},
+        answers=_answers(client, ledger, begins(client, logstore, state, origin.id)),
+        problems=(*problems, *(each.what for each in lost if each.path not in said)),
+        lost=tuple(lost),
+        notes=(*_refused(logstore, table), *_beside(table)),
+        since_ms=min((s.timestamp_ms for s in table.metadata.snapshots), default=None),
+        whole=whole,
+    )
+
+
+def _contents(
+    table: Table,
+    tasks: Collection[FileScanTask],
+    state: TableState,
+    origin: str,
+    windows: Iterable[Window],
+    *,
+    sums: bool,
+) -> Contents:
+    """Read the identities of the rows of an origin, with `sums` those of all origins that have a ledger or
+    adopted rows. Of others the manifests tell how many rows there are, and only files of which row-level
+    deletes hide some are read. Raises as `reading.py` does, not for lost files."""
+    names = {origin, *(accounted(state) if sums else ())}
+    cut = edges(map(state.ledger, names), {origin: windows})
+    of = {task.file.file_path: partition_origin(table, task.file) for task in tasks}
+    counted = count(table, (t for t in tasks if of[t.file.file_path] in {*names, None}), cut)
+    rows, lost = Counter[str](), list(counted.lost)
+    for (name, _), (number, _) in totals(cell for each in counted.files.values() for cell in each).items():
+        rows[name] += number
+    for task in tasks:
+        owner = of[task.file.file_path]
+        if owner is not None and owner not in names:
+            try:
+                rows[owner] += rows_shown(table, task)
+            except Unreadable as error:
+                lost.append(error)
+    short = frozenset(of.get(error.path) for error in lost)
+    return Contents(counted, rows, tuple(lost), short)
+
+
+def accounted(state: TableState) -> set[str]:
+    """The origins that have a ledger, or rows that were adopted by shard."""
+    return {*state.ledgers, *(name for name, _ in state.adopted.shards)}
+
+
+def _refused(logstore: Logstore, table: Table) -> list[str]:
+    """Says that nothing lands, although the rows may be right: the table's columns do not fit the
+    contract."""
+    try:
+        contract = Contract.from_columns(logstore.columns)
+        check_landable(contract, table.metadata, logstore.table, held_columns(table))
+    except ConfigError as error:
+        return [f"landings are refused: {error}"]
+    return []
+
+
+def _beside(table: Table) -> Iterator[str]:
+    """Metadata of other tables in the folder of this one."""
+    if others := others_here(table, older_than_s=0):
+        yield others_text(others)
+
+
+def _landed_windows(table: Table, ledger: Ledger) -> dict[Window, int]:
+    """The windows of the landings that `main` still tells of, and how many rows each brought.
+
+    Without those of which something was withdrawn since. Landed again, a window holds what it held:
+    a log never moves to another cursor.
+    """
+    found: dict[Window, int] = {}
+    for landed in windows_in(table, ledger.origin):
+        entry, window = ledger.shards.get(landed.window.shard), landed.window
+        if entry and not IntervalSet.of([(window.begin, window.end)]).minus(entry.landed):
+            found.setdefault(window, landed.rows)
+    return found
+
+
+def _answers(client: SlsClient, ledger: Ledger, asked: Begins) -> dict[int, ServiceShard]:
+    """What the service says of each shard that the ledger knows."""
+
+    def ask(shard: Shard) -> ServiceShard | None:
+        entry = ledger.shards[shard.id]
+        try:
+            head = client.head(shard)
+            parts = readable_again(client, head.shard, entry, head, asked)
+            again = _asked_again(client, entry, head, asked, parts)
+        except ShardGone:
+            return None
+        return ServiceShard(
+            end=head.end,
+            shown=(*_shown_again(entry, head), *again),
+            owed=tuple(said_readable(part, asked.lowered) for part in parts if part.owed),
+            lost=_owed_no_more(entry, head.begin),
+            withdrawn=_withdrawn(client, shard.id, entry),
+        )
+
+    listed = [shard for shard in client.shards() if shard.id in ledger.shards]
+    with ThreadPoolExecutor(CALLS_PARALLEL) as pool:
+        told = dict(zip((shard.id for shard in listed), pool.map(ask, listed), strict=True))
+    return {
+        number: told.get(number) or ServiceShard(lost=_owed_no_more(entry, CURSOR_UNKNOWN))
+        for number, entry in ledger.shards.items()
+    }
+
+
+def _owed_no_more(entry: ShardLedger, begin: int) -> tuple[str, ...]:
+    """What was skipped, never landed, and can land no more, since the service's shard begins at `begin`."""
+    gone = [gap for gap in entry.gaps if gap.cause == GAP_SKIPPED and gap.begin < begin]
+    return tuple(
+        f"[{gap.begin}, {min(gap.end, begin)}) was skipped and owed, and retention has taken it: it is lost"
+        for gap in gone
+    )
+
+
+def _asked_again(
+    client: SlsClient, entry: ShardLedger, head: Head, asked: Begins, parts: Collection[Again]
+) -> tuple[str, ...]:
+    start = None if entry.closed else begins_anew(client, head, entry, parts, asked)
+    left = (part for part in parts if not part.owed and (start is None or not part.early))
+    found = tuple(said_readable(part, asked.lowered) for part in left)
+    if start is None:
+        return found
+    anew = (
+        f"the ledger begins this shard at {entry.start}, and the service at {start}; nothing has landed "
+        "from there, so nothing is lost: `sls-lake land` lets the shard begin anew"
+    )
+    return (anew, *found)
+
+
+def _shown_again(entry: ShardLedger, head: Head) -> list[str]:
+    if entry.end == CURSOR_UNKNOWN:
+        what = "calls this shard gone, and the service lists it and gives its cursors"
+    elif entry.end is not None and (head.end > entry.end or not head.readonly):
+        state = "read-only" if head.readonly else "open"
+        what = f"closed this shard at {entry.end}, and the service has it {state} with its end at {head.end}"
+    else:
+        return []
+    return [f"the ledger {what}: `sls-lake land` opens it again and goes on at its frontier"]
+
+
+def _withdrawn(client: SlsClient, shard: int, entry: ShardLedger) -> dict[tuple[int, int], str]:
+    """The receive hours of each withdrawn interval, as far as the service still knows them."""
+    found: dict[tuple[int, int], str] = {}
+    for begin, end in entry.withdrawn:
+        try:
+            first = last = client.cursor_time_s(shard, Cursor(begin)) // HOUR_S
+            while (edge := client.cursor_at(shard, (last + 1) * HOUR_S)) < end:
+                last = client.cursor_time_s(shard, edge) // HOUR_S
+            found[begin, end] = hours_text(range(first, last + 1))
+        except SlsError:
+            continue
+    return found

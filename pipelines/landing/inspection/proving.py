@@ -1,0 +1,296 @@
+"""What follows from the evidence of a table: a proof. Values in, values out.
+
+Story of other origins: a logstore is renamed, the table goes on with the new one, the old one is deleted. No
+settings reach it any more, so a proof that looks at its own logstore alone leaves the old rows unproven for
+ever. So their rows are held against their ledgers, too. Rows of origins without a ledger (adopted as a
+number, or of other hands) are counted and named, no more.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from pipelines.landing.contents.cells import Count, Tally
+from pipelines.landing.hours import hour_text, hours_text, moment_text
+from pipelines.landing.inspection.evidence import Evidence, ServiceShard, accounted
+from pipelines.landing.inspection.proof import Proof, ShardProof
+from pipelines.landing.inspection.second_pull import SecondPull
+from pipelines.landing.ledger.state import TableState
+from pipelines.landing.ledger.values import Gone
+from sls_io.values.claim import CURSOR_UNKNOWN, SUM_MODULUS, ShardLedger
+from sls_io.values.errors import printable
+from sls_io.values.window import Cursor, IntervalSet, Window
+
+_NAMED_MAX = 5
+"""Of windows and of origins that are wrong, this many are named; the rest is counted."""
+_MORE = "and {} more windows do not hold what they should"
+
+
+def prove(e: Evidence) -> tuple[Proof, tuple[str, ...]]:
+    """The proof, without cures; and the other origins whose rows are wrong."""
+    others = _prove_others(e)
+    tallies = e.there.counted.shards(e.ledger)
+    decided = (*e.state.adopted.shards, *e.state.adopted.missing)
+    shards = {*e.ledger.shards, *tallies, *(s for name, s in decided if name == e.origin.id)}
+    proof = Proof(
+        e.table,
+        e.origin.id,
+        tuple(_prove_shard(e, shard, tallies.get(shard, Tally())) for shard in sorted(shards)),
+        (*e.problems, *others.problems),
+        e.since_ms,
+        e.state.tagged,
+        (*e.notes, *others.notes),
+        begun=bool(e.origin.known_as) or e.ledger.started,
+        whole=e.whole,
+    )
+    return proof, others.wrong
+
+
+def _prove_shard(e: Evidence, shard: int, there: Tally) -> ShardProof:
+    key, entry = (e.origin.id, shard), e.ledger.shards.get(shard)
+    before, missing = e.state.adopted.of(*key), e.state.adopted.missing.get(key, 0)
+    gone = e.state.forgotten.of(*key)
+    notes = tuple(_decided(before[0], missing, gone))
+    if entry is None:
+        problems = [f"{there.rows} rows of a shard that the ledger does not know"]
+        if before[0] or not there.rows:
+            problems = _other_sums(ShardLedger(Cursor(0)), there, before)
+        return ShardProof(
+            shard, 0, there.rows, Cursor(0), None, False, (), tuple(problems), notes, before[0],
+            strange=bool(problems) and there.rows > before[0],
+        )  # fmt: skip
+    answer = e.answers.get(shard, ServiceShard())
+    sums, once = _other_sums(entry, there, before), _not_once(there, before[0])
+    known = entry.rows + before[0]
+    proof = ShardProof(
+        shard=shard,
+        rows_ledger=entry.rows,
+        rows_table=there.rows,
+        frontier=entry.frontier,
+        end=answer.end,
+        closed=entry.closed,
+        gaps=tuple(f"[{g.begin}, {'?' if g.end == CURSOR_UNKNOWN else g.end}) {g.cause}" for g in entry.gaps),
+        problems=(*sums, *once, *answer.shown, *_behind_the_end(entry, answer)),
+        notes=(*notes, *answer.lost, *_of_ledger(entry)),
+        rows_adopted=before[0],
+        withdrawn=tuple(
+            f"[{begin}, {end}) of {answer.withdrawn.get((begin, end), 'an hour the service no longer has')}"
+            for begin, end in entry.withdrawn
+        ),
+        rows_forgotten=gone.rows,
+        others=bool(sums) and there.rows == known,
+        strange=bool(once) or there.rows > known,
+        owed=answer.owed,
+        rows_missing=missing,
+    )
+    return _with_windows(e, proof, gone)
+
+
+def _decided(adopted: int, missing: int, gone: Gone) -> Iterator[str]:
+    """What people decided about a shard: rows adopted, given up, removed."""
+    if adopted:
+        yield f"{adopted} rows were adopted: there before the ledger begins, by a decision"
+    if missing:
+        yield f"at least {missing} rows that are missing were given up, by decision"
+    if gone.rows or gone.before:
+        yield f"{gone.rows} rows of {_hours_gone(gone)} were removed by decision"
+
+
+def _hours_gone(gone: Gone) -> str:
+    before = [f"all hours before {hour_text(gone.before)}"] if gone.before else []
+    beside = gone.hours.minus(IntervalSet.of([(0, gone.before)]))
+    return ", ".join([*before, *(hours_text(range(b, e)) for b, e in beside)])
+
+
+def _of_ledger(entry: ShardLedger) -> Iterator[str]:
+    if entry.suspect_s:
+        yield (
+            f"suspected since {moment_text(entry.suspect_s)} to be gone from the service: nothing is given "
+            "up yet"
+        )
+    yield from (f"landed ahead of the frontier: [{b}, {e})" for b, e in entry.landed if b > entry.frontier)
+
+
+def _behind_the_end(entry: ShardLedger, answer: ServiceShard) -> Iterator[str]:
+    anew = bool(answer.shown) and entry.frontier == entry.start
+    if answer.end is not None and entry.frontier > answer.end and not entry.closed and not anew:
+        yield f"the ledger reached {entry.frontier}, the service ends at {answer.end}: not the same logstore"
+
+
+_Wrong = tuple[Window, int, str]
+"""A window that does not hold what it should; whether it holds less (-1) or more (1); and what it holds."""
+
+
+def _with_windows(e: Evidence, proof: ShardProof, gone: Gone) -> ShardProof:
+    """The proof with the shard's windows, each held against its landing and the service. Those of hours with
+    rows removed by decision are left out: nobody knows which windows those rows were in."""
+    mine = sorted(window for window in e.windows if window.shard == proof.shard)
+    asked = [w for w in mine if not gone.hours.overlaps(w.hour, w.hour + 1)]
+    emptied = [w for w in mine if w.hour < gone.before and w in e.landed]
+    rest = [w for w in mine if w.hour >= gone.before and gone.hours.overlaps(w.hour, w.hour + 1)]
+    told = e.pulled or SecondPull()
+    landed, pulled = ([w for w in asked if w in had] for had in (e.landed, told.windows))
+    wrong = [*_emptied(e, emptied), *_unlike_landings(e, landed), *_unlike_service(e, told, pulled)]
+    return replace(
+        proof,
+        windows=len(emptied) + len(landed),
+        windows_left=sum(w in e.landed for w in rest),
+        windows_pulled=len(pulled),
+        rows_pulled=None if e.pulled is None else sum(told.windows[w][0] for w in pulled),
+        hours_short=_hours(wrong, -1),
+        hours_over=_hours(wrong, 1),
+        problems=(
+            *proof.problems,
+            *_first([f"{_place(window)}: {text}" for window, _, text in wrong], _MORE),
+        ),
+        notes=(*proof.notes, *_missed(told, proof.shard), *_left(e, rest)),
+    )
+
+
+def _hours(wrong: Iterable[_Wrong], asked: int) -> tuple[int, ...]:
+    return tuple(sorted({window.hour for window, sign, _ in wrong if sign == asked}))
+
+
+def _missed(told: SecondPull, shard: int) -> Iterator[str]:
+    for window, why in sorted(told.missed.items()):
+        if window.shard == shard:
+            yield f"{_place(window)} was not compared with the service: {why}"
+
+
+def _left(e: Evidence, windows: list[Window]) -> Iterator[str]:
+    if windows:
+        compared = " nor compared with the service" if e.pulled is not None else ""
+        hours = ", ".join(map(hour_text, sorted({w.hour for w in windows})[:_NAMED_MAX]))
+        yield (
+            f"{sum(w in e.landed for w in windows) or len(windows)} windows of hours with rows removed by "
+            f"decision ({hours}) were not counted one by one{compared}: the sums of the shard prove them"
+        )
+
+
+def _first(texts: Sequence[str], more: str) -> tuple[str, ...]:
+    """The first few, and how many more there are."""
+    rest = len(texts) - _NAMED_MAX
+    return (*texts[:_NAMED_MAX], *([more.format(rest)] if rest > 0 else []))
+
+
+def _emptied(e: Evidence, windows: Iterable[Window]) -> Iterator[_Wrong]:
+    for window in windows:
+        if rows := e.windows[window][0]:
+            yield window, 0, f"the table holds {rows} rows of an hour that is forgotten"
+
+
+def _unlike_landings(e: Evidence, windows: Iterable[Window]) -> Iterator[_Wrong]:
+    for window in windows:
+        rows, brought = e.windows[window][0], e.landed[window]
+        if rows != brought:
+            sign = 1 if rows > brought else -1
+            yield window, sign, f"the table holds {rows} rows, its landing brought {brought}"
+
+
+def _unlike_service(e: Evidence, told: SecondPull, windows: Iterable[Window]) -> Iterator[_Wrong]:
+    for window in windows:
+        (rows, _), (had, _) = here, there = e.windows[window], told.windows[window]
+        if rows != had:
+            yield window, 1 if rows > had else -1, f"the table holds {rows} rows, the service {had}"
+        elif here != there:
+            yield window, -1, "the table holds other rows than the service"
+
+
+def _place(window: Window) -> str:
+    return f"window [{window.begin}, {window.end}) of {hour_text(window.hour)}"
+
+
+@dataclass(frozen=True)
+class _Others:
+    """What was found of them.
+
+    problems  rows that their ledgers do not say, or that are missing
+    notes     whose rows are proven, and whose nobody proves
+    wrong     the origins with problems
+    """
+
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
+
+
+def _prove_others(e: Evidence) -> _Others:
+    """Hold the rows of all origins but the evidence's own against their ledgers: number, identity sum, once
+    each; only the number where their sums were not asked for."""
+    if not e.there.listed:
+        return _Others()
+    found = {name: tuple(_wrong(e, name)) for name in sorted(accounted(e.state) - {e.origin.id})}
+    rows = {name: number for name, number in e.there.rows.items() if name != e.origin.id}
+    wrong = tuple(name for name, texts in found.items() if texts or {name, None} & e.there.short)
+    proven = {name: rows[name] for name in found if name not in wrong and rows.get(name)}
+    strange = {name: number for name, number in rows.items() if name not in found}
+    problems = (
+        f"origin {_named(e.state, name)}: {text}"
+        for name, texts in found.items()
+        for text in _first(texts, "and {} more")
+    )
+    notes = (*_proven_notes(e.state, proven, sums=e.asked.sums_of_others), *_strange_notes(strange))
+    return _Others(tuple(problems), notes, wrong)
+
+
+def _wrong(e: Evidence, name: str) -> Iterator[str]:
+    """What is wrong with the rows of one origin."""
+    ledger, adopted = e.state.ledger(name), e.state.adopted.shards_of(name)
+    if not e.asked.sums_of_others:
+        known = sum(entry.rows for entry in ledger.shards.values())
+        before = sum(e.state.adopted.of(name, shard)[0] for shard in adopted)
+        yield from _other_count(e.there.rows.get(name, 0), known, before)
+        return
+    tallies = e.there.counted.shards(ledger)
+    for shard in sorted({*ledger.shards, *tallies, *adopted}):
+        entry = ledger.shards.get(shard) or ShardLedger(Cursor(0))
+        kept, there = e.state.adopted.of(name, shard), tallies.get(shard, Tally())
+        texts = chain(_other_sums(entry, there, kept), _not_once(there, kept[0]))
+        yield from (f"shard {shard}: {text}" for text in texts)
+
+
+def _other_sums(entry: ShardLedger, there: Tally, adopted: Count) -> list[str]:
+    """Rows and identities of a shard that the ledger and what was adopted do not explain."""
+    if found := _other_count(there.rows, entry.rows, adopted[0]):
+        return found
+    if there.sum != (entry.sum + adopted[1]) % SUM_MODULUS:
+        return ["the identities of the rows do not add up to the ledger's sum"]
+    return []
+
+
+def _not_once(there: Tally, adopted: int) -> list[str]:
+    """Rows of a shard that are there more than once, or where nothing landed."""
+    problems = []
+    if there.doubled:
+        problems.append(f"{there.doubled} rows are there more than once")
+    if there.outside > adopted:
+        problems.append(f"{there.outside - adopted} rows lie outside of what the ledger calls landed")
+    return problems
+
+
+def _other_count(rows: int, ledger: int, adopted: int) -> list[str]:
+    if rows == ledger + adopted:
+        return []
+    beside = f" and {adopted} adopted" if adopted else ""
+    return [f"the table holds {rows} rows, the ledger {ledger}{beside}"]
+
+
+def _named(state: TableState, name: str) -> str:
+    text = state.origins.get(name)
+    return f"{printable(name)} ({printable(text)})" if text else printable(name)
+
+
+def _proven_notes(state: TableState, proven: dict[str, int], *, sums: bool) -> Iterator[str]:
+    how = "as its ledger says" if sums else "as many as its ledger says"
+    for name, rows in sorted(proven.items())[:_NAMED_MAX]:
+        yield f"and {rows} rows of origin {_named(state, name)}, {how} (its service was not asked)"
+    rest = dict(sorted(proven.items())[_NAMED_MAX:])
+    if rest:
+        yield f"and {sum(rest.values())} rows of {len(rest)} more origins, {how.replace('its', 'their')}"
+
+
+def _strange_notes(rows: dict[str, int]) -> Iterator[str]:
+    if rows:
+        named = ", ".join(f"{n} of {printable(name)}" for name, n in sorted(rows.items())[:_NAMED_MAX])
+        count = sum(rows.values())
+        yield f"the table also holds {count} rows of other origins, which this proof is not about: {named}"
