@@ -36,8 +36,6 @@ LONG = {
 }
 TANGLED = {
     "pipelines/cli/maintain.py:show",
-    "pipelines/components/logstore/telling.py:untold",
-    "pipelines/landing/commit/authored.py:_manifests",
     "pipelines/landing/inspection/cures.py:of_lost_files",
     "pipelines/landing/inspection/describe.py:_view",
     "pipelines/landing/inspection/runway.py:_look",

@@ -27,11 +27,11 @@ from pipelines.landing.inspection.proof import Proof, ShardProof
 from pipelines.landing.inspection.runway import CALLS_PARALLEL
 from pipelines.landing.inspection.second_pull import SecondPull, pull_again
 from pipelines.landing.inspection.whole import Chosen, no_file, read_chosen
+from pipelines.landing.ledger.newest_landing import disagreements
 from pipelines.landing.ledger.reading import Misread
 from pipelines.landing.ledger.start import begins, check_origin, find_table, unknown_beside
 from pipelines.landing.ledger.state import (
     TableState,
-    disagreements,
     facts,
     held_columns,
     others_here,
