@@ -18,7 +18,7 @@ from typing import Any
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
-from pipelines.landing.ledger.state import added_entries
+from pipelines.landing.ledger.newest_landing import added_entries
 
 HISTORY, ARCHIVE, CUTS, SHARDS = "history.jsonl", "archive.jsonl", "cuts.jsonl", "shards.jsonl"
 LANDED = "landed"

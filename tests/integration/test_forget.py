@@ -17,7 +17,8 @@ from pipelines.landing.commit.operation import execute
 from pipelines.landing.inspection.describe import lacking_hours
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger.codec import TAG, VERB_KEY
-from pipelines.landing.ledger.state import read_state, reconcile
+from pipelines.landing.ledger.newest_landing import reconcile
+from pipelines.landing.ledger.state import read_state
 from pipelines.landing.ledger.summary import summary_of, total_records
 from pipelines.landing.operations.forget import (
     plan_forget_before,

@@ -12,7 +12,7 @@ from pyiceberg.types import StringType
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.landing.commit.operation import Planned, execute
 from pipelines.landing.ledger.codec import REWRITTEN_KEY, VERB_KEY
-from pipelines.landing.ledger.state import reconcile
+from pipelines.landing.ledger.newest_landing import reconcile
 from pipelines.landing.ledger.summary import summary_of
 from pipelines.landing.maintenance.maintain import Maintainer
 from pipelines.landing.operations.forget import plan_forget_where

@@ -9,7 +9,7 @@ from aliyun.log import log_logs_raw_pb2 as pb
 
 from pipelines.landing.commit.operation import Planned, Tools, execute
 from pipelines.landing.ledger.codec import VERB_KEY
-from pipelines.landing.ledger.state import reconcile
+from pipelines.landing.ledger.newest_landing import reconcile
 from pipelines.landing.ledger.summary import summary_of
 from pipelines.landing.operations.mend import Kept, Mend, plan_mend
 from pipelines.landing.operations.replace import execute_replace, plan_replace

@@ -12,7 +12,7 @@ from pipelines.landing.commit.operation import execute
 from pipelines.landing.inspection.history import history
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger.codec import VERB_KEY
-from pipelines.landing.ledger.state import reconcile
+from pipelines.landing.ledger.newest_landing import reconcile
 from pipelines.landing.ledger.summary import summary_of
 from pipelines.landing.operations.replace import REPLACE, plan_replace
 from sls_io.values.clock import SYSTEM_CLOCK

@@ -9,7 +9,7 @@ from pipelines.landing.commit.operation import execute
 from pipelines.landing.inspection.describe import lacking_hours
 from pipelines.landing.inspection.history import history
 from pipelines.landing.ledger.codec import VERB_KEY
-from pipelines.landing.ledger.state import reconcile
+from pipelines.landing.ledger.newest_landing import reconcile
 from pipelines.landing.ledger.summary import summary_of, total_records
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.table.lake import Lake

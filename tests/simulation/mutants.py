@@ -80,7 +80,7 @@ _NO_FRONTIER_CHECK = Slip(_fits, "window.begin == entry.frontier and", "")
 _NO_PARENT_CHECK = Slip(_fits, " and base.closed(needed)", "")
 _NO_PARENT_PLAN = Slip(_plan, "if unfinished := _unfinished(needed, ledger):", "if unfinished := str():")
 _LOST_ARE_PUBLISHED = Slip(protocol._publish, "if merged.lost:", "if False:")
-_HOLES_STAY = Slip(protocol._contiguous, "planned.shard in stopped or landed is None", "landed is None")
+_HOLES_STAY = Slip(fence.delta_of, "planned.shard in stopped or landed is None", "landed is None")
 
 SLIPS = {
     "merge does not look for overlaps": (_NO_OVERLAP_CHECK,),

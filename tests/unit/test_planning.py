@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.landing.ledger.fence import merge
+from pipelines.landing.ledger.fence import commit_due, merge
 from pipelines.landing.ledger.values import Delta, Landed
-from pipelines.landing.run.protocol import zero_row_landing_due
 from sls_io.planning import waits
 from sls_io.planning.doubts import Second
 from sls_io.planning.plan import Patience, fallen_back, plan_fill, since_start, since_start_in
@@ -118,7 +117,7 @@ def test_an_empty_read_only_shard_is_closed_without_rows() -> None:
     plan = live([shard], [survey], {0: ShardLedger(Cursor(5))})
     assert (windows(plan), plan.change.closings) == ([], {0: 5})
     assert plan.waits[0] == waits.CLOSING
-    assert zero_row_landing_due(plan, Ledger("o", {0: ShardLedger(Cursor(5))}))
+    assert commit_due(plan.change, Ledger("o", {0: ShardLedger(Cursor(5))}))
 
 
 def family() -> list[Shard]:
@@ -206,7 +205,7 @@ def test_two_kinds_of_answers_are_remembered_and_nothing_is_given_up(
     assert (plan.change.gaps, plan.change.closings, plan.windows) == ({}, {}, ())
     assert plan.change.suspicions == {0: Suspicion(Cursor(5), 0, SINCE_S)}
     assert "a later run" in plan.suspects[0]
-    assert zero_row_landing_due(plan, Ledger("o", {0: suspecting()}))
+    assert commit_due(plan.change, Ledger("o", {0: suspecting()}))
 
 
 @pytest.mark.parametrize("doubted", IN_DOUBT, ids=["gone", "expired"])
@@ -404,12 +403,12 @@ def test_a_backfill_names_shards_that_are_gone() -> None:
 def test_an_idle_shard_is_worth_a_landing_once_an_hour(reached_s: int, mark: Edge, due: bool) -> None:
     entry = ShardLedger(Cursor(5), reached_s=reached_s)
     plan = live([a_shard(0)], [surveyed(a_shard(0), 5, 5, marks=(mark,))], {0: entry})
-    assert zero_row_landing_due(plan, Ledger("o", {0: entry})) is due
+    assert commit_due(plan.change, Ledger("o", {0: entry})) is due
 
 
 def test_a_shard_seen_for_the_first_time_is_worth_a_landing() -> None:
     plan = live([a_shard(0)], [surveyed(a_shard(0), 5, 5)], {})
-    assert zero_row_landing_due(plan, Ledger("o", {9: ShardLedger(Cursor(0), end=Cursor(0))}))
+    assert commit_due(plan.change, Ledger("o", {9: ShardLedger(Cursor(0), end=Cursor(0))}))
 
 
 def test_a_backlog_is_read_hour_by_hour_and_not_by_a_slice_of_each() -> None:
@@ -488,7 +487,7 @@ def test_a_shard_that_begins_anew_is_planned_from_there_and_has_not_fallen_back(
     plan = live([apart(0)], [survey], ledger)
     assert windows(plan) == [(0, 10, 20, 1)]
     assert plan.change.anew == {0: (30, 10)}
-    assert zero_row_landing_due(replace(plan, windows=()), Ledger("o", ledger))
+    assert commit_due(plan.change, Ledger("o", ledger))
     assert fallen_back({0: survey}, Ledger("o", ledger)) == {}
     assert fallen_back({0: replace(survey, anew=None)}, Ledger("o", ledger)) == {0: (20, 30)}
 

@@ -58,9 +58,7 @@ def untold(
     told = versions_told(instance, bronze, once.union(*(each.hours for each in commits)))
     newer = _newer_than_told(told, commits)
     unknown = {hour for hour in once if told.get(hour, "").startswith(metadata.UNKNOWN)}
-    windows = {
-        hour: [w for each in found for w in each.windows.get(hour, ())] for hour, found in newer.items()
-    }
+    windows = {hour: _windows_of(hour, found) for hour, found in newer.items()}
     full = {hour for hour, found in newer.items() if _had_rows(hour, windows[hour], found)}
     in_table = hour_rows(logstore, lake, report.origin, newer)
     emptied = {hour for hour in full if not in_table.get(hour, 1)}
@@ -78,6 +76,10 @@ def untold(
         {hour: versions[hour] for hour in hours if hour in versions},
         len(others) - len(chosen),
     )
+
+
+def _windows_of(hour: int, commits: Iterable[Brought]) -> list[Landed]:
+    return [window for each in commits for window in each.windows.get(hour, ())]
 
 
 def _had_rows(hour: int, windows: Iterable[Landed], commits: Iterable[Brought]) -> bool:

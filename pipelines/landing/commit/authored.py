@@ -267,39 +267,41 @@ def _manifests(
     totals = dict.fromkeys(_TOTALS, 0)
     if change.regroup:
         return list(_regrouped(table, change, snapshot_id)), totals
+    staying = list(_staying(table, change, snapshot_id, totals))
+    for file in change.added:
+        _count(totals, file, 1)
+    return [*staying, *_coming(table, change, snapshot_id)], totals
+
+
+def _staying(
+    table: Table, change: Change, snapshot_id: int, totals: dict[str, int]
+) -> Iterator[ManifestFile]:
+    """The manifests of the content; one that lists dropped files anew without them. Raises InvariantBroken
+    when a dropped file is in none."""
     for manifest in change.manifests or ():
         for entry in entries_of(table, manifest):
             _count(totals, entry.data_file, 1)
-    manifests = _without_dropped(table, change, snapshot_id, totals)
-    for spec_id in sorted({file.spec_id for file in change.added}):
-        fresh = [_added(file, snapshot_id) for file in change.added if file.spec_id == spec_id]
-        manifests.append(_written(table, change, spec_id, fresh, snapshot_id))
-    for file in change.added:
-        _count(totals, file, 1)
-    return manifests, totals
-
-
-def _without_dropped(
-    table: Table, change: Change, snapshot_id: int, totals: dict[str, int]
-) -> list[ManifestFile]:
-    """The manifests of the content, those that list a dropped file written anew without it. They are read
-    until each dropped file was met once; a later one that lists it again stays as it is."""
-    missing, manifests = set(change.dropped), list[ManifestFile]()
+    missing = set(change.dropped)
     for manifest in manifests_of(table, change.content) if change.manifests is None else change.manifests:
         entries = _data_entries(table, manifest) if missing else []
-        leaving = {e.data_file.file_path: e.data_file for e in entries if e.data_file.file_path in missing}
+        leaving = [e.data_file for e in entries if e.data_file.file_path in missing]
         if not leaving:
-            manifests.append(manifest)
+            yield manifest
             continue
-        missing -= set(leaving)
-        for file in leaving.values():
+        missing -= {file.file_path for file in leaving}
+        for file in leaving:
             _count(totals, file, -1)
-        kept = [e for e in entries if e.data_file.file_path not in leaving]
-        if kept:
-            manifests.append(_written(table, change, manifest.partition_spec_id, kept, snapshot_id))
+        if kept := [e for e in entries if e.data_file.file_path not in change.dropped]:
+            yield _written(table, change, manifest.partition_spec_id, kept, snapshot_id)
     if missing:
         raise InvariantBroken(f"{len(missing)} files that should leave are not in {'.'.join(table.name())}")
-    return manifests
+
+
+def _coming(table: Table, change: Change, snapshot_id: int) -> Iterator[ManifestFile]:
+    """The manifests of the added files, one for each partitioning."""
+    for spec_id in sorted({file.spec_id for file in change.added}):
+        fresh = [_added(file, snapshot_id) for file in change.added if file.spec_id == spec_id]
+        yield _written(table, change, spec_id, fresh, snapshot_id)
 
 
 def _regrouped(table: Table, change: Change, snapshot_id: int) -> Iterator[ManifestFile]:

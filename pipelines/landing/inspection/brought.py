@@ -14,8 +14,9 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 
 from pipelines.landing.contents.cells import partition_hour, partition_origin
 from pipelines.landing.ledger import codec
+from pipelines.landing.ledger.newest_landing import added_entries
 from pipelines.landing.ledger.reading import entries_of, manifests_of
-from pipelines.landing.ledger.state import added_entries, ancestry
+from pipelines.landing.ledger.state import ancestry
 from pipelines.landing.ledger.summary import is_landing, summary_of, windows_of
 from pipelines.landing.ledger.values import Landed
 from sls_io.values.claim import Ledger

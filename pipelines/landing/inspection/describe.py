@@ -14,6 +14,7 @@ from pipelines.landing.inspection.backlog import backlog_of
 from pipelines.landing.inspection.runway import CALLS_PARALLEL
 from pipelines.landing.inspection.upcoming import upcoming
 from pipelines.landing.ledger.left import rates_of
+from pipelines.landing.ledger.newest_landing import added_entries, check_adds_up
 from pipelines.landing.ledger.reading import tasks_of
 from pipelines.landing.ledger.start import (
     NO_GROUP_CODE,
@@ -24,14 +25,7 @@ from pipelines.landing.ledger.start import (
     lowered,
     unknown_beside,
 )
-from pipelines.landing.ledger.state import (
-    added_entries,
-    ancestry,
-    check_adds_up,
-    facts,
-    held_columns,
-    read_state,
-)
+from pipelines.landing.ledger.state import ancestry, facts, held_columns, read_state
 from pipelines.landing.ledger.summary import windows_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import Backlog, PlanReport, gap_lines, readable_lines, suspect_lines

@@ -16,11 +16,11 @@ from pipelines.landing.hours import hours_text
 from pipelines.landing.inspection.runway import CALLS_PARALLEL
 from pipelines.landing.inspection.second_pull import SecondPull, pull_again
 from pipelines.landing.inspection.whole import NO_FILES, Chosen, WholeFiles, read_chosen
+from pipelines.landing.ledger.newest_landing import disagreements
 from pipelines.landing.ledger.reading import Unreadable, rows_shown, tasks_of
 from pipelines.landing.ledger.start import begins, unknown_beside
 from pipelines.landing.ledger.state import (
     TableState,
-    disagreements,
     held_columns,
     others_here,
     others_text,

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from pipelines.landing.ledger.values import Delta, Landed
-from sls_io.planning.values import Edge, Suspicion
+from sls_io.planning.values import Edge, LedgerChange, Plan, Suspicion
 from sls_io.values.claim import SUM_MODULUS, Gap, Ledger, ShardLedger
-from sls_io.values.window import Cursor, IntervalSet, Window
+from sls_io.values.window import HOUR_S, Cursor, IntervalSet, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,44 @@ class Merged:
     ledger: Ledger
     accepted: tuple[Landed, ...]
     lost: tuple[Landed, ...]
+
+
+def commit_due(change: LedgerChange, ledger: Ledger) -> bool:
+    """Whether a change is worth a commit that brings no rows: closings, openings, gaps, suspicions, another
+    start, or an hour edge passed."""
+    if change.closings or change.gaps or change.opened or change.suspicions or change.anew:
+        return True
+    for shard, marks in change.marks.items():
+        entry = ledger.shards.get(shard)
+        if entry is None or entry.closed:
+            continue
+        reached = max((m.time_s for m in marks if m.cursor <= entry.frontier), default=0)
+        if reached // HOUR_S > entry.reached_s // HOUR_S:
+            return True
+    return bool(change.starts.keys() - ledger.shards.keys())
+
+
+def delta_of(plan: Plan, written: Iterable[Landed]) -> Delta:
+    """What a landing brings of what was written. In a live run, what a stopped window leaves behind it in its
+    shard is dropped.
+
+    Story: windows 1 and 2 of a shard are written side by side, 1 runs out of budget half way. Were 2
+    landed, its rows would be in the table before older ones of the same shard.
+    """
+    if not plan.live:
+        return Delta(plan.origin, plan.live, tuple(written), plan.change)
+    proven = {(x.window.shard, x.window.begin): x for x in written}
+    kept: list[Landed] = []
+    stopped: set[int] = set()
+    for planned in sorted(p.window for p in plan.windows):
+        landed = proven.get((planned.shard, planned.begin))
+        if planned.shard in stopped or landed is None:
+            stopped.add(planned.shard)
+            continue
+        kept.append(landed)
+        if landed.window.end < planned.end:
+            stopped.add(planned.shard)
+    return Delta(plan.origin, plan.live, tuple(kept), plan.change)
 
 
 def merge(ledger: Ledger, delta: Delta) -> Merged:

@@ -16,8 +16,9 @@ from enum import StrEnum
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from pipelines.landing.ledger.newest_landing import check_adds_up
 from pipelines.landing.ledger.start import check_origin, find_table, known
-from pipelines.landing.ledger.state import TableState, check_adds_up, facts, read_state
+from pipelines.landing.ledger.state import TableState, facts, read_state
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import Ledger

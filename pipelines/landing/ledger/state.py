@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
 
-from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import NestedField
@@ -22,10 +22,7 @@ from pipelines.landing.ledger.reading import (
     BY_VALUE,
     REWRITE,
     Misread,
-    Unreadable,
-    cure,
     entries_of,
-    gone,
     listed_files,
     live_rows,
     manifests_of,
@@ -124,7 +121,7 @@ def facts(table: Table, *, damaged_too: bool = False) -> TableState:
     """
     metadata = table.metadata
     tag = metadata.refs.get(codec.TAG)
-    prefix = codec.ORIGIN_PROPERTY_PREFIX
+    said = metadata.properties
     tagged = table.snapshot_by_id(tag.snapshot_id) if tag else None
     forgotten_of(tagged, damaged_too=damaged_too)
     if not damaged_too:
@@ -138,34 +135,27 @@ def facts(table: Table, *, damaged_too: bool = False) -> TableState:
         # Somebody whose clock was right may have set a property after one whose clock was ahead.
         last_updated_ms=max(metadata.last_updated_ms, *(e.timestamp_ms for e in metadata.snapshot_log), 0),
         ledgers=ledgers_of(tagged, damaged_too=damaged_too),
-        origins={n.removeprefix(prefix): v for n, v in metadata.properties.items() if n.startswith(prefix)},
+        origins=_by_origin(said, codec.ORIGIN_PROPERTY_PREFIX),
         adopted=adopted_of(tagged, damaged_too=damaged_too),
         forgotten=newest_forgotten(table)[0],
-        paused=_paused(metadata.properties),
-        epochs=_epochs(metadata.properties),
-        aborted=epochs.decode_aborted(metadata.properties.get(epochs.ABORTED_PROPERTY, "")),
-        asked=_asked(metadata.properties),
+        paused={
+            o: codec.decode_paused(o, t) for o, t in _by_origin(said, codec.PAUSED_PROPERTY_PREFIX).items()
+        },
+        epochs={o: epochs.decode(o, t) for o, t in _by_origin(said, epochs.PROPERTY_PREFIX).items()},
+        aborted=epochs.decode_aborted(said.get(epochs.ABORTED_PROPERTY, "")),
+        asked=_asked(_by_origin(said, codec.ASKED_PROPERTY_PREFIX)),
     )
 
 
-def _paused(properties: Mapping[str, str]) -> Mapping[str, frozenset[int]]:
-    prefix = codec.PAUSED_PROPERTY_PREFIX
-    texts = {name.removeprefix(prefix): text for name, text in properties.items() if name.startswith(prefix)}
-    return {origin: codec.decode_paused(origin, text) for origin, text in texts.items()}
+def _by_origin(properties: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """The table properties with this prefix, which are of one origin each."""
+    return {name.removeprefix(prefix): text for name, text in properties.items() if name.startswith(prefix)}
 
 
-def _asked(properties: Mapping[str, str]) -> Mapping[str, int]:
-    prefix = codec.ASKED_PROPERTY_PREFIX
-    texts = {name.removeprefix(prefix): text for name, text in properties.items() if name.startswith(prefix)}
+def _asked(texts: Mapping[str, str]) -> Mapping[str, int]:
     # It only words a line for people: one that somebody changed by hand is as good as none.
     plain = {o: t for o, t in texts.items() if t.isascii() and t.isdigit() and len(t) < _DIGITS_MAX}
     return {origin: int(text) for origin, text in plain.items()}
-
-
-def _epochs(properties: Mapping[str, str]) -> Mapping[str, Mapping[str, Epoch]]:
-    prefix = epochs.PROPERTY_PREFIX
-    texts = {name.removeprefix(prefix): text for name, text in properties.items() if name.startswith(prefix)}
-    return {origin: epochs.decode(origin, text) for origin, text in texts.items()}
 
 
 def check_newest(table: Table) -> None:
@@ -445,60 +435,6 @@ def landed_snapshot(table: Table, tries: Iterable[int]) -> int | None:
     """The snapshot id of any of these tries that is part of `main`, else None."""
     wanted = set(tries)
     return next((s.snapshot_id for s in ancestry(table) if s.snapshot_id in wanted), None)
-
-
-def check_adds_up(table: Table, so: str = "nothing was changed") -> None:
-    """Raises LedgerBroken when something disagrees in the landing under the tag; `so` says what that means
-    for whoever asked."""
-    problems = reconcile(table)
-    if problems:
-        raise LedgerBroken(
-            f"the newest landing in {'.'.join(table.name())} does not add up ({'; '.join(problems)}); {so}",
-            verb="sls-lake verify",
-        )
-
-
-def reconcile(table: Table) -> list[str]:
-    """What disagrees in the landing under the tag: missing or unreadable files, rows that do not add up,
-    and what a person can do about the files.
-
-    Empty when all is well. Reads the manifests of that one snapshot and asks for its files.
-    """
-    problems, lost = disagreements(table)
-    return [*problems, *([cure(table, [each.file for each in lost])] if lost else [])]
-
-
-def disagreements(table: Table) -> tuple[list[str], list[Unreadable]]:
-    """What `reconcile` says, without the cures; and the files that are to blame."""
-    tag = table.metadata.refs.get(codec.TAG)
-    if tag is None:
-        return [], []
-    snapshot = table.snapshot_by_id(tag.snapshot_id)
-    summary = summary_of(snapshot)
-    _, windows = windows_of(snapshot)
-    try:
-        added = [entry.data_file for entry in added_entries(table, snapshot)]
-    except Unreadable as error:
-        return [error.what], [error]
-    missing = [file for file in added if not table.io.new_input(file.file_path).exists()]
-    problems = [gone(file) for file in missing]
-    rows = sum(file.record_count for file in added)
-    expected = sum(w.rows for w in windows) + int(summary.get(codec.REWRITTEN_KEY, "0"))
-    if rows != expected:
-        problems.append(f"snapshot {tag.snapshot_id} holds {rows} rows, its windows say {expected}")
-    return problems, [Unreadable(table, file, gone(file)) for file in missing]
-
-
-def added_entries(table: Table, snapshot: Snapshot | None) -> Iterator[ManifestEntry]:
-    """Manifest entries of the data files that `snapshot` itself added. Raises as `reading.py` does."""
-    if snapshot is None:
-        return
-    for manifest in manifests_of(table, snapshot):
-        if manifest.added_snapshot_id != snapshot.snapshot_id:
-            continue
-        for entry in entries_of(table, manifest):
-            if entry.status == ManifestEntryStatus.ADDED:
-                yield entry
 
 
 def windows_in(table: Table, origin: str, snapshots_max: int | None = None) -> Iterator[Landed]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from pipelines.landing.coordinators import coordinator_of
 from pipelines.landing.inspection.describe import describe, read_ledger
-from pipelines.landing.ledger.state import check_adds_up
+from pipelines.landing.ledger.newest_landing import check_adds_up
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport
 from pipelines.landing.table.lake import Lake

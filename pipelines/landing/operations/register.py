@@ -22,9 +22,10 @@ from pyiceberg.table.metadata import TableMetadata
 
 from pipelines.landing.commit.standing import commits
 from pipelines.landing.coordinators import published
+from pipelines.landing.ledger.newest_landing import reconcile
 from pipelines.landing.ledger.start import NO_GROUP_CODE, check_beside, check_origin, moved
 from pipelines.landing.ledger.start import known as known_as
-from pipelines.landing.ledger.state import facts, read_state, reconcile
+from pipelines.landing.ledger.state import facts, read_state
 from pipelines.landing.ledger.summary import least_rows
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.contract import Contract

@@ -8,7 +8,6 @@ and the parts of an attempt change together.
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
@@ -18,10 +17,10 @@ from pyiceberg.typedef import Record
 from pipelines.landing.commit import publish
 from pipelines.landing.commit.freshness import Freshness
 from pipelines.landing.contents.slices import check_nowhere
-from pipelines.landing.ledger.left import rates_of
+from pipelines.landing.ledger.newest_landing import check_adds_up
 from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.start import check_beside, check_origin, origin_text
-from pipelines.landing.ledger.state import TableState, check_adds_up, held_columns, read_state
+from pipelines.landing.ledger.state import TableState, held_columns, read_state
 from pipelines.landing.ledger.values import Delta, Landed
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.task import FileRow
@@ -78,11 +77,6 @@ class Attempt:
     def ledger(self) -> Ledger:
         """What the table says of the logstore."""
         return self.base.ledger(self.origin.id)
-
-    @cached_property
-    def rates(self) -> Mapping[int, float]:
-        """Raw bytes a receive second by shard, read once: each shard that is surveyed asks for them."""
-        return rates_of(self.table, self.ledger)
 
     @property
     def schema(self) -> Schema:

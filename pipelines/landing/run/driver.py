@@ -9,9 +9,8 @@ Leaving the block lets go of the claim, whatever happened. A live run holds shar
 group and moves frontiers; a fill run names receive hours, holds nothing and moves no checkpoint.
 """
 
-import contextlib
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -21,21 +20,18 @@ from pyiceberg.table import Table
 from pipelines.landing.commit import publish
 from pipelines.landing.commit.freshness import Freshness, landing_timeout_s
 from pipelines.landing.ledger.epochs import Fenced
-from pipelines.landing.ledger.left import left_alone
+from pipelines.landing.ledger.newest_landing import reconcile
 from pipelines.landing.ledger.start import (
     asked_of,
-    begins,
-    check_ends,
     check_same_logstore,
     chosen_of,
-    fill_only,
     find_table,
     landing_beside,
     lowered,
     resolve_starts,
     waiting_before,
 )
-from pipelines.landing.ledger.state import check_ancestry, landed_snapshot, read_state, reconcile
+from pipelines.landing.ledger.state import check_ancestry, landed_snapshot, read_state
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run import protocol
 from pipelines.landing.run.attempt import Attempt
@@ -51,14 +47,13 @@ from pipelines.landing.run.report import (
     stop_text,
 )
 from pipelines.landing.run.reporting import report_of
+from pipelines.landing.run.surveyor import Surveyor
 from pipelines.landing.run.write import WrittenWindow, check_not_all_failed, crowded
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.transform import Transform
-from sls_io.planning.plan import plan_live
-from sls_io.planning.survey import left_over, look_at, mark_cut, survey_hours
-from sls_io.planning.values import Plan, Survey
+from sls_io.planning.values import Plan
 from sls_io.planning.waits import Wait, Why
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.deadline import Deadline
@@ -69,9 +64,7 @@ from sls_io.values.errors import (
     LedgerBroken,
     ServiceError,
     SlsError,
-    TransportError,
 )
-from sls_io.values.shard import Shard
 from sls_io.values.window import Cursor
 from sls_io.wire.client import Origin, SlsClient
 
@@ -233,12 +226,12 @@ class Run:
     def _drive(self, *, before: tuple[type, ...]) -> None:
         while self._effects and not isinstance(self._effects[0], before):
             effect = self._effects.pop(0)
-            name = _EFFECT_NAMES[type(effect)]
+            name, carry_out = _EFFECTS[type(effect)]
             self._on_event(name)
             # The shards are let go of, however late it is.
             deadline = Deadline() if isinstance(effect, protocol.Release) else self._deadline
             with deadline.kept():
-                event = _EXECUTORS[type(effect)](self, effect)
+                event = carry_out(self, effect)
             if isinstance(effect, _WORK):
                 self._worked()
             self._on_event(f"{name}.done")
@@ -333,85 +326,22 @@ class Run:
 
     def _survey(self, effect: protocol.SurveyShards) -> protocol.Event:
         self._stopped = {}
-        shards = tuple(self._client.shards())
-        surveys = (self._survey_hours if self.mode == "fill" else self._survey_live)(shards, effect)
-        check_ends(surveys, effect.ledger, self.logstore.table)
-        left = self._left_alone(surveys, effect) if self.mode == "live" else {}
-        return protocol.Surveyed(shards, surveys, int(self._now_s()), left)
-
-    def _left_alone(self, surveys: Mapping[int, Survey], effect: protocol.SurveyShards) -> Mapping[int, Wait]:
-        attempt, budget = self._attempt, self.logstore.budget
-        until_s = self._bounds.until_s
-        return left_alone(
+        attempt, shards, left = self._attempt, tuple(self._client.shards()), dict[int, Wait]()
+        surveyor = Surveyor(
+            self._client,
+            self.logstore,
+            attempt.table,
             attempt.base,
             effect.ledger,
-            surveys,
-            budget,
-            until_s=until_s,
-            rates=lambda: attempt.rates,
-            received_s=self._client.cursor_time_s,
-        )
-
-    def _survey_hours(self, shards: tuple[Shard, ...], effect: protocol.SurveyShards) -> Mapping[int, Survey]:
-        """What the ledger lacks of the hours that were asked for."""
-        base, origin = self._attempt.base, self._attempt.origin.id
-        surveys = survey_hours(
-            self._client,
             shards,
-            hours=self.hours,
-            until_s=self._bounds.until_s,
-            from_s=self._from_s,
-            pieces=self.logstore.splits_per_hour,
-            ledger=effect.ledger,
+            self._bounds.until_s,
         )
-        surveys = fill_only(surveys, effect.ledger, base, origin)
-        return mark_cut(self._client, shards, effect.ledger, surveys)
-
-    def _survey_live(self, shards: tuple[Shard, ...], effect: protocol.SurveyShards) -> Mapping[int, Survey]:
-        """What is new in the claimed shards."""
-        return look_at(
-            self._client,
-            shards,
-            self._readable(shards, effect),
-            effect.ledger,
-            until_s=self._bounds.until_s,
-            windows_max=self.logstore.budget.windows_max,
-            pieces=self.logstore.splits_per_hour,
-            spare=True,
-            begins=begins(self._client, self.logstore, self._attempt.base, self._attempt.origin.id),
-            heard=lambda survey: self._begin_spark(survey, shards, effect),
-        )
-
-    def _begin_spark(self, survey: Survey, shards: tuple[Shard, ...], effect: protocol.SurveyShards) -> None:
-        """Spark starts beside the rest of the survey, as soon as one shard has something to land: never for a
-        run that finds nothing to do, so a shard that will have to wait is no reason."""
-        if survey.spans and not self.engine.begun:
-            surveys = {survey.shard: survey}
-            plan = plan_live(
-                shards=shards,
-                surveys=surveys,
-                ledger=effect.ledger,
-                budget=self.logstore.budget,
-                until_s=self._bounds.until_s,
-                ordered=self.logstore.group.order,
-                left=self._left_alone(surveys, effect),
-            )
-            if plan.windows:
-                self.engine.begin()
-
-    def _readable(self, shards: Iterable[Shard], effect: protocol.SurveyShards) -> list[Shard]:
-        """The claimed shards, and those that the group has finished and the ledger has not closed; none
-        that is paused."""
-        known = effect.ledger.shards
-        paused = self._attempt.base.paused_of(self._attempt.origin.id)
-        shards = [s for s in shards if s.id not in paused]
-        mine = [s for s in shards if s.id in effect.claim.shards]
-        rest = [s for s in shards if s not in mine and not (s.id in known and known[s.id].closed)]
-        if any(s.readonly for s in rest):
-            # Not worth a run: whoever cannot be asked now is looked at by the next one.
-            with contextlib.suppress(TransportError):
-                mine += left_over(self._client, rest, self._holding.checkpoints())
-        return mine
+        if self.mode == "fill":
+            surveys = surveyor.of_hours(attempt.base, self.hours, self._from_s)
+        else:
+            surveys = surveyor.claimed(effect.claim.shards, self._holding.checkpoints, self.engine)
+            left.update(surveyor.left_alone(surveys))
+        return protocol.Surveyed(shards, surveys, int(self._now_s()), left)
 
     def _write(self, effect: protocol.WriteWindows) -> protocol.Event:
         plan, attempt = effect.plan, self._attempt
@@ -553,27 +483,16 @@ def _stopped(plan: Plan, written: list[WrittenWindow]) -> dict[int, WrittenWindo
 
 
 _WORK = (protocol.ClaimShards, protocol.ResolveStart, protocol.SurveyShards, protocol.WriteWindows)
-_EXECUTORS: dict[type, Callable[[Run, Any], protocol.Event]] = {
-    protocol.ClaimShards: Run._claim,
-    protocol.ReadLedger: Run._read_ledger,
-    protocol.ResolveStart: Run._resolve_start,
-    protocol.SurveyShards: Run._survey,
-    protocol.WriteWindows: Run._write,
-    protocol.Publish: Run._publish,
-    protocol.Reload: Run._reload,
-    protocol.Reconcile: Run._reconcile,
-    protocol.PublishCheckpoints: Run._send_checkpoints,
-    protocol.Release: Run._release,
+_EFFECTS: dict[type, tuple[str, Callable[[Run, Any], protocol.Event]]] = {
+    protocol.ClaimShards: ("claim", Run._claim),
+    protocol.ReadLedger: ("read_ledger", Run._read_ledger),
+    protocol.ResolveStart: ("resolve_start", Run._resolve_start),
+    protocol.SurveyShards: ("survey", Run._survey),
+    protocol.WriteWindows: ("write", Run._write),
+    protocol.Publish: ("publish", Run._publish),
+    protocol.Reload: ("reload", Run._reload),
+    protocol.Reconcile: ("reconcile", Run._reconcile),
+    protocol.PublishCheckpoints: ("checkpoint", Run._send_checkpoints),
+    protocol.Release: ("release", Run._release),
 }
-_EFFECT_NAMES = {
-    protocol.ClaimShards: "claim",
-    protocol.ReadLedger: "read_ledger",
-    protocol.ResolveStart: "resolve_start",
-    protocol.SurveyShards: "survey",
-    protocol.WriteWindows: "write",
-    protocol.Publish: "publish",
-    protocol.Reload: "reload",
-    protocol.Reconcile: "reconcile",
-    protocol.PublishCheckpoints: "checkpoint",
-    protocol.Release: "release",
-}
+"""The name of each effect, and what carries it out."""

@@ -17,10 +17,10 @@ driver raises LedgerBroken or LandingUnknown instead of answering.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from pipelines.landing.ledger.epochs import Fenced
-from pipelines.landing.ledger.fence import merge
+from pipelines.landing.ledger.fence import commit_due, delta_of, merge
 from pipelines.landing.ledger.values import Delta, Landed
 from sls_io.planning.plan import Patience, plan_fill, plan_live
 from sls_io.planning.values import LedgerChange, Plan, Survey
@@ -29,7 +29,9 @@ from sls_io.values.claim import CURSOR_UNKNOWN, Claim, Ledger
 from sls_io.values.errors import ConfigError, InvariantBroken, LandingConflict
 from sls_io.values.settings import Budget
 from sls_io.values.shard import Shard
-from sls_io.values.window import HOUR_S, Cursor
+from sls_io.values.window import Cursor
+
+_T = TypeVar("_T")
 
 
 class Phase(StrEnum):
@@ -314,7 +316,8 @@ def _read(state: State, event: LedgerRead) -> Step:
         state = replace(state, suspected=known)
     if not event.ledger.started:
         return replace(state, phase=Phase.STARTING), (ResolveStart(),)
-    return replace(state, phase=Phase.SURVEYING), (SurveyShards(event.ledger, _claim(state)),)
+    claim = _there(state, state.claim, "has no claim")
+    return replace(state, phase=Phase.SURVEYING), (SurveyShards(event.ledger, claim),)
 
 
 def _start_resolved(state: State, event: StartResolved) -> Step:
@@ -328,22 +331,6 @@ def _start_resolved(state: State, event: StartResolved) -> Step:
     change = LedgerChange(starts=dict(event.starts), chosen=event.chosen.intersection(event.starts))
     delta = Delta(origin, state.setting.live, change=change, first=True)
     return _publish(state, delta)
-
-
-def zero_row_landing_due(plan: Plan, ledger: Ledger) -> bool:
-    """Whether a landing without rows is worth a commit: closings, openings, gaps, suspicions, another start,
-    or an hour edge passed."""
-    change = plan.change
-    if change.closings or change.gaps or change.opened or change.suspicions or change.anew:
-        return True
-    for shard, marks in change.marks.items():
-        entry = ledger.shards.get(shard)
-        if entry is None or entry.closed:
-            continue
-        reached = max((m.time_s for m in marks if m.cursor <= entry.frontier), default=0)
-        if reached // HOUR_S > entry.reached_s // HOUR_S:
-            return True
-    return bool(set(change.starts) - set(ledger.shards))
 
 
 def _surveyed(state: State, event: Surveyed) -> Step:
@@ -365,19 +352,19 @@ def _surveyed(state: State, event: Surveyed) -> Step:
     state = replace(state, plan=plan, waits=plan.waits)
     if plan.windows:
         return replace(state, phase=Phase.WRITING), (WriteWindows(plan),)
-    if zero_row_landing_due(plan, ledger):
-        return _publish(state, _delta(plan, ()))
+    if commit_due(plan.change, ledger):
+        return _publish(state, Delta(plan.origin, plan.live, change=plan.change))
     return replace(state, phase=Phase.RECONCILING), (Reconcile(),)
 
 
 def _written(state: State, event: WindowsWritten) -> Step:
-    plan = _plan(state)
+    plan = _there(state, state.plan, "has no plan")
     state = replace(state, waits={**plan.waits, **event.waits})
     if not event.claim_valid:
         return _again(state, Phase.CLAIMING, "the claim was lost while windows were written")
-    delta = _delta(plan, _contiguous(plan, event.windows))
+    delta = delta_of(plan, event.windows)
     unchanged = merge(_ledger(state), delta).ledger == _ledger(state)
-    if not delta.windows and (unchanged or not zero_row_landing_due(plan, _ledger(state))):
+    if not delta.windows and (unchanged or not commit_due(plan.change, _ledger(state))):
         return replace(state, phase=Phase.RECONCILING), (Reconcile(),)
     return _publish(state, delta)
 
@@ -385,7 +372,7 @@ def _written(state: State, event: WindowsWritten) -> Step:
 def _answered(state: State, event: Answered) -> Step:
     state = replace(state, tries=(*state.tries, event.snapshot_id), refusal=event.why)
     if event.accepted:
-        ledger = merge(_ledger(state), _delta_of(state)).ledger
+        ledger = merge(_ledger(state), _delta(state)).ledger
         return _published(state, ledger, event.snapshot_id)
     return replace(state, phase=Phase.RELOADING), (Reload(state.tries),)
 
@@ -405,7 +392,7 @@ def _reloaded(state: State, event: Reloaded) -> Step:
     if len(state.tries) >= state.setting.tries_max:
         why = f", the last one as {state.refusal}" if state.refusal else ""
         return _again(state, Phase.READING, f"{len(state.tries)} tries were refused{why}")
-    delta = _delta_of(state)
+    delta = _delta(state)
     merged = merge(event.ledger, delta)
     if delta.first and event.ledger.started:
         return _again(state, Phase.READING, "another run was first with the first start")
@@ -417,7 +404,7 @@ def _reloaded(state: State, event: Reloaded) -> Step:
 
 
 def _published(state: State, ledger: Ledger, snapshot_id: int) -> Step:
-    delta = _delta_of(state)
+    delta = _delta(state)
     state = replace(
         state,
         ledger=ledger,
@@ -435,8 +422,8 @@ def _reconciled(state: State, event: Reconciled) -> Step:
     state = replace(state, problems=event.problems)
     if event.problems or not state.setting.live:
         return replace(state, phase=Phase.RELEASING), (Release(),)
-    effect = checkpoints_of(_ledger(state), _claim(state).shards)
-    return replace(state, phase=Phase.CHECKPOINTING), (effect,)
+    held = _there(state, state.claim, "has no claim").shards
+    return replace(state, phase=Phase.CHECKPOINTING), (checkpoints_of(_ledger(state), held),)
 
 
 def checkpoints_of(ledger: Ledger, held: frozenset[int]) -> PublishCheckpoints:
@@ -490,54 +477,18 @@ def _again(state: State, phase: Phase, why: str) -> Step:
     return state, (effect,)
 
 
-def _delta(plan: Plan, windows: tuple[Landed, ...]) -> Delta:
-    return Delta(plan.origin, plan.live, windows, plan.change)
-
-
-def _contiguous(plan: Plan, written: tuple[Landed, ...]) -> tuple[Landed, ...]:
-    """In a live run, what a stopped window leaves behind it in its shard is dropped.
-
-    Story: windows 1 and 2 of a shard are written side by side, 1 runs out of budget half way. Were 2
-    landed, its rows would be in the table before older ones of the same shard.
-    """
-    if not plan.live:
-        return written
-    proven = {(x.window.shard, x.window.begin): x for x in written}
-    kept: list[Landed] = []
-    stopped: set[int] = set()
-    for planned in sorted(p.window for p in plan.windows):
-        landed = proven.get((planned.shard, planned.begin))
-        if planned.shard in stopped or landed is None:
-            stopped.add(planned.shard)
-            continue
-        kept.append(landed)
-        if landed.window.end < planned.end:
-            stopped.add(planned.shard)
-    return tuple(kept)
+def _there(state: State, value: _T | None, lacks: str) -> _T:
+    if value is None:
+        raise InvariantBroken(f"a landing that is {state.phase} {lacks}")
+    return value
 
 
 def _ledger(state: State) -> Ledger:
-    if state.ledger is None:
-        raise InvariantBroken(f"a landing that is {state.phase} has read no ledger")
-    return state.ledger
+    return _there(state, state.ledger, "has read no ledger")
 
 
-def _claim(state: State) -> Claim:
-    if state.claim is None:
-        raise InvariantBroken(f"a landing that is {state.phase} has no claim")
-    return state.claim
-
-
-def _plan(state: State) -> Plan:
-    if state.plan is None:
-        raise InvariantBroken(f"a landing that is {state.phase} has no plan")
-    return state.plan
-
-
-def _delta_of(state: State) -> Delta:
-    if state.delta is None:
-        raise InvariantBroken(f"a landing that is {state.phase} has nothing to publish")
-    return state.delta
+def _delta(state: State) -> Delta:
+    return _there(state, state.delta, "has nothing to publish")
 
 
 _HANDLERS: Mapping[tuple[Phase, type], Callable[[State, Any], Step]] = {

@@ -15,14 +15,8 @@ from pyiceberg.table.snapshots import Snapshot
 from pipelines.landing.inspection.error_rows import error_rows
 from pipelines.landing.inspection.runway import Runway, runway
 from pipelines.landing.ledger import codec
-from pipelines.landing.ledger.state import (
-    ancestry,
-    check_newest,
-    facts,
-    origins_named,
-    read_state,
-    reconcile,
-)
+from pipelines.landing.ledger.newest_landing import reconcile
+from pipelines.landing.ledger.state import ancestry, check_newest, facts, origins_named, read_state
 from pipelines.landing.ledger.summary import summary_of, windows_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake, NoMetadata

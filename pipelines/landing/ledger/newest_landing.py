@@ -1,0 +1,66 @@
+"""The newest landing: whether its files are there, and hold the rows that its windows say."""
+
+from collections.abc import Iterator
+
+from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from pipelines.landing.ledger import codec
+from pipelines.landing.ledger.reading import Unreadable, cure, entries_of, gone, manifests_of
+from pipelines.landing.ledger.summary import summary_of, windows_of
+from sls_io.values.errors import LedgerBroken
+
+
+def check_adds_up(table: Table, so: str = "nothing was changed") -> None:
+    """Raises LedgerBroken when something disagrees in the landing under the tag; `so` says what that means
+    for whoever asked."""
+    problems = reconcile(table)
+    if problems:
+        raise LedgerBroken(
+            f"the newest landing in {'.'.join(table.name())} does not add up ({'; '.join(problems)}); {so}",
+            verb="sls-lake verify",
+        )
+
+
+def reconcile(table: Table) -> list[str]:
+    """What disagrees in the landing under the tag: missing or unreadable files, rows that do not add up,
+    and what a person can do about the files.
+
+    Empty when all is well. Reads the manifests of that one snapshot and asks for its files.
+    """
+    problems, lost = disagreements(table)
+    return [*problems, *([cure(table, [each.file for each in lost])] if lost else [])]
+
+
+def disagreements(table: Table) -> tuple[list[str], list[Unreadable]]:
+    """What `reconcile` says, without the cures; and the files that are to blame."""
+    tag = table.metadata.refs.get(codec.TAG)
+    if tag is None:
+        return [], []
+    snapshot = table.snapshot_by_id(tag.snapshot_id)
+    summary = summary_of(snapshot)
+    _, windows = windows_of(snapshot)
+    try:
+        added = [entry.data_file for entry in added_entries(table, snapshot)]
+    except Unreadable as error:
+        return [error.what], [error]
+    missing = [file for file in added if not table.io.new_input(file.file_path).exists()]
+    problems = [gone(file) for file in missing]
+    rows = sum(file.record_count for file in added)
+    expected = sum(w.rows for w in windows) + int(summary.get(codec.REWRITTEN_KEY, "0"))
+    if rows != expected:
+        problems.append(f"snapshot {tag.snapshot_id} holds {rows} rows, its windows say {expected}")
+    return problems, [Unreadable(table, file, gone(file)) for file in missing]
+
+
+def added_entries(table: Table, snapshot: Snapshot | None) -> Iterator[ManifestEntry]:
+    """Manifest entries of the data files that `snapshot` itself added. Raises as `reading.py` does."""
+    if snapshot is None:
+        return
+    for manifest in manifests_of(table, snapshot):
+        if manifest.added_snapshot_id != snapshot.snapshot_id:
+            continue
+        for entry in entries_of(table, manifest):
+            if entry.status == ManifestEntryStatus.ADDED:
+                yield entry
