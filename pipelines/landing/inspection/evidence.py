@@ -29,9 +29,9 @@ from pipelines.landing.ledger.state import (
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import said_readable
 from pipelines.landing.table.contract import Contract, check_landable
-from sls_io.planning.plan import CURSOR_UNKNOWN, GAP_SKIPPED, Again
 from sls_io.planning.survey import Begins, begins_anew, readable_again
-from sls_io.values.claim import Ledger, ShardLedger
+from sls_io.planning.values import Again
+from sls_io.values.claim import CURSOR_UNKNOWN, GAP_SKIPPED, Ledger, ShardLedger
 from sls_io.values.errors import ConfigError, ShardGone, SlsError
 from sls_io.values.shard import Head, Shard
 from sls_io.values.window import HOUR_S, Cursor, IntervalSet, Window

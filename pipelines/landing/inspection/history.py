@@ -21,7 +21,7 @@ from pipelines.landing.ledger.values import Deed, Landed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.former import listed
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
-from sls_io.planning.plan import CURSOR_UNKNOWN
+from sls_io.values.claim import CURSOR_UNKNOWN
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.errors import ConfigError, LedgerBroken
 from sls_io.values.window import Cursor, Window

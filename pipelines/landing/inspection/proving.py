@@ -17,8 +17,7 @@ from pipelines.landing.inspection.proof import Proof, ShardProof
 from pipelines.landing.inspection.second_pull import SecondPull
 from pipelines.landing.ledger.state import TableState
 from pipelines.landing.ledger.values import Gone
-from sls_io.planning.plan import CURSOR_UNKNOWN
-from sls_io.values.claim import SUM_MODULUS, ShardLedger
+from sls_io.values.claim import CURSOR_UNKNOWN, SUM_MODULUS, ShardLedger
 from sls_io.values.errors import printable
 from sls_io.values.window import Cursor, IntervalSet, Window
 
