@@ -63,8 +63,9 @@ def untold(
     }
     full = {hour for hour, found in newer.items() if _had_rows(hour, windows[hour], found)}
     in_table = hour_rows(logstore, lake, report.origin, newer)
-    there = {h for h in newer if in_table.get(h, 1) or h not in full} | unknown
-    others = [h for h in there if h >= logstore.start_hour and h not in report.hours]
+    emptied = {hour for hour in full if not in_table.get(hour, 1)}
+    started = {hour for hour in newer.keys() | unknown if hour >= logstore.start_hour}
+    others = started - (emptied - unknown) - set(report.hours)
     # Those with rows first: a run after a long pause passes thousands of empty hours.
     chosen = sorted(others, key=lambda h: (h not in full | unknown, h))[:LATE_MAX]
     hours = frozenset({*report.hours, *chosen})

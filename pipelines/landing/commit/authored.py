@@ -264,17 +264,30 @@ def _manifests(
 ) -> tuple[list[ManifestFile], Mapping[str, int]]:
     """The manifests of the new snapshot, and by how much its totals differ from those of its content. Where
     not all of the content can be read, its totals count as zero."""
-    missing, manifests = set(change.dropped), list[ManifestFile]()
     totals = dict.fromkeys(_TOTALS, 0)
     if change.regroup:
         return list(_regrouped(table, change, snapshot_id)), totals
     for manifest in change.manifests or ():
         for entry in entries_of(table, manifest):
             _count(totals, entry.data_file, 1)
+    manifests = _without_dropped(table, change, snapshot_id, totals)
+    for spec_id in sorted({file.spec_id for file in change.added}):
+        fresh = [_added(file, snapshot_id) for file in change.added if file.spec_id == spec_id]
+        manifests.append(_written(table, change, spec_id, fresh, snapshot_id))
+    for file in change.added:
+        _count(totals, file, 1)
+    return manifests, totals
+
+
+def _without_dropped(
+    table: Table, change: Change, snapshot_id: int, totals: dict[str, int]
+) -> list[ManifestFile]:
+    """The manifests of the content, those that list a dropped file written anew without it. They are read
+    until each dropped file was met once; a later one that lists it again stays as it is."""
+    missing, manifests = set(change.dropped), list[ManifestFile]()
     for manifest in manifests_of(table, change.content) if change.manifests is None else change.manifests:
         entries = _data_entries(table, manifest) if missing else []
-        leaving = {e.data_file.file_path: e.data_file for e in entries} if entries else {}
-        leaving = {path: file for path, file in leaving.items() if path in missing}
+        leaving = {e.data_file.file_path: e.data_file for e in entries if e.data_file.file_path in missing}
         if not leaving:
             manifests.append(manifest)
             continue
@@ -286,12 +299,7 @@ def _manifests(
             manifests.append(_written(table, change, manifest.partition_spec_id, kept, snapshot_id))
     if missing:
         raise InvariantBroken(f"{len(missing)} files that should leave are not in {'.'.join(table.name())}")
-    for spec_id in sorted({file.spec_id for file in change.added}):
-        fresh = [_added(file, snapshot_id) for file in change.added if file.spec_id == spec_id]
-        manifests.append(_written(table, change, spec_id, fresh, snapshot_id))
-    for file in change.added:
-        _count(totals, file, 1)
-    return manifests, totals
+    return manifests
 
 
 def _regrouped(table: Table, change: Change, snapshot_id: int) -> Iterator[ManifestFile]:

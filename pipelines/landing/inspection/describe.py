@@ -250,12 +250,16 @@ def _standing(client: SlsClient, logstore: Logstore) -> Standing:
         raise
 
 
-def _lag_s(heads: Heads, shard: int, at: Cursor, end: Cursor, now_s: float) -> float | None:
-    """Age of the oldest log that waits; 0 when nothing waits, None while retention is taking that log."""
-    if at >= end:
+def _lag_s(heads: Heads, entry: ShardLedger, head: Head | None, now_s: float) -> float | None:
+    """Age of the oldest log that waits; 0 when nothing waits, None while retention is taking that log, and of
+    a shard that is gone."""
+    if entry.closed or head is None:
+        return 0.0 if entry.closed else None
+    at = max(entry.frontier, head.begin)
+    if at >= head.end:
         return 0.0
     try:
-        return max(0.0, now_s - heads.cursor_time_s(shard, at))
+        return max(0.0, now_s - heads.cursor_time_s(head.shard.id, at))
     except CursorExpired:
         return None
 
@@ -275,12 +279,7 @@ def _view(
         except ShardGone:
             listed = None
     status = "gone" if listed is None else "readonly" if listed.readonly else "readwrite"
-    drained = entry is not None and head is not None and entry.frontier >= head.end
-    lag_s: float | None = None
-    if (entry is not None and entry.closed) or drained:
-        lag_s = 0.0
-    elif entry is not None and head is not None:
-        lag_s = _lag_s(heads, shard, max(entry.frontier, head.begin), head.end, now_s)
+    known = entry or ShardLedger(start=Cursor(0))
     return ShardView(
         shard=shard,
         status=status,
@@ -288,9 +287,9 @@ def _view(
         checkpoint=checkpoint.cursor if checkpoint else None,
         frontier=entry.frontier if entry else None,
         end=head.end if head else None,
-        rows=entry.rows if entry else 0,
-        reached_s=entry.reached_s if entry else 0,
-        lag_s=lag_s,
-        closed=bool(entry and entry.closed),
-        suspect_s=entry.suspect_s if entry else 0,
+        rows=known.rows,
+        reached_s=known.reached_s,
+        lag_s=_lag_s(heads, entry, head, now_s) if entry else None,
+        closed=known.closed,
+        suspect_s=known.suspect_s,
     )

@@ -22,7 +22,7 @@ from pipelines.landing.ledger.state import ancestry, read_state
 from pipelines.landing.ledger.summary import is_landing, ledgers_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
-from sls_io.values.claim import GAP_SKIPPED, Ledger, ShardLedger
+from sls_io.values.claim import GAP_SKIPPED, Gap, Ledger, ShardLedger
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.errors import CursorExpired, ShardGone
 from sls_io.values.shard import Head, Shard
@@ -161,23 +161,18 @@ def _look(
     now_s: float,
     pace: float | None,
 ) -> ShardRunway:
-    # Logs that a person skipped are owed, so those of a closed shard may still be lost.
-    skipped = [gap for gap in entry.gaps if gap.cause == GAP_SKIPPED] if entry is not None else []
-    closed = entry is not None and entry.closed
+    owed, closed = _owed(entry), entry is not None and entry.closed
     gone = ShardRunway(shard, lost=entry is not None and not closed, pace=None if closed else pace)
-    if listed is None or (closed and not skipped):
+    if listed is None or (closed and not owed):
         return gone
     try:
         head = heads.head(listed)
-        frontier = head.begin if entry is None else entry.frontier
         # A gap with a cause is all that can come of this; the landing that names it ends the alarm.
-        if not closed and (
-            frontier < head.begin or (entry is None and _began_unseen(head, retention_s, now_s))
-        ):
+        if entry is None and _began_unseen(head, retention_s, now_s):
             return replace(gone, lost=True)
-        waiting = [max(gap.begin, head.begin) for gap in skipped if gap.end > head.begin]
-        waiting += [frontier] if frontier < head.end and not closed else []
-        if not waiting:
+        if entry is not None and not closed and entry.frontier < head.begin:
+            return replace(gone, lost=True)
+        if not (waiting := _waiting(entry, owed, head)):
             return ShardRunway(shard, pace=pace)
         since_s = heads.cursor_time_s(shard, Cursor(min(waiting)))
     except (ShardGone, CursorExpired):
@@ -185,6 +180,20 @@ def _look(
         return gone
     left_s = None if retention_s is None else since_s + retention_s - now_s
     return ShardRunway(shard, since_s, left_s, pace=pace)
+
+
+def _waiting(entry: ShardLedger | None, owed: Iterable[Gap], head: Head) -> list[Cursor]:
+    """The cursors of the oldest logs that may still land: behind the frontier, and in what is owed."""
+    found = [max(gap.begin, head.begin) for gap in owed if gap.end > head.begin]
+    frontier = head.begin if entry is None else entry.frontier
+    if frontier < head.end and not (entry is not None and entry.closed):
+        found.append(frontier)
+    return found
+
+
+def _owed(entry: ShardLedger | None) -> list[Gap]:
+    """What a person skipped: it can still be landed, and so be lost, of a closed shard, too."""
+    return [gap for gap in entry.gaps if gap.cause == GAP_SKIPPED] if entry is not None else []
 
 
 def _began_unseen(head: Head, retention_s: float | None, now_s: float) -> bool:

@@ -22,7 +22,7 @@ from pipelines.landing.ledger.summary import is_landing, ledgers_of
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
-from sls_io.values.claim import CURSOR_UNKNOWN, Gap, ShardLedger
+from sls_io.values.claim import CURSOR_UNKNOWN, Gap, Ledger, ShardLedger
 from sls_io.values.errors import CursorExpired, ShardGone
 from sls_io.values.window import HOUR_S, Cursor, IntervalSet
 from sls_io.wire.client import SlsClient
@@ -168,11 +168,8 @@ def _lacking(
     come = range(hours.start, min(hours.stop, int(now_s) // HOUR_S + 1))
     if len(come) < len(hours):
         later = range(max(hours.start, come.stop), hours.stop)
-        yield Lack(
-            "future",
-            later,
-            f"{hours_text(later)}: not received yet, the service's clock says {moment_text(int(now_s))}",
-        )
+        clock = f"the service's clock says {moment_text(int(now_s))}"
+        yield Lack("future", later, f"{hours_text(later)}: not received yet, {clock}")
     before = state.forgotten.before(origin) if state else 0
     if come and come.start < before:
         gone = range(come.start, min(come.stop, before))
@@ -181,16 +178,11 @@ def _lacking(
     if not come:
         return
     kept = oldest(client)
-    known = list(windows_in(table, origin)) if table is not None else []
     if table is not None and state is not None:
-        for shard, entry in sorted(state.ledger(origin).shards.items()):
-            mine = [x for x in known if x.window.shard == shard]
-            begin = kept[shard].begin if shard in kept else CURSOR_UNKNOWN
-            if not (shard in kept and (at_s := kept[shard].at_s) and at_s < come.start * HOUR_S):
-                yield from _withdrawn(shard, entry, begin, mine, come)
-            yield from _gaps(table, origin, shard, entry, begin, mine, come, client)
+        yield from _of_ledger(table, state.ledger(origin), origin, kept, come, client)
     times = [x.at_s // HOUR_S for x in kept.values() if x.at_s is not None]
-    there = [*times, *(x.window.hour for x in known), *_hours_there(table, origin)]
+    landed = [x.window.hour for x in windows_in(table, origin)] if table is not None else []
+    there = [*times, *landed, *_hours_there(table, origin)]
     never = range(come.start, min([come.stop, *there]))
     if never:
         since = (
@@ -202,6 +194,19 @@ def _lacking(
             f"{hours_text(never)}: nothing so old has landed, nor can it: the service keeps nothing of it, "
             f"{since}",
         )
+
+
+def _of_ledger(
+    table: Table, ledger: Ledger, origin: str, kept: Mapping[int, Oldest], hours: range, client: SlsClient
+) -> Iterator[Lack]:
+    """What the ledger has of these hours that cannot come any more: withdrawn, or in a gap."""
+    known = list(windows_in(table, origin))
+    for shard, entry in sorted(ledger.shards.items()):
+        mine = [x for x in known if x.window.shard == shard]
+        oldest_log = kept.get(shard, Oldest(CURSOR_UNKNOWN, None))
+        if oldest_log.at_s is None or oldest_log.at_s >= hours.start * HOUR_S:
+            yield from _withdrawn(shard, entry, oldest_log.begin, mine, hours)
+        yield from _gaps(table, origin, shard, entry, oldest_log.begin, mine, hours, client)
 
 
 def _withdrawn(
