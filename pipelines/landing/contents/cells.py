@@ -51,10 +51,10 @@ _NO_EDGES = np.array([], dtype=np.int64)
 
 
 class Filter(Protocol):
-    """Takes some rows of a batch, and names by field id the columns that it looks at."""
+    """What takes some of a batch's rows: the columns it needs by field id, and which rows it takes."""
 
     @property
-    def fields(self) -> Collection[int]: ...
+    def fields(self) -> frozenset[int]: ...
 
     def taken(self, batch: pa.RecordBatch) -> pa.BooleanArray: ...
 
