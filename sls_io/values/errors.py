@@ -15,19 +15,22 @@
     + LandingConflict      another landing won; read the ledger, plan again
     + LandingUnknown       answer lost and not decidable in time; nothing may be deleted
     + CommitStands         the commit is made; what came after it failed. Look, do not repeat
-    + LedgerBroken         the table contradicts itself; a person decides, the verb is named
+    + LedgerBroken         the table contradicts itself; a person decides by its cures
     + StoreError           checkpoints or leases cannot be read or written; what was kept, is
     |  + StoreBroken         what is kept is not what was written; a person decides, it is never "none"
     + CheckpointOutside    a checkpoint lies outside of its shard; stop unless a policy is named
     + InvariantBroken      a bug; stop, keep the evidence
 
-A message is one or two sentences: what is wrong, with the name of the thing, then the cure.
+A message is one or two sentences: what is wrong, with the name of the thing. What settles it stands beside
+it in `cures`, so that whoever shows the error can complete a command, and a program can run it.
 Messages never carry keys, tokens or log content: the text of a service error is cut to
 200 characters with control characters removed, because a service may echo what it was sent.
 """
 
 from enum import StrEnum
 from typing import ClassVar
+
+from sls_io.values.cures import Cure
 
 _SERVICE_TEXT_CHARS_MAX = 200
 
@@ -39,9 +42,14 @@ GONE_CODES = NO_PROJECT_CODES | {NO_LOGSTORE_CODE}
 
 
 class SlsError(Exception):
-    """Root of the tree. `retryable` says whether the same call may be sent again as it is."""
+    """Root of the tree. `retryable` says whether the same call may be sent again as it is; `cures` are what
+    settles it, the best first."""
 
     retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str = "", *, cures: tuple[Cure, ...] = ()) -> None:
+        super().__init__(message)
+        self.cures = cures
 
 
 class ConfigError(SlsError):
