@@ -136,7 +136,7 @@ def _made(emulator: Emulator, name: str) -> Logstore:
     logstore = Logstore.model_validate(
         {
             "service": {"endpoint": emulator.endpoint, "project": name, "logstore": name},
-            "group": {"name": "bench", "heartbeat_s": 1, "heartbeat_deadline_s": 1, "timeout_s": 30},
+            "group": {"name": "bench", "heartbeat_s": 1, "timeout_s": 30},
             "table": f"bench.{name}",
             "start": "2020-01-01-00:00",
             "columns": {"n": "long"},

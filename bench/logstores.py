@@ -33,7 +33,7 @@ SEEDS = 128
 _DEFS = """type: pipelines.components.SlsLogstore
 attributes:
   service: {{endpoint: "{endpoint}", project: {project}, logstore: {name}}}
-  group: {{name: bench, heartbeat_s: 1, heartbeat_deadline_s: 1, timeout_s: 30}}
+  group: {{name: bench, heartbeat_s: 1, timeout_s: 30}}
   table: bench.{name}
   start: 2020-01-01-00:00
   columns: {columns}

@@ -265,7 +265,6 @@ class Conductor:
                     "holder": holder,
                     "timeout_s": self.wish.claim_s,
                     "heartbeat_s": self.wish.claim_s / 3,
-                    "heartbeat_deadline_s": self.wish.claim_s / 4,
                     "patience_s": self.wish.claim_s * 2 / 3,
                 },
                 "table": TABLE,

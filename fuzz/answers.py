@@ -302,7 +302,6 @@ def settings(emulator: Emulator, name: str, **changes: Any) -> Logstore:
                 "name": "lake",
                 "timeout_s": TIMEOUT_S,
                 "heartbeat_s": 1,
-                "heartbeat_deadline_s": 1,
                 "patience_s": 1,
             },
             "table": f"fuzz.{name.replace('-', '_')}",

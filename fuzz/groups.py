@@ -76,7 +76,7 @@ class Groups:
         return Logstore.model_validate(
             {
                 "service": {"endpoint": self.emulator.endpoint, "project": PROJECT, "logstore": name},
-                "group": {"name": "lake", "timeout_s": 30, "heartbeat_s": 1, "heartbeat_deadline_s": 1},
+                "group": {"name": "lake", "timeout_s": 30, "heartbeat_s": 1},
                 "table": f"fuzz.{name.replace('-', '_')}",
                 "start": "2026-01-01-00:00",
                 "columns": columns,

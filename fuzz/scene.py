@@ -99,7 +99,7 @@ class Scene:
             {
                 "service": service.model_dump(exclude_defaults=True),
                 "group": {
-                    "name": "lake", "timeout_s": 30, "heartbeat_s": 1, "heartbeat_deadline_s": 1,
+                    "name": "lake", "timeout_s": 30, "heartbeat_s": 1,
                     "patience_s": 5,
                 },
                 "table": self.table_name,

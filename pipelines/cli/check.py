@@ -80,7 +80,7 @@ def _read(place: Path | str, attributes: Any, names: dict[str, Path | str]) -> _
             raise ConfigError(f"{place}: runs of {logstore.name} will be refused: {error}") from None
     except ConfigError as error:
         return replace(read, wrong=str(error))
-    variable = logstore.coordinator.database_env
+    variable = logstore.coordinator.variable
     return replace(
         read,
         to_come=logstore.ahead(SYSTEM_CLOCK.now()),

@@ -45,7 +45,7 @@ def describe(output: Output, *, name: str | None) -> None:
     show_files(output, files)
     if refused:
         output.say(f"[red]landings are refused[/]: {escape(refused)}")
-    if logstore.coordinator.kind == "sql_lease" and not any(view.consumers for view in views):
+    if logstore.coordinator.leases and not any(view.consumers for view in views):
         output.say(
             "[yellow]the database of leases has none of this logstore[/]: its first live run makes them; "
             "where one has run, look at the database's address"

@@ -62,7 +62,7 @@ def listed(output: Output, *, name: str | None) -> None:
         ],
     )
     if not rows:
-        leases = logstore.coordinator.kind == "sql_lease"
+        leases = logstore.coordinator.leases
         own = "its runs hold shards by leases" if leases else "the first live run makes its own"
         output.say(f"the logstore has no consumer group; {own}")
     output.result({"groups": rows})
@@ -185,7 +185,6 @@ def settings_for(logstore: Logstore, group: str, timeout_s: int | None, order: b
         holder=ours.holder,
         timeout_s=timeout,
         heartbeat_s=min(ours.heartbeat_s, timeout / 3),
-        heartbeat_deadline_s=min(ours.heartbeat_deadline_s, timeout / 3),
         order=ours.order if order is None else order,
         patience_s=ours.patience_s,
     )

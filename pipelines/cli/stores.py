@@ -80,7 +80,7 @@ def store_of(
 
 def _beside_leases(logstore: Logstore, group: str) -> bool:
     """Whether the logstore's runs keep the checkpoints of this group in a database, not in the service."""
-    return logstore.coordinator.kind == "sql_lease" and group == logstore.group.name
+    return logstore.coordinator.leases and group == logstore.group.name
 
 
 def _filled_by(logstore: Logstore, where: str, reader: str) -> str:

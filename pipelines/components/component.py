@@ -43,9 +43,8 @@ class LogstoreAttributes(RootModel[dict[str, Any]]):
     def model_json_schema(cls, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """The schema of `Logstore`, where a template may stand for any number or switch."""
         schema: dict[str, Any] = Logstore.model_json_schema(*args, **kwargs)
-        for name in ("group", "coordinator"):
-            whole = schema["properties"][name]
-            schema["properties"][name] = {"anyOf": [whole, {"type": "string"}]}
+        group = schema["properties"]["group"]
+        schema["properties"]["group"] = {"anyOf": [group, {"type": "string"}]}
         return {name: _or_template(part) for name, part in schema.items()}
 
 

@@ -25,7 +25,7 @@ def coordinator_of(
 
     Raises ConfigError when the database of leases has no usable address.
     """
-    if logstore.coordinator.kind == "server_group":
+    if not logstore.coordinator.leases:
         return ServerGroup(client, logstore.group, clock=clock)
     return _leases(logstore, client, clock)
 
@@ -45,7 +45,7 @@ def standing(logstore: Logstore, client: SlsClient) -> Standing:
     Raises when it cannot be read: a ServiceError, also for a group that is not there, or what the database
     says. Tables of leases that nobody has made yet are no error and have none.
     """
-    if logstore.coordinator.kind == "server_group":
+    if not logstore.coordinator.leases:
         return Standing(client.checkpoints(logstore.group.name))
     with closing(_leases(logstore, client, SYSTEM_CLOCK)) as leases:
         rows = leases.look().leases
@@ -79,17 +79,17 @@ def _leases(logstore: Logstore, client: SlsClient, clock: Clock) -> "SqlLease":
 def _address(logstore: Logstore) -> str:
     """Where the leases are; an address with a password comes from the environment and goes nowhere else."""
     setting = logstore.coordinator
-    if not setting.database_env:
+    if not setting.variable:
         return setting.database
-    address = os.environ.get(setting.database_env, "")
+    address = os.environ.get(setting.variable, "")
     if not address:
         raise ConfigError(
-            f"coordinator.database_env: the environment variable {setting.database_env} is not set; export "
+            f"coordinator.database: the environment variable {setting.variable} is not set; export "
             "the address of the database of leases in it, wherever runs start"
         )
     if address.startswith("sqlite:") and not address.startswith(_FILE):
         raise ConfigError(
-            f"{setting.database_env}: name the file of leases from the root on ({_FILE}...); each process "
+            f"{setting.variable}: name the file of leases from the root on ({_FILE}...); each process "
             "has a folder of its own"
         )
     return address

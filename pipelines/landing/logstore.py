@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from pipelines.landing.bounds import Health, Sensors
+from pipelines.landing.bounds import Health, Sensor
 from pipelines.landing.defs_file import filled, line_of, read_attributes
 from pipelines.landing.project_file import members, read_project
 from pipelines.landing.table.contract import Contract
@@ -32,7 +32,7 @@ _PLACES = ("first", "second", "third", "fourth", "last")
 _MONTHS = ("", *"jan feb mar apr may jun jul aug sep oct nov dec".split())
 _CRON_NAMES = {"month": _MONTHS, "weekday": tuple("sun mon tue wed thu fri sat".split())}
 _DAYS_OF_MONTH = (0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-_ONE_WORD = {"group": "a name", "coordinator": "a kind"}
+_ONE_WORD = {"group": "a name"}
 _DURATION = re.compile(r"([0-9]{1,12}) *(s|m|h|d)")
 _DURATION_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -49,10 +49,10 @@ class Logstore(Settings):
     columns    log key -> declared type (see contract.py)
     hooks      `package.module:name` of functions that a live run calls (see run/hooks.py)
     transform  `package.module:function` on the rows of a landing (see transform.py)
-    coordinator  how shards are held (see coordinators.py); a word stands for its kind
+    coordinator  how shards are held (see coordinators.py)
     maintenance, proof  when their schedules tick, as cron, once somebody turns them on
     health     when a finding is a warning, and when an error (see bounds.py)
-    sensors    which run, and what they watch for
+    sensors    which of them run with the code that is deployed; the others until somebody turns them on
     """
 
     service: Service
@@ -72,14 +72,13 @@ class Logstore(Settings):
     transform: str = ""
     coordinator: Coordination = Coordination()
     splits_per_hour: Annotated[int, Field(ge=1, le=60)] = 1
-    sensors: Sensors = Sensors()
+    sensors: frozenset[Sensor] = frozenset()
 
     @model_validator(mode="before")
     @classmethod
     def _one_word_will_do(cls, data: Any) -> Any:
-        for name, short in (("group", "name"), ("coordinator", "kind")):
-            if isinstance(data, dict) and isinstance(data.get(name), str):
-                data = {**data, name: {short: data[name]}}
+        if isinstance(data, dict) and isinstance(data.get("group"), str):
+            data = {**data, "group": {"name": data["group"]}}
         return data
 
     @field_validator("table")

@@ -29,13 +29,13 @@ from sls_io.wire.client import GroupInfo, SlsClient
 class ServerGroup:
     """Shards of `client`'s logstore, held through consumer group `group`.
 
-    Heartbeats have their own short deadline (`group.heartbeat_deadline_s`) and their own
+    Heartbeats have their own short deadline (`group.heartbeat_s`) and their own
     connection out of the client's pool, so that a long pull cannot hold one up.
     """
 
     def __init__(self, client: SlsClient, group: Group, clock: Clock = SYSTEM_CLOCK) -> None:
         self._client, self._group, self._clock = client, group, clock
-        self._beat = client.with_deadline(group.heartbeat_deadline_s)
+        self._beat = client.with_deadline(group.heartbeat_s)
         self._info: GroupInfo | None = None
         # Replaced as a whole, never changed in place: `renew` runs in a thread of its own.
         self._member = Membership()
@@ -221,10 +221,9 @@ def heartbeat_client(service: Service, group: Group, *, clock: Clock = SYSTEM_CL
     """A client of its own for heartbeats, with their short deadlines: one that waits behind a long pull is a
     lost claim."""
     update = {
-        "connect_timeout_s": min(service.connect_timeout_s, group.heartbeat_deadline_s),
-        "read_timeout_s": group.heartbeat_deadline_s,
+        "read_timeout_s": group.heartbeat_s,
     }
-    return SlsClient(service.model_copy(update=update), deadline_s=group.heartbeat_deadline_s, clock=clock)
+    return SlsClient(service.model_copy(update=update), deadline_s=group.heartbeat_s, clock=clock)
 
 
 def _time(time_s: float) -> str:

@@ -91,7 +91,7 @@ class SqlLease:
 
         Raises ConfigError when the address is none, or names a driver that is not there.
         """
-        database = Database(address, deadline_s=group.heartbeat_deadline_s)
+        database = Database(address, deadline_s=group.heartbeat_s)
         store = SqlLeases(database, group=group.name, signature=signature)
         return cls(store, group, shards, assignor=assignor, clock=clock)
 

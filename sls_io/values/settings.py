@@ -26,6 +26,7 @@ _REGION = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 LOOPBACK_REGION = "loopback"
 """Region of a logstore behind a loopback endpoint, whichever of its names the endpoint uses."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_IN_ENVIRONMENT = "env:"
 _IMPORT = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
 _GROUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
@@ -55,19 +56,20 @@ class Credentials(Settings):
     """Where the key pair comes from; never the key pair itself.
 
     provider `env` reads ALIBABA_CLOUD_ACCESS_KEY_ID, ALIBABA_CLOUD_ACCESS_KEY_SECRET and
-    ALIBABA_CLOUD_SECURITY_TOKEN; `profile` reads `profile` of ~/.aliyun/config.json; `import`
-    calls `path` ("package.module:function"), which returns (id, secret, token or "") and, if it knows,
+    ALIBABA_CLOUD_SECURITY_TOKEN; `profile` reads the profile `name` of ~/.aliyun/config.json; `import`
+    calls `name` ("package.module:function"), which returns (id, secret, token or "") and, if it knows,
     when they end: unix seconds, or a text like STS's Expiration. Keys that end are asked for again.
     """
 
     provider: Literal["env", "profile", "import"] = "env"
-    profile: str = "default"
-    path: str = ""
+    name: str = ""
 
     @model_validator(mode="after")
-    def _path_goes_with_import(self) -> Self:
-        if (self.provider == "import") != bool(self.path):
-            raise ValueError("credentials.path goes with provider 'import', and only with it")
+    def _name_goes_with_a_provider(self) -> Self:
+        if self.provider == "env" and self.name:
+            raise ValueError("credentials.name goes with the provider 'profile' or 'import'")
+        if self.provider == "import" and not self.name:
+            raise ValueError("credentials.name: provider 'import' needs it, package.module:function")
         return self
 
 
@@ -88,7 +90,6 @@ class Service(Settings):
     proxy: str = ""
     compression: Literal["lz4", "zstd"] = "lz4"
     credentials: Credentials = Credentials()
-    connect_timeout_s: Annotated[float, Field(gt=0, le=60)] = 5.0
     read_timeout_s: Annotated[float, Field(gt=0, le=300)] = 30.0
     tries_max: Annotated[int, Field(ge=1, le=20)] = 6
 
@@ -186,15 +187,14 @@ class Group(Settings):
     """A consumer group and its timing.
 
     A holder is evicted by the service `timeout_s` after its last heartbeat; ours stops on its own
-    clock earlier than that. A run keeps its shards over a restart while `timeout_s` is longer than
-    the schedule's interval.
+    clock earlier than that. A heartbeat that is not answered before the next one is
+    lost. A run keeps its shards over a restart while `timeout_s` is longer than the schedule's interval.
     """
 
     name: str
     holder: str = "sls-lake"
     timeout_s: Annotated[int, Field(ge=3, le=3600)] = 60
     heartbeat_s: Annotated[float, Field(gt=0)] = 5.0
-    heartbeat_deadline_s: Annotated[float, Field(gt=0)] = 4.0
     order: bool = True
     patience_s: Annotated[float, Field(ge=0, le=86_400)] = 20.0
 
@@ -209,11 +209,6 @@ class Group(Settings):
     def _times_fit(self) -> Self:
         if self.heartbeat_s * 3 > self.timeout_s:
             raise ValueError("group.heartbeat_s: at most a third of group.timeout_s")
-        if self.heartbeat_deadline_s > self.heartbeat_s:
-            raise ValueError(
-                f"group.heartbeat_deadline_s: {self.heartbeat_deadline_s:g} s (4 unless it is set) is more "
-                f"than group.heartbeat_s, {self.heartbeat_s:g} s; a heartbeat is answered before the next one"
-            )
         return self
 
 
@@ -221,38 +216,33 @@ class Coordination(Settings):
     """How shards are held: by the service's consumer group, or by leases in a database.
 
     `database` is the address of the leases (`sqlite:////FILE`, `postgresql://USER@HOST/DATABASE`, `mysql`,
-    `mariadb`), without a password; `database_env` names an environment variable that has an address, which
-    may have one. `assignor` says who gets which shard: `sticky`, `range`, `round_robin`, or
-    `package.module:function`. All workers of a group need the same.
+    `mariadb`), without a password, or `env:VARIABLE`, an environment variable that has an address, which may
+    have one; "" has the service's group hold them. `assignor` says who gets which shard: `sticky`, `range`,
+    `round_robin`, or `package.module:function`. All workers of a group need the same.
     """
 
-    kind: Literal["server_group", "sql_lease"] = "server_group"
     database: str = ""
-    database_env: str = ""
     assignor: str = "sticky"
 
     @field_validator("database")
     @classmethod
     def _address_has_no_secret(cls, value: str) -> str:
+        if value.startswith(_IN_ENVIRONMENT):
+            if not _VARIABLE.fullmatch(value.removeprefix(_IN_ENVIRONMENT)):
+                raise ValueError(f"database: after {_IN_ENVIRONMENT} goes a variable's name, not its content")
+            return value
         text = value.lower()
         if "@" in text.partition("://")[2] and ":" in text.partition("://")[2].rpartition("@")[0]:
             raise ValueError(
                 "database: has a password in it; put the address into an environment variable, and name that "
-                "in coordinator.database_env"
+                f"one, {_IN_ENVIRONMENT}VARIABLE"
             )
         if value and "://" not in value:
-            raise ValueError("database: expected KIND://USER@HOST/DATABASE, or sqlite:////FILE")
+            raise ValueError("database: expected KIND://USER@HOST/DATABASE, sqlite:////FILE or env:VARIABLE")
         if "?" in value:
-            raise ValueError("database: options may be secrets; use coordinator.database_env")
+            raise ValueError(f"database: options may be secrets; use {_IN_ENVIRONMENT}VARIABLE")
         if text.startswith("sqlite:") and not text.startswith("sqlite:////"):
             raise ValueError("database: name the file from the root on, sqlite:////FILE")
-        return value
-
-    @field_validator("database_env")
-    @classmethod
-    def _variable_is_a_name(cls, value: str) -> str:
-        if value and not _VARIABLE.fullmatch(value):
-            raise ValueError("database_env: the name of an environment variable, not its content")
         return value
 
     @field_validator("assignor")
@@ -262,16 +252,16 @@ class Coordination(Settings):
             raise ValueError("assignor: one of sticky, range, round_robin, or package.module:function")
         return value
 
-    @model_validator(mode="after")
-    def _leases_have_a_place(self) -> Self:
-        if self.kind == "sql_lease" and bool(self.database) == bool(self.database_env):
-            raise ValueError(
-                "coordinator: sql_lease needs `database`, or `database_env` for an address with a password; "
-                "name one of them"
-            )
-        if self.kind == "server_group" and (self.database or self.database_env):
-            raise ValueError("coordinator: a database goes with the kind sql_lease only")
-        return self
+    @property
+    def leases(self) -> bool:
+        """Whether shards are held by leases in a database."""
+        return bool(self.database)
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that has the address; "" where the setting has it."""
+        named = self.database.startswith(_IN_ENVIRONMENT)
+        return self.database.removeprefix(_IN_ENVIRONMENT) if named else ""
 
 
 TASK_MB_EMPTY, TASK_MB_MIN = 230, 300

@@ -42,11 +42,12 @@ def resolve(credentials: Credentials) -> Keys:
         keys = Keys(found.get(ENV_ID, ""), found.get(ENV_SECRET, ""), found.get(ENV_TOKEN, ""))
         place = f"set {ENV_ID} and {ENV_SECRET} in the environment"
     elif credentials.provider == "profile":
-        keys = _from_profile(credentials.profile)
-        place = f"write profile {credentials.profile!r} with mode AK or StsToken in ~/.aliyun/config.json"
+        profile = credentials.name or "default"
+        keys = _from_profile(profile)
+        place = f"write profile {profile!r} with mode AK or StsToken in ~/.aliyun/config.json"
     else:
-        keys = _from_import(credentials.path)
-        place = f"let {credentials.path} return {_RETURNS}"
+        keys = _from_import(credentials.name)
+        place = f"let {credentials.name} return {_RETURNS}"
     if not (keys.id and keys.secret):
         raise ConfigError(f"no key pair for the log service: {place}")
     return keys
@@ -72,7 +73,7 @@ def _from_profile(name: str) -> Keys:
 
 
 def _from_import(path: str) -> Keys:
-    setting = "credentials.path"
+    setting = "credentials.name"
     return called(
         setting,
         path,

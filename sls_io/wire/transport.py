@@ -106,6 +106,8 @@ _AUTH_FAMILIES = ("InvalidAccessKeyId", "SecurityToken", "InvalidSecurityToken")
 """Codes of keys that are not accepted, alone or before a dot; the vendor's SDK goes by these, too, and by
 no status (its `logclient.py`, 0.9.52)."""
 
+CONNECT_S = 5.0
+"""A service that takes longer to take a connection is not there."""
 KEYS_AHEAD_S = 120.0
 """Keys that end within this are asked for again before they do."""
 _KEYS_PAUSE_S = 5.0
@@ -263,7 +265,7 @@ class Transport(LogClient):
     """The SDK's client for `service`, sending through our exchange. Safe to use from many threads.
 
     `deadline_s` bounds every call as a whole; None leaves it to `service.tries_max` tries of
-    `connect_timeout_s + read_timeout_s` each. Errors are those of `sls_io.values.errors`; the SDK's own
+    `CONNECT_S + read_timeout_s` each. Errors are those of `sls_io.values.errors`; the SDK's own
     fallbacks still see a LogException. The SDK's `timeout` is not used. Not picklable on purpose:
     send the Service, build another there.
     """
@@ -463,13 +465,14 @@ class Transport(LogClient):
         target = quote(call.resource, safe="!$%&'()*+,/:;=@[]~")
         if call.params:
             target += "?" + urlencode(call.params, doseq=True)
-        longest = self._clock.monotonic() + service.connect_timeout_s + service.read_timeout_s
+        connect_s = min(CONNECT_S, service.read_timeout_s)
+        longest = self._clock.monotonic() + connect_s + service.read_timeout_s
         answer = wire.send(
             call.method,
             target,
             headers,
             call.body,
-            connect_timeout_s=service.connect_timeout_s,
+            connect_timeout_s=connect_s,
             until_s=min(until_s, longest),
         )
         self._note_date(answer)

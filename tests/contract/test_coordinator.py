@@ -468,7 +468,7 @@ def test_a_heartbeat_that_fails_leaves_the_claim_standing_until_its_time_is_over
 
 @pytest.mark.fault("4a.8.late")
 def test_the_time_of_a_claim_counts_from_when_the_heartbeat_was_sent(place: Place) -> None:
-    group = place.group(heartbeat_deadline_s=8.0, heartbeat_s=8.0)
+    group = place.group(heartbeat_s=8.0)
     group.claim()
     sent_s = place.time.monotonic()
     held = place.admin.fault("hold_reply", call="heartbeat")

@@ -20,7 +20,7 @@ WAIT_S = 60.0
 
 def slow(holder: str = "worker-1", **changes: object) -> Group:
     """No heartbeat beside the work while a test runs."""
-    return group(holder, timeout_s=3600, heartbeat_s=1000, heartbeat_deadline_s=30, **changes)
+    return group(holder, timeout_s=3600, heartbeat_s=1000, **changes)
 
 
 def drain(place: Place, by: Group) -> dict[int, list[int]]:

@@ -140,7 +140,7 @@ def test_workers_that_start_in_one_moment_make_the_tables_once_and_share_without
     began = threading.Barrier(count)
 
     def work(place: int) -> tuple[SqlLease, frozenset[int]]:
-        group = Group(name="g", holder=f"w{place}", timeout_s=600, heartbeat_deadline_s=30, heartbeat_s=60)
+        group = Group(name="g", holder=f"w{place}", timeout_s=600, heartbeat_s=60)
         coordinator = SqlLease.at(
             address, group, lambda: dict.fromkeys(range(32), 1), signature="s", clock=Impatient()
         )

@@ -49,7 +49,7 @@ class Impatient(ManualClock):
 
 def worker(address: str) -> SqlLease:
     """A worker of the one shard, as a process starts it."""
-    group = Group(name="g", holder="me", timeout_s=600, heartbeat_deadline_s=60, heartbeat_s=60)
+    group = Group(name="g", holder="me", timeout_s=600, heartbeat_s=60)
     return SqlLease.at(address, group, lambda: {0: 1}, signature="s", clock=Impatient(now=1_790_000_000))
 
 

@@ -138,7 +138,7 @@ def test_a_handshake_that_stalls_is_tried_again_also_for_a_write(
 
     with tls_front(emulator.port, papers) as (front, _), raw_server(stall_first) as outside:
         inside = int(front.rpartition(":")[2])
-        patient = service(outside.replace("http:", "https:")).model_copy(update={"connect_timeout_s": 1.0})
+        patient = service(outside.replace("http:", "https:")).model_copy(update={"read_timeout_s": 1.0})
         with SlsClient(patient) as client:
             client.transport.create_project(PROJECT, "")
             assert client.transport.retries == {"TransportTimeout": 1}
@@ -224,7 +224,7 @@ def test_a_proxy_that_stalls_before_anything_was_sent_leaves_no_doubt_of_a_write
         stalls(connection)
 
     impatient = Service(endpoint="https://127.0.0.1:9", project=PROJECT, logstore=LOGSTORE, tries_max=2)
-    waits = {"connect_timeout_s": 0.2, "read_timeout_s": 0.2}
+    waits = {"read_timeout_s": 0.2}
     with (
         raw_server(stall) as proxy,
         SlsClient(impatient.model_copy(update={"proxy": proxy, **waits})) as client,

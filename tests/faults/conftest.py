@@ -33,14 +33,14 @@ def shared_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulat
 @pytest.fixture
 def quick(shared_emulator: Emulator, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
     """A logstore of two shards; calls are given up after 1.5 seconds, claims last thirty."""
-    with world_of(shared_emulator, tmp_path, request.node.nodeid, connect_s=0.5, read_s=1.0) as world:
+    with world_of(shared_emulator, tmp_path, request.node.nodeid, read_s=1.0) as world:
         yield world
 
 
 @pytest.fixture
 def calm(shared_emulator: Emulator, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
     """The same for a test that lets no answer wait: only a service that hangs is given up."""
-    with world_of(shared_emulator, tmp_path, request.node.nodeid, connect_s=30.0, read_s=60.0) as world:
+    with world_of(shared_emulator, tmp_path, request.node.nodeid, read_s=60.0) as world:
         yield world
 
 
@@ -52,9 +52,7 @@ def world(calm: World) -> World:
 
 
 @contextmanager
-def world_of(
-    shared_emulator: Emulator, folder: Path, test: str, *, connect_s: float, read_s: float
-) -> Iterator[World]:
+def world_of(shared_emulator: Emulator, folder: Path, test: str, *, read_s: float) -> Iterator[World]:
     """A logstore and a lake of the test's own.
 
     The clock stands a minute into an hour: what a test puts must not fall into two hours by chance.
@@ -63,7 +61,7 @@ def world_of(
     shared_emulator.admin.set_clock((now_s // HOUR_S + 1) * HOUR_S + 60.0)
     name = f"logs_{hashlib.sha256(test.encode()).hexdigest()[:12]}"
     logstore = logstore_settings(shared_emulator, name)
-    service = logstore.service.model_copy(update={"connect_timeout_s": connect_s, "read_timeout_s": read_s})
+    service = logstore.service.model_copy(update={"read_timeout_s": read_s})
     lake = make_lake(folder / "lake")
     world = World(shared_emulator, lake, logstore, InProcess())
     world.logstore = world.changed(

@@ -321,7 +321,6 @@ def test_a_checkpoint_on_its_way_is_healed_by_the_run_that_sent_it(world: World,
             **world.logstore.group.model_dump(),
             "timeout_s": 300,
             "heartbeat_s": 20,
-            "heartbeat_deadline_s": 20,
         },
     )
     held = world.emulator.admin.fault("hold", call="save_checkpoint", logstore=logstore)

@@ -58,9 +58,9 @@ def served(
 
 def settled(world: World, database: str) -> World:
     """The world with `one` as its holder; `one` and `two` have a shard each, and both have let go."""
-    place = {"database": database} if database else {"database_env": "LEASES"}
+    place = {"database": database or "env:LEASES"}
     world.logstore = world.changed(
-        coordinator={"kind": "sql_lease", **place},
+        coordinator=place,
         group={**world.logstore.group.model_dump(), "holder": "one", "patience_s": 3},
     )
     with world.client as client:

@@ -62,7 +62,7 @@ def a_world(
         "bound",
         splits_per_hour=PIECES,
         # The clock moves by minutes while tasks wait; a holder must not count as dead for that.
-        group={"name": "lake", "timeout_s": 3600, "heartbeat_s": 1, "heartbeat_deadline_s": 1},
+        group={"name": "lake", "timeout_s": 3600, "heartbeat_s": 1},
         budget=Budget(page_groups_max=GROUPS_A_PAGE, tasks_min=tasks_min, **budget).model_dump(),
     )
     engine = InProcess(at_once=max(2, readers), clock=Seconds(emulator, readers))

@@ -138,7 +138,7 @@ def test_with_leases_it_is_refused_while_a_worker_has_one_and_not_for_a_name_tha
     world: World, tmp_path: Path
 ) -> None:
     world.logstore = world.changed(
-        coordinator={"kind": "sql_lease", "database": f"sqlite:///{tmp_path}/leases.db"},
+        coordinator={"database": f"sqlite:///{tmp_path}/leases.db"},
         group={**world.logstore.group.model_dump(), "holder": "one", "patience_s": 3},
     )
     world.put(10)

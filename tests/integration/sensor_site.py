@@ -33,13 +33,12 @@ hour since. A module whose tests let a retention pass has a BEHIND_DAYS of its o
 
 @dataclass
 class Site:
-    """One logstore's world and the Dagster instance that its sensors see. `settings`: the sensors'; `limits`:
-    when a finding is wrong."""
+    """One logstore's world and the Dagster instance that its sensors see. `settings` are the
+    logstore's own."""
 
     world: World
     instance: dg.DagsterInstance
     settings: dict[str, Any] = field(default_factory=dict)
-    limits: dict[str, Any] = field(default_factory=dict)
     cursors: dict[str, str | None] = field(default_factory=dict)
 
     @property
@@ -48,7 +47,7 @@ class Site:
 
     @property
     def logstore(self) -> Logstore:
-        return self.world.changed(sensors=self.settings, health=self.limits)
+        return self.world.changed(**self.settings)
 
     @property
     def definitions(self) -> dg.Definitions:
@@ -115,15 +114,13 @@ def landed(site: Site, rows: int = 20) -> Site:
 
 @dataclass
 class MakeSite:
-    """Makes a logstore, and the site of its sensors: `make_site(name, demand={"lag_s": 600})`."""
+    """Makes a logstore, and the site of its sensors: `make_site(name, sensors=["demand"])`."""
 
     emulator: Emulator
     lake: Lake
     instance: dg.DagsterInstance
 
-    def __call__(
-        self, name: str, *, shards: int = 2, limits: dict[str, Any] | None = None, **settings: Any
-    ) -> Site:
+    def __call__(self, name: str, *, shards: int = 2, **settings: Any) -> Site:
         # The clock of a shared emulator only goes on, to the first minute of an hour.
         self.emulator.admin.set_clock((int(self.emulator.admin.now()) // 3600 + 1) * 3600 + 60.0)
         begin = hour_key(int(self.emulator.admin.now()) // 3600 - 2)
@@ -132,7 +129,7 @@ class MakeSite:
         )
         with world.client as client:
             client.transport.create_logstore(PROJECT, name, ttl=30, shard_count=shards)
-        return Site(world, self.instance, settings, limits or {})
+        return Site(world, self.instance, settings)
 
     def changed(self, settings: Mapping[str, Any]) -> Logstore:
         """A logstore with these settings; raises what checking them does."""

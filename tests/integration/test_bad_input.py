@@ -68,7 +68,7 @@ def test_a_missing_key_names_where_it_is_set(ready: World, monkeypatch: pytest.M
 
 def test_a_provider_that_does_not_exist_is_named(ready: World) -> None:
     service = with_service(
-        ready, credentials=Credentials(provider="import", path="no.such:thing").model_dump()
+        ready, credentials=Credentials(provider="import", name="no.such:thing").model_dump()
     )
 
     assert "no.such:thing" in refused(ready, ConfigError, logstore=service)

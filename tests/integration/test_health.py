@@ -59,7 +59,7 @@ def test_a_logstore_without_trouble_is_told_once_and_runs_nothing(make_site: Mak
 
 
 def test_lag_warns_then_fails_with_one_run_that_says_why_and_passes_again(make_site: MakeSite) -> None:
-    site = landed(make_site("lagging", limits={"lag": {"warn_s": 600, "fail_s": 3000}}))
+    site = landed(make_site("lagging", health={"lag_s": [600, 3000]}))
     site.tick("health")
     site.world.put(5)
     site.world.emulator.admin.advance(1000)
@@ -82,7 +82,7 @@ def test_lag_warns_then_fails_with_one_run_that_says_why_and_passes_again(make_s
 
 
 def test_what_fails_again_within_the_hour_is_asked_for_when_the_hour_is_over(make_site: MakeSite) -> None:
-    site = landed(make_site("fails_again", limits={"lag": {"warn_s": 600, "fail_s": 1200}}))
+    site = landed(make_site("fails_again", health={"lag_s": [600, 1200]}))
 
     clock, cursor = ManualClock(SYSTEM_CLOCK.now()), ""
     sensor = sensor_of(site, clock=clock)
@@ -218,7 +218,7 @@ def without_ledger(site: Site) -> None:
 def test_beside_a_ledger_that_cannot_be_trusted_what_failed_goes_on_failing_and_the_rest_fails_in_time(
     make_site: MakeSite,
 ) -> None:
-    watch = Watch(landed(make_site("late_and_lost", limits={"lag": {"warn_s": 600, "fail_s": 3000}})))
+    watch = Watch(landed(make_site("late_and_lost", health={"lag_s": [600, 3000]})))
     watch.site.world.put(5)
     watch.site.world.emulator.admin.advance(4000)
     assert watch.tick()
@@ -414,7 +414,7 @@ def test_an_endpoint_that_is_not_set_becomes_a_run_that_fails_and_what_the_table
 
 
 def test_what_failed_goes_on_failing_while_nobody_can_look(make_site: MakeSite) -> None:
-    watch = Watch(landed(make_site("hidden_lag", limits={"lag": {"warn_s": 600, "fail_s": 3000}})))
+    watch = Watch(landed(make_site("hidden_lag", health={"lag_s": [600, 3000]})))
     watch.site.world.put(5)
     watch.site.world.emulator.admin.advance(4000)
     (asked,) = watch.tick()
@@ -428,7 +428,7 @@ def test_what_failed_goes_on_failing_while_nobody_can_look(make_site: MakeSite) 
 
 
 def test_blindness_begins_anew_after_a_look(make_site: MakeSite) -> None:
-    watch = Watch(landed(make_site("seldom_blind", limits={"lag": {"warn_s": 0, "fail_s": 7200}})))
+    watch = Watch(landed(make_site("seldom_blind", health={"lag_s": [0, 7200]})))
 
     def blind() -> int:
         return watch.site.world.emulator.admin.fault(
@@ -451,22 +451,22 @@ def test_before_the_first_landing_nothing_is_wrong(make_site: MakeSite) -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"health": {"lag": {"warn_s": 2, "fail_s": 1}}},
-        {"health": {"runway": {"warn_s": 1, "fail_s": 2}}},
-        {"health": {"errors": {"warn": 0.2, "fail": 0.1}}},
-        {"health": {"errors": {"warn": 2}}},
+        {"health": {"lag_s": [2, 1]}},
+        {"health": {"runway_s": [1, 2]}},
+        {"health": {"errors": [0.2, 0.1]}},
+        {"health": {"errors": [0.5, 2]}},
         {"health": {"wear": {}}},
-        {"sensors": {"trouble": {}}},
+        {"sensors": ["trouble"]},
     ],
     ids=str,
 )
 def test_bounds_that_make_no_sense_are_refused(make_site: MakeSite, settings: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"warn|wear|trouble"):
+    with pytest.raises(ValueError, match=r"warning|less than or equal to 1|wear|demand"):
         make_site.changed(settings)
 
 
 def test_a_sensor_is_stopped_unless_its_settings_say_that_it_runs(make_site: MakeSite) -> None:
-    site = make_site("switched", sealed={"running": True})
+    site = make_site("switched", sensors=["sealed"])
     sensors = {s.name: s for s in site.definitions.get_repository_def().sensor_defs}
     running = {name for name, s in sensors.items() if s.default_status is dg.DefaultSensorStatus.RUNNING}
     assert running == {"switched_sealed_sensor"} and len(sensors) == 3

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.spark
 def leased(world: World, tmp_path: Path) -> World:
     """A world of two shards whose leases are in a file; its holder is `one`."""
     world.logstore = world.changed(
-        coordinator={"kind": "sql_lease", "database": f"sqlite:///{tmp_path}/leases.db"},
+        coordinator={"database": f"sqlite:///{tmp_path}/leases.db"},
         group={**world.logstore.group.model_dump(), "holder": "one", "patience_s": 1},
     )
     return world
@@ -170,7 +170,7 @@ def test_looking_makes_nothing(leased: World, tmp_path: Path) -> None:
 
 
 def test_a_variable_that_is_not_set_is_named(leased: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    secret = leased.changed(coordinator={"kind": "sql_lease", "database_env": "NO_SUCH_LEASES"})
+    secret = leased.changed(coordinator={"database": "env:NO_SUCH_LEASES"})
     with pytest.raises(ConfigError, match="NO_SUCH_LEASES is not set; export"):
         leased.land(logstore=secret)
     monkeypatch.setenv("NO_SUCH_LEASES", leased.logstore.coordinator.database)
@@ -206,7 +206,7 @@ def test_verbs_about_a_group_say_that_checkpoints_are_beside_the_leases(
 ) -> None:
     settled(leased)
     defs = tmp_path / "defs.yaml"
-    kind = f'{{kind: sql_lease, database: "sqlite:///{tmp_path}/leases.db"}}'
+    kind = f'{{database: "sqlite:///{tmp_path}/leases.db"}}'
     defs.write_text(f"{defs.read_text()}  coordinator: {kind}\n")
     refused = command(*words)
     assert refused["code"] == EXIT_USAGE and "sls-lake describe` shows them" in refused["error"]

@@ -24,7 +24,7 @@ attributes:
   logstores: [shop-*]
   exclude: shop-debug
   defaults:
-    group: {{name: lake, timeout_s: 30, heartbeat_s: 1, heartbeat_deadline_s: 1, patience_s: 5}}
+    group: {{name: lake, timeout_s: 30, heartbeat_s: 1, patience_s: 5}}
     table: bronze.{{logstore}}
     columns: {{n: long, status: int}}
 """

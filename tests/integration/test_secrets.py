@@ -45,7 +45,7 @@ def guarded(tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> 
 def with_provider(world: World, name: str) -> Logstore:
     """The logstore's settings with credentials from a function of the canary module."""
     service = world.logstore.service.model_copy(
-        update={"credentials": {"provider": "import", "path": f"{canary.__name__}:{name}"}}
+        update={"credentials": {"provider": "import", "name": f"{canary.__name__}:{name}"}}
     )
     return world.changed(service=service.model_dump(warnings=False))
 

@@ -247,7 +247,7 @@ def test_no_shard_is_asked_while_the_ledger_alone_says_that_nothing_is_late(make
 def test_logs_that_wait_too_long_ask_for_one_run_and_only_once_while_nothing_changes(
     make_site: MakeSite,
 ) -> None:
-    site = landed(make_site("too_long", demand={"lag_s": 600}))
+    site = landed(make_site("too_long", health={"lag_s": [1200, 7200]}))
     site.world.put(20)
     site.world.emulator.admin.advance(1000)
     (asked,) = site.tick("demand").run_requests
@@ -259,7 +259,7 @@ def test_logs_that_wait_too_long_ask_for_one_run_and_only_once_while_nothing_cha
 
 
 def test_a_backlog_waits_for_the_run_that_holds_the_claim_and_names_it(make_site: MakeSite) -> None:
-    site = landed(make_site("held_up", demand={"lag_s": 600}))
+    site = landed(make_site("held_up", health={"lag_s": [1200, 7200]}))
     site.world.put(20)
     site.world.emulator.admin.advance(1000)
     run = create_run_for_test(site.instance, status=dg.DagsterRunStatus.STARTED, tags={CLAIMS_TAG: site.name})
@@ -270,14 +270,14 @@ def test_a_backlog_waits_for_the_run_that_holds_the_claim_and_names_it(make_site
 
 
 def test_a_quiet_logstore_is_not_late_however_long_ago_its_last_log_came(make_site: MakeSite) -> None:
-    site = landed(make_site("quiet", demand={"lag_s": 600}))
+    site = landed(make_site("quiet", health={"lag_s": [1200, 7200]}))
     site.world.emulator.admin.advance(5000)
     answer = site.tick("demand")
     assert not answer.run_requests and "at most 0 s" in answer.skip_message
 
 
 def test_many_waiting_bytes_ask_for_a_run(make_site: MakeSite) -> None:
-    site = make_site("many_mb", demand={"lag_s": 0, "mb": 0.0001})
+    site = make_site("many_mb", health={"lag_s": [0, 0]}, budget={"bytes_max": 200, "settle_s": 10})
     site.world.put(40)
     site.world.emulator.admin.advance(1200)
     site.world.land()
@@ -291,7 +291,7 @@ def test_many_waiting_bytes_ask_for_a_run(make_site: MakeSite) -> None:
 
 
 def test_a_shard_that_closes_and_logs_that_wait_are_one_run(make_site: MakeSite) -> None:
-    site = landed(make_site("both", demand={"lag_s": 600}))
+    site = landed(make_site("both", health={"lag_s": [1200, 7200]}))
     site.tick("demand")
     site.world.put(20)
     split(site)
@@ -305,7 +305,7 @@ def test_a_shard_that_closes_and_logs_that_wait_are_one_run(make_site: MakeSite)
 
 
 def test_a_half_that_cannot_look_keeps_what_both_had_seen(make_site: MakeSite) -> None:
-    site = landed(make_site("half_blind", demand={"lag_s": 600}))
+    site = landed(make_site("half_blind", health={"lag_s": [1200, 7200]}))
     site.tick("demand")
     site.world.put(20)
     split(site, 1)
@@ -328,7 +328,7 @@ def test_a_cursor_of_somebody_else_is_a_first_look(make_site: MakeSite, cursor: 
 
 
 def test_a_paused_shard_asks_for_no_run(make_site: MakeSite) -> None:
-    site = landed(make_site("resting", demand={"lag_s": 600}))
+    site = landed(make_site("resting", health={"lag_s": [1200, 7200]}))
     with site.world.client as client:
         execute(site.world.lake, plan_pause(site.world.lake, site.logstore, client, [0, 1]))
     site.world.put(20)
@@ -337,7 +337,7 @@ def test_a_paused_shard_asks_for_no_run(make_site: MakeSite) -> None:
 
 
 def test_before_the_first_landing_there_is_no_backlog(make_site: MakeSite) -> None:
-    assert not make_site("unborn", demand={"lag_s": 1}).tick("demand").run_requests
+    assert not make_site("unborn", health={"lag_s": [2, 2]}).tick("demand").run_requests
 
 
 # --- sealed hours --------------------------------------------------------------------------------------

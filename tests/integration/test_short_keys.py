@@ -60,7 +60,7 @@ def test_a_long_landing_gets_new_keys_whenever_its_own_end(
         service = Service.model_validate(
             {
                 **world.logstore.service.model_dump(),
-                "credentials": {"provider": "import", "path": provided(issuer)},
+                "credentials": {"provider": "import", "name": provided(issuer)},
             }
         )
 

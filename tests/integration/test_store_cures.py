@@ -72,7 +72,7 @@ def test_where_nobody_knows_the_whole_call_a_lost_store_names_none(filled: World
     with filled.client as client:
         odd = store_of(f"file:{path}", filled.logstore, client, reader="a b")
         leases = filled.changed(
-            coordinator={"kind": "sql_lease", "database": f"sqlite:///{tmp_path}/leases.db"},
+            coordinator={"database": f"sqlite:///{tmp_path}/leases.db"},
             group=Group(name="lake").model_dump(),
         )
         leased = store_of(f"file:{path}", leases, client)

@@ -195,9 +195,19 @@ FILES: dict[str, tuple[bytes, str]] = {
         "line 4: group: expected a name, in quotes where it looks like a number, or its settings",
     ),
     "a switch for settings": (
-        (GOOD + "  sensors: {demand: true}\n").encode(),
-        "line 7: sensors.demand: expected its settings, each in a line below it",
+        (GOOD + "  coordinator: true\n").encode(),
+        "line 7: coordinator: expected its settings, each in a line below it",
     ),
+    "a sensor nobody has": (
+        (GOOD + "  sensors: [trouble]\n").encode(),
+        "line 7: sensors.0: Input should be 'demand', 'sealed' or 'health'",
+    ),
+    "settings for a list": ((GOOD + "  sensors: {demand: true}\n").encode(), "line 7: sensors: "),
+    "true for a limit": (
+        (GOOD + "  health: {lag_s: [yes, 2]}\n").encode(),
+        "health.lag_s.0: expected a number, not true or false",
+    ),
+    "one limit of two": ((GOOD + "  health: {lag_s: [1]}\n").encode(), "health.lag_s.1: "),
     "a unit": (
         (GOOD + "  budget: {bytes_max: 8GiB}\n").encode(),
         "budget.bytes_max: expected a whole number",

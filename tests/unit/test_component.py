@@ -194,7 +194,7 @@ def test_any_other_unset_variable_is_an_error_that_names_it(monkeypatch: pytest.
 
 def test_the_address_of_leases_is_not_asked_for_before_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LEASES", raising=False)
-    leased = definitions({**ATTRIBUTES, "coordinator": {"kind": "sql_lease", "database_env": "LEASES"}})
+    leased = definitions({**ATTRIBUTES, "coordinator": {"database": "env:LEASES"}})
     assert leased.resolve_schedule_def("access_logs_schedule").cron_schedule == "*/5 * * * *"
 
 
@@ -209,9 +209,11 @@ def test_a_setting_that_does_not_exist_is_an_error_that_names_it() -> None:
         ({}, True),
         ({"group": {"name": "lake", "timeout_s": "{{ env.TIMEOUT }}"}}, True),
         ({"budget": {"bytes_max": "{{ env.BYTES }}"}}, True),
-        ({"coordinator": "server_group"}, True),
-        ({"coordinator": {"kind": "sql_lease", "database_env": "LEASES"}}, True),
-        ({"coordinator": {"kind": "zookeeper"}}, False),
+        ({"sensors": ["demand"], "health": {"lag_s": [600, "{{ env.LATE_S }}"]}}, True),
+        ({"sensors": ["trouble"]}, False),
+        ({"coordinator": "zookeeper"}, False),
+        ({"coordinator": {"database": "env:LEASES"}}, True),
+        ({"coordinator": {"kind": "sql_lease"}}, False),
         ({"budget": {"bytes_max": "lots"}}, False),
         ({"shedule": "* * * * *"}, False),
     ],

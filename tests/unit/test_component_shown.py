@@ -39,19 +39,19 @@ def test_owners_are_written_below_the_attributes_and_stand_with_every_asset() ->
 
 
 @pytest.mark.parametrize(
-    ("lag", "fail_s", "warn_s"),
+    ("lag_s", "fail_s", "warn_s"),
     [
-        ({"warn_s": 600, "fail_s": 1800}, 1800, 600),
-        ({"warn_s": 0, "fail_s": 900}, 900, None),
-        ({"warn_s": 600, "fail_s": 0}, 600, None),
-        ({"warn_s": 5, "fail_s": 10}, 60, None),
+        ([600, 1800], 1800, 600),
+        ([0, 900], 900, None),
+        ([600, 0], 600, None),
+        ([5, 10], 60, None),
     ],
     ids=str,
 )
 def test_the_checkpoint_is_late_by_the_bounds_of_the_lag(
-    lag: dict[str, int], fail_s: int, warn_s: int | None
+    lag_s: list[int], fail_s: int, warn_s: int | None
 ) -> None:
-    assert policies({"lag": lag}) == {
+    assert policies({"lag_s": lag_s}) == {
         CHECKPOINT: dg.FreshnessPolicy.time_window(
             fail_window=timedelta(seconds=fail_s), warn_window=timedelta(seconds=warn_s) if warn_s else None
         )
@@ -60,7 +60,7 @@ def test_the_checkpoint_is_late_by_the_bounds_of_the_lag(
 
 def test_the_checkpoint_has_bounds_as_it_is_and_none_where_the_lag_has_none() -> None:
     assert set(policies({})) == {CHECKPOINT}
-    assert policies({"lag": {"warn_s": 0, "fail_s": 0}}) == {}
+    assert policies({"lag_s": [0, 0]}) == {}
 
 
 def policies(health: dict[str, Any]) -> dict[dg.AssetKey, dg.FreshnessPolicy]:

@@ -73,7 +73,7 @@ def test_keys_are_asked_for_again_before_they_end(tmp_path: Path, monkeypatch: p
         return server.seen[place].headers["authorization"].split(":")[0]
 
     write(1, clock.now() + 3600)
-    profile = Credentials(provider="profile", profile="p")
+    profile = Credentials(provider="profile", name="p")
     with talking(*[Reply()] * 5, clock=clock, credentials=profile) as (t, server):
         write(2, clock.now() + 7200)
         t.exchange("GET", SHARDS)
@@ -104,7 +104,7 @@ def test_a_function_may_say_when_its_keys_end(
     name = f"key_place_{abs(hash(value))}"
     (tmp_path / f"{name}.py").write_text(f"def find(): return {value!r}")
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert resolve(Credentials(provider="import", path=f"{name}:find")).expires_s == ends_s
+    assert resolve(Credentials(provider="import", name=f"{name}:find")).expires_s == ends_s
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_function_that_gives_no_keys_is_named_and_what_it_said_is_not(
     (tmp_path / f"{name}.py").write_text(f"def find():\n    {body}\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(ConfigError, match=name) as caught:
-        resolve(Credentials(provider="import", path=f"{name}:find"))
+        resolve(Credentials(provider="import", name=f"{name}:find"))
     assert "canary" not in str(caught.value)
 
 
@@ -143,9 +143,9 @@ def test_keys_come_from_a_profile(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     (tmp_path / ".aliyun").mkdir()
     path = tmp_path / ".aliyun" / "config.json"
     path.write_text(json.dumps({"profiles": [{"name": "p", "access_key_id": "a", "access_key_secret": "b"}]}))
-    assert resolve(Credentials(provider="profile", profile="p")) == Keys("a", "b")
+    assert resolve(Credentials(provider="profile", name="p")) == Keys("a", "b")
     with pytest.raises(ConfigError, match="'other'"):
-        resolve(Credentials(provider="profile", profile="other"))
+        resolve(Credentials(provider="profile", name="other"))
     path.write_text(CANARY)
     with pytest.raises(ConfigError) as caught:
         resolve(Credentials(provider="profile"))
@@ -155,10 +155,10 @@ def test_keys_come_from_a_profile(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 def test_keys_come_from_a_function(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "key_place.py").write_text("def find(): return ('a', 'b', None)\ndef bad(): return 'abc'\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert resolve(Credentials(provider="import", path="key_place:find")) == Keys("a", "b")
+    assert resolve(Credentials(provider="import", name="key_place:find")) == Keys("a", "b")
     for path in ("key_place:bad", "key_place:none", "no_such_module_here:find"):
         with pytest.raises(ConfigError):
-            resolve(Credentials(provider="import", path=path))
+            resolve(Credentials(provider="import", name=path))
 
 
 PROVIDERS: dict[str, tuple[str, str]] = {
@@ -184,7 +184,7 @@ def provider(folder: Path, body: str, monkeypatch: pytest.MonkeyPatch, *, at_imp
     name = f"provider_{abs(hash((body, at_import)))}"
     (folder / f"{name}.py").write_text(f"{at_import}\ndef keys():\n    {body}\n")
     monkeypatch.syspath_prepend(str(folder))
-    return Credentials(provider="import", path=f"{name}:keys")
+    return Credentials(provider="import", name=f"{name}:keys")
 
 
 @pytest.mark.parametrize("case", PROVIDERS)
@@ -195,7 +195,7 @@ def test_whatever_a_function_for_keys_does_is_an_error_that_names_the_setting(
     credentials = provider(tmp_path, body, monkeypatch)
     with pytest.raises(ConfigError) as caught:
         resolve(credentials)
-    assert said in str(caught.value) and credentials.path in str(caught.value)
+    assert said in str(caught.value) and credentials.name in str(caught.value)
     assert CANARY not in str(caught.value) and caught.value.__cause__ is None
 
 
@@ -220,4 +220,4 @@ def test_a_profile_whose_end_is_no_time_is_an_error(tmp_path: Path, monkeypatch:
     for end in ("1" + "0" * 400, "NaN", '"soon"', "[]", "true"):
         (folder / "config.json").write_text(f'{{"profiles": [{{"name": "p", "sts_expiration": {end}}}]}}')
         with pytest.raises(ConfigError, match=r"config\.json is not the command line tool's JSON"):
-            resolve(Credentials(provider="profile", profile="p"))
+            resolve(Credentials(provider="profile", name="p"))

@@ -116,7 +116,7 @@ def test_a_fact_that_nobody_asked_for_is_no_finding_and_one_that_nobody_knows_is
 
 
 def test_a_pair_in_the_settings_overrides_what_the_retention_makes_of_it() -> None:
-    pairs = {"runway": {"warn_s": 3600, "fail_s": 60}, "errors": {"warn": 1, "fail": 1}}
+    pairs = {"runway_s": [3600, 60], "errors": [1, 1]}
     assert judged({"runway": days_left(0.1)}, health=pairs).level is OK
     assert judged({"runway": days_left(0.01)}, health=pairs).level is WARN
     assert judged({"errors": errors_in(100)}, health=pairs).level is OK
@@ -184,6 +184,6 @@ def test_who_has_switched_the_lag_off_is_told_by_the_age_of_the_commit() -> None
     def after(hours: float, **health: Any) -> Level:
         return settled(unknown, blind, logstore(health=health).health, NOW_S + hours * 3600).level
 
-    off = {"warn_s": 0, "fail_s": 0}
-    assert after(3, lag=off) is UNKNOWN and after(7, lag=off) is FAIL
-    assert after(1e6, lag=off, commit=off) is UNKNOWN
+    off = [0, 0]
+    assert after(3, lag_s=off) is UNKNOWN and after(7, lag_s=off) is FAIL
+    assert after(1e6, lag_s=off, commit_s=off) is UNKNOWN

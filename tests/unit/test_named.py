@@ -33,7 +33,7 @@ def _hooked(name: str) -> None:
 
 
 def _keyed(name: str) -> None:
-    resolve(Credentials(provider="import", path=MODULE + name))
+    resolve(Credentials(provider="import", name=MODULE + name))
 
 
 def _shared(name: str) -> None:
@@ -43,7 +43,7 @@ def _shared(name: str) -> None:
 CALLERS: dict[str, tuple[Callable[[str], None], str]] = {
     "transform": (_transformed, "transform"),
     "hooks": (_hooked, "the hook on_assigned of"),
-    "credentials": (_keyed, "credentials.path"),
+    "credentials": (_keyed, "credentials.name"),
     "assignor": (_shared, "assignor"),
 }
 caller = pytest.mark.parametrize("caller", CALLERS)
@@ -113,7 +113,7 @@ def test_a_decoder_whose_answer_raises_at_every_look_is_a_setting_to_mend_as_wit
         lambda: Transform(f"{MODULE}unfindable"),
         lambda: Hooks("shop", f"{MODULE}unfindable", lambda _: None),
         lambda: named(f"{MODULE}unfindable"),
-        lambda: resolve(Credentials(provider="import", path=f"{MODULE}unfindable")),
+        lambda: resolve(Credentials(provider="import", name=f"{MODULE}unfindable")),
     ],
     ids=["decoder", "transform", "hooks", "assignor", "credentials"],
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.landing.bounds import Falling
+from pipelines.landing.bounds import Thresholds
 from pipelines.landing.inspection.runway import Runway, ShardRunway, days, spoken
 
 HOUR = 3600.0
@@ -22,9 +22,8 @@ def test_a_warning_begins_at_a_quarter_of_the_retention_and_an_error_at_a_day_or
     retention_days: int, warn_h: int, fail_h: int
 ) -> None:
     found = Runway("bronze.x", retention_days * DAY)
-    assert found.limits(Falling()) == (warn_h * HOUR, fail_h * HOUR)
-    assert found.limits(Falling(warn_s=7, fail_s=5)) == (7, 5)
-    assert found.limits(Falling(fail_s=0)) == (warn_h * HOUR, 0)
+    assert found.limits(None) == (warn_h * HOUR, fail_h * HOUR)
+    assert found.limits(Thresholds(7, 5)) == (7, 5)
 
 
 def test_the_shortest_shard_decides_and_a_lost_one_comes_first() -> None:
@@ -43,7 +42,7 @@ def test_without_waiting_logs_all_of_the_retention_is_left_and_without_retention
     idle = Runway("bronze.x", 3 * DAY, (ShardRunway(0), ShardRunway(1)))
     assert (idle.short(DAY), idle.shortest_s) == ((), 3 * DAY)
     for_ever = Runway("bronze.x", None, (ShardRunway(0, 1_790_000_000),))
-    assert (for_ever.short(DAY), for_ever.shortest_s, for_ever.limits(Falling())) == ((), None, (0, 0))
+    assert (for_ever.short(DAY), for_ever.shortest_s, for_ever.limits(None)) == ((), None, (0, 0))
     assert "deletes nothing" in next(iter(spoken(for_ever, DAY)))
 
 

@@ -126,7 +126,7 @@ def test_an_address_of_leases_that_is_not_set_is_a_note(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = scaffold(project / "orders", start="2026-11-20-00:00", endpoint="http://127.0.0.1:9")
-    path.write_text(path.read_text() + "  coordinator: {kind: sql_lease, database_env: LEASES}\n")
+    path.write_text(path.read_text() + "  coordinator: {database: 'env:LEASES'}\n")
     for value, said in (("", "LEASES"), (f"sqlite:///{project}/leases.sqlite", "")):
         monkeypatch.setenv("LEASES", value)
         capsys.readouterr()

@@ -19,7 +19,7 @@ from tests.worlds.one_logstore import PROJECT, World, catalog_variables, use_cat
 _SETTINGS = """type: pipelines.components.SlsLogstore
 attributes:
   service: {{endpoint: "{endpoint}", project: {project}, logstore: {logstore}, tries_max: 4}}
-  group: {{name: lake, timeout_s: 30, heartbeat_s: 1, heartbeat_deadline_s: 1, patience_s: 5}}
+  group: {{name: lake, timeout_s: 30, heartbeat_s: 1, patience_s: 5}}
   table: {table}
   start: 2026-01-01-00:00
   columns: {{n: long, status: int}}

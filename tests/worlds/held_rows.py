@@ -6,7 +6,7 @@ from sls_io.reader.rows import Rows
 
 def group(holder: str = "worker-1", **changes: object) -> Group:
     known = {"name": "readers", "holder": holder, "timeout_s": 30, "heartbeat_s": 1}
-    return Group.model_validate(known | {"heartbeat_deadline_s": 1, "patience_s": 20} | changes)
+    return Group.model_validate(known | {"patience_s": 20} | changes)
 
 
 def numbers(rows: Rows) -> list[int]:

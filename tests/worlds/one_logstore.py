@@ -353,7 +353,6 @@ def logstore_settings(emulator: Emulator, name: str, **changes: Any) -> Logstore
             "name": "lake",
             "timeout_s": 30,
             "heartbeat_s": 1,
-            "heartbeat_deadline_s": 1,
             "patience_s": 5,
         },
         "table": f"bronze.{name}",

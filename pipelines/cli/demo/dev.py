@@ -17,7 +17,7 @@ from dataclasses import replace
 from http.client import HTTPException
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, get_args
 
 import click
 
@@ -30,6 +30,7 @@ from pipelines.cli.files.packing import Packer
 from pipelines.cli.load import create, put
 from pipelines.cli.logstores import resolve_all
 from pipelines.cli.output import Output, moment, verb
+from pipelines.landing.bounds import Sensor
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.spark.remote import without_session
 from sls_io.emulator import start
@@ -123,7 +124,7 @@ def _run(output: Output, box: sandbox.Sandbox, logstores: list[Logstore], rate: 
                 _wait_until_loaded(url, dagster, log)
                 for logstore in logstores:
                     dagster_client.start_schedule(url, f"{logstore.name}_schedule")
-                    for sensor in type(logstore.sensors).model_fields:
+                    for sensor in get_args(Sensor):
                         dagster_client.start_sensor(url, f"{logstore.name}_{sensor}_sensor")
                 if spark is not None:
                     spark.wait()

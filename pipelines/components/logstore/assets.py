@@ -195,10 +195,10 @@ def origin_spec(logstore: Logstore) -> dg.AssetSpec:
 def _freshness(logstore: Logstore) -> dg.FreshnessPolicy | None:
     """Each live run that ends well publishes, so the bounds of the lag are those of the checkpoint's age,
     too; none where they are off."""
-    lag = logstore.health.lag
-    fail_s = max(lag.fail_s or lag.warn_s, _FRESH_MIN_S)
-    warn_s = lag.warn_s if _FRESH_MIN_S <= lag.warn_s < fail_s else None
-    if not (lag.fail_s or lag.warn_s):
+    lag_s = logstore.health.lag_s
+    fail_s = max(lag_s.fail or lag_s.warn, _FRESH_MIN_S)
+    warn_s = lag_s.warn if _FRESH_MIN_S <= lag_s.warn < fail_s else None
+    if not any(lag_s):
         return None
     return dg.FreshnessPolicy.time_window(
         fail_window=timedelta(seconds=fail_s), warn_window=timedelta(seconds=warn_s) if warn_s else None

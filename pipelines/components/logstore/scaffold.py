@@ -48,9 +48,7 @@ attributes:
   columns: {{}}
   # Off until somebody turns it on, as all schedules and sensors are.
   schedule: "*/5 * * * *"
-  # sensors:
-  #   topology: {{running: true}}
-  #   health: {{running: true}}
+  # sensors: [demand, health]
   # All settings: docs/reference.md. `sls-lake check` reads this file again.
 """
 

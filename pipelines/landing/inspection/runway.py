@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
 
-from pipelines.landing.bounds import Falling
+from pipelines.landing.bounds import Thresholds
 from pipelines.landing.inspection.upcoming import upcoming
 from pipelines.landing.ledger.start import check_origin, find_table
 from pipelines.landing.ledger.state import ancestry, read_state
@@ -92,16 +92,12 @@ class Runway:
         """Whether it is said that logs are gone, and not proven."""
         return any(s.suspect for s in self.shards)
 
-    def limits(self, pair: Falling) -> tuple[float, float]:
+    def limits(self, asked: Thresholds | None) -> Thresholds:
         """Below how many seconds a warning begins, and an error; 0 for never."""
-        if self.retention_s is None:
-            return pair.warn_s or 0.0, pair.fail_s or 0.0
+        if asked is not None or self.retention_s is None:
+            return asked or Thresholds(0.0, 0.0)
         warn_s = min(self.retention_s / 2, max(self.retention_s / 4, _DAY_S))
-        fail_s = min(_DAY_S, self.retention_s / 8)
-        return (
-            warn_s if pair.warn_s is None else pair.warn_s,
-            fail_s if pair.fail_s is None else pair.fail_s,
-        )
+        return Thresholds(warn_s, min(_DAY_S, self.retention_s / 8))
 
     def short(self, below_s: float) -> tuple[ShardRunway, ...]:
         """The shards with less time left, the shortest first, and before them the lost and those in doubt."""

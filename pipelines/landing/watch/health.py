@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from pipelines.landing.bounds import Health, Rising
+from pipelines.landing.bounds import Health
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.error_rows import HOURS, ErrorRows
 from pipelines.landing.inspection.proof import OWED, Proof
@@ -147,13 +147,13 @@ def settled(found: Finding, told: Finding | None, health: Health, now_s: float) 
     """What is said of a kind after `told`, which was said last; None: nothing was.
 
     What nobody knows stays an error where that was told, and becomes one once nobody could look for longer
-    than a log may wait (`lag.fail_s`; where that is off, `commit.fail_s`).
+    than a log may wait (the second of `health.lag_s`; where that is off, of `commit_s`).
     """
     if found.level is not Level.UNKNOWN:
         return found
     since_s = now_s if told is None or told.since_s is None else told.since_s
     failing = told is not None and told.level is Level.FAIL
-    longest_s = health.lag.fail_s or health.commit.fail_s
+    longest_s = health.lag_s.fail or health.commit_s.fail
     blind_s = max(0.0, now_s - since_s)
     level = Level.FAIL if failing or 0 < longest_s < blind_s else Level.UNKNOWN
     text = f"{found.text}. Nobody could look for {days(blind_s)}" if blind_s else found.text
@@ -199,7 +199,7 @@ def _runway(left: TimeLeft, logstore: Logstore) -> Finding:
         return Finding(Kind.RUNWAY, Level.WARN, left.to_come)
     if not isinstance(found, Runway):
         return _not_seen(named, found)
-    warn_s, fail_s = found.limits(logstore.health.runway)
+    warn_s, fail_s = found.limits(logstore.health.runway_s)
     level = Level.OK if found.shortest_s is None else falling(found.shortest_s, warn_s, fail_s)
     if named or found.lost:
         level = Level.FAIL
@@ -228,7 +228,7 @@ def _not_seen(named: tuple[str, ...], why: Unknown | None) -> Finding:
 def _lag(waits: Waits, logstore: Logstore) -> Finding:
     if waits.to_come:
         return Finding(Kind.LAG, Level.WARN, waits.to_come)
-    level, numbers = _aged(waits.age_s, logstore.health.lag), {"lag s": waits.age_s}
+    level, numbers = rising(waits.age_s, *logstore.health.lag_s), {"lag s": waits.age_s}
     paused = f"; shards {', '.join(map(str, waits.paused))} are paused, and logs wait there" * bool(
         waits.paused
     )
@@ -245,7 +245,7 @@ def _lag(waits: Waits, logstore: Logstore) -> Finding:
 def _commit(newest: Latest, logstore: Logstore) -> Finding:
     if newest.age_s is None:
         return Finding(Kind.COMMIT, Level.OK, "nothing has landed yet")
-    level = _aged(newest.age_s, logstore.health.commit)
+    level = rising(newest.age_s, *logstore.health.commit_s)
     least = "" if newest.kept else "at least "
     said = f"the newest landing of {logstore.name} is {least}{days(newest.age_s)} old"
     cure = f": turn on {logstore.name}_schedule, and look at its newest run"
@@ -287,10 +287,6 @@ def _wear(found: Wear, logstore: Logstore) -> Finding:
     numbers = {name: getattr(found, name) for name in ("files", "snapshots", "manifests")}
     level = Level.WARN if found.over(WORN) else Level.OK
     return Finding(Kind.WEAR, level, str(found), numbers)
-
-
-def _aged(age_s: float, limits: Rising) -> Level:
-    return rising(age_s, limits.warn_s, limits.fail_s)
 
 
 def _some(lines: Sequence[str]) -> str:

@@ -122,9 +122,9 @@ def _waits_and_left(
     awake = [at for shard, at in seen.passed_by.items() if shard not in seen.paused]
     lag_s = max(0.0, seen.now_s - min(awake)) if awake and seen.ledger.started else 0.0
     least_s = None if retention_s is None else max(0.0, retention_s - age_s)
-    least, limits = Runway(logstore.table, retention_s, (), least_s), logstore.health.lag
-    far = least_s is None or falling(least_s, *least.limits(logstore.health.runway)) is Level.OK
-    if not whole and far and rising(lag_s, limits.warn_s, limits.fail_s) is Level.OK:
+    least, limits = Runway(logstore.table, retention_s, (), least_s), logstore.health.lag_s
+    far = least_s is None or falling(least_s, *least.limits(logstore.health.runway_s)) is Level.OK
+    if not whole and far and rising(lag_s, *limits) is Level.OK:
         return Waits(lag_s, at_most=True), TimeLeft(least)
     found = runway(logstore, lake, client, heads=heads)
     since = {s.shard: s.waiting_since_s for s in found.shards if s.waiting_since_s is not None}

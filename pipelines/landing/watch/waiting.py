@@ -8,15 +8,29 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
-from pipelines.landing.bounds import Demand
 from pipelines.landing.ledger.left import rates_of
+from pipelines.landing.logstore import Logstore
 from pipelines.landing.watch.look import Look
 from sls_io.values.errors import ShardGone
 from sls_io.wire.client import SlsClient
 from sls_io.wire.pace import MB
 
 _AT_ONCE = 8
+
+
+class Demand(NamedTuple):
+    """How much may wait before a run is asked for; a bound of 0 is never passed."""
+
+    lag_s: float
+    mb: float
+
+    @classmethod
+    def of(cls, logstore: Logstore) -> "Demand":
+        """Half of what is a warning, and half of what one run takes: asked for at once, the run comes before
+        the warning, and is no larger than the schedule's."""
+        return cls(logstore.health.lag_s.warn / 2, logstore.budget.bytes_max / MB / 2)
 
 
 @dataclass(frozen=True, slots=True)

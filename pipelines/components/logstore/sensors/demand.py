@@ -19,7 +19,7 @@ from pipelines.components.logstore.sensors.topology import Half, drains
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.look import Look, look
-from pipelines.landing.watch.waiting import waiting
+from pipelines.landing.watch.waiting import Demand, waiting
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.wire.client import SlsClient
 
@@ -59,7 +59,6 @@ def demand_sensor(
         evaluate,
         jobs=[job],
         every_s=_EVERY_S,
-        running=logstore.sensors.demand.running,
         unset=unset,
         description=(
             "Sees shards split, merge, close and go; asks for one run when one closes, or when logs wait for "
@@ -78,7 +77,7 @@ def _backlog(
     now_s: float,
 ) -> Half:
     """The half that looks at what waits; `shards` is what the other half asks for."""
-    bounds = logstore.sensors.demand
+    bounds = Demand.of(logstore)
     found = waiting(client, seen, bounds, settle_s=logstore.budget.settle_s)
     over = found.over(bounds)
     if not over:

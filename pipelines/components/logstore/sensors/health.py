@@ -77,7 +77,6 @@ def health_sensor(
         evaluate,
         jobs=[job, maintenance],
         every_s=_EVERY_S,
-        running=logstore.sensors.health.running,
         description=(
             "Tells the checks of the logstore, runs the health job where one begins to fail, and asks for a "
             "maintenance when files, snapshots or manifests are too many."

@@ -90,7 +90,6 @@ def sealed_sensor(logstore: Logstore, *, unset: str = "") -> dg.SensorDefinition
         "sealed",
         evaluate,
         every_s=_EVERY_S,
-        running=logstore.sensors.sealed.running,
         unset=unset,
         description="Tells once of each receive hour that every shard has passed.",
     )

@@ -19,6 +19,7 @@ import dagster as dg
 from pipelines.components.logstore.dagster_private import UnresolvedAssetJobDefinition
 from pipelines.components.logstore.health import CALL_S
 from pipelines.components.logstore.schedule import unset_text
+from pipelines.landing.bounds import Sensor
 from pipelines.landing.logstore import Logstore
 from sls_io.values.deadline import current
 from sls_io.wire.client import SlsClient
@@ -31,11 +32,10 @@ Job = UnresolvedAssetJobDefinition | dg.JobDefinition
 
 def sensor_of(
     logstore: Logstore,
-    what: str,
+    what: Sensor,
     evaluate: Callable[[dg.SensorEvaluationContext], Answer],
     *,
     every_s: int,
-    running: bool,
     description: str,
     jobs: Sequence[Job] = (),
     unset: str = "",
@@ -49,6 +49,7 @@ def sensor_of(
         with current().within(CATALOG_S).kept():
             return evaluate(context)
 
+    running = what in logstore.sensors
     status = dg.DefaultSensorStatus.RUNNING if running else dg.DefaultSensorStatus.STOPPED
     return dg.SensorDefinition(
         name=f"{logstore.name}_{what}_sensor",
