@@ -1,7 +1,8 @@
-"""Cures as people and programs are shown them: a command runs as it is printed.
+"""The commands of ours that errors name, each made here, and how cures are shown to people and programs.
 
-- a command gets the program, the logstore where one is to be named, and `--execute` where it is harmless
-- what is done by hand stands as it is
+A command runs as it is printed: it gets the program, the logstore where one is to be named, and `--execute`
+where it is harmless. What is done by hand stands as it is. A test parses every command of this module with
+the command line's own options.
 """
 
 import shlex
@@ -12,6 +13,60 @@ from sls_io.values.cures import Call, Cure, Do
 PROGRAM = "sls-lake"
 OF_NO_LOGSTORE = frozenset({"check", "dbt", "demo", "dev", "emulator", "logstores"})
 """First words of the commands that are about no logstore, or about several."""
+
+_LOOKS = "looks for what brings rows back, and names it"
+VERIFY = Call(("verify",), does=_LOOKS)
+VERIFY_ROWS = VERIFY.plus("--rows")
+VERIFY_PULL = VERIFY.plus("--pull", does="names the hours that can be replaced")
+DESCRIBE = Call(("describe",))
+WINDOWS = Call(("windows",), does="lists the landings")
+LAND = Call(("land",))
+PLAN = Call(("plan",), does="says why a shard waits")
+BACKFILL = Call(("backfill", "--local"))
+PUBLISH = Call(("checkpoints", "set", "--from", "ledger", "--to", "group", "--forward-only"), harmless=True)
+REPLACE = Call(("backfill", "--mode", "replace", "--local"), harmless=True)
+START_OVER = Call(("table", "start-over"), does="gives the old table up")
+REGISTER = Call(("table", "register"), harmless=True)
+REGISTER_LOOK = Call(("table", "register"), does="shows what can be put back, and the call that does it")
+RELABEL = Call(("table", "relabel"), harmless=True)
+RESTORE = Call(("table", "columns", "--restore"), harmless=True)
+ADOPT = Call(("table", "adopt"))
+ADOPT_REST = ADOPT.plus("--at", "rows", "--without-missing")
+GIVE_UP = Call(("table", "give-up"))
+REPAIR_MANIFESTS = Call(("table", "repair-manifests"), harmless=True)
+EXPIRE = Call(
+    ("table", "maintain", "--only", "expire"),
+    harmless=True,
+    does="with fewer --snapshots: main does not need it, and the snapshots that do expire",
+)
+LANDINGS = Call(("landings", "list"))
+REFRESH = Call(("logstores", "refresh"), harmless=True, does="finds new ones")
+UPGRADE = Do("upgrade sls-lake to the release that wrote the table")
+
+
+def rollback(landing: int, *options: str, does: str = "") -> Call:
+    """The table goes back to that landing."""
+    return Call(("table", "rollback", str(landing), *options), does=does)
+
+
+def moved(origin: str) -> Call:
+    """The logstore that the table knows as `origin` goes on under another name."""
+    return ADOPT.plus("--moved", origin, "--at", "begin")
+
+
+def resume(shards: Iterable[int]) -> Call:
+    """Shards that somebody paused land again."""
+    return Call(("shards", "resume", *map(str, shards)), harmless=True)
+
+
+def retype(column: str) -> Call:
+    """A column begins anew with the type that is declared."""
+    return Call(("table", "columns", "--retype", column), harmless=True)
+
+
+def of_hours(call: Call, span: str, does: str = "") -> Call:
+    """The same for the receive hours of `span`, as `reading.spans` writes them."""
+    return call.plus(*span.split(), does=does)
 
 
 def shown(cure: Cure, logstore: str = "") -> str:

@@ -26,6 +26,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError, field_validator
 
+from pipelines.landing import calls
 from pipelines.landing.defs_file import read_attributes
 from sls_io.values.errors import ConfigError, printable
 from sls_io.values.settings import Settings
@@ -107,7 +108,8 @@ def members(
     if unknown := sorted(project.overrides.keys() - wanted.keys()):
         raise ConfigError(
             f"{folder / 'defs.yaml'}: overrides.{printable(unknown[0])}: no such logstore is kept; there are "
-            f"{', '.join(wanted) or 'none'}. For one that is new: `sls-lake logstores refresh --execute`"
+            f"{', '.join(wanted) or 'none'}",
+            cures=(calls.REFRESH,),
         )
     found: dict[str, dict[str, Any]] = {}
     logstores: dict[str, str] = {}
@@ -142,7 +144,8 @@ def read_kept(folder: Path) -> dict[str, str]:
             raise ValueError
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ConfigError(
-            f"{path} is not what `sls-lake logstores refresh` writes: restore it, or delete it and refresh"
+            f"{path} is not what `logstores refresh` writes: restore it, or delete it and refresh",
+            cures=(calls.REFRESH,),
         ) from None
     return dict(sorted(kept.items()))
 

@@ -22,7 +22,7 @@ class Call(NamedTuple):
 
     def plus(self, *words: str, does: str = "") -> "Call":
         """The same with more words."""
-        return Call((*self.words, *words), self.harmless, does or self.does)
+        return self._replace(words=(*self.words, *words), does=does or self.does)
 
 
 class Do(NamedTuple):
@@ -32,4 +32,3 @@ class Do(NamedTuple):
 
 
 Cure = Call | Do
-VERIFY = Call(("verify",))

@@ -152,12 +152,11 @@ class Breach(StrEnum):
 
 
 class LedgerBroken(SlsError):
-    """The table contradicts itself; a person decides. `verb` is the command that settles it, `what` the
-    message without it: both are for people. `kind` is what code may decide by."""
+    """The table contradicts itself; a person decides. `kind` is what code may decide by."""
 
-    def __init__(self, message: str, *, verb: str, kind: Breach = Breach.OTHER) -> None:
-        super().__init__(f"{message}. Cure: {verb}")
-        self.what, self.verb, self.kind = message, verb, kind
+    def __init__(self, message: str, *, cures: tuple[Cure, ...], kind: Breach = Breach.OTHER) -> None:
+        super().__init__(message, cures=cures)
+        self.kind = kind
 
 
 class StoreError(SlsError):

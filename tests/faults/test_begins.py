@@ -7,6 +7,7 @@ import pytest
 from pyiceberg.expressions import EqualTo
 
 from fuzz.lies import wire
+from pipelines.landing.calls import LAND
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.describe import preview
@@ -260,11 +261,11 @@ def test_a_shard_that_begins_beyond_its_end_is_said_with_the_verb_that_mends_it(
     low, high = sorted(at, key=lambda shard: at[shard])
     with pytest.raises(LedgerBroken, match="nothing is lost") as broken:
         quick.land()
-    assert broken.value.verb == "sls-lake land"
+    assert broken.value.cures == (LAND,)
     all_right(quick)
     (said,) = quick.proof().shards[low].problems
     assert f"begins this shard at {at[high][0]}, and the service at {at[low][0]}" in said
-    assert "`sls-lake land`" in said
+    assert "the next live run lets the shard begin anew" in said
     (line,) = quick.land().readable
     assert f"begins at {at[low][0]} and no longer at {at[high][0]}: the service told a wrong begin" in line
     assert_whole(quick)
@@ -281,7 +282,7 @@ def test_a_fill_says_that_a_live_run_is_first_where_a_shard_begins_beyond_its_en
         hour = int(client.now_s()) // HOUR_S
     with pytest.raises(LedgerBroken) as broken:
         quick.land(mode="fill", hours=(hour, hour + 1))
-    assert broken.value.verb == "sls-lake land"
+    assert broken.value.cures == (LAND,)
     quick.land()
     quick.assert_each_log_once()
     quick.assert_proved()

@@ -53,6 +53,7 @@ from pipelines.components.logstore.schedule import (
 )
 from pipelines.components.logstore.spark import SparkEngine
 from pipelines.components.logstore.telling import News, hour_events, untold, versions_told
+from pipelines.landing import calls
 from pipelines.landing.commit.standing import commits
 from pipelines.landing.hours import check_begun, hour_of, hour_text, hours_text, minute_of
 from pipelines.landing.inspection.brought import complete_hours
@@ -239,7 +240,7 @@ def landing_assets(logstore: Logstore, *, unset: str = "") -> dg.AssetsDefinitio
     )
     def land(context: dg.AssetExecutionContext, config: Options, spark: SparkEngine) -> Results:
         selected = context.selected_asset_keys
-        with plainly():
+        with plainly(logstore):
             require_endpoint(logstore, unset)
             if not selected:
                 yield from _looked_at(context, logstore, pull=config.pull)
@@ -404,7 +405,7 @@ def _undone(report: LandingReport, lacks: Sequence[Lack]) -> SlsError | None:
         return ServiceError(
             "ShardSuspect",
             "; ".join(report.suspects[:_SUSPECTS_MAX]),
-            hint="Nothing was given up; the next run asks again. See `sls-lake plan`",
+            hint="Nothing was given up; the next run asks again",
         )
     if report.trouble:
         return TransportError(f"the service failed before the end, what landed stands: {report.trouble}")
@@ -456,7 +457,7 @@ def _checked(context: dg.AssetExecutionContext, logstore: Logstore, found: Findi
     """The check's result; a run launched without the check fails where the check would have."""
     yield from _told(context, verdict(logstore, found), context.log_event)
     if found.level is Level.FAIL and not _selected(context, found.kind.value):
-        raise LedgerBroken(found.text, verb="sls-lake verify")
+        raise LedgerBroken(found.text, cures=(calls.VERIFY,))
 
 
 def _told(

@@ -19,6 +19,7 @@ from typing import Any
 import dagster as dg
 
 from pipelines.components.logstore.health import bounded, last_told, verdict
+from pipelines.landing import calls
 from pipelines.landing.hours import hours_of
 from pipelines.landing.inspection.proof import Proof, ShardProof
 from pipelines.landing.inspection.verify import verify
@@ -65,7 +66,13 @@ def proven_result(logstore: Logstore, proof: Proof, *, seconds: float) -> dg.Ass
     """The proof as Dagster stores it: numbers that it plots, the verdict in words, a line a shard."""
     (found,) = findings(Vitals(proven=proof), logstore)
     shown = verdict(logstore, found)
-    lines = [proof.verdict, *found.lines, *proof.cures, *proof.notes, *_decided(proof.shards)]
+    lines = [
+        proof.verdict,
+        *found.lines,
+        *(calls.line(cure, logstore.name) for cure in proof.cures),
+        *proof.notes,
+        *_decided(proof.shards),
+    ]
     shown["metadata"].pop("found", None)
     shown["metadata"] |= {
         "verdict": bounded(lines),

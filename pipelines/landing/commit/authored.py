@@ -40,6 +40,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
+from pipelines.landing import calls
 from pipelines.landing.commit import publish
 from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.reading import Unreadable, entries_of, manifests_of
@@ -198,7 +199,7 @@ def commit(lake: Lake, table: Table, state: TableState, asked: Commit, *, now_ms
         raise TransportError(f"{storage_trouble(table.location(), error)}; nothing was changed") from error
     except Unreadable as error:
         # Also what was swept between the look and the commit.
-        raise TransportError(f"{error.what}, so nothing was changed; {error.verb}") from error
+        raise TransportError(f"{error}, so nothing was changed", cures=error.cures) from error
     number = request.snapshot_id
     _send(lake, table, state, request, lambda now: landed_snapshot(now, [number]) is not None)
     return number
@@ -230,8 +231,9 @@ def _send(
         reloaded = lake.load(name)
     except SlsError as error:
         raise LandingUnknown(
-            f"the answer to the commit was lost and {name} cannot be read: {error}. Look at "
-            "`sls-lake windows` when it can be; asking for the same again is safe"
+            f"the answer to the commit was lost and {name} cannot be read: {error}. Asking for "
+            "the same again is safe",
+            cures=(calls.WINDOWS.plus(does="shows whether it is there, when the table can be read"),),
         ) from error
     if reloaded is not None and there(reloaded):
         return

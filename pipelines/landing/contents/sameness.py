@@ -11,6 +11,7 @@ from itertools import islice
 
 from pyiceberg.table import Table
 
+from pipelines.landing import calls
 from pipelines.landing.contents.explained import holds, proves
 from pipelines.landing.contents.tally import Tally, tally
 from pipelines.landing.ledger.place import Place
@@ -55,10 +56,9 @@ def check_same(place: Place) -> None:
     for shard, entry in sorted(place.ledger.shards.items()):
         if not holds(tallies.get(shard, Tally()), entry, place.state.adopted.of(place.origin.id, shard)):
             back = way_back(place.table)
-            or_back = f"; or sls-lake table rollback {back}" if back is not None else ""
             raise LedgerBroken(
                 f"shard {shard} holds other rows in {place.name} than its ledger says; nothing was changed",
-                verb=f"sls-lake verify --pull, which names the hour to replace{or_back}",
+                cures=(calls.VERIFY_PULL, *((calls.rollback(back),) if back is not None else ())),
             )
 
 

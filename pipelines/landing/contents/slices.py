@@ -19,6 +19,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import prune_columns
 from pyiceberg.table import FileScanTask, Table
 
+from pipelines.landing import calls
 from pipelines.landing.hours import hour_text, hours_text, moment_text
 from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.reading import Unreadable, batches_of, bounds, tasks_of
@@ -28,6 +29,7 @@ from pipelines.landing.table.contract import hour_place, origin_place, rows_of
 from pipelines.landing.table.where import Where
 from sls_io.decoding.decode import identity_sum
 from sls_io.values.claim import SUM_MODULUS, Ledger, ShardLedger
+from sls_io.values.cures import Cure, Do
 from sls_io.values.errors import ConfigError, LedgerBroken, ShardGone
 from sls_io.values.window import HOUR_S, IntervalSet
 from sls_io.wire.client import SlsClient
@@ -149,7 +151,7 @@ class RowsElsewhere(LedgerBroken):
         asked: range,
         others: Collection[int],
         *,
-        verb: str,
+        cures: tuple[Cure, ...],
         together: range | None = None,
     ) -> None:
         self.asked, self.others, self.together = asked, others, together
@@ -160,7 +162,7 @@ class RowsElsewhere(LedgerBroken):
             f"rows of {hours_text(asked)} lie in other receive hours of {place_name}: in {named}{more}. "
             "Taking the hours back would leave those rows there, landing the hours again would double them; "
             "nothing was changed",
-            verb=verb,
+            cures=cures,
         )
 
 
@@ -172,9 +174,7 @@ def check_nowhere_else(place: Place, cursors: Mapping[int, IntervalSet], hours: 
     """
     others = elsewhere(place, cursors, hours)
     if others:
-        raise RowsElsewhere(
-            place.name, hours, others, verb="sls-lake verify --pull, which names the hours to replace"
-        )
+        raise RowsElsewhere(place.name, hours, others, cures=(calls.VERIFY_PULL,))
 
 
 def check_nowhere(place: Place, cursors: Mapping[int, IntervalSet]) -> None:
@@ -188,7 +188,7 @@ def check_nowhere(place: Place, cursors: Mapping[int, IntervalSet]) -> None:
             f"{place.name} holds rows that its ledger does not call landed, in receive hours "
             f"{', '.join(map(hour_text, sorted(there)[:_HOURS_NAMED_MAX]))}: filled now, they would be there "
             "twice; nothing was landed",
-            verb="sls-lake verify",
+            cures=(calls.VERIFY,),
         )
 
 
@@ -275,7 +275,7 @@ def check_counted(place: Place) -> None:
             raise LedgerBroken(
                 f"table {place.name} holds {rows} rows of {place.origin.logstore}{_of_shards(shards)}, its "
                 f"ledger says {known}; nothing was changed",
-                verb="sls-lake verify --pull names what brings them back",
+                cures=(calls.VERIFY_PULL,),
             )
 
 
@@ -291,8 +291,7 @@ def check_none_missing(place: Place) -> None:
                 raise LedgerBroken(
                     f"table {place.name} misses rows: of {origin}{_of_shards(shards)} it holds {rows}, its "
                     f"ledger says {known}; no rollback would bring them back after this; nothing was changed",
-                    verb="sls-lake verify --pull, which names what brings them back; "
-                    "or say --without-missing here",
+                    cures=(calls.VERIFY_PULL, Do("say --without-missing here")),
                 )
 
 
@@ -395,12 +394,13 @@ def check_explained(place: Place, parts: Iterable[Part], *, adopted_too: bool) -
             raise LedgerBroken(
                 f"shard {shard} has rows in {place.name} that its ledger does not explain; "
                 "nothing was changed",
-                verb="sls-lake verify",
+                cures=(calls.VERIFY,),
             )
         if outside[shard] and not adopted_too:
             raise ConfigError(
                 f"{outside[shard]} rows of shard {shard} were adopted: no landing brought them and none "
-                "could bring them again; `sls-lake table forget` removes them"
+                "could bring them again",
+                cures=(Do("remove them with `table forget`"),),
             )
 
 

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
+from pipelines.landing import calls
 from pipelines.landing.commit.freshness import landing_timeout_s
 from pipelines.landing.inspection.history import Orphan, find_orphans
 from pipelines.landing.ledger import codec
@@ -136,7 +137,8 @@ class Landings:
         known = [x.run for x in self.found if x.state in (Stage.OPEN, Stage.HANGING)]
         there = f"on their way are {', '.join(known)}" if known else "none is on its way"
         raise ConfigError(
-            f"no landing {run[:64]!r} in {self.table}: {there}; `sls-lake landings list` has all"
+            f"no landing {run[:64]!r} in {self.table}: {there}",
+            cures=(calls.LANDINGS,),
         )
 
 

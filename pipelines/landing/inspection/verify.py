@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from pyiceberg.table import Table
 
+from pipelines.landing import calls
 from pipelines.landing.contents.tally import Count, Tally, tally
 from pipelines.landing.hours import hour_text, hours_text, moment_text
 from pipelines.landing.inspection import cures
@@ -113,7 +114,7 @@ def _verified(logstore: Logstore, lake: Lake, client: SlsClient, asked: _Asked) 
     try:
         table = find_table(lake, logstore, client)
     except (NoMetadata, LedgerBroken) as error:
-        return Proof(logstore.table, origin.id, problems=(str(error),))
+        return Proof(logstore.table, origin.id, problems=(str(error),), cures=error.cures)
     if table is None:
         return Proof(logstore.table, origin.id, problems=("there is no table yet: nothing has landed",))
     try:
@@ -121,10 +122,10 @@ def _verified(logstore: Logstore, lake: Lake, client: SlsClient, asked: _Asked) 
         origin = check_origin(state, origin, logstore.table)
     except LedgerBroken as error:
         if error.kind is not Breach.FOREIGN:
-            return Proof(logstore.table, origin.id, problems=(str(error),))
+            return Proof(logstore.table, origin.id, problems=(str(error),), cures=error.cures)
         foreign = cures.Trouble((), missing=False, strange=True)
         named = cures.of_other_rows(lake, logstore, client, table, facts(table), foreign, pulled=True)
-        return Proof(logstore.table, origin.id, problems=(error.what,), cures=named)
+        return Proof(logstore.table, origin.id, problems=(str(error),), cures=named)
     problems, lost = disagreements(table)
     ledger = state.ledger(origin.id)
     if not ledger.started:
@@ -139,9 +140,9 @@ def _verified(logstore: Logstore, lake: Lake, client: SlsClient, asked: _Asked) 
     said = {each.path for each in lost}
     # Of the newest landing's file another logstore's may be gone, too.
     lost = list({each.path: each for each in (*damaged, *lost, *unread, *others.lost)}.values())
-    problems += [each.what for each in lost if each.path not in said]
+    problems += [str(each) for each in lost if each.path not in said]
     problems += others.problems
-    ends, seen = _ends(client, ledger, begins(client, logstore, state, origin.id))
+    ends, seen = _ends(client, ledger, begins(client, logstore, state, origin.id), logstore.name)
     decided = _decisions(client, state, ledger, tallies, ends)
     shards = tuple(
         _prove(s, ledger, tallies.get(s), ends, decided[s], told, seen.get(s, _Seen()))
@@ -191,7 +192,8 @@ def _refused(logstore: Logstore, table: Table) -> list[str]:
         contract = Contract.from_columns(logstore.columns)
         check_landable(contract, table.metadata, logstore.table, held_columns(table))
     except ConfigError as error:
-        return [f"landings are refused: {error}"]
+        named = (calls.line(cure, logstore.name) for cure in error.cures)
+        return [f"landings are refused: {error}", *named]
     return []
 
 
@@ -259,7 +261,9 @@ class _Seen:
     lost: tuple[str, ...] = ()
 
 
-def _ends(client: SlsClient, ledger: Ledger, asked: Begins) -> tuple[dict[int, Cursor], dict[int, _Seen]]:
+def _ends(
+    client: SlsClient, ledger: Ledger, asked: Begins, name: str
+) -> tuple[dict[int, Cursor], dict[int, _Seen]]:
     """The end of each listed shard, and what the service shows of each that the ledger knows."""
     ends: dict[int, Cursor] = {}
     seen: dict[int, _Seen] = {}
@@ -271,8 +275,11 @@ def _ends(client: SlsClient, ledger: Ledger, asked: Begins) -> tuple[dict[int, C
             if entry is not None:
                 parts = readable_again(client, head.shard, entry, head, asked)
                 seen[shard.id] = _Seen(
-                    shown=(*_shown_again(entry, head), *_asked_again(client, entry, head, asked, parts)),
-                    owed=tuple(said_readable(part, asked.lowered) for part in parts if part.owed),
+                    shown=(
+                        *_shown_again(entry, head),
+                        *_asked_again(client, entry, head, asked, parts, name),
+                    ),
+                    owed=tuple(said_readable(part, asked.lowered, name) for part in parts if part.owed),
                     lost=_owed_no_more(entry, head.begin),
                 )
         except ShardGone:
@@ -297,16 +304,16 @@ def _owed_no_more(entry: ShardLedger, begin: int) -> tuple[str, ...]:
 
 
 def _asked_again(
-    client: SlsClient, entry: ShardLedger, head: Head, asked: Begins, parts: Collection[Again]
+    client: SlsClient, entry: ShardLedger, head: Head, asked: Begins, parts: Collection[Again], name: str
 ) -> Iterator[str]:
     start = None if entry.closed else begins_anew(client, head, entry, parts, asked)
     if start is not None:
         yield (
             f"the ledger begins this shard at {entry.start}, and the service at {start}; nothing has landed "
-            "from there, so nothing is lost: `sls-lake land` lets the shard begin anew"
+            "from there, so nothing is lost: the next live run lets the shard begin anew"
         )
     left = (part for part in parts if not part.owed and (start is None or not part.early))
-    yield from (said_readable(part, asked.lowered) for part in left)
+    yield from (said_readable(part, asked.lowered, name) for part in left)
 
 
 def _shown_again(entry: ShardLedger, head: Head) -> list[str]:
@@ -317,7 +324,7 @@ def _shown_again(entry: ShardLedger, head: Head) -> list[str]:
         what = f"closed this shard at {entry.end}, and the service has it {state} with its end at {head.end}"
     else:
         return []
-    return [f"the ledger {what}: `sls-lake land` opens it again and goes on at its frontier"]
+    return [f"the ledger {what}: the next live run opens it again and goes on at its frontier"]
 
 
 @dataclass(frozen=True)

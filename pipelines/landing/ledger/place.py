@@ -16,6 +16,7 @@ from enum import StrEnum
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from pipelines.landing import calls
 from pipelines.landing.ledger.start import check_origin, find_table, known
 from pipelines.landing.ledger.state import TableState, check_adds_up, facts, read_state
 from pipelines.landing.logstore import Logstore
@@ -123,4 +124,4 @@ def _looked(table: Table | None, name: str, trust: Trust, *, columns: bool = Tru
 
 
 def _empty(name: str) -> ConfigError:
-    return ConfigError(f"nothing has landed in {name} yet: run `sls-lake land` first")
+    return ConfigError(f"nothing has landed in {name} yet", cures=(calls.LAND,))

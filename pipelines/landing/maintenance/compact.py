@@ -27,6 +27,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 
+from pipelines.landing import calls
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.operation import Planned, Tools
 from pipelines.landing.contents.slices import origin_and_hour
@@ -265,7 +266,7 @@ def _rewritten(table: Table, hour: CompactableHour, target_bytes: int) -> list[D
     if rows != hour.rows:
         raise LedgerBroken(
             f"files of {'.'.join(table.name())} hold {rows} rows, the table says {hour.rows}",
-            verb="sls-lake verify",
+            cures=(calls.VERIFY,),
         )
     return files
 

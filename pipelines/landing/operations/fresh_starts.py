@@ -6,6 +6,7 @@ from typing import Literal
 
 from pyiceberg.table.snapshots import Snapshot
 
+from pipelines.landing import calls
 from pipelines.landing.contents.explained import Key
 from pipelines.landing.contents.tally import Tally
 from pipelines.landing.hours import moment_text
@@ -77,7 +78,10 @@ def starts_of(
     listed = {s.id: s for s in client.shards()}
     unknown = sorted(set(cursors) - set(listed))
     if unknown:
-        raise ConfigError(f"the service lists no shard {unknown[0]}; `sls-lake describe` shows those it has")
+        raise ConfigError(
+            f"the service lists no shard {unknown[0]}",
+            cures=(calls.DESCRIBE.plus(does="shows those it has"),),
+        )
     unnamed = sorted(set(listed) - set(cursors))
     if at is None and unnamed:
         raise ConfigError(f"say where shard {unnamed[0]} starts, too: add --at for the shards not named")

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.table import FileScanTask
 
+from pipelines.landing import calls
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.operation import Planned
 from pipelines.landing.contents import slices
@@ -36,8 +37,6 @@ from sls_io.values.errors import ConfigError, LedgerBroken
 from sls_io.values.window import IntervalSet
 from sls_io.wire.client import SlsClient
 
-GIVE_UP = "sls-lake table give-up"
-ADOPT_REST = "sls-lake table adopt --at rows --without-missing"
 _PIECES_MAX = 100
 """The most intervals that a shard's lost rows may lie in; with more the ledger would be a list of rows."""
 
@@ -191,7 +190,7 @@ def _check_same_rows(place: Place, lost: Iterable[FileScanTask], short: Mapping[
             f"the lost files of {place.name} held {rows} rows of {place.origin.logstore}, and {missing} are "
             "missing: rows were lost in another way, too, or are there that nobody landed; nothing was "
             "changed",
-            verb=ADOPT_REST,
+            cures=(calls.ADOPT_REST,),
         )
 
 
@@ -222,7 +221,7 @@ def _cursors(
         raise LedgerBroken(
             f"nobody can say where the lost rows of shard {shard} were in {place.name}: rows that are left "
             "lie among them; nothing was changed",
-            verb=ADOPT_REST,
+            cures=(calls.ADOPT_REST,),
         )
     return found
 

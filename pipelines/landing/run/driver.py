@@ -18,6 +18,7 @@ from typing import Any, Literal, Self
 
 from pyiceberg.table import Table
 
+from pipelines.landing import calls
 from pipelines.landing.commit import publish
 from pipelines.landing.commit.freshness import Freshness, landing_timeout_s
 from pipelines.landing.ledger.epochs import Fenced
@@ -194,6 +195,7 @@ class Run:
             self._attempt,
             mode=self.mode,
             table=self.logstore.table,
+            logstore=self.logstore.name,
             until_s=bounds.until_s,
             now_s=self._now_s(),
             seconds=self.clock.monotonic() - begun_s,
@@ -518,7 +520,7 @@ class Run:
                 raise LedgerBroken(
                     f"table {self.logstore.table} was dropped or replaced while a landing was on its way; "
                     "whether the old one has it only its files say",
-                    verb="sls-lake verify",
+                    cures=(calls.VERIFY,),
                 )
             return table
 
@@ -545,7 +547,7 @@ class Run:
         """What the table says now: others may have landed since this run looked. Raises SlsError."""
         table = self.lake.load(self.logstore.table, deadline_s=self._reload_deadline_s)
         if table is None:
-            raise LedgerBroken(f"table {self.logstore.table} is gone", verb="sls-lake verify")
+            raise LedgerBroken(f"table {self.logstore.table} is gone", cures=(calls.VERIFY,))
         base, claim, origin = read_state(table, newest=False), self._protocol.claim, self._attempt.origin.id
         held = claim.shards if claim is not None else frozenset()
         return Now(protocol.checkpoints_of(base.ledger(origin), held), self._fencing.look(base, origin))

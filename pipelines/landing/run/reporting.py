@@ -16,6 +16,7 @@ def report_of(
     *,
     mode: str,
     table: str,
+    logstore: str,
     until_s: int,
     now_s: float,
     seconds: float,
@@ -45,7 +46,7 @@ def report_of(
         stopped=dict(sorted(stopped.items())),
         gaps=gap_lines(plan),
         suspects=suspect_lines(plan),
-        readable=readable_lines(plan, lowered),
+        readable=readable_lines(plan, lowered, logstore),
         # A window that stopped early leaves its shard open, whatever was planned.
         closed=tuple(s for s in sorted(plan.closings) if ledger and ledger.closed({s})),
         lag_s=lag_s(ledger, state.waits or {}, until_s=until_s, now_s=now_s) if mode == "live" else None,
