@@ -8,7 +8,6 @@ import click
 from pipelines.cli.deciding import decide, execute_option
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import Output, megabytes, moment, span, verb
-from pipelines.landing import calls
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.landings import (
     Landings,
@@ -18,6 +17,7 @@ from pipelines.landing.inspection.landings import (
     landings_of,
 )
 from pipelines.landing.maintenance.abort import plan_abort
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.cures import Call

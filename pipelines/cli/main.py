@@ -29,7 +29,7 @@ import click
 from pipelines.cli import session as sessions
 from pipelines.cli.logstores import check_named
 from pipelines.cli.output import SAID, UNWRITTEN
-from pipelines.landing.calls import PROGRAM, documents, line
+from pipelines.landing.table.calls import PROGRAM, documents, line
 from pipelines.landing.umask import keep_others_out
 from sls_io.values.errors import (
     ConfigError,

@@ -31,7 +31,7 @@ from rich.table import Table
 
 from pipelines.cli import session
 from pipelines.cli.progress import Line, line
-from pipelines.landing import calls
+from pipelines.landing.table import calls
 from sls_io.values.cures import Cure
 from sls_io.values.deadline import Deadline
 

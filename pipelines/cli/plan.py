@@ -8,10 +8,10 @@ from rich.markup import escape
 from pipelines.cli.backlog import say_backlog
 from pipelines.cli.logstores import logstore_option, resolve_to_land
 from pipelines.cli.output import Output, moment, verb
-from pipelines.landing import calls
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.describe import preview
 from pipelines.landing.run.report import PlanReport
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.planning.waits import Why
 from sls_io.wire.client import SlsClient

@@ -11,10 +11,10 @@ from rich.markup import escape
 from pipelines.cli.logstores import known, load_named, project_root
 from pipelines.cli.output import Output, megabytes, moment, span
 from pipelines.cli.stores import PLACES, SPANS, SpanParam, store_of
-from pipelines.landing import calls
 from pipelines.landing.inspection.describe import describe, read_ledger
 from pipelines.landing.inspection.runway import CALLS_PARALLEL
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.checkpoints.copying import Move, Positions
 from sls_io.checkpoints.group import GroupCheckpoints

@@ -9,8 +9,8 @@ from pipelines.cli import session
 from pipelines.cli.deciding import execute_option
 from pipelines.cli.logstores import logstore_option, resolve_to_land
 from pipelines.cli.output import Output, moment, verb
-from pipelines.landing import calls
 from pipelines.landing.operations import register as registering
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.wire.client import SlsClient
 

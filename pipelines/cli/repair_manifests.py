@@ -6,8 +6,8 @@ from rich.markup import escape
 from pipelines.cli.deciding import decide, execute_option, without_missing_option
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import Output, verb
-from pipelines.landing import calls
 from pipelines.landing.operations.repair_manifests import plan_repair_manifests
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.wire.client import SlsClient
 

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from rich.markup import escape
 
 from pipelines.cli.cursor_file import CursorFile, cursor_of
-from pipelines.landing import calls
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table import calls
 from sls_io.checkpoints import policy
 from sls_io.checkpoints.group import GroupCheckpoints
 from sls_io.checkpoints.local_file import LocalFile

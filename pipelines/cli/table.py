@@ -15,7 +15,6 @@ from pipelines.cli.moved import adopt_moved
 from pipelines.cli.output import Output, moment, verb
 from pipelines.cli.register import register, start_over
 from pipelines.cli.repair_manifests import repair_manifests
-from pipelines.landing import calls
 from pipelines.landing.commit.operation import Planned
 from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger.reading import spans
@@ -30,6 +29,7 @@ from pipelines.landing.operations.give_up import plan_give_up
 from pipelines.landing.operations.relabel import plan_relabel
 from pipelines.landing.operations.rollback import Rollback, kept_by_rollback, plan_rollback
 from pipelines.landing.operations.undo import plan_undo
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.values.errors import SlsError
 from sls_io.values.window import HOUR_S, Cursor

@@ -10,10 +10,10 @@ from pipelines.cli.hours import Hours
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED, EXIT_OWED
 from pipelines.cli.output import Output, moment, verb
-from pipelines.landing import calls
 from pipelines.landing.inspection.proof import NOT_VERIFIED, OWED, VERIFIED, Proof, ShardProof, Verdict
 from pipelines.landing.inspection.verify import verify as prove
 from pipelines.landing.inspection.whole import every_file, no_file
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.wire.client import SlsClient
 

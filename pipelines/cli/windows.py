@@ -10,11 +10,11 @@ from pipelines.cli.hours import older_than_option
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, moment, verb
-from pipelines.landing import calls
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.history import Entry, History, history
 from pipelines.landing.ledger.state import others_text
 from pipelines.landing.ledger.values import Landed
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.values.window import HOUR_S
 

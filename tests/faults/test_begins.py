@@ -7,12 +7,12 @@ import pytest
 from pyiceberg.expressions import EqualTo
 
 from fuzz.lies import wire
-from pipelines.landing.calls import LAND
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.describe import preview
 from pipelines.landing.operations.adopt import plan_adopt
 from pipelines.landing.operations.forget import plan_forget_before
+from pipelines.landing.table.calls import LAND
 from sls_io.values.errors import LedgerBroken, SlsError
 from sls_io.values.window import HOUR_S
 from tests.faults.judge import assert_whole, pass_by

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from pyiceberg.types import BinaryType, IntegerType, LongType, MapType, StringType
 
-from pipelines.landing import calls
-from pipelines.landing.calls import shown
 from pipelines.landing.maintenance.maintain import Maintainer
+from pipelines.landing.table import calls
+from pipelines.landing.table.calls import shown
 from sls_io.values.errors import ConfigError, LedgerBroken
 from sls_io.values.window import HOUR_S
 from tests.faults.judge import assert_whole

@@ -105,7 +105,7 @@ def test_a_removal_that_was_made_without_missing_rows_is_done_again_without_them
     gone = command("table", "forget", "--where", "n = 3", "--without-missing", "--execute")
     roll_back(world)
 
-    (words,) = printed(command("verify")["problems"][0])
+    (words,) = printed(" ".join(ways(command("verify"))))
     run_as_printed(world, command, words)
 
     assert words == ["table", "rollback", str(gone["committed"]), "--without-missing"]

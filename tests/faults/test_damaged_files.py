@@ -15,12 +15,12 @@ from pyiceberg.table.snapshots import Snapshot
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.cli.maintain import show
 from pipelines.cli.output import Output
-from pipelines.landing.calls import VERIFY
 from pipelines.landing.commit.operation import Tools
 from pipelines.landing.hours import hour_text, hours_of
 from pipelines.landing.ledger.reading import Misread, Unreadable, reading
 from pipelines.landing.maintenance.maintain import Maintainer
 from pipelines.landing.operations.replace import execute_replace, plan_replace
+from pipelines.landing.table.calls import VERIFY
 from sls_io.values.cures import Do
 from sls_io.values.errors import LedgerBroken, TransportError
 from sls_io.values.window import HOUR_S

@@ -150,7 +150,7 @@ def test_the_verb_that_is_printed_first_keeps_every_row_that_retention_took(
     proof = command("verify")
     repaired(world, command)
 
-    assert printed(next(text for text in ways(proof) if printed(text)))[0] == REPAIR
+    assert printed(next(text for text in ways(proof) if printed(text)))[0] == [*REPAIR, "--execute"]
     assert (totals(world), world.identities(), entries(world)) == (before, rows, files)
     world.assert_proved()
     goes_on(world, command, list(range(60)))
@@ -394,7 +394,7 @@ def test_what_the_service_still_has_of_a_lost_file_is_landed_again_after_it(
 
     done = settle(world, command)
 
-    assert done[0] == [*REPAIR, "--without-missing"]
+    assert done[0] == [*REPAIR, "--without-missing", "--execute"]
     assert any(words[0] == "backfill" for words in done)
     world.land()
     world.assert_each_log_once()

@@ -18,11 +18,11 @@ from pyiceberg.table import StaticTable
 
 from chaos.engine import InProcess
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
-from pipelines.landing.calls import REGISTER, START_OVER
 from pipelines.landing.inspection.describe import preview
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.maintenance.maintain import Maintainer
 from pipelines.landing.operations.register import plan_register, plan_start_over, register, start_over
+from pipelines.landing.table.calls import REGISTER, START_OVER
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.former import number_of
 from pipelines.landing.table.lake import Lake

@@ -14,7 +14,6 @@ from pyiceberg.manifest import DataFile
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.components.logstore.checks import proven_result
 from pipelines.components.logstore.failures import naming_cures, plainly
-from pipelines.landing.calls import VERIFY_ROWS, line
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.cures import give_cures, of_lost_files
 from pipelines.landing.inspection.error_rows import error_rows
@@ -22,6 +21,7 @@ from pipelines.landing.inspection.whole import DAYS, every_file, of_day
 from pipelines.landing.ledger.reading import Unreadable, read_whole
 from pipelines.landing.ledger.state import read_state
 from pipelines.landing.maintenance.maintain import Maintainer
+from pipelines.landing.table.calls import VERIFY_ROWS, line
 from sls_io.values.cures import Do
 from sls_io.values.errors import TransportError
 from sls_io.values.settings import Service

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
-from pipelines.landing.calls import ADOPT
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.inspection.describe import lacking_hours
 from pipelines.landing.ledger.codec import TAG, WINDOWS_KEY
 from pipelines.landing.ledger.state import ancestry, facts, read_state
 from pipelines.landing.ledger.summary import total_records
 from pipelines.landing.operations.rollback import plan_rollback
+from pipelines.landing.table.calls import ADOPT
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
 from sls_io.values.cures import Do

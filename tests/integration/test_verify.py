@@ -9,13 +9,13 @@ import pytest
 from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
 from pyiceberg.expressions import And, EqualTo, LessThan
 
-from pipelines.landing.calls import line
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.proof import Proof
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.operations.forget import plan_forget_where
 from pipelines.landing.operations.rollback import plan_rollback
+from pipelines.landing.table.calls import line
 from sls_io.values.cures import Do
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
 

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, VERBS, cli, run
-from pipelines.landing import calls
+from pipelines.landing.table import calls
 from sls_io.values.cures import Call, Do
 from tests.sources import at, product, tree
 from tests.worlds.projects import CLICKS, make_project
@@ -81,7 +81,7 @@ def test_each_function_that_makes_a_command_is_tried() -> None:
     makes = {
         node.name
         for path in product()
-        if at(path) == "pipelines/landing/calls.py"
+        if at(path) == "pipelines/landing/table/calls.py"
         for node in tree(path).body
         if isinstance(node, ast.FunctionDef) and node.returns and ast.unparse(node.returns) == "Call"
     }

@@ -12,7 +12,7 @@ import pytest
 
 from pipelines.cli.main import EXIT_USAGE, cli, kind_of, run
 from pipelines.cli.output import SAID, Output
-from pipelines.landing.calls import VERIFY
+from pipelines.landing.table.calls import VERIFY
 from pipelines.landing.table.lake import NoMetadata
 from sls_io.emulator import Emulator
 from sls_io.values.errors import LedgerBroken, Throttled

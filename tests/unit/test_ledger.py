@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.landing.calls import ADOPT
 from pipelines.landing.ledger.codec import (
     decode,
     decode_adopted,
@@ -20,6 +19,7 @@ from pipelines.landing.ledger.codec import (
 )
 from pipelines.landing.ledger.fence import merge, withdrawn
 from pipelines.landing.ledger.values import Adopted, Delta, Forgotten, Gone, Landed
+from pipelines.landing.table.calls import ADOPT
 from sls_io.planning.plan import CURSOR_UNKNOWN, GAP_EXPIRED, GAP_SHARD_GONE, Edge, Suspicion
 from sls_io.values.claim import Gap, Ledger, ShardLedger
 from sls_io.values.errors import Breach, LedgerBroken

@@ -53,7 +53,6 @@ from pipelines.components.logstore.schedule import (
 )
 from pipelines.components.logstore.spark import SparkEngine
 from pipelines.components.logstore.telling import News, hour_events, untold, versions_told
-from pipelines.landing import calls
 from pipelines.landing.commit.standing import commits
 from pipelines.landing.hours import check_begun, hour_of, hour_text, hours_text, minute_of
 from pipelines.landing.inspection.brought import complete_hours
@@ -66,6 +65,7 @@ from pipelines.landing.maintenance.repair import execute_repair, plan_repair
 from pipelines.landing.operations.reach import Lack, lacking, retention_took
 from pipelines.landing.run.driver import Run
 from pipelines.landing.run.report import LandingReport
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.health import Finding, Kind, Level, Vitals
 from pipelines.landing.watch.vitals import after_landing, reconciled

@@ -19,12 +19,12 @@ from typing import Any
 import dagster as dg
 
 from pipelines.components.logstore.health import bounded, last_told, verdict
-from pipelines.landing import calls
 from pipelines.landing.hours import hours_of
 from pipelines.landing.inspection.proof import Proof, ShardProof
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.inspection.whole import of_day
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.health import Finding, Kind, Level, Unknown, Vitals, findings
 from sls_io.values.clock import SYSTEM_CLOCK

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from pipelines.landing.calls import line
 from pipelines.landing.inspection.cures import give_cures
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table.calls import line
 from sls_io.values.errors import ConfigError, SlsError
 
 

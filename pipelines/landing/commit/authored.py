@@ -40,13 +40,13 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from pipelines.landing import calls
 from pipelines.landing.commit import publish
 from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.reading import Unreadable, entries_of, manifests_of
 from pipelines.landing.ledger.state import TableState, held_columns, landed_snapshot
 from pipelines.landing.ledger.summary import summary_of
 from pipelines.landing.ledger.values import Adopted, Deed, Forgotten, Landed
+from pipelines.landing.table import calls
 from pipelines.landing.table.data_files import partition_text
 from pipelines.landing.table.lake import Lake, storage_trouble
 from pipelines.landing.table.usable import check_usable

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from pipelines.landing import calls
+from pipelines.landing.table import calls
 from sls_io.values.errors import CommitStands, InvariantBroken, LandingUnknown, LedgerBroken, SlsError
 
 

@@ -11,13 +11,13 @@ from itertools import islice
 
 from pyiceberg.table import Table
 
-from pipelines.landing import calls
 from pipelines.landing.contents.explained import holds, proves
 from pipelines.landing.contents.tally import Tally, tally
 from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.reading import Misread
 from pipelines.landing.ledger.state import ways_back
 from pipelines.landing.ledger.summary import adopted_of, ledgers_of
+from pipelines.landing.table import calls
 from sls_io.values.errors import LedgerBroken
 
 _TRIES_MAX = 5

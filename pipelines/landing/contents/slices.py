@@ -19,11 +19,11 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import prune_columns
 from pyiceberg.table import FileScanTask, Table
 
-from pipelines.landing import calls
 from pipelines.landing.hours import hour_text, hours_text, moment_text
 from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.reading import Unreadable, batches_of, bounds, tasks_of
 from pipelines.landing.ledger.values import Adopted
+from pipelines.landing.table import calls
 from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import hour_place, origin_place, rows_of
 from pipelines.landing.table.where import Where

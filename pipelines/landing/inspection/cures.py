@@ -20,7 +20,6 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
-from pipelines.landing import calls
 from pipelines.landing.contents import slices
 from pipelines.landing.contents.sameness import way_back
 from pipelines.landing.contents.slices import RowsElsewhere
@@ -35,6 +34,7 @@ from pipelines.landing.operations.give_up import GivenUp, plan_give_up
 from pipelines.landing.operations.repair_manifests import plan_repair_manifests
 from pipelines.landing.operations.replace import plan_replace
 from pipelines.landing.operations.rollback import kept_by_rollback, plan_rollback
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.values.cures import Call, Cure, Do
 from sls_io.values.errors import LedgerBroken, SlsError, TransportError

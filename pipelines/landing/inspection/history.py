@@ -12,7 +12,6 @@ from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from pipelines.landing import calls
 from pipelines.landing.contents.slices import origin_and_hour
 from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.reading import Misread, Unreadable, entries_of, manifests_of
@@ -20,6 +19,7 @@ from pipelines.landing.ledger.state import TableState, ancestry, facts, origins_
 from pipelines.landing.ledger.summary import is_landing, summary_of, windows_of
 from pipelines.landing.ledger.values import Deed, Landed, Operation
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table import calls
 from pipelines.landing.table.former import listed
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
 from sls_io.planning.plan import CURSOR_UNKNOWN

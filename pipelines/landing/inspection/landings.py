@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
-from pipelines.landing import calls
 from pipelines.landing.commit.freshness import landing_timeout_s
 from pipelines.landing.inspection.history import Orphan, find_orphans
 from pipelines.landing.ledger import codec
@@ -30,6 +29,7 @@ from pipelines.landing.ledger.epochs import RUN_CHARS
 from pipelines.landing.ledger.state import TableState, facts, origins_named
 from pipelines.landing.ledger.summary import is_landing, summary_of, windows_of
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.errors import ConfigError

@@ -19,7 +19,6 @@ from dataclasses import dataclass, field, replace
 
 from pyiceberg.table import Table
 
-from pipelines.landing import calls
 from pipelines.landing.contents.tally import Count, Tally, tally
 from pipelines.landing.hours import hour_text, hours_text, moment_text
 from pipelines.landing.inspection import cures
@@ -44,6 +43,7 @@ from pipelines.landing.ledger.values import Gone
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
 from pipelines.landing.run.report import said_readable
+from pipelines.landing.table import calls
 from pipelines.landing.table.contract import Contract, check_landable
 from pipelines.landing.table.lake import Lake, NoMetadata
 from sls_io.planning.plan import CURSOR_UNKNOWN, GAP_SKIPPED, Again

@@ -26,8 +26,8 @@ table and says so, because it would lose the suspicion.
 from collections.abc import Iterable
 from dataclasses import replace
 
-from pipelines.landing import calls
 from pipelines.landing.ledger.values import Adopted, Deed, Forgotten, Gone, Landed, Operation
+from pipelines.landing.table import calls
 from sls_io.planning.plan import GAP_EXPIRED, GAP_SHARD_GONE, GAP_SKIPPED
 from sls_io.values.claim import Gap, Ledger, ShardLedger
 from sls_io.values.cures import Do

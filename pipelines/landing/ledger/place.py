@@ -16,10 +16,10 @@ from enum import StrEnum
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from pipelines.landing import calls
 from pipelines.landing.ledger.start import check_origin, find_table, known
 from pipelines.landing.ledger.state import TableState, check_adds_up, facts, read_state
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import Ledger
 from sls_io.values.errors import ConfigError, printable

@@ -23,9 +23,8 @@ from pyiceberg.table import DataScan, FileScanTask, ManifestGroupPlanner, Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import NestedField, PrimitiveType
 
-from pipelines.landing import calls
 from pipelines.landing.hours import hour_text
-from pipelines.landing.table import second_look
+from pipelines.landing.table import calls, second_look
 from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import origin_place
 from pipelines.landing.table.lake import is_storage, storage_trouble

@@ -9,12 +9,12 @@ from dataclasses import replace
 
 from pyiceberg.table import Table
 
-from pipelines.landing import calls
 from pipelines.landing.coordinators import published
 from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger.codec import ASKED_PROPERTY_PREFIX
 from pipelines.landing.ledger.state import TableState, names_of
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.planning.plan import Survey, fallen_back, since_start, since_start_in
 from sls_io.planning.survey import Begins, from_hour

@@ -16,7 +16,6 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import NestedField
 
-from pipelines.landing import calls
 from pipelines.landing.ledger import codec, epochs
 from pipelines.landing.ledger.epochs import Epoch
 from pipelines.landing.ledger.reading import (
@@ -45,6 +44,7 @@ from pipelines.landing.ledger.summary import (
     windows_of,
 )
 from pipelines.landing.ledger.values import Adopted, Forgotten, Landed, Operation
+from pipelines.landing.table import calls
 from pipelines.landing.table.contract import Held
 from pipelines.landing.table.former import newer, number_of, strangers
 from pipelines.landing.table.lake import ANSWER_S, is_storage, storage_trouble

@@ -27,7 +27,6 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 
-from pipelines.landing import calls
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.operation import Planned, Tools
 from pipelines.landing.contents.slices import origin_and_hour
@@ -35,6 +34,7 @@ from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger.place import Looked
 from pipelines.landing.ledger.reading import batches_of, tasks_of
 from pipelines.landing.ledger.values import Deed, Operation
+from pipelines.landing.table import calls
 from pipelines.landing.table.bounded_scan import BoundedScan, rows_of_file
 from pipelines.landing.table.contract import (
     ROW_GROUP_BYTES,

@@ -24,7 +24,6 @@ from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from pipelines.landing import calls
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.operation import TRIES_MAX, Done, NothingToDo, Planned, Tools, View, execute
 from pipelines.landing.commit.standing import Made, commits
@@ -42,6 +41,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance import compact
 from pipelines.landing.maintenance.compact import CompactableHour, Left
 from pipelines.landing.run.driver import PUBLISH_DEADLINE_S, RELOAD_DEADLINE_S
+from pipelines.landing.table import calls
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.former import listed
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake

@@ -23,7 +23,6 @@ from dataclasses import dataclass, field, replace
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from pipelines.landing import calls
 from pipelines.landing.commit import authored, publish
 from pipelines.landing.commit.operation import Planned
 from pipelines.landing.contents.explained import Key, LostFile, holds, proves, tally
@@ -48,6 +47,7 @@ from pipelines.landing.ledger.values import Adopted, Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import repair_manifests
 from pipelines.landing.operations.fresh_starts import At, Floors, Newest, starts_of
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import Ledger, ShardLedger
 from sls_io.values.cures import Do

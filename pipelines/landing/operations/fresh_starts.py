@@ -6,13 +6,13 @@ from typing import Literal
 
 from pyiceberg.table.snapshots import Snapshot
 
-from pipelines.landing import calls
 from pipelines.landing.contents.explained import Key
 from pipelines.landing.contents.tally import Tally
 from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger.summary import forgotten_of
 from pipelines.landing.ledger.values import Adopted, Forgotten
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table import calls
 from sls_io.values.claim import Ledger
 from sls_io.values.errors import ConfigError
 from sls_io.values.shard import Head

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.table import FileScanTask
 
-from pipelines.landing import calls
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.operation import Planned
 from pipelines.landing.contents import slices
@@ -31,6 +30,7 @@ from pipelines.landing.ledger.values import Adopted, Deed, Landed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
 from pipelines.landing.operations.repair_manifests import named
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import SUM_MODULUS, Ledger, ShardLedger
 from sls_io.values.errors import ConfigError, LedgerBroken

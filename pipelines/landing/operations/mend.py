@@ -21,7 +21,6 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask
 
-from pipelines.landing import calls
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.operation import Planned, Tools
 from pipelines.landing.contents import kept, rest, rewrite, slices
@@ -31,6 +30,7 @@ from pipelines.landing.ledger.reading import spans, tasks_of
 from pipelines.landing.ledger.state import held_columns
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table import calls
 from pipelines.landing.table.contract import Contract, partition_of
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.transform import Transform

@@ -19,7 +19,6 @@ from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from pipelines.landing import calls
 from pipelines.landing.commit.standing import commits
 from pipelines.landing.coordinators import published
 from pipelines.landing.ledger.start import NO_GROUP_CODE, check_beside, check_origin, moved
@@ -27,6 +26,7 @@ from pipelines.landing.ledger.start import known as known_as
 from pipelines.landing.ledger.state import facts, read_state, reconcile
 from pipelines.landing.ledger.summary import least_rows
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table import calls
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.former import (
     Version,

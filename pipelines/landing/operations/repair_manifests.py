@@ -21,7 +21,6 @@ from pyiceberg.manifest import DataFile, ManifestFile
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot
 
-from pipelines.landing import calls
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.operation import Planned
 from pipelines.landing.contents import choice, explained, slices, strays
@@ -33,6 +32,7 @@ from pipelines.landing.ledger.reading import Unreadable, entries_of, manifests_o
 from pipelines.landing.ledger.state import TableState
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import SUM_MODULUS, Ledger, ShardLedger
 from sls_io.values.cures import Do

@@ -23,7 +23,6 @@ from functools import partial
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
-from pipelines.landing import calls
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.operation import Done, Planned, Tools, execute
 from pipelines.landing.contents import slices
@@ -39,6 +38,7 @@ from pipelines.landing.operations.undo import PlannedUndo, Undo, plan_undo
 from pipelines.landing.run.report import HourReport, LandingReport, stop_text
 from pipelines.landing.run.write import WrittenWindow, assemble, job_for, to_data_file, write_windows
 from pipelines.landing.spark.session import Engine
+from pipelines.landing.table import calls
 from pipelines.landing.table.contract import Contract, partition_of
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
 from sls_io.planning.plan import PlannedWindow, Survey, plan_fill, since_start

@@ -16,7 +16,6 @@ from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from pipelines.landing import calls
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.operation import Planned
 from pipelines.landing.contents import sameness
@@ -46,6 +45,7 @@ from pipelines.landing.ledger.summary import (
 )
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.operations import reach
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import Ledger
 from sls_io.values.cures import Call, Do

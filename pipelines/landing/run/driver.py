@@ -18,7 +18,6 @@ from typing import Any, Literal, Self
 
 from pyiceberg.table import Table
 
-from pipelines.landing import calls
 from pipelines.landing.commit import publish
 from pipelines.landing.commit.freshness import Freshness, landing_timeout_s
 from pipelines.landing.ledger.epochs import Fenced
@@ -61,6 +60,7 @@ from pipelines.landing.run.write import (
     write_windows,
 )
 from pipelines.landing.spark.session import Engine
+from pipelines.landing.table import calls
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.transform import Transform

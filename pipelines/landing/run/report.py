@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pipelines.landing import calls
 from pipelines.landing.hours import hour_text
+from pipelines.landing.table import calls
 from sls_io.planning.plan import Again, Plan
 from sls_io.planning.waits import Wait
 

@@ -50,8 +50,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from pipelines.landing import calls
-from pipelines.landing.table import casts
+from pipelines.landing.table import calls, casts
 from pipelines.landing.table.names import WrongColumn, check_names
 from sls_io.decoding.decode import Declared, Decoder
 from sls_io.values.errors import ConfigError, printable

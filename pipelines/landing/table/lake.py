@@ -32,8 +32,7 @@ from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table import Table
 from pyiceberg.utils.config import Config
 
-from pipelines.landing import calls
-from pipelines.landing.table import second_look
+from pipelines.landing.table import calls, second_look
 from pipelines.landing.table.contract import Contract, partition_spec
 from pipelines.landing.table.former import Former, gone_with, look_for
 from pipelines.landing.table.sql_catalog import (

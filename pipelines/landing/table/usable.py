@@ -9,7 +9,7 @@ from pyiceberg.avro.codecs import CODEC_MAPPING_ICEBERG_TO_AVRO, KNOWN_CODECS
 from pyiceberg.io.pyarrow import compute_statistics_plan
 from pyiceberg.table import Table
 
-from pipelines.landing import calls
+from pipelines.landing.table import calls
 from pipelines.landing.table.contract import (
     SYSTEM_COLUMNS,
     Held,

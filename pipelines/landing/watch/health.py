@@ -15,13 +15,13 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from pipelines.landing import calls
 from pipelines.landing.bounds import Health
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.error_rows import HOURS, ErrorRows
 from pipelines.landing.inspection.proof import OWED, Proof
 from pipelines.landing.inspection.runway import CURE, Runway, days, spoken
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table import calls
 from pipelines.landing.watch.wear import WORN, Wear
 from sls_io.values.cures import Call
 from sls_io.values.window import HOUR_S

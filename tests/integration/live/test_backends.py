@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.landing.calls import REGISTER
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.logstore import Logstore
@@ -21,6 +20,7 @@ from pipelines.landing.operations.forget import plan_forget_where
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.operations.undo import plan_undo
 from pipelines.landing.run.report import LandingReport
+from pipelines.landing.table.calls import REGISTER
 from sls_io.values.clock import SYSTEM_CLOCK, ManualClock
 from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError, LedgerBroken

@@ -40,7 +40,6 @@ EXPIRE = Call(
     does="with fewer --snapshots: main does not need it, and the snapshots that do expire",
 )
 LANDINGS = Call(("landings", "list"))
-REFRESH = Call(("logstores", "refresh"), harmless=True, does="finds new ones")
 UPGRADE = Do("upgrade sls-lake to the release that wrote the table")
 
 
