@@ -20,8 +20,9 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.driver import Run
 from pipelines.landing.table.lake import Lake
 from sls_io.emulator import Emulator, start
-from sls_io.planning.plan import GAP_EXPIRED, Edge, Span, Survey, plan_live
-from sls_io.values.claim import Gap, Ledger, ShardLedger
+from sls_io.planning.plan import plan_live
+from sls_io.planning.values import Edge, Span, Survey
+from sls_io.values.claim import GAP_EXPIRED, Gap, Ledger, ShardLedger
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.settings import Budget
 from sls_io.values.shard import Head, Shard

@@ -12,9 +12,9 @@ import tempfile
 from pathlib import Path
 
 from bench.shapes import PAGE_BYTES, SHAPES
-from pipelines.landing.run.write import WriteJob, Writer
+from pipelines.landing.run.task import WriteJob, Writer
 from pipelines.landing.table.contract import Contract
-from sls_io.planning.plan import PlannedWindow
+from sls_io.planning.values import PlannedWindow
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.settings import Budget, Service
 from sls_io.values.window import Cursor, Window
@@ -40,6 +40,7 @@ def land(path: Path, count: int, task_mb: int = 0, times: int = 1) -> dict[str, 
         window = PlannedWindow(Window(0, Cursor(0), Cursor(count), HOUR), bytes_max=2**40)
         job = WriteJob(
             service=Service(endpoint="http://127.0.0.1:1", project="bench", logstore="shapes"),
+            budget=budget,
             origin="o-1",
             attempt="0" * 32,
             windows=(window,),
@@ -50,9 +51,6 @@ def land(path: Path, count: int, task_mb: int = 0, times: int = 1) -> dict[str, 
             io_properties={},
             table_properties={},
             deadline_s=0.0,
-            page_groups_max=1000,
-            shard_mb_per_s=10.0,
-            buffer_bytes_max=budget.buffer_bytes_max,
         )
         begun_s = SYSTEM_CLOCK.monotonic()
         writer = Writer(job, 0)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from aliyun.log import log_logs_pb2 as pb
 
-from pipelines.landing.table.lake import HOME_VARIABLE
+from pipelines.landing.table.home import HOME_VARIABLE
 from sls_io.emulator import Emulator, Limits, start
 from sls_io.emulator.limits import QUOTAS_OFF
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET

@@ -14,10 +14,11 @@ import pyarrow as pa
 from chaos.engine import InProcess
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.driver import Run
-from pipelines.landing.run.write import Writer, job_for
+from pipelines.landing.run.task import Writer
+from pipelines.landing.run.write import job_for
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
-from sls_io.planning.plan import PlannedWindow
+from sls_io.planning.values import PlannedWindow
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.window import HOUR_S, Window
 from sls_io.wire.client import SlsClient

@@ -3,7 +3,7 @@
     __main__     arguments, the printed account, the exit status
     conductor    forks processes, kills and stops them, reads what they tell
     worker       one forked process: production runs in a loop, until its fate or the conductor ends it
-    engine       the writing tasks of `pipelines.landing.run.write` in the worker's own process, without Spark
+    engine       the writing tasks of `pipelines.landing.run.task` in the worker's own process, without Spark
     dagster_lane the same with runs of Dagster, each with a Spark; site is the instance, line how they talk
     house        one forked process that maintains the table and takes hours back
     catalog      a SQLite catalog that loses answers and delivers requests late or twice

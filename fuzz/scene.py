@@ -25,8 +25,7 @@ from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger import codec
 from pipelines.landing.logstore import Logstore
 from sls_io.emulator import Emulator
-from sls_io.planning.plan import GAP_SKIPPED
-from sls_io.values.claim import Ledger
+from sls_io.values.claim import GAP_SKIPPED, Ledger
 from sls_io.values.errors import InvariantBroken, SlsError
 from sls_io.values.settings import Service
 from sls_io.wire.client import SlsClient

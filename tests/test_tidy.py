@@ -100,9 +100,9 @@ SEARCHES = {"findall", "finditer", "fullmatch", "get", "match", "search", "sub"}
 FOREIGN_WORDS = {
     "pipelines/landing/commit/publish.py:origin_registered": "an origin's text is its identity, no message",
     "pipelines/landing/table/lake.py:catalog": "each database has its own error for a table that is there",
-    "pipelines/landing/table/lake.py:is_storage": "Arrow says nothing but words of what S3 answered",
-    "pipelines/landing/table/lake.py:storage_trouble": "the same",
-    "pipelines/landing/run/write.py:_task_failure": "Spark hands a task's error on as a traceback in text",
+    "pipelines/landing/table/trouble.py:is_storage": "Arrow says nothing but words of what S3 answered",
+    "pipelines/landing/table/trouble.py:storage_trouble": "the same",
+    "pipelines/landing/run/write.py:raised_in": "Spark hands a task's error on as a traceback in text",
 }
 """Where the messages of others are read, which say it in no other way; and why."""
 

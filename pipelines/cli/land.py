@@ -19,7 +19,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.driver import Run
 from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport, LandingReport, Verdict
 from pipelines.landing.spark.session import Engine, engine_here
-from pipelines.landing.table.lake import home, made
+from pipelines.landing.table.home import home, made
 from pipelines.landing.watch.health import TimeLeft, Vitals, findings
 from sls_io.planning.waits import Why
 

@@ -19,9 +19,9 @@ from sls_io.checkpoints.local_file import LocalFile
 from sls_io.checkpoints.sql_table import SqlTable
 from sls_io.checkpoints.store import CheckpointStore, Fate, Written
 from sls_io.coordination.database import parsed, secrets_of
-from sls_io.reader.moments import TooLate, unix_s
 from sls_io.values.cures import Call, Do
 from sls_io.values.errors import ConfigError, printable
+from sls_io.values.moments import TooLate, unix_s
 from sls_io.values.settings import Group
 from sls_io.wire.client import SlsClient
 

@@ -15,8 +15,8 @@ from pipelines.landing.defs_file import filled, line_of, read_attributes
 from pipelines.landing.project_file import members, read_project
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.names import WrongColumn, check_names
-from sls_io.reader.moments import END_S, TooLate, unix_s
 from sls_io.values.errors import ConfigError, printable
+from sls_io.values.moments import END_S, TooLate, unix_s
 from sls_io.values.settings import Budget, Coordination, Group, Service, Settings
 from sls_io.values.window import HOUR_S
 

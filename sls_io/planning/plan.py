@@ -27,92 +27,19 @@ from types import MappingProxyType
 
 from sls_io.planning import doubts, waits
 from sls_io.planning.doubts import Second
+from sls_io.planning.values import Again, LedgerChange, Plan, PlannedWindow, Span, Survey, Suspicion
 from sls_io.planning.waits import Wait, Why
-from sls_io.values.claim import Gap, Ledger, ShardLedger
+from sls_io.values.claim import (
+    CURSOR_UNKNOWN,
+    GAP_EXPIRED,
+    GAP_SHARD_GONE,
+    Gap,
+    Ledger,
+    ShardLedger,
+)
 from sls_io.values.settings import SHARD_MB_PER_S, Budget
 from sls_io.values.shard import Head, Shard, parents
 from sls_io.values.window import Cursor, IntervalSet, Window
-
-GAP_EXPIRED = "expired"
-GAP_SHARD_GONE = "shard_gone"
-GAP_SKIPPED = "skipped"
-CURSOR_UNKNOWN = Cursor(2**63 - 1)
-"""End of a gap in a shard that retention removed: nobody can say where it ended."""
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """The first group received at or after `time_s` (unix seconds) is at `cursor`."""
-
-    time_s: int
-    cursor: Cursor
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Unread cursors [begin, end) of one shard, all received within `hour` (since 1970)."""
-
-    hour: int
-    begin: Cursor
-    end: Cursor
-
-
-@dataclass(frozen=True, slots=True)
-class Again:
-    """A part of a gap that can be read, and its receive hours (since 1970); `early`: it lies before a start
-    that was told; `owed`: a person skipped it."""
-
-    begin: Cursor
-    end: Cursor
-    hours: range
-    early: bool = False
-    owed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """What the service said of one shard for this run.
-
-    head       its status and ends, or None when GetCursor says that there is no such shard
-    spans      the unread part up to `until`, hour by hour, in order, as far as it was looked at
-    marks      times and the cursors they resolved to: reaching the cursor means reaching the time
-    cut        it is older than the service keeps logs and was never seen: its beginning may be gone
-    listed     whether ListShards has it
-    gone       what a second kind of answer says of data that is gone: with `head` None of the shard, else
-               of what lies between frontier and begin cursor
-    explained  that data is older than the service keeps logs
-    over       what a second kind of answer says of the end and the status of a read-only shard
-    opened     the ledger calls it closed and the service shows more of it
-    doubt      answers that contradict each other: the shard is left alone
-    readable   parts of its gaps that can be read again, and what lies before a start that was told
-    anew       where its history begins after all: the ledger's start was wrong, nothing landed from there
-    trouble    why the service could not be asked now: the shard waits, and nothing is known of it
-    """
-
-    shard: int
-    head: Head | None
-    spans: tuple[Span, ...] = ()
-    marks: tuple[Edge, ...] = ()
-    cut: bool = False
-    listed: bool = True
-    gone: Second = Second.NONE
-    explained: bool = False
-    over: Second = Second.NONE
-    opened: bool = False
-    doubt: str = ""
-    readable: tuple[Again, ...] = ()
-    anew: Cursor | None = None
-    trouble: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Suspicion:
-    """A change of what the ledger suspects of a shard at this frontier: from `seen_s` to `now_s`. What is
-    decided by it holds only while the ledger still says `seen_s`."""
-
-    frontier: Cursor
-    seen_s: int
-    now_s: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,53 +59,6 @@ class Patience:
     def over(self, shard: int, since_s: int) -> bool:
         """Whether a suspicion that began then has lasted long enough to be believed."""
         return 0 < since_s == self.known.get(shard) and self.now_s - since_s >= self.outage_s
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedWindow:
-    """A window to write; its end is an upper bound.
-
-    Windows of one `chain` are written one after the other by one task, and share its `bytes_max` of
-    raw bytes: when those are used up, the rest of the chain is not pulled at all.
-    """
-
-    window: Window
-    bytes_max: int
-    chain: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Everything one landing needs to know, decided before any log is pulled.
-
-    `starts` are shards first seen now; `marks` per shard as in `Survey`; `lineage` holds the
-    parents that must be closed before a window of the key's shard may land (empty when the group
-    keeps no order); `waits` says for each shard without a window what it waits for. `opened` are
-    closed shards that the service shows again, with the end they were closed at; `suspicions` what the
-    ledger is to remember; `suspects` what is in doubt, a sentence a shard; `readable` as in `Survey`;
-    `anew` the start that the ledger has and the one that is right, of shards that begin elsewhere after all.
-    """
-
-    origin: str
-    live: bool
-    until_s: int
-    windows: tuple[PlannedWindow, ...] = ()
-    closings: Mapping[int, Cursor] = field(default_factory=dict)
-    gaps: Mapping[int, tuple[Gap, ...]] = field(default_factory=dict)
-    starts: Mapping[int, Cursor] = field(default_factory=dict)
-    marks: Mapping[int, tuple[Edge, ...]] = field(default_factory=dict)
-    lineage: Mapping[int, frozenset[int]] = field(default_factory=dict)
-    waits: Mapping[int, Wait] = field(default_factory=dict)
-    opened: Mapping[int, Cursor] = field(default_factory=dict)
-    suspicions: Mapping[int, Suspicion] = field(default_factory=dict)
-    suspects: Mapping[int, str] = field(default_factory=dict)
-    readable: Mapping[int, tuple[Again, ...]] = field(default_factory=dict)
-    anew: Mapping[int, tuple[Cursor, Cursor]] = field(default_factory=dict)
-
-    @property
-    def hours(self) -> tuple[int, ...]:
-        """The receive hours the windows lie in, ascending."""
-        return tuple(sorted({p.window.hour for p in self.windows}))
 
 
 def lineage(shards: Iterable[Shard], ledger: Ledger, *, ordered: bool) -> Mapping[int, frozenset[int]]:
@@ -231,7 +111,8 @@ def plan_live(
     # From here on they are open, and their children wait for them again.
     ledger = _opened_again(draft, surveys, ledger)
     ledger = _begun_anew(draft, surveys, ledger)
-    needed = lineage(listed, ledger, ordered=ordered)
+    needed = draft.change.lineage
+    needed.update(lineage(listed, ledger, ordered=ordered))
     for shard in sorted(surveys):
         _plan_shard(draft, surveys[shard], ledger, needed.get(shard, frozenset()))
     for shard in (s.id for s in listed if s.id not in surveys):
@@ -242,23 +123,7 @@ def plan_live(
             draft.waits[shard] = left[shard]
         else:
             _gone(draft, Survey(shard, None, listed=False, gone=Second.SILENT), ledger)
-    return Plan(
-        origin=ledger.origin,
-        live=True,
-        until_s=until_s,
-        windows=_within_budget(draft, budget),
-        closings=draft.closings,
-        gaps=draft.gaps,
-        starts=draft.starts,
-        marks=draft.marks,
-        lineage=needed,
-        waits=draft.waits,
-        opened=draft.opened,
-        suspicions=draft.suspicions,
-        suspects=draft.suspects,
-        readable=draft.readable,
-        anew=draft.anew,
-    )
+    return draft.whole(ledger.origin, budget, live=True, until_s=until_s)
 
 
 def plan_fill(
@@ -287,26 +152,7 @@ def plan_fill(
         draft.windows[shard] = pieces
         if not pieces:
             draft.waits[shard] = waits.NOTHING_MISSING
-    return Plan(
-        origin=ledger.origin,
-        live=False,
-        until_s=until_s,
-        windows=_within_budget(draft, budget),
-        gaps=draft.gaps,
-        starts=draft.starts,
-        waits=draft.waits,
-        suspects=draft.suspects,
-    )
-
-
-def opened(entry: ShardLedger) -> ShardLedger:
-    """A closed shard opened again: without its end, and without the gap that stood for its removal.
-
-    The gap is found by its cause, not by its unknown end: a fill may have landed hours in its middle
-    meanwhile, and what is left of it before them is as readable as what is left after them.
-    """
-    gaps = tuple(g for g in entry.gaps if g.cause != GAP_SHARD_GONE)
-    return replace(entry, end=None, gaps=gaps, suspect_s=0)
+    return draft.whole(ledger.origin, budget, live=False, until_s=until_s)
 
 
 def since_start(surveys: Mapping[int, Survey], ledger: Ledger, shards: Iterable[int]) -> Mapping[int, Survey]:
@@ -368,20 +214,23 @@ def fallen_back(surveys: Mapping[int, Survey], ledger: Ledger) -> Mapping[int, t
     }
 
 
+@dataclass(slots=True)
 class _Draft:
-    def __init__(self, patience: Patience, name_gaps: bool = True) -> None:
-        self.patience, self.name_gaps = patience, name_gaps
-        self.opened: dict[int, Cursor] = {}
-        self.suspicions: dict[int, Suspicion] = {}
-        self.suspects: dict[int, str] = {}
-        self.readable: dict[int, tuple[Again, ...]] = {}
-        self.windows: dict[int, list[Window]] = {}
-        self.closings: dict[int, Cursor] = {}
-        self.gaps: dict[int, tuple[Gap, ...]] = {}
-        self.starts: dict[int, Cursor] = {}
-        self.marks: dict[int, tuple[Edge, ...]] = {}
-        self.waits: dict[int, Wait] = {}
-        self.anew: dict[int, tuple[Cursor, Cursor]] = {}
+    """A plan on the way: what is found of one shard after the other. The windows are those of each shard."""
+
+    patience: Patience
+    name_gaps: bool = True
+    change: LedgerChange = field(default_factory=LedgerChange)
+    windows: dict[int, list[Window]] = field(default_factory=dict)
+    waits: dict[int, Wait] = field(default_factory=dict)
+    suspects: dict[int, str] = field(default_factory=dict)
+    readable: dict[int, tuple[Again, ...]] = field(default_factory=dict)
+
+    def whole(self, origin: str, budget: Budget, *, live: bool, until_s: int) -> Plan:
+        """The plan, as far as the budget goes."""
+        windows = _within_budget(self, budget)
+        waiting, suspects, readable = self.waits, self.suspects, self.readable
+        return Plan(origin, live, until_s, windows, self.change, waiting, suspects, readable)
 
     def suspect(self, shard: int, why: str) -> None:
         """Report the shard as suspect. That closes nothing and names no gap."""
@@ -396,14 +245,14 @@ class _Draft:
     def remember(self, shard: int, entry: ShardLedger, since_s: int) -> None:
         """What the ledger is to suspect of the shard from now on: since when; 0: nothing."""
         if since_s != entry.suspect_s:
-            self.suspicions[shard] = Suspicion(entry.frontier, entry.suspect_s, since_s)
+            self.change.suspicions[shard] = Suspicion(entry.frontier, entry.suspect_s, since_s)
 
 
 def _opened_again(draft: _Draft, surveys: Mapping[int, Survey], ledger: Ledger) -> Ledger:
     """The ledger with those of its closed shards open that the service shows again."""
     shown = {s for s, survey in surveys.items() if survey.opened}
-    again = {s: opened(e) for s, e in ledger.shards.items() if s in shown and e.closed}
-    draft.opened = {s: end for s in again if (end := ledger.shards[s].end) is not None}
+    again = {s: e.opened_again() for s, e in ledger.shards.items() if s in shown and e.closed}
+    draft.change.opened.update({s: end for s in again if (end := ledger.shards[s].end) is not None})
     return ledger.with_shards(again)
 
 
@@ -412,7 +261,7 @@ def _begun_anew(draft: _Draft, surveys: Mapping[int, Survey], ledger: Ledger) ->
     starts = {
         s: survey.anew for s, survey in surveys.items() if survey.anew is not None and s in ledger.shards
     }
-    draft.anew = {s: (ledger.shards[s].start, start) for s, start in starts.items()}
+    draft.change.anew.update({s: (ledger.shards[s].start, start) for s, start in starts.items()})
     return ledger.with_shards({s: ledger.shards[s].begun_anew(start) for s, start in starts.items()})
 
 
@@ -462,20 +311,20 @@ def _plan_open(draft: _Draft, survey: Survey, head: Head, entry: ShardLedger) ->
         draft.stop_at_loss(shard, doubts.LOST.format(begin=head.begin, frontier=frontier))
         return
     else:
-        draft.gaps[shard] = (Gap(frontier, head.begin, GAP_EXPIRED),)
+        draft.change.gaps[shard] = (Gap(frontier, head.begin, GAP_EXPIRED),)
         frontier = entry.accounted.union([(frontier, head.begin)]).run_end(entry.start)
-    draft.marks[shard] = survey.marks
-    accounted = entry.accounted.union([(int(g.begin), int(g.end)) for g in draft.gaps.get(shard, ())])
+    draft.change.marks[shard] = survey.marks
+    accounted = entry.accounted.union([(int(g.begin), int(g.end)) for g in draft.change.gaps.get(shard, ())])
     pieces = _windows(shard, [s for s in survey.spans if s.end > frontier], accounted)
     if head.readonly and (pieces[-1].end if pieces else frontier) >= head.end:
         if survey.over is Second.AGREES:
             # Applied by the ledger only if the frontier really gets there: a window may stop early.
-            draft.closings[shard] = head.end
+            draft.change.closings[shard] = head.end
         elif survey.over is not Second.NONE:
             draft.suspects[shard] = doubts.END[survey.over].format(end=head.end)
     if pieces:
         draft.windows[shard] = pieces
-    elif shard in draft.closings:
+    elif shard in draft.change.closings:
         draft.waits[shard] = waits.CLOSING
     elif shard in draft.suspects:
         draft.suspect(shard, draft.suspects[shard])
@@ -493,9 +342,9 @@ def _start(draft: _Draft, survey: Survey, begin: Cursor) -> None:
     """Story: a shard is split, nobody lands for longer than retention, the child's first logs are
     deleted. When it is seen at last it begins where retention left it, and nothing would tell that it
     ever began earlier. Its age tells; that it may have been empty then is for the reader to know."""
-    draft.starts[survey.shard] = begin
+    draft.change.starts[survey.shard] = begin
     if survey.cut and begin > 0:
-        draft.gaps[survey.shard] = (Gap(Cursor(0), begin, GAP_EXPIRED),)
+        draft.change.gaps[survey.shard] = (Gap(Cursor(0), begin, GAP_EXPIRED),)
 
 
 def _believed(draft: _Draft, survey: Survey, entry: ShardLedger) -> bool:
@@ -530,8 +379,8 @@ def _gone(draft: _Draft, survey: Survey, ledger: Ledger) -> None:
         if not draft.name_gaps:
             draft.stop_at_loss(shard, doubts.LOST_SHARD.format(frontier=known.frontier))
             return
-        draft.gaps[shard] = (Gap(known.frontier, CURSOR_UNKNOWN, GAP_SHARD_GONE),)
-        draft.closings[shard] = CURSOR_UNKNOWN
+        draft.change.gaps[shard] = (Gap(known.frontier, CURSOR_UNKNOWN, GAP_SHARD_GONE),)
+        draft.change.closings[shard] = CURSOR_UNKNOWN
         draft.waits[shard] = waits.GONE_NOW
     else:
         draft.suspect(shard, doubts.LISTED_AND_GONE if survey.listed else doubts.UNLISTED[survey.gone])

@@ -32,8 +32,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from sls_io.planning.doubts import Second
-from sls_io.planning.plan import CURSOR_UNKNOWN, GAP_SKIPPED, Again, Edge, Span, Survey, opened
-from sls_io.values.claim import Gap, Ledger, ShardLedger
+from sls_io.planning.values import Again, Edge, Span, Survey
+from sls_io.values.claim import CURSOR_UNKNOWN, GAP_SKIPPED, Gap, Ledger, ShardLedger
 from sls_io.values.errors import CursorExpired, ServiceError, ShardGone, SlsError, TransportError
 from sls_io.values.shard import Head, Shard
 from sls_io.values.window import HOUR_S, Cursor, IntervalSet
@@ -125,7 +125,7 @@ def survey_live(
         entry = ledger.shard(shard.id, begin=head.begin)
         survey = Survey(shard.id, head, readable=readable_again(client, shard, entry, head, begins))
         if entry.closed:
-            entry, survey = opened(entry), replace(survey, opened=True)
+            entry, survey = entry.opened_again(), replace(survey, opened=True)
         elif begins and (start := begins_anew(client, head, entry, survey.readable, begins)) is not None:
             gaps = tuple(part for part in survey.readable if not part.early)
             entry, survey = entry.begun_anew(start), replace(survey, anew=start, readable=gaps)

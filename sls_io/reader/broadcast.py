@@ -24,9 +24,9 @@ from sls_io.checkpoints.policy import OutsidePolicy, begin
 from sls_io.checkpoints.store import CheckpointStore
 from sls_io.coordination.coordinator import Published
 from sls_io.reader.edges import Edges
-from sls_io.reader.moments import Moment, place_of
 from sls_io.reader.rows import Extent, Rows
 from sls_io.values.errors import ConfigError, StoreError
+from sls_io.values.moments import Moment, place_of
 from sls_io.values.window import Cursor
 from sls_io.wire.client import SlsClient
 

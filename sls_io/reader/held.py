@@ -19,11 +19,11 @@ from typing import Literal
 from sls_io.coordination.coordinator import Coordinator, Published
 from sls_io.coordination.renewal import Renewal
 from sls_io.reader.edges import Edges
-from sls_io.reader.moments import Moment, place_of
 from sls_io.reader.rows import Extent, Rows
 from sls_io.values.claim import Claim
 from sls_io.values.clock import Clock
 from sls_io.values.errors import ClaimLost
+from sls_io.values.moments import Moment, place_of
 from sls_io.values.window import Cursor
 from sls_io.wire.client import SlsClient
 

@@ -31,10 +31,10 @@ from sls_io.coordination.server_group import ServerGroup, heartbeat_client
 from sls_io.decoding.decode import Declared, Decoder
 from sls_io.reader.broadcast import Broadcast
 from sls_io.reader.held import Held
-from sls_io.reader.moments import Moment, unix_s
 from sls_io.reader.rows import Extent, Rows
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.errors import ConfigError, CursorExpired, ShardGone, printable
+from sls_io.values.moments import Moment, unix_s
 from sls_io.values.settings import PAGE_GROUPS_MAX, SHARD_MB_PER_S, Group, Service
 from sls_io.values.shard import Shard
 from sls_io.values.window import Cursor

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sls_io.decoding.decode import Decoder, PagePart
-from sls_io.planning.plan import Span
+from sls_io.decoding.readings import readings
 from sls_io.planning.survey import next_span
-from sls_io.reader.readings import readings
+from sls_io.planning.values import Span
 from sls_io.values.clock import Clock
 from sls_io.values.errors import CursorExpired, DecodeError, ServiceError
 from sls_io.values.settings import PAGE_GROUPS_MAX

@@ -11,6 +11,11 @@ from sls_io.values.window import Cursor, IntervalSet
 
 SUM_MODULUS = 2**64
 """Identity sums are kept modulo this: the hash of a log is a number of 64 bits."""
+GAP_EXPIRED = "expired"
+GAP_SHARD_GONE = "shard_gone"
+GAP_SKIPPED = "skipped"
+CURSOR_UNKNOWN = Cursor(2**63 - 1)
+"""End of a gap in a shard that retention removed: nobody can say where it ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,15 @@ class ShardLedger:
     def closed(self) -> bool:
         """Read-only, drained to its end, and said so by a landing."""
         return self.end is not None
+
+    def opened_again(self) -> "ShardLedger":
+        """This entry, closed once, without its end, and without the gap that stood for its removal.
+
+        The gap is found by its cause, not by its unknown end: a fill may have landed hours in its middle
+        meanwhile, and what is left of it before them is as readable as what is left after them.
+        """
+        gaps = tuple(g for g in self.gaps if g.cause != GAP_SHARD_GONE)
+        return replace(self, end=None, gaps=gaps, suspect_s=0)
 
     def begun_anew(self, start: Cursor) -> "ShardLedger":
         """This entry, of which nothing has landed from its start, as one that begins at `start`, below it.

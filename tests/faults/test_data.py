@@ -9,7 +9,7 @@ import pytest
 
 from chaos.engine import InProcess
 from pipelines.landing.ledger.codec import TAG
-from sls_io.planning.plan import GAP_EXPIRED
+from sls_io.values.claim import GAP_EXPIRED
 from sls_io.values.errors import LedgerBroken, SlsError
 from tests.faults.judge import assert_next_run_lands, assert_whole, land_a_gap, pass_by
 from tests.worlds.one_logstore import PROJECT, World, group

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sls_io.planning.plan import GAP_EXPIRED
+from sls_io.values.claim import GAP_EXPIRED
 from sls_io.values.errors import TransportError
 from tests.faults.judge import assert_next_run_lands, assert_whole, land_a_gap
 from tests.faults.leaky_io import LeakyIO, leaky

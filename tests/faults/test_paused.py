@@ -6,8 +6,8 @@ from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.landing.inspection.describe import preview
 from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.state import ancestry
-from sls_io.planning.plan import GAP_EXPIRED
 from sls_io.planning.waits import Why
+from sls_io.values.claim import GAP_EXPIRED
 from tests.faults.judge import assert_whole, pass_by
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import PROJECT, World

@@ -11,7 +11,7 @@ from pipelines.landing.commit.operation import Tools, execute
 from pipelines.landing.coordinators import coordinator_of
 from pipelines.landing.hours import hour_text
 from pipelines.landing.operations.seek import check_unread, plan_seek, readers_of
-from sls_io.planning.plan import GAP_SKIPPED
+from sls_io.values.claim import GAP_SKIPPED
 from sls_io.values.errors import ClaimLost
 from sls_io.values.window import HOUR_S, Cursor
 from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by

@@ -9,7 +9,7 @@ from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.runway import runway
 from pipelines.landing.operations.seek import plan_seek
 from pipelines.landing.watch.health import Level, TimeLeft, Vitals, findings
-from sls_io.planning.plan import GAP_SKIPPED
+from sls_io.values.claim import GAP_SKIPPED
 from sls_io.values.window import HOUR_S
 from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
 from tests.worlds.command_line import Command

@@ -10,7 +10,7 @@ from pipelines.landing.hours import hour_of
 from pipelines.landing.inspection.describe import describe, preview
 from pipelines.landing.inspection.runway import runway, spoken
 from pipelines.landing.run.report import LandingReport
-from sls_io.planning.plan import CURSOR_UNKNOWN, GAP_SHARD_GONE
+from sls_io.values.claim import CURSOR_UNKNOWN, GAP_SHARD_GONE
 from tests.faults.judge import assert_whole, pass_by
 from tests.worlds.one_logstore import PROJECT, World
 from tests.worlds.wrong_answers import LOW, all_right, tell

@@ -20,7 +20,8 @@ from typing import Any
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.driver import Run
 from pipelines.landing.spark.session import Engine
-from pipelines.landing.table.lake import HOME_VARIABLE, Lake
+from pipelines.landing.table.home import HOME_VARIABLE
+from pipelines.landing.table.lake import Lake
 from sls_io.values.errors import SlsError
 
 _ROOT = Path(__file__).parents[2]

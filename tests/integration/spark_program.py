@@ -20,7 +20,7 @@ from pipelines.landing.logstore import load_logstore
 from pipelines.landing.run.driver import Run
 from pipelines.landing.spark.dbt_environment import dbt_environment
 from pipelines.landing.spark.session import Engine
-from pipelines.landing.table.lake import home
+from pipelines.landing.table.home import home
 
 
 def main(how: str, defs: str) -> None:

@@ -6,6 +6,7 @@ import dagster as dg
 import pytest
 
 from pipelines.components.logstore.health import told_by_landing
+from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.health import Kind
 from pipelines.landing.watch.vitals import after_landing
 from sls_io.values.clock import SYSTEM_CLOCK, ManualClock
@@ -30,7 +31,7 @@ def wrong(site: Site) -> None:
 
 def said(site: Site, kind: Kind, clock: ManualClock) -> dg.AssetCheckEvaluation:
     """What a run that lands says of this kind."""
-    seen = after_landing(site.logstore)
+    seen = after_landing(site.logstore, Lake.default())
     found = told_by_landing(site.logstore, site.instance, seen, clock=clock)
     return next(each for each in found if each.check_name == kind.value)
 

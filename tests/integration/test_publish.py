@@ -25,6 +25,7 @@ from pipelines.landing.ledger.state import read_state
 from pipelines.landing.ledger.values import Delta
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
+from sls_io.planning.values import LedgerChange
 from sls_io.values.claim import Ledger
 from sls_io.values.window import Cursor
 from tests.worlds.one_logstore import make_lake
@@ -57,7 +58,7 @@ def first_start(
 ) -> publish.Request:
     """A try that starts the history of one shard."""
     state = read_state(table)
-    delta = Delta(origin.id, live=True, starts={0: Cursor(5)}, first=True)
+    delta = Delta(origin.id, live=True, change=LedgerChange(starts={0: Cursor(5)}), first=True)
     return publish.build(
         table,
         state,

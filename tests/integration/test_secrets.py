@@ -10,7 +10,8 @@ from pyspark import cloudpickle
 
 from pipelines.landing.inspection.describe import preview
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.run.write import WriteJob, _task, public_properties
+from pipelines.landing.run.task import WriteJob, task_of
+from pipelines.landing.run.write import public_properties
 from pipelines.landing.spark.session import Engine
 from sls_io.emulator import start
 from sls_io.values.errors import SlsError
@@ -118,6 +119,7 @@ def test_the_closure_that_travels_to_executors_holds_no_key(guarded: World) -> N
     }
     job = WriteJob(
         service=guarded.logstore.service,
+        budget=guarded.logstore.budget,
         origin=origin,
         attempt="a" * 32,
         windows=(),
@@ -128,11 +130,9 @@ def test_the_closure_that_travels_to_executors_holds_no_key(guarded: World) -> N
         io_properties=public_properties(secret_properties),
         table_properties=dict(table.properties),
         deadline_s=0.0,
-        page_groups_max=1000,
-        shard_mb_per_s=10.0,
     )
 
-    assert_clean("closure", cloudpickle.dumps(_task(job)))  # type: ignore[no-untyped-call]
+    assert_clean("closure", cloudpickle.dumps(task_of(job)))  # type: ignore[no-untyped-call]
     assert_clean("job", repr(job) + repr(pickle.dumps(job)))
 
 

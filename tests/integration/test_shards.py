@@ -4,8 +4,8 @@ import pytest
 
 from pipelines.landing.inspection.describe import describe, preview
 from pipelines.landing.inspection.verify import verify
-from sls_io.planning.plan import CURSOR_UNKNOWN, GAP_EXPIRED, GAP_SHARD_GONE
 from sls_io.planning.waits import HELD, Why, for_parents
+from sls_io.values.claim import CURSOR_UNKNOWN, GAP_EXPIRED, GAP_SHARD_GONE
 from sls_io.values.errors import ConfigError
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
 from tests.worlds.two_runs import At

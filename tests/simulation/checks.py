@@ -18,8 +18,7 @@ no loss         at the end every frontier is at its shard's end, every group in 
 from collections import Counter
 from itertools import pairwise
 
-from sls_io.planning.plan import CURSOR_UNKNOWN, GAP_SHARD_GONE, opened
-from sls_io.values.claim import Gap
+from sls_io.values.claim import CURSOR_UNKNOWN, GAP_SHARD_GONE, Gap
 from sls_io.values.window import HOUR_S, IntervalSet
 from tests.simulation.service import Service, SimShard
 from tests.simulation.table import Request, Run, Table
@@ -163,7 +162,7 @@ class Checks:
             if entry is None:
                 raise Violated(f"shard {shard}: rows without a ledger")
             old = base.shard(shard, begin=entry.start)
-            old = opened(old) if old.end == CURSOR_UNKNOWN else old
+            old = old.opened_again() if old.end == CURSOR_UNKNOWN else old
             accounted = old.accounted.union((g.begin, g.end) for g in entry.gaps)
             at = frontiers.get(shard, int(accounted.run_end(entry.start)))
             if file.window.begin != at:

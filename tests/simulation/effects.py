@@ -14,7 +14,7 @@ from pipelines.landing.ledger import epochs
 from pipelines.landing.ledger.epochs import Epoch, Fenced
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.run import protocol
-from sls_io.planning.plan import PlannedWindow, Survey, opened
+from sls_io.planning.values import PlannedWindow, Survey
 from sls_io.values.claim import Claim
 from sls_io.values.settings import Budget
 from sls_io.values.shard import Head
@@ -176,7 +176,7 @@ class Effects:
             if closed and not shown_again(head, effect.ledger):
                 continue
             entry = effect.ledger.shard(shard.id, begin=head.begin)
-            entry = opened(entry) if closed else entry
+            entry = entry.opened_again() if closed else entry
             frontier = Cursor(dict(saved).get(shard.id, entry.frontier))
             if live:
                 self.seen["shown again"] += closed

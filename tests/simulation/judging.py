@@ -4,8 +4,7 @@ The judges look and raise; they make nothing and move nothing. What they share w
 is in `checks.py`.
 """
 
-from sls_io.planning.plan import CURSOR_UNKNOWN
-from sls_io.values.claim import Ledger
+from sls_io.values.claim import CURSOR_UNKNOWN, Ledger
 from tests.simulation.checks import Checks, Violated
 from tests.simulation.lookups import Lookups
 from tests.simulation.model import LIES, Lake, Parts, table_of

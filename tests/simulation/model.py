@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from pipelines.landing.ledger.values import Delta
 from pipelines.landing.run import protocol
 from pipelines.landing.run.protocol import Phase
-from sls_io.planning.plan import Plan
+from sls_io.planning.values import LedgerChange, Plan
 from sls_io.values.claim import Ledger, ShardLedger
 from sls_io.values.settings import Budget
 from sls_io.values.shard import Shard
@@ -243,7 +243,7 @@ class Names:
 
 
 _PLAIN = frozenset({int, str, bool, frozenset, type(None)})
-_NUMBERED = frozenset({Ledger, ShardLedger, Delta, Plan, Shard})
+_NUMBERED = frozenset({Ledger, ShardLedger, Delta, LedgerChange, Plan, Shard})
 
 
 @cache

@@ -131,7 +131,7 @@ SLIPS = {
         Slip(
             plan._within_budget,
             "while len(chosen) < budget.windows_max:",
-            "while len(chosen) < budget.windows_max and all(draft.windows.get(s) for s in draft.marks):",
+            "while len(chosen) < budget.windows_max and all(map(draft.windows.get, draft.change.marks)):",
         ),
     ),
     "one kind of answer is enough to write off": (

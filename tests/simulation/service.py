@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from pipelines.landing.run.protocol import Surveyed
 from sls_io.planning.doubts import Second
-from sls_io.planning.plan import CURSOR_UNKNOWN, Edge, Span, Survey
-from sls_io.values.claim import Ledger
+from sls_io.planning.values import Edge, Span, Survey
+from sls_io.values.claim import CURSOR_UNKNOWN, Ledger
 from sls_io.values.shard import KEY_MAX, KEY_MIN, Head, Shard
 from sls_io.values.window import HOUR_S, Cursor
 

@@ -15,7 +15,7 @@ import pytest
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.run import protocol
 from pipelines.landing.run.protocol import Phase
-from sls_io.planning.plan import Plan
+from sls_io.planning.values import Plan
 from sls_io.planning.waits import HELD
 from sls_io.values.claim import Claim, Ledger
 from sls_io.values.errors import InvariantBroken, SlsError

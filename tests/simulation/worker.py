@@ -13,10 +13,9 @@ from pipelines.landing.ledger import epochs
 from pipelines.landing.ledger.epochs import Fenced
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.run import protocol
-from sls_io.planning import plan
-from sls_io.planning.plan import CURSOR_UNKNOWN, PlannedWindow, Survey
+from sls_io.planning.values import PlannedWindow, Survey
 from sls_io.planning.waits import Wait, Why
-from sls_io.values.claim import Claim, Ledger
+from sls_io.values.claim import CURSOR_UNKNOWN, Claim, Ledger
 from sls_io.values.errors import ClaimLost, InvariantBroken, LandingUnknown, LedgerBroken, SlsError
 from sls_io.values.settings import Budget
 from sls_io.values.shard import Head
@@ -215,7 +214,7 @@ class Worker:
         if self.hours is not None:
             return model_survey_hours(service, head, self.hours, until_s)
         if opened:
-            ledger = ledger.with_shards({head.shard.id: plan.opened(ledger.shards[head.shard.id])})
+            ledger = ledger.with_shards({head.shard.id: ledger.shards[head.shard.id].opened_again()})
         frontier = ledger.shard(head.shard.id, begin=head.begin).frontier
         if self.world.habits.plan_from_checkpoint:
             frontier = Cursor(service.checkpoints.get(head.shard.id, frontier))

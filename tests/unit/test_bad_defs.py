@@ -20,7 +20,7 @@ from pipelines.components import SlsLogstore
 from pipelines.landing.defs_file import KEYS, check_folder
 from pipelines.landing.environment import NO_ENDPOINT
 from pipelines.landing.logstore import Logstore, load_logstore
-from pipelines.landing.table.lake import HOME_VARIABLE, home, made
+from pipelines.landing.table.home import HOME_VARIABLE, home, made
 from sls_io.values.errors import ConfigError
 from tests.worlds.projects import make_project, settings_of
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 from pipelines.landing.ledger.codec import decode, encode
 from pipelines.landing.ledger.fence import merge
 from pipelines.landing.ledger.values import Delta, Landed
-from sls_io.planning.plan import GAP_EXPIRED
-from sls_io.values.claim import Gap, Ledger, ShardLedger
+from sls_io.planning.values import LedgerChange
+from sls_io.values.claim import GAP_EXPIRED, Gap, Ledger, ShardLedger
 from sls_io.values.window import Cursor, IntervalSet, Window
 
 ORIGIN = "access_logs-0a1b2c3d"
@@ -38,14 +38,16 @@ def test_a_start_that_the_service_told_is_marked_by_a_sign_that_older_releases_r
 
 
 def test_a_start_is_told_unless_a_policy_chose_it() -> None:
-    delta = Delta(ORIGIN, True, starts={0: Cursor(9), 1: Cursor(4)}, chosen=frozenset({1}))
+    delta = Delta(
+        ORIGIN, True, change=LedgerChange(starts={0: Cursor(9), 1: Cursor(4)}, chosen=frozenset({1}))
+    )
     merged = merge(ledger(), delta).ledger
     assert {s: e.told for s, e in merged.shards.items()} == {0: True, 1: False}
 
 
 def test_a_shard_begins_anew_only_while_nothing_has_landed_from_the_start_that_was_seen() -> None:
     wrong = replace(entry(9), reached_s=77, told=True, gaps=(Gap(Cursor(0), Cursor(9), GAP_EXPIRED),))
-    delta = Delta(ORIGIN, True, (landed(0, 4, 6),), anew={0: (Cursor(9), Cursor(4))})
+    delta = Delta(ORIGIN, True, (landed(0, 4, 6),), change=LedgerChange(anew={0: (Cursor(9), Cursor(4))}))
     merged = merge(ledger(s0=wrong), delta)
     assert merged.ledger.shards[0] == ShardLedger(
         Cursor(4),

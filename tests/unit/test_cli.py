@@ -20,9 +20,9 @@ from pipelines.cli.stores import Moment, PlaceParam
 from pipelines.landing.hours import check_begun, hour_text
 from pipelines.landing.logstore import Logstore
 from sls_io.emulator import Emulator
-from sls_io.reader.moments import unix_s
 from sls_io.values.clock import SYSTEM_CLOCK, ManualClock
 from sls_io.values.errors import ConfigError, InvariantBroken
+from sls_io.values.moments import unix_s
 from tests.worlds.projects import make_project
 
 DEFS = """type: pipelines.components.SlsLogstore

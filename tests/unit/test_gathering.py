@@ -3,7 +3,7 @@
 import pytest
 
 from pipelines.landing.ledger.left import gathering
-from sls_io.planning.plan import Span, Survey
+from sls_io.planning.values import Span, Survey
 from sls_io.planning.waits import Why
 from sls_io.values.claim import Ledger, ShardLedger
 from sls_io.values.errors import SlsError

@@ -1,7 +1,7 @@
 """The ledger's text and the fence of a landing, as values."""
 
-from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -20,8 +20,8 @@ from pipelines.landing.ledger.codec import (
 from pipelines.landing.ledger.fence import merge, withdrawn
 from pipelines.landing.ledger.values import Adopted, Delta, Forgotten, Gone, Landed
 from pipelines.landing.table.calls import ADOPT
-from sls_io.planning.plan import CURSOR_UNKNOWN, GAP_EXPIRED, GAP_SHARD_GONE, Edge, Suspicion
-from sls_io.values.claim import Gap, Ledger, ShardLedger
+from sls_io.planning.values import Edge, LedgerChange, Suspicion
+from sls_io.values.claim import CURSOR_UNKNOWN, GAP_EXPIRED, GAP_SHARD_GONE, Gap, Ledger, ShardLedger
 from sls_io.values.errors import Breach, LedgerBroken
 from sls_io.values.window import Cursor, IntervalSet, Window
 
@@ -74,9 +74,14 @@ def ledger(**shards: ShardLedger) -> Ledger:
     return Ledger(ORIGIN, {int(name[1:]): value for name, value in shards.items()})
 
 
-def live(*windows: Landed, lineage: Mapping[int, frozenset[int]] | None = None) -> Delta:
+def changing(**parts: Any) -> Delta:
+    """A live landing without windows: what of the ledger it changes."""
+    return Delta(ORIGIN, True, change=LedgerChange(**parts))
+
+
+def live(*windows: Landed, lineage: dict[int, frozenset[int]] | None = None) -> Delta:
     """A live landing of these windows."""
-    return Delta(ORIGIN, True, windows, lineage=lineage or {})
+    return Delta(ORIGIN, True, windows, change=LedgerChange(lineage=lineage or {}))
 
 
 def fill(*windows: Landed) -> Delta:
@@ -367,8 +372,7 @@ def test_closing_a_parent_does_not_let_its_child_into_the_same_landing() -> None
         ORIGIN,
         True,
         (landed(0, 0, 5), landed(1, 0, 3)),
-        closings={0: Cursor(5)},
-        lineage={1: frozenset({0})},
+        change=LedgerChange(closings={0: Cursor(5)}, lineage={1: frozenset({0})}),
     )
     merged = merge(ledger(s0=entry(0), s1=entry(0)), delta)
     assert merged.ledger.shards[0].closed
@@ -423,22 +427,18 @@ GONE_GAP = Gap(Cursor(5), CURSOR_UNKNOWN, GAP_SHARD_GONE)
 
 def write_off(*, seen_s: int) -> Delta:
     """The landing of a run that believes what was suspected since `seen_s`: shard 0 is gone behind 5."""
-    return Delta(
-        ORIGIN,
-        True,
-        gaps={0: (GONE_GAP,)},
-        closings={0: CURSOR_UNKNOWN},
-        suspicions={0: Suspicion(Cursor(5), seen_s, 0)},
+    return changing(
+        gaps={0: (GONE_GAP,)}, closings={0: CURSOR_UNKNOWN}, suspicions={0: Suspicion(Cursor(5), seen_s, 0)}
     )
 
 
 def test_a_suspicion_gives_nothing_up_and_is_kept_until_it_is_taken_back() -> None:
     base = ledger(s0=entry(0, (0, 5)))
-    suspect = merge(base, Delta(ORIGIN, True, suspicions={0: Suspicion(Cursor(5), 0, 77)})).ledger
+    suspect = merge(base, changing(suspicions={0: Suspicion(Cursor(5), 0, 77)})).ledger
     assert suspect == ledger(s0=replace(entry(0, (0, 5)), suspect_s=77))
-    other = merge(suspect, Delta(ORIGIN, True, suspicions={0: Suspicion(Cursor(5), 0, 99)})).ledger
+    other = merge(suspect, changing(suspicions={0: Suspicion(Cursor(5), 0, 99)})).ledger
     assert other == suspect, "whoever was first to suspect says since when"
-    assert merge(suspect, Delta(ORIGIN, True, suspicions={0: Suspicion(Cursor(5), 77, 0)})).ledger == base
+    assert merge(suspect, changing(suspicions={0: Suspicion(Cursor(5), 77, 0)})).ledger == base
 
 
 def test_a_proof_that_rests_on_a_suspicion_closes_the_shard_where_it_still_stands() -> None:
@@ -465,7 +465,7 @@ def test_what_is_shown_again_is_opened_without_the_gap_that_nobody_knew_the_end_
     gone = ShardLedger(
         Cursor(0), IntervalSet.of([(0, 1), (2, 5)]), gaps=(expired, GONE_GAP), end=CURSOR_UNKNOWN
     )
-    delta = Delta(ORIGIN, True, (landed(0, 5, 8),), opened={0: CURSOR_UNKNOWN})
+    delta = Delta(ORIGIN, True, (landed(0, 5, 8),), change=LedgerChange(opened={0: CURSOR_UNKNOWN}))
     done = merge(ledger(s0=gone), delta).ledger.shards[0]
     assert (done.closed, done.gaps, done.frontier) == (False, (expired,), 8)
 
@@ -474,13 +474,13 @@ def test_what_a_fill_left_before_it_of_a_shard_that_was_gone_goes_on_too() -> No
     gone = ShardLedger(Cursor(0), IntervalSet.of([(0, 5)]), gaps=(GONE_GAP,), end=CURSOR_UNKNOWN)
     filled = merge(ledger(s0=gone), fill(landed(0, 7, 9))).ledger
     assert filled.shards[0].closed
-    done = merge(filled, Delta(ORIGIN, True, opened={0: CURSOR_UNKNOWN})).ledger.shards[0]
+    done = merge(filled, changing(opened={0: CURSOR_UNKNOWN})).ledger.shards[0]
     assert (done.gaps, done.frontier) == ((), 5)
 
 
 def test_a_shard_that_was_closed_again_since_it_was_looked_at_is_not_opened() -> None:
     base = ledger(s0=entry(0, (0, 9), end=9))
-    assert merge(base, Delta(ORIGIN, True, opened={0: Cursor(5)})).ledger == base
+    assert merge(base, changing(opened={0: Cursor(5)})).ledger == base
 
 
 def test_what_was_withdrawn_is_landed_by_a_backfill_only() -> None:
@@ -513,14 +513,14 @@ def test_an_interval_that_was_withdrawn_and_landed_again_is_as_it_was() -> None:
 
 
 def test_a_gap_is_trimmed_by_what_is_there() -> None:
-    delta = Delta(ORIGIN, True, gaps={0: (Gap(Cursor(0), Cursor(9), GAP_EXPIRED),)})
+    delta = changing(gaps={0: (Gap(Cursor(0), Cursor(9), GAP_EXPIRED),)})
     base = ShardLedger(Cursor(0), IntervalSet.of([(0, 2), (4, 5)]), withdrawn=IntervalSet.of([(6, 7)]))
     gaps = merge(ledger(s0=base), delta).ledger.shards[0].gaps
     assert [(g.begin, g.end) for g in gaps] == [(2, 4), (5, 6), (7, 9)]
 
 
 def test_a_gap_told_twice_is_one_gap() -> None:
-    delta = Delta(ORIGIN, True, gaps={0: (Gap(Cursor(0), Cursor(9), GAP_EXPIRED),)})
+    delta = changing(gaps={0: (Gap(Cursor(0), Cursor(9), GAP_EXPIRED),)})
     once = merge(ledger(s0=entry(0)), delta).ledger
     assert merge(once, delta).ledger == once
 
@@ -528,13 +528,13 @@ def test_a_gap_told_twice_is_one_gap() -> None:
 def test_a_closed_shard_gets_no_gap_although_retention_removed_it_since() -> None:
     base = ledger(s0=entry(0, (0, 5), end=5))
     gone = Gap(Cursor(2), CURSOR_UNKNOWN, GAP_SHARD_GONE)
-    delta = Delta(ORIGIN, True, gaps={0: (gone,)}, closings={0: CURSOR_UNKNOWN})
+    delta = changing(gaps={0: (gone,)}, closings={0: CURSOR_UNKNOWN})
     assert merge(base, delta).ledger == base
 
 
 @pytest.mark.parametrize(("end", "closed"), [(5, True), (6, False)])
 def test_a_shard_is_closed_where_its_frontier_really_is(end: int, closed: bool) -> None:
-    delta = Delta(ORIGIN, True, closings={0: Cursor(end)})
+    delta = changing(closings={0: Cursor(end)})
     assert merge(ledger(s0=entry(0, (0, 5))), delta).ledger.shards[0].closed is closed
 
 
@@ -543,9 +543,11 @@ def test_a_shard_that_a_person_took_out_of_the_ledger_is_left_out() -> None:
         ORIGIN,
         True,
         (landed(7, 0, 3),),
-        gaps={7: (Gap(Cursor(0), Cursor(1), GAP_EXPIRED),)},
-        closings={7: Cursor(3)},
-        marks={7: (Edge(10, Cursor(0)),)},
+        change=LedgerChange(
+            gaps={7: (Gap(Cursor(0), Cursor(1), GAP_EXPIRED),)},
+            closings={7: Cursor(3)},
+            marks={7: (Edge(10, Cursor(0)),)},
+        ),
     )
     merged = merge(ledger(s0=entry(0)), delta)
     assert merged.ledger == ledger(s0=entry(0))
@@ -553,7 +555,7 @@ def test_a_shard_that_a_person_took_out_of_the_ledger_is_left_out() -> None:
 
 
 def test_a_start_is_fixed_by_the_first_who_says_it() -> None:
-    delta = Delta(ORIGIN, True, starts={0: Cursor(9), 1: Cursor(4)})
+    delta = changing(starts={0: Cursor(9), 1: Cursor(4)})
     merged = merge(ledger(s0=entry(5)), delta).ledger
     assert {s: e.start for s, e in merged.shards.items()} == {0: 5, 1: 4}
 
@@ -561,9 +563,9 @@ def test_a_start_is_fixed_by_the_first_who_says_it() -> None:
 def test_receive_time_advances_to_the_last_mark_reached_and_never_back() -> None:
     base = ledger(s0=entry(0, (0, 5)))
     marks = (Edge(100, Cursor(3)), Edge(200, Cursor(5)), Edge(300, Cursor(6)))
-    once = merge(base, Delta(ORIGIN, True, marks={0: marks})).ledger
+    once = merge(base, changing(marks={0: marks})).ledger
     assert once.shards[0].reached_s == 200
-    later = merge(once, Delta(ORIGIN, True, marks={0: (Edge(150, Cursor(0)),)})).ledger
+    later = merge(once, changing(marks={0: (Edge(150, Cursor(0)),)})).ledger
     assert later.shards[0].reached_s == 200
 
 

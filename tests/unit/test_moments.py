@@ -2,8 +2,8 @@
 
 import pytest
 
-from sls_io.reader.moments import END_S, Moment, TooLate, place_of, unix_s
 from sls_io.values.errors import ConfigError
+from sls_io.values.moments import END_S, Moment, TooLate, place_of, unix_s
 
 
 def test_the_last_second_of_2199_is_a_time() -> None:

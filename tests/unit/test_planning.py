@@ -12,24 +12,10 @@ from pipelines.landing.ledger.values import Delta, Landed
 from pipelines.landing.run.protocol import zero_row_landing_due
 from sls_io.planning import waits
 from sls_io.planning.doubts import Second
-from sls_io.planning.plan import (
-    CURSOR_UNKNOWN,
-    GAP_EXPIRED,
-    GAP_SHARD_GONE,
-    Again,
-    Edge,
-    Patience,
-    Plan,
-    Span,
-    Survey,
-    Suspicion,
-    fallen_back,
-    plan_fill,
-    since_start,
-    since_start_in,
-)
+from sls_io.planning.plan import Patience, fallen_back, plan_fill, since_start, since_start_in
+from sls_io.planning.values import Again, Edge, Plan, Span, Survey, Suspicion
 from sls_io.planning.waits import Wait, Why
-from sls_io.values.claim import Gap, Ledger, ShardLedger
+from sls_io.values.claim import CURSOR_UNKNOWN, GAP_EXPIRED, GAP_SHARD_GONE, Gap, Ledger, ShardLedger
 from sls_io.values.settings import Budget
 from sls_io.values.shard import KEY_MAX, KEY_MIN, Head, Shard
 from sls_io.values.window import HOUR_S, Cursor, IntervalSet
@@ -74,7 +60,7 @@ def test_every_plan_keeps_the_rules(
     for survey in surveys:
         assert survey.head is not None
         entry = Ledger("o", ledger).shard(survey.shard, begin=survey.head.begin)
-        gaps = [(int(g.begin), int(g.end)) for g in plan.gaps.get(survey.shard, ())]
+        gaps = [(int(g.begin), int(g.end)) for g in plan.change.gaps.get(survey.shard, ())]
         accounted = entry.accounted.union(gaps)
         at = accounted.run_end(entry.start)
         for _, begin, end, hour in [w for w in windows(plan) if w[0] == survey.shard]:
@@ -87,9 +73,9 @@ def test_every_plan_keeps_the_rules(
             assert survey.gone is Second.AGREES and survey.explained
         if survey.shard in plan.suspects and survey.gone is not Second.AGREES:
             assert not gaps
-        if survey.shard in plan.closings:
+        if survey.shard in plan.change.closings:
             assert survey.head.readonly and survey.over is Second.AGREES
-            assert plan.closings[survey.shard] == survey.head.end
+            assert plan.change.closings[survey.shard] == survey.head.end
 
 
 def test_windows_begin_at_the_frontier_and_go_round_what_is_there() -> None:
@@ -111,7 +97,7 @@ def test_an_idle_shard_holds_nobody_back() -> None:
 def test_what_retention_took_is_a_gap_with_its_cause_and_the_rest_is_planned() -> None:
     survey = replace(surveyed(a_shard(0), 6, 9, (7, 6, 9)), gone=Second.AGREES, explained=True)
     plan = live([a_shard(0)], [survey], {0: ShardLedger(Cursor(2))})
-    assert plan.gaps == {0: (Gap(Cursor(2), Cursor(6), GAP_EXPIRED),)}
+    assert plan.change.gaps == {0: (Gap(Cursor(2), Cursor(6), GAP_EXPIRED),)}
     assert windows(plan) == [(0, 6, 9, 7)]
 
 
@@ -120,9 +106,9 @@ def test_a_read_only_shard_is_closed_by_the_landing_that_drains_it() -> None:
     shard = a_shard(0, readonly=True)
     survey = replace(surveyed(shard, 0, 9, (7, 5, 9)), over=Second.AGREES)
     drained = live([shard], [survey], {0: ShardLedger(Cursor(5))})
-    assert drained.closings == {0: 9}
+    assert drained.change.closings == {0: 9}
     part = live([shard], [surveyed(shard, 0, 9, (7, 5, 8))], {0: ShardLedger(Cursor(5))})
-    assert part.closings == {}
+    assert part.change.closings == {}
 
 
 @pytest.mark.fault("4b.drain.commit")
@@ -130,7 +116,7 @@ def test_an_empty_read_only_shard_is_closed_without_rows() -> None:
     shard = a_shard(0, readonly=True)
     survey = replace(surveyed(shard, 5, 5), over=Second.AGREES)
     plan = live([shard], [survey], {0: ShardLedger(Cursor(5))})
-    assert (windows(plan), plan.closings) == ([], {0: 5})
+    assert (windows(plan), plan.change.closings) == ([], {0: 5})
     assert plan.waits[0] == waits.CLOSING
     assert zero_row_landing_due(plan, Ledger("o", {0: ShardLedger(Cursor(5))}))
 
@@ -179,7 +165,7 @@ def test_rows_of_a_backfill_do_not_let_a_child_go_before_a_parent_that_one_list_
 def test_a_child_seen_for_the_first_time_starts_at_its_begin() -> None:
     ledger = {0: ShardLedger(Cursor(0), end=Cursor(0))}
     plan = live(family(), [surveyed(family()[1], 4, 7, (7, 4, 7))], ledger)
-    assert plan.starts == {1: 4}
+    assert plan.change.starts == {1: 4}
     assert windows(plan) == [(1, 4, 7, 7)]
 
 
@@ -194,11 +180,11 @@ def test_a_child_first_seen_older_than_retention_has_a_gap_before_its_start(fill
     else:
         plan = live(family(), [survey], dict(ledger.shards))
     gaps = (Gap(Cursor(0), Cursor(4), GAP_EXPIRED),) if cut else ()
-    assert plan.gaps == ({1: gaps} if cut else {})
+    assert plan.change.gaps == ({1: gaps} if cut else {})
     assert windows(plan) == [(1, 4, 7, 7)]
 
     landed = tuple(Landed(p.window, 3, 5) for p in plan.windows)
-    delta = Delta("o", plan.live, landed, plan.starts, plan.gaps)
+    delta = Delta("o", plan.live, landed, plan.change)
     entry = merge(ledger, delta).ledger.shards[1]
     assert (entry.start, entry.gaps, entry.frontier, entry.rows) == (4, gaps, 7, 3)
 
@@ -217,8 +203,8 @@ def test_two_kinds_of_answers_are_remembered_and_nothing_is_given_up(
     doubted: Callable[[Second], Survey],
 ) -> None:
     plan = told(doubted(Second.AGREES), suspecting(), Patience(SINCE_S, OUTAGE_S))
-    assert (plan.gaps, plan.closings, plan.windows) == ({}, {}, ())
-    assert plan.suspicions == {0: Suspicion(Cursor(5), 0, SINCE_S)}
+    assert (plan.change.gaps, plan.change.closings, plan.windows) == ({}, {}, ())
+    assert plan.change.suspicions == {0: Suspicion(Cursor(5), 0, SINCE_S)}
     assert "a later run" in plan.suspects[0]
     assert zero_row_landing_due(plan, Ledger("o", {0: suspecting()}))
 
@@ -234,11 +220,11 @@ def test_what_a_later_run_is_told_again_after_a_group_timeout_is_believed(
 ) -> None:
     patience = Patience(SINCE_S + later_s, OUTAGE_S, {0: SINCE_S} if known else {})
     plan = told(doubted(Second.AGREES), suspecting(SINCE_S), patience)
-    assert (0 in plan.gaps, 0 in plan.suspects) == (believed, not believed)
-    assert plan.suspicions == ({0: Suspicion(Cursor(5), SINCE_S, 0)} if believed else {})
+    assert (0 in plan.change.gaps, 0 in plan.suspects) == (believed, not believed)
+    assert plan.change.suspicions == ({0: Suspicion(Cursor(5), SINCE_S, 0)} if believed else {})
     if believed and doubted is unlisted:
-        assert plan.gaps == {0: (Gap(Cursor(5), CURSOR_UNKNOWN, GAP_SHARD_GONE),)}
-        assert plan.closings == {0: CURSOR_UNKNOWN}
+        assert plan.change.gaps == {0: (Gap(Cursor(5), CURSOR_UNKNOWN, GAP_SHARD_GONE),)}
+        assert plan.change.closings == {0: CURSOR_UNKNOWN}
         assert plan.waits[0] == waits.GONE_NOW
 
 
@@ -248,56 +234,56 @@ def test_without_a_second_answer_that_agrees_nothing_is_ever_given_up(
     doubted: Callable[[Second], Survey], second: Second
 ) -> None:
     plan = told(doubted(second), suspecting(SINCE_S), Patience(10 * SINCE_S, OUTAGE_S, {0: SINCE_S}))
-    assert (plan.gaps, plan.closings, plan.windows, set(plan.suspects)) == ({}, {}, (), {0})
+    assert (plan.change.gaps, plan.change.closings, plan.windows, set(plan.suspects)) == ({}, {}, (), {0})
     denied = {0: Suspicion(Cursor(5), SINCE_S, 0)}
-    assert plan.suspicions == (denied if second is Second.DENIES else {}), "a denial begins anew"
+    assert plan.change.suspicions == (denied if second is Second.DENIES else {}), "a denial begins anew"
 
 
 @pytest.mark.parametrize("second", list(Second))
 def test_a_shard_that_is_still_listed_is_never_written_off(second: Second) -> None:
     survey = Survey(0, None, gone=Second.DENIES if second is Second.AGREES else second)
     plan = told(survey, suspecting(SINCE_S), Patience(10 * SINCE_S, OUTAGE_S, {0: SINCE_S}))
-    assert (plan.gaps, plan.closings, set(plan.suspects)) == ({}, {}, {0})
+    assert (plan.change.gaps, plan.change.closings, set(plan.suspects)) == ({}, {}, {0})
 
 
 def test_what_is_older_than_the_service_keeps_logs_is_a_gap_at_once() -> None:
     plan = told(too_high(Second.AGREES, explained=True), suspecting(), Patience(SINCE_S, OUTAGE_S))
-    assert plan.gaps == {0: (Gap(Cursor(5), Cursor(6), GAP_EXPIRED),)}
+    assert plan.change.gaps == {0: (Gap(Cursor(5), Cursor(6), GAP_EXPIRED),)}
     assert (windows(plan), plan.suspects) == ([(0, 6, 9, 7)], {})
 
 
 def test_a_good_answer_takes_a_suspicion_back() -> None:
     survey = surveyed(apart(0), 0, 9, (7, 5, 9))
     plan = told(survey, suspecting(SINCE_S), Patience(SINCE_S + 600, OUTAGE_S, {0: SINCE_S}))
-    assert plan.suspicions == {0: Suspicion(Cursor(5), SINCE_S, 0)}
+    assert plan.change.suspicions == {0: Suspicion(Cursor(5), SINCE_S, 0)}
     assert (windows(plan), plan.suspects) == ([(0, 5, 9, 7)], {})
 
 
 def test_a_suspicion_of_a_wrong_clock_in_the_future_begins_anew() -> None:
     future_s = 90 * HOUR_S
     plan = told(unlisted(Second.AGREES), suspecting(future_s), Patience(SINCE_S, OUTAGE_S, {0: future_s}))
-    assert plan.suspicions == {0: Suspicion(Cursor(5), future_s, SINCE_S)}
+    assert plan.change.suspicions == {0: Suspicion(Cursor(5), future_s, SINCE_S)}
 
 
 def test_a_shard_that_is_neither_listed_nor_asked_for_is_suspect() -> None:
     plan = live([apart(1)], [], {0: suspecting()})
-    assert (plan.gaps, plan.closings, set(plan.suspects)) == ({}, {}, {0})
+    assert (plan.change.gaps, plan.change.closings, set(plan.suspects)) == ({}, {}, {0})
 
 
 @pytest.mark.parametrize("second", [Second.DENIES, Second.SILENT])
 def test_the_end_of_a_read_only_shard_needs_a_second_answer(second: Second) -> None:
     shard = a_shard(0, readonly=True)
     drained = live([shard], [replace(surveyed(shard, 5, 5), over=second)], {0: ShardLedger(Cursor(5))})
-    assert (drained.closings, set(drained.suspects)) == ({}, {0})
+    assert (drained.change.closings, set(drained.suspects)) == ({}, {0})
     survey = replace(surveyed(shard, 0, 9, (7, 5, 9)), over=second)
     last = live([shard], [survey], {0: ShardLedger(Cursor(5))})
-    assert (windows(last), last.closings, set(last.suspects)) == ([(0, 5, 9, 7)], {}, {0})
+    assert (windows(last), last.change.closings, set(last.suspects)) == ([(0, 5, 9, 7)], {}, {0})
 
 
 def test_a_shard_whose_answers_contradict_each_other_is_left_alone() -> None:
     survey = replace(surveyed(apart(0), 0, 9, (7, 5, 9)), doubt="they contradict")
     plan = live([apart(0)], [survey], {0: suspecting()})
-    assert (plan.windows, plan.suspects, plan.suspicions) == ((), {0: "they contradict"}, {})
+    assert (plan.windows, plan.suspects, plan.change.suspicions) == ((), {0: "they contradict"}, {})
 
 
 def test_a_closed_shard_that_is_shown_again_is_opened_and_goes_on_at_its_frontier() -> None:
@@ -309,10 +295,10 @@ def test_a_closed_shard_that_is_shown_again_is_opened_and_goes_on_at_its_frontie
     )
     survey = replace(surveyed(apart(0), 0, 9, (7, 5, 9)), opened=True)
     plan = live([apart(0)], [survey], {0: gone})
-    assert (plan.opened, windows(plan)) == ({0: CURSOR_UNKNOWN}, [(0, 5, 9, 7)])
+    assert (plan.change.opened, windows(plan)) == ({0: CURSOR_UNKNOWN}, [(0, 5, 9, 7)])
     assert live([apart(0)], [replace(survey, opened=False)], {0: gone}).windows == ()
     landed = tuple(Landed(p.window, 3, 5) for p in plan.windows)
-    entry = merge(Ledger("o", {0: gone}), Delta("o", True, landed, opened=plan.opened)).ledger.shards[0]
+    entry = merge(Ledger("o", {0: gone}), Delta("o", True, landed, plan.change)).ledger.shards[0]
     assert (entry.closed, entry.gaps, entry.frontier) == (False, (), 9)
 
 
@@ -324,7 +310,7 @@ def test_gaps_that_can_be_read_again_are_said() -> None:
 
 def test_a_removed_shard_that_was_closed_needs_nothing() -> None:
     plan = live([apart(1)], [], {0: ShardLedger(Cursor(2), end=Cursor(2))})
-    assert (plan.gaps, plan.closings) == ({}, {})
+    assert (plan.change.gaps, plan.change.closings) == ({}, {})
 
 
 def test_every_shard_gets_a_window_before_one_gets_two() -> None:
@@ -373,7 +359,7 @@ def test_a_backfill_plans_exactly_what_is_missing(
     assert IntervalSet.of((b, e) for _, b, e, _ in windows(plan)) == missing
     assert bool(plan.windows) != (0 in plan.waits)
     assert not plan.live
-    assert (plan.gaps, plan.closings, plan.marks) == ({}, {}, {})
+    assert (plan.change.gaps, plan.change.closings, plan.change.marks) == ({}, {}, {})
 
 
 def test_nothing_before_the_start_of_a_shard_with_adopted_rows_is_filled() -> None:
@@ -478,7 +464,7 @@ def test_a_shard_that_could_not_be_asked_waits_with_the_reason_and_nothing_is_co
     plan = live(shards, [asked, away], ledger)
     assert {p.window.shard for p in plan.windows} == {0}
     assert dict(plan.waits) == {1: Wait(Why.UNASKED, "throttled")}
-    assert not plan.gaps and not plan.closings and not plan.starts
+    assert not plan.change.gaps and not plan.change.closings and not plan.change.starts
 
 
 def test_a_shard_that_ends_before_its_frontier_has_fallen_back() -> None:
@@ -501,7 +487,7 @@ def test_a_shard_that_begins_anew_is_planned_from_there_and_has_not_fallen_back(
     survey = replace(surveyed(apart(0), 10, 20, (1, 10, 20)), anew=Cursor(10))
     plan = live([apart(0)], [survey], ledger)
     assert windows(plan) == [(0, 10, 20, 1)]
-    assert plan.anew == {0: (30, 10)}
+    assert plan.change.anew == {0: (30, 10)}
     assert zero_row_landing_due(replace(plan, windows=()), Ledger("o", ledger))
     assert fallen_back({0: survey}, Ledger("o", ledger)) == {}
     assert fallen_back({0: replace(survey, anew=None)}, Ledger("o", ledger)) == {0: (20, 30)}

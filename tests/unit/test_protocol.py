@@ -40,9 +40,9 @@ from pipelines.landing.run.protocol import (
     WriteWindows,
     step,
 )
-from sls_io.planning.plan import CURSOR_UNKNOWN, Edge, Plan, PlannedWindow, Span, Survey
+from sls_io.planning.values import Edge, LedgerChange, Plan, PlannedWindow, Span, Survey
 from sls_io.planning.waits import Wait, Why
-from sls_io.values.claim import Claim, Ledger, ShardLedger
+from sls_io.values.claim import CURSOR_UNKNOWN, Claim, Ledger, ShardLedger
 from sls_io.values.errors import ConfigError, InvariantBroken, LandingConflict
 from sls_io.values.settings import Budget
 from sls_io.values.shard import Head, Shard
@@ -200,7 +200,7 @@ def test_the_protocol_imports_nothing_that_reads_time_chance_or_the_world() -> N
         f"pipelines.landing.ledger.{name}" for name in ("epochs", "fence", "values")
     }
     pure |= {f"sls_io.values.{name}" for name in ("claim", "errors", "settings", "shard", "window")}
-    pure |= {f"sls_io.planning.{name}" for name in ("plan", "waits")}
+    pure |= {f"sls_io.planning.{name}" for name in ("plan", "values", "waits")}
     assert names <= pure
 
 
@@ -338,7 +338,11 @@ def test_what_a_stopped_window_leaves_behind_it_is_dropped_in_its_shard_only(
     planned = [Window(0, Cursor(b), Cursor(e), 3) for b, e in ((2, 5), (5, 9), (9, 12))]
     other = landed(1, 0, 4)
     plan = Plan(
-        "o", True, 0, tuple(PlannedWindow(w, 1) for w in (*planned, other.window)), marks={0: (), 1: ()}
+        "o",
+        True,
+        0,
+        tuple(PlannedWindow(w, 1) for w in (*planned, other.window)),
+        change=LedgerChange(marks={0: (), 1: ()}),
     )
     state, _ = follow(SETTING, *READ)
     state = replace(state, phase=Phase.WRITING, plan=plan)

@@ -6,7 +6,7 @@ import pytest
 
 from pipelines.landing.commit.publish import Refusal
 from pipelines.landing.run.refusals import Refusals
-from pipelines.landing.table.lake import not_taken
+from pipelines.landing.table.trouble import not_taken
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import TransportError
 

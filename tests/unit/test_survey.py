@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sls_io.planning.doubts import Second
-from sls_io.planning.plan import Again, Survey
 from sls_io.planning.survey import Begins, survey_hours, survey_live
+from sls_io.planning.values import Again, Survey
 from sls_io.values.claim import Ledger, ShardLedger
 from sls_io.values.errors import CursorExpired, ServiceError, ShardGone, SlsError, Throttled
 from sls_io.values.shard import Head, Shard

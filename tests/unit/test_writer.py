@@ -1,5 +1,6 @@
 """Rows of a page in data files: in order, counted, and files end at a page's edge, however long the rows."""
 
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,11 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.landing.run.tally import told
-from pipelines.landing.run.write import ROW_VERSION, FileRow, WriteJob, Writer, WrittenWindow, crowded
+from pipelines.landing.run.task import ROW_VERSION, FileRow, WriteJob, Writer
+from pipelines.landing.run.write import WrittenWindow, crowded, raised_in
 from pipelines.landing.table.contract import Contract
 from sls_io.decoding.decode import PagePart
-from sls_io.planning.plan import PlannedWindow
-from sls_io.values.settings import Service
+from sls_io.planning.values import PlannedWindow
+from sls_io.values.errors import CodeFailed, ConfigError, TransportError
+from sls_io.values.settings import Budget, Service
 from sls_io.values.window import Cursor, Window
 from sls_io.wire.client import Page
 from sls_io.wire.loggroup import frame, varint
@@ -40,6 +43,7 @@ def written(folder: Path, *pages: tuple[int, int], tally: str = "") -> list[File
     schema = contract.iceberg_schema()
     job = WriteJob(
         service=Service(endpoint="http://127.0.0.1:1", project="demo", logstore="long"),
+        budget=Budget(),
         origin="o-1",
         attempt="0" * 32,
         windows=(PlannedWindow(Window(0, Cursor(0), Cursor(len(pages)), HOUR), bytes_max=2**40),),
@@ -50,8 +54,6 @@ def written(folder: Path, *pages: tuple[int, int], tally: str = "") -> list[File
         io_properties={},
         table_properties={},
         deadline_s=0.0,
-        page_groups_max=1,
-        shard_mb_per_s=10.0,
     )
     writer, decoder = Writer(job, 0, tally), contract.decoder("o-1", schema)
 
@@ -124,3 +126,20 @@ def test_it_tells_how_far_it_is_over_all_its_files(tmp_path: Path) -> None:
     done = told(tmp_path / "tally")
     assert (done.pages, done.rows) == (2, 5)
     assert done.raw_bytes == sum(file.raw_bytes for file in files) > 0
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ConfigError("columns: no"), ConfigError),
+        (CodeFailed("its own code failed", "pack.code", "a transform"), ConfigError),
+        (TransportError("no storage"), TransportError),
+        (ValueError("none of ours"), type(None)),
+    ],
+)
+def test_what_a_task_raised_is_one_of_ours_again(error: Exception, kind: type) -> None:
+    """Spark hands the worker's traceback on as text, with the full name of the error in it."""
+    text = "An error occurred\n" + "".join(traceback.format_exception(error)) + "\n\tat Java.run"
+    told = raised_in(RuntimeError(text))
+    assert type(told) is kind
+    assert told is None or str(error) in str(told)

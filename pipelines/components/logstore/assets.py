@@ -278,7 +278,8 @@ def _table(
     config: Options,
 ) -> Results:
     """Land, or do hours again; then the checks beside, whatever became of it."""
-    seen = cache(lambda: after_landing(logstore))
+    lake = Lake.default().one_look()  # begun after the landing: what is told of a table is of one moment
+    seen = cache(lambda: after_landing(logstore, lake))
     if (config.since or config.until) and mode != FILL:
         raise ConfigError(f"since and until are for a fill, and this run is {mode}: leave them out")
 
@@ -293,7 +294,7 @@ def _table(
 
     try:
         if mode in (LIVE, FILL):
-            outcome = yield from _land(context, logstore, spark, seen, config, live=mode == LIVE)
+            outcome = yield from _land(context, logstore, spark, lake, seen, config, live=mode == LIVE)
         else:
             yield from _again(context, logstore, spark, mode, execute=config.execute)
             outcome = Outcome()
@@ -359,6 +360,7 @@ def _land(
     context: dg.AssetExecutionContext,
     logstore: Logstore,
     spark: SparkEngine,
+    lake: Lake,
     seen: Callable[[], Vitals],
     config: Options,
     *,
@@ -384,16 +386,16 @@ def _land(
         try:
             with commits(logstore.table) as made:
                 made.snapshot(report.snapshot_id)
-                lacks = () if live else _cannot_come(context, logstore, hours)
+                lacks = () if live else _cannot_come(context, logstore, hours, lake)
                 if live:
-                    news = untold(context.instance, logstore, bronze, report)
+                    news = untold(context.instance, logstore, bronze, report, lake)
                 else:
-                    reached = _filled_hours(logstore, report, hours, until_s)
+                    reached = _filled_hours(logstore, lake, report, hours, until_s)
                     reached -= {hour for lack in lacks for hour in lack.hours}
                     _observe(context, logstore, report, set(report.hours) - reached)
                     told = versions_told(context.instance, bronze, reached)
-                    news = News(frozenset(reached), _windows_of(logstore, report), told=told)
-                yield from _landed(context, logstore, run, report, news, seen)
+                    news = News(frozenset(reached), _windows_of(logstore, lake, report), told=told)
+                yield from _landed(context, logstore, lake, run, report, news, seen)
         except SlsError as error:
             return Outcome(report.gaps, error)
     return Outcome(report.gaps, _undone(report, lacks))
@@ -420,6 +422,7 @@ def _undone(report: LandingReport, lacks: Sequence[Lack]) -> SlsError | None:
 def _landed(
     context: dg.AssetExecutionContext,
     logstore: Logstore,
+    lake: Lake,
     run: Run,
     report: LandingReport,
     news: News,
@@ -433,8 +436,8 @@ def _landed(
         context.log.warning(line)
     if news.left:
         context.log.info(f"{news.left:,} more hours were not told yet: the next runs tell them")
-    in_table = hour_rows(logstore, Lake.default(), report.origin, news.hours)
-    errors = _errors_of(logstore, report.origin, news.hours)
+    in_table = hour_rows(logstore, lake, report.origin, news.hours)
+    errors = _errors_of(logstore, lake, report.origin, news.hours)
     for event in hour_events(logstore, report, news, in_table, errors, metadata.runway(seen())):
         context.log_event(event)
     found = run.reconcile()
@@ -479,11 +482,13 @@ def _log(context: dg.AssetExecutionContext) -> Callable[[str], None]:
     return lambda event: context.log.info(f"landing: {event}")
 
 
-def _cannot_come(context: dg.AssetExecutionContext, logstore: Logstore, hours: range) -> list[Lack]:
+def _cannot_come(
+    context: dg.AssetExecutionContext, logstore: Logstore, hours: range, lake: Lake
+) -> list[Lack]:
     """Say what of the asked hours cannot come, whoever asks; returns what retention has taken. Hours that are
     still to come, that nothing was received in, or that somebody removed for good are no failure."""
     with SlsClient(logstore.service) as client:
-        lacks = lacking(Lake.default(), logstore, client, hours)
+        lacks = lacking(lake, logstore, client, hours)
         lost = retention_took(client, lacks)
     for lack in lacks:
         context.log.warning(f"cannot come: {lack.text}")
@@ -500,21 +505,23 @@ def _observe(
         )
 
 
-def _filled_hours(logstore: Logstore, report: LandingReport, asked: range, until_s: int) -> set[int]:
+def _filled_hours(
+    logstore: Logstore, lake: Lake, report: LandingReport, asked: range, until_s: int
+) -> set[int]:
     """Asked hours of which the service has nothing more, up to what had settled: landed now, landed
     before, or empty. An hour that a budget or `until_s` cut short is not among them: it stays to be done."""
     with SlsClient(logstore.service) as client:
         settled_s = report.until_s
         if until_s < asked.stop * HOUR_S:
             settled_s = min(int(client.now_s()) - logstore.budget.settle_s, asked.stop * HOUR_S)
-        lacking = lacking_hours(logstore, Lake.default(), client, asked, settled_s)
+        lacking = lacking_hours(logstore, lake, client, asked, settled_s)
     done = {*report.hours, *complete_hours(asked, settled_s)}
     return done - lacking
 
 
-def _windows_of(logstore: Logstore, report: LandingReport) -> dict[int, list[Landed]]:
+def _windows_of(logstore: Logstore, lake: Lake, report: LandingReport) -> dict[int, list[Landed]]:
     """What a landing pulled, by receive hour; nothing when its snapshot is gone by now."""
-    table = Lake.default().load(logstore.table) if report.snapshot_id is not None else None
+    table = lake.load(logstore.table) if report.snapshot_id is not None else None
     snapshot = table.snapshot_by_id(report.snapshot_id) if table is not None and report.snapshot_id else None
     found: dict[int, list[Landed]] = {}
     for each in windows_of(snapshot)[1] if snapshot is not None else ():
@@ -522,9 +529,9 @@ def _windows_of(logstore: Logstore, report: LandingReport) -> dict[int, list[Lan
     return found
 
 
-def _errors_of(logstore: Logstore, origin: str, hours: Collection[int]) -> dict[int, HourErrors]:
+def _errors_of(logstore: Logstore, lake: Lake, origin: str, hours: Collection[int]) -> dict[int, HourErrors]:
     """Rows with errors that the table holds of these hours by now."""
-    table = Lake.default().load(logstore.table)
+    table = lake.load(logstore.table)
     if table is None or not hours:
         return {}
     return by_hour(table, {origin}, min(hours), max(hours) + 1)

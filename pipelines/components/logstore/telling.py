@@ -45,14 +45,13 @@ class News:
 
 
 def untold(
-    instance: dg.DagsterInstance, logstore: Logstore, bronze: dg.AssetKey, report: LandingReport
+    instance: dg.DagsterInstance, logstore: Logstore, bronze: dg.AssetKey, report: LandingReport, lake: Lake
 ) -> News:
     """What a live run has to tell: hours with rows of its own, and what the table says that others left.
 
     An hour whose rows have left since (an undo) is not told: nothing is there to look at. One that a run left
     as unknown is told as it is, however old the commits are that brought it.
     """
-    lake = Lake.default()
     table = lake.load(logstore.table)
     commits = [*brought(table, report.origin)] if table is not None else []
     once = _unknown_once(instance, bronze)

@@ -48,7 +48,8 @@ from pipelines.landing.ledger.summary import summary_of
 from pipelines.landing.ledger.values import Adopted, Deed, Forgotten, Landed
 from pipelines.landing.table import calls
 from pipelines.landing.table.data_files import partition_text
-from pipelines.landing.table.lake import Lake, storage_trouble
+from pipelines.landing.table.lake import Lake
+from pipelines.landing.table.trouble import storage_trouble
 from pipelines.landing.table.usable import check_usable
 from sls_io.values.claim import Ledger
 from sls_io.values.errors import InvariantBroken, LandingConflict, LandingUnknown, SlsError, TransportError

@@ -11,7 +11,6 @@ AssertRefSnapshotId would be dropped in silence, and its retry loses the tag. `_
 producer is private; the version is pinned and a test asserts every requirement of a request.
 """
 
-import base64
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -40,7 +39,7 @@ from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.reading import manifests_of
 from pipelines.landing.ledger.state import TableState
 from pipelines.landing.ledger.values import Adopted, Delta, Forgotten
-from pipelines.landing.table.lake import NotTaken, not_taken, storage_trouble
+from pipelines.landing.table.trouble import NotTaken, not_taken, storage_trouble
 from sls_io.values.claim import Ledger
 from sls_io.values.deadline import NoAnswer, answered
 from sls_io.values.errors import TransportError
@@ -290,13 +289,3 @@ def _timed(updates: Iterable[TableUpdate], at_ms: int) -> list[TableUpdate]:
         else u
         for u in updates
     ]
-
-
-def pack_bounds(bounds: Mapping[int, bytes]) -> dict[str, str]:
-    """Column bounds as JSON-safe text, for the row a writing task sends to the driver."""
-    return {str(k): base64.b64encode(v).decode("ascii") for k, v in bounds.items()}
-
-
-def unpack_bounds(bounds: Mapping[str, str]) -> dict[int, bytes]:
-    """The inverse of `pack_bounds`."""
-    return {int(k): base64.b64decode(v) for k, v in bounds.items()}

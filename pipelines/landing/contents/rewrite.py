@@ -20,8 +20,8 @@ from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.reading import batches_of, tasks_of
 from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import arrow_schema
-from pipelines.landing.table.lake import storage_trouble
 from pipelines.landing.table.new_file import NewFile
+from pipelines.landing.table.trouble import storage_trouble
 from sls_io.values.errors import LandingConflict, TransportError
 
 

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,6 @@ from pipelines.landing.ledger.values import Adopted
 from pipelines.landing.table import calls
 from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import hour_place, origin_place, rows_of
-from pipelines.landing.table.where import Where
 from sls_io.decoding.decode import identity_sum
 from sls_io.values.claim import SUM_MODULUS, Ledger, ShardLedger
 from sls_io.values.cures import Cure, Do
@@ -39,6 +39,15 @@ _HOUR_US = HOUR_S * 1_000_000
 _HOURS_NAMED_MAX = 5
 _Longs = npt.NDArray[np.int64]
 Fingerprint = frozenset[tuple[str, frozenset[str]]]
+
+
+class Filter(Protocol):
+    """What takes some of a batch's rows: the columns it needs by field id, and which rows it takes."""
+
+    @property
+    def fields(self) -> frozenset[int]: ...
+
+    def taken(self, batch: pa.RecordBatch) -> pa.BooleanArray: ...
 
 
 @dataclass(frozen=True)
@@ -353,7 +362,7 @@ def fingerprint(tasks: Iterable[FileScanTask]) -> Fingerprint:
     )
 
 
-def parts_of(place: Place, tasks: Collection[FileScanTask], where: Where | None = None) -> tuple[Part, ...]:
+def parts_of(place: Place, tasks: Collection[FileScanTask], where: Filter | None = None) -> tuple[Part, ...]:
     """The logstore's rows of these files, or those that `where` takes, by shard and hour.
 
     Reads one file at a time, and of it only the identity columns and those that `where` names. Columns are

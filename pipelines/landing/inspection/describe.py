@@ -129,7 +129,7 @@ def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
         first_start=False,
         until_s=until_s,
         windows=tuple((p.window.shard, p.window.hour, p.window.begin, p.window.end) for p in plan.windows),
-        closings=dict(plan.closings),
+        closings=dict(plan.change.closings),
         gaps=gap_lines(plan),
         waits=dict(sorted(plan.waits.items())),
         backlog=_backlog(

@@ -22,7 +22,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import calls
 from pipelines.landing.table.former import listed
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
-from sls_io.planning.plan import CURSOR_UNKNOWN
+from sls_io.values.claim import CURSOR_UNKNOWN
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.cures import Call, Cure
 from sls_io.values.errors import ConfigError, LedgerBroken

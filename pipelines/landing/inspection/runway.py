@@ -22,8 +22,7 @@ from pipelines.landing.ledger.state import ancestry, read_state
 from pipelines.landing.ledger.summary import is_landing, ledgers_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
-from sls_io.planning.plan import GAP_SKIPPED
-from sls_io.values.claim import Ledger, ShardLedger
+from sls_io.values.claim import GAP_SKIPPED, Ledger, ShardLedger
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.errors import CursorExpired, ShardGone
 from sls_io.values.shard import Head, Shard

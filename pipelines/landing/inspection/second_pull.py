@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from pipelines.landing.contents.tally import Count
 from sls_io.decoding.decode import Decoder
+from sls_io.decoding.readings import readings
 from sls_io.planning.survey import survey_hours, survey_live
-from sls_io.reader.readings import readings
 from sls_io.values.claim import SUM_MODULUS, Ledger
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.errors import CursorExpired, ShardGone

@@ -9,8 +9,9 @@ from pipelines.landing.ledger.left import left_alone, rates_of
 from pipelines.landing.ledger.start import begins, check_ends
 from pipelines.landing.ledger.state import facts
 from pipelines.landing.logstore import Logstore
-from sls_io.planning.plan import Patience, Plan, plan_live
+from sls_io.planning.plan import Patience, plan_live
 from sls_io.planning.survey import look_at
+from sls_io.planning.values import Plan
 from sls_io.planning.waits import Wait
 from sls_io.values.claim import Ledger
 from sls_io.values.shard import Shard

@@ -46,9 +46,9 @@ from pipelines.landing.run.report import said_readable
 from pipelines.landing.table import calls
 from pipelines.landing.table.contract import Contract, check_landable
 from pipelines.landing.table.lake import Lake, NoMetadata
-from sls_io.planning.plan import CURSOR_UNKNOWN, GAP_SKIPPED, Again
 from sls_io.planning.survey import Begins, begins_anew, readable_again
-from sls_io.values.claim import Ledger, ShardLedger
+from sls_io.planning.values import Again
+from sls_io.values.claim import CURSOR_UNKNOWN, GAP_SKIPPED, Ledger, ShardLedger
 from sls_io.values.errors import Breach, ConfigError, LedgerBroken, ShardGone, SlsError
 from sls_io.values.shard import Head, Shard
 from sls_io.values.window import HOUR_S, Cursor, IntervalSet, Window

@@ -28,8 +28,7 @@ from dataclasses import replace
 
 from pipelines.landing.ledger.values import Adopted, Deed, Forgotten, Gone, Landed, Operation
 from pipelines.landing.table import calls
-from sls_io.planning.plan import GAP_EXPIRED, GAP_SHARD_GONE, GAP_SKIPPED
-from sls_io.values.claim import Gap, Ledger, ShardLedger
+from sls_io.values.claim import GAP_EXPIRED, GAP_SHARD_GONE, GAP_SKIPPED, Gap, Ledger, ShardLedger
 from sls_io.values.cures import Do
 from sls_io.values.errors import Breach, InvariantBroken, LedgerBroken
 from sls_io.values.window import Cursor, IntervalSet, Window

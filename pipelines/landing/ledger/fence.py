@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from pipelines.landing.ledger.values import Delta, Landed
-from sls_io.planning.plan import Edge, Suspicion, opened
+from sls_io.planning.values import Edge, Suspicion
 from sls_io.values.claim import SUM_MODULUS, Gap, Ledger, ShardLedger
 from sls_io.values.window import Cursor, IntervalSet, Window
 
@@ -28,13 +28,13 @@ def merge(ledger: Ledger, delta: Delta) -> Merged:
     A refused live window takes the later windows of its shard with it, since they no longer begin
     at the frontier. Closings and marks apply only where the frontier really is where they say.
     """
-    shards = dict(ledger.shards)
-    for shard, start in delta.starts.items():
-        shards.setdefault(shard, ShardLedger(start=start, told=shard not in delta.chosen))
-    _begin_anew(shards, delta.anew)
-    _open(shards, delta.opened)
-    stale = _suspected(shards, delta.suspicions)
-    _note_gaps(shards, {shard: gaps for shard, gaps in delta.gaps.items() if shard not in stale})
+    shards, change = dict(ledger.shards), delta.change
+    for shard, start in change.starts.items():
+        shards.setdefault(shard, ShardLedger(start=start, told=shard not in change.chosen))
+    _begin_anew(shards, change.anew)
+    _open(shards, change.opened)
+    stale = _suspected(shards, change.suspicions)
+    _note_gaps(shards, {shard: gaps for shard, gaps in change.gaps.items() if shard not in stale})
     accepted: list[Landed] = []
     lost: list[Landed] = []
     for landed in sorted(delta.windows, key=lambda x: x.window):
@@ -44,8 +44,8 @@ def merge(ledger: Ledger, delta: Delta) -> Merged:
             accepted.append(landed)
         else:
             lost.append(landed)
-    _close(shards, delta.closings)
-    for shard, marks in delta.marks.items():
+    _close(shards, change.closings)
+    for shard, marks in change.marks.items():
         if shard in shards:
             shards[shard] = _with_marks(shards[shard], marks)
     return Merged(Ledger(ledger.origin, shards), tuple(accepted), tuple(lost))
@@ -65,7 +65,7 @@ def _open(shards: dict[int, ShardLedger], ends: Mapping[int, Cursor]) -> None:
     for shard, end in ends.items():
         entry = shards.get(shard)
         if entry is not None and entry.end == end:
-            shards[shard] = opened(entry)
+            shards[shard] = entry.opened_again()
 
 
 def _note_gaps(shards: dict[int, ShardLedger], found: Mapping[int, tuple[Gap, ...]]) -> None:
@@ -75,7 +75,10 @@ def _note_gaps(shards: dict[int, ShardLedger], found: Mapping[int, tuple[Gap, ..
         entry = shards.get(shard)
         if entry is not None and not entry.closed:
             kept = [g for gap in gaps for g in _trim(gap, entry.accounted)]
-            shards[shard] = replace(entry, gaps=tuple(sorted({*entry.gaps, *kept})))
+            noted = replace(entry, gaps=tuple(sorted({*entry.gaps, *kept})))
+            # Where the frontier passed a gap, what was suspected of it is decided.
+            passed = noted.frontier > entry.frontier
+            shards[shard] = replace(noted, suspect_s=0) if passed else noted
 
 
 def _close(shards: dict[int, ShardLedger], ends: Mapping[int, Cursor]) -> None:
@@ -153,7 +156,7 @@ def _fits(entry: ShardLedger | None, window: Window, delta: Delta, base: Ledger)
         return False
     # A: plans a child's window while its parent has data left. B: lands it first, out of order.
     # The parents are looked up in the base that this commit requires, so B is refused here.
-    needed = delta.lineage.get(window.shard, frozenset())
+    needed = delta.change.lineage.get(window.shard, frozenset())
     return window.begin == entry.frontier and base.closed(needed)
 
 

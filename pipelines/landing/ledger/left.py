@@ -21,7 +21,7 @@ from pyiceberg.table import Table
 
 from pipelines.landing.ledger.state import TableState, windows_in
 from sls_io.planning import waits
-from sls_io.planning.plan import Survey
+from sls_io.planning.values import Survey
 from sls_io.planning.waits import Wait, Why
 from sls_io.values.claim import Ledger
 from sls_io.values.errors import SlsError

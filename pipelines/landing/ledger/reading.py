@@ -27,7 +27,7 @@ from pipelines.landing.hours import hour_text
 from pipelines.landing.table import calls, second_look
 from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import origin_place
-from pipelines.landing.table.lake import is_storage, storage_trouble
+from pipelines.landing.table.trouble import is_storage, storage_trouble
 from sls_io.values.cures import Cure, Do
 from sls_io.values.errors import Breach, InvariantBroken, LedgerBroken, SlsError, TransportError
 from sls_io.values.window import IntervalSet

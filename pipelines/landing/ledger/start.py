@@ -16,8 +16,9 @@ from pipelines.landing.ledger.state import TableState, names_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
-from sls_io.planning.plan import Survey, fallen_back, since_start, since_start_in
+from sls_io.planning.plan import fallen_back, since_start, since_start_in
 from sls_io.planning.survey import Begins, from_hour
+from sls_io.planning.values import Survey
 from sls_io.values.claim import Ledger, ShardLedger
 from sls_io.values.clock import Clock
 from sls_io.values.cures import Do

@@ -47,7 +47,8 @@ from pipelines.landing.ledger.values import Adopted, Forgotten, Landed, Operatio
 from pipelines.landing.table import calls
 from pipelines.landing.table.contract import Held
 from pipelines.landing.table.former import newer, number_of, strangers
-from pipelines.landing.table.lake import ANSWER_S, is_storage, storage_trouble
+from pipelines.landing.table.lake import ANSWER_S
+from pipelines.landing.table.trouble import is_storage, storage_trouble
 from pipelines.landing.table.usable import check_usable
 from sls_io.values.claim import Ledger
 from sls_io.values.cures import Call, Cure, Do

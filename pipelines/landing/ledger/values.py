@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from sls_io.planning.plan import Edge, Suspicion
-from sls_io.values.claim import SUM_MODULUS, Gap
-from sls_io.values.window import Cursor, IntervalSet, Window
+from sls_io.planning.values import LedgerChange
+from sls_io.values.claim import SUM_MODULUS
+from sls_io.values.window import IntervalSet, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,22 +22,14 @@ class Landed:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """What one landing changes in the ledger of its origin. `chosen` are those of `starts` that a policy
-    chose; the service told the others."""
+    """What one landing brings to the ledger of its origin: windows, and the change that its plan made.
+    `first`: it is the first start."""
 
     origin: str
     live: bool
     windows: tuple[Landed, ...] = ()
-    starts: Mapping[int, Cursor] = field(default_factory=dict)
-    gaps: Mapping[int, tuple[Gap, ...]] = field(default_factory=dict)
-    closings: Mapping[int, Cursor] = field(default_factory=dict)
-    marks: Mapping[int, tuple[Edge, ...]] = field(default_factory=dict)
-    lineage: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    change: LedgerChange = field(default_factory=LedgerChange)
     first: bool = False
-    opened: Mapping[int, Cursor] = field(default_factory=dict)
-    suspicions: Mapping[int, Suspicion] = field(default_factory=dict)
-    chosen: frozenset[int] = frozenset()
-    anew: Mapping[int, tuple[Cursor, Cursor]] = field(default_factory=dict)
 
 
 class Operation(StrEnum):

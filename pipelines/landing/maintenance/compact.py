@@ -42,8 +42,8 @@ from pipelines.landing.table.contract import (
     rows_of,
 )
 from pipelines.landing.table.data_files import partition_text
-from pipelines.landing.table.lake import storage_trouble
 from pipelines.landing.table.new_file import NewFile
+from pipelines.landing.table.trouble import storage_trouble
 from sls_io.decoding.decode import identity_sum
 from sls_io.values.claim import SUM_MODULUS, Ledger
 from sls_io.values.errors import InvariantBroken, LandingConflict, LedgerBroken, TransportError

@@ -18,7 +18,7 @@ from pipelines.landing.table.lake import Lake
 from sls_io.checkpoints.copying import Move, copy
 from sls_io.checkpoints.store import Kept
 from sls_io.coordination.coordinator import Coordinator
-from sls_io.planning.plan import CURSOR_UNKNOWN
+from sls_io.values.claim import CURSOR_UNKNOWN
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.errors import ConfigError, SlsError
 from sls_io.wire.client import SlsClient

@@ -22,8 +22,7 @@ from pipelines.landing.ledger.values import Landed
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.contract import hour_place
 from pipelines.landing.table.lake import Lake
-from sls_io.planning.plan import CURSOR_UNKNOWN
-from sls_io.values.claim import Gap, ShardLedger
+from sls_io.values.claim import CURSOR_UNKNOWN, Gap, ShardLedger
 from sls_io.values.errors import CursorExpired, ShardGone
 from sls_io.values.window import HOUR_S, Cursor, IntervalSet
 from sls_io.wire.client import SlsClient

@@ -39,8 +39,10 @@ from pipelines.landing.table.former import (
     uuid_of,
     versions,
 )
-from pipelines.landing.table.lake import CATALOG, Lake, NoMetadata, storage_trouble, unreachable
+from pipelines.landing.table.home import CATALOG
+from pipelines.landing.table.lake import Lake, NoMetadata, unreachable
 from pipelines.landing.table.sql_catalog import named, repoint
+from pipelines.landing.table.trouble import storage_trouble
 from sls_io.values.cures import Call
 from sls_io.values.errors import (
     ConfigError,

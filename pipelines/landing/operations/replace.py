@@ -20,29 +20,31 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
 from pipelines.landing.commit import authored
-from pipelines.landing.commit.operation import Done, Planned, Tools, execute
+from pipelines.landing.commit.freshness import Freshness
+from pipelines.landing.commit.operation import Planned, Tools, execute
 from pipelines.landing.contents import slices
 from pipelines.landing.contents.slices import RowsElsewhere
 from pipelines.landing.ledger.epochs import RUN_CHARS, Fenced
 from pipelines.landing.ledger.fence import merge
 from pipelines.landing.ledger.reading import spans
 from pipelines.landing.ledger.state import held_columns
-from pipelines.landing.ledger.values import Delta, Landed, Operation
+from pipelines.landing.ledger.values import Delta, Operation
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.operations.skip import Skip, skipped
+from pipelines.landing.operations.skip import Skip
 from pipelines.landing.operations.undo import PlannedUndo, Undo, plan_undo
-from pipelines.landing.run.report import HourReport, LandingReport, stop_text
-from pipelines.landing.run.write import WrittenWindow, assemble, job_for, to_data_file, write_windows
-from pipelines.landing.spark.session import Engine
+from pipelines.landing.run.attempt import Attempt
+from pipelines.landing.run.report import LandingReport, stop_text
+from pipelines.landing.run.reporting import counts_of
+from pipelines.landing.run.write import WrittenWindow
 from pipelines.landing.table import calls
-from pipelines.landing.table.contract import Contract, partition_of
+from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
-from sls_io.planning.plan import PlannedWindow, Survey, plan_fill, since_start
+from sls_io.planning.plan import plan_fill, since_start
 from sls_io.planning.survey import survey_hours
+from sls_io.planning.values import LedgerChange, PlannedWindow, Survey
 from sls_io.values.claim import Ledger
 from sls_io.values.errors import (
     ConfigError,
@@ -78,27 +80,34 @@ class _Replacing:
     skip: Skip | None
 
     def work(self, tools: Tools) -> "PlannedReplace":
-        """Pull and write the hours. Raises TransportError when a window ended early."""
+        """Pull and write the hours as a run does. Raises TransportError when a window ended early."""
         tools.on_event("write")
-        attempt = uuid.uuid4().hex
         if tools.engine is None:
             raise InvariantBroken("a replace works with an engine")
-        deadline_s = self.client.now_s() + SWEEP_FLOOR_S / 2
-        written = tuple(_write(self, tools.engine, attempt, deadline_s))
-        landed = tuple(w.landed for w in written if w.landed is not None)
-        files = _files(self, written)
+        tools.engine.require()
+        place, fresh = self.undone.place, Freshness(tools.clock)
+        attempt = Attempt(uuid.uuid4().hex, place.origin, place.table, place.state, self.schema, fresh)
+        written = attempt.write(
+            tools.engine,
+            self.logstore,
+            self.windows,
+            deadline_s=self.client.now_s() + SWEEP_FLOOR_S / 2,
+            tag=f"sls-lake-{attempt.id[:12]}",
+        )
+        _check_whole(self.windows, written)
+        attempt = attempt.wrote(written, fresh)
 
         def on(current: PlannedUndo) -> PlannedReplace:
-            change = _change(self, current, landed, files)
+            change = _change(self, current, attempt)
             return PlannedReplace(
-                self.undone.view, current.place, change, again=again, coming=self, written=written
+                self.undone.view, current.place, change, again=again, coming=self, attempt=attempt
             )
 
         def again() -> PlannedReplace:
             current = self.look()
-            if attempt[:RUN_CHARS] in current.place.state.aborted:
+            if attempt.id[:RUN_CHARS] in current.place.state.aborted:
                 raise LandingConflict(f"{Fenced.ABORTED}: nothing was replaced")
-            _check_unchanged(self.undone, current)
+            _check_unchanged(attempt, self.undone, current)
             return on(current)
 
         return on(self.undone)
@@ -106,10 +115,10 @@ class _Replacing:
 
 @dataclass(frozen=True)
 class PlannedReplace(Planned[Undo]):
-    """What would leave; `coming` in the same commit, `written` once that was pulled."""
+    """What would leave; `coming` in the same commit, `attempt` once that was pulled."""
 
     coming: _Replacing = field(kw_only=True)
-    written: tuple[WrittenWindow, ...] = ()
+    attempt: Attempt | None = None
 
 
 def plan_replace(
@@ -211,9 +220,15 @@ def execute_replace(lake: Lake, planned: PlannedReplace, tools: Tools) -> Landin
     """
     begun_s = tools.clock.monotonic()
     done = execute(lake, planned, tools)
-    if not isinstance(done.planned, PlannedReplace):
+    if not isinstance(done.planned, PlannedReplace) or done.planned.attempt is None:
         raise InvariantBroken("another plan was committed")
-    return _report(done.planned, done, tools.clock.monotonic() - begun_s)
+    attempt = done.planned.attempt
+    return replace(
+        counts_of(attempt, attempt.landed, mode=Operation.REPLACE, snapshot_id=done.snapshot),
+        seconds=tools.clock.monotonic() - begun_s,
+        until_s=planned.coming.hours.stop * HOUR_S,
+        conflicts=done.conflicts,
+    )
 
 
 def _check_covered(
@@ -246,114 +261,38 @@ def _hour_of(client: SlsClient, shard: int, left: IntervalSet) -> int | None:
     return None
 
 
-def _write(coming: _Replacing, engine: Engine, attempt: str, deadline_s: float) -> list[WrittenWindow]:
-    """Every planned window, whole. Raises TransportError when one ended early."""
-    engine.require()
-    place = coming.undone.place
-    job = job_for(
-        coming.logstore,
-        place.table,
-        origin=place.origin.id,
-        attempt=attempt,
-        windows=coming.windows,
-        schema=coming.schema or place.table.schema(),
-        deadline_s=deadline_s,
-    )
-    rows = write_windows(engine, job, tag=f"sls-lake-{attempt[:12]}")
-    written = assemble(coming.windows, rows)
-    for wanted, window in zip(coming.windows, written, strict=True):
+def _check_whole(windows: Iterable[PlannedWindow], written: Iterable[WrittenWindow]) -> None:
+    """Raises TransportError when a window ended early."""
+    for wanted, window in zip(windows, written, strict=True):
         if window.landed is None or window.landed.window != wanted.window:
             why = stop_text(window.stopped, window.cause)
             raise TransportError(f"shard {wanted.window.shard}: {why}; nothing was replaced, run it again")
-    return written
 
 
-def _files(coming: _Replacing, written: Iterable[WrittenWindow]) -> tuple[DataFile, ...]:
-    place = coming.undone.place
-    schema, spec = coming.schema or place.table.schema(), place.table.spec()
-    return tuple(
-        to_data_file(
-            row,
-            partition=partition_of(
-                spec,
-                schema,
-                table=place.name,
-                origin=place.origin.id,
-                shard=w.landed.window.shard,
-                hour=w.landed.window.hour,
-            ),
-            spec_id=place.state.spec_id,
-        )
-        for w in written
-        if w.landed is not None
-        for row in w.files
-    )
-
-
-def _change(
-    coming: _Replacing, current: PlannedUndo, landed: tuple[Landed, ...], files: tuple[DataFile, ...]
-) -> authored.Change:
-    place = current.place
+def _change(coming: _Replacing, current: PlannedUndo, attempt: Attempt) -> authored.Change:
+    place, landed = current.place, attempt.landed
     lacking = landed[len(landed) - coming.more :]
-    merged = merge(place.ledger, Delta(place.origin.id, live=False, windows=lacking))
+    skip = LedgerChange() if coming.skip is None else coming.skip.change
+    merged = merge(place.ledger, Delta(place.origin.id, live=False, windows=lacking, change=skip))
     if merged.lost:
         raise LandingConflict(
             f"another backfill landed a part of these hours in {place.name} meanwhile; nothing was "
             "replaced, look again"
         )
-    ledger = merged.ledger if coming.skip is None else skipped(merged.ledger, coming.skip)
     return replace(
         current.commit,
-        ledgers={**place.state.ledgers, place.origin.id: ledger},
-        added=files,
+        ledgers={**place.state.ledgers, place.origin.id: merged.ledger},
+        added=tuple(attempt.files(landed)),
         windows=landed,
         window_origin=place.origin.id,
         schema=coming.schema,
     )
 
 
-def _check_unchanged(then: PlannedUndo, now: PlannedUndo) -> None:
+def _check_unchanged(attempt: Attempt, then: PlannedUndo, now: PlannedUndo) -> None:
     """What is there of the hours is what was looked at, however its files were rewritten since."""
-    fits = (then.place.state.schema_id, then.place.state.spec_id) == (
-        now.place.state.schema_id,
-        now.place.state.spec_id,
-    )
-    if not fits or then.taken != now.taken:
+    if not attempt.fits(now.place.state, fill=False) or then.taken != now.taken:
         raise LandingConflict(
             f"these hours, the schema or the partitioning of {now.place.name} changed meanwhile; nothing "
             "was replaced, look again without --execute"
         )
-
-
-def _report(planned: PlannedReplace, done: Done[Undo], seconds: float) -> LandingReport:
-    written = planned.written
-    hours: dict[int, HourReport] = {}
-    for window in written:
-        if window.landed is None:
-            continue
-        old = hours.get(window.landed.window.hour, HourReport(0, 0, 0, 0))
-        hours[window.landed.window.hour] = HourReport(
-            rows=old.rows + window.landed.rows,
-            raw_bytes=old.raw_bytes + window.landed.raw_bytes,
-            files=old.files + len(window.files),
-            file_bytes=old.file_bytes + sum(row.size for row in window.files),
-        )
-    files = [row for window in written for row in window.files]
-    return LandingReport(
-        mode=Operation.REPLACE,
-        origin=planned.view.origin,
-        table=planned.view.table,
-        snapshot_id=done.snapshot,
-        rows=sum(x.rows for x in hours.values()),
-        raw_bytes=sum(x.raw_bytes for x in hours.values()),
-        files=len(files),
-        file_bytes=sum(row.size for row in files),
-        error_rows=sum(row.errors for row in files),
-        pages=sum(row.pages for row in files),
-        seconds=seconds,
-        until_s=planned.coming.hours.stop * HOUR_S,
-        windows=len(written),
-        hours=dict(sorted(hours.items())),
-        conflicts=done.conflicts,
-        peak_bytes=max((row.peak_bytes for row in files), default=0),
-    )

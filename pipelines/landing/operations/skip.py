@@ -21,13 +21,14 @@ from dataclasses import dataclass, replace
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.operation import Planned
 from pipelines.landing.hours import moment_text
+from pipelines.landing.ledger.fence import merge
 from pipelines.landing.ledger.place import Place, look
-from pipelines.landing.ledger.values import Deed, Operation
+from pipelines.landing.ledger.values import Deed, Delta, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
-from sls_io.planning.plan import GAP_SKIPPED
-from sls_io.values.claim import Gap, Ledger, ShardLedger
-from sls_io.values.window import HOUR_S, Cursor, IntervalSet
+from sls_io.planning.values import Edge, LedgerChange
+from sls_io.values.claim import GAP_SKIPPED, Gap, ShardLedger
+from sls_io.values.window import HOUR_S, Cursor
 from sls_io.wire.client import SlsClient
 
 
@@ -53,6 +54,18 @@ class Skip:
     origin: str
     time_s: int
     shards: tuple[SkippedShard, ...]
+
+    @property
+    def change(self) -> LedgerChange:
+        """What becomes of the ledger: a gap wherever nothing between frontier and target is accounted for.
+
+        The receive time reached moves, too. Else the next run would report the hours in between as landed.
+        """
+        change = LedgerChange()
+        for x in self.shards:
+            change.gaps[x.shard] = (Gap(x.frontier, x.target, GAP_SKIPPED),)
+            change.marks[x.shard] = (Edge(x.reached_s, x.target),)
+        return change
 
 
 def plan_skip(
@@ -86,28 +99,12 @@ def _open_among(place: Place, client: SlsClient) -> set[int]:
 
 def _planned(place: Place, found: Collection[SkippedShard], time_s: int) -> Planned[Skip]:
     view = Skip(place.name, place.origin.id, time_s, tuple(x for x in found if x.target > x.frontier))
-    ledgers = {**place.state.ledgers, view.origin: skipped(place.ledger, view)}
+    merged = merge(place.ledger, Delta(view.origin, live=False, change=view.change))
+    ledgers = {**place.state.ledgers, view.origin: merged.ledger}
     deed = Deed(Operation.SKIP, ",".join(str(x.shard) for x in view.shards))
     change = replace(authored.unchanged(place.head, place.state, deed), ledgers=ledgers)
     nothing = f"no shard is behind {moment_text(time_s)} UTC: nothing to skip"
     return Planned(view, place, change if view.shards else None, nothing=nothing)
-
-
-def skipped(ledger: Ledger, view: Skip) -> Ledger:
-    """The ledger afterwards: a gap wherever nothing between frontier and target is accounted for.
-
-    The receive time reached moves, too. Else the next run would report the hours in between as landed.
-    """
-    changed = {}
-    for one in view.shards:
-        entry = ledger.shards.get(one.shard)
-        if entry is None or entry.closed:
-            continue  # taken out or closed since this was planned: nothing of it is missing
-        missing = IntervalSet.of([(one.frontier, one.target)]).minus(entry.accounted)
-        gaps = {*entry.gaps, *(Gap(Cursor(b), Cursor(e), GAP_SKIPPED) for b, e in missing)}
-        reached_s = max(entry.reached_s, one.reached_s)
-        changed[one.shard] = replace(entry, gaps=tuple(sorted(gaps)), reached_s=reached_s, suspect_s=0)
-    return ledger.with_shards(changed)
 
 
 def _skipped(

@@ -6,7 +6,7 @@ and the parts of an attempt change together.
 """
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -24,9 +24,11 @@ from pipelines.landing.ledger.start import check_beside, check_origin, origin_te
 from pipelines.landing.ledger.state import TableState, check_adds_up, held_columns, read_state
 from pipelines.landing.ledger.values import Delta, Landed
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.run.write import FileRow, WrittenWindow, to_data_file
+from pipelines.landing.run.task import FileRow
+from pipelines.landing.run.write import WrittenWindow, job_for, to_data_file, write_windows
+from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.contract import Contract, partition_of
-from sls_io.planning.plan import Plan
+from sls_io.planning.values import Plan, PlannedWindow
 from sls_io.values.claim import Ledger
 from sls_io.values.window import IntervalSet, Window
 from sls_io.wire.client import Origin
@@ -87,9 +89,36 @@ class Attempt:
         """With which files are written."""
         return self.evolved if self.evolved is not None else self.table.schema()
 
-    def wrote(self, rows: Mapping[Window, WrittenWindow], fresh: Freshness) -> "Attempt":
-        """With these files, none of them older than `fresh`."""
-        return replace(self, rows=rows, fresh=fresh)
+    def write(
+        self,
+        engine: Engine,
+        logstore: Logstore,
+        windows: tuple[PlannedWindow, ...],
+        *,
+        deadline_s: float,
+        tag: str,
+    ) -> list[WrittenWindow]:
+        """Pull these windows into files that nobody sees yet, until `deadline_s` (unix seconds, service):
+        each as it ended. `tag` cancels it."""
+        job = job_for(
+            logstore,
+            self.table,
+            origin=self.origin.id,
+            attempt=self.id,
+            windows=windows,
+            schema=self.schema,
+            deadline_s=deadline_s,
+        )
+        return write_windows(engine, job, tag=tag)
+
+    def wrote(self, written: Iterable[WrittenWindow], fresh: Freshness) -> "Attempt":
+        """With the files of these windows, none of them older than `fresh`."""
+        return replace(self, rows={w.landed.window: w for w in written if w.landed}, fresh=fresh)
+
+    @property
+    def landed(self) -> tuple[Landed, ...]:
+        """The windows that were written, as far as they were proven, in the order of their writing."""
+        return tuple(w.landed for w in self.rows.values() if w.landed)
 
     def on(self, table: Table, logstore: Logstore) -> "Attempt":
         """The same files on the table as it is now; `fits` says whether they can be published there.
@@ -142,7 +171,7 @@ class Attempt:
             self.base,
             delta=delta,
             ledger=ledger,
-            files=[file for landed in delta.windows for file in self._files(landed)],
+            files=self.files(delta.windows),
             attempt=self.id,
             origin=publish.RegisteredOrigin(self.origin.id, origin_text(self.origin)),
             now_ms=now_ms,
@@ -150,9 +179,14 @@ class Attempt:
             properties=properties,
         )
 
-    def _files(self, landed: Landed) -> list[DataFile]:
-        partition = self.partition(landed.window.shard, landed.window.hour)
+    def files(self, windows: Iterable[Landed]) -> list[DataFile]:
+        """The table's entries of what was written of these windows."""
         return [
-            to_data_file(row, partition=partition, spec_id=self.base.spec_id)
+            to_data_file(
+                row,
+                partition=self.partition(landed.window.shard, landed.window.hour),
+                spec_id=self.base.spec_id,
+            )
+            for landed in windows
             for row in self.rows[landed.window].files
         ]

@@ -51,21 +51,15 @@ from pipelines.landing.run.report import (
     stop_text,
 )
 from pipelines.landing.run.reporting import report_of
-from pipelines.landing.run.write import (
-    WrittenWindow,
-    assemble,
-    check_not_all_failed,
-    crowded,
-    job_for,
-    write_windows,
-)
+from pipelines.landing.run.write import WrittenWindow, check_not_all_failed, crowded
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table import calls
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.transform import Transform
-from sls_io.planning.plan import Plan, Survey, plan_live
+from sls_io.planning.plan import plan_live
 from sls_io.planning.survey import left_over, look_at, mark_cut, survey_hours
+from sls_io.planning.values import Plan, Survey
 from sls_io.planning.waits import Wait, Why
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.deadline import Deadline
@@ -194,7 +188,6 @@ class Run:
             self._protocol,
             self._attempt,
             mode=self.mode,
-            table=self.logstore.table,
             logstore=self.logstore.name,
             until_s=bounds.until_s,
             now_s=self._now_s(),
@@ -426,33 +419,24 @@ class Run:
         plan, attempt = effect.plan, self._attempt
         if self.mode == "fill":
             attempt.check_not_there(self.logstore, plan)
-        job = job_for(
-            self.logstore,
-            attempt.table,
-            origin=attempt.origin.id,
-            attempt=attempt.id,
-            windows=plan.windows,
-            schema=attempt.schema,
-            deadline_s=self._bounds.deadline_s,
-        )
-        fresh = self._freshness()
+        fresh, deadline_s = self._freshness(), self._bounds.deadline_s
         try:
-            rows = write_windows(self.engine, job, tag=self._tag)
+            written = attempt.write(
+                self.engine, self.logstore, plan.windows, deadline_s=deadline_s, tag=self._tag
+            )
         except Exception:
             if self._holding.valid:
                 raise
             # The work was cancelled because the claim went away: nothing was written that counts.
             return protocol.WindowsWritten((), {}, claim_valid=False)
-        written = assemble(plan.windows, rows)
         if told := crowded(written, self.logstore.budget.task_mb):
             self._warn(told)
         check_not_all_failed(written)
         stopped = _stopped(plan, written)
         self._stopped = {shard: window.stopped for shard, window in stopped.items()}
-        self._attempt_begun = attempt.wrote({w.landed.window: w for w in written if w.landed}, fresh)
-        landed = tuple(w.landed for w in written if w.landed)
+        self._attempt_begun = attempt = attempt.wrote(written, fresh)
         reasons = {s: Wait(Why.STOPPED, stop_text(w.stopped, w.cause)) for s, w in stopped.items()}
-        return protocol.WindowsWritten(landed, reasons, claim_valid=self._holding.valid)
+        return protocol.WindowsWritten(attempt.landed, reasons, claim_valid=self._holding.valid)
 
     def _publish(self, effect: protocol.Publish) -> protocol.Event:
         attempt = self._attempt

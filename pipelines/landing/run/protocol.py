@@ -22,9 +22,10 @@ from typing import Any
 from pipelines.landing.ledger.epochs import Fenced
 from pipelines.landing.ledger.fence import merge
 from pipelines.landing.ledger.values import Delta, Landed
-from sls_io.planning.plan import CURSOR_UNKNOWN, Patience, Plan, Survey, plan_fill, plan_live
+from sls_io.planning.plan import Patience, plan_fill, plan_live
+from sls_io.planning.values import LedgerChange, Plan, Survey
 from sls_io.planning.waits import Wait
-from sls_io.values.claim import Claim, Ledger
+from sls_io.values.claim import CURSOR_UNKNOWN, Claim, Ledger
 from sls_io.values.errors import ConfigError, InvariantBroken, LandingConflict
 from sls_io.values.settings import Budget
 from sls_io.values.shard import Shard
@@ -324,29 +325,25 @@ def _start_resolved(state: State, event: StartResolved) -> Step:
         return replace(state, phase=Phase.RELEASING, waits=event.ahead), (Release(),)
     if not event.starts:
         raise ConfigError("the logstore lists no shards, so its history cannot begin; check its name")
-    delta = Delta(
-        origin,
-        state.setting.live,
-        starts=event.starts,
-        first=True,
-        chosen=event.chosen.intersection(event.starts),
-    )
+    change = LedgerChange(starts=dict(event.starts), chosen=event.chosen.intersection(event.starts))
+    delta = Delta(origin, state.setting.live, change=change, first=True)
     return _publish(state, delta)
 
 
 def zero_row_landing_due(plan: Plan, ledger: Ledger) -> bool:
     """Whether a landing without rows is worth a commit: closings, openings, gaps, suspicions, another start,
     or an hour edge passed."""
-    if plan.closings or plan.gaps or plan.opened or plan.suspicions or plan.anew:
+    change = plan.change
+    if change.closings or change.gaps or change.opened or change.suspicions or change.anew:
         return True
-    for shard, marks in plan.marks.items():
+    for shard, marks in change.marks.items():
         entry = ledger.shards.get(shard)
         if entry is None or entry.closed:
             continue
         reached = max((m.time_s for m in marks if m.cursor <= entry.frontier), default=0)
         if reached // HOUR_S > entry.reached_s // HOUR_S:
             return True
-    return bool(set(plan.starts) - set(ledger.shards))
+    return bool(set(change.starts) - set(ledger.shards))
 
 
 def _surveyed(state: State, event: Surveyed) -> Step:
@@ -494,19 +491,7 @@ def _again(state: State, phase: Phase, why: str) -> Step:
 
 
 def _delta(plan: Plan, windows: tuple[Landed, ...]) -> Delta:
-    return Delta(
-        origin=plan.origin,
-        live=plan.live,
-        windows=windows,
-        starts=plan.starts,
-        gaps=plan.gaps,
-        closings=plan.closings,
-        marks=plan.marks,
-        lineage=plan.lineage,
-        opened=plan.opened,
-        suspicions=plan.suspicions,
-        anew=plan.anew,
-    )
+    return Delta(plan.origin, plan.live, windows, plan.change)
 
 
 def _contiguous(plan: Plan, written: tuple[Landed, ...]) -> tuple[Landed, ...]:

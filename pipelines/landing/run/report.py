@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from pipelines.landing.hours import hour_text
 from pipelines.landing.table import calls
-from sls_io.planning.plan import Again, Plan
+from sls_io.planning.values import Again, Plan
 from sls_io.planning.waits import Wait
 
 STOPPED = {
@@ -46,6 +46,15 @@ class HourReport:
     raw_bytes: int
     files: int
     file_bytes: int
+
+    def plus(self, other: "HourReport") -> "HourReport":
+        """Both together."""
+        return HourReport(
+            self.rows + other.rows,
+            self.raw_bytes + other.raw_bytes,
+            self.files + other.files,
+            self.file_bytes + other.file_bytes,
+        )
 
 
 @dataclass(frozen=True)
@@ -218,7 +227,7 @@ def gap_lines(plan: Plan) -> tuple[str, ...]:
     """The gaps of a plan, one line each."""
     return tuple(
         f"shard {shard}: [{g.begin}, {g.end}) {g.cause}"
-        for shard, gaps in sorted(plan.gaps.items())
+        for shard, gaps in sorted(plan.change.gaps.items())
         for g in gaps
     )
 
@@ -237,7 +246,7 @@ def readable_lines(plan: Plan, lowered: bool | None, logstore: str) -> tuple[str
         for shard, found in plan.readable.items()
         for part in found
     ]
-    parts += [(shard, _said_anew(*starts, lowered)) for shard, starts in plan.anew.items()]
+    parts += [(shard, _said_anew(*starts, lowered)) for shard, starts in plan.change.anew.items()]
     return tuple(f"shard {shard}: {said}" for shard, said in sorted(parts))
 
 

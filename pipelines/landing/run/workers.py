@@ -25,7 +25,7 @@ sys.path[:] = without_archives(sys.path)
 sys.path_importer_cache.clear()
 
 # What is imported here is what is forked.
-import pipelines.landing.run.write  # noqa: E402, F401
+import pipelines.landing.run.task  # noqa: E402, F401
 from pipelines.landing.spark.session import serve_workers  # noqa: E402
 
 _MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # mallopt(3)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from pipelines.landing import ROOT
 from pipelines.landing.spark.java import OPTIONS, Java, spark_home
-from pipelines.landing.table.lake import home
+from pipelines.landing.table.home import home
 
 SUFFIX = ".jsa"
 _QUIET = "-Xlog:disable"

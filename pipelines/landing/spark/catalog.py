@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from pipelines.landing.table.lake import CATALOG, Lake
+from pipelines.landing.table.home import CATALOG
+from pipelines.landing.table.lake import Lake
 
 SECRET_NAMES = "(?i)secret|password|token|credential|access[._-]?key|authorization"
 """Settings whose values nobody may see: Spark hides them in its logs, and we keep them off command lines."""

@@ -16,7 +16,8 @@ from pipelines.landing.spark.catalog import is_secret
 from pipelines.landing.spark.java import OPTIONS, OPTIONS_SETTING
 from pipelines.landing.spark.remote import without_session
 from pipelines.landing.spark.session import base_conf, catalog_conf, require_jars
-from pipelines.landing.table.lake import Lake, home, made
+from pipelines.landing.table.home import home, made
+from pipelines.landing.table.lake import Lake
 
 PROJECT_DIR = ROOT / "dbt"
 """The dbt project: models over the landed table."""

@@ -33,7 +33,8 @@ from pipelines.landing.spark.remote import (
     unanswered,
     without_session,
 )
-from pipelines.landing.table.lake import Lake, home
+from pipelines.landing.table.home import home
+from pipelines.landing.table.lake import Lake
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.errors import ConfigError
 

@@ -45,9 +45,9 @@ from pipelines.landing.spark.catalog import SECRET_NAMES
 from pipelines.landing.table.contract import Contract
 from sls_io.decoding.decode import Decoder
 from sls_io.reader.logstore import Reader, open_logstore
-from sls_io.reader.moments import Moment, unix_s
 from sls_io.reader.rows import Extent
 from sls_io.values.errors import ConfigError, printable
+from sls_io.values.moments import Moment, unix_s
 from sls_io.values.settings import Service
 
 FORMAT = "sls"

@@ -4,6 +4,7 @@ Statistics never decide whether rows land. A bound that cannot be made is left o
 not cover all values, because a reader that prunes by it would miss rows. Every writer of files asks here.
 """
 
+import base64
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -25,6 +26,7 @@ from pyiceberg.typedef import Record
 
 Metrics = dict[str, Any]
 """Keyword arguments of `DataFile.from_args`: counts, bounds and offsets by field id."""
+_BOUNDS = ("lower_bounds", "upper_bounds")
 
 
 def metrics_of(parquet: pq.ParquetWriter, schema: Schema, properties: Mapping[str, str]) -> Metrics:
@@ -54,6 +56,21 @@ def metrics_in(metadata: pq.FileMetaData, schema: Schema, properties: Mapping[st
     metrics["lower_bounds"] = {field: bound for field, bound in lower.items() if bound is not None}
     metrics["upper_bounds"] = {field: bound for field, bound in upper.items() if bound is not None}
     return metrics
+
+
+def packed(metrics: Metrics) -> Metrics:
+    """As JSON can hold them: bounds are bytes."""
+    texts = {name: {k: base64.b64encode(v).decode() for k, v in metrics[name].items()} for name in _BOUNDS}
+    return {**metrics, **texts}
+
+
+def unpacked(metrics: Metrics) -> Metrics:
+    """The inverse of `packed`, after a way through JSON: field ids are numbers again."""
+    found = {
+        name: {int(k): v for k, v in value.items()} if isinstance(value, dict) else value
+        for name, value in metrics.items()
+    }
+    return {**found, **{name: {k: base64.b64decode(v) for k, v in found[name].items()} for name in _BOUNDS}}
 
 
 def data_file(*, path: str, size: int, metrics: Metrics, partition: Record, spec_id: int) -> DataFile:

@@ -1,20 +1,16 @@
 """The catalog and the table: opened, created, and what a creation must contain.
 
-The catalog is PyIceberg's, named `lake` on both sides (the name is a key column of the SQL
-catalogs: with another name Spark and PyIceberg do not see each other's tables). Any setting of
-PyIceberg's own configuration (`PYICEBERG_CATALOG__LAKE__URI` and the like) wins; without one it is
-SQLite and a folder under the state folder, `SLS_LAKE_HOME` or `./var`.
+The catalog is PyIceberg's. Any setting of PyIceberg's own configuration
+(`PYICEBERG_CATALOG__LAKE__URI` and the like) wins; without one it is SQLite and a folder under the state
+folder, `SLS_LAKE_HOME` or `./var`.
 """
 
-import errno
-import os
-import re
 import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -30,11 +26,11 @@ from pyiceberg.exceptions import (
 from pyiceberg.io import load_file_io
 from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table import Table
-from pyiceberg.utils.config import Config
 
 from pipelines.landing.table import calls, second_look
 from pipelines.landing.table.contract import Contract, partition_spec
 from pipelines.landing.table.former import Former, gone_with, look_for
+from pipelines.landing.table.home import CATALOG, HOME_VARIABLE, configured, home
 from pipelines.landing.table.sql_catalog import (
     SharingSqlCatalog,
     UnreadableMetadata,
@@ -42,53 +38,22 @@ from pipelines.landing.table.sql_catalog import (
     repoint,
     wait_no_longer,
 )
+from pipelines.landing.table.trouble import HELD, is_storage, kind_of, masked, not_taken, storage_trouble
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.cures import Cure, Do
 from sls_io.values.deadline import Answer, NoAnswer, answered, current
 from sls_io.values.errors import ConfigError, InvariantBroken, LedgerBroken, printable
 
-CATALOG = "lake"
-HOME_VARIABLE = "SLS_LAKE_HOME"
 SWEEP_FLOOR_S = 24 * 3600.0
 """No orphan younger than this is ever swept; a file older than half of it is not published."""
 ANSWER_S = 60.0
 """A catalog that has not answered by then counts as one that is not there."""
-_AWS_ERROR = re.compile(r"AWS Error .* during \w+ operation")
 _BUSY_TIMEOUT_S = 30
 _LOCKED_PAUSE_S = 0.02
 _LOOKS_MAX = 3
 _PATH_CHARS_MAX = 1000
-_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG)
 
 
-@dataclass(frozen=True)
-class NotTaken:
-    """Why a catalog or a disk took nothing, and what a person does about it. `passes`: it may be over by
-    itself, so that the same is worth another try."""
-
-    what: str
-    cure: str = "make room or give the right, and run it again"
-    passes: bool = False
-
-    def __str__(self) -> str:
-        return self.what
-
-
-_HELD = NotTaken(
-    "another process holds it",
-    "look who has that file open (lsof, fuser), and run it again once they are done",
-    passes=True,
-)
-_NOT_TAKEN = {
-    sqlite3.SQLITE_FULL: NotTaken("its disk is full"),
-    sqlite3.SQLITE_READONLY: NotTaken("it, or its folder, cannot be written"),
-    sqlite3.SQLITE_CANTOPEN: NotTaken("it cannot be opened, or its folder cannot be written"),
-    sqlite3.SQLITE_IOERR: NotTaken("its disk failed"),
-    sqlite3.SQLITE_PERM: NotTaken("it may not be opened"),
-    sqlite3.SQLITE_BUSY: _HELD,
-    sqlite3.SQLITE_LOCKED: _HELD,
-}
-"""Codes of SQLite that say why nothing was read or written."""
 _SPOILT = {
     sqlite3.SQLITE_NOTADB: "is no SQLite database",
     sqlite3.SQLITE_CORRUPT: "is a SQLite database that is damaged",
@@ -115,33 +80,6 @@ class NoMetadata(ConfigError):
         self.whole = whole
 
 
-def home() -> Path:
-    """The state folder: `SLS_LAKE_HOME`, or `var` under the working folder. Absolute; made by who writes.
-
-    Raises ConfigError when it can be none: empty, a file, or below a file.
-    """
-    said = os.environ.get(HOME_VARIABLE, "var")
-    if not said.strip():
-        raise ConfigError(f"{HOME_VARIABLE} is set and empty: name a folder, or unset it for ./var")
-    folder = Path(said).absolute()
-    there = next(path for path in (folder, *folder.parents) if path.exists())
-    if not there.is_dir():
-        raise ConfigError(f"{HOME_VARIABLE} is {printable(said)}, but {there} is no folder: name another")
-    return folder
-
-
-def made(folder: Path) -> Path:
-    """`folder`, made where it is not there. Raises ConfigError when it cannot be."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"the folder {folder} cannot be made: {error.strerror}; "
-            f"set {HOME_VARIABLE} to one that can be written"
-        ) from error
-    return folder
-
-
 class NoCatalog(ConfigError):
     """The file where the SQLite catalog should be is something else, or damaged: it names no table."""
 
@@ -162,13 +100,13 @@ class Lake:
     """Where tables are: the catalog's properties. Holds no connection, so it may be passed around."""
 
     properties: Mapping[str, str]
+    _looked: dict[str, Table] | None = field(default=None, compare=False, repr=False)
 
     @staticmethod
     def default() -> "Lake":
         """From PyIceberg's configuration, else SQLite under the state folder."""
-        configured = _configured()
-        if configured:
-            return Lake(configured)
+        if said := configured():
+            return Lake(said)
         folder = home() / "lake"
         return Lake(
             {
@@ -177,6 +115,11 @@ class Lake:
                 "warehouse": f"file://{folder}/warehouse",
             }
         )
+
+    def one_look(self) -> "Lake":
+        """The same catalog for one look: a table that it has found stays what it was, so all that is said of
+        it is of one moment, and its metadata is read once."""
+        return replace(self, _looked={})
 
     @property
     def sqlite_path(self) -> Path | None:
@@ -234,10 +177,15 @@ class Lake:
         Raises ConfigError when that is not known within the deadline: no catalog, or no storage;
         NoMetadata when both are there; LedgerBroken when the catalog has lost the table.
         """
+        if self._looked is not None and table in self._looked:
+            return self._looked[table]
         if self._never_used():
             return None
         with current().within(deadline_s).kept():
-            return self._found(table, deadline_s)
+            found = self._found(table, deadline_s)
+        if self._looked is not None and found is not None:
+            self._looked[table] = found
+        return found
 
     def _found(self, table: str, deadline_s: float) -> Table | None:
         found = self._load(table, deadline_s)
@@ -342,24 +290,9 @@ def unreachable(lake: Lake, error: BaseException) -> str:
         return f"the Iceberg catalog ({lake.place}) cannot be used: {why}; {why.cure}"
     kind = type(error).__name__
     return (
-        f"the Iceberg catalog ({lake.place}) cannot be reached ({kind}: {_masked(error)}); "
+        f"the Iceberg catalog ({lake.place}) cannot be reached ({kind}: {masked(error)}); "
         f"check PYICEBERG_CATALOG__LAKE__* or {HOME_VARIABLE}"
     )
-
-
-def not_taken(error: BaseException) -> NotTaken | None:
-    """Why a catalog or a disk took nothing, by the code that SQLite or the system gave; None if by none."""
-    cause = getattr(error, "orig", None) or error
-    if isinstance(cause, sqlite3.Error):
-        return _NOT_TAKEN.get(_kind_of(cause))
-    if isinstance(cause, OSError) and cause.errno in _DISK:
-        return NotTaken(os.strerror(cause.errno).lower())
-    return None
-
-
-def _kind_of(error: sqlite3.Error) -> int:
-    """The kind of SQLite's code: the low byte, the others say more of it."""
-    return int(getattr(error, "sqlite_errorcode", 0) & 0xFF)
 
 
 def lost(lake: Lake, table: str, former: Former) -> LedgerBroken:
@@ -395,24 +328,6 @@ def _ways(lake: Lake, table: str, location: str = "") -> tuple[Cure, ...]:
         # An older state has to be named, so that nobody takes it for the newest; only the verb knows which.
         return (calls.REGISTER_LOOK, calls.START_OVER)
     return (calls.REGISTER.plus(does="puts the newest back that is there"), calls.START_OVER)
-
-
-def is_storage(error: BaseException) -> bool:
-    """Whether the storage failed, and not one file in it: a number of the system, or S3's own words."""
-    if not isinstance(error, OSError) or isinstance(error, FileNotFoundError):
-        return False
-    return error.errno is not None or _AWS_ERROR.search(str(error)) is not None
-
-
-def storage_trouble(location: str, error: BaseException) -> str:
-    """What is wrong with files below `location`, and what to look at."""
-    told = _AWS_ERROR.search(str(error))
-    text = told[0] if told else _masked(error)
-    cure = "the bucket, and the key in PYICEBERG_CATALOG__LAKE__S3__* or AWS_*"
-    return (
-        f"files below {printable(location)} cannot be read or written ({type(error).__name__}: {text}); "
-        f"check {cure if location.startswith('s3') else 'the disk, and who may write there'}"
-    )
 
 
 def _failed(lake: Lake, error: Exception) -> ConfigError:
@@ -459,13 +374,6 @@ def _no_metadata(lake: Lake, error: UnreadableMetadata) -> NoMetadata:
     )
 
 
-def _masked(error: BaseException) -> str:
-    text = str(error).splitlines()[0] if str(error) else ""
-    return printable(
-        text if "://" not in text and "@" not in text else "details hidden, they hold an address"
-    )
-
-
 _Properties = tuple[tuple[str, str], ...]
 _CATALOGS_MAX = 4
 _catalogs: OrderedDict[_Properties, Catalog] = OrderedDict()
@@ -488,8 +396,8 @@ def _open(properties: _Properties) -> Catalog:
         _prepare_sqlite(lake.sqlite_path)
     defaults = {"pool_pre_ping": "true"} if lake.kind == "sql" and lake.sqlite_path is None else {}
     settings = {**defaults, **lake.properties}
-    if lake.kind == "sql" and PY_CATALOG_IMPL not in {**_configured(), **settings}:
-        opened: Catalog = SharingSqlCatalog(CATALOG, **{**_configured(), **settings})
+    if lake.kind == "sql" and PY_CATALOG_IMPL not in {**configured(), **settings}:
+        opened: Catalog = SharingSqlCatalog(CATALOG, **{**configured(), **settings})
     else:
         opened = load_catalog(CATALOG, **settings)
     if lake.sqlite_path is not None and isinstance(opened, SqlCatalog):
@@ -501,11 +409,6 @@ def _open(properties: _Properties) -> Catalog:
     for each in unused:
         each.close()
     return catalog
-
-
-def _configured() -> dict[str, str]:
-    """What PyIceberg's own configuration says of the catalog; nothing when it does not name it."""
-    return {str(k): str(v) for k, v in (Config().get_catalog_config(CATALOG) or {}).items()}
 
 
 def _check_ours(path: Path, connection: sqlite3.Connection) -> None:
@@ -529,7 +432,7 @@ def _spoilt(path: Path | None, error: BaseException) -> NoCatalog | None:
     cause = getattr(error, "orig", None) or error
     if path is None or not isinstance(cause, sqlite3.DatabaseError):
         return None
-    what = _SPOILT.get(_kind_of(cause))
+    what = _SPOILT.get(kind_of(cause))
     return None if what is None else NoCatalog(path, what)
 
 
@@ -553,7 +456,7 @@ def _prepare_sqlite(path: Path) -> None:
                     connection.execute("PRAGMA journal_mode=WAL")
                 return
             except sqlite3.OperationalError as error:
-                if not_taken(error) is not _HELD or SYSTEM_CLOCK.monotonic() >= until_s:
+                if not_taken(error) is not HELD or SYSTEM_CLOCK.monotonic() >= until_s:
                     raise
             SYSTEM_CLOCK.sleep(_LOCKED_PAUSE_S)
     finally:

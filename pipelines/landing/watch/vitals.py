@@ -6,6 +6,7 @@ each.
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import TypeVar
 
 from pyiceberg.table import Table
@@ -50,12 +51,14 @@ def vitals(
     A ledger that contradicts itself is told once: nothing that is read from it is known then.
     """
 
+    lake_now = cache(lambda: lake().one_look())
+
     def by_the_service() -> tuple[Waits, TimeLeft]:
-        seen = look(logstore, lake(), client())
-        return _waits_and_left(logstore, lake(), client(), seen, heads=heads, whole=whole)
+        seen = look(logstore, lake_now(), client())
+        return _waits_and_left(logstore, lake_now(), client(), seen, heads=heads, whole=whole)
 
     try:
-        problems = known(lambda: _problems(logstore, lake()), broken=True)
+        problems = known(lambda: _problems(logstore, lake_now()), broken=True)
         waits = known(by_the_service, broken=True)
     except (LedgerBroken, NoMetadata) as error:
         return _broken(error)
@@ -64,20 +67,20 @@ def vitals(
         reconciled=problems,
         lag=lag,
         runway=left,
-        commit=known(lambda: _newest(logstore, lake(), clock)),
-        errors=known(lambda: error_rows(logstore, lake())),
-        wear=known(lambda: wear(lake().load(logstore.table))),
+        commit=known(lambda: _newest(logstore, lake_now(), clock)),
+        errors=known(lambda: error_rows(logstore, lake_now())),
+        wear=known(lambda: wear(lake_now().load(logstore.table))),
     )
 
 
-def after_landing(logstore: Logstore) -> Vitals:
+def after_landing(logstore: Logstore, lake: Lake) -> Vitals:
     """What a run that lands looks at beside its landing, which does not fail because of that."""
 
     def left() -> Runway:
         with SlsClient(logstore.service) as client:
-            return runway(logstore, Lake.default(), client)
+            return runway(logstore, lake, client)
 
-    return Vitals(runway=TimeLeft(known(left)), errors=known(lambda: error_rows(logstore, Lake.default())))
+    return Vitals(runway=TimeLeft(known(left)), errors=known(lambda: error_rows(logstore, lake)))
 
 
 def reconciled(logstore: Logstore) -> tuple[str, ...] | Unknown:

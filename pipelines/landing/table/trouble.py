@@ -1,0 +1,87 @@
+"""Why a catalog or a storage failed, in words for people: from codes, never from a driver's sentence.
+
+Said by whoever writes or reads files, a writing task on a worker, too. Addresses may hold credentials and are
+never shown.
+"""
+
+import errno
+import os
+import re
+import sqlite3
+from dataclasses import dataclass
+
+from sls_io.values.errors import printable
+
+_AWS_ERROR = re.compile(r"AWS Error .* during \w+ operation")
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG)
+
+
+@dataclass(frozen=True)
+class NotTaken:
+    """Why a catalog or a disk took nothing, and what a person does about it. `passes`: it may be over by
+    itself, so that the same is worth another try."""
+
+    what: str
+    cure: str = "make room or give the right, and run it again"
+    passes: bool = False
+
+    def __str__(self) -> str:
+        return self.what
+
+
+HELD = NotTaken(
+    "another process holds it",
+    "look who has that file open (lsof, fuser), and run it again once they are done",
+    passes=True,
+)
+_NOT_TAKEN = {
+    sqlite3.SQLITE_FULL: NotTaken("its disk is full"),
+    sqlite3.SQLITE_READONLY: NotTaken("it, or its folder, cannot be written"),
+    sqlite3.SQLITE_CANTOPEN: NotTaken("it cannot be opened, or its folder cannot be written"),
+    sqlite3.SQLITE_IOERR: NotTaken("its disk failed"),
+    sqlite3.SQLITE_PERM: NotTaken("it may not be opened"),
+    sqlite3.SQLITE_BUSY: HELD,
+    sqlite3.SQLITE_LOCKED: HELD,
+}
+"""Codes of SQLite that say why nothing was read or written."""
+
+
+def not_taken(error: BaseException) -> NotTaken | None:
+    """Why a catalog or a disk took nothing, by the code that SQLite or the system gave; None if by none."""
+    cause = getattr(error, "orig", None) or error
+    if isinstance(cause, sqlite3.Error):
+        return _NOT_TAKEN.get(kind_of(cause))
+    if isinstance(cause, OSError) and cause.errno in _DISK:
+        return NotTaken(os.strerror(cause.errno).lower())
+    return None
+
+
+def kind_of(error: sqlite3.Error) -> int:
+    """The kind of SQLite's code: the low byte, the others say more of it."""
+    return int(getattr(error, "sqlite_errorcode", 0) & 0xFF)
+
+
+def is_storage(error: BaseException) -> bool:
+    """Whether the storage failed, and not one file in it: a number of the system, or S3's own words."""
+    if not isinstance(error, OSError) or isinstance(error, FileNotFoundError):
+        return False
+    return error.errno is not None or _AWS_ERROR.search(str(error)) is not None
+
+
+def storage_trouble(location: str, error: BaseException) -> str:
+    """What is wrong with files below `location`, and what to look at."""
+    told = _AWS_ERROR.search(str(error))
+    text = told[0] if told else masked(error)
+    cure = "the bucket, and the key in PYICEBERG_CATALOG__LAKE__S3__* or AWS_*"
+    return (
+        f"files below {printable(location)} cannot be read or written ({type(error).__name__}: {text}); "
+        f"check {cure if location.startswith('s3') else 'the disk, and who may write there'}"
+    )
+
+
+def masked(error: BaseException) -> str:
+    """The first line of what an error says; nothing of it where that may hold an address."""
+    text = str(error).splitlines()[0] if str(error) else ""
+    return printable(
+        text if "://" not in text and "@" not in text else "details hidden, they hold an address"
+    )
