@@ -42,6 +42,7 @@ def decide(
         output.say(escape(planned.nothing))
     elif planned.refusal:
         output.say(f"dry run: nothing was changed, and --execute is refused: {escape(planned.refusal)}")
+        output.say_cures(*planned.cures)
     else:
         output.say_dry()
     document = {"executed": now, "committed": committed, **asdict(planned.view), **(more or {})}

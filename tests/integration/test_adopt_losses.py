@@ -63,7 +63,11 @@ def test_lost_rows_are_given_up_only_by_saying_so_and_verify_remembers(
     assert not any(d["foreign"] for d in differs)
     with started.client as client:
         said = shown(plan_adopt(started.lake, started.logstore, client, at="rows"))
-    assert f"table rollback {newest} is possible" in said and "--without-missing" in said
+    assert (
+        f"sls-lake table rollback {newest}" in said
+        and "a rollback is possible" in said
+        and "--without-missing" in said
+    )
     head = started.table.metadata.current_snapshot_id
     silent = command(*verb, "--execute")
     assert silent["code"] == EXIT_USAGE and "at least 5 rows" in silent["error"]
@@ -226,7 +230,7 @@ def test_behind_a_damaged_ledger_the_older_one_that_can_be_read_is_named(
     assert sum(d["foreign"] for d in dry["differs"]) == 10
     with started.client as client:
         said = shown(plan_adopt(started.lake, started.logstore, client))
-    assert "cannot be read" in said and f"table rollback {older} is possible" in said
+    assert "cannot be read" in said and f"sls-lake table rollback {older}" in said
     back = command("table", "rollback", str(older), "--execute")
     assert (back["code"], back["rows_leaving"]) == (0, 10)
     assert started.land().rows == 70
@@ -294,7 +298,7 @@ def test_with_another_logstore_unproven_landings_stay_refused_and_it_is_named(
         assert refused(started) == list(ADOPT)
         again = command(*ADOPT, "--execute")
         assert again["code"] == EXIT_USAGE and "settled already" in again["error"]
-        assert theirs in again["error"] and "table adopt --logstore" in again["error"]
+        assert theirs in again["error"] and "by its own settings" in again["error"]
 
         planned = plan_adopt(started.lake, other, client, at="latest", without_missing=True)
         assert planned.view.missing == 1 and planned.view.still_refused == ()

@@ -164,7 +164,8 @@ def plan_adopt(
     )
     _check_news(view, found.place.state, change)
     refusal = _start_missing(view) or ("" if without_missing else _gives_up(view))
-    return Planned(view, found.place, change, refusal=refusal)
+    back = (calls.rollback(view.back),) if refusal and view.back is not None else ()
+    return Planned(view, found.place, change, refusal=refusal, cures=back)
 
 
 def _start_missing(view: Adoption) -> str:
