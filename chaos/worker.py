@@ -32,6 +32,7 @@ from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.lake import Lake
 from sls_io.planning.waits import Why
 from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.cures import Do
 from sls_io.values.errors import ConfigError, DecodeError, InvariantBroken, LedgerBroken, SlsError
 from sls_io.values.window import HOUR_S
 from sls_io.wire.client import SlsClient
@@ -200,7 +201,7 @@ def _land(
         tell(f"landed {report.rows} {report.replans}")
         verdict = run.reconcile()
         if not verdict.ok:
-            raise LedgerBroken("; ".join(verdict.problems), verb="look at the log")
+            raise LedgerBroken("; ".join(verdict.problems), cures=(Do("look at the log"),))
         run.checkpoint()
     waiting = [w for w in report.waits.values() if w.kind not in (Why.CLOSED, Why.DRAINED)]
     return not report.rows and not report.closed and not waiting

@@ -33,6 +33,7 @@ from fuzz.lane import Broken, drawn
 from fuzz.moves import CALM, Killed, Move, Moves, Trouble
 from fuzz.scene import BEGIN_S, Scene
 from pipelines.landing.hours import hour_of
+from pipelines.landing.table.calls import line
 from sls_io.emulator import Emulator
 from sls_io.values.errors import DecodeError, InvariantBroken, SlsError
 
@@ -425,14 +426,16 @@ class Round:
             if self.model.well(each):
                 continue
             proof = self.scene.prove(each, pull=True)
-            said = [*proof.problems, *(p for s in proof.shards for p in s.problems), *proof.cures]
+            said = [*proof.problems, *(p for s in proof.shards for p in s.problems)]
+            cures = [line(cure) for cure in proof.cures]
+            said += cures
             verbs = [words for text in said for words in commands(text)]
             self.story.append("  " * self._depth + f"verify of {each} names {[' '.join(v) for v in verbs]}")
-            by_hand = self._doubled() and any("delete all but one of each" in text for text in proof.cures)
+            by_hand = self._doubled() and any("delete all but one of each" in text for text in cures)
             if not verbs and not by_hand:
                 raise Broken(f"verify of {each} is red and names no verb: {said}")
-            cures = [words for text in proof.cures for words in commands(text)]
-            if self._follow(each, [more for verb in verbs for more in spelled_out(verb)], cures):
+            named = [words for text in cures for words in commands(text)]
+            if self._follow(each, [more for verb in verbs for more in spelled_out(verb)], named):
                 return True
         return False
 

@@ -138,14 +138,14 @@ def set_(output: Output, *, name: str | None, **options: Any) -> None:
             raise click.UsageError(
                 "a ledger follows landings: --to table moves the table, and its ledger too"
             )
-        if asked.target == "table":
-            seek(output, asked)
-            return
         publishes = asked.source in TABLE and asked.forward_only and asked.group == logstore.group.name
         try:
+            if asked.target == "table":
+                seek(output, asked)
+                return
             copied = _published(asked) if publishes else _copied(asked)
         except CheckpointOutside as error:
-            raise ConfigError(f"{error}: --out-of-range begin, or end. Nothing was moved") from error
+            raise ConfigError(f"{error}: --out-of-range begin, or end. Nothing was changed") from error
     _show(output, asked, copied)
     if copied.failed:
         click.get_current_context().exit(EXIT_FAILED)

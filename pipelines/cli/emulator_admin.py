@@ -11,6 +11,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from sls_io.emulator import Admin
+from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError, ConnectFailed, ServiceError
 from sls_io.values.settings import Service, is_loopback
 
@@ -35,8 +36,8 @@ def admin_of(service: Service) -> Admin:
         admin.now()
     except (OSError, HTTPException) as error:
         raise ConnectFailed(
-            f"no emulator answers at {service.endpoint}: "
-            f"start it with `sls-lake emulator --port {parts.port}`"
+            f"no emulator answers at {service.endpoint}",
+            cures=(Call(("emulator", "--port", str(parts.port)), does="starts it"),),
         ) from error
     except (ValueError, KeyError, ServiceError) as error:
         raise ConfigError(refusal) from error

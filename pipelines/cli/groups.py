@@ -15,6 +15,7 @@ from pipelines.cli.stores import GroupName
 from pipelines.landing.logstore import Logstore
 from sls_io.checkpoints.group import GroupCheckpoints
 from sls_io.checkpoints.store import Kept
+from sls_io.values.cures import Call
 from sls_io.values.errors import ClaimLost, ConfigError
 from sls_io.values.settings import Group
 from sls_io.values.shard import ShardState
@@ -123,7 +124,8 @@ def _show_state(output: Output, logstore: Logstore, info: GroupInfo, view: Place
     order = "children wait for their parents" if info.order else "in no order"
     output.say(f"group {escape(info.name)}: a silent holder is dropped after {info.timeout_s} s, {order}")
     for text in drift(logstore.group, info):
-        output.say(f"[yellow]differs from the settings[/]: {text}; `sls-lake groups update` changes it")
+        output.say(f"[yellow]differs from the settings[/]: {text}")
+        output.say_cures(Call(("groups", "update", info.name), does="changes it"))
     counted = {state: list(view.states.values()).count(state) for state in ShardState}
     output.table(["state", ">shards"], [(STATES[state], n) for state, n in counted.items() if n])
 
@@ -166,7 +168,8 @@ def create(
     with SlsClient(logstore.service) as client:
         if group in {info.name for info in client.groups()}:
             raise ConfigError(
-                f"there is a group {group!r} already; `sls-lake groups update {group}` changes its settings"
+                f"there is a group {group!r} already",
+                cures=(Call(("groups", "update", group), does="changes its settings"),),
             )
         if execute and not client.create_group(wanted):
             raise ConfigError(f"somebody else made the group {group!r} meanwhile; nothing of it was changed")
@@ -261,9 +264,8 @@ def delete(output: Output, *, group: str, name: str | None, execute: bool) -> No
     output.say(escape(f"group {group} with {summary['checkpoints']} checkpoints"))
     if group == logstore.group.name:
         output.say(f"it is the group of {logstore.table}, whose next live run makes it again")
-    output.say(
-        f"what its checkpoints are can be kept: `sls-lake checkpoints set --from group:{group} --to csv:FILE`"
-    )
+    kept = ("checkpoints", "set", "--from", f"group:{group}", "--to", "csv:FILE")
+    output.say_cures(Call(kept, does="keeps what its checkpoints are"))
     _say_end(output, execute, "deleted")
     output.result({"executed": execute, **summary})
 

@@ -17,8 +17,10 @@ from pipelines.landing.inspection.landings import (
     landings_of,
 )
 from pipelines.landing.maintenance.abort import plan_abort
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.cures import Call
 
 _RUN = click.argument("run", metavar="RUN")
 _SHOWN = 10
@@ -130,10 +132,11 @@ def _show(output: Output, found: Landings, chosen: list[OneLanding]) -> None:
     )
     output.say(f"{len(chosen)} of {len(found.found)} landings; the time-out is {span(found.timeout_s)}")
     if found.others:
-        output.say(f"{found.others} other files that no snapshot has: sls-lake windows lists them")
+        output.say(f"{found.others} other files that no snapshot has:")
+        output.say_cures(calls.WINDOWS.plus(does="lists them"))
     for x in chosen:
         if x.state is Stage.HANGING:
-            output.say(f"sls-lake landings abort {x.run} makes sure that it is never committed")
+            output.say_cures(Call(("landings", "abort", x.run), does="makes sure that it is never committed"))
     documents = [_document(x) for x in chosen]
     output.result(
         {"table": found.table, "timeout_s": found.timeout_s, "others": found.others, "landings": documents}

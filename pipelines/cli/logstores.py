@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipelines.cli.calls import choose, keep
+from pipelines.cli.session import choose, keep
 from sls_io.values.errors import ConfigError, printable
 
 if TYPE_CHECKING:

@@ -8,14 +8,16 @@ work (usage, configuration) and nothing was started; 3 nothing is wrong, and log
 landed are owed (`verify`); 130 stopped by Ctrl-C.
 
 With `--json` an error is a document on stdout, too, unless the verb has printed its own:
-{"error": {"kind", "message", "exit_code"}}, with "verb" where a command settles it and "code" where
-the service named one. `kind` is a class of `sls_io.values.errors`, or `usage`, `stopped`, `unforeseen`.
+{"error": {"kind", "message", "exit_code"}}, with "cures" where something settles it, each {"call", "does"} or
+{"do"}, and "code" where the service named one. `kind` is a class of `sls_io.values.errors`, or `usage`,
+`stopped`, `unforeseen`.
 """
 
 import gc
 import importlib
 import json
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -24,9 +26,10 @@ from typing import Any, Final
 
 import click
 
-from pipelines.cli import calls
+from pipelines.cli import session as sessions
 from pipelines.cli.logstores import check_named
 from pipelines.cli.output import SAID, UNWRITTEN
+from pipelines.landing.table.calls import PROGRAM, documents, line
 from pipelines.landing.umask import keep_others_out
 from sls_io.values.errors import (
     ConfigError,
@@ -140,10 +143,12 @@ def _open_closed_streams() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one verb; its exit code. Errors become one sentence on stderr."""
-    session: dict[str, Any] = {calls.TYPED: calls.of([x for x in arguments if x != "--json"])}
+    """Run one verb; its exit code. Errors become one sentence on stderr, and their cures."""
+    session: dict[str, Any] = {
+        sessions.TYPED: shlex.join([PROGRAM, *(x for x in arguments if x != "--json")])
+    }
 
-    def told(exit_code: int, kind: str, message: str, more: Mapping[str, str] | None = None) -> int:
+    def told(exit_code: int, kind: str, message: str, more: Mapping[str, Any] | None = None) -> int:
         # The flag by its text: wrong usage may end before any verb has seen it.
         if "--json" in arguments and not session.get(SAID):
             print(
@@ -177,20 +182,23 @@ def run(arguments: Sequence[str]) -> int:
             return EXIT_FAILED
         if session.get("debug"):
             raise
-        said = _say(error, session)
+        named = _say(error, session)
         code = EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED
-        return told(code, kind_of(error), said, facts(error))
+        return told(code, kind_of(error), sentence(error), facts(error, named))
     return code if isinstance(code, int) else 0
 
 
 def _say(error: Exception, session: Mapping[str, Any]) -> str:
-    """One sentence on stderr, with the cures that work now; the same for a document."""
-    if isinstance(error, LedgerBroken) and calls.SETTINGS in session:
+    """What is wrong on stderr, and below it the cures that work now; the logstore that they name."""
+    if isinstance(error, LedgerBroken) and sessions.SETTINGS in session:
         # Whoever met it had Iceberg loaded; other verbs do not wait for that.
-        _loaded("pipelines.landing.inspection.cures").give_cures(error, session[calls.SETTINGS])
-    said = calls.completed(sentence(error), str(session.get(calls.LOGSTORE, "")), verbs=cli)
-    print(f"sls-lake: {said}", file=sys.stderr)
-    return said
+        _loaded("pipelines.landing.inspection.cures").give_cures(error, session[sessions.SETTINGS])
+    name = str(session.get(sessions.LOGSTORE, ""))
+    cures = error.cures if isinstance(error, SlsError) else ()
+    print(
+        "\n  ".join([f"{PROGRAM}: {sentence(error)}", *(line(cure, name) for cure in cures)]), file=sys.stderr
+    )
+    return name
 
 
 def unwritten(error: OSError) -> str:
@@ -213,18 +221,18 @@ def kind_of(error: Exception) -> str:
     return names[0] if names else "unforeseen"
 
 
-def facts(error: Exception) -> dict[str, str]:
-    """What a program may decide by: the command that settles it, the service's code."""
-    found = {}
-    if isinstance(error, LedgerBroken):
-        found["verb"] = error.verb
+def facts(error: Exception, logstore: str = "") -> dict[str, Any]:
+    """What a program may decide by: what settles it, the service's code."""
+    found: dict[str, Any] = {}
+    if isinstance(error, SlsError) and error.cures:
+        found["cures"] = documents(error.cures, logstore)
     if isinstance(error, ServiceError | Throttled):
         found["code"] = error.code
     return found
 
 
 def sentence(error: Exception) -> str:
-    """What stderr says of `error`: our own errors name their cure, others are cut to one line."""
+    """What stderr says of `error`: our own errors speak for themselves, others are cut to one line."""
     if isinstance(error, SlsError):
         return str(error)
     text = printable(next(iter(str(error).strip().splitlines()), ""))

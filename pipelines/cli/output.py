@@ -29,8 +29,10 @@ from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 
-from pipelines.cli import calls
+from pipelines.cli import session
 from pipelines.cli.progress import Line, line
+from pipelines.landing.table import calls
+from sls_io.values.cures import Cure
 from sls_io.values.deadline import Deadline
 
 WIDTH_WITHOUT_TERMINAL = 100_000
@@ -80,15 +82,19 @@ class Output:
         """One line for people; `[bold]...[/]` is rich's markup."""
         if not self.as_json:
             with written():
-                self._console.print(calls.completed(text), highlight=False, soft_wrap=True)
+                self._console.print(text, highlight=False, soft_wrap=True)
+
+    def say_cures(self, *cures: Cure) -> None:
+        """What settles it, on lines of their own: a command as it can be typed."""
+        for cure in cures:
+            self.say(f"  {escape(calls.line(cure, session.logstore()))}")
 
     def say_dry(self, *, without: str = "") -> None:
         """Say that this was a dry run, and the call that does it: as it was typed, `without` an option with a
         value that was for the dry run."""
-        call = calls.typed(without)
+        call = session.typed(without)
         again = f"this does it: {call} --execute" if call else "add --execute to do it"
         if not self.as_json:
-            # Not completed: what was typed ran as it stands.
             text = f"dry run: nothing was changed; {escape(again)}"
             with written():
                 self._console.print(text, highlight=False, soft_wrap=True)

@@ -11,7 +11,9 @@ from pipelines.cli.output import Output, moment, verb
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.describe import preview
 from pipelines.landing.run.report import PlanReport
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
+from sls_io.planning.waits import Why
 from sls_io.wire.client import SlsClient
 
 
@@ -61,3 +63,5 @@ def show(output: Output, report: PlanReport) -> None:
         say_backlog(output, shard, backlog)
     for shard, reason in sorted(report.waits.items()):
         output.say(f"shard {shard} waits: {reason}")
+    if paused := sorted(shard for shard, reason in report.waits.items() if reason.kind is Why.PAUSED):
+        output.say_cures(calls.resume(paused))

@@ -8,13 +8,13 @@ from typing import Any
 
 from rich.markup import escape
 
-from pipelines.cli import calls
 from pipelines.cli.logstores import known, load_named, project_root
 from pipelines.cli.output import Output, megabytes, moment, span
 from pipelines.cli.stores import PLACES, SPANS, SpanParam, store_of
 from pipelines.landing.inspection.describe import describe, read_ledger
 from pipelines.landing.inspection.runway import CALLS_PARALLEL
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.checkpoints.copying import Move, Positions
 from sls_io.checkpoints.group import GroupCheckpoints
@@ -22,6 +22,7 @@ from sls_io.checkpoints.lag import ShardLag, lags, states
 from sls_io.checkpoints.moving import Aim, aimed
 from sls_io.checkpoints.policy import OutsidePolicy
 from sls_io.checkpoints.store import Kept
+from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError
 from sls_io.values.shard import Head, ShardState
 from sls_io.values.window import Cursor
@@ -178,12 +179,15 @@ def refuse_fed(asked: CopyRequest) -> None:
         if other.group.name != asked.group or own_ledger:
             continue
         if read_ledger(other, lake, asked.client).started:
-            its = ["-l", name] if name else []
-            move = calls.of(["checkpoints", "set", "--to", "table", *its, "--from", str(source)])
+            its = ("-l", name) if name else ()
+            move = Call(("checkpoints", "set", "--to", "table", *its, "--from", str(source)))
             raise ConfigError(
                 f"group {asked.group!r} feeds the table {other.table}, and landings begin where the table "
-                f"has got: a checkpoint that is moved would change nothing. To move that table, `{move}`; to "
-                f"publish what it has, `{calls.of([*PUBLISH, *its])}`"
+                "has got: a checkpoint that is moved would change nothing",
+                cures=(
+                    move.plus(does="moves that table"),
+                    calls.PUBLISH.plus(*its, does="publishes what it has"),
+                ),
             )
 
 

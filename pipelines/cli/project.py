@@ -21,6 +21,7 @@ from pipelines.landing.project_file import (
     read_project,
     write_kept,
 )
+from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError
 from sls_io.values.settings import Service
 from sls_io.values.window import HOUR_S
@@ -73,7 +74,8 @@ def refresh(output: Output, *, execute: bool) -> None:
     if not paths:
         raise ConfigError(
             f"no file under {root / 'pipelines' / 'defs'} is of the type pipelines.components.SlsProject: "
-            "each logstore has a file of its own, and `sls-lake logstores list` shows them"
+            "each logstore has a file of its own",
+            cures=(Call(("logstores", "list"), does="shows them"),),
         )
     found = [_refreshed(output, path, root, execute=execute) for path in paths]
     if execute:

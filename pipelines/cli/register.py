@@ -5,10 +5,12 @@ from dataclasses import asdict
 import click
 from rich.markup import escape
 
+from pipelines.cli import session
 from pipelines.cli.deciding import execute_option
 from pipelines.cli.logstores import logstore_option, resolve_to_land
 from pipelines.cli.output import Output, moment, verb
 from pipelines.landing.operations import register as registering
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.wire.client import SlsClient
 
@@ -40,10 +42,12 @@ def register(output: Output, *, metadata: str, name: str | None, execute: bool) 
         output.say(f"[red]{escape(trouble)}[/]")
     table = registering.register(lake, planned) if execute else None
     if table is None:
-        output.say(f"dry run: nothing was changed; this does it: {escape(registering.command_of(planned))}")
+        output.say("dry run: nothing was changed; this does it:")
+        output.say_cures(registering.call_of(planned))
     else:
-        output.say(f"done: the catalog names {escape(table.metadata_location)}; sls-lake verify proves it")
-    does_it = {} if execute else {"does_it": registering.command_of(planned)}
+        output.say(f"done: the catalog names {escape(table.metadata_location)}")
+        output.say_cures(calls.VERIFY.plus(does="proves it"))
+    does_it = {} if execute else {"does_it": calls.shown(registering.call_of(planned), session.logstore())}
     output.result({"executed": execute, **does_it, **asdict(view)})
 
 

@@ -7,6 +7,7 @@ from pipelines.cli.deciding import decide, execute_option, without_missing_optio
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import Output, verb
 from pipelines.landing.operations.repair_manifests import plan_repair_manifests
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.wire.client import SlsClient
 
@@ -38,8 +39,8 @@ def repair_manifests(output: Output, *, without_missing: bool, name: str | None,
     )
     if view.missing:
         output.say(
-            f"[red]{view.missing:,} rows are missing; sls-lake verify names what brings them back. Restore "
-            "lost data files first if you can: this command lists them then, with what is left out for "
+            f"[red]{view.missing:,} rows are missing. Restore lost "
+            " data files first if you can: this command lists them then, with what is left out for "
             "their sake[/]"
         )
-    decide(output, lake, planned, now=execute, then="; sls-lake verify proves it")
+    decide(output, lake, planned, now=execute, then=(calls.VERIFY.plus(does="proves it"),))

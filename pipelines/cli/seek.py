@@ -12,7 +12,7 @@ from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, moment
 from pipelines.cli.positions import REFUSED, CopyRequest, heads_of, say_dry, show_moves, source_of
 from pipelines.cli.stores import PLACES
-from pipelines.landing.commit.operation import Tools
+from pipelines.landing.commit.operation import Tools, execute
 from pipelines.landing.commit.standing import commits
 from pipelines.landing.hours import hours_text
 from pipelines.landing.inspection.describe import read_ledger
@@ -23,7 +23,6 @@ from pipelines.landing.operations.seek import (
     Sought,
     Way,
     check_unread,
-    execute_seek,
     plan_seek,
     readers_of,
     unreached,
@@ -33,8 +32,7 @@ from pipelines.landing.spark.session import engine_here
 from pipelines.landing.table.lake import Lake
 from sls_io.checkpoints.copying import Move, copy
 from sls_io.checkpoints.store import Kept
-from sls_io.values.errors import CheckpointOutside, ConfigError
-from sls_io.wire.client import SlsClient
+from sls_io.values.errors import ConfigError
 
 _MEANS: dict[Way, str] = {
     "again": "back: whole hours from there are landed again",
@@ -57,16 +55,16 @@ def seek(output: Output, asked: CopyRequest) -> None:
     readers = [] if asked.forward_only else readers_of(logstore, client)
     _show(output, planned, moves)
     committed, points = None, list[CheckpointReport]()
-    if asked.execute and planned.moves:
+    if asked.execute and planned.decided.needed:
         if not asked.forward_only:
             check_unread(logstore, client)
         with commits(logstore.table) as made:
-            committed = _executed(output, lake, logstore, client, planned)
+            committed = _executed(output, lake, logstore, planned)
             made.snapshot(committed)
             if not asked.forward_only:
                 points = execute_repair(logstore, client, plan_repair(logstore, lake, client))
         output.say(f"done: snapshot {committed}; {_done(asked, planned)}")
-    elif not planned.moves:
+    elif not planned.decided.needed:
         output.say("every shard is there already: nothing to change")
     else:
         say_dry(output, readers, REFUSED)
@@ -91,26 +89,23 @@ def _moves(lake: Lake, asked: CopyRequest) -> tuple[str, tuple[Move, ...]]:
     kept = {shard: Kept(entry.frontier) for shard, entry in ledger.shards.items()}
     heads = heads_of(client, asked.shards)
     title, positions = source_of(asked, heads, kept)
-    try:
-        moves = copy(
-            positions,
-            kept,
-            heads,
-            forward_only=asked.forward_only,
-            outside=asked.outside or "stop",
-            shards=asked.shards or heads,
-        )
-    except CheckpointOutside as error:
-        raise ConfigError(f"{error}: --out-of-range begin, or end. Nothing was changed") from error
+    moves = copy(
+        positions,
+        kept,
+        heads,
+        forward_only=asked.forward_only,
+        outside=asked.outside or "stop",
+        shards=asked.shards or heads,
+    )
     return title, moves
 
 
-def _executed(output: Output, lake: Lake, logstore: Logstore, client: SlsClient, planned: PlannedSeek) -> int:
+def _executed(output: Output, lake: Lake, logstore: Logstore, planned: PlannedSeek) -> int:
     if planned.again is None:
-        return execute_seek(lake, planned, Tools())
+        return execute(lake, planned.decided).snapshot
     engine = engine_here()
     with landing_line(output, f"replace {logstore.name}", engine) as line:
-        return execute_seek(lake, planned, Tools(on_event=line.phase, engine=engine))
+        return execute(lake, planned.decided, Tools(on_event=line.phase, engine=engine)).snapshot
 
 
 def _done(asked: CopyRequest, planned: PlannedSeek) -> str:

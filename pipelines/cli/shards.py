@@ -14,6 +14,7 @@ from pipelines.landing.commit.operation import Planned
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.pause import Pause, plan_pause, plan_resume
 from pipelines.landing.table.lake import Lake
+from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError, CursorExpired, ShardGone, TransportError, printable
 from sls_io.values.shard import Shard, parents
 from sls_io.wire.client import SlsClient
@@ -160,7 +161,9 @@ def _resharded(
         change()
         new = sorted({shard.id for shard in client.shards()} - before)
     except TransportError as error:
-        raise TransportError(f"{error}; it may have been done: `sls-lake shards list` says") from error
+        raise TransportError(
+            f"{error}; it may have been done", cures=(Call(("shards", "list"), does="says whether it was"),)
+        ) from error
     output.say(f"done: new {'shard' if len(new) == 1 else 'shards'} {', '.join(map(str, new))}")
     return new
 

@@ -14,6 +14,7 @@ from pipelines.cli.logstores import logstore_option, project_root, resolve
 from pipelines.cli.output import Output, verb
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.contract import SYSTEM_COLUMNS, Contract
+from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError
 
 MODELS = Path("dbt") / "models"
@@ -124,9 +125,8 @@ def stage(output: Output, *, name: str | None, by_minute: bool) -> None:
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_text(text, encoding="utf-8")
         output.say(f"wrote {folder / file}")
-    output.say(
-        "Once the table is there `sls-lake dbt build` makes what is new; Dagster, when reloaded, keeps it"
-    )
+    output.say("Dagster, when reloaded, keeps what is new")
+    output.say_cures(Call(("dbt", "build"), does="makes it, once the table is there"))
     output.result({"model": f"stg_{logstore.name}", "files": [str(folder / file) for file in texts]})
 
 

@@ -10,15 +10,16 @@ import click
 from pydantic import ValidationError
 from rich.markup import escape
 
-from pipelines.cli import calls
 from pipelines.cli.cursor_file import CursorFile, cursor_of
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table import calls
 from sls_io.checkpoints import policy
 from sls_io.checkpoints.group import GroupCheckpoints
 from sls_io.checkpoints.local_file import LocalFile
 from sls_io.checkpoints.sql_table import SqlTable
 from sls_io.checkpoints.store import CheckpointStore, Fate, Written
 from sls_io.coordination.database import parsed, secrets_of
+from sls_io.values.cures import Call, Do
 from sls_io.values.errors import ConfigError, printable
 from sls_io.values.moments import TooLate, unix_s
 from sls_io.values.settings import Group
@@ -62,9 +63,12 @@ def store_of(
     if kind == "group":
         if _beside_leases(logstore, rest or name):
             raise ConfigError(
-                f"runs of {logstore.name} keep their checkpoints beside leases, not in a consumer group: "
-                "`sls-lake describe` shows them, `sls-lake checkpoints set --from ledger --to group "
-                "--forward-only` publishes them. Or name another group or store"
+                f"runs of {logstore.name} keep their checkpoints beside leases, not in a consumer group",
+                cures=(
+                    calls.DESCRIBE.plus(does="shows them"),
+                    calls.PUBLISH.plus(does="publishes them"),
+                    Do("name another group or store"),
+                ),
             )
         return GroupCheckpoints(client, GroupName().convert(rest or name, None, None), forced=written)
     if kind == "csv" and rest:
@@ -88,8 +92,8 @@ def _filled_by(logstore: Logstore, where: str, reader: str) -> str:
     reader; "" where that is none. `where` as it was typed: `_address` has refused one with a password."""
     if _beside_leases(logstore, reader) or not is_group_name(reader):
         return ""
-    named = ["--from", f"group:{reader}", "--to", where, "--reader", reader, "--forward-only"]
-    return calls.of(["checkpoints", "set", *named])
+    named = ("--from", f"group:{reader}", "--to", where, "--reader", reader, "--forward-only")
+    return calls.shown(Call(("checkpoints", "set", *named)))
 
 
 def _address(text: str) -> str:

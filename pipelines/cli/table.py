@@ -29,6 +29,7 @@ from pipelines.landing.operations.give_up import plan_give_up
 from pipelines.landing.operations.relabel import plan_relabel
 from pipelines.landing.operations.rollback import Rollback, kept_by_rollback, plan_rollback
 from pipelines.landing.operations.undo import plan_undo
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.values.errors import SlsError
 from sls_io.values.window import HOUR_S, Cursor
@@ -204,13 +205,13 @@ def undo(output: Output, *, hours: range, name: str | None, execute: bool) -> No
     show_leaving(output, planned.view)
     for text in lost:
         output.say(f"[red]{escape(text)}[/]")
-    call = f"sls-lake backfill --local {spans(hours)[0]}"
-    then = f"; `{call}` lands these hours again"
+    does = "lands these hours again"
     if lost:
-        then = (
-            f"; `{call}` lands again what retention still has; the rest "
-            "comes back only by sls-lake table rollback, while its files are there"
+        does = (
+            "lands again what retention still has; the rest comes back only by a rollback, while its files "
+            "are there"
         )
+    then = (calls.of_hours(calls.BACKFILL, spans(hours)[0], does),)
     decide(output, lake, planned, now=execute, then=then, more={"cannot_come_again": lost})
 
 
@@ -252,11 +253,11 @@ def give_up(output: Output, *, origin: str, rows: bool, name: str | None, execut
         ["shard", ">rows given up", ">rows left"], [(str(s.shard), s.rows, s.rows_after) for s in view.shards]
     )
     output.say(str(view.kept or "what its service still has of them was not asked"))
-    again = ""
+    then = [calls.VERIFY.plus(does="goes on to name them")]
     if view.kept is not None and view.kept.lost < view.rows:
-        calls = " and ".join(f"`sls-lake backfill --local {span}`" for span in spans(view.hours))
-        again = f"; {calls} lands again what the service still has"
-    decide(output, lake, planned, now=execute, then=f"; sls-lake verify goes on to name them{again}")
+        does = "lands again what the service still has"
+        then += [calls.of_hours(calls.BACKFILL, span, does) for span in spans(view.hours)]
+    decide(output, lake, planned, now=execute, then=then)
 
 
 @table.command("forget")
@@ -401,7 +402,7 @@ def adopt(
     if view.still_refused:
         then = (
             f" of {logstore.table} has a ledger of {view.origin} again. Landings stay refused until "
-            f"{', '.join(view.still_refused)} is adopted, too: sls-lake table adopt --logstore with its name"
+            f"{', '.join(view.still_refused)} is adopted, too, by its own settings"
         )
     kept = {origin: str(snapshot) for origin, snapshot in view.kept.items()}
     decide(output, lake, planned, now=execute, then=then, more={"kept": kept})
@@ -448,14 +449,14 @@ def show_adoption(output: Output, view: Adoption) -> None:
     _show_differences(output, view)
     for origin, names in sorted(view.lost.items()):
         leave = origin in {view.origin, *view.former} and origin not in view.kept
-        stay = "leave the table" if leave else "stay, and are named by sls-lake verify then"
+        stay = "leave the table" if leave else "stay, and are named by each proof"
         output.say(f"{origin}: {len(names)} files are gone or damaged, {', '.join(names[:5])}; they {stay}")
     if view.others:
         output.say(f"{view.others:,} rows of origins that the table does not know are adopted as a number")
     for origin in view.still_refused:
         output.say(
-            f"{origin}: not proven either; landings stay refused until it is adopted, too: sls-lake table "
-            "adopt --logstore with its name"
+            f"{origin}: not proven either; landings stay refused until it is adopted, too, by its own "
+            "settings"
         )
     if view.asks:
         output.say(
@@ -486,10 +487,10 @@ def _show_differences(output: Output, view: Adoption) -> None:
         )
     if view.back is not None:
         output.say(
-            f"sls-lake table rollback {view.back} is possible: it brings back the rows that had landed by "
-            "then and takes foreign rows out. The next runs pull again what landed since; what retention "
-            "took becomes a gap"
+            "a rollback is possible: it brings back the rows that had landed by then and takes foreign rows "
+            "out. The next runs pull again what landed since; what retention took becomes a gap"
         )
+        output.say_cures(calls.rollback(view.back))
     if view.missing:
         output.say(
             f"{view.origin}: at least {view.missing:,} rows would be given up; say --without-missing "
@@ -535,7 +536,7 @@ def show_rollback(output: Output, view: Rollback) -> None:
         )
     if any(shard.kept_out for shard in view.shards):
         hours = ", ".join(hour_text(hour) for hour in view.hours_out) or "older hours"
-        output.say(f"no live run pulls what stays withdrawn: sls-lake backfill that names {hours} does")
+        output.say(f"no live run pulls what stays withdrawn: a backfill that names {hours} does")
 
 
 def _count(rows: int | None) -> str:

@@ -5,6 +5,7 @@ from dataclasses import asdict
 
 import click
 
+from pipelines.cli import session
 from pipelines.cli.hours import Hours
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED, EXIT_OWED
@@ -12,6 +13,7 @@ from pipelines.cli.output import Output, moment, verb
 from pipelines.landing.inspection.proof import NOT_VERIFIED, OWED, VERIFIED, Proof, ShardProof, Verdict
 from pipelines.landing.inspection.verify import verify as prove
 from pipelines.landing.inspection.whole import every_file, no_file
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.wire.client import SlsClient
 
@@ -49,7 +51,8 @@ def verify(output: Output, *, name: str | None, pull: bool, hours: range | None,
         chosen = every_file if rows else no_file
         proof = prove(logstore, Lake.default(), client, pull=pull, hours=hours, rows=chosen)
     show(output, proof)
-    output.result({"ok": proof.ok, "verdict": proof.verdict, **asdict(proof)})
+    cures = calls.documents(proof.cures, session.logstore())
+    output.result({"ok": proof.ok, "verdict": proof.verdict, **asdict(proof), "cures": cures})
     if proof.verdict != VERIFIED:
         click.get_current_context().exit(_EXIT[proof.verdict])
 
@@ -100,10 +103,8 @@ def _say_how_far(output: Output, proof: Proof) -> None:
     if whole.files:
         output.say(f"{whole.rows:,} rows read in every column: {whole.files:,} files")
     if whole.others:
-        output.say(
-            f"of {whole.others:,} files only the columns were read that tell which rows there are; "
-            "sls-lake verify --rows reads them all"
-        )
+        output.say(f"of {whole.others:,} files only the columns were read that tell which rows there are")
+        output.say_cures(calls.VERIFY_ROWS.plus(does="reads them all"))
     pulled = [shard.rows_pulled for shard in proof.shards if shard.rows_pulled is not None]
     if pulled:
         windows = sum(shard.windows_pulled for shard in proof.shards)
@@ -119,8 +120,7 @@ def _say_verdict(output: Output, proof: Proof) -> None:
         if not proof.begun:
             why = "nothing of this logstore has landed"
         output.say(f"[red]{NOT_VERIFIED}[/]: {why}")
-        for cure in proof.cures:
-            output.say(cure)
+        output.say_cures(*proof.cures)
         return
     if proof.absent:
         output.say(f"not there, or not from a landing, and named above: {', '.join(proof.absent)}")

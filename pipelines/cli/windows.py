@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from pipelines.cli import session
 from pipelines.cli.hours import older_than_option
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
@@ -13,6 +14,7 @@ from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.history import Entry, History, history
 from pipelines.landing.ledger.state import others_text
 from pipelines.landing.ledger.values import Landed
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.values.window import HOUR_S
 
@@ -36,7 +38,8 @@ def windows(output: Output, *, name: str | None, last: int, orphans: bool, floor
     found = history(resolve(name), Lake.default(), orphans=orphans, floor_s=floor_hours * HOUR_S)
     shown = found.entries[-last:]
     show(output, found, shown)
-    output.result({**asdict(found), "entries": [_plain(e) for e in shown]})
+    cures = calls.documents(found.cures, session.logstore())
+    output.result({**asdict(found), "entries": [_plain(e) for e in shown], "cures": cures})
     if found.unreadable:
         click.get_current_context().exit(EXIT_FAILED)
 
@@ -81,6 +84,7 @@ def show(output: Output, found: History, entries: tuple[Entry, ...]) -> None:
         output.say(f"[red]the table cannot be read as a whole[/]: {found.unreadable}")
     if found.trouble:
         output.say(f"[red]landings are refused[/]: {found.trouble}")
+    output.say_cures(*found.cures)
 
 
 def _of_landing(entry: Entry) -> tuple[object, ...]:

@@ -6,6 +6,7 @@
 
 from datetime import UTC, datetime
 
+from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError, printable
 from sls_io.values.window import HOUR_S
 
@@ -73,7 +74,10 @@ def check_begun(hours: range, now_s: float) -> None:
         raise ConfigError(
             f"{ahead} has not begun by this machine's clock ({moment_text(int(now_s))} UTC), and Dagster "
             "goes by that, wherever the clock of the service is: ask for hours up to "
-            f"{hour_text(running)}, wait, or land it without Dagster: sls-lake backfill --local"
+            f"{hour_text(running)}, wait, or land it without Dagster",
+            cures=(
+                Call(("backfill", "--local", "--from", hour_text(hours[0]), "--to", hour_text(hours[-1]))),
+            ),
         )
 
 

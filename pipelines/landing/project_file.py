@@ -27,6 +27,7 @@ from typing import Any
 from pydantic import Field, ValidationError, field_validator
 
 from pipelines.landing.defs_file import read_attributes
+from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError, printable
 from sls_io.values.settings import Settings
 
@@ -34,6 +35,7 @@ KEPT = "logstores.json"
 TABLE = "bronze.{logstore}"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]")
 _START = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9]{2}:00")
+_REFRESH = Call(("logstores", "refresh"), harmless=True, does="finds new ones")
 _KEPT_BYTES_MAX = 4 * 1024**2
 
 
@@ -107,7 +109,8 @@ def members(
     if unknown := sorted(project.overrides.keys() - wanted.keys()):
         raise ConfigError(
             f"{folder / 'defs.yaml'}: overrides.{printable(unknown[0])}: no such logstore is kept; there are "
-            f"{', '.join(wanted) or 'none'}. For one that is new: `sls-lake logstores refresh --execute`"
+            f"{', '.join(wanted) or 'none'}",
+            cures=(_REFRESH,),
         )
     found: dict[str, dict[str, Any]] = {}
     logstores: dict[str, str] = {}
@@ -142,7 +145,8 @@ def read_kept(folder: Path) -> dict[str, str]:
             raise ValueError
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ConfigError(
-            f"{path} is not what `sls-lake logstores refresh` writes: restore it, or delete it and refresh"
+            f"{path} is not what `logstores refresh` writes: restore it, or delete it and refresh",
+            cures=(_REFRESH,),
         ) from None
     return dict(sorted(kept.items()))
 

@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sls_io.emulator.service import Call, LogService, ServedAnswer
+from sls_io.emulator.service import LogService, RoutedRequest, ServedAnswer
 from sls_io.emulator.storage.groups import ConsumerGroup
 from sls_io.emulator.storage.refusal import Refused, no_group, parameter_invalid
 from sls_io.emulator.storage.store import TTL_FOREVER_DAYS, Change, ShardLog
 from sls_io.values.errors import ConfigError
 from sls_io.values.window import cursor_from_wire, cursor_to_wire
 
-Handler = Callable[[LogService, Call], ServedAnswer]
+Handler = Callable[[LogService, RoutedRequest], ServedAnswer]
 _GROUP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _DEFAULTS: Change = {
     "enable_tracking": False, "appendMeta": False, "autoSplit": False, "maxSplitShard": 64,
@@ -58,14 +58,14 @@ def _json(value: Any) -> ServedAnswer:
     return ServedAnswer(json.dumps(value).encode(), {"content-type": "application/json"})
 
 
-def _body(call: Call, *, code: str = "PostBodyInvalid") -> dict[str, Any]:
+def _body(call: RoutedRequest, *, code: str = "PostBodyInvalid") -> dict[str, Any]:
     value = _loads(call, code)
     if not isinstance(value, dict):
         raise Refused(400, code, "the body is not a JSON object")
     return value
 
 
-def _loads(call: Call, code: str) -> Any:
+def _loads(call: RoutedRequest, code: str) -> Any:
     """The body's JSON. Refused when it could not be answered again: NaN, infinities, half characters."""
     try:
         value = json.loads(call.body)
@@ -82,7 +82,7 @@ def _integer(value: Any, name: str) -> int:
     return int(value)
 
 
-def _shard_id(call: Call) -> int:
+def _shard_id(call: RoutedRequest) -> int:
     return _integer(call.names["shard"], "shard")
 
 
@@ -94,7 +94,7 @@ def _cursor(text: str | None) -> int:
         raise parameter_invalid("Parameter Cursor is not valid") from error
 
 
-def _slice(call: Call, names: list[str]) -> tuple[int, list[str]]:
+def _slice(call: RoutedRequest, names: list[str]) -> tuple[int, list[str]]:
     """(total, one page) by `offset` and `size`."""
     offset = _integer(call.query.get("offset") or 0, "offset")
     size = _integer(call.query.get("size") or 500, "size")
@@ -114,7 +114,7 @@ def _project_doc(doc: Change) -> dict[str, str]:
     }  # fmt: skip
 
 
-def create_project(service: LogService, call: Call) -> ServedAnswer:
+def create_project(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """{projectName, description}. 400 ProjectAlreadyExist."""
     body = _body(call)
     name = str(body.get("projectName") or call.project)
@@ -122,27 +122,27 @@ def create_project(service: LogService, call: Call) -> ServedAnswer:
     return ServedAnswer()
 
 
-def update_project(service: LogService, call: Call) -> ServedAnswer:
+def update_project(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """{description}."""
     description = str(_body(call).get("description") or "")
     service.store.update_project(call.project, description, service.now())
     return ServedAnswer()
 
 
-def get_project(service: LogService, call: Call) -> ServedAnswer:
+def get_project(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """GET / lists projects when it pages or names no project, and describes the host's one otherwise."""
     if not call.project or any(name in call.query for name in ("offset", "size", "projectName")):
         return list_projects(service, call)
     return _json(_project_doc(service.store.project(call.project)))
 
 
-def delete_project(service: LogService, call: Call) -> ServedAnswer:
+def delete_project(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """With everything in it. 404 ProjectNotExist."""
     service.store.delete_project(call.project)
     return ServedAnswer()
 
 
-def list_projects(service: LogService, call: Call) -> ServedAnswer:
+def list_projects(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """{count, total, projects}, by name; `projectName` is a part of the name."""
     wanted = call.query.get("projectName", "")
     total, names = _slice(call, sorted(n for n in service.store.projects if wanted in n))
@@ -153,7 +153,7 @@ def list_projects(service: LogService, call: Call) -> ServedAnswer:
 # logstores
 
 
-def create_logstore(service: LogService, call: Call) -> ServedAnswer:
+def create_logstore(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """{logstoreName, ttl in days (-1: for ever), shardCount}. LogStoreAlreadyExist, LogStoreInfoInvalid."""
     body = _body(call)
     if len(service.store.in_project(call.project)) >= service.limits.logstores_max:
@@ -168,7 +168,7 @@ def create_logstore(service: LogService, call: Call) -> ServedAnswer:
     return ServedAnswer()
 
 
-def get_logstore(service: LogService, call: Call) -> ServedAnswer:
+def get_logstore(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """Its settings; shardCount counts the shards that take writes."""
     logstore = service.logstore(call)
     return _json({
@@ -178,7 +178,7 @@ def get_logstore(service: LogService, call: Call) -> ServedAnswer:
     })  # fmt: skip
 
 
-def update_logstore(service: LogService, call: Call) -> ServedAnswer:
+def update_logstore(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """ttl and the settings that are only kept; shardCount is changed by split and merge alone."""
     logstore, body = service.logstore(call), _body(call)
     settings = {k: body[k] for k in _DEFAULTS if body.get(k) is not None}
@@ -187,13 +187,13 @@ def update_logstore(service: LogService, call: Call) -> ServedAnswer:
     return ServedAnswer()
 
 
-def delete_logstore(service: LogService, call: Call) -> ServedAnswer:
+def delete_logstore(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """With shards, groups and LogGroups."""
     service.store.delete_logstore(call.project, call.names["logstore"])
     return ServedAnswer()
 
 
-def list_logstores(service: LogService, call: Call) -> ServedAnswer:
+def list_logstores(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """{count, total, logstores: names}; `logstoreName` is a part of the name."""
     wanted = call.query.get("logstoreName", "")
     total, names = _slice(call, [x.name for x in service.store.in_project(call.project) if wanted in x.name])
@@ -212,13 +212,13 @@ def shard_doc(shard: ShardLog) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def list_shards(service: LogService, call: Call) -> ServedAnswer:
+def list_shards(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """A bare array, by id."""
     shards = service.logstore(call).shards
     return _json([shard_doc(shards[i]) for i in sorted(shards)])
 
 
-def split_shard(service: LogService, call: Call) -> ServedAnswer:
+def split_shard(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """Parent first, then the children. 400 ParameterInvalid: invalid shard id, invalid mid hash."""
     count = _integer(call.query.get("shardCount") or 2, "shardCount")
     key = call.query.get("key", "")
@@ -226,13 +226,13 @@ def split_shard(service: LogService, call: Call) -> ServedAnswer:
     return _json([shard_doc(s) for s in found])
 
 
-def merge_shard(service: LogService, call: Call) -> ServedAnswer:
+def merge_shard(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """The new shard first, then its parents. 400 ParameterInvalid for the last one."""
     found = service.store.merge(service.logstore(call), _shard_id(call), service.now())
     return _json([shard_doc(s) for s in found])
 
 
-def delete_shard(service: LogService, call: Call) -> ServedAnswer:
+def delete_shard(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """Readonly shards only."""
     service.store.delete_shard(service.logstore(call), _shard_id(call))
     return ServedAnswer()
@@ -241,7 +241,7 @@ def delete_shard(service: LogService, call: Call) -> ServedAnswer:
 # data
 
 
-def put_logs(service: LogService, call: Call) -> ServedAnswer:
+def put_logs(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """One LogGroup into the next shard in turn. Go posts to the logstore, the others to shards/lb."""
     if not call.headers.get("content-type", "").startswith("application/x-protobuf"):
         code = (415, "InvalidContentType") if "content-type" in call.headers else (400, "MissingContentType")
@@ -250,7 +250,7 @@ def put_logs(service: LogService, call: Call) -> ServedAnswer:
     return ServedAnswer()
 
 
-def put_logs_by_key(service: LogService, call: Call) -> ServedAnswer:
+def put_logs_by_key(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """One LogGroup into the shard whose range holds `key`."""
     if not call.query.get("key"):
         raise parameter_invalid("key: expected 32 hex digits")
@@ -258,7 +258,7 @@ def put_logs_by_key(service: LogService, call: Call) -> ServedAnswer:
     return ServedAnswer()
 
 
-def get_cursor(service: LogService, call: Call) -> ServedAnswer:
+def get_cursor(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """`from`: begin, end, or unix seconds: the first group received at or after them."""
     shard = service.logstore(call).shard(_shard_id(call))
     wanted = call.query.get("from", "")
@@ -269,13 +269,13 @@ def get_cursor(service: LogService, call: Call) -> ServedAnswer:
     return _json({"cursor": cursor_to_wire(shard.at_time(_integer(wanted, "from")))})
 
 
-def get_cursor_time(service: LogService, call: Call) -> ServedAnswer:
+def get_cursor_time(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """Receive second of the group at the cursor, or of the next one. 400 InvalidCursor at the end."""
     shard = service.logstore(call).shard(_shard_id(call))
     return _json({"cursor_time": shard.time_of(_cursor(call.query.get("cursor")))})
 
 
-def pull_logs(service: LogService, call: Call) -> ServedAnswer:
+def pull_logs(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """`count` LogGroups from `cursor`, before `end_cursor`; progress is x-log-cursor, never the count."""
     logstore = service.logstore(call)
     shard = logstore.shard(_shard_id(call))
@@ -305,7 +305,7 @@ def _group_settings(body: Mapping[str, Any]) -> tuple[int | None, bool | None]:
     return timeout, order
 
 
-def create_group(service: LogService, call: Call) -> ServedAnswer:
+def create_group(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """{consumerGroup, timeout in seconds, order}. 400 ConsumerGroupAlreadyExist, ConsumerGroupQuotaExceed."""
     logstore, body = service.logstore(call), _body(call, code="JsonInfoInvalid")
     name = body.get("consumerGroup")
@@ -321,7 +321,7 @@ def create_group(service: LogService, call: Call) -> ServedAnswer:
     return ServedAnswer()
 
 
-def update_group(service: LogService, call: Call) -> ServedAnswer:
+def update_group(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """{timeout, order}, either or both. 404 ConsumerGroupNotExist."""
     logstore = service.logstore(call)
     timeout, order = _group_settings(_body(call, code="JsonInfoInvalid"))
@@ -330,7 +330,7 @@ def update_group(service: LogService, call: Call) -> ServedAnswer:
     return ServedAnswer()
 
 
-def delete_group(service: LogService, call: Call) -> ServedAnswer:
+def delete_group(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """Members and checkpoints go with it. 404 ConsumerGroupNotExist."""
     logstore, name = service.logstore(call), call.names["group"]
     if name not in logstore.groups:
@@ -339,13 +339,13 @@ def delete_group(service: LogService, call: Call) -> ServedAnswer:
     return ServedAnswer()
 
 
-def list_groups(service: LogService, call: Call) -> ServedAnswer:
+def list_groups(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """A bare array of {name, timeout, order}."""
     groups = service.logstore(call).groups
     return _json([{"name": g.name, "timeout": g.timeout_s, "order": g.order} for g in groups.values()])
 
 
-def heartbeat(service: LogService, call: Call) -> ServedAnswer:
+def heartbeat(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """Body: the shards `consumer` still works on. Answer: the ones it may read, a bare array."""
     logstore, consumer = service.logstore(call), call.query.get("consumer", "")
     claimed = _loads(call, "JsonInfoInvalid") if call.body else []
@@ -357,7 +357,7 @@ def heartbeat(service: LogService, call: Call) -> ServedAnswer:
     return _json(group.heartbeat(consumer, claimed, service.now(), logstore.shape()))
 
 
-def get_checkpoints(service: LogService, call: Call) -> ServedAnswer:
+def get_checkpoints(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """An entry for every shard, without checkpoint too; an empty one makes two vendor clients hang."""
     slots = service.group(service.logstore(call), call.names["group"]).slots
     wanted = call.query.get("shard", "")
@@ -375,7 +375,7 @@ def _wire(cursor: int | None) -> str:
     return "" if cursor is None else cursor_to_wire(cursor)
 
 
-def save_checkpoint(service: LogService, call: Call) -> ServedAnswer:
+def save_checkpoint(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """{shard, checkpoint}. Unless forceSuccess, only the holder may: ConsumerNotMatch, ConsumerNotExist."""
     logstore, body = service.logstore(call), _body(call, code="JsonInfoInvalid")
     group = service.group(logstore, call.names["group"])

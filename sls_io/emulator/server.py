@@ -25,7 +25,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from sls_io.emulator import api
 from sls_io.emulator.faults import Fault, Wanted, rewritten
-from sls_io.emulator.service import Call, LogService, ServedAnswer
+from sls_io.emulator.service import LogService, RoutedRequest, ServedAnswer
 from sls_io.emulator.signing import SignedRequest
 from sls_io.emulator.storage.refusal import Refused
 from sls_io.wire.loggroup import compress, decompress, frame, groups
@@ -84,7 +84,7 @@ class ServiceApp:
             request, project = await self._read(scope, receive)
             route, names = api.find(request.method, request.path, request.query)
             name = route.name
-            call = Call(name, project, names, request.query, request.headers, request.body)
+            call = RoutedRequest(name, project, names, request.query, request.headers, request.body)
             met = await self._meet(call)
             if not await self._before(met, scope, receive):
                 return
@@ -138,7 +138,7 @@ class ServiceApp:
         finally:
             self._reading_bytes -= size
 
-    async def _do(self, route: api.Route, request: SignedRequest, call: Call) -> ServedAnswer:
+    async def _do(self, route: api.Route, request: SignedRequest, call: RoutedRequest) -> ServedAnswer:
         """Check the signature and act; no await until the change is in the journal."""
         service = self.service
         service.keys.verify(request, service.machine.now(), service.limits.skew_s)
@@ -162,7 +162,7 @@ class ServiceApp:
         self.service.pages.put(key, body)
         return body
 
-    async def _meet(self, call: Call) -> list[Fault]:
+    async def _meet(self, call: RoutedRequest) -> list[Fault]:
         if not self.service.faults.all:
             return []
         shard = call.names.get("shard", "")

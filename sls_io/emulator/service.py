@@ -27,7 +27,7 @@ _LATE_S, _EARLY_S = 7 * DAY_S, 900
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class RoutedRequest:
     """One request after routing: names out of the path, decoded query, lower-case headers, body."""
 
     name: str
@@ -121,7 +121,7 @@ class LogService:
         self.store.clock = self.clock.doc()
         self.store.changes.append({"op": "clock", "doc": self.store.clock})
 
-    def logstore(self, call: Call) -> StoredLogstore:
+    def logstore(self, call: RoutedRequest) -> StoredLogstore:
         """The logstore the path names, retention applied."""
         return self.store.logstore(call.project, call.names["logstore"], self.now())
 
@@ -152,7 +152,7 @@ class LogService:
             self.journal.write(self.store.changes)
             self.store.changes.clear()
 
-    def put(self, logstore: StoredLogstore, call: Call, key: str | None) -> None:
+    def put(self, logstore: StoredLogstore, call: RoutedRequest, key: str | None) -> None:
         """PutLogs: check the body, choose the shard, write it down, then show it."""
         raw = self._plain(call)
         now = self.now()
@@ -216,7 +216,7 @@ class LogService:
         self.meter.take(by_project, now, "ReadQuotaExceed")
         self.meter.take(by_shard, now, "ShardReadQuotaExceed")
 
-    def _plain(self, call: Call) -> bytes:
+    def _plain(self, call: RoutedRequest) -> bytes:
         size = call.headers.get("x-log-bodyrawsize")
         if size is None:
             raise Refused(400, "MissingBodyRawSize", "x-log-bodyrawsize: the uncompressed size of the body")

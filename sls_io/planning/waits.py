@@ -54,7 +54,7 @@ GONE_NOW = Wait(Why.GONE, "removed by retention: the rest of it is a named gap")
 
 def paused(shard: int) -> Wait:
     """A shard that a person paused."""
-    return Wait(Why.PAUSED, f"paused: nothing of it lands before `sls-lake shards resume {shard}`")
+    return Wait(Why.PAUSED, "paused: nothing of it lands before somebody resumes it")
 
 
 def for_parents(shards: Iterable[int]) -> Wait:

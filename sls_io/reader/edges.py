@@ -42,7 +42,7 @@ class Edges:
         if kept is not None and cursor < kept:
             raise ConfigError(
                 f"shard {shard}: the checkpoint {cursor} lies before {kept}, which is kept already: a reader "
-                "only goes forward. Nothing was written; to go back, `sls-lake checkpoints set`"
+                "only goes forward. Nothing was written"
             )
         begin, end = self._seen.get(shard, (Cursor(0), Cursor(-1)))
         if not begin <= cursor <= end:

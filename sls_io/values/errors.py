@@ -15,19 +15,22 @@
     + LandingConflict      another landing won; read the ledger, plan again
     + LandingUnknown       answer lost and not decidable in time; nothing may be deleted
     + CommitStands         the commit is made; what came after it failed. Look, do not repeat
-    + LedgerBroken         the table contradicts itself; a person decides, the verb is named
+    + LedgerBroken         the table contradicts itself; a person decides by its cures
     + StoreError           checkpoints or leases cannot be read or written; what was kept, is
     |  + StoreBroken         what is kept is not what was written; a person decides, it is never "none"
     + CheckpointOutside    a checkpoint lies outside of its shard; stop unless a policy is named
     + InvariantBroken      a bug; stop, keep the evidence
 
-A message is one or two sentences: what is wrong, with the name of the thing, then the cure.
+A message is one or two sentences: what is wrong, with the name of the thing. What settles it stands beside
+it in `cures`, so that whoever shows the error can complete a command, and a program can run it.
 Messages never carry keys, tokens or log content: the text of a service error is cut to
 200 characters with control characters removed, because a service may echo what it was sent.
 """
 
 from enum import StrEnum
 from typing import ClassVar
+
+from sls_io.values.cures import Cure
 
 _SERVICE_TEXT_CHARS_MAX = 200
 
@@ -39,9 +42,14 @@ GONE_CODES = NO_PROJECT_CODES | {NO_LOGSTORE_CODE}
 
 
 class SlsError(Exception):
-    """Root of the tree. `retryable` says whether the same call may be sent again as it is."""
+    """Root of the tree. `retryable` says whether the same call may be sent again as it is; `cures` are what
+    settles it, the best first."""
 
     retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str = "", *, cures: tuple[Cure, ...] = ()) -> None:
+        super().__init__(message)
+        self.cures = cures
 
 
 class ConfigError(SlsError):
@@ -144,12 +152,11 @@ class Breach(StrEnum):
 
 
 class LedgerBroken(SlsError):
-    """The table contradicts itself; a person decides. `verb` is the command that settles it, `what` the
-    message without it: both are for people. `kind` is what code may decide by."""
+    """The table contradicts itself; a person decides. `kind` is what code may decide by."""
 
-    def __init__(self, message: str, *, verb: str, kind: Breach = Breach.OTHER) -> None:
-        super().__init__(f"{message}. Cure: {verb}")
-        self.what, self.verb, self.kind = message, verb, kind
+    def __init__(self, message: str, *, cures: tuple[Cure, ...], kind: Breach = Breach.OTHER) -> None:
+        super().__init__(message, cures=cures)
+        self.kind = kind
 
 
 class StoreError(SlsError):

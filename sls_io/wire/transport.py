@@ -531,7 +531,7 @@ class Transport(LogClient):
         if code == NO_LOGSTORE_CODE:
             return f"Check service.logstore ({service.logstore}) and service.project ({call.project})"
         if code == "ConsumerGroupNotExist":
-            return "`sls-lake groups list` shows those there are; a live run makes its logstore's own"
+            return "A live run makes its logstore's own group"
         if code in _SKEWED:
             return "Set this machine's clock"
         if 300 <= status < 400:

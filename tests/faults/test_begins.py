@@ -12,6 +12,7 @@ from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.describe import preview
 from pipelines.landing.operations.adopt import plan_adopt
 from pipelines.landing.operations.forget import plan_forget_before
+from pipelines.landing.table.calls import LAND
 from sls_io.values.errors import LedgerBroken, SlsError
 from sls_io.values.window import HOUR_S
 from tests.faults.judge import assert_whole, pass_by
@@ -260,11 +261,11 @@ def test_a_shard_that_begins_beyond_its_end_is_said_with_the_verb_that_mends_it(
     low, high = sorted(at, key=lambda shard: at[shard])
     with pytest.raises(LedgerBroken, match="nothing is lost") as broken:
         quick.land()
-    assert broken.value.verb == "sls-lake land"
+    assert broken.value.cures == (LAND,)
     all_right(quick)
     (said,) = quick.proof().shards[low].problems
     assert f"begins this shard at {at[high][0]}, and the service at {at[low][0]}" in said
-    assert "`sls-lake land`" in said
+    assert "the next live run lets the shard begin anew" in said
     (line,) = quick.land().readable
     assert f"begins at {at[low][0]} and no longer at {at[high][0]}: the service told a wrong begin" in line
     assert_whole(quick)
@@ -281,7 +282,7 @@ def test_a_fill_says_that_a_live_run_is_first_where_a_shard_begins_beyond_its_en
         hour = int(client.now_s()) // HOUR_S
     with pytest.raises(LedgerBroken) as broken:
         quick.land(mode="fill", hours=(hour, hour + 1))
-    assert broken.value.verb == "sls-lake land"
+    assert broken.value.cures == (LAND,)
     quick.land()
     quick.assert_each_log_once()
     quick.assert_proved()

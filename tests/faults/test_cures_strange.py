@@ -12,7 +12,6 @@ from pipelines.landing.commit.operation import execute
 from pipelines.landing.contents.sameness import way_back
 from pipelines.landing.ledger.state import facts, ways_back
 from pipelines.landing.operations.adopt import plan_adopt
-from pipelines.landing.operations.replace import REPLACE
 from sls_io.values.errors import LedgerBroken
 from tests.worlds.changed_table import (
     deleted_by_hand,
@@ -24,7 +23,7 @@ from tests.worlds.changed_table import (
 from tests.worlds.command_line import Command
 from tests.worlds.landed_hours import first_hour, land_more, take_all_hours
 from tests.worlds.one_logstore import PROJECT, World
-from tests.worlds.printed_cures import printed, run_as_printed, settle
+from tests.worlds.printed_cures import named, printed, run_as_printed, settle, ways
 from tests.worlds.two_logstores import second_logstore
 
 
@@ -73,7 +72,7 @@ def test_foreign_rows_on_a_landing_that_misses_rows_lead_to_one_that_has_all_of_
     done = settle(world, command)
 
     assert facts(world.table).tagged != whole
-    assert printed(refused.value.verb)[0] == ["verify"]
+    assert printed(named(refused.value.cures))[0] == ["verify"]
     assert done[0] == ["table", "rollback", str(whole)]
     world.land()
     world.assert_each_log_once()
@@ -106,7 +105,7 @@ def test_a_removal_that_was_made_without_missing_rows_is_done_again_without_them
     gone = command("table", "forget", "--where", "n = 3", "--without-missing", "--execute")
     roll_back(world)
 
-    (words,) = printed(command("verify")["problems"][0])
+    (words,) = printed(" ".join(ways(command("verify"))))
     run_as_printed(world, command, words)
 
     assert words == ["table", "rollback", str(gone["committed"]), "--without-missing"]
@@ -122,7 +121,7 @@ def test_a_row_too_many_beside_a_lost_one_of_another_logstore_is_no_red_without_
     assert len(world.table_rows()) == 60 + 25
 
     proof = command("verify", "--pull")
-    acted = [calls[0][:2] for cure in proof["cures"] if (calls := printed(cure))]
+    acted = [calls[0][:2] for cure in ways(proof) if (calls := printed(cure))]
     done = settle(world, command)
 
     assert proof["code"] == EXIT_FAILED and ["table", "rollback"] in acted and ["table", "adopt"] in acted
@@ -142,7 +141,7 @@ def test_a_row_too_many_that_the_service_cannot_settle_is_taken_out_or_kept_by_t
     if kept == "none of them":
         expire_all(world)
 
-    words = next(calls[0] for cure in command("verify")["cures"] if (calls := printed(cure)))
+    words = next(calls[0] for cure in ways(command("verify")) if (calls := printed(cure)))
     run_as_printed(world, command, words)
 
     assert words[:2] == ["table", "rollback" if kept == "the snapshots" else "adopt"]
@@ -168,7 +167,7 @@ def test_a_row_that_is_there_twice_and_that_no_verb_takes_out_is_said_with_what_
     proof = command("verify")
 
     assert proof["code"] == EXIT_FAILED
-    assert proof["cures"][0] == "delete all but one of each with any engine, and look again"
+    assert ways(proof)[0] == "delete all but one of each with any engine, and look again"
     world.table.delete(EqualTo(term="n", value=30))
     world.table.append(twin)
     (theirs,) = command("verify")["problems"]
@@ -201,7 +200,7 @@ def test_what_replaces_an_hour_is_named_for_a_row_too_many_and_takes_it_out(
     proof = command("verify", "--pull")
     done = settle(world, command)
 
-    assert any(REPLACE in cure for cure in proof["cures"])
+    assert any("--mode replace --local" in cure for cure in ways(proof))
     assert {words[0] for words in done} <= {"verify", "backfill"}
     world.assert_each_log_once()
     world.assert_proved()

@@ -359,7 +359,7 @@ def test_a_tag_that_is_removed_while_a_landing_is_on_its_way_stops_it(started: W
     with pytest.raises(LedgerBroken) as raised:
         started.land()
 
-    assert raised.value.verb
+    assert raised.value.cures
     assert len(started.table_rows()) == rows
     assert started.checkpoints() == checkpoints
 

@@ -22,12 +22,12 @@ from tests.worlds.changed_table import expire_all, tag_deleted
 from tests.worlds.command_line import Command
 from tests.worlds.landed_hours import an_hour_later, files_of, hours, land_more, lose, numbers, take_all_hours
 from tests.worlds.one_logstore import World
-from tests.worlds.printed_cures import printed, run_as_printed, settle
+from tests.worlds.printed_cures import named, printed, run_as_printed, settle, ways
 
 
 def cures(proof: dict[str, Any]) -> list[list[str]]:
     """The first two words of the calls that a verdict names, in their order."""
-    return [call[:2] for text in proof["cures"] for call in printed(text)]
+    return [call[:2] for text in ways(proof) for call in printed(text)]
 
 
 # --- what retention has taken --------------------------------------------------------------------
@@ -40,7 +40,7 @@ def test_a_lost_file_that_nothing_brings_back_is_given_up_alone(world: World, co
     proof = command("verify")
     done = settle(world, command)
 
-    assert cures(proof)[0] == ["table", "give-up"], proof["cures"]
+    assert cures(proof)[0] == ["table", "give-up"], ways(proof)
     assert [words[:2] for words in done] == [["table", "give-up"]]
     assert numbers(world) == [*range(20), *range(40, 60)]
     land_more(world)
@@ -140,7 +140,7 @@ def test_giving_up_is_refused_while_rows_were_lost_in_another_way_too(world: Wor
     take_all_hours(world)
     expire_all(world)
     (words,) = printed(said["error"])
-    (named,) = [c for c in command("verify")["cures"] if printed(c)]
+    (named,) = [c for c in ways(command("verify")) if printed(c)]
     assert printed(named) == [words], "verify leaves nobody without a way"
     run_as_printed(world, command, words)
     assert numbers(world) == [*range(5, 20), *range(40, 60)]
@@ -287,7 +287,7 @@ def test_no_cure_that_is_named_is_refused(
         take_all_hours(world)
     trouble(world)
     proof = command("verify")
-    named = [call for text in proof["cures"] for call in printed(text)]
+    named = [call for text in ways(proof) for call in printed(text)]
     assert named, proof
     for words in named:
         if words[0] == "table":
@@ -312,7 +312,7 @@ def test_a_replace_that_would_land_rows_twice_is_refused_and_names_one_that_does
             plan_replace(world.lake, world.logstore, client, range(hour, hour + 1))
 
     assert world.table.metadata.current_snapshot_id == head
-    (words,) = printed(raised.value.verb)
+    (words,) = printed(named(raised.value.cures))
     run_as_printed(world, command, words)
     world.assert_each_log_once()
     world.assert_proved()

@@ -21,7 +21,7 @@ from tests.worlds.command_line import Command
 from tests.worlds.foreign_deletes import local
 from tests.worlds.landed_hours import files_of, hours, land_more, lose, numbers, take_all_hours
 from tests.worlds.one_logstore import PROJECT, World
-from tests.worlds.printed_cures import printed, settle
+from tests.worlds.printed_cures import printed, settle, ways
 from tests.worlds.two_logstores import second_logstore
 
 REPAIR = ["table", "repair-manifests"]
@@ -150,7 +150,7 @@ def test_the_verb_that_is_printed_first_keeps_every_row_that_retention_took(
     proof = command("verify")
     repaired(world, command)
 
-    assert printed(next(text for text in proof["cures"] if printed(text)))[0] == REPAIR
+    assert printed(next(text for text in ways(proof) if printed(text)))[0] == [*REPAIR, "--execute"]
     assert (totals(world), world.identities(), entries(world)) == (before, rows, files)
     world.assert_proved()
     goes_on(world, command, list(range(60)))
@@ -394,7 +394,7 @@ def test_what_the_service_still_has_of_a_lost_file_is_landed_again_after_it(
 
     done = settle(world, command)
 
-    assert done[0] == [*REPAIR, "--without-missing"]
+    assert done[0] == [*REPAIR, "--without-missing", "--execute"]
     assert any(words[0] == "backfill" for words in done)
     world.land()
     world.assert_each_log_once()

@@ -36,7 +36,7 @@ def test_a_paused_shard_stays_where_it_is_and_the_others_land(world: World, comm
 
     assert done["committed"] == list(ancestry(world.table))[1].snapshot_id
     assert report.rows > 0 and landed_shards(world) == {1}
-    assert report.waits[0].kind is Why.PAUSED and "sls-lake shards resume 0" in report.waits[0].text
+    assert report.waits[0].kind is Why.PAUSED
     assert not report.suspects and world.ledger.shards[0].frontier == frontier
     assert "paused" in command("describe", json=False)["text"]
     assert "sls-lake shards resume" in command("plan", json=False)["text"]

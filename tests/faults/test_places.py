@@ -2,7 +2,6 @@
 metadata lies elsewhere is refused, found again by its file, and goes on once that is taken back."""
 
 import os
-import shlex
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from sls_io.values.errors import LedgerBroken
 from tests.faults.judge import assert_whole
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import World
+from tests.worlds.printed_cures import first_call
 
 METADATA, DATA, HASHED = "write.metadata.path", "write.data.path", "write.object-storage.enabled"
 
@@ -129,7 +129,7 @@ def test_a_lost_table_whose_metadata_lies_elsewhere_is_registered_by_its_file(
         path.unlink()
     table.catalog.drop_table(world.logstore.table)
     said = command("plan")
-    assert "sls-lake table register --execute --metadata FILE" in said["error"], said
+    assert "sls-lake table register --metadata FILE --execute" in said["error"], said
 
     named = ("table", "register", "--metadata", table.metadata_location)
     dry = command(*named)
@@ -151,7 +151,7 @@ def test_a_folder_with_blanks_is_registered_as_the_refusal_prints_it(
     assert command("table", "register", "--metadata", location, "--execute")["code"] == 0
     Path(location.removeprefix("file://")).write_bytes(b"{")
     refused = command("table", "register", "--execute")
-    words = shlex.split(refused["error"].strip().rpartition("Cure: sls-lake ")[2])
+    words = first_call(refused["error"])
     assert command(*words)["code"] == 0, refused
     assert world.land().rows == 20
     assert_whole(world)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
-from pipelines.landing.commit.operation import Tools
+from pipelines.landing.commit.operation import Tools, execute
 from pipelines.landing.coordinators import coordinator_of
 from pipelines.landing.hours import hour_text
-from pipelines.landing.operations.seek import check_unread, execute_seek, plan_seek, readers_of
+from pipelines.landing.operations.seek import check_unread, plan_seek, readers_of
 from sls_io.values.claim import GAP_SKIPPED
 from sls_io.values.errors import ClaimLost
 from sls_io.values.window import HOUR_S, Cursor
@@ -41,7 +41,7 @@ def sought(world: World, cursors: Mapping[int, Cursor]) -> int:
     """What `--execute` does where hours are landed again, on the engine of this process."""
     with world.client as client:
         planned = plan_seek(world.lake, world.logstore, client, cursors)
-        return execute_seek(world.lake, planned, Tools(engine=world.engine))
+        return execute(world.lake, planned.decided, Tools(engine=world.engine)).snapshot
 
 
 def aims(dry: dict[str, Any]) -> dict[int, Cursor]:

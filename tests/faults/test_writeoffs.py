@@ -133,7 +133,7 @@ def test_a_shard_that_is_shown_again_is_said_by_verify_and_opened_by_the_next_ru
     begun.put(10)
     begun.emulator.admin.advance(60)
     (said,) = begun.proof().shards[0].problems
-    assert "calls this shard gone" in said and "`sls-lake land`" in said
+    assert "calls this shard gone" in said and "the next live run opens it again" in said
 
     begun.land()
     begun.land()

@@ -11,12 +11,14 @@ from pipelines.landing.commit.operation import execute
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.operations.undo import plan_undo
 from pipelines.landing.run.report import LandingReport
+from pipelines.landing.table.calls import ADOPT
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
 from sls_io.values.errors import ConfigError, LedgerBroken
 from sls_io.values.window import HOUR_S
 from tests.worlds.changed_table import append_by_hand, compact, roll_back
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
+from tests.worlds.printed_cures import named
 from tests.worlds.two_logstores import second_logstore
 from tests.worlds.two_runs import At
 
@@ -105,7 +107,7 @@ def test_what_a_refusal_names_runs_in_spark_as_it_is_printed(started: World, spa
     for _ in range(2):
         with pytest.raises(LedgerBroken) as refused:
             world.land()
-        for statement in re.findall(r"ALTER TABLE .*?(?=(?: and ALTER| in Spark))", refused.value.verb):
+        for statement in re.findall(r"ALTER TABLE .*(?= in Spark)", named(refused.value.cures)):
             sql(statement)
             ran.append(statement)
     assert len(ran) == 3
@@ -134,7 +136,7 @@ def test_a_table_rolled_back_between_plan_and_publish_is_left_alone(started: Wor
     with pytest.raises(LedgerBroken, match="rolled back by hand") as raised:
         started.land(on_event=At("publish", lambda: roll_back(started)))
 
-    assert raised.value.verb.startswith("sls-lake table rollback")
+    assert named(raised.value.cures).startswith("sls-lake table rollback")
     assert started.table.metadata.current_snapshot_id != tagged
     assert len(started.table_rows()) == 10, "nothing was appended"
     assert started.checkpoints() == checkpoints
@@ -165,8 +167,8 @@ def test_of_the_ways_back_from_a_rollback_by_hand_the_one_that_loses_nothing_is_
     with pytest.raises(LedgerBroken) as raised:
         started.land()
 
-    first, _, second = raised.value.verb.partition("; ")
-    assert first == f"sls-lake table rollback {newest} brings back what was there by then"
+    first, second = named(raised.value.cures).splitlines()
+    assert first == f"sls-lake table rollback {newest}   brings back what was there by then"
     assert second.startswith("sls-lake table rollback ") and "lost where retention has taken it" in second
     execute(started.lake, plan_rollback(started.lake, started.logstore.table, newest or 0))
     started.land()
@@ -279,7 +281,7 @@ def test_rows_without_a_ledger_are_refused(world: World) -> None:
     with pytest.raises(LedgerBroken, match="no ledger") as raised:
         world.land()
 
-    assert raised.value.verb == "sls-lake table adopt"
+    assert raised.value.cures == (ADOPT,)
     assert world.table.metadata.current_snapshot_id == before
 
 

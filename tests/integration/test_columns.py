@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
+from pipelines.landing.table.calls import retype
 from sls_io.values.errors import ConfigError
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import World
@@ -46,8 +47,9 @@ def test_a_type_that_iceberg_cannot_change_begins_beside_the_old_column(
     landed: World, command: Command, tmp_path: Path
 ) -> None:
     declare(landed, tmp_path, n="long", status="double")
-    with pytest.raises(ConfigError, match="sls-lake table columns --retype status --execute"):
+    with pytest.raises(ConfigError, match="begin anew") as refused:
         landed.land()
+    assert refused.value.cures == (retype("status"),)
     assert "nothing lands" in note(command(*COLUMNS), "status")
     head = landed.table.metadata.current_snapshot_id
     assert command(*COLUMNS, "--retype", "status")["committed"] is None

@@ -14,13 +14,14 @@ from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger.codec import VERB_KEY
 from pipelines.landing.ledger.newest_landing import reconcile
 from pipelines.landing.ledger.summary import summary_of
-from pipelines.landing.operations.replace import REPLACE, plan_replace
+from pipelines.landing.operations.replace import plan_replace
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import ConfigError, LandingConflict, LandingUnknown, LedgerBroken, TransportError
 from tests.worlds.changed_table import compact
 from tests.worlds.command_line import Command, separately
 from tests.worlds.lossy_catalog import lossy
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
+from tests.worlds.printed_cures import named
 from tests.worlds.three_hours import NEXT, fill, hours_in_table, replaced, started
 from tests.worlds.three_hours import undo_of as plan_undo
 from tests.worlds.two_runs import At
@@ -73,7 +74,7 @@ def test_what_was_lost_by_hand_of_an_hour_is_back_after_a_replace(started: World
 
     with pytest.raises(LedgerBroken, match="misses rows: of access_logs") as refused:
         plan_undo(started)
-    assert "sls-lake verify --pull" in refused.value.verb
+    assert "sls-lake verify --pull" in named(refused.value.cures)
 
     assert replaced(started).rows == 10
 
@@ -229,7 +230,7 @@ def test_an_hour_of_more_windows_than_a_run_may_have_is_replaced_and_is_the_cure
     started.table.delete(EqualTo(term="n", value=lost["n"]))
     with started.client as client:
         proof = verify(narrow, started.lake, client, pull=True)
-    assert not proof.ok and f"{REPLACE} --from {NEXT}" in proof.cures[0], proof.cures
+    assert not proof.ok and f"--mode replace --local --from {NEXT}" in named(proof.cures), proof.cures
 
     report = replaced(started, **narrow.model_dump())
 

@@ -14,13 +14,16 @@ from pipelines.landing.ledger.codec import TAG, WINDOWS_KEY
 from pipelines.landing.ledger.state import ancestry, facts, read_state
 from pipelines.landing.ledger.summary import total_records
 from pipelines.landing.operations.rollback import plan_rollback
+from pipelines.landing.table.calls import ADOPT
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
+from sls_io.values.cures import Do
 from sls_io.values.errors import Breach, LedgerBroken
 from tests import needs
 from tests.worlds.changed_table import append_by_hand, compact, damage, invent, roll_back
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
+from tests.worlds.printed_cures import named
 from tests.worlds.two_hours import refused, snapshots, started
 from tests.worlds.two_logstores import second_logstore
 
@@ -36,10 +39,9 @@ def refused_for_strangers(world: World) -> list[str]:
     newest = facts(world.table).tagged
     with pytest.raises(LedgerBroken) as raised:
         world.land()
-    said = "sls-lake verify names what takes them out, sls-lake table adopt keeps them"
-    assert (raised.value.verb, raised.value.kind) == (said, Breach.FOREIGN)
-    proof = world.proof()
-    assert proof.cures[0].startswith(f"sls-lake table rollback {newest} takes out what nothing explains")
+    assert (raised.value.cures[1], raised.value.kind) == (ADOPT.plus(does="keeps them"), Breach.FOREIGN)
+    back = named(world.proof().cures).splitlines()[0]
+    assert back.startswith(f"sls-lake table rollback {newest}   takes out what nothing explains")
     return ["table", "adopt"]
 
 
@@ -350,10 +352,9 @@ def test_a_tag_that_somebody_moved_back_is_moved_forward_and_no_row_is_called_fo
 
     with pytest.raises(LedgerBroken, match=rf"tag {TAG} .*moved back.*{newest}") as behind:
         started.land()
-    assert behind.value.verb == (
-        f"ALTER TABLE lake.{started.logstore.table} REPLACE TAG `{TAG}` AS OF VERSION {newest} in Spark"
-    )
-    assert behind.value.verb in command("verify")["problems"][0]
+    by_hand = f"ALTER TABLE lake.{started.logstore.table} REPLACE TAG `{TAG}` AS OF VERSION {newest} in Spark"
+    assert behind.value.cures == (Do(by_hand),)
+    assert command("verify")["cures"] == [{"do": by_hand}]
     assert command("table", "adopt", "--execute")["code"] == EXIT_FAILED
 
     started.table.manage_snapshots().remove_tag(TAG).create_tag(newest, TAG).commit()

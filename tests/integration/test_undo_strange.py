@@ -15,6 +15,7 @@ from pipelines.landing.operations.undo import plan_undo
 from sls_io.emulator import start
 from sls_io.values.errors import LedgerBroken
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, World, make_lake, new_world
+from tests.worlds.printed_cures import named
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def test_an_hour_with_a_strange_row_is_not_taken_back_while_one_is_missing_elsew
         plan_undo(world.lake, world.logstore, client, range(HOUR0, HOUR0 + 1))
 
     assert world.identities() == before
-    assert f"sls-lake table rollback {newest}" in refused.value.verb
+    assert f"sls-lake table rollback {newest}" in named(refused.value.cures)
     execute(world.lake, plan_rollback(world.lake, world.logstore.table, newest or 0))
     with world.client as client:
         execute(world.lake, plan_undo(world.lake, world.logstore, client, range(HOUR0, HOUR0 + 1)))

@@ -15,6 +15,8 @@ from pipelines.landing.inspection.proof import Proof
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.operations.forget import plan_forget_where
 from pipelines.landing.operations.rollback import plan_rollback
+from pipelines.landing.table.calls import line
+from sls_io.values.cures import Do
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
 
 pytestmark = pytest.mark.spark
@@ -57,7 +59,7 @@ def test_a_file_that_is_gone_is_named_and_the_other_shards_are_still_proven(land
 
     assert not proof.ok
     assert proof.problems == (f"file is gone: {path.name}",)
-    assert proof.cures[0] == "restore the file"
+    assert proof.cures[0] == Do("restore the file")
     missing = task.file.record_count
     entry = landed.ledger.shards[1]
     total, window = wrong_shards(proof)[1]
@@ -247,9 +249,9 @@ def test_hours_of_which_nothing_can_be_compared_are_not_proven(landed: World) ->
 def test_a_table_that_lost_rows_names_what_brings_them_back(landed: World) -> None:
     landed.table.delete(And(EqualTo(term="__shard__", value=0), LessThan(term="n", value=40)))
 
-    first, second, last = landed.proof().cures
+    first, second, last = (line(cure) for cure in landed.proof().cures)
 
-    assert f"--mode replace --local --execute --from {hour_text(HOUR0)} " in first
+    assert f"--mode replace --local --from {hour_text(HOUR0)} --execute " in first
     tagged = landed.table.metadata.refs[TAG].snapshot_id
     assert second.startswith(f"sls-lake table rollback {tagged} ") and "--without-missing" in last
     assert len(landed.proof(pull=True).cures) == 3

@@ -171,7 +171,7 @@ class Worker:
     def _look(self) -> None:
         table = self.world.table
         if table.rolled_back and not self.world.habits.append_after_rollback:
-            raise LedgerBroken("main no longer has the newest landing", verb="table rollback")
+            raise LedgerBroken("main no longer has the newest landing", cures=())
         self.base = (table.main, table.tag, table.schema, table.spec)
 
     def _starts(self, _: protocol.ResolveStart) -> Doing:

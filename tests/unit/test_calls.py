@@ -1,59 +1,151 @@
-"""Commands that a text names are printed as they can be run."""
+"""Every command that a text of ours names parses with the command line's own options."""
 
+import ast
 import json
+import re
+import shlex
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import click
 import pytest
 
-from pipelines.cli import calls
-from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, cli, run
+from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, VERBS, cli, run
+from pipelines.landing.table import calls
+from sls_io.values.cures import Call, Do
+from tests.sources import at, product, tree
 from tests.worlds.projects import CLICKS, make_project
 
-
-@pytest.mark.parametrize(
-    ("text", "completed"),
-    [
-        ("Cure: sls-lake verify", "Cure: sls-lake verify -l clicks"),
-        ("`sls-lake verify --pull` names them", "`sls-lake verify -l clicks --pull` names them"),
-        (
-            "sls-lake table rollback 17 --without-missing; x",
-            "sls-lake table rollback -l clicks 17 --without-missing; x",
-        ),
-        ("sls-lake table register, which", "sls-lake table register -l clicks --execute, which"),
-        ("sls-lake table register shows what", "sls-lake table register -l clicks shows what"),
-        (
-            "`sls-lake checkpoints set --from ledger --to group --forward-only`",
-            "`sls-lake checkpoints set -l clicks --execute --from ledger --to group --forward-only`",
-        ),
-        (
-            "sls-lake checkpoints set --from ledger --to group",
-            "sls-lake checkpoints set -l clicks --from ledger --to group",
-        ),
-        (
-            "sls-lake checkpoints set --from ledger --to group:other --forward-only",
-            "sls-lake checkpoints set -l clicks --from ledger --to group:other --forward-only",
-        ),
-        (
-            "(sls-lake table repair-manifests --execute)",
-            "(sls-lake table repair-manifests -l clicks --execute)",
-        ),
-        ("sls-lake table adopt --logstore with its name", "sls-lake table adopt --logstore with its name"),
-        ("sls-lake verify -l other", "sls-lake verify -l other"),
-        (
-            "upgrade sls-lake to a release that sls-lake made",
-            "upgrade sls-lake to a release that sls-lake made",
-        ),
-        ("sls-lake emulator --port 1", "sls-lake emulator --port 1"),
-        ("var/venv/bin/sls-lake verify", "var/venv/bin/sls-lake verify"),
-    ],
-)
-def test_a_call_gets_the_logstore_and_the_word_that_it_needs(text: str, completed: str) -> None:
-    assert calls.completed(text, "clicks", verbs=cli) == completed
+MADE = {
+    "rollback": calls.rollback(7, "--without-missing"),
+    "moved": calls.moved("orders"),
+    "resume": calls.resume([0, 3]),
+    "retype": calls.retype("n"),
+    "of_hours": calls.of_hours(calls.REPLACE, "--from 2026-09-21-13:00 --to 2026-09-21-14:00"),
+}
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef)
+NAMED = {name: call for name, call in vars(calls).items() if isinstance(call, Call)}
 
 
-def test_with_one_logstore_nothing_is_put_in() -> None:
-    said = "sls-lake verify; sls-lake land"
-    assert calls.completed(said, "", verbs=cli) == said
+def command_of(words: tuple[str, ...]) -> tuple[click.Command, list[str]]:
+    command: click.Command = cli
+    left = list(words)
+    while isinstance(command, click.Group):
+        found = command.get_command(click.Context(command), left.pop(0))
+        assert found is not None, words
+        command = found
+    return command, left
+
+
+def parsed(call: Call, *more: str) -> dict[str, object]:
+    """What the command line makes of it. Raises UsageError."""
+    words = shlex.split(calls.shown(call, "clicks"))
+    assert words.pop(0) == calls.PROGRAM
+    command, left = command_of(tuple(words))
+    with click.Context(command) as parent:
+        return command.make_context(command.name, [*left, *more], parent=parent).params
+
+
+def in_source() -> Iterator[tuple[str, tuple[str, ...]]]:
+    """(place, words) of each command that a module makes for itself, or to which it adds words; what is known
+    only then is a 1."""
+    for path in product():
+        for node in ast.walk(tree(path)):
+            if not isinstance(node, ast.Call):
+                continue
+            match node.func, node.args:
+                case ast.Name(id="Call"), [ast.Tuple(elts=words), *_]:
+                    yield at(path, node.lineno), spelled(words)
+                case ast.Attribute(
+                    value=ast.Attribute(value=ast.Name(id="calls"), attr=name), attr="plus"
+                ), words:
+                    yield at(path, node.lineno), (*NAMED[name].words, *spelled(words))
+
+
+def spelled(words: Sequence[ast.expr]) -> tuple[str, ...]:
+    known = (each for each in words if not isinstance(each, ast.Starred))
+    return tuple(str(each.value) if isinstance(each, ast.Constant) else "1" for each in known)
+
+
+@pytest.mark.parametrize("call", [*NAMED.values(), *MADE.values()], ids=[*NAMED, *MADE])
+def test_a_command_that_an_error_names_parses(call: Call) -> None:
+    more = (
+        ("--from", "2026-09-21-13:00") if call.words[0] == "backfill" and "--from" not in call.words else ()
+    )
+    params = parsed(call, *more)
+    assert params.get("name", "clicks") == "clicks"
+    assert bool(params.get("execute")) is call.harmless
+
+
+def test_each_function_that_makes_a_command_is_tried() -> None:
+    makes = {
+        node.name
+        for path in product()
+        if at(path) == "pipelines/landing/table/calls.py"
+        for node in tree(path).body
+        if isinstance(node, ast.FunctionDef) and node.returns and ast.unparse(node.returns) == "Call"
+    }
+    assert makes == MADE.keys()
+
+
+@pytest.mark.parametrize(("place", "words"), list(in_source()))
+def test_options_of_a_command_that_a_module_makes_for_itself_exist(
+    place: str, words: tuple[str, ...]
+) -> None:
+    command, left = command_of(words)
+    options = {
+        option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)
+    }
+    assert {word for word in left if word.startswith("-")} <= options, place
+
+
+def test_each_verb_that_takes_a_logstore_is_printed_with_it() -> None:
+    def leaves(command: click.Command, words: tuple[str, ...]) -> Iterator[tuple[str, click.Command]]:
+        if not isinstance(command, click.Group):
+            yield words[0], command
+            return
+        with click.Context(command) as context:
+            for name in command.list_commands(context):
+                found = command.get_command(context, name)
+                if found is not None:
+                    yield from leaves(found, (*words, name))
+
+    without = {
+        first
+        for first, command in leaves(cli, ())
+        if not any("--logstore" in parameter.opts for parameter in command.params)
+    }
+    assert without <= calls.OF_NO_LOGSTORE <= {*without, "dev"}
+
+
+def test_no_sentence_of_the_landing_side_names_a_command() -> None:
+    """It would be printed without the logstore and without what makes it run: a cure is a value."""
+    verbs = re.compile(rf"{calls.PROGRAM} (?:{'|'.join(VERBS)})\b")
+    for path in product():
+        if not at(path).startswith(("pipelines/landing/", "sls_io/")) or "emulator" in at(path):
+            continue
+        docs = {ast.get_docstring(n, clean=False) for n in ast.walk(tree(path)) if isinstance(n, DOCUMENTED)}
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value not in docs:
+                assert not verbs.search(node.value), at(path, node.lineno)
+
+
+def test_with_one_logstore_none_is_named() -> None:
+    assert calls.shown(calls.rollback(7)) == "sls-lake table rollback 7"
+
+
+def test_a_path_with_blanks_is_quoted() -> None:
+    assert calls.shown(calls.REGISTER.plus("--metadata", "/a b")) == (
+        "sls-lake table register --metadata '/a b' --execute"
+    )
+
+
+def test_for_a_program_each_cure_is_what_it_is() -> None:
+    assert calls.documents([Do("restore it"), calls.rollback(7, does="goes back"), calls.LAND], "clicks") == [
+        {"do": "restore it"},
+        {"call": "sls-lake table rollback 7 -l clicks", "does": "goes back"},
+        {"call": "sls-lake land -l clicks"},
+    ]
 
 
 def test_a_cure_of_a_project_with_two_logstores_names_the_one_it_is_for(
@@ -65,7 +157,7 @@ def test_a_cure_of_a_project_with_two_logstores_names_the_one_it_is_for(
     assert run(["windows"]) == EXIT_USAGE
     capsys.readouterr()
     assert run(["windows", "-l", "orders"]) in (EXIT_USAGE, EXIT_FAILED)
-    said = capsys.readouterr().err
-    assert "sls-lake describe -l orders" in said
+    assert "\n  sls-lake describe -l orders" in capsys.readouterr().err
     run(["windows", "-l", "orders", "--json"])
-    assert "sls-lake describe -l orders" in json.loads(capsys.readouterr().out)["error"]["message"]
+    (cure,) = json.loads(capsys.readouterr().out)["error"]["cures"]
+    assert cure["call"] == "sls-lake describe -l orders"

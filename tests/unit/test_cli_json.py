@@ -12,6 +12,7 @@ import pytest
 
 from pipelines.cli.main import EXIT_USAGE, cli, kind_of, run
 from pipelines.cli.output import SAID, Output
+from pipelines.landing.table.calls import VERIFY
 from pipelines.landing.table.lake import NoMetadata
 from sls_io.emulator import Emulator
 from sls_io.values.errors import LedgerBroken, Throttled
@@ -283,7 +284,7 @@ def test_an_error_after_the_verb_s_own_document_prints_no_second_one(
     @click.command()
     def failing() -> None:
         Output(as_json=True).result({"a": 1})
-        raise LedgerBroken("no", verb="sls-lake verify")
+        raise LedgerBroken("no", cures=(VERIFY,))
 
     context = click.Context(failing, obj={})
     with pytest.raises(LedgerBroken), context:

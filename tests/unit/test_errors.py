@@ -8,6 +8,7 @@ from enum import Enum
 import pytest
 
 from sls_io.values import errors
+from sls_io.values.cures import Call
 from sls_io.values.errors import (
     Breach,
     CursorExpired,
@@ -94,7 +95,6 @@ def test_a_broken_page_is_named_by_its_place() -> None:
 
 
 def test_a_broken_ledger_names_the_verb_that_settles_it() -> None:
-    error = LedgerBroken("main went back", verb="sls-lake table rollback 7")
-    assert error.verb == "sls-lake table rollback 7"
-    assert str(error).endswith("Cure: sls-lake table rollback 7")
-    assert (error.what, error.kind) == ("main went back", Breach.OTHER)
+    error = LedgerBroken("main went back", cures=(Call(("table", "rollback", "7")),))
+    assert error.cures == (Call(("table", "rollback", "7")),)
+    assert (str(error), error.kind) == ("main went back", Breach.OTHER)

@@ -79,7 +79,7 @@ def proof(**shard: Any) -> Proof:
         ({"runway": TimeLeft(None, to_come="`start` is to come")}, WARN, "to come"),
         ({"lag": Waits(0.0)}, OK, "nothing waits"),
         ({"lag": Waits(1800.0)}, OK, "30 min ago"),
-        ({"lag": Waits(1801.0)}, WARN, "`sls-lake plan` says why a shard waits"),
+        ({"lag": Waits(1801.0)}, WARN, "look at the newest run of the micro-batch"),
         ({"lag": Waits(7201.0)}, FAIL, "2.0 h ago"),
         ({"lag": Waits(900.0, at_most=True)}, OK, "no log waits for longer than 15 min"),
         ({"lag": Waits(0.0, paused=(3,))}, OK, "shards 3 are paused, and logs wait there"),

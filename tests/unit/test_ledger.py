@@ -19,6 +19,7 @@ from pipelines.landing.ledger.codec import (
 )
 from pipelines.landing.ledger.fence import merge, withdrawn
 from pipelines.landing.ledger.values import Adopted, Delta, Forgotten, Gone, Landed
+from pipelines.landing.table.calls import ADOPT
 from sls_io.planning.values import Edge, LedgerChange, Suspicion
 from sls_io.values.claim import CURSOR_UNKNOWN, GAP_EXPIRED, GAP_SHARD_GONE, Gap, Ledger, ShardLedger
 from sls_io.values.errors import Breach, LedgerBroken
@@ -171,7 +172,7 @@ def test_256_shards_take_about_13_kilobytes() -> None:
 def test_a_damaged_ledger_stops_with_the_verb(text: str) -> None:
     with pytest.raises(LedgerBroken, match="damaged") as caught:
         decode(ORIGIN, text)
-    assert (caught.value.verb, caught.value.kind) == ("sls-lake table adopt", Breach.DAMAGED)
+    assert (caught.value.cures, caught.value.kind) == ((ADOPT,), Breach.DAMAGED)
 
 
 @pytest.mark.parametrize("text", ["3;0:1::::0:0:0:0", "0"])
@@ -206,7 +207,7 @@ def test_the_windows_of_a_landing_survive_their_text(windows: list[Landed]) -> N
 def test_damaged_windows_stop_with_the_verb(text: str) -> None:
     with pytest.raises(LedgerBroken, match="damaged") as caught:
         decode_windows(text)
-    assert (caught.value.verb, caught.value.kind) == ("sls-lake table adopt", Breach.DAMAGED)
+    assert (caught.value.cures, caught.value.kind) == ((ADOPT,), Breach.DAMAGED)
 
 
 @pytest.mark.parametrize("text", ["", "anything", "9;o;0:1:2:3:4:5:"])
@@ -260,7 +261,7 @@ def test_no_adopted_rows_take_no_text() -> None:
 def test_damaged_adopted_rows_stop_with_the_verb(text: str) -> None:
     with pytest.raises(LedgerBroken, match="damaged") as caught:
         decode_adopted(text)
-    assert (caught.value.verb, caught.value.kind) == ("sls-lake table adopt", Breach.DAMAGED)
+    assert (caught.value.cures, caught.value.kind) == ((ADOPT,), Breach.DAMAGED)
 
 
 def test_adopted_rows_of_another_version_are_never_read_as_none() -> None:

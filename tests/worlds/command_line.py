@@ -93,14 +93,15 @@ def command(
         if not json:
             code = run([*arguments, "--logstore", str(defs)])
             said = capsys.readouterr()
-            return {"text": said.out, "code": code, "error": said.err}
+            out, error = (text.replace(f" -l {defs}", "") for text in said)
+            return {"text": out, "code": code, "error": error}
         code = run([*arguments, "--logstore", str(defs), "--json"])
         said = capsys.readouterr()
         if said.out:
             assert not (rounded := too_long(loads(said.out))), f"{arguments[:2]} prints {rounded}"
-        document: dict[str, Any] = loads(said.out, object_hook=numbers) if said.out else {}
         # Calls that it names have the logstore that was named; whoever copies them here names it again.
-        error = said.err.replace(f" -l {defs}", "")
+        out, error = (text.replace(f" -l {defs}", "") for text in said)
+        document: dict[str, Any] = loads(out, object_hook=numbers) if out else {}
         return {**document, "document": bool(said.out), "code": code, "error": error}
 
     return call

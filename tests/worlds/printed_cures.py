@@ -2,6 +2,8 @@
 
 import re
 import shlex
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from click import Context
 
@@ -9,6 +11,8 @@ from pipelines.cli.backfill import backfill
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.landing.commit.operation import Tools
 from pipelines.landing.operations.replace import execute_replace, plan_replace
+from pipelines.landing.table.calls import line
+from sls_io.values.cures import Cure
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import World
 
@@ -18,9 +22,27 @@ _VERB = re.compile(
 )
 
 
+def named(cures: Iterable[Cure]) -> str:
+    """Cures as people are shown them, a line each."""
+    return "\n".join(line(cure) for cure in cures)
+
+
+def ways(document: Mapping[str, Any]) -> list[str]:
+    """The same of a document, one text each."""
+    return ["   ".join(cure.values()) for cure in document["cures"]]
+
+
+def first_call(error: str) -> list[str]:
+    """The arguments of the first call below an error, as a person would copy them."""
+    found = re.search(r"^  sls-lake (.+?)(?:   |$)", error, re.MULTILINE)
+    assert found, error
+    return shlex.split(found[1])
+
+
 def printed(text: str) -> list[list[str]]:
-    """The calls in a sentence, in their order."""
-    return [shlex.split(call)[1:] for call in _VERB.findall(text)]
+    """The calls in a text, in their order."""
+    # Which logstore is known here.
+    return [shlex.split(call)[1:] for call in _VERB.findall(re.sub(r" -l \S+", "", text))]
 
 
 def run_as_printed(world: World, command: Command, words: list[str]) -> None:
@@ -50,9 +72,9 @@ def settle(world: World, command: Command) -> list[list[str]]:
         if proof["ok"]:
             return done
         assert proof["code"] == EXIT_FAILED
-        named = [c for text in (*proof["cures"], *proof["problems"]) for c in printed(text)]
-        assert named, proof
-        words = named[0]
+        calls = [shlex.split(cure["call"])[1:] for cure in proof["cures"] if "call" in cure]
+        assert calls, proof
+        words = calls[0]
         done.append(words)
         if words[0] == "verify":
             asked = words

@@ -1,9 +1,8 @@
 """Ten rows in each of two receive hours, and the landings that are refused after a change."""
 
-import shlex
-
 import pytest
 
+from sls_io.values.cures import Call
 from sls_io.values.errors import LedgerBroken
 from tests.worlds.one_logstore import World
 
@@ -18,9 +17,9 @@ def refused(world: World) -> list[str]:
     """A landing is refused; the arguments of the verb that its error names, of several the last."""
     with pytest.raises(LedgerBroken) as raised:
         world.land()
-    words = shlex.split(raised.value.verb.partition("; ")[2].partition(" leaves")[0] or raised.value.verb)
-    assert words[0] == "sls-lake"
-    return words[1:]
+    *_, last = raised.value.cures
+    assert isinstance(last, Call)
+    return [*last.words]
 
 
 def snapshots(world: World) -> list[int]:

@@ -65,6 +65,7 @@ from pipelines.landing.maintenance.repair import execute_repair, plan_repair
 from pipelines.landing.operations.reach import Lack, lacking, retention_took
 from pipelines.landing.run.driver import Run
 from pipelines.landing.run.report import LandingReport
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.health import Finding, Kind, Level, Vitals
 from pipelines.landing.watch.vitals import after_landing, reconciled
@@ -239,7 +240,7 @@ def landing_assets(logstore: Logstore, *, unset: str = "") -> dg.AssetsDefinitio
     )
     def land(context: dg.AssetExecutionContext, config: Options, spark: SparkEngine) -> Results:
         selected = context.selected_asset_keys
-        with plainly():
+        with plainly(logstore):
             require_endpoint(logstore, unset)
             if not selected:
                 yield from _looked_at(context, logstore, pull=config.pull)
@@ -406,7 +407,7 @@ def _undone(report: LandingReport, lacks: Sequence[Lack]) -> SlsError | None:
         return ServiceError(
             "ShardSuspect",
             "; ".join(report.suspects[:_SUSPECTS_MAX]),
-            hint="Nothing was given up; the next run asks again. See `sls-lake plan`",
+            hint="Nothing was given up; the next run asks again",
         )
     if report.trouble:
         return TransportError(f"the service failed before the end, what landed stands: {report.trouble}")
@@ -459,7 +460,7 @@ def _checked(context: dg.AssetExecutionContext, logstore: Logstore, found: Findi
     """The check's result; a run launched without the check fails where the check would have."""
     yield from _told(context, verdict(logstore, found), context.log_event)
     if found.level is Level.FAIL and not _selected(context, found.kind.value):
-        raise LedgerBroken(found.text, verb="sls-lake verify")
+        raise LedgerBroken(found.text, cures=(calls.VERIFY,))
 
 
 def _told(

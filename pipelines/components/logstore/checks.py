@@ -24,6 +24,7 @@ from pipelines.landing.inspection.proof import Proof, ShardProof
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.inspection.whole import of_day
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.health import Finding, Kind, Level, Unknown, Vitals, findings
 from sls_io.values.clock import SYSTEM_CLOCK
@@ -65,7 +66,13 @@ def proven_result(logstore: Logstore, proof: Proof, *, seconds: float) -> dg.Ass
     """The proof as Dagster stores it: numbers that it plots, the verdict in words, a line a shard."""
     (found,) = findings(Vitals(proven=proof), logstore)
     shown = verdict(logstore, found)
-    lines = [proof.verdict, *found.lines, *proof.cures, *proof.notes, *_decided(proof.shards)]
+    lines = [
+        proof.verdict,
+        *found.lines,
+        *(calls.line(cure, logstore.name) for cure in proof.cures),
+        *proof.notes,
+        *_decided(proof.shards),
+    ]
     shown["metadata"].pop("found", None)
     shown["metadata"] |= {
         "verdict": bounded(lines),

@@ -7,18 +7,21 @@ import dagster as dg
 
 from pipelines.landing.inspection.cures import give_cures
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table.calls import line
 from sls_io.values.errors import ConfigError, SlsError
 
 
 @contextmanager
-def plainly() -> Iterator[None]:
-    """Our errors as one sentence in the run's page, and never retried in the same process: a
-    retried step would start a second reader beside tasks of the first."""
+def plainly(logstore: Logstore) -> Iterator[None]:
+    """Our errors as one sentence in the run's page, their cures below it, and never retried in the same
+    process: a retried step would start a second reader beside tasks of the first."""
     try:
         yield
     except SlsError as error:
         raise dg.Failure(
-            description=str(error), metadata={"error": type(error).__name__}, allow_retries=False
+            description="\n".join([str(error), *(line(cure, logstore.name) for cure in error.cures)]),
+            metadata={"error": type(error).__name__},
+            allow_retries=False,
         ) from error
 
 

@@ -80,7 +80,7 @@ def health_checks(
         asked = {Kind(key.name) for key in context.selected_asset_check_keys}
         if asked == {*OF_LOGSTORE}:
             asked.add(Kind.RECONCILED)
-        with plainly():
+        with plainly(logstore):
             found = [each for each in looked(logstore, context.instance, unset, clock) if each.kind in asked]
         for each in found:
             if each.kind in OF_LOGSTORE:
@@ -191,7 +191,7 @@ def _metadata(logstore: Logstore, found: Finding) -> Metadata:
 def bounded(lines: Sequence[str]) -> dg.MetadataValue:
     """A list of so many lines at most: a table with thousands of wrong shards must not fill the storage."""
     more = len(lines) - _LINES_MAX
-    rest = [f"and {more:,} more; `sls-lake verify` lists all"] if more > 0 else []
+    rest = [f"and {more:,} more; a proof lists all"] if more > 0 else []
     return bullets([*lines[:_LINES_MAX], *rest])
 
 

@@ -66,7 +66,7 @@ def maintenance_job(logstore: Logstore, bronze: dg.AssetKey, prune: dg.OpDefinit
         tags={"dagster/compute_kind": "iceberg"},
     )
     def maintain(context: dg.OpExecutionContext, config: Upkeep) -> Iterator[dg.Output[None]]:
-        with plainly(), naming_cures(logstore):
+        with plainly(logstore), naming_cures(logstore):
             _refuse_second(context, logstore)
             maintainer = Maintainer(
                 logstore,

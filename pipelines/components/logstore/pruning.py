@@ -43,7 +43,7 @@ def prune_op(
 
     @dg.op(name=f"prune__{logstore.name}", description="Deletes old runs and what they logged.")
     def prune(context: dg.OpExecutionContext, config: Ages) -> Iterator[dg.Output[None]]:
-        with plainly():
+        with plainly(logstore):
             if not 1 <= config.days <= config.failed_days:
                 raise ConfigError("days is at least 1 and not above failed_days")
         execute = config.execute and not _shown_only(context.run_config, logstore)

@@ -46,6 +46,7 @@ from pipelines.landing.ledger.reading import Unreadable, entries_of, manifests_o
 from pipelines.landing.ledger.state import TableState, held_columns, landed_snapshot
 from pipelines.landing.ledger.summary import summary_of
 from pipelines.landing.ledger.values import Adopted, Deed, Forgotten, Landed
+from pipelines.landing.table import calls
 from pipelines.landing.table.data_files import partition_text
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.table.trouble import storage_trouble
@@ -199,7 +200,7 @@ def commit(lake: Lake, table: Table, state: TableState, asked: Commit, *, now_ms
         raise TransportError(f"{storage_trouble(table.location(), error)}; nothing was changed") from error
     except Unreadable as error:
         # Also what was swept between the look and the commit.
-        raise TransportError(f"{error.what}, so nothing was changed; {error.verb}") from error
+        raise TransportError(f"{error}, so nothing was changed", cures=error.cures) from error
     number = request.snapshot_id
     _send(lake, table, state, request, lambda now: landed_snapshot(now, [number]) is not None)
     return number
@@ -231,8 +232,9 @@ def _send(
         reloaded = lake.load(name)
     except SlsError as error:
         raise LandingUnknown(
-            f"the answer to the commit was lost and {name} cannot be read: {error}. Look at "
-            "`sls-lake windows` when it can be; asking for the same again is safe"
+            f"the answer to the commit was lost and {name} cannot be read: {error}. Asking for "
+            "the same again is safe",
+            cures=(calls.WINDOWS.plus(does="shows whether it is there, when the table can be read"),),
         ) from error
     if reloaded is not None and there(reloaded):
         return

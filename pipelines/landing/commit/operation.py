@@ -28,6 +28,7 @@ from pipelines.landing.ledger.place import Looked
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.lake import Lake
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.cures import Cure
 from sls_io.values.errors import ConfigError, LandingConflict
 
 TRIES_MAX = 20
@@ -57,6 +58,7 @@ class Planned(Generic[View]):
     place     the table that was looked at
     commit    what one try sends there; None before `work`, or where nothing is to be done
     refusal   why it is not done as it was asked for, with the option that lifts it; "" when it is
+    cures     what may be done in its place
     nothing   what to say where nothing is to be done
     work      writes files that nobody sees yet; the plan with the commit that brings them
     again     the same on the table as it is by then; None: never
@@ -66,6 +68,7 @@ class Planned(Generic[View]):
     place: Looked
     commit: authored.Commit | None
     refusal: str = ""
+    cures: tuple[Cure, ...] = ()
     nothing: str = "there is nothing to change"
     work: "Callable[[Tools], Planned[View]] | None" = field(default=None, repr=False)
     again: "Callable[[], Planned[View]] | None" = field(default=None, repr=False)
@@ -93,7 +96,7 @@ def execute(lake: Lake, planned: Planned[View], tools: Tools = _TOOLS) -> Done[V
     """
     fresh = Freshness(tools.clock)
     if planned.refusal:
-        raise ConfigError(planned.refusal)
+        raise ConfigError(planned.refusal, cures=planned.cures)
     if planned.work is not None:
         planned = planned.work(tools)
     for conflicts in range(TRIES_MAX):

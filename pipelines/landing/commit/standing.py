@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from pipelines.landing.table import calls
 from sls_io.values.errors import CommitStands, InvariantBroken, LandingUnknown, LedgerBroken, SlsError
 
 
@@ -41,6 +42,6 @@ def commits(table: str) -> Iterator[Made]:
         if not made.what:
             raise
         raise CommitStands(
-            f"{made.what} and stands. What came after it failed: {error}. Look at `sls-lake windows` before "
-            "you ask for the same again"
+            f"{made.what} and stands. What came after it failed: {error}",
+            cures=(calls.WINDOWS.plus(does="before you ask for the same again"),),
         ) from error

@@ -27,6 +27,8 @@ from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.reading import Misread, tasks_of
 from pipelines.landing.ledger.state import ways_back
 from pipelines.landing.ledger.summary import adopted_of, ledgers_of
+from pipelines.landing.table import calls
+from sls_io.values.cures import Do
 from sls_io.values.errors import LedgerBroken
 
 _TRIES_MAX = 5
@@ -87,19 +89,19 @@ def _other_rows(
 ) -> LedgerBroken:
     """The error for shards with so many `rows`, and so many that the ledger knows; none where only a file
     that cannot be read says that it held more."""
-    names, option = "sls-lake verify --pull, which names", f"; or say {lifted} here" if lifted else ""
+    option = (Do(f"say {lifted} here"),) if lifted else ()
     short = next((shard for shard, (there, known) in rows.items() if there < known), None)
     if short is not None:
         after = "; no rollback would bring them back after this" if lifted else ""
         return LedgerBroken(
             f"table {place.name} misses rows: of {origin} in shard {short} it holds {rows[short][0]}, its "
             f"ledger says {rows[short][1]}{after}; nothing was changed",
-            verb=f"{names} what brings them back{option}",
+            cures=(calls.VERIFY_PULL, *option),
         )
     back = way_back(place.table, known=files)
-    or_back = f"; or sls-lake table rollback {back}" if back is not None else ""
+    to_back = (calls.rollback(back),) if back is not None else ()
     what = f"shard {min(rows)} of {origin}" if rows else origin
     return LedgerBroken(
         f"{what} holds other rows in {place.name} than its ledger says; nothing was changed",
-        verb=f"{names} the hour to replace{or_back}{option}",
+        cures=(calls.VERIFY_PULL, *to_back, *option),
     )

@@ -34,8 +34,10 @@ from pipelines.landing.hours import hour_text, hours_text, moment_text
 from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.reading import Unreadable, bounds, tasks_of
 from pipelines.landing.ledger.values import Adopted
+from pipelines.landing.table import calls
 from pipelines.landing.table.contract import rows_of
 from sls_io.values.claim import SUM_MODULUS, ShardLedger
+from sls_io.values.cures import Cure, Do
 from sls_io.values.errors import ConfigError, LedgerBroken, ShardGone
 from sls_io.values.window import HOUR_S, IntervalSet
 from sls_io.wire.client import SlsClient
@@ -140,7 +142,7 @@ class RowsElsewhere(LedgerBroken):
         asked: range,
         others: Collection[int],
         *,
-        verb: str,
+        cures: tuple[Cure, ...],
         together: range | None = None,
     ) -> None:
         self.asked, self.others, self.together = asked, others, together
@@ -151,7 +153,7 @@ class RowsElsewhere(LedgerBroken):
             f"rows of {hours_text(asked)} lie in other receive hours of {place_name}: in {named}{more}. "
             "Taking the hours back would leave those rows there, landing the hours again would double them; "
             "nothing was changed",
-            verb=verb,
+            cures=cures,
         )
 
 
@@ -163,9 +165,7 @@ def check_nowhere_else(place: Place, cursors: Mapping[int, IntervalSet], hours: 
     """
     others = elsewhere(place, cursors, hours)
     if others:
-        raise RowsElsewhere(
-            place.name, hours, others, verb="sls-lake verify --pull, which names the hours to replace"
-        )
+        raise RowsElsewhere(place.name, hours, others, cures=(calls.VERIFY_PULL,))
 
 
 def check_nowhere(place: Place, cursors: Mapping[int, IntervalSet]) -> None:
@@ -179,7 +179,7 @@ def check_nowhere(place: Place, cursors: Mapping[int, IntervalSet]) -> None:
             f"{place.name} holds rows that its ledger does not call landed, in receive hours "
             f"{', '.join(map(hour_text, sorted(there)[:_HOURS_NAMED_MAX]))}: filled now, they would be there "
             "twice; nothing was landed",
-            verb="sls-lake verify",
+            cures=(calls.VERIFY,),
         )
 
 
@@ -260,12 +260,13 @@ def check_explained(place: Place, found: Slice, *, adopted_too: bool) -> None:
             raise LedgerBroken(
                 f"shard {key[1]} has rows in {place.name} that its ledger does not explain; "
                 "nothing was changed",
-                verb="sls-lake verify",
+                cures=(calls.VERIFY,),
             )
         if beside and not adopted_too:
             raise ConfigError(
                 f"{beside} rows of shard {key[1]} were adopted: no landing brought them and none "
-                "could bring them again; `sls-lake table forget` removes them"
+                "could bring them again",
+                cures=(Do("remove them with `table forget`"),),
             )
 
 

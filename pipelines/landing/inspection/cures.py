@@ -24,19 +24,20 @@ from pipelines.landing.contents import cells
 from pipelines.landing.contents.cells import Cells, Shown
 from pipelines.landing.contents.sameness import way_back
 from pipelines.landing.contents.slices import RowsElsewhere
-from pipelines.landing.ledger.codec import ADOPT
-from pipelines.landing.ledger.reading import VERIFY_ROWS, Unreadable, listed_files, spans
+from pipelines.landing.ledger.reading import Unreadable, listed_files, spans
 from pipelines.landing.ledger.start import find_table, known
 from pipelines.landing.ledger.state import TableState, read_state
 from pipelines.landing.ledger.summary import total_records
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.adopt import find, plan_adopt
 from pipelines.landing.operations.fresh_starts import At
-from pipelines.landing.operations.give_up import GIVE_UP, GivenUp, plan_give_up
-from pipelines.landing.operations.repair_manifests import REPAIR_MANIFESTS, plan_repair_manifests
-from pipelines.landing.operations.replace import REPLACE, plan_replace
+from pipelines.landing.operations.give_up import GivenUp, plan_give_up
+from pipelines.landing.operations.repair_manifests import plan_repair_manifests
+from pipelines.landing.operations.replace import plan_replace
 from pipelines.landing.operations.rollback import kept_by_rollback, plan_rollback
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
+from sls_io.values.cures import Call, Cure, Do
 from sls_io.values.errors import LedgerBroken, SlsError, TransportError
 from sls_io.values.window import IntervalSet
 from sls_io.wire.client import SlsClient
@@ -86,26 +87,26 @@ class Case:
 
 @dataclass(frozen=True)
 class _Way:
-    """A cure, and how many rows at most it loses."""
+    """Cures that go together, and how many rows at most they lose."""
 
-    text: str
+    cures: tuple[Cure, ...]
     cost: int
 
 
-def of_other_rows(case: Case, trouble: Trouble, *, pulled: bool) -> tuple[str, ...]:
-    """The cures, a sentence each: it begins with a command, or says what to do where no command helps.
+def of_other_rows(case: Case, trouble: Trouble, *, pulled: bool) -> tuple[Cure, ...]:
+    """The cures; where no command helps, what to do instead.
     `pulled`: all that the service has was compared, so no other of its hours is in trouble."""
     found = _replaces(case, sorted(trouble.hours), _instead(trouble))
     if trouble.missing and not pulled and not found:
         found.append(
-            "sls-lake verify --pull names the hours that lost rows, where the service still has them"
+            calls.VERIFY_PULL.plus(does="names the hours that lost rows, where the service still has them")
         )
     back = _rollback(case, _brought_back(trouble))
     adopting, works = _adopting(case, trouble)
     if back is None:
-        return (*found, adopting)
+        return (*found, *adopting)
     dear = trouble.missing and not trouble.strange and back.cost > trouble.rows
-    return (*found, adopting, back.text) if dear and works else (*found, back.text, adopting)
+    return (*found, *adopting, *back.cures) if dear and works else (*found, *back.cures, *adopting)
 
 
 def _instead(trouble: Trouble) -> str:
@@ -123,22 +124,22 @@ def brought_back(table: Table, landing: int, does: str = _BROUGHT_BACK) -> str:
     return _EMPTIED if total_records(table.snapshot_by_id(landing)) == 0 else does
 
 
-def _adopting(case: Case, trouble: Trouble) -> tuple[str, bool]:
+def _adopting(case: Case, trouble: Trouble) -> tuple[tuple[Cure, ...], bool]:
     """Giving up what is missing and keeping what is there, and whether that works; where it is refused, what
     to do instead."""
-    words, refused = _adopt(case)
-    if words:
-        return f"{words} {_left(trouble)}", True
-    verb = refused.verb if isinstance(refused, LedgerBroken) else ""
-    return verb or f"no command settles this now: {refused}", False
+    call, refused = _adopt(case)
+    if call is not None:
+        return (call.plus(does=_left(trouble)),), True
+    named = refused.cures if isinstance(refused, LedgerBroken) else ()
+    return named or (Do(f"no command settles this now: {refused}"),), False
 
 
-def _adopt(case: Case) -> tuple[str, SlsError | None]:
+def _adopt(case: Case) -> tuple[Call | None, SlsError | None]:
     """The command, with the options that it wants; or none, and why it is refused."""
     try:
         found = find(*case.asked)
     except SlsError as error:
-        return "", error
+        return None, error
     refused: SlsError | None = None
     at: tuple[At | None, ...] = (None, "rows")
     for start in at:
@@ -152,8 +153,9 @@ def _adopt(case: Case) -> tuple[str, SlsError | None]:
             given_up = view.missing or any(
                 view.lost.get(o) for o in {view.origin, *view.former} - set(view.kept)
             )
-            return f"{ADOPT}{' --at rows' * bool(start)}{' --without-missing' * bool(given_up)}", None
-    return "", refused
+            at_rows = ("--at", "rows") * bool(start)
+            return calls.ADOPT.plus(*at_rows, *("--without-missing",) * bool(given_up)), None
+    return None, refused
 
 
 def _left(trouble: Trouble) -> str:
@@ -163,13 +165,13 @@ def _left(trouble: Trouble) -> str:
     return f"gives up what nothing brings back, and {kept}" if trouble.missing else kept
 
 
-def of_lost_files(case: Case, lost: Sequence[Unreadable]) -> tuple[str, ...]:
-    """Sentences as those of `of_other_rows`, for files of the logstore, data or manifests, that are gone or
+def of_lost_files(case: Case, lost: Sequence[Unreadable]) -> tuple[Cure, ...]:
+    """As `of_other_rows`, for files of the logstore, data or manifests, that are gone or
     damaged. The first one is what to do with the files themselves."""
     named = [each.file for each in lost if not isinstance(each.file, str) and not each.first]
     owners = {file.file_path: cells.partition_origin(case.table, file) for file in named}
     files = [file for file in named if owners[file.file_path] in (case.origin, None)]
-    found = [_first(lost)]
+    found: list[Cure] = [_first(lost)]
     listed = len(named) == len(lost)
     if listed:
         hours = {cells.partition_hour(case.table, file) for file in files}
@@ -177,25 +179,26 @@ def of_lost_files(case: Case, lost: Sequence[Unreadable]) -> tuple[str, ...]:
     paths = {file.file_path for file in files}
     found += _ways(case, None if listed else _relisted(case), [each.path for each in lost], paths)
     others = sorted({name for name in owners.values() if name} - {case.origin})
-    return (*found, *(_give_up_of(case, other, owners.keys()) for other in others))
+    return (*found, *(cure for other in others for cure in _give_up_of(case, other, owners.keys())))
 
 
-def _first(lost: Sequence[Unreadable]) -> str:
+def _first(lost: Sequence[Unreadable]) -> Cure:
     """What to do with the files themselves."""
-    restore = "restore the file" if len(lost) == 1 else "restore the files"
+    restore = Do("restore the file" if len(lost) == 1 else "restore the files")
     return next((each.first for each in lost if each.first), restore)
 
 
-def _ways(case: Case, relisted: _Way | None, lost: Collection[str], files: Collection[str]) -> list[str]:
+def _ways(case: Case, relisted: _Way | None, lost: Collection[str], files: Collection[str]) -> list[Cure]:
     """What brings lost files back or gives them up, the way that loses the fewest rows first; `files` are
     those of the logstore's own rows."""
     given_up = _give_up(case, files) if files else None
     ways = [way for way in (relisted, _rollback(case, _BROUGHT_BACK, lost), given_up) if way is not None]
-    found = [way.text for way in sorted(ways, key=lambda way: way.cost)]
+    found = [cure for way in sorted(ways, key=lambda way: way.cost) for cure in way.cures]
     if files and given_up is None:
         # Rows were lost in another way, too.
-        words, _ = _adopt(case)
-        found += [f"{words} gives up all rows that nothing brings back, also others"] if words else []
+        call, _ = _adopt(case)
+        does = "gives up all rows that nothing brings back, also others"
+        found += [call.plus(does=does)] if call is not None else []
     return found
 
 
@@ -206,8 +209,8 @@ def give_cures(error: Exception, logstore: Logstore, lake: Lake | None = None) -
 
 
 def give_cures_of_all(errors: Sequence[Unreadable], logstore: Logstore, lake: Lake | None = None) -> None:
-    """Whoever meets unreadable files that main needs says himself what settles it: the `verb` of each error
-    becomes the cures that work now, for all of them together. It stays what it was, a verb that looks for
+    """Whoever meets unreadable files that main needs says himself what settles it: the cures of each error
+    become the cures that work now, for all of them together. They stay what they were, a look for
     them, where they cannot be looked for now.
 
     All at once: one search reads what tells which rows the whole table holds, and some cures are about every
@@ -223,54 +226,51 @@ def give_cures_of_all(errors: Sequence[Unreadable], logstore: Logstore, lake: La
         needed = [error for error in errors if listed is None or error.path in listed]
         if not needed:
             return
-        verb = "; or ".join(of_lost_files(Case(lake, logstore, client, table, read_state(table)), needed))
+        found = of_lost_files(Case(lake, logstore, client, table, read_state(table)), needed)
         for error in needed:
-            error.verb = verb
+            error.cures = found
 
 
-def _give_up_of(case: Case, other: str, lost: Collection[str]) -> str:
+def _give_up_of(case: Case, other: str, lost: Collection[str]) -> tuple[Cure, ...]:
     """What to do about lost files of another logstore, which may be gone from the service."""
-    asked = (
-        f"while origin {other} is there, {VERIFY_ROWS.partition(',')[0]} --logstore with its name says what "
-        "brings rows back"
+    asked = Do(
+        f"while origin {other} is there, prove it by its own settings: that says what brings rows back"
     )
     try:
         command, view = _planned_give_up(case, lost, other)
     except SlsError as error:
-        return f"{asked}; from here nothing gives its lost files up: {error}"
-    return (
-        f"{asked}; once it is gone, {command} gives up the {view.rows} rows of its lost files, "
-        f"{_beside(command)}"
-    )
+        return (asked, Do(f"from here nothing gives its lost files up: {error}"))
+    does = f"once it is gone: gives up the {view.rows} rows of its lost files, {_beside(command)}"
+    return (asked, command.plus(does=does))
 
 
-def _planned_give_up(case: Case, lost: Collection[str], origin: str = "") -> tuple[str, GivenUp]:
+def _planned_give_up(case: Case, lost: Collection[str], origin: str = "") -> tuple[Call, GivenUp]:
     """The command that gives these files (paths) up, and what it does. Raises as `plan_give_up`."""
     view = plan_give_up(*case.asked, origin=origin, whole=lambda path: path in lost).view
-    command = f"{GIVE_UP} --origin {origin}" if origin else GIVE_UP
+    command = calls.GIVE_UP.plus(*(("--origin", origin) if origin else ()))
     try:
         plain = plan_give_up(*case.asked, origin=origin).view
     except SlsError:
-        return f"{command} --rows", view
-    return (command if plain.files == view.files else f"{command} --rows"), view
+        return command.plus("--rows"), view
+    return (command if plain.files == view.files else command.plus("--rows")), view
 
 
-def _beside(command: str) -> str:
+def _beside(command: Call) -> str:
     """What else this command gives up: with `--rows` it reads files that nobody has read whole yet."""
-    return "and of others that prove damaged" if command.endswith("--rows") else "and nothing else"
+    return "and of others that prove damaged" if "--rows" in command.words else "and nothing else"
 
 
-def of_other_origins(case: Case, wrong: Sequence[str]) -> tuple[str, ...]:
+def of_other_origins(case: Case, wrong: Sequence[str]) -> tuple[Cure, ...]:
     """The same for rows of the other origins `wrong` that are not those of their ledgers, no file lost."""
     if not wrong:
         return ()
     back = _rollback(case, "gives the table the rows of its ledgers")
     names = ", ".join(wrong)
-    rest = (
-        f"while the logstore of {names} is there, sls-lake verify --logstore with its name names more; its "
-        "rows stop no landing"
+    rest = Do(
+        f"while the logstore of {names} is there, prove it by its own settings: that names more; its rows "
+        "stop no landing"
     )
-    return (*([back.text] if back is not None else []), rest)
+    return (*(back.cures if back is not None else ()), rest)
 
 
 def _rollback(case: Case, does: str, lost: Collection[str] = ()) -> _Way | None:
@@ -286,28 +286,27 @@ def _rollback(case: Case, does: str, lost: Collection[str] = ()) -> _Way | None:
     since = "what landed since is pulled again"
     if kept.lost:
         since = f"{since}, but {kept}"
-    return _Way(f"sls-lake table rollback {back} {brought_back(case.table, back, does)}; {since}", kept.lost)
+    does = f"{brought_back(case.table, back, does)}; {since}"
+    return _Way((calls.rollback(back, does=does),), kept.lost)
 
 
 def _relisted(case: Case) -> _Way | None:
     """For lost manifests: list all of their files again, or, where that is refused, the files that are
     there."""
-    command = REPAIR_MANIFESTS
+    command = calls.REPAIR_MANIFESTS
     try:
         plan_repair_manifests(*case.asked)
     except SlsError:
         pass
     else:
-        return _Way(f"{command} lists the data files again that are lost with it, and keeps every row", 0)
+        does = "lists the data files again that are lost with it, and keeps every row"
+        return _Way((command.plus(does=does),), 0)
     try:
         view = plan_repair_manifests(*case.asked, without_missing=True).view
     except SlsError:
         return None
-    text = (
-        f"{command} --without-missing lists again what is there; {view.missing} rows are missing then, and "
-        "sls-lake verify names what brings these back"
-    )
-    return _Way(text, view.missing)
+    does = f"lists again what is there; {view.missing} rows are missing then, and are named by a proof"
+    return _Way((command.plus("--without-missing", does=does),), view.missing)
 
 
 def _give_up(case: Case, lost: Collection[str]) -> _Way | None:
@@ -317,20 +316,17 @@ def _give_up(case: Case, lost: Collection[str]) -> _Way | None:
         command, view = _planned_give_up(case, lost)
     except SlsError:
         return None
-    again = ""
+    again: tuple[Cure, ...] = ()
     if view.kept is not None and view.kept.lost < view.rows:
-        calls = " and ".join(f"sls-lake backfill {span}" for span in spans(view.hours))
-        again = f"; {calls} lands again what the service still has"
-    text = f"{command} gives up the {view.rows} rows of the lost files, {_beside(command)}{again}"
-    return _Way(text, view.kept.lost if view.kept is not None else view.rows)
+        does = "after that: lands again what the service still has"
+        again = tuple(calls.of_hours(calls.BACKFILL, span, does) for span in spans(view.hours))
+    does = f"gives up the {view.rows} rows of the lost files, {_beside(command)}"
+    return _Way((command.plus(does=does), *again), view.kept.lost if view.kept is not None else view.rows)
 
 
-def _replaces(case: Case, hours: list[int], instead: str = "") -> list[str]:
-    return [
-        f"{REPLACE} {span} lands again what the service still has{instead}, and leaves the rest of "
-        "the table as it is"
-        for span in _replaceable(case, hours)
-    ]
+def _replaces(case: Case, hours: list[int], instead: str = "") -> list[Cure]:
+    does = f"lands again what the service still has{instead}, and leaves the rest of the table as it is"
+    return [calls.of_hours(calls.REPLACE, span, does) for span in _replaceable(case, hours)]
 
 
 def _replaceable(case: Case, hours: list[int]) -> Iterator[str]:

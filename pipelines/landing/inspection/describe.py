@@ -130,7 +130,9 @@ def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
             logstore, table, ledger, {p.window.shard: p.window.hour for p in plan.windows[::-1]}, until_s
         ),
         suspects=suspect_lines(plan),
-        readable=readable_lines(plan, lowered(logstore, facts(table), ledger.origin) if table else None),
+        readable=readable_lines(
+            plan, lowered(logstore, facts(table), ledger.origin) if table else None, logstore.name
+        ),
     )
 
 

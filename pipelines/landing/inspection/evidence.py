@@ -28,6 +28,7 @@ from pipelines.landing.ledger.state import (
 )
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import said_readable
+from pipelines.landing.table import calls
 from pipelines.landing.table.contract import Contract, check_landable
 from sls_io.planning.survey import Begins, begins_anew, readable_again
 from sls_io.planning.values import Again
@@ -151,8 +152,8 @@ def gather(
         landed=landed,
         pulled=pulled,
         windows=there.counted.windows(origin.id, windows) if there.listed else {},
-        answers=_answers(client, ledger, begins(client, logstore, state, origin.id)),
-        problems=(*problems, *(each.what for each in lost if each.path not in said)),
+        answers=_answers(client, ledger, begins(client, logstore, state, origin.id), logstore.name),
+        problems=(*problems, *(str(each) for each in lost if each.path not in said)),
         lost=tuple(lost),
         notes=(*_refused(logstore, table), *_beside(table)),
         since_ms=min((s.timestamp_ms for s in table.metadata.snapshots), default=None),
@@ -202,7 +203,8 @@ def _refused(logstore: Logstore, table: Table) -> list[str]:
         contract = Contract.from_columns(logstore.columns)
         check_landable(contract, table.metadata, logstore.table, held_columns(table))
     except ConfigError as error:
-        return [f"landings are refused: {error}"]
+        named = (calls.line(cure, logstore.name) for cure in error.cures)
+        return [f"landings are refused: {error}", *named]
     return []
 
 
@@ -226,7 +228,7 @@ def _landed_windows(table: Table, ledger: Ledger) -> dict[Window, int]:
     return found
 
 
-def _answers(client: SlsClient, ledger: Ledger, asked: Begins) -> dict[int, ServiceShard]:
+def _answers(client: SlsClient, ledger: Ledger, asked: Begins, name: str) -> dict[int, ServiceShard]:
     """What the service says of each shard that the ledger knows."""
 
     def ask(shard: Shard) -> ServiceShard | None:
@@ -234,13 +236,13 @@ def _answers(client: SlsClient, ledger: Ledger, asked: Begins) -> dict[int, Serv
         try:
             head = client.head(shard)
             parts = readable_again(client, head.shard, entry, head, asked)
-            again = _asked_again(client, entry, head, asked, parts)
+            again = _asked_again(client, entry, head, asked, parts, name)
         except ShardGone:
             return None
         return ServiceShard(
             end=head.end,
             shown=(*_shown_again(entry, head), *again),
-            owed=tuple(said_readable(part, asked.lowered) for part in parts if part.owed),
+            owed=tuple(said_readable(part, asked.lowered, name) for part in parts if part.owed),
             lost=_owed_no_more(entry, head.begin),
             withdrawn=_withdrawn(client, shard.id, entry),
         )
@@ -264,16 +266,16 @@ def _owed_no_more(entry: ShardLedger, begin: int) -> tuple[str, ...]:
 
 
 def _asked_again(
-    client: SlsClient, entry: ShardLedger, head: Head, asked: Begins, parts: Collection[Again]
+    client: SlsClient, entry: ShardLedger, head: Head, asked: Begins, parts: Collection[Again], name: str
 ) -> tuple[str, ...]:
     start = None if entry.closed else begins_anew(client, head, entry, parts, asked)
     left = (part for part in parts if not part.owed and (start is None or not part.early))
-    found = tuple(said_readable(part, asked.lowered) for part in left)
+    found = tuple(said_readable(part, asked.lowered, name) for part in left)
     if start is None:
         return found
     anew = (
         f"the ledger begins this shard at {entry.start}, and the service at {start}; nothing has landed "
-        "from there, so nothing is lost: `sls-lake land` lets the shard begin anew"
+        "from there, so nothing is lost: the next live run lets the shard begin anew"
     )
     return (anew, *found)
 
@@ -286,7 +288,7 @@ def _shown_again(entry: ShardLedger, head: Head) -> list[str]:
         what = f"closed this shard at {entry.end}, and the service has it {state} with its end at {head.end}"
     else:
         return []
-    return [f"the ledger {what}: `sls-lake land` opens it again and goes on at its frontier"]
+    return [f"the ledger {what}: the next live run opens it again and goes on at its frontier"]
 
 
 def _withdrawn(client: SlsClient, shard: int, entry: ShardLedger) -> dict[tuple[int, int], str]:

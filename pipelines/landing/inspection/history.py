@@ -19,10 +19,12 @@ from pipelines.landing.ledger.state import TableState, ancestry, facts, origins_
 from pipelines.landing.ledger.summary import is_landing, summary_of, windows_of
 from pipelines.landing.ledger.values import Deed, Landed, Operation
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table import calls
 from pipelines.landing.table.former import listed
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
 from sls_io.values.claim import CURSOR_UNKNOWN
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.cures import Call, Cure
 from sls_io.values.errors import ConfigError, LedgerBroken
 from sls_io.values.window import Cursor, Window
 
@@ -96,6 +98,7 @@ class History:
     others    metadata files of other tables in the folder: there is no telling which file is an orphan
     orphans   None when they were not looked for, or nobody could tell
     unreadable why there are no `files`, or no `orphans`: a file of the table itself that cannot be read
+    cures     what settles either
     """
 
     table: str
@@ -108,6 +111,7 @@ class History:
     files: tuple[HourFiles, ...]
     orphans: tuple[Orphan, ...] | None
     unreadable: str = ""
+    cures: tuple[Cure, ...] = ()
     others: tuple[str, ...] = ()
 
 
@@ -128,7 +132,8 @@ def history(
     if table is None:
         raise ConfigError(
             f"there is no table {logstore.table}, neither in the catalog ({lake.place}) nor a file of one: "
-            "nothing has landed yet, unless sls-lake describe, which also asks the service, knows more"
+            "nothing has landed yet",
+            cures=(calls.DESCRIBE.plus(does="asks the service, too"),),
         )
     lacking = [name for name in ("__origin__", "__receive_hour__") if name not in table.schema().column_names]
     if lacking:
@@ -140,6 +145,8 @@ def history(
     mine = origins_named(state, logstore.service.project, logstore.service.logstore)
     snapshots = sorted(table.metadata.snapshots, key=lambda s: s.sequence_number or 0)
     files, beside, unreadable = tuple[HourFiles, ...](), None, ""
+    trouble = _trouble(table)
+    cures = trouble.cures if trouble else ()
     others = tuple[str, ...]()
     try:
         files = tuple(f for f in files_per_hour(table) if f.origin in mine)
@@ -147,11 +154,11 @@ def history(
         if orphans and not others:
             beside = tuple(find_orphans(table, older_than_s=clock.now() - floor_s))
     except (Unreadable, Misread) as error:
-        unreadable = str(error)
+        unreadable, cures = str(error), cures or error.cures
     return History(
         table=logstore.table,
         origins=mine,
-        trouble=_trouble(table),
+        trouble=str(trouble or ""),
         kept_from=snapshots[0].timestamp_ms if snapshots else None,
         entries=tuple(_entries(table, state, snapshots, mine)),
         missing=tuple(_missing(state, mine)),
@@ -159,6 +166,7 @@ def history(
         files=files,
         orphans=beside,
         unreadable=unreadable,
+        cures=cures,
         others=others,
     )
 
@@ -207,8 +215,8 @@ def find_orphans(
     found = listed(table.io, f"{table.location()}/data", recursive=True)
     if found is None:
         raise ConfigError(
-            f"files of table {'.'.join(table.name())} cannot be listed through {type(table.io).__name__}; "
-            "look with `sls-lake windows --no-orphans`"
+            f"files of table {'.'.join(table.name())} cannot be listed through {type(table.io).__name__}",
+            cures=(Call(("windows", "--no-orphans")),),
         )
     parse = PyArrowFileIO.parse_location
     folder = parse(f"{table.location()}/data", table.io.properties)[2]
@@ -298,9 +306,9 @@ def _missing(state: TableState, mine: tuple[str, ...]) -> Iterator[Interval]:
                 yield Interval(origin, shard, Cursor(begin), Cursor(stop), "withdrawn")
 
 
-def _trouble(table: Table) -> str:
+def _trouble(table: Table) -> LedgerBroken | None:
     try:
         read_state(table)
     except LedgerBroken as error:
-        return str(error)
-    return ""
+        return error
+    return None

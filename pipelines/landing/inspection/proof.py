@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pipelines.landing.inspection.whole import NO_FILES, WholeFiles
+from sls_io.values.cures import Cure
 from sls_io.values.window import Cursor
 
 Verdict = Literal["verified", "owed", "not verified"]
@@ -84,7 +85,7 @@ class Proof:
     since_ms: int | None = None
     landing: int | None = None
     notes: tuple[str, ...] = ()
-    cures: tuple[str, ...] = ()
+    cures: tuple[Cure, ...] = ()
     begun: bool = True
     whole: WholeFiles = NO_FILES
 

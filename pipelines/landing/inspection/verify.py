@@ -91,7 +91,7 @@ def _opened(logstore: Logstore, lake: Lake, client: SlsClient) -> tuple[Table, T
     try:
         table = find_table(lake, logstore, client)
     except (NoMetadata, LedgerBroken) as error:
-        return Proof(logstore.table, origin.id, problems=(str(error),))
+        return Proof(logstore.table, origin.id, problems=(str(error),), cures=error.cures)
     if table is None:
         return Proof(logstore.table, origin.id, problems=("there is no table yet: nothing has landed",))
     try:
@@ -99,11 +99,11 @@ def _opened(logstore: Logstore, lake: Lake, client: SlsClient) -> tuple[Table, T
         return table, state, check_origin(state, origin, logstore.table)
     except LedgerBroken as error:
         if error.kind is not Breach.FOREIGN:
-            return Proof(logstore.table, origin.id, problems=(str(error),))
+            return Proof(logstore.table, origin.id, problems=(str(error),), cures=error.cures)
         foreign = cures.Trouble((), missing=False, strange=True)
         case = cures.Case(lake, logstore, client, table, facts(table))
         named = cures.of_other_rows(case, foreign, pulled=True)
-        return Proof(logstore.table, origin.id, problems=(error.what,), cures=named)
+        return Proof(logstore.table, origin.id, problems=(str(error),), cures=named)
 
 
 def _trouble(proof: Proof) -> cures.Trouble:

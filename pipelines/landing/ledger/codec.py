@@ -27,7 +27,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from pipelines.landing.ledger.values import Adopted, Deed, Forgotten, Gone, Landed, Operation
+from pipelines.landing.table import calls
 from sls_io.values.claim import GAP_EXPIRED, GAP_SHARD_GONE, GAP_SKIPPED, Gap, Ledger, ShardLedger
+from sls_io.values.cures import Do
 from sls_io.values.errors import Breach, InvariantBroken, LedgerBroken
 from sls_io.values.window import Cursor, IntervalSet, Window
 
@@ -52,9 +54,6 @@ _SUSPECTS = "2"
 _ADOPTED_MISSING = "2"
 """Version of the text of adopted rows that also says how many were missing; 1 where none were."""
 
-ADOPT = "sls-lake table adopt"
-"""The verb that settles what no ledger explains."""
-_UPGRADE = "upgrade sls-lake to the release that wrote the table"
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _TOLD = "+"
@@ -86,7 +85,7 @@ def decode_paused(origin: str, text: str) -> frozenset[int]:
         raise LedgerBroken(
             f"the table property {PAUSED_PROPERTY_PREFIX}{origin} is no list of shards, so nobody can say "
             "which are paused; nothing was landed",
-            verb="write the numbers there, or remove the property, with any Iceberg engine",
+            cures=(Do("write the numbers there, or remove the property, with any Iceberg engine"),),
         )
     return frozenset(map(int, text.split()))
 
@@ -122,7 +121,9 @@ def decode_deed(text: str) -> Deed | None:
 
 
 def _damaged(what: str) -> LedgerBroken:
-    return LedgerBroken(f"{what} cannot be read: its text is damaged", verb=ADOPT, kind=Breach.DAMAGED)
+    return LedgerBroken(
+        f"{what} cannot be read: its text is damaged", cures=(calls.ADOPT,), kind=Breach.DAMAGED
+    )
 
 
 def _body(text: str, what: str, *versions: str) -> str:
@@ -134,7 +135,7 @@ def _body(text: str, what: str, *versions: str) -> str:
         raise _damaged(what)
     raise LedgerBroken(
         f"{what}: the text has version {version[:8]}, this release reads {' and '.join(versions)}",
-        verb=_UPGRADE,
+        cures=(calls.UPGRADE,),
     )
 
 

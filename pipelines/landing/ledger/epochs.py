@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from sls_io.values.cures import Do
 from sls_io.values.errors import ConfigError, LedgerBroken
 
 PROPERTY_PREFIX = "sls-lake.epochs."
@@ -108,5 +109,5 @@ def _strange(name: str) -> LedgerBroken:
     return LedgerBroken(
         f"the table property {name} is not what sls-lake writes there, so nobody can say which runs may "
         "commit; nothing was landed",
-        verb="remove the property with any Iceberg engine, while no run is on its way",
+        cures=(Do("remove the property with any Iceberg engine, while no run is on its way"),),
     )

@@ -7,30 +7,29 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing.ledger import codec
-from pipelines.landing.ledger.reading import Unreadable, cure, entries_of, gone, manifests_of
+from pipelines.landing.ledger.reading import Unreadable, entries_of, gone, manifests_of
 from pipelines.landing.ledger.summary import summary_of, windows_of
+from pipelines.landing.table import calls
 from sls_io.values.errors import LedgerBroken
 
 
 def check_adds_up(table: Table, so: str = "nothing was changed") -> None:
     """Raises LedgerBroken when something disagrees in the landing under the tag; `so` says what that means
     for whoever asked."""
-    problems = reconcile(table)
+    problems, lost = disagreements(table)
     if problems:
         raise LedgerBroken(
             f"the newest landing in {'.'.join(table.name())} does not add up ({'; '.join(problems)}); {so}",
-            verb="sls-lake verify",
+            cures=lost[0].cures if lost else (calls.VERIFY,),
         )
 
 
 def reconcile(table: Table) -> list[str]:
-    """What disagrees in the landing under the tag: missing or unreadable files, rows that do not add up,
-    and what a person can do about the files.
+    """What disagrees in the landing under the tag: missing or unreadable files, rows that do not add up.
 
     Empty when all is well. Reads the manifests of that one snapshot and asks for its files.
     """
-    problems, lost = disagreements(table)
-    return [*problems, *([cure(table, [each.file for each in lost])] if lost else [])]
+    return disagreements(table)[0]
 
 
 def disagreements(table: Table) -> tuple[list[str], list[Unreadable]]:
@@ -44,7 +43,7 @@ def disagreements(table: Table) -> tuple[list[str], list[Unreadable]]:
     try:
         added = [entry.data_file for entry in added_entries(table, snapshot)]
     except Unreadable as error:
-        return [error.what], [error]
+        return [str(error)], [error]
     missing = [file for file in added if not table.io.new_input(file.file_path).exists()]
     problems = [gone(file) for file in missing]
     rows = sum(file.record_count for file in added)

@@ -24,15 +24,14 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import NestedField, PrimitiveType
 
 from pipelines.landing.hours import hour_text
-from pipelines.landing.table import second_look
+from pipelines.landing.table import calls, second_look
 from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import origin_place
 from pipelines.landing.table.trouble import is_storage, storage_trouble
+from sls_io.values.cures import Cure, Do
 from sls_io.values.errors import Breach, InvariantBroken, LedgerBroken, SlsError, TransportError
 from sls_io.values.window import IntervalSet
 
-VERIFY = "sls-lake verify, which looks for what brings rows back and names it"
-VERIFY_ROWS = VERIFY.replace("verify", "verify --rows")
 _ALL = AlwaysTrue()
 _BOUNDED = ("__shard__", "__cursor__")
 _IDENTITY = ("__origin__", "__shard__", "__cursor__", "__index__")
@@ -40,19 +39,19 @@ _IDENTITY = ("__origin__", "__shard__", "__cursor__", "__index__")
 
 BY_VALUE = "another engine marked rows as deleted by their values (equality deletes)"
 _EQUALITY = f"{BY_VALUE}: rows of the table are gone, and PyIceberg cannot tell which"
-REWRITE = "let that engine write its files anew (rewrite_data_files), and look again"
+REWRITE = Do("let that engine write its files anew (rewrite_data_files), and look again")
 
 
 class Unreadable(LedgerBroken):
-    """A file that a snapshot of the table needs is gone or damaged. `what` says which, without the cure;
-    `file` is the data file or delete file, or the path of a manifest or manifest list.
+    """A file that a snapshot of the table needs is gone or damaged. `file`: the data or delete file, or
+    the path of a manifest or manifest list.
 
     The cure is looked for only when somebody asks for it, because the search reads manifests.
     """
 
-    def __init__(self, table: Table, file: DataFile | str, what: str, *, first: str = "") -> None:
-        SlsError.__init__(self, what)
-        self.what, self.kind, self.file, self.first = what, Breach.OTHER, file, first
+    def __init__(self, table: Table, file: DataFile | str, what: str, *, first: Do | None = None) -> None:
+        Exception.__init__(self, what)
+        self.kind, self.file, self.first = Breach.OTHER, file, first
         self._table = table
 
     @property
@@ -61,12 +60,17 @@ class Unreadable(LedgerBroken):
         return _path(self.file)
 
     @cached_property
-    def verb(self) -> str:  # type: ignore[override]
-        """What settles it."""
-        return cure(self._table, [self.file], first=self.first)
-
-    def __str__(self) -> str:
-        return f"{self.what}. Cure: {self.verb}"
+    def cures(self) -> tuple[Cure, ...]:  # type: ignore[override]
+        """What settles it. Others must be tried before they are named: `cures.py` does that."""
+        table, file = self._table, self.file
+        restore = self.first or Do("restore the file")
+        head = table.current_snapshot()
+        listed = listed_files(table, head, {}) if head else frozenset()
+        if listed is not None and self.path not in listed:
+            return (restore, calls.EXPIRE)
+        # Other columns may be damaged than those that tell which rows there are.
+        whole = isinstance(file, DataFile) and table.io.new_input(file.file_path).exists()
+        return (restore, calls.VERIFY_ROWS if whole else calls.VERIFY)
 
 
 class Misread(InvariantBroken):
@@ -288,22 +292,6 @@ def rows_shown(table: Table, task: FileScanTask, *, where: BooleanExpression = _
 def gone(file: DataFile) -> str:
     """One phrase that says that the file is not there."""
     return f"file is gone: {_last(file.file_path)}"
-
-
-def cure(table: Table, files: Collection[DataFile | str], *, first: str = "") -> str:
-    """What a person can do about these gone or damaged files, all together; `first` is named in the place of
-    restoring them. Other cures must be tried before they are named: `cures.py` does that."""
-    restore = "restore the file" if len(files) == 1 else "restore the files"
-    head = table.current_snapshot()
-    listed = listed_files(table, head, {}) if head else frozenset()
-    if listed is not None and not listed & {_path(file) for file in files}:
-        return (
-            f"{restore}; or, since main does not need it, let the snapshots that do expire: "
-            "sls-lake table maintain --only expire, with fewer --snapshots"
-        )
-    # Other columns may be damaged than those that tell which rows there are.
-    whole = any(isinstance(file, DataFile) and table.io.new_input(file.file_path).exists() for file in files)
-    return f"{first or restore}; or {VERIFY_ROWS if whole else VERIFY}"
 
 
 def spans(hours: Collection[int]) -> list[str]:

@@ -14,13 +14,14 @@ from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger.codec import ASKED_PROPERTY_PREFIX
 from pipelines.landing.ledger.state import TableState, names_of
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.table.former import START_OVER
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.planning.plan import fallen_back, since_start, since_start_in
 from sls_io.planning.survey import Begins, from_hour
 from sls_io.planning.values import Survey
 from sls_io.values.claim import Ledger, ShardLedger
 from sls_io.values.clock import Clock
+from sls_io.values.cures import Do
 from sls_io.values.errors import (
     Breach,
     ConfigError,
@@ -36,8 +37,6 @@ from sls_io.wire.client import Origin, SlsClient
 
 NO_GROUP_CODE = "ConsumerGroupNotExist"
 _NAMED_MAX = 3
-RELABEL = "sls-lake table relabel"
-"""The verb that gives a table the right region of a logstore."""
 
 
 def find_table(lake: Lake, logstore: Logstore, client: SlsClient) -> Table | None:
@@ -55,9 +54,13 @@ def find_table(lake: Lake, logstore: Logstore, client: SlsClient) -> Table | Non
     raise LedgerBroken(
         f"there is no table {logstore.table} in the catalog ({lake.place}), but group {logstore.group.name} "
         f"has checkpoints of shards {', '.join(map(str, shards))}: somebody landed with it before. Nothing "
-        "was landed. Restore the catalog; or let the new table begin where the group stands (`reset: group`);"
-        " or name another group if this one is another program's; or give the old table up",
-        verb=START_OVER,
+        "was landed",
+        cures=(
+            Do("restore the catalog"),
+            Do("let the new table begin where the group stands (`reset: group`)"),
+            Do("name another group if this one is another program's"),
+            calls.START_OVER,
+        ),
     )
 
 
@@ -211,16 +214,18 @@ def check_origin(state: TableState, origin: Origin, table: str) -> Origin:
         raise LedgerBroken(
             f"{table} has logstore {origin.logstore} under the region {region!r}, the settings say "
             f"{origin.region!r}: landed as another origin, all of it would be there twice. Nothing was "
-            f"changed. Set service.region: {region} if the settings are wrong, or give the table the "
-            "region of the settings",
-            verb=RELABEL,
+            "changed",
+            cures=(
+                Do(f"set service.region: {region} if the settings are wrong"),
+                calls.RELABEL.plus(does="gives the table the region of the settings"),
+            ),
         )
     for name, text in state.origins.items():
         if text.rpartition("@")[0] == origin_text(origin).rpartition("@")[0]:
             raise LedgerBroken(
                 f"logstore {origin.logstore} was deleted and created again since it was landed in {table} "
                 f"(known as {name}, now {origin.id})",
-                verb="sls-lake table adopt",
+                cures=(calls.ADOPT,),
                 kind=Breach.UNEXPLAINED,
             )
     return found
@@ -264,7 +269,7 @@ def check_ends(surveys: Mapping[int, Survey], ledger: Ledger, table: str) -> Non
             f"the service has less than where the history in {table} begins: {said}. Nothing has landed "
             "there, so nothing is lost: the service tells a wrong end now, or it told a wrong start then. "
             "The next live run asks again, and gives a shard with a wrong start a new one",
-            verb="sls-lake land",
+            cures=(calls.LAND,),
         )
     if found:
         raise LedgerBroken(
@@ -272,7 +277,7 @@ def check_ends(surveys: Mapping[int, Survey], ledger: Ledger, table: str) -> Non
             "one answer was wrong, the next run goes on. If this stays, these are other shards: the logstore "
             "was made again within the second of its creation, or put back to an older state. Then give it "
             "another table and group in its defs.yaml; the old rows stay where they are",
-            verb="sls-lake verify",
+            cures=(calls.VERIFY,),
         )
 
 
@@ -298,7 +303,7 @@ def unknown_beside(state: TableState, origin: Origin, logstore: Logstore) -> str
     others = _others(state, origin)
     if not others or state.ledger(origin.id).started or known(state, origin).known_as:
         return ""
-    which = next(iter(others)) if len(others) == 1 else "ORIGIN"
+    moved = calls.moved(next(iter(others)) if len(others) == 1 else "ORIGIN")
     there = f"{logstore.table} holds rows of {_named(others)}, and does not know {origin_text(origin)}. "
     mean = (
         "Its next landing begins a history beside them. "
@@ -309,8 +314,8 @@ def unknown_beside(state: TableState, origin: Origin, logstore: Logstore) -> str
         )
     )
     return (
-        f"{there}{mean}Is it the same logstore under another name: sls-lake table adopt --moved {which} "
-        "--at begin, latest or an hour, before the next landing"
+        f"{there}{mean}Is it the same logstore under another name: "
+        f"`{calls.shown(moved, logstore.name)}`, or --at latest or an hour, before the next landing"
     )
 
 

@@ -42,12 +42,14 @@ from pipelines.landing.ledger.summary import (
     windows_of,
 )
 from pipelines.landing.ledger.values import Adopted, Forgotten, Landed, Operation
+from pipelines.landing.table import calls
 from pipelines.landing.table.contract import Held
-from pipelines.landing.table.former import REGISTER, newer, number_of, strangers
+from pipelines.landing.table.former import newer, number_of, strangers
 from pipelines.landing.table.lake import ANSWER_S
 from pipelines.landing.table.trouble import is_storage, storage_trouble
 from pipelines.landing.table.usable import check_usable
 from sls_io.values.claim import Ledger
+from sls_io.values.cures import Call, Cure, Do
 from sls_io.values.deadline import answered
 from sls_io.values.errors import Breach, LedgerBroken, TransportError
 
@@ -187,7 +189,7 @@ def check_newest(table: Table) -> None:
             f"the catalog names an older state of table {name} ({named}) than there was: its folder has "
             f"{found.name}. The catalog was restored from a backup, or two catalogs use the table; nothing "
             "was landed on the older state and nothing deleted",
-            verb=REGISTER,
+            cures=(calls.REGISTER,),
         )
 
 
@@ -215,27 +217,28 @@ def check_ancestry(table: Table) -> None:
     raise LedgerBroken(
         f"table {'.'.join(table.name())}: snapshots between main and the newest landing (snapshot "
         f"{tag.snapshot_id}) were expired, so nobody can prove that it was not rolled back",
-        verb=codec.ADOPT,
+        cures=(calls.ADOPT,),
         kind=Breach.UNEXPLAINED,
     )
 
 
 def _rolled_back(table: Table, tagged: int) -> LedgerBroken:
     """The error for a `main` from before the newest landing: the way that loses nothing comes first."""
-    since, verb = "", _verb_back(table, tagged)
+    since, cures = "", _ways_back(table, tagged)
     # What main holds now may be no landing (a compaction, rows by hand): a ledger goes with one.
     target = next((s.snapshot_id for s in ancestry(table) if is_landing(s)), None)
     if removal_undone(table) is not None:
         since = ", and rows that `table forget` removed are back"
-    elif target is not None and (other := _verb_back(table, target)) != verb:
-        verb = (
-            f"{verb} brings back what was there by then; {other} leaves it out: what landed since is "
-            "pulled again, or lost where retention has taken it"
+    elif target is not None and (others := _ways_back(table, target)) != cures:
+        out = "leaves it out: what landed since is pulled again, or lost where retention has taken it"
+        cures = (
+            *(_doing(cure, "brings back what was there by then") for cure in cures),
+            *(_doing(cure, out) for cure in others),
         )
     return LedgerBroken(
         f"table {'.'.join(table.name())} was rolled back by hand: main no longer contains the newest "
         f"landing (snapshot {tagged}){since}",
-        verb=verb,
+        cures=cures,
     )
 
 
@@ -247,7 +250,7 @@ def _check_newest_tagged(table: Table, tagged: Snapshot, ahead: Snapshot | None)
         raise LedgerBroken(
             f"the tag {codec.TAG} of table {name} was moved back by hand to snapshot {tagged.snapshot_id}: "
             f"the newest landing in main is snapshot {newest}; nothing was changed",
-            verb=f"ALTER TABLE lake.{name} REPLACE TAG `{codec.TAG}` AS OF VERSION {newest} in Spark",
+            cures=(Do(f"ALTER TABLE lake.{name} REPLACE TAG `{codec.TAG}` AS OF VERSION {newest} in Spark"),),
         )
 
 
@@ -261,7 +264,7 @@ def check_removed(table: Table) -> None:
         raise LedgerBroken(
             f"rows were removed from table {'.'.join(table.name())} by `table forget`, and main was put back "
             "to before that: they are there again",
-            verb=_verb_back(table, removal),
+            cures=_ways_back(table, removal),
         )
 
 
@@ -375,15 +378,19 @@ def ways_back(
             yield snapshot.snapshot_id
 
 
-def _verb_back(table: Table, wanted: int) -> str:
+def _doing(cure: Cure, does: str) -> Cure:
+    return cure.plus(does=does) if isinstance(cure, Call) else cure
+
+
+def _ways_back(table: Table, wanted: int) -> tuple[Cure, ...]:
     """The rollback to the landing `wanted`; where that is refused, the rollback to one that is accepted."""
     back = next(ways_back(table, first=wanted), None)
     if back is not None:
-        return f"sls-lake table rollback {back}"
+        return (calls.rollback(back),)
     holed = next(ways_back(table, first=wanted, holed=True), None)
     if holed is not None:
-        return f"sls-lake table rollback {holed} --without-missing"
-    return f"restore the files of snapshot {wanted}, and then sls-lake table rollback {wanted}"
+        return (calls.rollback(holed, "--without-missing"),)
+    return (Do(f"restore the files of snapshot {wanted}"), calls.rollback(wanted, does="after that"))
 
 
 def files_of(table: Table, snapshot: Snapshot | None) -> dict[str, DataFile]:
@@ -461,7 +468,7 @@ def _check_origins(table: Table, state: TableState) -> None:
     if orphaned:
         raise LedgerBroken(
             f"table {name} knows the logstore {orphaned[0]} but has no ledger of it",
-            verb=codec.ADOPT,
+            cures=(calls.ADOPT,),
             kind=Breach.UNEXPLAINED,
         )
     head = table.current_snapshot()
@@ -472,7 +479,7 @@ def _check_origins(table: Table, state: TableState) -> None:
         raise LedgerBroken(
             f"table {name} has rows ({'an unknown number' if total is None else total}) but no ledger of "
             "where they came from",
-            verb=codec.ADOPT,
+            cures=(calls.ADOPT,),
             kind=Breach.UNEXPLAINED,
         )
     known, least = known_rows(state.ledgers, state.adopted), least_rows(head)
@@ -485,10 +492,10 @@ def _check_origins(table: Table, state: TableState) -> None:
             raise LedgerBroken(
                 f"nobody can tell how many rows table {name} has: its files hold {total}, its ledger knows "
                 f"{known}, and {BY_VALUE}",
-                verb=REWRITE,
+                cures=(REWRITE,),
             )
         raise LedgerBroken(
             f"table {name} has {least} rows, its ledger knows {known}: rows of unknown origin were added",
-            verb=f"sls-lake verify names what takes them out, {codec.ADOPT} keeps them",
+            cures=(calls.VERIFY.plus(does="names what takes them out"), calls.ADOPT.plus(does="keeps them")),
             kind=Breach.FOREIGN,
         )

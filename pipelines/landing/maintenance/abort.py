@@ -43,7 +43,7 @@ def plan_abort(
     if landing.state is Stage.COMMITTED:
         raise ConfigError(
             f"landing {landing.run} is committed (snapshot {landing.snapshot_id}): nothing is to be aborted. "
-            "What takes rows back, a rollback or an undo, is in `sls-lake table --help`"
+            "A rollback or an undo takes rows back"
         )
     if landing.state is Stage.ABORTED:
         return Planned(landing, place, None, nothing=f"landing {landing.run} is aborted already")

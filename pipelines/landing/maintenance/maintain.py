@@ -41,10 +41,12 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance import compact
 from pipelines.landing.maintenance.compact import CompactableHour, Left
 from pipelines.landing.run.driver import PUBLISH_DEADLINE_S, RELOAD_DEADLINE_S
+from pipelines.landing.table import calls
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.former import listed
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.cures import Cure
 from sls_io.values.errors import ConfigError, LandingConflict, LedgerBroken, TransportError
 
 STEPS = ("compact", "manifests", "expire", "sweep", "metadata")
@@ -215,7 +217,7 @@ class Maintainer:
         which a rollback should bring the rows back from.
         """
         try:
-            why = _lost(looked)
+            why = _lost(looked, self._logstore.name)
         except (Unreadable, Misread) as error:
             return self._refused(", ".join(steps), error)
         if why:
@@ -226,9 +228,12 @@ class Maintainer:
     def _refused(self, steps: str, error: Unreadable | Misread) -> bool:
         """Puts the steps off, with what settles it. False, for who asks whether they may go on."""
         cures.give_cures(error, self._logstore, self.lake)
-        self._put_off.append(f"{steps}: {error}")
+        self._put_off.append(f"{steps}: {error}{self._named(error.cures)}")
         self._unsettled = True
         return False
+
+    def _named(self, found: Collection[Cure]) -> str:
+        return "".join(f"; {calls.line(cure, self._logstore.name)}" for cure in found)
 
     def _nothing(self, table: Table, steps: tuple[str, ...], *, executed: bool) -> Maintenance:
         return Maintenance(
@@ -277,9 +282,9 @@ class Maintainer:
         cures.give_cures_of_all([error for _, error in hours], self._logstore, self.lake)
         self._unsettled = True
         for hour, error in hours[:-1]:
-            self._put_off.append(f"compact {hour_text(hour.hour)}: {error.what}")
+            self._put_off.append(f"compact {hour_text(hour.hour)}: {error}")
         last, error = hours[-1]
-        self._put_off.append(f"compact {hour_text(last.hour)}: {error}")
+        self._put_off.append(f"compact {hour_text(last.hour)}: {error}{self._named(error.cures)}")
 
     def _regroup(self, wanted: bool) -> tuple[int, int]:
         looked = self._look()
@@ -429,7 +434,7 @@ def left_text(left: Left) -> str:
     return f"{hours}{left.files:,} files: {left.text}"
 
 
-def _lost(looked: Looked) -> str:
+def _lost(looked: Looked, name: str) -> str:
     """Why the table does not hold as many rows as its ledgers and adopted rows say; "" when it does.
 
     From the manifests, apart from files with row-level deletes. Raises as `reading.py` does.
@@ -440,10 +445,14 @@ def _lost(looked: Looked) -> str:
     if not missing:
         return ""
     target = sameness.way_back(table)
-    back = f"; sls-lake table rollback {target} {cures.brought_back(table, target)}" if target else ""
+    named = [
+        calls.VERIFY,
+        *([calls.rollback(target, does=cures.brought_back(table, target))] if target else []),
+    ]
     return (
         f"table {'.'.join(table.name())} holds {rows} rows, its ledger says {rows + missing}, and older "
-        f"snapshots may be the only way back, so they stay (sls-lake verify){back}"
+        f"snapshots may be the only way back, so they stay: "
+        f"{'; '.join(calls.line(cure, name) for cure in named)}"
     )
 
 
@@ -504,5 +513,5 @@ def _stored_s(table: Table) -> float:
     raise LedgerBroken(
         f"the manifest list of the newest snapshot of {'.'.join(table.name())} is not in its folder; "
         "nothing was deleted",
-        verb="sls-lake verify",
+        cures=(calls.VERIFY,),
     )

@@ -31,7 +31,7 @@ from pipelines.landing.contents.sameness import way_back
 from pipelines.landing.ledger.codec import LEDGER_PREFIX
 from pipelines.landing.ledger.fence import lowered
 from pipelines.landing.ledger.place import Place, Trust, look
-from pipelines.landing.ledger.reading import VERIFY, Unreadable, live_rows
+from pipelines.landing.ledger.reading import Unreadable, live_rows
 from pipelines.landing.ledger.start import check_beside, check_origin, origin_text
 from pipelines.landing.ledger.state import (
     TableState,
@@ -47,8 +47,10 @@ from pipelines.landing.ledger.values import Adopted, Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import repair_manifests
 from pipelines.landing.operations.fresh_starts import At, Floors, Newest, starts_of
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import Ledger, ShardLedger
+from sls_io.values.cures import Do
 from sls_io.values.errors import Breach, ConfigError, LedgerBroken
 from sls_io.values.window import Cursor
 from sls_io.wire.client import Origin, SlsClient
@@ -176,7 +178,8 @@ def plan_adopt(
     )
     _check_news(view, found.place.state, change)
     refusal = _start_missing(view) or ("" if without_missing else _gives_up(view))
-    return Planned(view, found.place, change, refusal=refusal)
+    back = (calls.rollback(view.back),) if refusal and view.back is not None else ()
+    return Planned(view, found.place, change, refusal=refusal, cures=back)
 
 
 def _start_missing(view: Adoption) -> str:
@@ -197,7 +200,7 @@ def _gives_up(view: Adoption) -> str:
         return ""
     cure = "no landing that is kept brings them back; "
     if view.back is not None:
-        cure = f"`sls-lake table rollback {view.back}` brings back what that landing had; else "
+        cure = f"a rollback to {view.back} brings back what that landing had; else "
     files = f", and the rows of {len(given)} files that are gone or damaged" if given else ""
     return (
         f"at least {view.missing} rows of {view.origin} that an older ledger knew are not in "
@@ -309,7 +312,7 @@ def _trouble(table: Table, origin: Origin, name: str) -> str:
         if facts(table, damaged_too=True).tagged is not None:
             _check_not_rolled_back(table)
         check_removed(table)
-        return error.what
+        return str(error)
     return ""
 
 
@@ -325,15 +328,12 @@ def _short(table: Table, state: TableState, there: Compared) -> str:
         raise LedgerBroken(
             f"{len(there.lost)} files of table {name} are gone or damaged, and its ledger explains all other "
             f"rows: {', '.join(sorted(each.name for each in there.lost)[:_FILES_NAMED_MAX])}",
-            verb=f"restore them; or {VERIFY}",
+            cures=(Do("restore them"), calls.VERIFY),
         )
     proven = not any(unlike(ledger, state.adopted, there.tallies) for ledger in state.ledgers.values())
     if proven and _others(table, {*state.origins, *state.ledgers}, there) >= state.adopted.others:
         raise ConfigError(f"the ledger of table {name} explains its rows: there is nothing to settle")
-    return (
-        f"table {name} does not hold the rows that its ledger says; sls-lake verify names what may bring "
-        "rows back: try that first"
-    )
+    return f"table {name} does not hold the rows that its ledger says; what brings rows back is tried first"
 
 
 def _check_not_rolled_back(table: Table) -> None:
@@ -448,12 +448,12 @@ def _check_once(found: Unsettled, origins: Collection[str]) -> None:
     doubled = sum(t.doubled for (origin, _), t in found.there.tallies.items() if origin in origins)
     if not doubled:
         return
-    by_hand = "delete all but one of each with any engine, and look again"
+    by_hand = Do("delete all but one of each with any engine, and look again")
     back = way_back(found.place.table, known=found.there.files)
     raise LedgerBroken(
         f"{doubled} rows of table {found.place.name} are there more than once, and nobody can adopt "
         "a row twice",
-        verb=f"sls-lake table rollback {back}" if back is not None else by_hand,
+        cures=(calls.rollback(back) if back is not None else by_hand,),
     )
 
 
@@ -480,7 +480,7 @@ def _check_removal_known(found: Unsettled) -> None:
         raise LedgerBroken(
             f"rows were removed from table {found.place.name} by `table forget`, and nobody can say "
             "whether they are there again: no landing is left in main's history",
-            verb=f"sls-lake table rollback {back}",
+            cures=(calls.rollback(back),),
         )
 
 
@@ -495,7 +495,8 @@ def _check_news(view: Adoption, state: TableState, change: authored.Change) -> N
     if same and view.still_refused and not view.asks:
         raise ConfigError(
             f"{view.origin} is settled already; landings into {view.table} stay refused until "
-            f"{', '.join(view.still_refused)} is, too: sls-lake table adopt --logstore with its name"
+            f"{', '.join(view.still_refused)} is, too",
+            cures=(Do("adopt that one by its own settings, too"),),
         )
 
 

@@ -23,7 +23,6 @@ from pipelines.landing.ledger.state import held_columns
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.contract import (
-    RESTORE,
     SYSTEM_COLUMNS,
     Contract,
     Held,
@@ -166,24 +165,24 @@ def _views(schema: Schema, contract: Contract, held: Held) -> Iterator[ColumnVie
         if field.name in SYSTEM_COLUMNS:
             yield ColumnView(field.name, kind, "", "")
         elif field.name in dropped:
-            note = "null in new rows, older ones keep their values until sls-lake backfill --mode rest"
+            note = "null in new rows, older ones keep their values until a backfill of the mode rest"
             yield ColumnView(field.name, kind, "drop", note)
         elif column is None:
             yield ColumnView(
                 field.name, kind, "", "not declared: null in new rows, older ones keep their values"
             )
         elif what := displaced(schema, held, field.name):
-            yield ColumnView(field.name, kind, column.text, f"{what}, nothing lands: {RESTORE}")
+            yield ColumnView(field.name, kind, column.text, f"{what}, nothing lands: --restore puts it back")
         elif column.type == field.field_type:
             yield ColumnView(field.name, kind, column.text, "")
         elif widens(field.field_type, column.type):
             yield ColumnView(field.name, kind, column.text, f"becomes {column.type} with the next landing")
         else:
-            cure = f"sls-lake table columns --retype {field.name} --execute"
-            yield ColumnView(field.name, kind, column.text, f"disagrees, nothing lands: {cure}")
+            note = f"disagrees, nothing lands: --retype {field.name} lets it begin anew"
+            yield ColumnView(field.name, kind, column.text, note)
     for name, column in declared.items():
         what = displaced(schema, held, name)
-        note = f"{what}, nothing lands: {RESTORE}" if what else "is made by the next landing"
+        note = f"{what}, nothing lands: --restore puts it back" if what else "is made by the next landing"
         yield ColumnView(name, "", column.text, note)
 
 

@@ -11,6 +11,7 @@ from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger.summary import forgotten_of
 from pipelines.landing.ledger.values import Adopted, Forgotten
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table import calls
 from sls_io.values.claim import Ledger
 from sls_io.values.errors import ConfigError
 from sls_io.values.shard import Head
@@ -76,7 +77,10 @@ def starts_of(
     listed = {s.id: s for s in client.shards()}
     unknown = sorted(set(cursors) - set(listed))
     if unknown:
-        raise ConfigError(f"the service lists no shard {unknown[0]}; `sls-lake describe` shows those it has")
+        raise ConfigError(
+            f"the service lists no shard {unknown[0]}",
+            cures=(calls.DESCRIBE.plus(does="shows those it has"),),
+        )
     unnamed = sorted(set(listed) - set(cursors))
     if at is None and unnamed:
         raise ConfigError(f"say where shard {unnamed[0]} starts, too: add --at for the shards not named")

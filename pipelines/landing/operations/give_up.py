@@ -31,14 +31,13 @@ from pipelines.landing.ledger.values import Adopted, Deed, Landed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
 from pipelines.landing.operations.repair_manifests import named
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import Ledger, ShardLedger
 from sls_io.values.errors import ConfigError, LedgerBroken
 from sls_io.values.window import IntervalSet
 from sls_io.wire.client import SlsClient
 
-GIVE_UP = "sls-lake table give-up"
-ADOPT_REST = "sls-lake table adopt --at rows --without-missing"
 _PIECES_MAX = 100
 """The most intervals that a shard's lost rows may lie in; with more the ledger would be a list of rows."""
 
@@ -177,7 +176,7 @@ def _check_same_rows(place: Place, lost: Iterable[FileScanTask], short: Mapping[
             f"the lost files of {place.name} held {rows} rows of {place.origin.logstore}, and {missing} are "
             "missing: rows were lost in another way, too, or are there that nobody landed; nothing was "
             "changed",
-            verb=ADOPT_REST,
+            cures=(calls.ADOPT_REST,),
         )
 
 
@@ -200,7 +199,7 @@ def _cursors(
         raise LedgerBroken(
             f"nobody can say where the lost rows of shard {shard} were in {place.name}: rows that are left "
             "lie among them; nothing was changed",
-            verb=ADOPT_REST,
+            cures=(calls.ADOPT_REST,),
         )
     return found
 

@@ -26,10 +26,11 @@ from pipelines.landing.commit.operation import Planned, Tools
 from pipelines.landing.contents import cells, kept, rest, rewrite, slices
 from pipelines.landing.hours import hours_text
 from pipelines.landing.ledger.place import Place, look
-from pipelines.landing.ledger.reading import tasks_of
+from pipelines.landing.ledger.reading import spans, tasks_of
 from pipelines.landing.ledger.state import held_columns
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table import calls
 from pipelines.landing.table.contract import Contract, partition_of
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.transform import Transform
@@ -172,7 +173,8 @@ def _reader(kept_in: Kept, logstore: Logstore, place: Place, schema: Schema, hou
     if logstore.transform:
         raise ConfigError(
             f"the settings of {logstore.name} have a transform, and it has made these rows what they are: it "
-            "cannot be called on them twice. Land the hours again: `sls-lake backfill --mode replace`"
+            "cannot be called on them twice",
+            cures=(calls.of_hours(calls.REPLACE, spans(hours)[0], "lands the hours again"),),
         )
     return _OwnRows(rest.FromRest(contract), place.origin.id, hours)
 

@@ -8,7 +8,6 @@ Several files may have one number, because a refused commit leaves its file: the
 ledger has all that the group's checkpoints say was landed.
 """
 
-import shlex
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -28,10 +27,9 @@ from pipelines.landing.ledger.start import known as known_as
 from pipelines.landing.ledger.state import facts, read_state
 from pipelines.landing.ledger.summary import least_rows
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table import calls
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.former import (
-    REGISTER,
-    START_OVER,
     Version,
     beside,
     new_location,
@@ -46,6 +44,7 @@ from pipelines.landing.table.home import CATALOG
 from pipelines.landing.table.lake import Lake, NoMetadata, unreachable
 from pipelines.landing.table.sql_catalog import named, repoint
 from pipelines.landing.table.trouble import storage_trouble
+from sls_io.values.cures import Call
 from sls_io.values.errors import (
     ConfigError,
     LandingConflict,
@@ -140,7 +139,7 @@ def plan_register(
         found = [c for c in found if metadata in (c.version.path, c.version.name)]
         found = found or _elsewhere(lake, known, metadata)
     if not found:
-        raise ConfigError(_none(name, known, metadata))
+        raise ConfigError(_none(name, known, metadata), cures=(calls.START_OVER,))
     points, origin = _checkpoints(client, logstore), client.origin()
     last = max(found, key=lambda c: c.metadata.last_updated_ms)
     same = [c for c in found if c.metadata.table_uuid == last.metadata.table_uuid]
@@ -191,11 +190,10 @@ def plan_register(
     return PlannedRegistration(view, known.there, known.old, chosen=bool(metadata))
 
 
-def command_of(planned: PlannedRegistration) -> str:
+def call_of(planned: PlannedRegistration) -> Call:
     """What registers it: metadata with trouble has to be named, so that nobody takes it for the newest."""
     wanted = planned.chosen or planned.view.trouble
-    named = f" --metadata {shlex.quote(planned.view.metadata)}" if wanted else ""
-    return f"{REGISTER}{named} --execute"
+    return calls.REGISTER.plus(*(("--metadata", planned.view.metadata) if wanted else ()))
 
 
 def register(lake: Lake, planned: PlannedRegistration) -> Table:
@@ -210,7 +208,7 @@ def register(lake: Lake, planned: PlannedRegistration) -> Table:
         raise LedgerBroken(
             f"{view.metadata} is not registered: {'; '.join(view.trouble)}. Name it to register it "
             "all the same",
-            verb=command_of(planned),
+            cures=(call_of(planned),),
         )
     if not planned.there:
         lake.ensure_namespace(view.table)
@@ -231,7 +229,8 @@ def _registered(lake: Lake, planned: PlannedRegistration) -> bool:
         if planned.there and type(error) in _UNABLE:
             raise ConfigError(
                 f"{lake.place} does not let a table that it has name other metadata; drop the table there, "
-                f"without its files (purge), then run {REGISTER} again"
+                "without its files (purge), first",
+                cures=(calls.REGISTER,),
             ) from error
         if isinstance(error, TableAlreadyExistsError):
             return False
@@ -274,7 +273,7 @@ def plan_start_over(lake: Lake, logstore: Logstore, client: SlsClient) -> StartO
     return StartOver(
         table=name,
         found=(
-            *([known.why.what] if known.why else []),
+            *([str(known.why)] if known.why else []),
             *(former.found if former else ()),
             *([group] if shards else []),
         ),
@@ -297,7 +296,8 @@ def start_over(lake: Lake, logstore: Logstore, planned: StartOver) -> Table:
     if not isinstance(catalog, SqlCatalog):
         raise ConfigError(
             f"{lake.place} does not let a table that it has begin anew; drop the table there, without its "
-            f"files (purge), then run {START_OVER} again"
+            "files (purge), first",
+            cures=(calls.START_OVER,),
         )
     with commits(name) as made:
         if known.table is not None or known.old != planned.named:
@@ -444,7 +444,7 @@ def _none(name: str, known: _Known, metadata: str) -> str:
         return f"the catalog names the newest metadata of table {name} already: there is nothing to register"
     return (
         f"no metadata with a snapshot lies where table {name} would: there is nothing to register. Restore "
-        f"its folder, or give the table up ({START_OVER})"
+        "its folder, or give the table up"
     )
 
 

@@ -27,17 +27,18 @@ from pipelines.landing.contents import choice, strays
 from pipelines.landing.contents.cells import Count, Key, Tally, partition_origin
 from pipelines.landing.contents.explained import Compared, compare, known_of, unlike
 from pipelines.landing.ledger.place import Place, Trust, look
-from pipelines.landing.ledger.reading import VERIFY, Unreadable, entries_of, manifests_of, tasks_in
+from pipelines.landing.ledger.reading import Unreadable, entries_of, manifests_of, tasks_in
 from pipelines.landing.ledger.state import TableState
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import SUM_MODULUS, Ledger
+from sls_io.values.cures import Do
 from sls_io.values.errors import ConfigError, LedgerBroken, SlsError
 from sls_io.wire.client import SlsClient
 
 VERB = "repair-manifests"
-REPAIR_MANIFESTS = "sls-lake table repair-manifests"
 _NAMED_MAX = 5
 
 
@@ -130,7 +131,7 @@ def named(lake: Lake, logstore: Logstore, client: SlsClient, error: Unreadable) 
         plan_repair_manifests(lake, logstore, client)
     except SlsError:
         return error
-    return LedgerBroken(error.what, verb=f"{REPAIR_MANIFESTS}, which lists its data files again")
+    return LedgerBroken(str(error), cures=(calls.REPAIR_MANIFESTS.plus(does="lists its data files again"),))
 
 
 def _sorted_out(table: Table, head: Snapshot) -> tuple[tuple[ManifestFile, ...], list[Unreadable]]:
@@ -217,8 +218,13 @@ def _check_told_apart(
             raise LedgerBroken(
                 f"files {names} of {place.name} hold the same rows with other values, and nobody can tell "
                 "which of them the lost manifests listed; nothing was changed",
-                verb="restore the manifests; or move the file that the table did not have out of its folder "
-                "(rows with errors that were read again, a rollback, a copy by hand), and look again",
+                cures=(
+                    Do("restore the manifests"),
+                    Do(
+                        "move the file that the table did not have out of its folder (rows with errors that "
+                        "were read again, a rollback, a copy by hand), and look again"
+                    ),
+                ),
             )
 
 
@@ -252,7 +258,7 @@ def _proven(place: Place, found: _Listed, added: tuple[DataFile, ...], *, withou
         raise LedgerBroken(
             f"the data files that are there are not what the lost manifests of {place.name} listed: "
             f"{'; '.join(wrong[:_NAMED_MAX])}{more}; nothing was changed",
-            verb=f"restore the manifests; or {VERIFY}",
+            cures=(Do("restore the manifests"), calls.VERIFY),
         )
     return missing
 

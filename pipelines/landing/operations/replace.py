@@ -39,6 +39,7 @@ from pipelines.landing.run.attempt import Attempt
 from pipelines.landing.run.report import LandingReport, stop_text
 from pipelines.landing.run.reporting import counts_of
 from pipelines.landing.run.write import WrittenWindow
+from pipelines.landing.table import calls
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
 from sls_io.planning.plan import plan_fill, since_start
@@ -58,7 +59,6 @@ from sls_io.values.window import HOUR_S, Cursor, IntervalSet
 from sls_io.wire.client import SlsClient
 
 _WIDENED_MAX = 4
-REPLACE = "sls-lake backfill --mode replace --local --execute"
 
 
 @dataclass(frozen=True)
@@ -136,9 +136,9 @@ def plan_replace(
         together = _together(lake, logstore, client, error.hours)
         if together is None:
             raise
-        verb = f"{REPLACE} {spans(together)[0]}, which lands all of them again"
+        cure = calls.of_hours(calls.REPLACE, spans(together)[0], "lands all of them again")
         raise RowsElsewhere(
-            logstore.table, error.asked, error.others, verb=verb, together=together
+            logstore.table, error.asked, error.others, cures=(cure,), together=together
         ) from error
 
 
@@ -243,9 +243,7 @@ def _check_covered(
         if not left:
             continue
         if (other := _hour_of(client, shard, left)) is not None and other not in hours:
-            raise RowsElsewhere(
-                undone.view.table, range(other, other + 1), hours, verb="sls-lake verify --pull"
-            )
+            raise RowsElsewhere(undone.view.table, range(other, other + 1), hours, cures=(calls.VERIFY_PULL,))
         raise ConfigError(
             f"retention has already taken a part of these hours from shard {shard}: its rows could not "
             "come back, so nothing is replaced"

@@ -22,7 +22,7 @@ from pipelines.landing.commit.operation import Planned
 from pipelines.landing.contents import sameness
 from pipelines.landing.ledger import codec, fence
 from pipelines.landing.ledger.place import Looked
-from pipelines.landing.ledger.reading import VERIFY, Misread, Unreadable
+from pipelines.landing.ledger.reading import Misread, Unreadable
 from pipelines.landing.ledger.state import (
     TableState,
     ancestry,
@@ -46,8 +46,10 @@ from pipelines.landing.ledger.summary import (
 )
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.operations import reach
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import Ledger
+from sls_io.values.cures import Call, Do
 from sls_io.values.errors import ConfigError, LedgerBroken
 from sls_io.values.window import Cursor, IntervalSet, Window
 from sls_io.wire.client import SlsClient
@@ -206,13 +208,15 @@ def _target(table: Table, snapshot_id: int) -> Snapshot:
     target = table.snapshot_by_id(snapshot_id)
     if target is None:
         raise ConfigError(
-            f"snapshot {snapshot_id} is not in the history of table {name} (any more); "
-            "`sls-lake windows` lists those that are"
+            f"snapshot {snapshot_id} is not in the history of table {name} (any more)",
+            cures=(calls.WINDOWS,),
         )
     if not is_landing(target):
         older = next((s.snapshot_id for s in ancestry(table, snapshot_id) if is_landing(s)), None)
-        cure = f"the landing before it is {older}" if older else "`sls-lake windows` lists the landings"
-        raise ConfigError(f"snapshot {snapshot_id} of table {name} is no landing of sls-lake; {cure}")
+        said = f"; the landing before it is {older}" if older else ""
+        raise ConfigError(
+            f"snapshot {snapshot_id} of table {name} is no landing of sls-lake{said}", cures=(calls.WINDOWS,)
+        )
     return target
 
 
@@ -247,9 +251,8 @@ def _files_then(table: Table, target: Snapshot) -> dict[str, DataFile]:
         return files_of(table, target)
     except Unreadable as error:
         raise LedgerBroken(
-            f"snapshot {target.snapshot_id} of table {'.'.join(table.name())} cannot be had back: "
-            f"{error.what}",
-            verb="restore the file; or sls-lake windows, and choose another landing",
+            f"snapshot {target.snapshot_id} of table {'.'.join(table.name())} cannot be had back: {error}",
+            cures=(Do("restore the file"), calls.WINDOWS.plus(does="lists others to choose from")),
         ) from error
 
 
@@ -261,11 +264,10 @@ def _check_content(table: Table, target: Snapshot, files: Mapping[str, DataFile]
     _check_known(table, target, known)
     if gone := missing_files(table, files):
         back = sameness.way_back(table, gone)
-        other = f"sls-lake table rollback {back}, which has all of its own; or " if back is not None else ""
         raise LedgerBroken(
             f"snapshot {target.snapshot_id} of table {'.'.join(table.name())} cannot be had back: "
             f"{len(gone)} of its {len(files)} files are gone",
-            verb=f"{other}{VERIFY}",
+            cures=(*_instead(back), calls.VERIFY),
         )
 
 
@@ -275,7 +277,7 @@ def _check_known(table: Table, target: Snapshot, known: int) -> None:
         raise LedgerBroken(
             f"snapshot {target.snapshot_id} of table {'.'.join(table.name())} has {rows} rows, its ledger "
             f"knows {known}: rows of unknown origin were in it",
-            verb="sls-lake windows, and choose an older landing",
+            cures=(calls.WINDOWS.plus(does="lists older ones to choose from"),),
         )
 
 
@@ -286,12 +288,20 @@ def _check_missing(table: Table, target: Snapshot) -> None:
     if rows is None or missing_rows(table, target, rows, ledgers, adopted) <= 0:
         return
     back = sameness.way_back(table)
-    other = f"sls-lake table rollback {back}, which has all of its own; or " if back is not None else ""
     raise LedgerBroken(
         f"snapshot {target.snapshot_id} of table {'.'.join(table.name())} has {rows} rows, its ledger knows "
         f"{known}: rows were missing by then",
-        verb=f"{other}sls-lake verify --pull names what brings them back; --without-missing goes there",
+        cures=(
+            *_instead(back),
+            calls.VERIFY_PULL.plus(does="names what brings them back"),
+            calls.rollback(target.snapshot_id, "--without-missing", does="goes there all the same"),
+        ),
     )
+
+
+def _instead(back: int | None) -> tuple[Call, ...]:
+    """A landing that has all of its own rows."""
+    return (calls.rollback(back, does="has all of its own"),) if back is not None else ()
 
 
 def _check_forgotten(table: Table, state: TableState, target: Snapshot) -> None:
@@ -300,8 +310,9 @@ def _check_forgotten(table: Table, state: TableState, target: Snapshot) -> None:
         _, removal = newest_forgotten(table)
         raise ConfigError(
             f"rows were removed from table {'.'.join(table.name())} by `table forget` since snapshot "
-            f"{target.snapshot_id}, and would come back with it; choose a landing after that, or the removal "
-            f"itself: `sls-lake table rollback {removal}`"
+            f"{target.snapshot_id}, and would come back with it: choose a landing after that, or the removal "
+            "itself",
+            cures=(calls.rollback(removal),) if removal is not None else (),
         )
 
 

@@ -17,9 +17,9 @@ again; 09 is not over, so asking again after 10:00 brings it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
-from pipelines.landing.commit.operation import Planned, Tools, execute
+from pipelines.landing.commit.operation import Planned
 from pipelines.landing.coordinators import coordinator_of, published, standing
 from pipelines.landing.hours import hours_text
 from pipelines.landing.ledger.start import NO_GROUP_CODE
@@ -70,9 +70,9 @@ class PlannedSeek:
     gone: range = range(0)
 
     @property
-    def moves(self) -> bool:
-        """Whether there is something to commit."""
-        return self.again is not None or bool(self.skip.view.shards)
+    def decided(self) -> Planned[Any]:
+        """What is committed; its engine is asked only where hours are landed again."""
+        return self.again or self.skip
 
 
 def plan_seek(
@@ -148,14 +148,6 @@ def check_unread(logstore: Logstore, client: SlsClient, *, clock: Clock = SYSTEM
 def readers_of(logstore: Logstore, client: SlsClient) -> list[str]:
     """Who else holds shards of the logstore's group now."""
     return sorted({kept.holder for kept in _holders(logstore, client).values()} - {"", logstore.group.holder})
-
-
-def execute_seek(lake: Lake, planned: PlannedSeek, tools: Tools) -> int:
-    """Commit it; the new snapshot. The engine is asked only where hours are landed again. Raises what
-    `execute` does."""
-    if planned.again is not None:
-        return execute(lake, planned.again, tools).snapshot
-    return execute(lake, planned.skip, tools).snapshot
 
 
 def _sought(

@@ -50,6 +50,7 @@ from pipelines.landing.run.reporting import report_of
 from pipelines.landing.run.surveyor import Surveyor
 from pipelines.landing.run.write import WrittenWindow, check_not_all_failed, crowded
 from pipelines.landing.spark.session import Engine
+from pipelines.landing.table import calls
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.transform import Transform
@@ -180,6 +181,7 @@ class Run:
             self._protocol,
             self._attempt,
             mode=self.mode,
+            logstore=self.logstore.name,
             until_s=bounds.until_s,
             now_s=self._now_s(),
             seconds=self.clock.monotonic() - begun_s,
@@ -432,7 +434,7 @@ class Run:
                 raise LedgerBroken(
                     f"table {self.logstore.table} was dropped or replaced while a landing was on its way; "
                     "whether the old one has it only its files say",
-                    verb="sls-lake verify",
+                    cures=(calls.VERIFY,),
                 )
             return table
 
@@ -459,7 +461,7 @@ class Run:
         """What the table says now: others may have landed since this run looked. Raises SlsError."""
         table = self.lake.load(self.logstore.table, deadline_s=self._reload_deadline_s)
         if table is None:
-            raise LedgerBroken(f"table {self.logstore.table} is gone", verb="sls-lake verify")
+            raise LedgerBroken(f"table {self.logstore.table} is gone", cures=(calls.VERIFY,))
         base, claim, origin = read_state(table, newest=False), self._protocol.claim, self._attempt.origin.id
         held = claim.shards if claim is not None else frozenset()
         return Now(protocol.checkpoints_of(base.ledger(origin), held), self._fencing.look(base, origin))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pipelines.landing.hours import hour_text
+from pipelines.landing.table import calls
 from sls_io.planning.values import Again, Plan
 from sls_io.planning.waits import Wait
 
@@ -17,7 +18,7 @@ STOPPED = {
     "unproved": "not landed: whether retention took data meanwhile could not be asked",
     "short": "stopped before a page that contradicts its headers with each pull: trouble on the way, "
     "no content of a log. Nothing is skipped, the next run asks again; if it stays, use another endpoint "
-    "of the region, and give the service's support the shard and its frontier (sls-lake describe)",
+    "of the region, and give the service's support the shard and its frontier",
     "not reached": "more is left for the next run: the bytes or the time of this one are used up",
     "transform": "not landed: the transform of the settings refused its rows, or failed",
     "overtaken": "retention removed data of the window while it was read",
@@ -236,18 +237,20 @@ def suspect_lines(plan: Plan) -> tuple[str, ...]:
     return tuple(f"shard {shard}: {why}" for shard, why in sorted(plan.suspects.items()))
 
 
-def readable_lines(plan: Plan, lowered: bool | None) -> tuple[str, ...]:
+def readable_lines(plan: Plan, lowered: bool | None, logstore: str) -> tuple[str, ...]:
     """One line for each gap that can be read after all, and for logs before a start that the service told,
     with the command that lands them; and one for each shard that begins anew. `lowered`: whether the settings
     name an earlier time than when the history began; None where nobody knows."""
     parts = [
-        (shard, said_readable(part, lowered)) for shard, found in plan.readable.items() for part in found
+        (shard, said_readable(part, lowered, logstore))
+        for shard, found in plan.readable.items()
+        for part in found
     ]
     parts += [(shard, _said_anew(*starts, lowered)) for shard, starts in plan.change.anew.items()]
     return tuple(f"shard {shard}: {said}" for shard, said in sorted(parts))
 
 
-def said_readable(part: Again, lowered: bool | None) -> str:
+def said_readable(part: Again, lowered: bool | None, logstore: str) -> str:
     """A part of a gap that can be read after all, or logs from before a start, with the command that lands
     them; `lowered` as in `readable_lines`."""
     first, last = hour_text(part.hours.start), hour_text(part.hours.stop - 1)
@@ -259,9 +262,8 @@ def said_readable(part: Again, lowered: bool | None) -> str:
             "lies before where this shard begins in the table, and the service has logs there that the "
             f"settings include: {_EARLIER[lowered]}"
         )
-    return (
-        f"[{part.begin}, {part.end}) {what}: `sls-lake backfill --local --from {first} --to {last}` lands it"
-    )
+    call = calls.shown(calls.BACKFILL.plus("--from", first, "--to", last), logstore)
+    return f"[{part.begin}, {part.end}) {what}: `{call}` lands it"
 
 
 def _said_anew(seen: int, start: int, lowered: bool | None) -> str:

@@ -17,6 +17,7 @@ def report_of(
     attempt: Attempt,
     *,
     mode: str,
+    logstore: str,
     until_s: int,
     now_s: float,
     seconds: float,
@@ -35,7 +36,7 @@ def report_of(
         stopped=dict(sorted(stopped.items())),
         gaps=gap_lines(plan),
         suspects=suspect_lines(plan),
-        readable=readable_lines(plan, lowered),
+        readable=readable_lines(plan, lowered, logstore),
         # A window that stopped early leaves its shard open, whatever was planned.
         closed=tuple(s for s in sorted(plan.change.closings) if ledger and ledger.closed({s})),
         lag_s=lag_s(ledger, state.waits or {}, until_s=until_s, now_s=now_s) if mode == "live" else None,

@@ -50,7 +50,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from pipelines.landing.table import casts
+from pipelines.landing.table import calls, casts
 from pipelines.landing.table.names import WrongColumn, check_names
 from sls_io.decoding.decode import Declared, Decoder
 from sls_io.values.errors import ConfigError, printable
@@ -97,8 +97,6 @@ _AFTER: tuple[tuple[str, PrimitiveType | None, bool, str], ...] = (
 )
 SYSTEM_COLUMNS = tuple(name for name, *_ in (*_BEFORE, *_AFTER))
 """The columns that every table of ours has, in their order; declared ones stand before the last three."""
-RESTORE = "sls-lake table columns --restore --execute"
-"""The verb that puts columns back under the ids that files have them by."""
 Held = Mapping[str, NestedField]
 """The columns that landings had, by name: only their ids say what a file has, names change hands."""
 _REST = "__rest__"
@@ -191,7 +189,7 @@ class Contract:
             column = wanted.get(field.name)
             if column is not None and column.type != field.field_type:
                 if not widens(field.field_type, column.type):
-                    raise ConfigError(_refused(column, field))
+                    raise ConfigError(_refused(column, field), cures=(calls.retype(column.name),))
                 field = NestedField(
                     field.field_id, field.name, column.type, required=field.required, doc=field.doc
                 )
@@ -238,7 +236,8 @@ class Contract:
             if what := displaced(schema, held, column.name):
                 raise ConfigError(
                     f"column {column.name!r} {what} by other hands, and the contract still declares it. "
-                    f"Put it back under its own id ({RESTORE}), or declare it no more"
+                    "Put it back under its own id, or declare it no more",
+                    cures=(calls.RESTORE,),
                 )
 
 
@@ -502,6 +501,5 @@ def _refused(column: Column, field: NestedField) -> str:
     return (
         f"column {column.name!r}: the table has {field.field_type}, the contract says {column.text}; "
         f"only int to long and float to double change in place. Declare the table's type again, or let "
-        f"{column.name!r} begin anew and the old one keep its values under another name "
-        f"(sls-lake table columns --retype {column.name} --execute)"
+        f"{column.name!r} begin anew and the old one keep its values under another name"
     )

@@ -35,8 +35,6 @@ from pyiceberg.types import LongType, NestedField
 
 from sls_io.values.deadline import NoAnswer, current
 
-REGISTER = "sls-lake table register"
-START_OVER = "sls-lake table start-over"
 _ENDING = ".metadata.json"
 _NUMBERED = re.compile(r"v?(\d+)(?:-.*)?(?:\.gz)?\.metadata\.json")
 _UUID = re.compile(rb'"table-uuid"\s*:\s*"([0-9a-fA-F-]{36})"')

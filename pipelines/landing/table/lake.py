@@ -27,9 +27,9 @@ from pyiceberg.io import load_file_io
 from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table import Table
 
-from pipelines.landing.table import second_look
+from pipelines.landing.table import calls, second_look
 from pipelines.landing.table.contract import Contract, partition_spec
-from pipelines.landing.table.former import REGISTER, START_OVER, Former, gone_with, look_for
+from pipelines.landing.table.former import Former, gone_with, look_for
 from pipelines.landing.table.home import CATALOG, HOME_VARIABLE, configured, home
 from pipelines.landing.table.sql_catalog import (
     SharingSqlCatalog,
@@ -40,6 +40,7 @@ from pipelines.landing.table.sql_catalog import (
 )
 from pipelines.landing.table.trouble import HELD, is_storage, kind_of, masked, not_taken, storage_trouble
 from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.cures import Cure, Do
 from sls_io.values.deadline import Answer, NoAnswer, answered, current
 from sls_io.values.errors import ConfigError, InvariantBroken, LedgerBroken, printable
 
@@ -70,13 +71,13 @@ _TABLE_PROPERTIES = {
 class NoMetadata(ConfigError):
     """The metadata file that the catalog names for a table cannot be read: nothing is known of the table.
 
-    `what` says so, without the cure. `whole`: the file is intact and only PyIceberg cannot follow it, so
+    `whole`: the file is intact and only PyIceberg cannot follow it, so
     nothing is lost.
     """
 
-    def __init__(self, what: str, ways: str = "", *, whole: bool = False) -> None:
-        super().__init__(f"{what}{ways}")
-        self.what, self.whole = what, whole
+    def __init__(self, what: str, *, cures: tuple[Cure, ...] = (), whole: bool = False) -> None:
+        super().__init__(what, cures=cures)
+        self.whole = whole
 
 
 class NoCatalog(ConfigError):
@@ -85,8 +86,12 @@ class NoCatalog(ConfigError):
     def __init__(self, path: Path, what: str) -> None:
         super().__init__(
             f"the catalog's file {printable(str(path), _PATH_CHARS_MAX)} {what}. Nothing was changed, and "
-            "the tables' own files are not touched by it: restore it from a backup; or move it aside, with "
-            f"its -wal and -shm, and let {REGISTER} find the newest metadata of each logstore's table"
+            "the tables' own files are not touched by it",
+            cures=(
+                Do("restore it from a backup"),
+                Do("move it aside, with its -wal and -shm"),
+                calls.REGISTER.plus(does="after that, for each logstore: finds the newest metadata"),
+            ),
         )
 
 
@@ -191,7 +196,7 @@ class Lake:
         # was in the catalog before any of them was, so whoever has found files looks there again.
         if former is None or (found := self._load(table, deadline_s)) is not None:
             return found
-        raise LedgerBroken(lost(self, table, former), verb=REGISTER if former.registrable else START_OVER)
+        raise lost(self, table, former)
 
     def former(self, table: str, *, deadline_s: float = ANSWER_S) -> Former | None:
         """What the storage says of a table that is not in the catalog. Raises ConfigError as `load`."""
@@ -290,42 +295,39 @@ def unreachable(lake: Lake, error: BaseException) -> str:
     )
 
 
-def lost(lake: Lake, table: str, former: Former) -> str:
+def lost(lake: Lake, table: str, former: Former) -> LedgerBroken:
     """The error for a table that the catalog has lost: what was found, and what can be done."""
-    known = (
-        f"table {table} is not in the catalog ({lake.place}), but there was one: {'; '.join(former.found)}"
+    elsewhere = "where metadata was written to another folder (write.metadata.path): names the newest of it"
+    back = (
+        calls.REGISTER.plus(does="puts the newest metadata back")
+        if former.registrable
+        else calls.REGISTER.plus("--metadata", "FILE", does=elsewhere)
     )
-    if not former.registrable:
-        return (
-            f"{known}. Nothing was landed; restore the catalog; or, where metadata was written to another "
-            f"folder (write.metadata.path), name the newest of it ({REGISTER} --metadata FILE); or give the "
-            "old table up"
-        )
-    return (
-        f"{known}. Nothing was landed; restore the catalog, or put the newest metadata back, or give the old "
-        f"table up ({START_OVER})"
+    return LedgerBroken(
+        f"table {table} is not in the catalog ({lake.place}), but there was one: {'; '.join(former.found)}. "
+        "Nothing was landed",
+        cures=(Do("restore the catalog"), back, calls.START_OVER),
     )
 
 
 def _pointless(lake: Lake, table: str) -> NoMetadata:
     told = f"the catalog's row of table {printable(table)} names no metadata file"
-    return NoMetadata(told, f"; {_ways(lake, table)}")
+    return NoMetadata(told, cures=_ways(lake, table))
 
 
-def _ways(lake: Lake, table: str, location: str = "") -> str:
+def _ways(lake: Lake, table: str, location: str = "") -> tuple[Cure, ...]:
     """What can be done when the metadata that the catalog names cannot be restored."""
-    give_up = f"give the table up ({START_OVER})"
     try:
         catalog = lake.catalog()
         former = lake.answered(lambda: look_for(catalog, table, location))
     except Exception:  # what failed is said already, this is about what else there is
-        return f"{REGISTER} shows what else there is"
+        return (calls.REGISTER_LOOK,)
     if former is None or not former.registrable:
-        return f"{give_up}: no older state of it is there"
+        return (calls.START_OVER.plus(does="gives the table up: no older state of it is there"),)
     if location:
         # An older state has to be named, so that nobody takes it for the newest; only the verb knows which.
-        return f"{REGISTER} shows what can be put back, and the call that does it; or {give_up}"
-    return f"{REGISTER} puts the newest back that is there; or {give_up}"
+        return (calls.REGISTER_LOOK, calls.START_OVER)
+    return (calls.REGISTER.plus(does="puts the newest back that is there"), calls.START_OVER)
 
 
 def _failed(lake: Lake, error: Exception) -> ConfigError:
@@ -358,12 +360,12 @@ def _no_metadata(lake: Lake, error: UnreadableMetadata) -> NoMetadata:
             wrong = second_look.metadata(io, error.location)
     except Exception as again:  # it was there a moment ago
         wrong = type(again).__name__
-    ways = f". Nothing was changed: restore it; if that cannot be, {_ways(lake, error.table, error.location)}"
+    ways = (Do("restore it"), *_ways(lake, error.table, error.location))
     if isinstance(error.cause, FileNotFoundError):
         hint = f", and with it {printable(more)}: is the warehouse where it was?" if more else ""
-        return NoMetadata(f"{told} is gone{hint}", ways.removeprefix(".") if more else ways)
+        return NoMetadata(f"{told} is gone{hint or '. Nothing was changed'}", cures=ways)
     if wrong:
-        return NoMetadata(f"{told} was cut off or overwritten ({wrong})", ways)
+        return NoMetadata(f"{told} was cut off or overwritten ({wrong}). Nothing was changed", cures=ways)
     return NoMetadata(
         f"{told} is whole, but PyIceberg cannot follow what it says ({type(error.cause).__name__}): a "
         "later release of Iceberg wrote it, or somebody by hand. Nothing is lost, nothing was changed; "

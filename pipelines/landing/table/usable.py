@@ -2,15 +2,15 @@
 
 Other engines may change anything of a table: its format, the names of our columns, its properties. PyIceberg
 would fail on such a change in the middle of a landing, after the pages were pulled. The check here comes
-first, and its error says in a sentence what takes the change back. Files and ledgers are checked elsewhere.
+first, and its error carries what takes the change back. Files and ledgers are checked elsewhere.
 """
 
 from pyiceberg.avro.codecs import CODEC_MAPPING_ICEBERG_TO_AVRO, KNOWN_CODECS
 from pyiceberg.io.pyarrow import compute_statistics_plan
 from pyiceberg.table import Table
 
+from pipelines.landing.table import calls
 from pipelines.landing.table.contract import (
-    RESTORE,
     SYSTEM_COLUMNS,
     Held,
     displaced,
@@ -18,6 +18,7 @@ from pipelines.landing.table.contract import (
     lacking_column,
     origin_place,
 )
+from sls_io.values.cures import Do
 from sls_io.values.errors import LedgerBroken, printable
 
 FORMAT = 2
@@ -46,7 +47,7 @@ def check_usable(table: Table, held: Held, *, columns: bool = True) -> None:
         raise LedgerBroken(
             f"table {name} has format version {version}, and only version {FORMAT} can be written; nothing "
             "was changed",
-            verb=_older(name) if version < FORMAT else _newer(name),
+            cures=(Do(_older(name) if version < FORMAT else _newer(name)),),
         )
     if columns:
         _check_columns(table, name, held)
@@ -79,17 +80,17 @@ def _check_columns(table: Table, name: str, held: Held) -> None:
         raise LedgerBroken(
             f"the column {column!r} of table {name} is required, and logs cannot promise it; nothing was "
             "changed",
-            verb=f"ALTER TABLE lake.{name} ALTER COLUMN `{column}` DROP NOT NULL in Spark",
+            cures=(Do(f"ALTER TABLE lake.{name} ALTER COLUMN `{column}` DROP NOT NULL in Spark"),),
         )
     if lacking not in held:
         raise LedgerBroken(
             f"table {name} has no column {lacking!r} of the type that sls-lake writes, and no landing had it",
-            verb="name another `table` in the logstore's settings",
+            cures=(Do("name another `table` in the logstore's settings"),),
         )
     what = displaced(schema, held, lacking) or "was given another type"
     raise LedgerBroken(
         f"the column {lacking!r} of table {name} {what}; files still have its values, nothing was changed",
-        verb=RESTORE,
+        cures=(calls.RESTORE,),
     )
 
 
@@ -109,8 +110,9 @@ def _check_partitioning(table: Table, name: str) -> None:
         raise LedgerBroken(
             f"table {name} is not partitioned by {' and '.join(lacking)} any more, and without that no "
             "hour could be taken back or landed again; nothing was changed",
-            verb=" and ".join(f"ALTER TABLE lake.{name} ADD PARTITION FIELD {field}" for field in lacking)
-            + " in Spark",
+            cures=tuple(
+                Do(f"ALTER TABLE lake.{name} ADD PARTITION FIELD {field} in Spark") for field in lacking
+            ),
         )
 
 
@@ -126,8 +128,12 @@ def _check_places(table: Table, name: str) -> None:
             f"the property {_METADATA_PATH!r} lets metadata of table {name} be written outside of its own "
             "folder, where nobody would find it when the catalog loses the table, or is put back; nothing "
             "was changed",
-            verb=f"ALTER TABLE lake.{name} UNSET TBLPROPERTIES ('{_METADATA_PATH}') in Spark, and take "
-            "it out of the catalog's settings where those give it",
+            cures=(
+                Do(
+                    f"ALTER TABLE lake.{name} UNSET TBLPROPERTIES ('{_METADATA_PATH}') in Spark, and take it "
+                    "out of the catalog's settings where those give it"
+                ),
+            ),
         )
 
 
@@ -159,5 +165,8 @@ def _unset(name: str, wrong: str, why: str) -> LedgerBroken:
     return LedgerBroken(
         f"the property {wrong!r} of table {name} has a value that PyIceberg cannot follow: it {why}; nothing "
         "was changed",
-        verb=f"ALTER TABLE lake.{name} UNSET TBLPROPERTIES ('{wrong}') in Spark, or set it to another value",
+        cures=(
+            Do(f"ALTER TABLE lake.{name} UNSET TBLPROPERTIES ('{wrong}') in Spark"),
+            Do("set it to another value"),
+        ),
     )

@@ -21,7 +21,9 @@ from pipelines.landing.inspection.error_rows import HOURS, ErrorRows
 from pipelines.landing.inspection.proof import OWED, Proof
 from pipelines.landing.inspection.runway import CURE, Runway, days, spoken
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table import calls
 from pipelines.landing.watch.wear import WORN, Wear
+from sls_io.values.cures import Call
 from sls_io.values.window import HOUR_S
 
 _LINES_MAX = 3
@@ -180,7 +182,8 @@ def falling(value: float, warn: float, fail: float) -> Level:
 def _reconciled(problems: tuple[str, ...], logstore: Logstore) -> Finding:
     if not problems:
         return Finding(Kind.RECONCILED, Level.OK, "the newest landing is there, file by file")
-    return Finding(Kind.RECONCILED, Level.FAIL, _some(problems), lines=problems, said=_LINES_MAX)
+    look = {"what settles it": calls.shown(calls.VERIFY, logstore.name)}
+    return Finding(Kind.RECONCILED, Level.FAIL, _some(problems), lines=problems, said=_LINES_MAX, cures=look)
 
 
 def _proven(proof: Proof, logstore: Logstore) -> Finding:
@@ -238,8 +241,9 @@ def _lag(waits: Waits, logstore: Logstore) -> Finding:
         said = f"the oldest log that waits was received {days(waits.age_s)} ago"
     else:
         said = "nothing waits"
-    cure = ": look at the newest run of the micro-batch; `sls-lake plan` says why a shard waits"
-    return Finding(Kind.LAG, level, f"{said}{paused}{cure * (level is not Level.OK)}", numbers)
+    cure = ": look at the newest run of the micro-batch"
+    why = {} if level is Level.OK else {"why a shard waits": calls.shown(calls.PLAN, logstore.name)}
+    return Finding(Kind.LAG, level, f"{said}{paused}{cure * bool(why)}", numbers, cures=why)
 
 
 def _commit(newest: Latest, logstore: Logstore) -> Finding:
@@ -276,8 +280,10 @@ def _errors(found: ErrorRows, logstore: Logstore) -> Finding:
         "see": f"SELECT __error__, count(*) FROM {logstore.table} WHERE __error__ IS NOT NULL AND "
         f"__receive_hour__ = TIMESTAMP '{at[:10]} {at[11:]}:00+00:00' AND __origin__ IN ({owners}) "
         "GROUP BY __error__ ORDER BY 2 DESC",
-        "mend once columns fit": f"sls-lake backfill -l {logstore.name} --mode errors --from {at} --to {at} "
-        "--local --execute",
+        "mend once columns fit": calls.shown(
+            Call(("backfill", "--mode", "errors", "--local", "--from", at, "--to", at), harmless=True),
+            logstore.name,
+        ),
     }
     lines = tuple(f"{rows:,} of {found.sample:,} rows: {why}" for why, rows in causes.items())
     return Finding(Kind.ERRORS, level, f"{said}{top}", numbers, lines, cures)

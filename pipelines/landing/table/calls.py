@@ -1,0 +1,93 @@
+"""The commands of ours that errors name, each made here, and how cures are shown to people and programs.
+
+A command runs as it is printed: it gets the program, the logstore where one is to be named, and `--execute`
+where it is harmless. What is done by hand stands as it is. A test parses every command of this module with
+the command line's own options.
+"""
+
+import shlex
+from collections.abc import Iterable
+
+from sls_io.values.cures import Call, Cure, Do
+
+PROGRAM = "sls-lake"
+OF_NO_LOGSTORE = frozenset({"check", "dbt", "demo", "dev", "emulator", "logstores"})
+"""First words of the commands that are about no logstore, or about several."""
+
+_LOOKS = "looks for what brings rows back, and names it"
+VERIFY = Call(("verify",), does=_LOOKS)
+VERIFY_ROWS = VERIFY.plus("--rows")
+VERIFY_PULL = VERIFY.plus("--pull", does="names the hours that can be replaced")
+DESCRIBE = Call(("describe",))
+WINDOWS = Call(("windows",), does="lists the landings")
+LAND = Call(("land",))
+PLAN = Call(("plan",), does="says why a shard waits")
+BACKFILL = Call(("backfill", "--local"))
+PUBLISH = Call(("checkpoints", "set", "--from", "ledger", "--to", "group", "--forward-only"), harmless=True)
+REPLACE = Call(("backfill", "--mode", "replace", "--local"), harmless=True)
+START_OVER = Call(("table", "start-over"), does="gives the old table up")
+REGISTER = Call(("table", "register"), harmless=True)
+REGISTER_LOOK = Call(("table", "register"), does="shows what can be put back, and the call that does it")
+RELABEL = Call(("table", "relabel"), harmless=True)
+RESTORE = Call(("table", "columns", "--restore"), harmless=True)
+ADOPT = Call(("table", "adopt"))
+ADOPT_REST = ADOPT.plus("--at", "rows", "--without-missing")
+GIVE_UP = Call(("table", "give-up"))
+REPAIR_MANIFESTS = Call(("table", "repair-manifests"), harmless=True)
+EXPIRE = Call(
+    ("table", "maintain", "--only", "expire"),
+    harmless=True,
+    does="with fewer --snapshots: main does not need it, and the snapshots that do expire",
+)
+LANDINGS = Call(("landings", "list"))
+UPGRADE = Do("upgrade sls-lake to the release that wrote the table")
+
+
+def rollback(landing: int, *options: str, does: str = "") -> Call:
+    """The table goes back to that landing."""
+    return Call(("table", "rollback", str(landing), *options), does=does)
+
+
+def moved(origin: str) -> Call:
+    """The logstore that the table knows as `origin` goes on under another name."""
+    return ADOPT.plus("--moved", origin, "--at", "begin")
+
+
+def resume(shards: Iterable[int]) -> Call:
+    """Shards that somebody paused land again."""
+    return Call(("shards", "resume", *map(str, shards)), harmless=True)
+
+
+def retype(column: str) -> Call:
+    """A column begins anew with the type that is declared."""
+    return Call(("table", "columns", "--retype", column), harmless=True)
+
+
+def of_hours(call: Call, span: str, does: str = "") -> Call:
+    """The same for the receive hours of `span`, as `reading.spans` writes them."""
+    return call.plus(*span.split(), does=does)
+
+
+def shown(cure: Cure, logstore: str = "") -> str:
+    """As it is typed, for this logstore; "" where the project has one alone."""
+    if isinstance(cure, Do):
+        return cure.text
+    wanted = bool(logstore) and cure.words[0] not in OF_NO_LOGSTORE and "-l" not in cure.words
+    named = ("-l", logstore) if wanted else ()
+    return shlex.join((PROGRAM, *cure.words, *named, *("--execute",) * cure.harmless))
+
+
+def line(cure: Cure, logstore: str = "") -> str:
+    """As `shown`, and what it does."""
+    does = cure.does if isinstance(cure, Call) else ""
+    return f"{shown(cure, logstore)}   {does}".rstrip()
+
+
+def documents(cures: Iterable[Cure], logstore: str = "") -> list[dict[str, str]]:
+    """For JSON: {"call", "does"} or {"do"}."""
+    return [
+        {"do": cure.text}
+        if isinstance(cure, Do)
+        else {"call": shown(cure, logstore)} | ({"does": cure.does} if cure.does else {})
+        for cure in cures
+    ]
