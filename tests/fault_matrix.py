@@ -1,7 +1,7 @@
 """The fault matrix: which fault at which step is made by which test, and what must come of it.
 
     python -m tests.fault_matrix           print the grid and the counts
-    python -m tests.fault_matrix --write   draw docs/fault-matrix.md again
+    python -m tests.fault_matrix --write   draw docs/internals/fault-matrix.md again
 
 The matrix stands here, the tests say themselves which cells they make: `@pytest.mark.fault("4a.3.kill")`
 on a test, or as `marks=` of one `pytest.param(..., id="...")` of it. Marks are read from the source, so
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "fault-matrix.md"
+PAGE = ROOT / "docs" / "internals" / "fault-matrix.md"
 MARK = "pytest.mark.fault"
 
 OUTCOMES: Mapping[str, str] = {

@@ -1,6 +1,7 @@
 """Why `sls-lake check` reads every file itself: `dg check yaml` looks at one of each type.
 
-`docs/upstream/dg-check-yaml.md` is the report. When this fails with both files named, it is mended there.
+`docs/internals/upstream/dg-check-yaml.md` is the report. When this fails with both files named, it is mended
+there.
 """
 
 import os
@@ -40,7 +41,7 @@ def test_of_two_wrong_files_of_a_type_one_is_named_and_with_that_one_mended_all_
     first = check(tmp_path)
     assert first.returncode == 1 and "attributes.path" in first.stdout
     named = [name for name, path in files.items() if str(path) in first.stdout]
-    assert len(named) == 1, "mended upstream: retire what docs/upstream/dg-check-yaml.md names"
+    assert len(named) == 1, "mended upstream: retire what docs/internals/upstream/dg-check-yaml.md names"
     files[named[0]].write_text(RIGHT)
     second = check(tmp_path)
     assert second.returncode == 0 and "validated successfully" in second.stdout

@@ -6,7 +6,7 @@ from pathlib import Path
 from pipelines.landing.ledger.state import read_state
 from tests.worlds.one_logstore import HOUR0_S, World
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "identity-sum.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "internals" / "identity-sum.md"
 
 
 def test_spark_sql_computes_the_sums_of_the_ledger(world: World) -> None:
