@@ -120,6 +120,16 @@ def show(output: Output, done: Maintenance) -> None:
         )
     for left in done.left:
         output.say(f"not compacted: {escape(left_text(left))}")
+    _show_steps(output, done)
+    for why in done.put_off:
+        output.say(f"put off: {why}")
+    if not done.executed:
+        output.say_dry()
+        return
+    output.say("done, apart from what was put off" if done.put_off else "done")
+
+
+def _show_steps(output: Output, done: Maintenance) -> None:
     before, after = done.manifests
     if "manifests" in done.steps:
         output.say(f"manifests: {before:,}" + (f", then {after:,}" if after != before else ""))
@@ -131,12 +141,6 @@ def show(output: Output, done: Maintenance) -> None:
             output.say("  on top come those that this very run's compaction, manifests and expiry free")
     if "metadata" in done.steps:
         _show_files(output, "old metadata versions", done.metadata)
-    for why in done.put_off:
-        output.say(f"put off: {why}")
-    if not done.executed:
-        output.say_dry()
-        return
-    output.say("done, apart from what was put off" if done.put_off else "done")
 
 
 def _show_files(output: Output, what: str, files: Sequence[Orphan]) -> None:

@@ -24,7 +24,7 @@ from pipelines.landing.coordinators import published
 from pipelines.landing.ledger.newest_landing import reconcile
 from pipelines.landing.ledger.start import NO_GROUP_CODE, check_beside, check_origin, moved
 from pipelines.landing.ledger.start import known as known_as
-from pipelines.landing.ledger.state import facts, read_state
+from pipelines.landing.ledger.state import TableState, facts, read_state
 from pipelines.landing.ledger.summary import least_rows
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import calls
@@ -131,15 +131,7 @@ def plan_register(
     another name.
     """
     name, known = logstore.table, _known(lake, logstore.table)
-    try:
-        found, unreadable = lake.answered(lambda: _candidates(lake, name, known))
-    except OSError as error:
-        raise ConfigError(storage_trouble(lake.properties.get("warehouse", ""), error)) from error
-    if metadata:
-        found = [c for c in found if metadata in (c.version.path, c.version.name)]
-        found = found or _elsewhere(lake, known, metadata)
-    if not found:
-        raise ConfigError(_none(name, known, metadata), cures=(calls.START_OVER,))
+    found, unreadable = _found(lake, name, known, metadata)
     points, origin = _checkpoints(client, logstore), client.origin()
     last = max(found, key=lambda c: c.metadata.last_updated_ms)
     same = [c for c in found if c.metadata.table_uuid == last.metadata.table_uuid]
@@ -150,20 +142,15 @@ def plan_register(
         key=lambda c: (-len(_behind(lake, name, c, origin, points)), c.metadata.last_updated_ms),
     )
     best = ranked[-1]
-    table, trouble, notes = _table(lake, name, best), list[str](), renamed
-    trouble += [f"{v.name} is newer and cannot be read" for v in unreadable if v.number > best.version.number]
+    table, notes = _table(lake, name, best), renamed
+    trouble = [f"{v.name} is newer and cannot be read" for v in unreadable if v.number > best.version.number]
     if _older_than_named(known, best, unreadable):
         trouble.append(
             f"the catalog names {_last(known.old or '')}, which is gone: what it had and {best.version.name} "
             "has not is pulled again, or becomes a gap where retention has taken it"
         )
-    try:
-        read_state(table, newest=False)
-    except LedgerBroken as error:
-        trouble.append(str(error))
-    trouble += reconcile(table)
     state = facts(table, damaged_too=True)
-    trouble += [] if state.origins else ["it knows no logstore: sls-lake never landed in it"]
+    trouble += _unsound(table, state)
     try:
         check_origin(state, origin, name)
         check_beside(state, origin, logstore)
@@ -188,6 +175,32 @@ def plan_register(
         notes=tuple(notes),
     )
     return PlannedRegistration(view, known.there, known.old, chosen=bool(metadata))
+
+
+def _found(lake: Lake, name: str, known: _Known, metadata: str) -> tuple[list[_Candidate], list[Version]]:
+    """The metadata that could be registered, `metadata` alone where it is named; and what cannot be read.
+    Raises ConfigError when there is none."""
+    try:
+        found, unreadable = lake.answered(lambda: _candidates(lake, name, known))
+    except OSError as error:
+        raise ConfigError(storage_trouble(lake.properties.get("warehouse", ""), error)) from error
+    if metadata:
+        found = [c for c in found if metadata in (c.version.path, c.version.name)]
+        found = found or _elsewhere(lake, known, metadata)
+    if not found:
+        raise ConfigError(_none(name, known, metadata), cures=(calls.START_OVER,))
+    return found, unreadable
+
+
+def _unsound(table: Table, state: TableState) -> Iterator[str]:
+    """Why the table would not be landed on as it is."""
+    try:
+        read_state(table, newest=False)
+    except LedgerBroken as error:
+        yield str(error)
+    yield from reconcile(table)
+    if not state.origins:
+        yield "it knows no logstore: sls-lake never landed in it"
 
 
 def call_of(planned: PlannedRegistration) -> Call:
