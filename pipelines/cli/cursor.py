@@ -11,48 +11,44 @@ from sls_io.values.window import Cursor, cursor_to_wire
 from sls_io.wire.client import SlsClient
 
 
-@click.group("cursor")
-def cursor() -> None:
-    """Cursors and times of one shard: time, at. Take --json and --debug."""
-
-
-@cursor.command("time")
+@click.command("cursor")
 @click.argument("shard", type=click.IntRange(min=0))
-@click.argument("place", type=CursorParam(), metavar="CURSOR")
+@click.option(
+    "--at",
+    "when",
+    type=PlaceParam(edges=("begin", "end")),
+    metavar="TIME",
+    help="A receive time, begin or end: the cursor of the first log received then or later.",
+)
+@click.option(
+    "--cursor", type=CursorParam(), metavar="CURSOR", help="A number, or base64: when its log was received."
+)
 @logstore_option
 @verb
-def time(output: Output, *, shard: int, place: int, name: str | None) -> None:
-    """Tell when the log at CURSOR of SHARD was received, UTC. CURSOR is a number, or base64."""
+def cursor(
+    output: Output, *, shard: int, when: int | str | None, cursor: int | None, name: str | None
+) -> None:
+    """Tell the cursor of a time in SHARD, or the time of a cursor, UTC."""
+    if (when is None) == (cursor is None):
+        raise click.UsageError("name a time with --at, or a cursor with --cursor")
     logstore = resolve(name)
     with SlsClient(logstore.service) as client:
         head = _head(client, shard)
-        if not head.begin <= place < head.end:
-            where = "is the end: no log is there yet" if place == head.end else "is not in the shard"
-            raise ConfigError(f"cursor {place} {where}; shard {shard} has [{head.begin}, {head.end})")
-        received_s = client.cursor_time_s(shard, Cursor(place))
-    output.say(moment(received_s))
-    output.result({"shard": shard, "cursor": place, "wire": cursor_to_wire(place), "received_s": received_s})
-
-
-@cursor.command("at")
-@click.argument("shard", type=click.IntRange(min=0))
-@click.argument("when", type=PlaceParam(edges=("begin", "end")), metavar="TIME")
-@logstore_option
-@verb
-def at(output: Output, *, shard: int, when: int | str, name: str | None) -> None:
-    """Tell the cursor of the first log of SHARD received at TIME or later; or of its begin, or end."""
-    logstore = resolve(name)
-    with SlsClient(logstore.service) as client:
-        head = _head(client, shard)
-        found = client.cursor_at(shard, when)  # type: ignore[arg-type]
+        found = _inside(head, cursor) if cursor is not None else client.cursor_at(shard, when)  # type: ignore[arg-type]
         received_s = client.cursor_time_s(shard, found) if head.begin <= found < head.end else None
-    output.say(f"{found}")
-    if received_s is None:
-        output.say("the end: no log was received then or later")
-    else:
-        output.say(f"received {moment(received_s)}")
+    output.say(str(found) if cursor is None else moment(received_s))
+    if cursor is None:
+        none = "the end: no log was received then or later"
+        output.say(none if received_s is None else f"received {moment(received_s)}")
     wire = cursor_to_wire(found)
     output.result({"shard": shard, "cursor": found, "wire": wire, "received_s": received_s})
+
+
+def _inside(head: Head, place: int) -> Cursor:
+    if head.begin <= place < head.end:
+        return Cursor(place)
+    where = "is the end: no log is there yet" if place == head.end else "is not in the shard"
+    raise ConfigError(f"cursor {place} {where}; shard {head.shard.id} has [{head.begin}, {head.end})")
 
 
 def _head(client: SlsClient, shard: int) -> Head:

@@ -363,17 +363,19 @@ def test_shards_are_listed_with_lineage_and_the_age_of_what_is_kept(filled: Worl
 def test_a_cursor_has_a_time_and_a_time_a_cursor(filled: World, command: Command) -> None:
     stored = cursors_of(filled, 1)
     for cursor in (str(stored[7]), cursor_to_wire(stored[7])):
-        said = command("cursor", "time", "1", cursor)
+        said = command("cursor", "1", "--cursor", cursor)
         assert (said["received_s"], said["cursor"]) == (HOUR0_S + 3660, stored[7])
-    refused = command("cursor", "time", "1", str(stored[-1] + 1))
+    refused = command("cursor", "1", "--cursor", str(stored[-1] + 1))
     assert refused["code"] == EXIT_USAGE and "is the end" in refused["error"]
-    refused = command("cursor", "time", "1", str(stored[0] - 1))
+    refused = command("cursor", "1", "--cursor", str(stored[0] - 1))
     assert refused["code"] == EXIT_USAGE and "is not in the shard" in refused["error"]
     for when, place in ((str(HOUR0_S + 61), 5), ("begin", 0), (str(HOUR0_S + 7200), 10)):
-        assert command("cursor", "at", "1", when)["cursor"] == stored[place]
-    assert command("cursor", "at", "1", "end")["cursor"] == stored[-1] + 1
-    assert "no shard 9" in command("cursor", "at", "9", "begin")["error"]
-    assert command("cursor", "at", "1", "soon")["code"] == EXIT_USAGE
+        assert command("cursor", "1", "--at", when)["cursor"] == stored[place]
+    assert command("cursor", "1", "--at", "end")["cursor"] == stored[-1] + 1
+    assert "no shard 9" in command("cursor", "9", "--at", "begin")["error"]
+    assert command("cursor", "1", "--at", "soon")["code"] == EXIT_USAGE
+    for neither_nor_both in ((), ("--at", "end", "--cursor", "1")):
+        assert "--at, or a cursor" in command("cursor", "1", *neither_nor_both)["error"]
 
 
 @pytest.mark.parametrize(
@@ -539,5 +541,5 @@ def test_the_call_that_a_dry_run_prints_runs_as_it_stands(
     assert again["code"] == 0, "a spreadsheet program's mark"
     refused = command(*copy_to(REPORT, REPORT))
     assert refused["code"] == EXIT_USAGE and "name another group" in refused["error"]
-    refused = command("cursor", "time", "0", str(2**63))
+    refused = command("cursor", "0", "--cursor", str(2**63))
     assert refused["code"] == EXIT_USAGE and "a number below" in refused["error"]
