@@ -34,7 +34,10 @@ def cursor(
     logstore = resolve(name)
     with SlsClient(logstore.service) as client:
         head = _head(client, shard)
-        found = _inside(head, cursor) if cursor is not None else client.cursor_at(shard, when)  # type: ignore[arg-type]
+        if cursor is None:
+            found = client.cursor_at(shard, when)  # type: ignore[arg-type]
+        else:
+            found = _inside(head, cursor)
         received_s = client.cursor_time_s(shard, found) if head.begin <= found < head.end else None
     output.say(str(found) if cursor is None else moment(received_s))
     if cursor is None:
