@@ -226,7 +226,7 @@ def test_hours_that_dagster_has_not_yet_are_refused_with_the_hour_the_clock_and_
     assert said.startswith("2026-05-10-09:00 has not begun by this machine's clock (2026-05-10-08:01 UTC)")
     assert "ask for hours up to 2026-05-10-08:00" in said
     (call,) = refused.value.cures
-    assert calls.shown(call) == ("sls-lake backfill --local --from 2026-05-10-06:00 --to 2026-05-10-09:00")
+    assert calls.shown(call) == ("sls-lake backfill --local --from 2026-05-10-05:00 --to 2026-05-10-09:00")
 
 
 def test_a_backfill_of_an_hour_to_come_asks_no_dagster(
