@@ -190,7 +190,10 @@ def test_one_that_is_silent_for_longer_than_the_time_out_hangs(world: World, com
     age(world, run, 2 * TIMEOUT_S)
     hanging = command("landings", "list", "--state", "hanging")
     assert [(x["run"], x["state"]) for x in hanging["landings"]] == [(run, "hanging")]
-    assert f"{run} makes sure" in command("landings", "list", "--state", "hanging", json=False)["text"]
+    assert (
+        f"landings abort {run}   makes sure"
+        in command("landings", "list", "--state", "hanging", json=False)["text"]
+    )
     said = command("landings", "abort", run, "--execute")
     assert said["executed"] and said["committed"] == world.table.metadata.current_snapshot_id
     assert command("landings", "list", "--state", "hanging")["landings"] == []

@@ -223,7 +223,7 @@ def test_rows_with_errors_turn_the_check_yellow_then_red_and_it_says_why_and_wha
     assert "WHERE __error__ IS NOT NULL" in str(errors.metadata["see"].value)
     cure = str(errors.metadata["mend once columns fit"].value)
     assert (
-        cure == f"sls-lake backfill -l access_logs --mode errors --from {hour} --to {hour} --local --execute"
+        cure == f"sls-lake backfill --mode errors --local --from {hour} --to {hour} -l access_logs --execute"
     )
     if severity is not None:
         assert errors.severity is severity and "most often: status is not int" in str(errors.description)

@@ -1,7 +1,6 @@
 """What a contract may say, the table's schema, and how it may change."""
 
 import pickle
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType
 
 from pipelines.landing.table.contract import Contract, arrow_schema, partition_spec
+from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError
 from sls_io.values.window import Cursor
 from sls_io.wire import loggroup
@@ -176,9 +176,12 @@ def test_int_and_float_widen_under_the_same_id() -> None:
     ],
 )
 def test_any_other_change_is_refused_and_names_the_way(before: str, after: str) -> None:
-    with pytest.raises(ConfigError, match=re.compile("'a'.*table columns --retype", re.DOTALL)) as caught:
+    with pytest.raises(ConfigError, match="column 'a'") as caught:
         evolved({"a": before}, {"a": after})
     assert after in str(caught.value)
+    assert [cure.words for cure in caught.value.cures if isinstance(cure, Call)] == [
+        ("table", "columns", "--retype", "a")
+    ]
 
 
 def test_another_format_of_the_same_type_changes_nothing() -> None:

@@ -67,11 +67,13 @@ def test_none_is_forgotten_early_to_make_room_for_another() -> None:
 
 @pytest.mark.parametrize("text", ["lake", "lake/x=", "lake/x=1", "lake/x=1:", "=1:a", "lake/x=-1:a"])
 def test_what_somebody_else_wrote_there_stops_and_says_how_to_settle_it(text: str) -> None:
-    with pytest.raises(LedgerBroken, match="remove the property"):
+    with pytest.raises(LedgerBroken, match="which runs may commit") as caught:
         epochs.decode("o", text)
+    assert "remove the property" in str(caught.value.cures)
 
 
 @pytest.mark.parametrize("text", ["a", "a@", "@1", "a@b"])
 def test_the_same_of_aborted_landings(text: str) -> None:
-    with pytest.raises(LedgerBroken, match="remove the property"):
+    with pytest.raises(LedgerBroken, match="which runs may commit") as caught:
         epochs.decode_aborted(text)
+    assert "remove the property" in str(caught.value.cures)
