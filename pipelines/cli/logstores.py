@@ -175,9 +175,9 @@ def resolve(name: str | None) -> "Logstore":
     names = known(root)
     chosen = name or (names[0] if len(names) == 1 else None)
     defs_path(chosen, root)
-    if name and names != [name]:
-        choose(name)  # before it is read: what is said of a bad file names it
-    found = load_named(chosen, root)
+    option = name if name and names != [name] else ""
+    choose(option)  # before it is read: what is said of a bad file names it
+    found = load_named(chosen, root).chosen_as(option)
     keep(found)
     return found
 

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from pipelines.landing.bounds import Health, Sensor
@@ -73,6 +73,7 @@ class Logstore(Settings):
     coordinator: Coordination = Coordination()
     splits_per_hour: Annotated[int, Field(ge=1, le=60)] = 1
     sensors: frozenset[Sensor] = frozenset()
+    _option: str | None = PrivateAttr(default=None)
 
     @model_validator(mode="before")
     @classmethod
@@ -165,6 +166,18 @@ class Logstore(Settings):
     def name(self) -> str:
         """The last part of the table's name; Dagster and the command line call the logstore this."""
         return self.table.split(".")[1]
+
+    @property
+    def option(self) -> str:
+        """What `-l` takes for it in a command that is shown, "" where none is needed; its name where nobody
+        chose it on a command line."""
+        return self.name if self._option is None else self._option
+
+    def chosen_as(self, option: str) -> "Logstore":
+        """The same, as a command line chose it."""
+        found = self.model_copy()
+        found._option = option
+        return found
 
     @property
     def start_s(self) -> int:

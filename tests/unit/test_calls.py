@@ -14,6 +14,7 @@ from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, VERBS, cli, run
 from pipelines.landing.table import calls
 from sls_io.values.cures import Call, Do
 from tests.sources import at, product, tree
+from tests.worlds.components import logstore
 from tests.worlds.projects import CLICKS, make_project
 
 MADE = {
@@ -161,3 +162,13 @@ def test_a_cure_of_a_project_with_two_logstores_names_the_one_it_is_for(
     run(["windows", "-l", "orders", "--json"])
     (cure,) = json.loads(capsys.readouterr().out)["error"]["cures"]
     assert cure["call"] == "sls-lake describe -l orders"
+
+
+def test_a_command_names_a_logstore_as_it_was_chosen_and_by_its_name_where_nobody_chose() -> None:
+    plain = logstore()
+    chosen = (plain, plain.chosen_as("web"), plain.chosen_as(""))
+    assert [calls.shown(calls.PLAN, one.option) for one in chosen] == [
+        f"sls-lake plan -l {plain.name}",
+        "sls-lake plan -l web",
+        "sls-lake plan",
+    ]

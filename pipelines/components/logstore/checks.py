@@ -69,7 +69,7 @@ def proven_result(logstore: Logstore, proof: Proof, *, seconds: float) -> dg.Ass
     lines = [
         proof.verdict,
         *found.lines,
-        *(calls.line(cure, logstore.name) for cure in proof.cures),
+        *(calls.line(cure, logstore.option) for cure in proof.cures),
         *proof.notes,
         *_decided(proof.shards),
     ]

@@ -131,7 +131,7 @@ def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
         ),
         suspects=suspect_lines(plan),
         readable=readable_lines(
-            plan, lowered(logstore, facts(table), ledger.origin) if table else None, logstore.name
+            plan, lowered(logstore, facts(table), ledger.origin) if table else None, logstore.option
         ),
     )
 

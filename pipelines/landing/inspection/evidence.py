@@ -152,7 +152,7 @@ def gather(
         landed=landed,
         pulled=pulled,
         windows=there.counted.windows(origin.id, windows) if there.listed else {},
-        answers=_answers(client, ledger, begins(client, logstore, state, origin.id), logstore.name),
+        answers=_answers(client, ledger, begins(client, logstore, state, origin.id), logstore.option),
         problems=(*problems, *(str(each) for each in lost if each.path not in said)),
         lost=tuple(lost),
         notes=(*_refused(logstore, table), *_beside(table)),
@@ -203,7 +203,7 @@ def _refused(logstore: Logstore, table: Table) -> list[str]:
         contract = Contract.from_columns(logstore.columns)
         check_landable(contract, table.metadata, logstore.table, held_columns(table))
     except ConfigError as error:
-        named = (calls.line(cure, logstore.name) for cure in error.cures)
+        named = (calls.line(cure, logstore.option) for cure in error.cures)
         return [f"landings are refused: {error}", *named]
     return []
 

@@ -315,7 +315,7 @@ def unknown_beside(state: TableState, origin: Origin, logstore: Logstore) -> str
     )
     return (
         f"{there}{mean}Is it the same logstore under another name: "
-        f"`{calls.shown(moved, logstore.name)}`, or --at latest or an hour, before the next landing"
+        f"`{calls.shown(moved, logstore.option)}`, or --at latest or an hour, before the next landing"
     )
 
 

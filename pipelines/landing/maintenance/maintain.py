@@ -217,7 +217,7 @@ class Maintainer:
         which a rollback should bring the rows back from.
         """
         try:
-            why = _lost(looked, self._logstore.name)
+            why = _lost(looked, self._logstore.option)
         except (Unreadable, Misread) as error:
             return self._refused(", ".join(steps), error)
         if why:
@@ -233,7 +233,7 @@ class Maintainer:
         return False
 
     def _named(self, found: Collection[Cure]) -> str:
-        return "".join(f"; {calls.line(cure, self._logstore.name)}" for cure in found)
+        return "".join(f"; {calls.line(cure, self._logstore.option)}" for cure in found)
 
     def _nothing(self, table: Table, steps: tuple[str, ...], *, executed: bool) -> Maintenance:
         return Maintenance(

@@ -181,7 +181,7 @@ class Run:
             self._protocol,
             self._attempt,
             mode=self.mode,
-            logstore=self.logstore.name,
+            logstore=self.logstore.option,
             until_s=bounds.until_s,
             now_s=self._now_s(),
             seconds=self.clock.monotonic() - begun_s,

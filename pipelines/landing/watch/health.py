@@ -182,7 +182,7 @@ def falling(value: float, warn: float, fail: float) -> Level:
 def _reconciled(problems: tuple[str, ...], logstore: Logstore) -> Finding:
     if not problems:
         return Finding(Kind.RECONCILED, Level.OK, "the newest landing is there, file by file")
-    look = {"what settles it": calls.shown(calls.VERIFY, logstore.name)}
+    look = {"what settles it": calls.shown(calls.VERIFY, logstore.option)}
     return Finding(Kind.RECONCILED, Level.FAIL, _some(problems), lines=problems, said=_LINES_MAX, cures=look)
 
 
@@ -242,7 +242,7 @@ def _lag(waits: Waits, logstore: Logstore) -> Finding:
     else:
         said = "nothing waits"
     cure = ": look at the newest run of the micro-batch"
-    why = {} if level is Level.OK else {"why a shard waits": calls.shown(calls.PLAN, logstore.name)}
+    why = {} if level is Level.OK else {"why a shard waits": calls.shown(calls.PLAN, logstore.option)}
     return Finding(Kind.LAG, level, f"{said}{paused}{cure * bool(why)}", numbers, cures=why)
 
 
@@ -282,7 +282,7 @@ def _errors(found: ErrorRows, logstore: Logstore) -> Finding:
         "GROUP BY __error__ ORDER BY 2 DESC",
         "mend once columns fit": calls.shown(
             Call(("backfill", "--mode", "errors", "--local", "--from", at, "--to", at), harmless=True),
-            logstore.name,
+            logstore.option,
         ),
     }
     lines = tuple(f"{rows:,} of {found.sample:,} rows: {why}" for why, rows in causes.items())
