@@ -20,6 +20,7 @@ def _no_switch(value: object) -> object:
 
 Bound = Annotated[float, Field(ge=0, le=1e12), BeforeValidator(_no_switch)]
 Share = Annotated[float, Field(ge=0, le=1), BeforeValidator(_no_switch)]
+_PAIR = 2
 Sensor = Literal["demand", "sealed", "health"]
 
 
@@ -54,6 +55,13 @@ class Health(Settings):
     commit_s: Thresholds = Thresholds(7200, 21_600)
     runway_s: Thresholds | None = None
     errors: Shares = Shares(0.01, 0.5)
+
+    @field_validator("lag_s", "commit_s", "runway_s", "errors", mode="before")
+    @classmethod
+    def _is_a_pair(cls, value: object) -> object:
+        if value is not None and not (isinstance(value, list | tuple) and len(value) == _PAIR):
+            raise ValueError("expected a pair of numbers, [warning, error]")
+        return value
 
     @field_validator("lag_s", "commit_s", "errors")
     @classmethod

@@ -303,6 +303,7 @@ _EXPECTED = {
     "int_parsing": "expected a whole number without a unit",
     "float_parsing": "expected a number without a unit",
     "string_type": "expected a text; put it in quotes",
+    "frozen_set_type": "expected a list, such as [demand, health]",
 }
 """What is said of a value of another type, by pydantic's name of the problem."""
 

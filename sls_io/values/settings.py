@@ -252,6 +252,12 @@ class Coordination(Settings):
             raise ValueError("assignor: one of sticky, range, round_robin, or package.module:function")
         return value
 
+    @model_validator(mode="after")
+    def _an_assignor_has_leases(self) -> Self:
+        if self.assignor != "sticky" and not self.database:
+            raise ValueError("coordinator.assignor: it shares leases, so name their `database`, too")
+        return self
+
     @property
     def leases(self) -> bool:
         """Whether shards are held by leases in a database."""

@@ -202,12 +202,18 @@ FILES: dict[str, tuple[bytes, str]] = {
         (GOOD + "  sensors: [trouble]\n").encode(),
         "line 7: sensors.0: Input should be 'demand', 'sealed' or 'health'",
     ),
-    "settings for a list": ((GOOD + "  sensors: {demand: true}\n").encode(), "line 7: sensors: "),
+    "settings for a list": (
+        (GOOD + "  sensors: {demand: true}\n").encode(),
+        "line 7: sensors: expected a list, such as [demand, health]",
+    ),
     "true for a limit": (
         (GOOD + "  health: {lag_s: [yes, 2]}\n").encode(),
         "health.lag_s.0: expected a number, not true or false",
     ),
-    "one limit of two": ((GOOD + "  health: {lag_s: [1]}\n").encode(), "health.lag_s.1: "),
+    "one limit of two": (
+        (GOOD + "  health: {lag_s: [1]}\n").encode(),
+        "health.lag_s: expected a pair of numbers, [warning, error]",
+    ),
     "a unit": (
         (GOOD + "  budget: {bytes_max: 8GiB}\n").encode(),
         "budget.bytes_max: expected a whole number",

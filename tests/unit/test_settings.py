@@ -247,6 +247,7 @@ def test_leases_are_in_a_database(address: str) -> None:
     ("given", "said"),
     [
         ({"database": "env:"}, "a variable's name"),
+        ({"assignor": "range"}, "it shares leases"),
         ({"database": "mysql://me:secret@host/db"}, "has a password in it"),
         ({"database": "mysql://:secret@host/db"}, "has a password in it"),
         ({"database": "mysql://host/db?password=secret"}, "options may be secrets"),

@@ -103,6 +103,8 @@ def of_other_rows(case: Case, trouble: Trouble, *, pulled: bool) -> tuple[Cure, 
         )
     back = _rollback(case, _brought_back(trouble))
     adopting, works = _adopting(case, trouble)
+    if not works and (found or back is not None):
+        adopting = tuple(cure for cure in adopting if isinstance(cure, Call))
     if back is None:
         return (*found, *adopting)
     dear = trouble.missing and not trouble.strange and back.cost > trouble.rows
