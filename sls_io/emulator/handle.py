@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
@@ -316,7 +316,8 @@ class Forked:
     def send_signal(self, number: int) -> None:
         """Nothing is sent to one that has ended."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # it may end between the two
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         """SIGKILL."""

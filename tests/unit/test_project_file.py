@@ -149,7 +149,8 @@ def test_dagster_and_the_command_line_see_the_same_logstores(
     write_kept(folder, KEPT_NOW)
     monkeypatch.chdir(tmp_path)
     assert logstores.known(tmp_path) == sorted(there)
-    assert {name: logstores.resolve(name) for name in there} == there
+    chosen = {name: logstores.resolve(name).model_dump() for name in there}
+    assert chosen == {name: logstore.model_dump() for name, logstore in there.items()}
     assert {one.name for one in logstores.resolve_all(None)} == set(there)
     with pytest.raises(ConfigError, match="no logstore 'nginx_debug': there is app_log, nginx, nginx_cn"):
         logstores.resolve("nginx_debug")
