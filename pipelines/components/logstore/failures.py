@@ -19,7 +19,7 @@ def plainly(logstore: Logstore) -> Iterator[None]:
         yield
     except SlsError as error:
         raise dg.Failure(
-            description="\n".join([str(error), *(line(cure, logstore.name) for cure in error.cures)]),
+            description="\n".join([str(error), *(line(cure, logstore.option) for cure in error.cures)]),
             metadata={"error": type(error).__name__},
             allow_retries=False,
         ) from error

@@ -14,7 +14,7 @@ a table's rows are not those of its ledger: the search costs calls of the servic
 landings.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -101,14 +101,23 @@ def of_other_rows(case: Case, trouble: Trouble, *, pulled: bool) -> tuple[Cure, 
         found.append(
             calls.VERIFY_PULL.plus(does="names the hours that lost rows, where the service still has them")
         )
-    back = _rollback(case, _brought_back(trouble))
-    adopting, works = _adopting(case, trouble)
-    if not works and (found or back is not None):
-        adopting = tuple(cure for cure in adopting if isinstance(cure, Call))
-    if back is None:
-        return (*found, *adopting)
+    back = _rollback(case, _brought_back(trouble)) or _Way((), 0)
+    adopt, refused = _adopt(case)
+    if adopt is not None:
+        adopting: tuple[Cure, ...] = (adopt.plus(does=_left(trouble)),)
+    else:
+        adopting = refused.cures if isinstance(refused, LedgerBroken) else ()
     dear = trouble.missing and not trouble.strange and back.cost > trouble.rows
-    return (*found, *adopting, *back.cures) if dear and works else (*found, *back.cures, *adopting)
+    ways = (*adopting, *back.cures) if dear and adopt is not None else (*back.cures, *adopting)
+    return each_once((*found, *ways)) or (Do(f"no command settles this now: {refused}"),)
+
+
+def each_once(named: Iterable[Cure]) -> tuple[Cure, ...]:
+    """The cures, of the same command only the first: two that name it may say differently what it does."""
+    found: dict[object, Cure] = {}
+    for cure in named:
+        found.setdefault(cure.words if isinstance(cure, Call) else cure, cure)
+    return tuple(found.values())
 
 
 def _instead(trouble: Trouble) -> str:
@@ -124,16 +133,6 @@ def _brought_back(trouble: Trouble) -> str:
 def brought_back(table: Table, landing: int, does: str = _BROUGHT_BACK) -> str:
     """What a rollback to `landing` does: `does`, or empties the table when that landing has no rows."""
     return _EMPTIED if total_records(table.snapshot_by_id(landing)) == 0 else does
-
-
-def _adopting(case: Case, trouble: Trouble) -> tuple[tuple[Cure, ...], bool]:
-    """Giving up what is missing and keeping what is there, and whether that works; where it is refused, what
-    to do instead."""
-    call, refused = _adopt(case)
-    if call is not None:
-        return (call.plus(does=_left(trouble)),), True
-    named = refused.cures if isinstance(refused, LedgerBroken) else ()
-    return named or (Do(f"no command settles this now: {refused}"),), False
 
 
 def _adopt(case: Case) -> tuple[Call | None, SlsError | None]:

@@ -13,7 +13,6 @@ Only the columns that tell which rows there are are read, unless other ones are 
 answer names what is wrong and where, never a row's content.
 """
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from pyiceberg.table import Table
@@ -31,7 +30,6 @@ from pipelines.landing.ledger.state import TableState, facts, read_state
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
 from pipelines.landing.table.lake import Lake, NoMetadata
-from sls_io.values.cures import Call, Cure
 from sls_io.values.errors import Breach, LedgerBroken
 from sls_io.values.window import HOUR_S
 from sls_io.wire.client import Origin, SlsClient
@@ -84,15 +82,7 @@ def _verified(logstore: Logstore, lake: Lake, client: SlsClient, asked: Scope) -
         return replace(proof, cures=named)
     every = asked.pull and asked.hours is None
     found = cures.of_other_rows(case, _trouble(proof), pulled=every)
-    return replace(proof, cures=_each_once((*found, *named)))
-
-
-def _each_once(named: Iterable[Cure]) -> tuple[Cure, ...]:
-    """The cures, of the same command only the first: it may be said twice of what it does."""
-    found: dict[object, Cure] = {}
-    for cure in named:
-        found.setdefault(cure.words if isinstance(cure, Call) else cure, cure)
-    return tuple(found.values())
+    return replace(proof, cures=cures.each_once((*found, *named)))
 
 
 def _opened(logstore: Logstore, lake: Lake, client: SlsClient) -> tuple[Table, TableState, Origin] | Proof:
