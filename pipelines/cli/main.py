@@ -57,7 +57,7 @@ VERBS: Final = {
     "describe": ("pipelines.cli.describe", "Show every shard: state, holder, frontier, lag, runway."),
     "peek": ("pipelines.cli.peek", "Show some logs of a shard as the table would show them."),
     "verify": ("pipelines.cli.verify", "Prove gaps, holes, rows and sums, and each row there once."),
-    "landings": ("pipelines.cli.landings", "Landings on their way: list, describe, abort."),
+    "landings": ("pipelines.cli.landings", "Landings on their way: show, abort."),
     "windows": ("pipelines.cli.windows", "Show the landings and their windows, files per hour, orphans."),
     "table": ("pipelines.cli.table", "Settle a table, or maintain it."),
     "checkpoints": ("pipelines.cli.checkpoints", "Positions: show where they are, set them by copying."),
