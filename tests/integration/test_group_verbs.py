@@ -68,6 +68,29 @@ def test_a_group_is_made_changed_cloned_and_deleted_each_after_its_dry_run(
     assert "has no consumer group 'audit'" in command("groups", "delete", "audit", "--execute")["error"]
 
 
+def test_a_copy_to_a_group_that_is_not_there_makes_it_as_the_logstores_own_and_a_schedule_makes_none(
+    filled: World, command: Command
+) -> None:
+    copy = copy_to("group:fresh", "earliest")
+    assert command(*copy)["made"] is True
+    done = command(*copy, "--execute")
+    assert done["made"] is True and {e["outcome"] for e in by_shard(done).values()} == {"sent"}
+    with filled.client as client:
+        begins = {shard.id: client.head(shard).begin for shard in client.shards()}
+        (info,) = [info for info in client.groups() if info.name == "fresh"]
+    ours = filled.logstore.group
+    assert (info.timeout_s, info.order) == (ours.timeout_s, ours.order)
+    assert filled.checkpoints("fresh") == begins
+
+    refused = command(*copy_to("group:fersh", REPORT, "--forward-only"), "--execute")
+    assert refused["code"] == EXIT_USAGE and "no consumer group 'fersh'" in refused["error"]
+    assert "sls-lake groups set fersh" in refused["error"]
+
+    for words in (copy_to(REPORT, "earliest"), ("checkpoints", "show", REPORT)):
+        refused = command(*words, "--reader", "x")
+        assert refused["code"] == EXIT_USAGE and "--reader is for a file" in refused["error"]
+
+
 def test_a_group_that_is_read_is_neither_deleted_nor_reset(filled: World, command: Command) -> None:
     force(filled, {0: cursors_of(filled, 0)[3]})
     before = filled.checkpoints(OTHER)
