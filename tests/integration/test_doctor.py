@@ -16,6 +16,8 @@ from sls_io.wire.client import GroupInfo
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import PROJECT, World
 
+pytestmark = pytest.mark.spark
+
 SERVICE = ["keys", "name", "signature", "clock", "project", "logstore", "shards", "page"]
 LAKE = ["catalog", "table", "scratch", "files", "commit", "stale"]
 ALL = [*SERVICE, "group", "heartbeat", *LAKE, "spark", "away", "dagster"]
