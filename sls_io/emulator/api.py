@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sls_io.emulator.policy import ACCOUNT, REGION
 from sls_io.emulator.service import LogService, RoutedRequest, ServedAnswer
 from sls_io.emulator.storage.groups import ConsumerGroup
 from sls_io.emulator.storage.refusal import Refused, no_group, parameter_invalid
@@ -109,8 +110,8 @@ def _slice(call: RoutedRequest, names: list[str]) -> tuple[int, list[str]]:
 
 def _project_doc(doc: Change) -> dict[str, str]:
     return {
-        "projectName": doc["name"], "status": "Normal", "owner": "0", "description": doc["description"],
-        "region": "emulator", "dataRedundancyType": "LRS", "createTime": str(int(doc["created_s"])),
+        "projectName": doc["name"], "status": "Normal", "owner": ACCOUNT, "description": doc["description"],
+        "region": REGION, "dataRedundancyType": "LRS", "createTime": str(int(doc["created_s"])),
         "lastModifyTime": str(int(doc["modified_s"])),
     }  # fmt: skip
 

@@ -106,9 +106,14 @@ class Admin:
         """Change limits by name (see `Limits`); returns all of them."""
         return cast("dict[str, Any]", self._ask("POST", "/limits", changed))
 
-    def add_key(self, access_id: str, secret: str, *, token: str = "", lasts_s: float | None = None) -> None:
-        """Let another key pair sign; with a token it is temporary, as from STS."""
-        self._ask("POST", "/keys", {"id": access_id, "secret": secret, "token": token, "lasts_s": lasts_s})
+    def add_key(
+        self, access_id: str, secret: str, *, token: str = "", lasts_s: float | None = None,
+        policy: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        """Let another key pair sign; with a token it is temporary, as from STS. With a RAM `policy`, a
+        document of {Version, Statement}, it may do what that allows; a pair that is there is replaced."""
+        key = {"id": access_id, "secret": secret, "token": token, "lasts_s": lasts_s, "policy": policy}
+        self._ask("POST", "/keys", key)
 
     def state(self) -> dict[str, Any]:
         """Projects, logstores, shards, groups, members and checkpoints (cursors as integers)."""

@@ -141,7 +141,9 @@ class ServiceApp:
     async def _do(self, route: api.Route, request: SignedRequest, call: RoutedRequest) -> ServedAnswer:
         """Check the signature and act; no await until the change is in the journal."""
         service = self.service
-        service.keys.verify(request, service.machine.now(), service.limits.skew_s)
+        key = service.keys.verify(request, service.machine.now(), service.limits.skew_s)
+        if key.policy is not None:
+            key.policy.check(route.name, {"project": call.project, **call.names})
         try:
             answer = route.handler(service, call)
         finally:
