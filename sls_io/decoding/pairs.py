@@ -75,6 +75,14 @@ class Pairs:
 
     @staticmethod
     def of(logs: Logs, declared: Sequence[Declared], trouble: PageTrouble) -> Pairs:
+        """The order of the steps is the rule. Keys become names and numbers. Values that were not sent are
+        noted. `hash` keys are hashed before anything is read as text, so no column, no `__rest__` and no
+        cause sees a plain value. Then the columns that read bytes take theirs, and only what is left must be
+        UTF-8.
+
+        Of a `drop` key nothing is noted (`quiet`): no column and no map shows it, so a cause would speak of
+        nothing.
+        """
         rows, keys, values = logs.log_of_pair, logs.keys, logs.values
         if keys.null_count:
             missing = keys.is_null().to_numpy(zero_copy_only=False)

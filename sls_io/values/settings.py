@@ -207,6 +207,7 @@ class Group(Settings):
 
     @model_validator(mode="after")
     def _times_fit(self) -> Self:
+        """Three beats fit into a timeout, so one may be lost, and the next still comes in time."""
         if self.heartbeat_s * 3 > self.timeout_s:
             raise ValueError("group.heartbeat_s: at most a third of group.timeout_s")
         return self
@@ -319,7 +320,12 @@ class Budget(Settings):
     @property
     def page_bytes_max(self) -> int | None:
         """Raw bytes of a page that leave a task below `task_mb`: decoding one takes up to ten times as much.
-        None where nothing is bounded."""
+        None where nothing is bounded.
+
+        Worked example: with 1,000 MB a task has 770 to work in. Six tenths of it are 462, and a page takes up
+        to 9.5 times its bytes: 48.6 MB of it are asked for at once. The other 308 hold 205 MB of rows
+        (`buffer_bytes_max`).
+        """
         return int(self._room_bytes * _PAGE_PART / _MEMORY_A_PAGE_BYTE) if self.task_mb else None
 
     @property
