@@ -78,6 +78,8 @@ class ServiceApp:
         self._compressing: dict[tuple[object, ...], asyncio.Future[bytes]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Faults act around the call: before it (hold, delay, error, drop), a second time behind it
+        (`duplicate`, whose answer nobody sees), and on its answer."""
         request_id = uuid.uuid4().hex[:24].upper()
         status, answer, met, name = 200, ServedAnswer(), list[Fault](), ""
         try:
@@ -206,6 +208,8 @@ class ServiceApp:
         met: list[Fault],
         request_id: str,
     ) -> None:
+        """A reply that is cut short says its whole length first, and then the connection ends: the client
+        must notice."""
         reply = _Reply(status, answer, {**answer.headers, "x-log-requestid": request_id})
         reply.headers["date"] = formatdate(self.service.now(), usegmt=True)
         for fault in met:

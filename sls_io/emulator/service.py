@@ -173,7 +173,11 @@ class LogService:
         self.bytes_kept += len(framed)
 
     def page(self, logstore: StoredLogstore, shard: ShardLog, span: RecordSpan, accept: str) -> ServedAnswer:
-        """PullLogs: the answer for one span, compressed as the caller accepts."""
+        """PullLogs: the answer for one span, compressed as the caller accepts.
+
+        Compressed pages are kept: many readers, and many tests, ask for the same one. What `span` names never
+        changes, so its first group, its count and the kind of compression are the key.
+        """
         self._meter_read(logstore, shard, span.raw_bytes)
         headers = {
             "x-log-count": str(span.count),

@@ -150,7 +150,12 @@ def v1_text(request: SignedRequest) -> str:
 
 
 def v4_signature(request: SignedRequest, secret: str, date: str, region: str) -> str:
-    """The hexadecimal v4 signature of `request` by `secret`."""
+    """The hexadecimal v4 signature of `request` by `secret`.
+
+    Method, path, query, headers, their names, and the body's hash are one text; its hash, with the date and
+    region it is good for, is signed by a key that is made of the secret, step by step, for that date and
+    region alone.
+    """
     signed = sorted(
         name
         for name in request.headers

@@ -311,7 +311,10 @@ class Store:
             self._apply_to(logstore, change, now)
 
     def _apply_to(self, logstore: StoredLogstore, change: Mapping[str, Any], now: float) -> None:
-        """The same of a change of one logstore."""
+        """The same of a change of one logstore.
+
+        Of what is not there any more a change says nothing: a group's checkpoint may be behind its dropping.
+        """
         op = change["op"]
         if op == "drop_logstore":
             self.released += (p for s in logstore.shards.values() for p in s.places)
@@ -361,6 +364,8 @@ class Store:
         self.by_uid.pop(logstore.uid, None)
 
     def _restore(self, doc: Mapping[str, Any]) -> None:
+        """A logstore's document says its shards without their LogGroups, so those that are known keep theirs;
+        what the document begins later, or does not name, is let go of."""
         plain = {key: value for key, value in doc.items() if key != "shards"}
         known = self.by_uid.get(doc["uid"])
         logstore = StoredLogstore(**plain, groups=known.groups if known else {})
