@@ -40,7 +40,11 @@ class Route:
 
 
 def find(method: str, path: str, query: Mapping[str, str]) -> tuple[Route, dict[str, str]]:
-    """The route of a request and the names in its path. Refused when there is none."""
+    """The route of a request and the names in its path. Refused when there is none.
+
+    By method and query first: several calls share a path and differ by `type` or `action`. What the emulator
+    does not do is a table, too, so that each refusal says why.
+    """
     for route in ROUTES:
         if route.method != method or not all(query.get(k, "") in v for k, v in route.query.items()):
             continue

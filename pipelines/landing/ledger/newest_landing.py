@@ -33,7 +33,12 @@ def reconcile(table: Table) -> list[str]:
 
 
 def disagreements(table: Table) -> tuple[list[str], list[Unreadable]]:
-    """What `reconcile` says, without the cures; and the files that are to blame."""
+    """What `reconcile` says, without the cures; and the files that are to blame.
+
+    The rows of the files that this snapshot added must be those that its windows say, and those that it wrote
+    anew without landing any (`sls-lake.rewritten`). A file that is gone makes no difference to that number,
+    so it is looked for by itself.
+    """
     tag = table.metadata.refs.get(codec.TAG)
     if tag is None:
         return [], []

@@ -80,6 +80,9 @@ def lag_s(ledger: Ledger | None, waits: Mapping[int, Wait], *, until_s: int, now
 
     A shard that was read up to `until_s`, or that had nothing new, leaves none, however long ago its last log
     came. In any other no log that waits is older than the receive time that the shard has reached.
+
+    Worked example: it is 2,010 and the run read up to 2,000. Shard 0 has reached 2,000, shard 1, stopped by
+    the budget, 1,000: the lag is at most 1,010 s.
     """
     if ledger is None or not ledger.started:
         return None

@@ -69,7 +69,10 @@ _QUARTER_US = 900_000_000
 
 @dataclass(frozen=True)
 class Whole:
-    """Whole numbers; `type` is a signed integer."""
+    """Whole numbers; `type` is a signed integer.
+
+    The quick way is taken only where all texts are digits and signs: Arrow also reads `0x10`, as 16.
+    """
 
     type: pa.DataType
 
@@ -83,6 +86,9 @@ class Whole:
         return _each_once(text, self._exactly)
 
     def _exactly(self, text: pa.Array) -> pa.Array:
+        """By size and sign apart. Up to 19 digits fit into 64 bits without a sign, and zeros in front do not
+        count. One more is allowed below zero than above: -9223372036854775808 is a long. Its size, negated
+        without a sign, has the bits that the long has."""
         negative = _flags(pc.starts_with(text, "-"))
         digits = pc.ascii_ltrim(text, "-0")
         fits = _flags(pc.match_substring_regex(text, r"^-?[0-9]+$")) & (_lengths(digits) <= 19)
@@ -121,6 +127,8 @@ class Decimal:
         return _each_once(text, self._exactly)
 
     def _exactly(self, text: pa.Array) -> pa.Array:
+        """Worked example, decimal(5,2): three digits before the point, two behind it. 000123.4500 is 123.45;
+        1.230 is 1.23; 1234 has too many before it, 1.234 too many behind it."""
         whole = self.precision - self.scale
         fits = pc.and_(
             pc.match_substring_regex(text, r"^-?\.?[0-9]"),
@@ -134,7 +142,10 @@ class Decimal:
 
 
 def _without_zeros(text: pa.Array) -> pa.Array:
-    """Decimal numbers without the zeros that say nothing, but for one in front."""
+    """Decimal numbers without the zeros that say nothing, but for one in front.
+
+    Worked example: -0012.3400 is -012.34, 0.500 is 0.5, 000 is 0.
+    """
     digits = pc.ascii_ltrim(text, "-0")
     digits = pc.if_else(pc.match_substring(digits, "."), pc.ascii_rtrim(digits, "0"), digits)
     return pc.binary_join_element_wise(pc.if_else(pc.starts_with(text, "-"), "-0", "0"), digits, "")
@@ -163,7 +174,11 @@ class Floating:
         return self._honest(candidates, candidates.cast(self.type))
 
     def _honest(self, text: pa.Array, values: pa.Array) -> pa.Array:
-        """Arrow turns 1e400 into infinity and 1e-400 into zero: other numbers than the texts say."""
+        """Arrow turns 1e400 into infinity and 1e-400 into zero: other numbers than the texts say.
+
+        What the text says decides: it may say infinity, and it may say zero, with an exponent or not. Only
+        where neither is so was a number lost.
+        """
         extreme = pc.or_(pc.is_inf(values), pc.equal(values, 0.0)).fill_null(False)
         if not pc.any(extreme).as_py():
             return values
@@ -219,6 +234,8 @@ class UnixTime:
         return _each_once(text, self._exactly)
 
     def _exactly(self, text: pa.Array) -> pa.Array:
+        """The fraction is filled up with zeros to the unit: of seconds, 1.5 is 1 and 500000 microseconds. At
+        most 18 digits together, so no number leaves 63 bits."""
         places = len(str(self.unit_us)) - 1
         parts = pc.extract_regex(
             text,
@@ -324,6 +341,8 @@ def type_text(type_: pa.DataType) -> str:
 def unsound(values: pa.Array) -> str:
     """What of an array that somebody else made is no value of its type, "" for nothing: Arrow takes a
     buffer's word for it, would write it, and no reader could read the file again. Holds none of the values.
+
+    Arrow itself checks offsets and UTF-8; that a moment has a year which a reader can show it does not.
     """
     try:
         values.validate(full=True)
@@ -461,6 +480,12 @@ def _in_zone(local: Ints, zone: ZoneInfo) -> tuple[Ints, Flags]:
     rule behind the last of them: each summer from 2038 on came out an hour off. So Python is asked;
     not once a text but once a quarter of an hour, and once a text only in the few quarters in which
     the clocks were changed.
+
+    A quarter is steady where its begin, read early, and its end, read late, have the same offset.
+
+    Worked example: in Berlin clocks went from 02:00 to 03:00 on 2024-03-31. Of 02:30 the early reading is an
+    hour from UTC, the late one two: it was never shown. On 2024-10-27, when they went back, it is two and
+    one: shown twice, and the earlier moment is meant.
     """
     quarters, which = np.unique(local // _QUARTER_US, return_inverse=True)
     offsets = np.zeros(len(quarters), dtype=np.int64)
@@ -517,7 +542,11 @@ class _Parts:
         return (((days * 24 + hour) * 60 + minute) * 60 + second) * 1_000_000 + fraction, exists
 
     def offset_us(self) -> tuple[Ints, Flags, Flags]:
-        """(offset from UTC, whether the text has one, whether it is none or a possible one)."""
+        """(offset from UTC, whether the text has one, whether it is none or a possible one).
+
+        Worked example: `+0530` is 0530: five hours and thirty minutes; `+05` is filled up to 0500; `Z` has no
+        digits, 0.
+        """
         if "zone" not in self._names:
             none = np.zeros(len(self.parts), dtype=np.bool_)
             return np.zeros(len(self.parts), dtype=np.int64), none, ~none
@@ -534,6 +563,9 @@ def _days(year: Ints, month: Ints, day: Ints) -> Ints:
     """Days from 1970-01-01 in the proleptic Gregorian calendar.
 
     Years are counted from March, so that the leap day is the last of its year.
+
+    From March on months have 31, 30, 31, 30 and 31 days, twice, and then the rest: 153 days in five, which is
+    what the division spreads. Worked example: 1970-01-01 is day 306 of the year that began in March 1969.
     """
     late = month > 2
     from_march = year - ~late
@@ -543,7 +575,11 @@ def _days(year: Ints, month: Ints, day: Ints) -> Ints:
 
 
 def _each_once(text: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """`convert` of the array; it is shown each text once, and no null."""
+    """`convert` of the array; it is shown each text once, and no null.
+
+    Of a column of a million rows with a hundred values, a hundred texts are converted. A cast never sees
+    which row a text is of, and cannot depend on it.
+    """
     distinct = text.dictionary_encode()
     return convert(distinct.dictionary).take(distinct.indices)
 
@@ -588,7 +624,10 @@ def _offsets_of(text: pa.Array) -> NDArray[np.int32]:
 
 
 def _only(text: pa.Array, allowed: bytes) -> bool:
-    """Whether the array's texts use no bytes but `allowed`."""
+    """Whether the array's texts use no bytes but `allowed`.
+
+    Over the buffer of the whole array: one pass in C, however many texts it has.
+    """
     offsets, buffer = _offsets_of(text), text.buffers()[2]
     if buffer is None:
         return True

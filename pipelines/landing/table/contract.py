@@ -182,6 +182,13 @@ class Contract:
         New ids begin after the highest of `current` and `last_column_id` (the table's, which also
         counts columns that are gone); `schema_id` is the new schema's, by default the next.
         Raises ConfigError for a change that would lose or reinterpret what has landed.
+
+        Columns are told by their ids: a file has values under an id, and whatever name that has now. So a new
+        column gets an id that none ever had, a wider type keeps it, and no column is ever taken out: what is
+        not declared any more stays, and is null in new rows.
+
+        Worked example: the table has `a int` and the contract `a long, b string`: `a` keeps its id and is a
+        long, which reads older files without a loss; `b` comes before `__rest__`, with the next id.
         """
         _check_system_columns(current)
         wanted = {c.name: c for c in self.shown}
@@ -299,6 +306,9 @@ def partition_of(
 
     A table may be partitioned anew by hand. Raises ConfigError for a field that a window does not
     settle: its rows could be in several partitions, a file is always in one.
+
+    Every field must follow from origin, shard and hour. Then one partition holds the window, whatever its
+    rows say.
     """
     settled = {"__origin__": origin, "__shard__": shard, "__receive_hour__": hour * _HOUR_US}
     values: list[object] = []
@@ -405,6 +415,8 @@ _Parsed = tuple[
 
 
 def _parse(text: str) -> _Parsed:
+    """`drop` and `hash` need no type; `decimal(p,s)`, `string(ENCODING)`, a decoder of somebody's own,
+    `timestamp(FORMAT, ZONE)`; else a plain word. Raises ConfigError with the cure."""
     if text == "drop":
         return StringType(), None, "drop"
     if text == "hash":

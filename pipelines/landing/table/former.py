@@ -246,6 +246,8 @@ def strangers(io: FileIO, folder: str, metadata: TableMetadata, pointer: str, be
     Whatever such a table refers to looks like a leftover of ours, so nothing here may be deleted. An
     unreadable file counts only when it is older than `before_s`: a younger one is being written. An empty
     file names nothing and never was a version.
+
+    What the table's own log names is known without being read. Of the others each is asked for its uuid.
     """
     known = {_last(pointer), *(_last(entry.metadata_file) for entry in metadata.metadata_log)}
     mine = str(metadata.table_uuid)
@@ -306,7 +308,11 @@ def _folders(io: FileIO, parent: str) -> list[str] | None:
 
 
 def _told_by(io: FileIO, location: str) -> tuple[str, bool]:
-    """What the files below a location say of a table ("" for nothing), and whether metadata says it."""
+    """What the files below a location say of a table ("" for nothing), and whether metadata says it.
+
+    Metadata with a snapshot is the strongest word: a table was there and had rows. Files beside it, or
+    metadata that cannot be read, are a weaker one.
+    """
     silent, torn = set[str](), False
     for version in versions(io, f"{location}/metadata") or ():
         metadata = read(io, version.path)
