@@ -50,7 +50,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from pipelines.landing.table import calls, casts
+from pipelines.landing.table import calls, casts, decoders
 from pipelines.landing.table.names import WrongColumn, check_names
 from sls_io.decoding.decode import Decoder
 from sls_io.decoding.pairs import Declared
@@ -403,13 +403,13 @@ def _column(name: str, text: str) -> Column:
         raise WrongColumn(f"columns.{name}: {error}", name) from None
     label = text.split("(", maxsplit=1)[0] if text.startswith("timestamp") else text
     arrow = cast.type if cast is not None else pa.string()
-    of_bytes = isinstance(cast, casts.OfBytes)
+    of_bytes = isinstance(cast, decoders.OfBytes)
     return Column(name, text, kind, Declared(name, arrow, cast, pii, label, of_bytes))
 
 
 _Parsed = tuple[
     PrimitiveType,
-    casts.Cast | casts.OfBytes | None,
+    casts.Cast | decoders.OfBytes | None,
     Literal["", "drop", "hash"],
 ]
 
@@ -429,7 +429,7 @@ def _parse(text: str) -> _Parsed:
             raise ConfigError(f"{text}: use a precision of 1 to 38 and a scale of 0 to the precision")
         return DecimalType(precision, scale), casts.Decimal(precision, scale), ""
     if match := _ENCODED.fullmatch(text):
-        return StringType(), casts.Encoded.of(match[1]), ""
+        return StringType(), decoders.Encoded.of(match[1]), ""
     if match := _CUSTOM.fullmatch(text):
         return _custom(match[1], match[2])
     if match := _TIMESTAMP.fullmatch(text):
@@ -451,11 +451,11 @@ def decoders_of(columns: Mapping[str, str]) -> list[str]:
 
 def _custom(path: str, text: str) -> _Parsed:
     kind, cast, pii = (TimestamptzType(), casts.DATE, "") if text == "timestamp" else _parse(text)
-    if pii or isinstance(cast, casts.OfBytes):
+    if pii or isinstance(cast, decoders.OfBytes):
         raise ConfigError(f"a decoder answers values of a type, not {text!r}; use one such as string or long")
     load_named("a column's decoder", path)
     arrow = casts.TIMESTAMP if text == "timestamp" else cast.type if cast is not None else casts.STRING
-    return kind, casts.Custom(path, arrow), ""
+    return kind, decoders.Custom(path, arrow), ""
 
 
 def next_schema_id(metadata: TableMetadata) -> int:
