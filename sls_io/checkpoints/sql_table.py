@@ -243,6 +243,8 @@ class SqlTable:
     def _one_by_one(
         self, connection: Connection, wanted: Mapping[int, Cursor], change: Change
     ) -> list[Written]:
+        """A shard whose row is locked fails alone. Without a turn, or without a connection, no other one can
+        do better, and each would wait as long: the rest is not tried. Damage is raised."""
         written, lost = [], ""
         for shard, cursor in sorted(wanted.items()):
             if lost:

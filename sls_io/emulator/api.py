@@ -264,7 +264,11 @@ def put_logs_by_key(service: LogService, call: RoutedRequest) -> ServedAnswer:
 
 
 def get_cursor(service: LogService, call: RoutedRequest) -> ServedAnswer:
-    """`from`: begin, end, or unix seconds: the first group received at or after them."""
+    """`from`: begin, end, or unix seconds: the first group received at or after them.
+
+    A time that lies before the oldest group, or behind the newest, is the begin or the end: the service says
+    no more.
+    """
     shard = service.logstore(call).shard(_shard_id(call))
     wanted = call.query.get("from", "")
     if wanted == "begin":
@@ -381,7 +385,11 @@ def _wire(cursor: int | None) -> str:
 
 
 def save_checkpoint(service: LogService, call: RoutedRequest) -> ServedAnswer:
-    """{shard, checkpoint}. Unless forceSuccess, only the holder may: ConsumerNotMatch, ConsumerNotExist."""
+    """{shard, checkpoint}. Unless forceSuccess, only the holder may: ConsumerNotMatch, ConsumerNotExist.
+
+    A checkpoint that moves no state is one small change; where the group changed, its whole document is
+    written, which has the checkpoint, too.
+    """
     logstore, body = service.logstore(call), _body(call, code="JsonInfoInvalid")
     group = service.group(logstore, call.names["group"])
     shard, forced = body.get("shard"), call.query.get("forceSuccess", "").lower() == "true"

@@ -259,7 +259,11 @@ class _Reply:
 
 
 def project_of(target: bytes, host: str) -> str:
-    """First label of the target's authority, else of `host`; empty for a bare address or name."""
+    """First label of the target's authority, else of `host`; empty for a bare address or name.
+
+    Worked example: `http://demo.sls.emu/logstores` by a proxy's request, or `Host: demo.127.0.0.1:8080`, is
+    `demo`; a bare `127.0.0.1:8080` names no project.
+    """
     scheme, found, rest = target.partition(b"://")
     authority = (
         rest.split(b"/", 1)[0].split(b"?", 1)[0].decode("latin-1")

@@ -92,6 +92,8 @@ class SigningKeys:
     def _v1(
         self, request: SignedRequest, authorization: str, wall_s: float, skew_s: int
     ) -> tuple[str, str, str]:
+        """(id of the key, the signature that is right, the one that was sent). What the signature is about is
+        checked first: method, date, and the body's MD5 where there is one."""
         method = request.headers.get("x-log-signaturemethod")
         if method != "hmac-sha1":
             kind = "Missing" if method is None else "Invalid"
@@ -115,6 +117,8 @@ class SigningKeys:
     def _v4(
         self, request: SignedRequest, authorization: str, wall_s: float, skew_s: int
     ) -> tuple[str, str, str]:
+        """As `_v1`: the date within the clock's reach, the scope that fits it, and the body's hash, or the
+        hash of nothing."""
         fields = dict(
             part.strip().partition("=")[::2] for part in authorization.removeprefix(f"{_V4} ").split(",")
         )

@@ -118,6 +118,9 @@ def build(table: Table, state: TableState, change: Change, *, now_ms: int) -> pu
 
     Raises LedgerBroken for a table that cannot be written to, InvariantBroken when a file that shall leave
     is not there.
+
+    Unlike a landing it may name any snapshot's content, so the manifest list is written here, and not by
+    PyIceberg's producer, which appends to the head.
     """
     # Who changes columns has planned that on a table that was checked, or puts right what is wrong with them.
     check_usable(table, held_columns(table), columns=change.schema is None)
@@ -188,6 +191,9 @@ def commit(lake: Lake, table: Table, state: TableState, asked: Commit, *, now_ms
     Raises TransportError when its manifests cannot be written and LandingConflict when the table is not
     `state` any more (nothing was changed then), and LandingUnknown when the answer was lost and may
     still come true.
+
+    Built and sent once. Whoever is refused has looked at an older table, and what a person agreed to was
+    about that.
     """
     if isinstance(asked, Expiry):
         leaving = frozenset(asked.snapshots)

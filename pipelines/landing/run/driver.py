@@ -278,6 +278,7 @@ class Run:
     # --- effects ---------------------------------------------------------------------------------
 
     def _claim(self, _: protocol.ClaimShards) -> protocol.Event:
+        """A fill claims nothing: it reads all listed shards, and moves no checkpoint."""
         if self.mode == "live":
             claim = self._holding.claim()
             self._hooks.assigned(claim.shards)
@@ -324,6 +325,8 @@ class Run:
                 )
 
     def _resolve_start(self, _: protocol.ResolveStart) -> protocol.Event:
+        """Where the configured start is to come, no history begins. Else checkpoints are asked for twice, as
+        all is that fixes where a history begins."""
         if to_come := self.logstore.ahead(self._bounds.begun_s):
             self._warn("; ".join(filter(None, (to_come, waiting_before(self._client, self.logstore)))))
             wait = Wait(Why.AHEAD, to_come)
@@ -459,6 +462,7 @@ class Run:
             return table
 
     def _reconcile(self, _: protocol.Reconcile) -> protocol.Event:
+        """Loaded anew: it is the landing under the tag that must add up, whoever made it."""
         try:
             table = self.lake.load(self.logstore.table)
             if table is None:

@@ -118,7 +118,11 @@ class Lake:
 
     def one_look(self) -> "Lake":
         """The same catalog for one look: a table that it has found stays what it was, so all that is said of
-        it is of one moment, and its metadata is read once."""
+        it is of one moment, and its metadata is read once.
+
+        Worked example: `describe` asks for hours, errors and runway. Each loads the table; with one look all
+        three are about the same snapshot, though landings go on.
+        """
         return replace(self, _looked={})
 
     @property
@@ -176,6 +180,8 @@ class Lake:
 
         Raises ConfigError when that is not known within the deadline: no catalog, or no storage;
         NoMetadata when both are there; LedgerBroken when the catalog has lost the table.
+
+        Before the first landing nothing is made by a look: neither a folder nor a catalog.
         """
         if self._looked is not None and table in self._looked:
             return self._looked[table]
@@ -225,7 +231,11 @@ class Lake:
         return self.load(table) or self.create(table, contract)
 
     def create(self, table: str, contract: Contract, *, location: str | None = None) -> Table:
-        """A new table (format version 2), or the one that another process made meanwhile."""
+        """A new table (format version 2), or the one that another process made meanwhile.
+
+        Of two that make it at once one is told that it is there, and takes the other's: a table is made once,
+        so both land in the same one.
+        """
         catalog = self.catalog()
         self.ensure_namespace(table)
         schema = contract.iceberg_schema()
