@@ -117,6 +117,7 @@ def _one(
 
 
 def _difference(before: Cursor | None, to: Cursor, *, frozen: bool, forward_only: bool) -> Difference:
+    """In the order of the head of this module: equal counts before frozen, since nothing would move."""
     if before == to:
         return "equal"
     if frozen and forward_only:

@@ -142,6 +142,8 @@ class LocalFile:
             os.close(lock)
 
     def _read(self) -> _Shards:
+        """Gone and never there look alike; the byte in the lock file tells them apart. A link without a
+        target is neither: its disk may not be mounted."""
         try:
             if self._path.exists() and not self._path.is_file():
                 raise self._broken("is no file")

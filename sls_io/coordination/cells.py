@@ -125,7 +125,10 @@ def _of_family(there: TypeEngine[Any], ours: TypeEngine[Any]) -> bool:
 
 
 def _wrong(column: Column[Any], value: object) -> str:
-    """What is wrong with the value, "" for nothing."""
+    """What is wrong with the value, "" for nothing.
+
+    Asked by Python's own types, and exactly: a driver may hand over what only compares like a number.
+    """
     if value is None:
         return "" if column.nullable else "empty (NULL)"
     kind = column.type

@@ -151,7 +151,11 @@ class Chunks:
             yield from self._walked(begin, end, frozenset(doubtful))
 
     def _batches(self) -> Iterator[ByteRange]:
-        """Groups that are read together, [begin, end): some small ones, or a large one."""
+        """Groups that are read together, [begin, end): some small ones, or a large one.
+
+        By bytes as they are and records as they are guessed: a wrong guess is met by `_read`, which halves
+        the range.
+        """
         begin = size = records = 0
         for number, frame in enumerate(self._frames):
             length, dense = frame[1] - frame[0], _about_records(self._raw, frame)

@@ -267,7 +267,10 @@ def safe(raw: bytes, begin: int, end: int) -> bool:
 
 
 def is_flat(raw: bytes, begin: int, end: int, *, pairs: bool) -> bool:
-    """Whether no unknown group of fields is in the message; with `pairs`, nor in a long pair of it."""
+    """Whether no unknown group of fields is in the message; with `pairs`, nor in a long pair of it.
+
+    Only a long pair is looked into: a short one cannot hold enough levels.
+    """
     for number, wire, at, stop in loggroup.fields(raw, begin, end):
         if wire == _GROUP_WIRE:
             return False

@@ -127,7 +127,11 @@ class Pairs:
         return Pairs(names, text, rows, codes, order, keyed.starts, found, shown, broken, to_rest, own)
 
     def column(self, place: int, declared: Declared, logs: int, trouble: PageTrouble) -> pa.Array:
-        """One value a log, null where the key is absent or its value does not fit."""
+        """One value a log, null where the key is absent or its value does not fit.
+
+        One assignment by log puts the pairs of a key in place. What cannot be shown goes to `__rest__` with
+        its cause, and the column is null there.
+        """
         code = self.found[place]
         if code < 0:
             return pa.nulls(logs, declared.type)

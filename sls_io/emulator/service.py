@@ -50,7 +50,10 @@ class ServedAnswer:
 
 
 class PageCache:
-    """Compressed answers, the least recently served dropped first."""
+    """Compressed answers, the least recently served dropped first.
+
+    The page that was asked for longest ago goes first.
+    """
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max, self._bytes = bytes_max, 0
@@ -222,6 +225,8 @@ class LogService:
         self.meter.take(by_shard, now, "ShardReadQuotaExceed")
 
     def _plain(self, call: RoutedRequest) -> bytes:
+        """The size that the header says is held against the limit before anything is unpacked: a body of
+        kilobytes may unpack to gigabytes."""
         size = call.headers.get("x-log-bodyrawsize")
         if size is None:
             raise Refused(400, "MissingBodyRawSize", "x-log-bodyrawsize: the uncompressed size of the body")

@@ -385,7 +385,11 @@ def _believed(draft: _Draft, survey: Survey, entry: ShardLedger) -> bool:
 
 
 def _gone(draft: _Draft, survey: Survey, ledger: Ledger) -> None:
-    """The service no longer knows the shard: proven, what the ledger lacks of it is a gap."""
+    """The service no longer knows the shard: proven, what the ledger lacks of it is a gap.
+
+    Its end is unknown, so the gap has none, and the closing is at no cursor: where the shard is listed again,
+    it is known by that, and opened.
+    """
     shard = survey.shard
     known = ledger.shards.get(shard)
     if known is not None and known.closed:

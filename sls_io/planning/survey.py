@@ -375,7 +375,11 @@ def _shown_again(
 
 
 def _unlisted(client: SlsClient, listed: Iterable[Shard], ledger: Ledger) -> dict[int, Survey]:
-    """A survey of each shard that the ledger has open and the service does not list."""
+    """A survey of each shard that the ledger has open and the service does not list.
+
+    Not in the list is the first kind of answer; GetCursor is the second. "No such shard" agrees, a cursor
+    denies, and anything else says nothing.
+    """
     there = {s.id for s in listed}
 
     def ask(shard: Shard) -> Survey:

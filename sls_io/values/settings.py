@@ -96,6 +96,8 @@ class Service(Settings):
     @field_validator("endpoint")
     @classmethod
     def _endpoint_is_safe(cls, value: str) -> str:
+        """Everything but scheme, host and port is refused: a user in it would be a secret in the settings,
+        and a path or a query would be lost in silence, since requests make their own."""
         text = value if "://" in value else f"https://{value}"
         parts = urlsplit(text)
         host = parts.hostname or ""
@@ -120,6 +122,7 @@ class Service(Settings):
     @field_validator("proxy")
     @classmethod
     def _proxy_is_a_place(cls, value: str) -> str:
+        """As with the endpoint, a user in it would be a secret."""
         parts = urlsplit(value)
         plain = parts.scheme == "http" and parts.path in ("", "/") and not parts.query and not parts.fragment
         if value and not (plain and _NETLOC.fullmatch(parts.netloc) and parts.port):
@@ -228,6 +231,8 @@ class Coordination(Settings):
     @field_validator("database")
     @classmethod
     def _address_has_no_secret(cls, value: str) -> str:
+        """By its form, since nobody can tell a password by its looks: `user:...@` and options behind a `?`
+        are refused, and `env:VARIABLE` is the way for both."""
         if value.startswith(_IN_ENVIRONMENT):
             if not _VARIABLE.fullmatch(value.removeprefix(_IN_ENVIRONMENT)):
                 raise ValueError(f"database: after {_IN_ENVIRONMENT} goes a variable's name, not its content")

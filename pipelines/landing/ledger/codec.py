@@ -202,7 +202,11 @@ def encode_forgotten(forgotten: Forgotten) -> str:
 
 
 def decode_forgotten(text: str) -> Forgotten:
-    """The inverse; an absent text means that nothing was. Raises LedgerBroken as `decode`."""
+    """The inverse; an absent text means that nothing was. Raises LedgerBroken as `decode`.
+
+    `before` is the end of the interval whose begin is left out; a release that does not know it reads that as
+    hours from 0 on, which is the same.
+    """
     if not text:
         return Forgotten()
     body = _body(text, "the count of forgotten rows", VERSION)

@@ -94,7 +94,11 @@ def gathering(
 
 
 def rates_of(table: Table, ledger: Ledger) -> Mapping[int, float]:
-    """Raw bytes a receive second, shard by shard, of what landed lately; none where too little is known."""
+    """Raw bytes a receive second, shard by shard, of what landed lately; none where too little is known.
+
+    By receive hour of the windows, and not by when they landed: a run that catches up lands a day in a
+    minute.
+    """
     found: dict[tuple[int, int], int] = {}
     for landed in windows_in(table, ledger.origin, _LANDINGS_MAX):
         place = landed.window.shard, landed.window.hour

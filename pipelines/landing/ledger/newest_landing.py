@@ -59,7 +59,11 @@ def disagreements(table: Table) -> tuple[list[str], list[Unreadable]]:
 
 
 def added_entries(table: Table, snapshot: Snapshot | None) -> Iterator[ManifestEntry]:
-    """Manifest entries of the data files that `snapshot` itself added. Raises as `reading.py` does."""
+    """Manifest entries of the data files that `snapshot` itself added. Raises as `reading.py` does.
+
+    A manifest that the snapshot wrote may list files of others, taken over as they are: only those it says it
+    added count.
+    """
     if snapshot is None:
         return
     for manifest in manifests_of(table, snapshot):

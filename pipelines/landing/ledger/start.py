@@ -180,6 +180,8 @@ def begins(client: SlsClient, logstore: Logstore, state: TableState, origin: str
     decided |= {s for name, s in state.forgotten.shards if name == origin}
 
     def at(shard: Shard, entry: ShardLedger) -> Cursor | None:
+        """A start that the service told is asked for again as it was asked then. One that a policy chose is
+        worked out for the time that the shard has reached."""
         if entry.told:
             return client.cursor_at(shard.id, max(oldest_s, logstore.asked_s))
         if decided:

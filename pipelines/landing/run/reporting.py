@@ -48,7 +48,11 @@ def report_of(
 def counts_of(
     attempt: Attempt, landed: Sequence[Landed], *, mode: str, snapshot_id: int | None
 ) -> LandingReport:
-    """The numbers of these windows, in all and by receive hour; until when and how long is left open."""
+    """The numbers of these windows, in all and by receive hour; until when and how long is left open.
+
+    Files are those of windows that landed: what was written of others is left to the sweep, and counted
+    nowhere.
+    """
     files = [row for each in landed for row in attempt.file_rows(each)]
     hours: dict[int, HourReport] = {}
     for each in landed:

@@ -163,7 +163,11 @@ def check_not_all_failed(written: Sequence[WrittenWindow]) -> None:
 
 
 def crowded(written: Sequence[WrittenWindow], task_mb: int) -> str:
-    """What to tell an operator whose bound on a task's memory was not kept; "" where it was, or is none."""
+    """What to tell an operator whose bound on a task's memory was not kept; "" where it was, or is none.
+
+    The peak is that of the process since the task began, so it says what the machine needs, whatever a task
+    had before.
+    """
     files = [row for w in written for row in w.files]
     most = max((row.peak_bytes for row in files), default=0) // 1_000_000
     if not task_mb or most <= task_mb:

@@ -63,7 +63,11 @@ class BoundedScan(ArrowScan):
     def _of_parquet(
         self, task: FileScanTask, stream: InputStream, hidden: _Longs
     ) -> Iterator[pa.RecordBatch]:
-        """The rows but those in the places `hidden`, which are sorted."""
+        """The rows but those in the places `hidden`, which are sorted.
+
+        Hidden rows leave before the filter: their places are counted in the file, and a filter would move
+        them.
+        """
         table, metadata = self._table_metadata, pq.read_metadata(stream)
         asked, stored = self._downcast_ns_timestamp_to_us, metadata.schema.to_arrow_schema()
         downcast = table.format_version <= 2 if asked is None else asked

@@ -450,6 +450,8 @@ def decoders_of(columns: Mapping[str, str]) -> list[str]:
 
 
 def _custom(path: str, text: str) -> _Parsed:
+    """Loaded here, when the settings are read, so that a decoder that is not there is said before anything
+    runs."""
     kind, cast, pii = (TimestamptzType(), casts.DATE, "") if text == "timestamp" else _parse(text)
     if pii or isinstance(cast, decoders.OfBytes):
         raise ConfigError(f"a decoder answers values of a type, not {text!r}; use one such as string or long")

@@ -65,7 +65,10 @@ def packed(metrics: Metrics) -> Metrics:
 
 
 def unpacked(metrics: Metrics) -> Metrics:
-    """The inverse of `packed`, after a way through JSON: field ids are numbers again."""
+    """The inverse of `packed`, after a way through JSON: field ids are numbers again.
+
+    JSON has no keys but texts, so field ids come back as `"3"`.
+    """
     found = {
         name: {int(k): v for k, v in value.items()} if isinstance(value, dict) else value
         for name, value in metrics.items()

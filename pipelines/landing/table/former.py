@@ -138,7 +138,11 @@ def place_of(catalog: Catalog, table: str) -> FormerPlace | None:
 
 
 def beside(place: FormerPlace, folders: Sequence[str] | None = None) -> list[str]:
-    """The location itself, and the ones that `new_location` made beside it, where they exist."""
+    """The location itself, and the ones that `new_location` made beside it, where they exist.
+
+    Only names that `new_location` makes: `orders-3f9c01aa` is a later folder of `orders`, `orders-eu` another
+    table's.
+    """
     names = folders if folders is not None else _folders(place.io, _parent(place.location)) or ()
     own = _last(place.location)
     later = [n for n in names if n.startswith(own) and _BESIDE.fullmatch(n.removeprefix(own))]
@@ -225,7 +229,11 @@ def read(io: FileIO, path: str) -> TableMetadata | None:
 
 
 def newer(io: FileIO, metadata_location: str, table_uuid: str) -> Version | None:
-    """A version of the table that only a later state than `metadata_location` can have left."""
+    """A version of the table that only a later state than `metadata_location` can have left.
+
+    Two numbers further, and not one: a commit that was refused leaves a file with the next number. Who wrote
+    the one after that has found this one as the table's own.
+    """
     number = number_of(metadata_location)
     if number < 0:
         return None

@@ -76,7 +76,11 @@ def manifest(io: FileIO, path: str) -> str:
 
 
 def metadata(io: FileIO, path: str) -> str:
-    """What is wrong with a metadata file; "" when it is the JSON of a table. Raises as `manifest`."""
+    """What is wrong with a metadata file; "" when it is the JSON of a table. Raises as `manifest`.
+
+    As plain JSON and by its two fields that never change, so that a later format is called whole, not
+    damaged.
+    """
     with io.new_input(path).open() as stream:
         content = stream.read()
     try:

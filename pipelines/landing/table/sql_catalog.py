@@ -73,6 +73,8 @@ class SharingSqlCatalog(SqlCatalog):
             self._thread.commits = False
 
     def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
+        """A metadata file never changes: inside of a commit, where the row still names the one that was
+        loaded last, its content is known."""
         location, metadata = self._loaded or ("", None)
         if metadata and location == orm_table.metadata_location and getattr(self._thread, "commits", False):
             return Table(

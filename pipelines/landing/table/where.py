@@ -375,7 +375,11 @@ def _pattern(kind: IcebergType, value: _Value) -> str:
 
 
 def _regex(pattern: str) -> str:
-    """A `like` pattern as a regular expression of RE2. Arrow's own `match_like` misreads two backslashes."""
+    """A `like` pattern as a regular expression of RE2. Arrow's own `match_like` misreads two backslashes.
+
+    Each character by its number, so none of it means anything to RE2. Worked example: `a%` is
+    `(?s)^(?:\\x{61}.*)$`.
+    """
     parts, escaped = list[str](), False
     for sign in pattern:
         if not escaped and sign == "\\":

@@ -239,6 +239,8 @@ def _not_seen(named: tuple[str, ...], why: Unknown | None) -> Finding:
 
 
 def _lag(waits: Waits, logstore: Logstore) -> Finding:
+    """What the ledger alone says is an upper bound, so it is said as "no log waits for longer than", and only
+    where it passes no limit."""
     if waits.to_come:
         return Finding(Kind.LAG, Level.WARN, waits.to_come)
     level, numbers = rising(waits.age_s, *logstore.health.lag_s), {"lag s": waits.age_s}

@@ -294,7 +294,10 @@ class ConsumerGroup:
         return False
 
     def _move(self, slot: Slot, event: ShardEvent, to: str = "") -> None:
-        """Apply `event`; holder and taker follow from where the shard arrives."""
+        """Apply `event`; holder and taker follow from where the shard arrives.
+
+        The table says where the shard arrives; who has it then follows from the event, here and nowhere else.
+        """
         before, slot.state = slot.state, next_state(slot.state, event)
         if event is ShardEvent.ASSIGNED:
             slot.holder = to

@@ -193,7 +193,11 @@ class SegmentJournal:
         return lock
 
     def _known(self) -> Ends:
-        """The list, every file that it names being there; a new one for a new folder."""
+        """The list, every file that it names being there; a new one for a new folder.
+
+        Segments without a list are refused, and so is a list without its segments: either way nobody can say
+        what was acknowledged and is gone.
+        """
         found = {path.name for path in self.folder.glob("*.seg")}
         try:
             ends = read_ends(self.folder)
@@ -368,6 +372,8 @@ class SegmentJournal:
         )
 
     def _replay(self, name: str, number: int, record: Record, mapped: Mapped, now: float) -> None:
+        """A record that proves itself and makes no sense is of another emulator, so it is refused and never
+        skipped."""
         content = mapped.content[record.begin : record.end]
         try:
             if record.kind == GROUP:

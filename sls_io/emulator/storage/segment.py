@@ -120,7 +120,11 @@ def first_version_records(content: "bytes | mmap", size: int) -> Iterator[Record
 
 
 def check_head(content: "bytes | mmap", folder_id: bytes, number: int) -> None:
-    """Raises Damaged unless `content` begins as segment `number` of this folder does."""
+    """Raises Damaged unless `content` begins as segment `number` of this folder does.
+
+    In the order of what a person does about it: an empty or short file, another program's, another version's,
+    another folder's, and one that was renamed.
+    """
     if bytes(content[: _FILE.size]) == file_head(folder_id, number):
         return
     if len(content) < _FILE.size:
