@@ -280,6 +280,7 @@ class AdminHandlers:
                 cursor = span.next
 
     def _retain(self, logstore: StoredLogstore, shard: ShardLog, ask: _AskRetain) -> None:
+        """What a time or a cursor takes first, then the shard."""
         store = self.service.store
         if ask.before_s is not None:
             store.trim(logstore, shard, shard.at_time(ask.before_s))
@@ -297,6 +298,10 @@ class AdminHandlers:
         return fault
 
     def _guarded(self, handler: Handler) -> Handler:
+        """The name that was asked for must be loopback's, too: a page in somebody's browser can reach
+        loopback under a name of its own, and its script would move the clock. JSON is asked for in a POST,
+        since a form cannot send it."""
+
         async def guarded(request: Request) -> Response:
             host = (request.url.hostname or "").strip("[]")
             client = request.client.host if request.client else ""

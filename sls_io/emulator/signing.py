@@ -98,6 +98,8 @@ class SigningKeys:
     def _v1(
         self, request: SignedRequest, authorization: str, wall_s: float, skew_s: int
     ) -> tuple[str, str, str]:
+        """(id of the key, the signature that is right, the one that was sent). What the signature is about is
+        checked first: method, date, and the body's MD5 where there is one."""
         method = request.headers.get("x-log-signaturemethod")
         if method not in _V1_DIGESTS:
             kind = "Missing" if method is None else "Invalid"
@@ -123,6 +125,8 @@ class SigningKeys:
     def _v4(
         self, request: SignedRequest, authorization: str, wall_s: float, skew_s: int
     ) -> tuple[str, str, str]:
+        """As `_v1`: the date within the clock's reach, the scope that fits it, and the body's hash, or the
+        hash of nothing."""
         fields = dict(
             part.strip().partition("=")[::2] for part in authorization.removeprefix(f"{_V4} ").split(",")
         )
@@ -158,7 +162,12 @@ def v1_text(request: SignedRequest) -> str:
 
 
 def v4_signature(request: SignedRequest, secret: str, date: str, region: str) -> str:
-    """The hexadecimal v4 signature of `request` by `secret`."""
+    """The hexadecimal v4 signature of `request` by `secret`.
+
+    Method, path, query, headers, their names, and the body's hash are one text; its hash, with the date and
+    region it is good for, is signed by a key that is made of the secret, step by step, for that date and
+    region alone.
+    """
     signed = sorted(
         name
         for name in request.headers
