@@ -21,7 +21,7 @@ LONGEST = (
     "tests/integration/live/test_chaos.py",
     "tests/integration/live/test_dev.py",
     "tests/integration/live/test_backends.py",
-    "tests/integration/test_silent_catalog.py",
+    "tests/integration/live/test_silent_catalog.py",
     "tests/faults/test_lost_manifests.py",
     "tests/faults/test_wrong_answers.py",
     "tests/integration/live/test_backends_spark.py",

@@ -40,8 +40,6 @@ from tests.worlds.two_hours import snapshots
 from tests.worlds.two_logstores import second_logstore
 from tests.worlds.two_runs import At
 
-pytestmark = pytest.mark.spark
-
 __all__ = ["started"]
 
 
@@ -329,6 +327,7 @@ def test_files_that_were_rewritten_meanwhile_are_left_alone(started: World) -> N
     started.assert_proved()
 
 
+@pytest.mark.spark
 def test_spark_reads_and_expires_a_table_after_a_removal(world: World, shared_lake: Lake) -> None:
     """After expiry no snapshot has the rows any more, and what stays is whole."""
     needs.spark_jars()

@@ -19,8 +19,6 @@ from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import HOUR0_S, World, make_lake
 from tests.worlds.two_runs import At
 
-pytestmark = pytest.mark.spark
-
 
 @pytest.fixture
 def leased(world: World, tmp_path: Path) -> World:

@@ -28,9 +28,6 @@ from tests.worlds.one_logstore import HOUR0, HOUR0_S, World
 from tests.worlds.two_logstores import second_logstore
 from tests.worlds.two_runs import At
 
-pytestmark = pytest.mark.spark
-
-
 DAY_S = 24 * 3600.0
 
 
@@ -487,6 +484,7 @@ def test_nothing_landed_is_nothing_to_maintain(world: World, command: Command) -
     assert said["code"] == EXIT_USAGE and "nothing has landed" in said["error"]
 
 
+@pytest.mark.spark
 def test_spark_reads_the_table_after_every_step(sealed: World, spark_lake: Lake) -> None:
     world = World(
         sealed.emulator,

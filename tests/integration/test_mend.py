@@ -22,9 +22,6 @@ from tests.worlds.changed_table import compact
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, World, group
 
-pytestmark = pytest.mark.spark
-
-
 HOUR = "2026-09-21-14:00"
 ALL = range(HOUR0, HOUR0 + 2)
 FIXED = {"n": "long", "status": "long", "at": "timestamp(%d/%b/%Y, UTC)"}

@@ -26,11 +26,10 @@ from tests.worlds.three_hours import NEXT, fill, hours_in_table, replaced, start
 from tests.worlds.three_hours import undo_of as plan_undo
 from tests.worlds.two_runs import At
 
-pytestmark = pytest.mark.spark
-
 __all__ = ["started"]
 
 
+@pytest.mark.spark
 def test_an_hour_is_replaced_in_one_commit_and_a_dry_run_changes_nothing(
     started: World, command: Command, tmp_path: Path
 ) -> None:

@@ -24,8 +24,6 @@ from tests.worlds.two_hours import snapshots
 from tests.worlds.two_logstores import second_logstore
 from tests.worlds.two_runs import At
 
-pytestmark = pytest.mark.spark
-
 __all__ = ["started"]
 
 
@@ -236,6 +234,7 @@ def test_an_hour_that_expired_in_the_service_is_withdrawn_by_its_rows(started: W
     started.assert_proved()
 
 
+@pytest.mark.spark
 def test_spark_reads_and_expires_a_table_after_an_undo_and_a_rollback(
     world: World, shared_lake: Lake
 ) -> None:
