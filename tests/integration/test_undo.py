@@ -21,7 +21,6 @@ from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
 from tests.worlds.three_hours import HOUR, NEXT, fill, hours_in_table, started, undo_of
 from tests.worlds.two_hours import snapshots
-from tests.worlds.two_logstores import second_logstore
 from tests.worlds.two_runs import At
 
 __all__ = ["started"]
@@ -141,21 +140,6 @@ def test_hours_without_rows_bad_hours_and_broken_tables_are_refused(started: Wor
     append_by_hand(started)
     strangers = command("table", "undo", "--hour", NEXT, "--execute")
     assert strangers["code"] == EXIT_FAILED and "table adopt" in strangers["error"]
-
-
-def test_without_a_landing_there_is_nothing_to_undo(world: World, command: Command) -> None:
-    said = command("table", "undo", "--hour", NEXT, "--execute")
-    assert said["code"] == EXIT_USAGE and "nothing" in said["error"]
-
-
-def test_the_other_logstore_of_the_table_keeps_its_rows(started: World) -> None:
-    other = second_logstore(started)
-    assert started.land(logstore=other).rows == 25
-    execute(started.lake, undo_of(started))
-    assert len(started.table_rows()) == 20 + 25
-    assert fill(started) == 10
-    started.assert_proved()
-    World(started.emulator, started.lake, other, started.engine).assert_proved()
 
 
 def test_an_hour_of_a_table_that_lost_rows_is_not_taken_back(started: World, command: Command) -> None:
