@@ -28,7 +28,7 @@ LONGEST = (
     "tests/integration/test_settle.py",
     "tests/integration/live/test_spark_connect.py",
     "tests/contract/test_emulator_python_sdk.py",
-    "tests/contract/test_strange_rows.py",
+    "tests/contract/live/test_strange_rows.py",
     "tests/integration/test_spark_source.py",
     "tests/unit/test_rewrites.py",
     "tests/integration/test_maintain.py",
