@@ -4,6 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 import click
+from pyiceberg.table import Table
 
 from pipelines.cli.deciding import decide, execute_option
 from pipelines.cli.logstores import logstore_option, resolve
@@ -22,16 +23,16 @@ from pipelines.landing.table.lake import Lake
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.cures import Call
 
-_RUN = click.argument("run", metavar="RUN")
 _SHOWN = 10
 
 
 @click.group("landings")
 def landings() -> None:
-    """What is on its way: list, describe, abort. A dry run until --execute; --json, --debug."""
+    """What is on its way: show, abort. A dry run until --execute; --json, --debug."""
 
 
-@landings.command("list")
+@landings.command("show")
+@click.argument("run", metavar="RUN", required=False)
 @click.option(
     "--state",
     "only",
@@ -44,28 +45,22 @@ def landings() -> None:
 )
 @logstore_option
 @verb
-def listed(output: Output, *, only: tuple[str, ...], last: int, name: str | None) -> None:
+def show(output: Output, *, run: str | None, only: tuple[str, ...], last: int, name: str | None) -> None:
     """Show the landings: committed, open (a run may be at work), hanging (nothing was written for longer than
-    the time-out), aborted.
+    the time-out), aborted; of RUN its files, too, and what each whole file holds.
 
     A landing is known by the first digits of its id, which the names of its files have and sls-lake windows
     prints. Nothing that is not committed is seen by any reader.
     """
-    found = landings_of(resolve(name), Lake.default())
-    chosen = [x for x in found.found if not only or x.state in only][-last:]
-    _show(output, found, chosen)
-
-
-@landings.command("describe")
-@_RUN
-@logstore_option
-@verb
-def describe(output: Output, *, run: str, name: str | None) -> None:
-    """Show one landing: state, age, its files, and what each whole file holds."""
     logstore, lake = resolve(name), Lake.default()
     found = landings_of(logstore, lake)
-    table = lake.load(logstore.table)
-    one = found.one(run)
+    if run is not None:
+        _show_one(output, found, found.one(run), lake.load(logstore.table))
+    else:
+        _show(output, found, [x for x in found.found if not only or x.state in only][-last:])
+
+
+def _show_one(output: Output, found: Landings, one: OneLanding, table: Table | None) -> None:
     one = described(one, table) if table is not None else one
     output.say(f"{found.table}: landing {one.run} is {one.state}{f' ({one.why})' if one.why else ''}")
     if one.snapshot_id is not None:
@@ -77,7 +72,7 @@ def describe(output: Output, *, run: str, name: str | None) -> None:
 
 
 @landings.command("abort")
-@_RUN
+@click.argument("run", metavar="RUN")
 @logstore_option
 @execute_option
 @verb

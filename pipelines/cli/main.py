@@ -51,19 +51,20 @@ VERBS: Final = {
     "emulator": ("pipelines.cli.emulator", "Run the log service on loopback until Ctrl-C."),
     "load": ("pipelines.cli.load", "Put lines of a file, or generated rows, into a logstore."),
     "check": ("pipelines.cli.check", "Read every logstore's defs.yaml, and say what is wrong with it."),
+    "doctor": ("pipelines.cli.doctor", "Try all that a landing needs, and say what to change."),
     "plan": ("pipelines.cli.plan", "Show what a run would land now and why the other shards wait."),
     "land": ("pipelines.cli.land", "Land what is new and publish the checkpoints, without Dagster."),
     "backfill": ("pipelines.cli.backfill", "Land what hours lack, or replace them; moves no checkpoint."),
     "describe": ("pipelines.cli.describe", "Show every shard: state, holder, frontier, lag, runway."),
     "peek": ("pipelines.cli.peek", "Show some logs of a shard as the table would show them."),
     "verify": ("pipelines.cli.verify", "Prove gaps, holes, rows and sums, and each row there once."),
-    "landings": ("pipelines.cli.landings", "Landings on their way: list, describe, abort."),
+    "landings": ("pipelines.cli.landings", "Landings on their way: show, abort."),
     "windows": ("pipelines.cli.windows", "Show the landings and their windows, files per hour, orphans."),
     "table": ("pipelines.cli.table", "Settle a table, or maintain it."),
     "checkpoints": ("pipelines.cli.checkpoints", "Positions: show where they are, set them by copying."),
-    "groups": ("pipelines.cli.groups", "Consumer groups: list, describe, create, update, delete."),
+    "groups": ("pipelines.cli.groups", "Consumer groups: list, describe, set, delete."),
     "shards": ("pipelines.cli.shards", "Shards: list, split, merge, pause, resume."),
-    "logstores": ("pipelines.cli.project", "Logstores that are set up: list; refresh finds new ones."),
+    "logstores": ("pipelines.cli.project", "Show the logstores that are set up; --refresh finds new ones."),
     "cursor": ("pipelines.cli.cursor", "Tell the time of a cursor, or the cursor of a time."),
     "stage": ("pipelines.cli.stage", "Give a logstore its dbt models."),
     "dbt": ("pipelines.cli.dbt", "Run dbt with the environment that its models need."),
@@ -73,7 +74,7 @@ VERBS: Final = {
 """Each verb's module, and its line in the list of verbs, which imports none of them."""
 _OWN_NAMES: Final = {"dev", "dbt"}
 """What they are given is a list of logstores, or not ours."""
-_OF_A_LOGSTORE: Final = {"plan", "land", "describe", "verify", "windows"}
+_OF_A_LOGSTORE: Final = {"doctor", "plan", "land", "describe", "verify", "windows"}
 """With no option but `--json` these verbs can be wrong about their logstore alone."""
 
 
