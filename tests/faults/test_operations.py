@@ -124,7 +124,7 @@ def staged(world: World) -> str:
 def loses_a_file(world: World) -> None:
     """The files of the logstore in an hour are gone."""
     for path in files_of(world, hour(world)):
-        if origin(world) in path.parts:
+        if world.origin in path.parts:
             path.unlink()
 
 
@@ -197,7 +197,7 @@ CASES = {
         lambda w, s, c: plan_relabel(w.lake, s, c), settings=in_another_region, same_rows=True, stops=True
     ),
     "moved": Case(
-        lambda w, s, c: plan_moved(w.lake, s, c, origin(w), at="begin", without_missing=True),
+        lambda w, s, c: plan_moved(w.lake, s, c, w.origin, at="begin", without_missing=True),
         settings=renamed,
         same_rows=True,
     ),
@@ -214,12 +214,6 @@ CASES = {
         same_rows=True,
     ),
 }
-
-
-def origin(world: World) -> str:
-    """The id that the table has of the world's own logstore."""
-    with world.client as client:
-        return client.origin().id
 
 
 def decided(emulator: Emulator, lake: Path) -> World:
@@ -344,7 +338,7 @@ def test_it_is_a_dry_run_until_it_is_done_and_then_done_once_although_its_answer
     if asked.case.same_rows and rows is not None:
         assert numbers(world) == rows
         assert {s: (e.rows, e.sum) for s, e in world.ledger.shards.items()} == {
-            s: (e.rows, e.sum) for s, e in state.ledger(origin(world)).shards.items()
+            s: (e.rows, e.sum) for s, e in state.ledger(world.origin).shards.items()
         }
     if others(world, state):
         assert others(world, now) == others(world, state)
